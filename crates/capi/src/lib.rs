@@ -1,0 +1,1 @@
+//! Room `capi`; see DESIGN.md.

@@ -1,0 +1,1 @@
+//! Room `cluster`; see DESIGN.md.

@@ -1,0 +1,1 @@
+//! Room `ipc`; see DESIGN.md.

@@ -1,0 +1,1 @@
+//! Room `pool`; see DESIGN.md.

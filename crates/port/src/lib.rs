@@ -1,0 +1,1 @@
+//! Room `port`; see DESIGN.md.

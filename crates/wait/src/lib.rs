@@ -1,0 +1,1 @@
+//! Room `wait`; see DESIGN.md.
