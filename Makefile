@@ -1,0 +1,67 @@
+# Vshmem: build, test, install. `make help` says what there is.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+BINDIR  ?= $(PREFIX)/bin
+LIBDIR  ?= $(PREFIX)/lib
+INCDIR  ?= $(PREFIX)/include
+MANDIR  ?= $(PREFIX)/share/man
+DATADIR ?= $(PREFIX)/share
+
+SHELL   := /bin/sh
+CARGO   := scripts/cargo.sh --exec
+TARGET  := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+SONAME  := libvshmem.so.1
+
+.DEFAULT_GOAL := help
+.PHONY: help prepare build demo test lint bench install uninstall clean FORCE
+
+help: ## this list
+	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
+	@echo
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@echo
+	@echo 'Settings: PREFIX=/usr/local, DESTDIR=, QUICK=1 (bench), SUITES="unit capi" (test), CHECKS="rust c" (lint)'
+	@echo 'Packages: scripts/prepare.sh --check all; scripts/prepare.sh --install build'
+
+prepare: ## install what building needs (apt, as root or through sudo)
+	@scripts/prepare.sh --install build
+
+build: ## the library and the command, release build
+	@scripts/prepare.sh --check build
+	$(CARGO) build --workspace --release --locked
+
+demo: ## two virtual machines, unmodified programs, a table and a plot
+	@scripts/prepare.sh --install build demo
+	@$(MAKE) --no-print-directory build
+	@python3 bench/demo.py
+
+test: build ## every test suite (about half an hour)
+	@scripts/test.sh $(SUITES)
+
+lint: ## layout, lint and licences of everything
+	@scripts/lint.sh $(CHECKS)
+
+bench: build ## benchmarks against the kernel; QUICK=1 for seconds instead of minutes
+	@python3 bench/run.py $(if $(QUICK),--quick) $(BENCH)
+
+install: build ## into DESTDIR PREFIX: command, library, header, pkg-config, man pages, completions
+	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
+	install -m 755 $(RELEASE)/vshmem '$(DESTDIR)$(BINDIR)/vshmem'
+	install -m 755 $(RELEASE)/libvshmem.so '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)'
+	ln -sf libvshmem.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
+	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libvshmem.so'
+	install -m 644 include/vshmem.h '$(DESTDIR)$(INCDIR)/vshmem.h'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCDIR@|$(INCDIR)|' -e 's|@VERSION@|$(VERSION)|' \
+		packaging/vshmem.pc.in >'$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
+	scripts/install-docs.sh install '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)' $(RELEASE)/vshmem
+
+uninstall: ## what install put there
+	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
+	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
+	scripts/install-docs.sh uninstall '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)'
+
+clean: ## what build, test, bench and demo made
+	rm -rf target bench/out

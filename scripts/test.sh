@@ -1,0 +1,94 @@
+#!/bin/sh
+# Runs every test suite, each under a time limit, and counts them.
+#
+#   scripts/test.sh              all suites
+#   scripts/test.sh NAME...      only these
+#   scripts/test.sh --list       their names
+#
+# Ends with "N passed, N failed"; fails if any suite failed. A suite that is missing has failed.
+# Output is shown as it comes; what each suite printed is also kept in target/test/NAME.log.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+target=${CARGO_TARGET_DIR:-$root/target}
+logs=$root/target/test
+mkdir -p "$logs"
+cargo="$root/scripts/cargo.sh --exec"
+
+# name | time limit | what must exist | command
+# Debug builds for cargo's tests (overflow and debug checks are on), release builds for the rest.
+suites() {
+    cat <<TABLE
+unit|20m|Cargo.toml|$cargo test --workspace --locked
+capi|5m|tests/capi/Makefile|make -C tests/capi check
+conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh
+differential|15m|tests/differential/Cargo.toml|$cargo test --release --manifest-path tests/differential/Cargo.toml
+crash|10m|tests/crash/run.sh|tests/crash/run.sh
+programs|15m|tests/programs/run.sh|tests/programs/run.sh
+machines|15m|tests/machines/run.sh|tests/machines/run.sh
+bench|5m|bench/check.sh|bench/check.sh
+TABLE
+}
+
+names() {
+    suites | cut -d'|' -f1
+}
+
+run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
+    printf '\n==== %s (at most %s): %s\n' "$1" "$2" "$4"
+    if [ ! -e "$3" ]; then
+        echo "$3 is not there, so the suite $1 can't run: the checkout is incomplete." | tee "$logs/$1.log"
+        return 1
+    fi
+    # The exit status travels beside the pipe: plain sh has no pipefail.
+    {
+        status=0
+        # shellcheck disable=SC2086 # the command is a list of words
+        timeout --kill-after=20s "$2" $4 </dev/null 2>&1 || status=$?
+        echo "$status" >"$logs/$1.status"
+    } | tee "$logs/$1.log"
+    status=$(cat "$logs/$1.status")
+    case $status in
+    0) return 0 ;;
+    124 | 137) echo "The suite $1 was ended after its limit of $2." ;;
+    *) echo "The suite $1 failed with status $status; its output is in target/test/$1.log." ;;
+    esac
+    return 1
+}
+
+if [ "${1:-}" = --list ]; then
+    names
+    exit 0
+fi
+for name in "$@"; do
+    names | grep -qx -- "$name" || {
+        echo "There is no suite $name. There are: $(names | tr '\n' ' ')" >&2
+        exit 2
+    }
+done
+selected=${*:-$(names)}
+
+export CARGO_TARGET_DIR="$target"
+export VSHMEM_LIB="$target/release/libvshmem.so" VSHMEM_BIN="$target/release/vshmem"
+passed=0
+failed=0
+summary=
+for name in $selected; do
+    entry=$(suites | grep "^$name|")
+    IFS='|' read -r _ limit needs command <<LINE
+$entry
+LINE
+    began=$(date +%s)
+    if run_suite "$name" "$limit" "$needs" "$command"; then
+        verdict=passed
+        passed=$((passed + 1))
+    else
+        verdict=FAILED
+        failed=$((failed + 1))
+    fi
+    summary="$summary$(printf '%-14s %-7s %4d s' "$name" "$verdict" $(($(date +%s) - began)))
+"
+done
+printf '\n==== all suites\n%s\n%d passed, %d failed\n' "$summary" "$passed" "$failed"
+[ "$failed" -eq 0 ]
