@@ -1,1 +1,53 @@
-//! Room `pool`; see DESIGN.md.
+//! The shared memory of Vshmem: what a pool looks like and how it is changed without harm.
+//!
+//! A pool is a range of memory that several processes, and several kernels, map at once. Nothing in it is trusted:
+//! every offset, index and length is copied once, checked and then used. This crate makes no system call and uses no
+//! heap; what it needs of the kernel below it comes through [`Kernel`].
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`mem`] | checked access to mapped memory |
+//! | [`pair`] | the 16-byte compare-and-swap |
+//! | [`layout`] | where things are, as structures and constants |
+//! | [`format`](mod@format) | making a pool, opening one |
+//! | [`lock`] | locks that survive their owner |
+//! | [`log`] | the redo log by which slow paths change words |
+//! | [`heap`] | the allocator |
+//! | [`process`], [`member`] | who uses the pool |
+#![deny(unsafe_op_in_unsafe_fn)]
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod format;
+pub mod heap;
+pub mod kernel;
+pub mod layout;
+pub mod lock;
+pub mod log;
+pub mod mem;
+pub mod member;
+pub mod pair;
+pub mod process;
+
+pub use format::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
+pub use kernel::{Cred, Kernel, Waited};
+pub use mem::Mem;
+pub use member::JoinError;
+pub use process::ProcId;
+
+/// Who is calling: a process of a kernel, in a pool.
+#[derive(Clone, Copy)]
+pub struct Ctx<'a> {
+    /// The pool.
+    pub pool: &'a Pool,
+    /// The kernel that the caller runs on.
+    pub kernel: &'a dyn Kernel,
+    /// The caller's process slot.
+    pub me: ProcId,
+    /// The caller's pid in its own kernel.
+    pub pid: u32,
+    /// The caller's kernel, as an index into the member table.
+    pub member: u16,
+}

@@ -1,0 +1,482 @@
+//! Making a pool and opening one.
+
+use crate::heap::Heap;
+use crate::layout::*;
+use crate::mem::Mem;
+use core::fmt;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Smallest pool, in bytes.
+pub const MIN_POOL: u64 = 1 << 20;
+/// Largest pool, in bytes: pages are named by 28 bits.
+pub const MAX_POOL: u64 = 1 << 40;
+
+/// System V limits of a pool, chosen when it is made (`ipcs -l` shows the kernel's). Sizes in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest segment.
+    pub shmmax: u64,
+    /// Pages of all segments.
+    pub shmall: u64,
+    /// Segments.
+    pub shmmni: u32,
+    /// Semaphores in a set.
+    pub semmsl: u32,
+    /// Semaphores in all sets.
+    pub semmns: u32,
+    /// Operations in a `semop`.
+    pub semopm: u32,
+    /// Semaphore sets.
+    pub semmni: u32,
+    /// Largest message.
+    pub msgmax: u32,
+    /// Bytes in a new queue.
+    pub msgmnb: u32,
+    /// Queues.
+    pub msgmni: u32,
+}
+
+impl Default for Limits {
+    /// Linux's defaults.
+    fn default() -> Self {
+        Limits {
+            shmmax: u64::MAX - (1 << 24),
+            shmall: u64::MAX - (1 << 24),
+            shmmni: 4096,
+            semmsl: 32000,
+            semmns: 1_024_000_000,
+            semopm: 500,
+            semmni: 32000,
+            msgmax: 8192,
+            msgmnb: 16384,
+            msgmni: 32000,
+        }
+    }
+}
+
+impl Limits {
+    fn words(&self) -> [u64; 12] {
+        let l = self;
+        [
+            l.shmmax,
+            l.shmall,
+            l.shmmni.into(),
+            l.semmsl.into(),
+            l.semmns.into(),
+            l.semopm.into(),
+            l.semmni.into(),
+            l.msgmax.into(),
+            l.msgmnb.into(),
+            l.msgmni.into(),
+            0,
+            0,
+        ]
+    }
+
+    fn of_words(w: &[u64; 12]) -> Limits {
+        let small = |i: usize| w[i].min(i32::MAX as u64) as u32;
+        Limits {
+            shmmax: w[0],
+            shmall: w[1],
+            shmmni: small(2),
+            semmsl: small(3),
+            semmns: small(4),
+            semopm: small(5),
+            semmni: small(6),
+            msgmax: small(7),
+            msgmnb: small(8),
+            msgmni: small(9),
+        }
+        .clamped()
+    }
+
+    /// Brings the limits into the range that the layout can represent.
+    fn clamped(mut self) -> Limits {
+        self.semmsl = self.semmsl.min(65535);
+        self.semopm = self.semopm.clamp(1, 4096);
+        self.msgmax = self.msgmax.min(4 << 20);
+        self.msgmnb = self.msgmnb.min(64 << 20);
+        self
+    }
+}
+
+/// What can be chosen when a pool is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Params {
+    /// The limits; counts of constructs are lowered to what the pool has room for.
+    pub limits: Limits,
+}
+
+/// Offsets and counts of everything in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Members: offset, count.
+    pub members: (u64, u32),
+    /// Process slots.
+    pub procs: (u64, u32),
+    /// Waiter records.
+    pub waiters: (u64, u32),
+    /// Entries by kind.
+    pub entries: [(u64, u32); 3],
+    /// Hash buckets by kind; the count is a power of two.
+    pub buckets: [(u64, u32); 3],
+    /// The heap of small blocks.
+    pub small: Heap,
+    /// The heap of pages.
+    pub pages: Heap,
+}
+
+/// Why a pool could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormatError {
+    /// The memory is too small.
+    TooSmall,
+    /// The memory is larger than a pool may be.
+    TooLarge,
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FormatError::TooSmall => "a pool needs at least 1 MiB; choose a larger size",
+            FormatError::TooLarge => "a pool can't be larger than 1 TiB; choose a smaller size",
+        })
+    }
+}
+impl core::error::Error for FormatError {}
+
+/// Why a pool could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The file is shorter than a pool, or than this pool says it is.
+    Truncated,
+    /// It does not begin like a pool.
+    NotAPool,
+    /// It has another version of the layout (the number it has).
+    Version(u32),
+    /// It uses features that this library does not know (the bits).
+    Features(u32),
+    /// Its description of itself makes no sense.
+    Damaged,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Truncated => {
+                f.write_str("the pool is shorter than it should be; remove it and make it anew")
+            }
+            OpenError::NotAPool => {
+                f.write_str("this is not a pool of Vshmem; check the name or path")
+            }
+            OpenError::Version(v) => {
+                write!(f, "the pool has layout version {v}, this library knows {VERSION}; use the library that made it")
+            }
+            OpenError::Features(b) => {
+                write!(f, "the pool uses features {b:#x} that this library does not know; use a newer library")
+            }
+            OpenError::Damaged => {
+                f.write_str("the head of the pool is damaged; remove the pool and make it anew")
+            }
+        }
+    }
+}
+impl core::error::Error for OpenError {}
+
+/// A pool that was opened: its memory and a checked copy of every constant.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    pub(crate) mem: Mem,
+    pub(crate) geometry: Geometry,
+    pub(crate) limits: Limits,
+}
+
+impl Geometry {
+    /// Shares `size` bytes out.
+    fn plan(size: u64, limits: &Limits) -> Result<Geometry, FormatError> {
+        if size < MIN_POOL {
+            return Err(FormatError::TooSmall);
+        }
+        if size > MAX_POOL {
+            return Err(FormatError::TooLarge);
+        }
+        let mut at = TABLES;
+        // `want` records of `each` bytes, but not more than a share of the pool, and at least `least`.
+        let take_from = |at: &mut u64, want: u32, least: u32, each: u64, share: u64| {
+            let room = (size / share / each).min(u32::MAX as u64) as u32;
+            let count = want.min(room).max(least);
+            let offset = at.next_multiple_of(PAGE);
+            *at = offset + count as u64 * each;
+            (offset, count)
+        };
+        let mut take = |want, least, each, share| take_from(&mut at, want, least, each, share);
+        let members = take(MAX_MEMBERS, MAX_MEMBERS, size_of::<Member>() as u64, 1);
+        let procs = take(MAX_PROCS, 64, size_of::<Proc>() as u64, 32);
+        let waiters = take(131072, 64, size_of::<Waiter>() as u64, 32);
+        let wants = [limits.shmmni, limits.semmni, limits.msgmni];
+        let mut entries = [(0, 0); 3];
+        for kind in Kind::ALL {
+            let want = wants[kind as usize].min(MAX_ENTRIES);
+            entries[kind as usize] = take(want, 1, kind.entry_size(), 16);
+        }
+        let mut buckets = [(0, 0); 3];
+        for kind in Kind::ALL {
+            let count = entries[kind as usize].1.next_power_of_two();
+            buckets[kind as usize] = take(count, count, 8, 1);
+        }
+        let small_len = (size / 4).min(1 << 34);
+        let small_count = (small_len / BLOCK) as u32;
+        let (small_table, _) = take(small_count, small_count, 8, 1);
+        let (small_base, _) = take(small_count, small_count, BLOCK, 1);
+        let rest = size.saturating_sub(at.next_multiple_of(PAGE));
+        let page_count = (rest / (PAGE + 8)) as u32;
+        let (page_table, _) = take_from(&mut at, page_count, page_count, 8, 1);
+        // Large pages behind the pool are of use only to segments that are aligned to them.
+        let align = if size >= 64 << 20 { 2 << 20 } else { PAGE };
+        let page_base = at.next_multiple_of(align);
+        let page_count = page_count.min((size.saturating_sub(page_base) / PAGE) as u32);
+        if page_count < 16 {
+            return Err(FormatError::TooSmall);
+        }
+        Ok(Geometry {
+            members,
+            procs,
+            waiters,
+            entries,
+            buckets,
+            small: Heap {
+                table: small_table,
+                base: small_base,
+                count: small_count,
+                pages: false,
+            },
+            pages: Heap {
+                table: page_table,
+                base: page_base,
+                count: page_count,
+                pages: true,
+            },
+        })
+    }
+
+    fn words(&self) -> [u64; 24] {
+        let mut w = [0; 24];
+        let pairs = [self.members, self.procs, self.waiters]
+            .into_iter()
+            .chain(self.entries)
+            .chain(self.buckets);
+        for (i, (offset, count)) in pairs.enumerate() {
+            w[i * 2] = offset;
+            w[i * 2 + 1] = count.into();
+        }
+        for (i, heap) in [self.small, self.pages].into_iter().enumerate() {
+            w[18 + i * 3] = heap.table;
+            w[19 + i * 3] = heap.base;
+            w[20 + i * 3] = heap.count.into();
+        }
+        w
+    }
+
+    /// Reads a geometry and checks that everything lies inside `size` bytes.
+    fn of_words(w: &[u64; 24], size: u64) -> Option<Geometry> {
+        let count = |i: usize, max: u32| u32::try_from(w[i]).ok().filter(|c| *c >= 1 && *c <= max);
+        let fits = |offset: u64, count: u32, each: u64| {
+            let end = (count as u64).checked_mul(each)?.checked_add(offset)?;
+            (offset >= TABLES && end <= size).then_some(())
+        };
+        let table = |i: usize, max: u32, each: u64| {
+            let c = count(i * 2 + 1, max)?;
+            fits(w[i * 2], c, each)?;
+            // Tables of aligned records must be aligned themselves.
+            (w[i * 2] % PAGE == 0).then_some((w[i * 2], c))
+        };
+        let heap = |i: usize, each: u64, pages: bool| {
+            let c = count(i + 2, 1 << 28)?;
+            fits(w[i], c, 8)?;
+            fits(w[i + 1], c, each)?;
+            (w[i] % 8 == 0 && w[i + 1] % PAGE == 0).then_some(Heap {
+                table: w[i],
+                base: w[i + 1],
+                count: c,
+                pages,
+            })
+        };
+        let mut entries = [(0, 0); 3];
+        let mut buckets = [(0, 0); 3];
+        for kind in Kind::ALL {
+            let k = kind as usize;
+            entries[k] = table(3 + k, MAX_ENTRIES, kind.entry_size())?;
+            buckets[k] = table(6 + k, MAX_ENTRIES, 8)?;
+            if !buckets[k].1.is_power_of_two() {
+                return None;
+            }
+        }
+        Some(Geometry {
+            members: table(0, MAX_MEMBERS, size_of::<Member>() as u64)?,
+            procs: table(1, MAX_PROCS, size_of::<Proc>() as u64)?,
+            waiters: table(2, 1 << 20, size_of::<Waiter>() as u64)?,
+            entries,
+            buckets,
+            small: heap(18, BLOCK, false)?,
+            pages: heap(21, PAGE, true)?,
+        })
+    }
+}
+
+impl Pool {
+    /// Writes an empty pool into zeroed memory. The magic number comes last.
+    pub fn format(mem: Mem, params: &Params) -> Result<(), FormatError> {
+        let size = mem.len() as u64;
+        let mut limits = params.limits.clamped();
+        let geometry = Geometry::plan(size, &limits)?;
+        limits.shmmni = limits.shmmni.min(geometry.entries[0].1);
+        limits.semmni = limits.semmni.min(geometry.entries[1].1);
+        limits.msgmni = limits.msgmni.min(geometry.entries[2].1);
+        let sb = mem.at::<Superblock>(0).ok_or(FormatError::TooSmall)?;
+        sb.version.store(VERSION, Relaxed);
+        sb.size.store(size, Relaxed);
+        for (slot, word) in sb.geometry.iter().zip(geometry.words()) {
+            slot.store(word, Relaxed);
+        }
+        for (slot, word) in sb.limits.iter().zip(limits.words()) {
+            slot.store(word, Relaxed);
+        }
+        let pool = Pool {
+            mem,
+            geometry,
+            limits,
+        };
+        geometry.small.format(&pool);
+        geometry.pages.format(&pool);
+        sb.magic.store(MAGIC, Release);
+        Ok(())
+    }
+
+    /// Checks the head of a pool and copies what it says. Nothing of the head is read again later.
+    pub fn open(mem: Mem) -> Result<Pool, OpenError> {
+        if (mem.len() as u64) < MIN_POOL {
+            return Err(OpenError::Truncated);
+        }
+        let sb = mem.at::<Superblock>(0).ok_or(OpenError::Truncated)?;
+        if sb.magic.load(Acquire) != MAGIC {
+            return Err(OpenError::NotAPool);
+        }
+        match sb.version.load(Relaxed) {
+            VERSION => {}
+            other => return Err(OpenError::Version(other)),
+        }
+        match sb.incompatible.load(Relaxed) {
+            0 => {}
+            bits => return Err(OpenError::Features(bits)),
+        }
+        let size = sb.size.load(Relaxed);
+        if size < MIN_POOL || size > MAX_POOL {
+            return Err(OpenError::Damaged);
+        }
+        if size > mem.len() as u64 {
+            return Err(OpenError::Truncated);
+        }
+        let geometry = Geometry::of_words(
+            &core::array::from_fn(|i| sb.geometry[i].load(Relaxed)),
+            size,
+        )
+        .ok_or(OpenError::Damaged)?;
+        let limits = Limits::of_words(&core::array::from_fn(|i| sb.limits[i].load(Relaxed)));
+        Ok(Pool {
+            mem,
+            geometry,
+            limits,
+        })
+    }
+
+    /// The memory.
+    #[inline]
+    pub fn mem(&self) -> Mem {
+        self.mem
+    }
+
+    /// The limits.
+    #[inline]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Where things are.
+    #[inline]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The changing part of the head.
+    #[inline]
+    pub fn root(&self) -> &'static Root {
+        // Checked: open() refuses anything smaller than MIN_POOL.
+        self.fixed(ROOT)
+    }
+
+    /// Counts and free list of a kind.
+    pub fn kind_root(&self, kind: Kind) -> &'static KindRoot {
+        &self.root().kinds[kind as usize]
+    }
+
+    /// Entries that a kind has room for.
+    #[inline]
+    pub fn capacity(&self, kind: Kind) -> u32 {
+        self.geometry.entries[kind as usize].1
+    }
+
+    /// Offset of an entry; `None` if there is no such index.
+    #[inline]
+    pub fn entry_offset(&self, kind: Kind, index: u32) -> Option<u64> {
+        let (offset, count) = self.geometry.entries[kind as usize];
+        (index < count).then(|| offset + index as u64 * kind.entry_size())
+    }
+
+    /// The common part of an entry.
+    pub fn head(&self, kind: Kind, index: u32) -> Option<&'static Head> {
+        self.entry_offset(kind, index).and_then(|o| self.mem.at(o))
+    }
+
+    /// A segment's entry.
+    #[inline]
+    pub fn shm(&self, index: u32) -> Option<&'static Shm> {
+        self.entry_offset(Kind::Shm, index).map(|o| self.fixed(o))
+    }
+
+    /// A semaphore set's entry.
+    #[inline]
+    pub fn sem(&self, index: u32) -> Option<&'static Sem> {
+        self.entry_offset(Kind::Sem, index).map(|o| self.fixed(o))
+    }
+
+    /// A queue's entry.
+    #[inline]
+    pub fn msg(&self, index: u32) -> Option<&'static Msg> {
+        self.entry_offset(Kind::Msg, index).map(|o| self.fixed(o))
+    }
+
+    /// A waiter record.
+    #[inline]
+    pub fn waiter(&self, index: u32) -> Option<&'static Waiter> {
+        let (offset, count) = self.geometry.waiters;
+        (index < count).then(|| self.fixed(offset + index as u64 * size_of::<Waiter>() as u64))
+    }
+
+    /// The offset that a reference into the pool has.
+    #[inline]
+    pub fn offset_of<T>(&self, r: &T) -> u64 {
+        (r as *const T as usize - self.mem.base() as usize) as u64
+    }
+
+    /// A record at an offset that `open` has checked, or that was computed from checked tables.
+    #[inline]
+    pub(crate) fn fixed<T: crate::mem::Shared>(&self, offset: u64) -> &'static T {
+        debug_assert!(offset as usize + size_of::<T>() <= self.mem.len());
+        // SAFETY: callers pass offsets of tables that `of_words` found to lie inside the mapping, plus an index below
+        // the table's count; the tables are page-aligned and T's size is a multiple of its alignment.
+        unsafe { &*self.mem.base().add(offset as usize).cast::<T>() }
+    }
+}
+
+// SAFETY: atomics only.
+unsafe impl crate::mem::Shared for Head {}

@@ -1,0 +1,294 @@
+//! The allocator: a buddy system over equal blocks, changed through the redo log under the pool's lock.
+//!
+//! A word for each block says whether it is the first of a free piece, of which order, and links it into that order's
+//! list. Allocated blocks have no state: whoever has them knows how many. A request takes the smallest power of two that
+//! fits and gives the tail back at once, so that odd sizes waste nothing.
+
+use crate::format::Pool;
+use crate::layout::{BLOCK, ORDERS, PAGE};
+use crate::log::{Full, Txn};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One of the two heaps of a pool: `count` blocks from `base` on, described by `count` words from `table` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heap {
+    /// Offset of the words.
+    pub table: u64,
+    /// Offset of the first block.
+    pub base: u64,
+    /// Blocks.
+    pub count: u32,
+    /// Pages, or small blocks.
+    pub pages: bool,
+}
+
+/// A range of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First block.
+    pub first: u32,
+    /// Blocks.
+    pub count: u32,
+    /// Some of it may not read as zeros.
+    pub dirty: bool,
+}
+
+const FREE: u64 = 1 << 62;
+const DIRTY: u64 = 1 << 63;
+const LINK: u64 = (1 << 28) - 1;
+
+/// A block's word: links are index + 1 (0: none), so a heap has fewer than 2^28 blocks.
+#[derive(Clone, Copy)]
+struct Piece {
+    next: u64,
+    prev: u64,
+    order: u32,
+    dirty: bool,
+}
+
+impl Piece {
+    fn word(self) -> u64 {
+        let dirty = if self.dirty { DIRTY } else { 0 };
+        self.next | self.prev << 28 | (self.order as u64) << 56 | FREE | dirty
+    }
+    fn of(word: u64) -> Option<Piece> {
+        (word & FREE != 0).then_some(Piece {
+            next: word & LINK,
+            prev: word >> 28 & LINK,
+            order: (word >> 56 & 63) as u32,
+            dirty: word & DIRTY != 0,
+        })
+    }
+}
+
+impl Heap {
+    /// Bytes in a block.
+    pub fn block(&self) -> u64 {
+        if self.pages {
+            PAGE
+        } else {
+            BLOCK
+        }
+    }
+
+    /// Blocks that `len` bytes need.
+    pub fn blocks_for(&self, len: u64) -> Option<u32> {
+        u32::try_from(len.max(1).div_ceil(self.block()))
+            .ok()
+            .filter(|n| *n <= self.count)
+    }
+
+    /// Offset of a block.
+    pub fn offset(&self, block: u32) -> u64 {
+        self.base + block as u64 * self.block()
+    }
+
+    /// The block at an offset, if one begins there.
+    pub fn block_at(&self, offset: u64) -> Option<u32> {
+        let from = offset.checked_sub(self.base)?;
+        let block = u32::try_from(from / self.block()).ok()?;
+        (from % self.block() == 0 && block < self.count).then_some(block)
+    }
+
+    fn heads<'p>(&self, pool: &'p Pool) -> &'p [AtomicU64; ORDERS] {
+        let root = pool.root();
+        if self.pages {
+            &root.page_free
+        } else {
+            &root.small_free
+        }
+    }
+
+    fn head_offset(&self, pool: &Pool, order: u32) -> Option<u64> {
+        self.heads(pool)
+            .get(order as usize)
+            .map(|h| pool.offset_of(h))
+    }
+
+    fn word_offset(&self, block: u32) -> u64 {
+        self.table + block as u64 * 8
+    }
+
+    /// Makes all blocks free. Nobody else uses the pool yet.
+    pub(crate) fn format(&self, pool: &Pool) {
+        let mut first = 0;
+        while first < self.count {
+            let order = self.largest_order(first, self.count - first);
+            let head = &self.heads(pool)[order as usize];
+            let next = head.load(Relaxed);
+            if let Some(old) = next
+                .checked_sub(1)
+                .and_then(|b| pool.mem.word(self.word_offset(b as u32)))
+            {
+                old.store(old.load(Relaxed) | (first as u64 + 1) << 28, Relaxed);
+            }
+            if let Some(w) = pool.mem.word(self.word_offset(first)) {
+                w.store(
+                    Piece {
+                        next,
+                        prev: 0,
+                        order,
+                        dirty: false,
+                    }
+                    .word(),
+                    Relaxed,
+                );
+            }
+            head.store(first as u64 + 1, Relaxed);
+            first += 1 << order;
+        }
+    }
+
+    /// The largest piece that may begin at `first` and is not longer than `count`.
+    fn largest_order(&self, first: u32, count: u32) -> u32 {
+        first
+            .trailing_zeros()
+            .min(count.ilog2())
+            .min(ORDERS as u32 - 1)
+    }
+
+    fn piece(&self, txn: &Txn, block: u32) -> Option<Piece> {
+        if block >= self.count {
+            return None;
+        }
+        Piece::of(txn.get(self.word_offset(block))?)
+    }
+
+    fn push(&self, txn: &mut Txn, block: u32, order: u32, dirty: bool) -> Result<(), Full> {
+        let head = self.head_offset(txn.pool(), order).ok_or(Full)?;
+        let next = txn.get(head).ok_or(Full)?;
+        if let Some((old, mut piece)) = self.linked(txn, next) {
+            piece.prev = block as u64 + 1;
+            txn.set(self.word_offset(old), piece.word())?;
+        }
+        txn.set(
+            self.word_offset(block),
+            Piece {
+                next: next & LINK,
+                prev: 0,
+                order,
+                dirty,
+            }
+            .word(),
+        )?;
+        txn.set(head, block as u64 + 1)
+    }
+
+    /// The piece that a link leads to.
+    fn linked(&self, txn: &Txn, link: u64) -> Option<(u32, Piece)> {
+        let block = u32::try_from(link.checked_sub(1)?).ok()?;
+        self.piece(txn, block).map(|p| (block, p))
+    }
+
+    fn unlink(&self, txn: &mut Txn, block: u32, piece: Piece) -> Result<(), Full> {
+        if let Some((next, mut p)) = self.linked(txn, piece.next) {
+            p.prev = piece.prev;
+            txn.set(self.word_offset(next), p.word())?;
+        }
+        match self.linked(txn, piece.prev) {
+            Some((prev, mut p)) => {
+                p.next = piece.next;
+                txn.set(self.word_offset(prev), p.word())?;
+            }
+            None => {
+                let head = self.head_offset(txn.pool(), piece.order).ok_or(Full)?;
+                txn.set(head, piece.next)?;
+            }
+        }
+        txn.set(self.word_offset(block), 0)
+    }
+
+    /// Takes `count` blocks; `Ok(None)` if there is no piece that large.
+    pub fn allocate(&self, txn: &mut Txn, count: u32) -> Result<Option<Range>, Full> {
+        if count == 0 || count > self.count {
+            return Ok(None);
+        }
+        let want = count.next_power_of_two().ilog2();
+        for order in want..ORDERS as u32 {
+            let head = self
+                .head_offset(txn.pool(), order)
+                .and_then(|h| txn.get(h))
+                .ok_or(Full)?;
+            let Some((block, piece)) = self.linked(txn, head) else {
+                continue;
+            };
+            // A list that a stranger has damaged is not followed further.
+            if piece.order != order || block as u64 + (1 << order) > self.count as u64 {
+                continue;
+            }
+            self.unlink(txn, block, piece)?;
+            self.give(txn, block + count, (1 << order) - count, piece.dirty)?;
+            return Ok(Some(Range {
+                first: block,
+                count,
+                dirty: piece.dirty,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Gives blocks back.
+    pub fn free(&self, txn: &mut Txn, range: Range) -> Result<(), Full> {
+        let end = range.first as u64 + range.count as u64;
+        if end > self.count as u64 {
+            return Ok(());
+        }
+        self.give(txn, range.first, range.count, range.dirty)
+    }
+
+    fn give(&self, txn: &mut Txn, mut first: u32, mut count: u32, dirty: bool) -> Result<(), Full> {
+        while count > 0 {
+            let order = self.largest_order(first, count);
+            self.give_piece(txn, first, order, dirty)?;
+            first += 1 << order;
+            count -= 1 << order;
+        }
+        Ok(())
+    }
+
+    fn give_piece(
+        &self,
+        txn: &mut Txn,
+        mut block: u32,
+        mut order: u32,
+        mut dirty: bool,
+    ) -> Result<(), Full> {
+        while order + 1 < ORDERS as u32 {
+            let buddy = block ^ 1 << order;
+            if buddy as u64 + (1 << order) > self.count as u64 {
+                break;
+            }
+            match self.piece(txn, buddy) {
+                Some(p) if p.order == order => {
+                    self.unlink(txn, buddy, p)?;
+                    dirty |= p.dirty;
+                    block = block.min(buddy);
+                    order += 1;
+                }
+                _ => break,
+            }
+        }
+        self.push(txn, block, order, dirty)
+    }
+
+    /// Blocks that are free, for listings and tests. Call it under the pool's lock.
+    pub fn free_blocks(&self, pool: &Pool) -> u64 {
+        let word = |b: u32| {
+            pool.mem
+                .word(self.word_offset(b))
+                .map_or(0, |w| w.load(Relaxed))
+        };
+        let mut free = 0;
+        let mut block = 0u64;
+        while block < self.count as u64 {
+            match Piece::of(word(block as u32)) {
+                Some(p) if p.order < ORDERS as u32 => {
+                    free += 1 << p.order;
+                    block += 1 << p.order;
+                }
+                _ => block += 1,
+            }
+        }
+        free
+    }
+}

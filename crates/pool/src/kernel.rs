@@ -1,0 +1,57 @@
+//! What a pool needs of the kernel that the calling process runs on.
+
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Woken, or the word had changed already, or for no reason: look at the word.
+    Woken,
+    /// The time was up.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+/// Effective credentials of a process, as `ipcperms` in Linux uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cred {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Effective capabilities, a bit each as in capabilities(7).
+    pub caps: u64,
+}
+
+/// The kernel below: time, life, credentials, signals, memory, sleep. Implementations use no heap and keep no lock, so
+/// that they can be called from signal handlers.
+pub trait Kernel: Sync {
+    /// Is the process of this kernel that took `slot` alive? False only if that is certain.
+    fn alive(&self, slot: u32, pid: u32, started: u64) -> bool;
+    /// Blocks every signal for the calling thread; returns the mask before.
+    fn block_signals(&self) -> u64;
+    /// Puts the mask back.
+    fn restore_signals(&self, old: u64);
+    /// Backs a range of the pool with memory, so that touching it can't fail; false if there is no room.
+    fn reserve(&self, offset: u64, len: u64) -> bool;
+    /// Gives the memory of a range back to the host; true if the range reads as zeros from now on.
+    fn release(&self, offset: u64, len: u64) -> bool;
+    /// Bytes that could still be backed with memory, if that is known.
+    fn room(&self) -> Option<u64>;
+    /// Seconds since the epoch.
+    fn now(&self) -> i64;
+    /// Nanoseconds of a clock that never goes back.
+    fn monotonic(&self) -> u64;
+    /// The caller's credentials at this moment.
+    fn cred(&self) -> Cred;
+    /// Is the caller's effective group, or one of its supplementary groups, `gid`?
+    fn in_group(&self, gid: u32) -> bool;
+    /// Sleeps while `word` holds `expected`, `timeout` at the most.
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited;
+    /// Wakes up to `n` waiters of `word`; returns how many, 0 if that is unknown.
+    fn wake(&self, word: &AtomicU32, n: u32) -> u32;
+    /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
+    fn spin_rounds(&self) -> u32;
+}

@@ -1,0 +1,403 @@
+//! Where things are in a pool. `docs/layout.md` is the specification; this module is its code.
+//!
+//! Everything is little-endian and named by byte offsets from the start of the pool. Words that slow paths change are
+//! 64 bits wide, so that the redo log needs one kind of entry.
+
+use crate::mem::Shared;
+use crate::pair::Pair;
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8};
+
+/// First eight bytes of every pool.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"VSHMEM\x01\n");
+/// Version of the layout; another version is another layout.
+pub const VERSION: u32 = 1;
+/// Bytes in a page, the unit of segments.
+pub const PAGE: u64 = 4096;
+/// Bytes in the smallest block of the small heap.
+pub const BLOCK: u64 = 256;
+/// Entries in the pool's own redo log.
+pub const POOL_LOG_ENTRIES: u64 = 511;
+/// Offset of the pool's own redo log.
+pub const POOL_LOG: u64 = 4096;
+/// Offset of the first table.
+pub const TABLES: u64 = POOL_LOG + 8192;
+/// Offset of [`Root`].
+pub const ROOT: u64 = 1024;
+/// Bits of an id that are the index of the construct.
+pub const INDEX_BITS: u32 = 17;
+/// Bits of an id that are the sequence number.
+pub const SEQ_BITS: u32 = 13;
+/// The bit that marks an id as Vshmem's. The kernel gives out ids that large only after 2^30 creations.
+pub const ID_BIT: u32 = 1 << 30;
+/// Most constructs of one kind in a pool.
+pub const MAX_ENTRIES: u32 = 1 << INDEX_BITS;
+/// Most process slots: a slot is named by 16 bits.
+pub const MAX_PROCS: u32 = 65535;
+/// Most members: a member is named by 10 bits.
+pub const MAX_MEMBERS: u32 = 64;
+/// Ranges of pages that may be on their way in or out of the heap at once.
+pub const LIMBO: usize = 32;
+/// Orders of blocks in a heap.
+pub const ORDERS: usize = 28;
+
+/// The head of a pool. Written once, by whoever makes the pool; copied and checked by whoever opens it.
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// Feature bits that a reader must know; version 1 defines none.
+    pub incompatible: AtomicU32,
+    /// Feature bits that a reader may ignore; version 1 defines none.
+    pub compatible: AtomicU32,
+    /// Zero.
+    pub reserved: AtomicU32,
+    /// Bytes in the pool.
+    pub size: AtomicU64,
+    /// Offsets and counts, see [`crate::format::Geometry`].
+    pub geometry: [AtomicU64; 24],
+    /// Limits, see [`crate::format::Limits`].
+    pub limits: [AtomicU64; 12],
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Superblock {}
+
+/// What one kind of construct counts, all under the pool's lock.
+#[repr(C)]
+pub struct KindRoot {
+    /// First free entry + 1, linked through [`Head::next`]; 0: none.
+    pub free: AtomicU64,
+    /// Entries that were ever used: the free list holds those below, all above are fresh.
+    pub high: AtomicU64,
+    /// Entries in use.
+    pub used: AtomicU64,
+    /// Sequence number of the next id.
+    pub seq: AtomicU64,
+    /// Pages (segments) or semaphores (sets) in use.
+    pub total: AtomicU64,
+}
+
+/// A range of pages on its way in or out: owned by a process, or by nobody once that died.
+#[repr(C)]
+pub struct Limbo {
+    /// Process slot + 1 and generation of the owner (`slot + 1 | generation << 32`); 0: unused.
+    pub owner: AtomicU64,
+    /// First page.
+    pub first: AtomicU64,
+    /// Pages.
+    pub count: AtomicU64,
+}
+
+/// What changes in the head of a pool.
+#[repr(C)]
+pub struct Root {
+    /// The pool's lock, see [`crate::lock`].
+    pub lock: AtomicU32,
+    /// Where the last search for a free process slot ended.
+    pub proc_hint: AtomicU32,
+    /// Where the last search for a free waiter record ended.
+    pub waiter_hint: AtomicU32,
+    /// Process slots that were ever used: all above are fresh.
+    pub proc_high: AtomicU32,
+    /// Waiter records that were ever used.
+    pub waiter_high: AtomicU32,
+    /// Zero.
+    pub reserved: AtomicU32,
+    /// Segments, semaphore sets, message queues.
+    pub kinds: [KindRoot; 3],
+    /// Heads of the free lists of the page heap, by order: index + 1.
+    pub page_free: [AtomicU64; ORDERS],
+    /// Heads of the free lists of the small heap, by order: index + 1.
+    pub small_free: [AtomicU64; ORDERS],
+    /// Pages on their way in or out.
+    pub limbo: [Limbo; LIMBO],
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Root {}
+const _: () = assert!(ROOT as usize + size_of::<Root>() <= 4096);
+
+/// A kernel that is attached to the pool.
+#[repr(C, align(64))]
+pub struct Member {
+    /// 0 free, 1 being written, 2 in use, 3 dead.
+    pub state: AtomicU32,
+    /// Zero.
+    pub reserved: AtomicU32,
+    /// The kernel's boot id.
+    pub boot: [AtomicU64; 2],
+    /// Its name, zero-terminated.
+    pub name: [AtomicU8; 32],
+    /// Zero.
+    pub spare: AtomicU64,
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Member {}
+const _: () = assert!(size_of::<Member>() == 64);
+
+/// A process that uses the pool.
+#[repr(C, align(128))]
+pub struct Proc {
+    /// `state:32 | member:16 | generation:16`, low to high; see [`crate::process`].
+    pub ident: AtomicU64,
+    /// Its pid in its kernel.
+    pub pid: AtomicU32,
+    /// Set if constructs beyond `touched` may know the process.
+    pub overflow: AtomicU32,
+    /// When the process started, in its kernel's clock ticks since boot.
+    pub started: AtomicU64,
+    /// Constructs that may hold something of this process: `kind << 28 | index + 1`; 0: unused.
+    pub touched: [AtomicU32; 26],
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Proc {}
+const _: () = assert!(size_of::<Proc>() == 128);
+
+/// What every construct's entry begins with.
+#[repr(C)]
+pub struct Head {
+    /// The id, or 0 while the entry is free.
+    pub id: AtomicU32,
+    /// Low nine bits: permissions; more per kind.
+    pub mode: AtomicU32,
+    /// Owner.
+    pub uid: AtomicU32,
+    /// Owner's group.
+    pub gid: AtomicU32,
+    /// Creator.
+    pub cuid: AtomicU32,
+    /// Creator's group.
+    pub cgid: AtomicU32,
+    /// The key, 0 if private.
+    pub key: AtomicU32,
+    /// [`HEAD_DYING`].
+    pub flags: AtomicU32,
+    /// Next entry of the hash chain or of the free list: index + 1.
+    pub next: AtomicU64,
+}
+
+/// The construct is being removed: it can't be found any more, its memory is on the way back.
+pub const HEAD_DYING: u32 = 1;
+
+/// A segment.
+#[repr(C, align(64))]
+pub struct Shm {
+    /// Common part.
+    pub head: Head,
+    /// First page.
+    pub first: AtomicU64,
+    /// Pages.
+    pub pages: AtomicU64,
+    /// Bytes asked for.
+    pub size: AtomicU64,
+    /// Last attach, detach, change: seconds since the epoch, 0: never.
+    pub atime: AtomicI64,
+    /// Last detach.
+    pub dtime: AtomicI64,
+    /// Last change.
+    pub ctime: AtomicI64,
+    /// `member << 22 | pid` of the creator.
+    pub cpid: AtomicU64,
+    /// The same of the last process that attached or detached.
+    pub lpid: AtomicU64,
+    /// Attachments.
+    pub nattch: AtomicU64,
+    /// First attachment record: offset, 0: none.
+    pub holds: AtomicU64,
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Shm {}
+const _: () = assert!(size_of::<Shm>() == 128);
+
+/// A process's attachments of one segment: a block of the small heap.
+#[repr(C)]
+pub struct Hold {
+    /// Process slot + 1 and generation: `slot + 1 | generation << 32`.
+    pub owner: AtomicU64,
+    /// Next record: offset, 0: none.
+    pub next: AtomicU64,
+    /// Attachments.
+    pub count: AtomicU64,
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Hold {}
+
+/// A semaphore set.
+#[repr(C, align(64))]
+pub struct Sem {
+    /// Common part.
+    pub head: Head,
+    /// Semaphores.
+    pub nsems: AtomicU64,
+    /// Offset of the semaphores: 16 bytes each.
+    pub cells: AtomicU64,
+    /// Last `semop`.
+    pub otime: AtomicI64,
+    /// The set's lock (line 2).
+    pub lock: AtomicU32,
+    /// Waiters in the queue.
+    pub waiting: AtomicU32,
+    /// First undo record: offset, 0: none.
+    pub undo: AtomicU64,
+    /// First and last waiter: index + 1.
+    pub first_waiter: AtomicU64,
+    /// Last waiter.
+    pub last_waiter: AtomicU64,
+    /// Semaphore + 1 whose adjustments are being cleared, or [`CLEAR_ALL`].
+    pub clear: AtomicU64,
+    /// Offset of the redo log.
+    pub log: AtomicU64,
+    /// Entries that the log has room for.
+    pub log_entries: AtomicU64,
+    /// Bytes in the block that holds semaphores and log.
+    pub block_len: AtomicU64,
+    /// Last change.
+    pub ctime: AtomicI64,
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Sem {}
+/// [`Sem::clear`]: all semaphores.
+pub const CLEAR_ALL: u64 = u64::MAX;
+
+/// Adjustments of one process that don't fit beside the semaphores: a block of the small heap, followed by one 16-bit
+/// adjustment for each semaphore, four to a word.
+#[repr(C)]
+pub struct Undo {
+    /// Process slot + 1 and generation.
+    pub owner: AtomicU64,
+    /// Next record: offset, 0: none.
+    pub next: AtomicU64,
+    /// Bytes in the block.
+    pub block_len: AtomicU64,
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Undo {}
+
+/// A message queue.
+#[repr(C, align(64))]
+pub struct Msg {
+    /// Common part.
+    pub head: Head,
+    /// Most bytes of text.
+    pub qbytes: AtomicU64,
+    /// Offset of the ring.
+    pub ring: AtomicU64,
+    /// Cells in the ring, a power of two; 0: no ring yet.
+    pub cells: AtomicU64,
+    /// What senders advance.
+    pub send: MsgEnd,
+    /// What receivers advance.
+    pub receive: MsgEnd,
+    /// The queue's lock.
+    pub lock: AtomicU32,
+    /// Zero.
+    pub reserved: AtomicU32,
+    /// First and last waiting receiver: index + 1.
+    pub first_receiver: AtomicU64,
+    /// Last waiting receiver.
+    pub last_receiver: AtomicU64,
+    /// First waiting sender.
+    pub first_sender: AtomicU64,
+    /// Last waiting sender.
+    pub last_sender: AtomicU64,
+    /// Last change.
+    pub ctime: AtomicI64,
+    /// Offset of the redo log.
+    pub log: AtomicU64,
+    /// Zero.
+    pub spare: AtomicU64,
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Msg {}
+
+/// One end of a queue: a cache line that one side advances.
+#[repr(C, align(64))]
+pub struct MsgEnd {
+    /// Position and counts, advanced by one compare-and-swap.
+    pub at: Pair,
+    /// What the other end's high word was when it was last looked at.
+    pub seen: AtomicU64,
+    /// Last `msgsnd` or `msgrcv`.
+    pub time: AtomicI64,
+    /// `member << 22 | pid` of the last sender or receiver.
+    pub pid: AtomicU64,
+}
+
+/// A thread that waits, for semaphores or for a queue.
+#[repr(C, align(256))]
+pub struct Waiter {
+    /// Process slot + 1 and generation; 0: unused.
+    pub owner: AtomicU64,
+    /// [`WAITING`] or how it ended: what the thread sleeps on.
+    pub status: AtomicU32,
+    /// Construct: `kind << 28 | index + 1`.
+    pub construct: AtomicU32,
+    /// Next and previous in the queue: index + 1.
+    pub next: AtomicU64,
+    /// Previous in the queue.
+    pub prev: AtomicU64,
+    /// Semaphores: number of operations. Queues: the type asked for.
+    pub arg0: AtomicU64,
+    /// Semaphores: offset of the operations when they don't fit in `ops`. Queues: most bytes wanted or offered.
+    pub arg1: AtomicU64,
+    /// Semaphores: operation that blocks. Queues: flags.
+    pub arg2: AtomicU64,
+    /// Semaphores: pid word. Queues: the cell that holds the message.
+    pub arg3: AtomicU64,
+    /// Bytes in the block at `arg1`.
+    pub arg4: AtomicU64,
+    /// Zero.
+    pub spare: [AtomicU64; 3],
+    /// Semaphores: the operations, `num:16 | op:16 | flags:16` each.
+    pub ops: [AtomicU64; 20],
+}
+// SAFETY: atomics only.
+unsafe impl Shared for Waiter {}
+const _: () = assert!(size_of::<Waiter>() == 256);
+
+/// [`Waiter::status`]: not served yet. Any other value is `DONE | errno`.
+pub const WAITING: u32 = 1;
+/// [`Waiter::status`]: served; the low bits are an errno or 0.
+pub const DONE: u32 = 1 << 31;
+
+/// The kinds of construct, in table order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// Segments.
+    Shm = 0,
+    /// Semaphore sets.
+    Sem = 1,
+    /// Message queues.
+    Msg = 2,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Kind; 3] = [Kind::Shm, Kind::Sem, Kind::Msg];
+    /// Bytes of an entry.
+    pub const fn entry_size(self) -> u64 {
+        match self {
+            Kind::Shm => size_of::<Shm>() as u64,
+            Kind::Sem => size_of::<Sem>() as u64,
+            Kind::Msg => size_of::<Msg>() as u64,
+        }
+    }
+    /// The kind in a construct reference (`kind << 28 | index + 1`).
+    pub const fn of_reference(reference: u32) -> Option<(Kind, u32)> {
+        let index = match (reference & 0x0fff_ffff).checked_sub(1) {
+            Some(i) => i,
+            None => return None,
+        };
+        match reference >> 28 {
+            0 => Some((Kind::Shm, index)),
+            1 => Some((Kind::Sem, index)),
+            2 => Some((Kind::Msg, index)),
+            _ => None,
+        }
+    }
+    /// The reference to a construct.
+    pub const fn reference(self, index: u32) -> u32 {
+        (self as u32) << 28 | (index + 1)
+    }
+}

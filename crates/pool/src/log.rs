@@ -1,0 +1,129 @@
+//! The redo log of a lock: how a slow path changes several words as if at once.
+//!
+//! A log is `{state, reserved, entries of (offset, value)}`. The owner of the lock writes entries, then their number into
+//! `state`: that store commits. Then it applies them and sets `state` back to 0. If it dies before the commit, nothing has
+//! happened; if it dies later, the next owner applies all of them again. Applying is storing, so it does no harm twice,
+//! and nobody else changes these words meanwhile: they belong to the lock, or carry a bit that keeps fast paths off.
+
+use crate::format::Pool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The log has no room for another entry, or memory that it leads to is not in the pool. The transaction is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Where a log is and how many entries it has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Log {
+    /// Offset of its state word.
+    pub at: u64,
+    /// Entries.
+    pub entries: u32,
+}
+
+impl Log {
+    /// Bytes that a log with so many entries takes.
+    pub const fn size(entries: u64) -> u64 {
+        16 + entries * 16
+    }
+
+    /// Finishes what a dead owner had committed, drops what it had not. The caller owns the lock.
+    pub(crate) fn recover(&self, pool: &Pool) {
+        let Some(state) = pool.mem.word(self.at) else {
+            return;
+        };
+        let committed = state.load(Acquire);
+        if committed != 0 {
+            self.apply(pool, committed.min(self.entries as u64) as u32);
+            state.store(0, Release);
+        }
+    }
+
+    fn entry(&self, pool: &Pool, i: u32) -> Option<(u64, u64)> {
+        let at = self.at + 16 + i as u64 * 16;
+        Some((
+            pool.mem.word(at)?.load(Relaxed),
+            pool.mem.word(at + 8)?.load(Relaxed),
+        ))
+    }
+
+    fn apply(&self, pool: &Pool, n: u32) {
+        for i in 0..n {
+            if let Some((offset, value)) = self.entry(pool, i) {
+                if let Some(word) = pool.mem.word(offset) {
+                    word.store(value, Release);
+                }
+            }
+        }
+    }
+}
+
+/// Changes being collected. Dropping it without [`Txn::commit`] changes nothing.
+pub struct Txn<'a> {
+    pool: &'a Pool,
+    log: Log,
+    n: u32,
+}
+
+impl<'a> Txn<'a> {
+    pub(crate) fn new(pool: &'a Pool, log: Log) -> Txn<'a> {
+        Txn { pool, log, n: 0 }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &'a Pool {
+        self.pool
+    }
+
+    /// The word at `offset` as it will be; `None` outside of the pool.
+    pub fn get(&self, offset: u64) -> Option<u64> {
+        let word = self.pool.mem.word(offset)?;
+        match self.find(offset) {
+            Some(i) => self.log.entry(self.pool, i).map(|e| e.1),
+            None => Some(word.load(Acquire)),
+        }
+    }
+
+    fn find(&self, offset: u64) -> Option<u32> {
+        (0..self.n)
+            .rev()
+            .find(|i| self.log.entry(self.pool, *i).is_some_and(|e| e.0 == offset))
+    }
+
+    /// Changes the word at `offset` to `value` at commit.
+    pub fn set(&mut self, offset: u64, value: u64) -> Result<(), Full> {
+        self.pool.mem.word(offset).ok_or(Full)?;
+        let i = self.find(offset).unwrap_or(self.n);
+        if i >= self.log.entries {
+            return Err(Full);
+        }
+        let at = self.log.at + 16 + i as u64 * 16;
+        self.pool.mem.word(at).ok_or(Full)?.store(offset, Relaxed);
+        self.pool
+            .mem
+            .word(at + 8)
+            .ok_or(Full)?
+            .store(value, Relaxed);
+        self.n = self.n.max(i + 1);
+        Ok(())
+    }
+
+    /// Changes a word given by reference into the pool.
+    pub fn put<T>(&mut self, word: &T, value: u64) -> Result<(), Full> {
+        debug_assert_eq!(size_of::<T>(), 8);
+        self.set(self.pool.offset_of(word), value)
+    }
+
+    /// Makes all changes.
+    pub fn commit(self) {
+        if self.n == 0 {
+            return;
+        }
+        let Some(state) = self.pool.mem.word(self.log.at) else {
+            return;
+        };
+        state.store(self.n as u64, Release);
+        self.log.apply(self.pool, self.n);
+        state.store(0, Release);
+    }
+}

@@ -1,0 +1,101 @@
+//! The member table: which kernels use the pool.
+
+use crate::layout::{Member, MAX_MEMBERS};
+use crate::Pool;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+const FREE: u32 = 0;
+const WRITING: u32 = 1;
+const LIVE: u32 = 2;
+const DEAD: u32 = 3;
+
+/// Why a kernel could not join a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinError {
+    /// The table is full.
+    Full,
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{MAX_MEMBERS} kernels use this pool already; make another pool"
+        )
+    }
+}
+impl core::error::Error for JoinError {}
+
+impl Pool {
+    fn member(&self, index: u32) -> Option<&'static Member> {
+        let (offset, count) = self.geometry.members;
+        (index < count).then(|| self.fixed(offset + index as u64 * size_of::<Member>() as u64))
+    }
+
+    /// Finds the entry of the kernel whose boot id is `boot`, or makes one. Of several processes that make one at the same
+    /// time, all but one entry stay unused.
+    pub fn join(&self, boot: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
+        let words = [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| boot[i + j])));
+        let is_ours = |m: &Member| {
+            m.state.load(Acquire) == LIVE
+                && m.boot[0].load(Relaxed) == words[0]
+                && m.boot[1].load(Relaxed) == words[1]
+        };
+        let find = || (0..MAX_MEMBERS).find(|i| self.member(*i).is_some_and(is_ours));
+        if let Some(i) = find() {
+            return Ok(i as u16);
+        }
+        for i in 0..MAX_MEMBERS {
+            let Some(m) = self.member(i) else { break };
+            if m.state
+                .compare_exchange(FREE, WRITING, AcqRel, Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            m.boot[0].store(words[0], Relaxed);
+            m.boot[1].store(words[1], Relaxed);
+            for (i, b) in m.name.iter().enumerate() {
+                b.store(
+                    if i < 31 {
+                        name.get(i).copied().unwrap_or(0)
+                    } else {
+                        0
+                    },
+                    Relaxed,
+                );
+            }
+            m.state.store(LIVE, Release);
+            // The first entry counts, whoever else made one.
+            return Ok(find().unwrap_or(i) as u16);
+        }
+        Err(JoinError::Full)
+    }
+
+    /// Whether a machine is known to be dead.
+    pub fn member_is_dead(&self, member: u16) -> bool {
+        self.member(member.into())
+            .is_none_or(|m| m.state.load(Acquire) == DEAD)
+    }
+
+    /// Declares a machine dead: the host calls this when it has ended the machine.
+    pub fn bury_member(&self, member: u16) {
+        if let Some(m) = self.member(member.into()) {
+            let _ = m.state.compare_exchange(LIVE, DEAD, AcqRel, Relaxed);
+        }
+    }
+
+    /// Calls `each` with index, name (without the zeros) and whether it is not known to be dead, of every member.
+    pub fn members(&self, mut each: impl FnMut(u16, &[u8], bool)) {
+        for i in 0..MAX_MEMBERS {
+            let Some(m) = self.member(i) else { break };
+            let state = m.state.load(Acquire);
+            if state == LIVE || state == DEAD {
+                let name: [u8; 32] = core::array::from_fn(|i| m.name[i].load(Relaxed));
+                let len = name.iter().position(|b| *b == 0).unwrap_or(32);
+                each(i as u16, &name[..len], state == LIVE);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Sixteen bytes that change at once.
+
+use crate::mem::Shared;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Two 64-bit words that one compare-and-swap replaces together.
+///
+/// The words may also be read, and changed by 64-bit atomic operations, one by one: a later [`Pair::cas`] with an
+/// outdated value of either word fails.
+#[repr(C, align(16))]
+#[derive(Debug, Default)]
+pub struct Pair {
+    /// The low word.
+    pub lo: AtomicU64,
+    /// The high word.
+    pub hi: AtomicU64,
+}
+
+// SAFETY: two atomics, every bit pattern valid.
+unsafe impl Shared for Pair {}
+
+impl Pair {
+    /// Both words, each read atomically, but not both at one moment: [`Pair::cas`] tells whether they belong together.
+    #[inline]
+    pub fn load(&self) -> (u64, u64) {
+        (
+            self.lo.load(Ordering::Acquire),
+            self.hi.load(Ordering::Acquire),
+        )
+    }
+
+    /// Replaces `old` by `new` if both words equal `old`; otherwise returns what they were. Sequentially consistent.
+    #[inline]
+    pub fn cas(&self, old: (u64, u64), new: (u64, u64)) -> Result<(), (u64, u64)> {
+        let (lo, hi) = (self as *const Pair)
+            .cast_mut()
+            .cast::<u64>()
+            .swap_pair(old, new);
+        if (lo, hi) == old {
+            Ok(())
+        } else {
+            Err((lo, hi))
+        }
+    }
+}
+
+trait SwapPair {
+    fn swap_pair(self, old: (u64, u64), new: (u64, u64)) -> (u64, u64);
+}
+
+#[cfg(target_arch = "x86_64")]
+impl SwapPair for *mut u64 {
+    #[inline(always)]
+    fn swap_pair(self, old: (u64, u64), new: (u64, u64)) -> (u64, u64) {
+        let (mut lo, mut hi) = old;
+        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. LLVM reserves rbx,
+        // so it is exchanged in and put back. Every x86-64 processor that a supported distribution runs in a virtual
+        // machine has cmpxchg16b (only the first AMD64 parts of 2003 lack it).
+        unsafe {
+            core::arch::asm!(
+                "xchg {new_lo}, rbx",
+                "lock cmpxchg16b [{ptr}]",
+                "mov rbx, {new_lo}",
+                ptr = in(reg) self,
+                new_lo = inout(reg) new.0 => _,
+                in("rcx") new.1,
+                inout("rax") lo,
+                inout("rdx") hi,
+                options(nostack),
+            );
+        }
+        (lo, hi)
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl SwapPair for *mut u64 {
+    #[inline(always)]
+    fn swap_pair(self, old: (u64, u64), new: (u64, u64)) -> (u64, u64) {
+        let (lo, hi): (u64, u64);
+        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. A pair that was
+        // read as different is written back unchanged, which makes the read of both words single-copy atomic.
+        unsafe {
+            core::arch::asm!(
+                "2:",
+                "ldaxp {lo}, {hi}, [{ptr}]",
+                "cmp {lo}, {old_lo}",
+                "ccmp {hi}, {old_hi}, #0, eq",
+                "b.ne 3f",
+                "stlxp {fail:w}, {new_lo}, {new_hi}, [{ptr}]",
+                "cbnz {fail:w}, 2b",
+                "b 4f",
+                "3:",
+                "stlxp {fail:w}, {lo}, {hi}, [{ptr}]",
+                "cbnz {fail:w}, 2b",
+                "4:",
+                ptr = in(reg) self,
+                lo = out(reg) lo, hi = out(reg) hi,
+                old_lo = in(reg) old.0, old_hi = in(reg) old.1,
+                new_lo = in(reg) new.0, new_hi = in(reg) new.1,
+                fail = out(reg) _,
+                options(nostack),
+            );
+        }
+        (lo, hi)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::Arc, thread, vec::Vec};
+
+    #[test]
+    fn replaces_both_or_none() {
+        let p = Pair::default();
+        assert_eq!(p.cas((0, 0), (1, 2)), Ok(()));
+        assert_eq!(p.cas((1, 3), (9, 9)), Err((1, 2)));
+        assert_eq!(p.cas((0, 2), (9, 9)), Err((1, 2)));
+        assert_eq!(p.load(), (1, 2));
+    }
+
+    #[test]
+    fn no_update_is_lost_between_threads() {
+        let p = Arc::new(Pair::default());
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let p = p.clone();
+                thread::spawn(move || {
+                    for _ in 0..20_000 {
+                        let mut old = p.load();
+                        while let Err(now) = p.cas(old, (old.0 + 1, old.1.wrapping_sub(1))) {
+                            old = now;
+                        }
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(p.load(), (80_000, 0u64.wrapping_sub(80_000)));
+    }
+}

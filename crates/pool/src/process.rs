@@ -1,0 +1,204 @@
+//! Process slots: who owns locks, adjustments, attachments.
+//!
+//! A slot's word `ident` is `{state:32, member:16, generation:16}`. It goes from free to live by compare-and-swap, by a process that
+//! holds the slot's life lock; the generation rises with each claim, so that a name `(slot, generation)` is never given twice
+//! (within 65536 claims of one slot).
+
+use crate::layout::Proc;
+use crate::{Kernel, Pool};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Name of a process in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcId {
+    /// Index of the slot.
+    pub slot: u32,
+    /// How often the slot had been claimed.
+    pub generation: u16,
+}
+
+impl ProcId {
+    /// The word by which records name their owner: never 0.
+    #[inline]
+    pub fn word(self) -> u64 {
+        (self.slot as u64 + 1) | (self.generation as u64) << 32
+    }
+
+    /// Reads such a word.
+    #[inline]
+    pub fn of_word(word: u64) -> Option<ProcId> {
+        let slot = (word as u32).checked_sub(1)?;
+        (slot < crate::layout::MAX_PROCS).then_some(ProcId {
+            slot,
+            generation: (word >> 32) as u16,
+        })
+    }
+}
+
+const FREE: u32 = 0;
+const LIVE: u32 = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ident {
+    state: u32,
+    member: u16,
+    generation: u16,
+}
+
+impl Ident {
+    fn of(word: u64) -> Ident {
+        Ident {
+            state: word as u32,
+            member: (word >> 32) as u16,
+            generation: (word >> 48) as u16,
+        }
+    }
+    fn word(self) -> u64 {
+        self.state as u64 | (self.member as u64) << 32 | (self.generation as u64) << 48
+    }
+}
+
+impl Pool {
+    /// Process slots in this pool.
+    pub fn proc_slots(&self) -> u32 {
+        self.geometry.procs.1
+    }
+
+    /// A process slot.
+    #[inline]
+    pub fn proc(&self, slot: u32) -> Option<&'static Proc> {
+        let (offset, count) = self.geometry.procs;
+        (slot < count).then(|| self.fixed(offset + slot as u64 * size_of::<Proc>() as u64))
+    }
+
+    /// Takes a free slot for a process of `member`. `claim` takes a slot's life lock: it is false if somebody holds it.
+    pub fn claim_process(
+        &self,
+        member: u16,
+        pid: u32,
+        started: u64,
+        claim: &mut dyn FnMut(u32) -> bool,
+    ) -> Option<ProcId> {
+        let root = self.root();
+        let slots = self.proc_slots();
+        // Slots are handed out round and round, so that a slot's generation rises slowly.
+        let from = root.proc_hint.load(Relaxed);
+        for i in 0..slots {
+            let slot = from.wrapping_add(i) % slots;
+            let p = self.proc(slot)?;
+            let old = p.ident.load(Acquire);
+            let ident = Ident::of(old);
+            if ident.state != FREE || !claim(slot) {
+                continue;
+            }
+            let generation = ident.generation.wrapping_add(1);
+            let new = Ident {
+                state: LIVE,
+                member,
+                generation,
+            };
+            p.pid.store(pid, Relaxed);
+            p.started.store(started, Relaxed);
+            p.overflow.store(0, Relaxed);
+            p.touched.iter().for_each(|t| t.store(0, Relaxed));
+            // Whoever holds the life lock is the only one who may claim: failure means that the pool is being scribbled on.
+            if p.ident
+                .compare_exchange(old, new.word(), AcqRel, Relaxed)
+                .is_err()
+            {
+                return None;
+            }
+            root.proc_hint.store(slot.wrapping_add(1) % slots, Relaxed);
+            root.proc_high.fetch_max(slot + 1, Relaxed);
+            return Some(ProcId { slot, generation });
+        }
+        None
+    }
+
+    /// Gives a slot back. Everything that it owned is gone already.
+    pub fn free_process(&self, me: ProcId) {
+        let Some(p) = self.proc(me.slot) else { return };
+        let old = p.ident.load(Acquire);
+        let ident = Ident::of(old);
+        if ident.state == LIVE && ident.generation == me.generation {
+            let _ = p.ident.compare_exchange(
+                old,
+                Ident {
+                    state: FREE,
+                    ..ident
+                }
+                .word(),
+                Release,
+                Relaxed,
+            );
+        }
+    }
+
+    /// A forked child fills in who it is.
+    pub fn adopt_process(&self, me: ProcId, pid: u32, started: u64) {
+        if let Some(p) = self.proc(me.slot) {
+            p.pid.store(pid, Relaxed);
+            p.started.store(started, Relaxed);
+        }
+    }
+
+    /// The process that has a slot now, if any, and its member.
+    pub fn process(&self, slot: u32) -> Option<(ProcId, u16, u32)> {
+        let p = self.proc(slot)?;
+        let ident = Ident::of(p.ident.load(Acquire));
+        let id = ProcId {
+            slot,
+            generation: ident.generation,
+        };
+        (ident.state == LIVE).then(|| (id, ident.member, p.pid.load(Relaxed)))
+    }
+
+    /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Of other kernels' processes only
+    /// those whose machine is known to be dead are.
+    pub fn is_dead(
+        &self,
+        kernel: &dyn Kernel,
+        member: u16,
+        slot: u32,
+        is_it: impl Fn(u16) -> bool,
+    ) -> bool {
+        let Some(p) = self.proc(slot) else {
+            return true;
+        };
+        let ident = Ident::of(p.ident.load(Acquire));
+        if ident.state != LIVE || !is_it(ident.generation) {
+            return true;
+        }
+        if ident.member != member {
+            return self.member_is_dead(ident.member);
+        }
+        !kernel.alive(slot, p.pid.load(Relaxed), p.started.load(Relaxed))
+    }
+
+    /// Is the owner of a record certainly dead?
+    pub fn owner_is_dead(&self, kernel: &dyn Kernel, member: u16, owner: ProcId) -> bool {
+        self.is_dead(kernel, member, owner.slot, |g| g == owner.generation)
+    }
+
+    /// Remembers that a construct may hold something of a process.
+    pub fn touch(&self, who: ProcId, reference: u32) {
+        let Some(p) = self.proc(who.slot) else { return };
+        if p.touched.iter().any(|t| t.load(Relaxed) == reference) {
+            return;
+        }
+        for t in &p.touched {
+            if t.load(Relaxed) == 0 && t.compare_exchange(0, reference, AcqRel, Relaxed).is_ok() {
+                return;
+            }
+        }
+        p.overflow.store(1, Release);
+    }
+
+    /// The construct holds nothing of the process any more.
+    pub fn untouch(&self, who: ProcId, reference: u32) {
+        let Some(p) = self.proc(who.slot) else { return };
+        for t in &p.touched {
+            let _ = t.compare_exchange(reference, 0, AcqRel, Relaxed);
+        }
+    }
+}
