@@ -1,0 +1,74 @@
+# What the program tests share. Sourced by each NAME.sh that run.sh starts.
+# shellcheck shell=bash
+set -eu
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+dir=$PROGRAMS_DIR
+pool=$PROGRAMS_POOL
+cd "$dir"
+export HOME=$dir LC_ALL=C
+
+# Words before a command that put it on Vshmem and forbid it the kernel's
+# System V calls; none when the kernel itself is tested.
+on_vshmem=()
+if [ "$PROGRAMS_MODE" = vshmem ]; then
+    on_vshmem=(env "LD_PRELOAD=$PROGRAMS_LIB" "VSHMEM_POOL=$pool" VSHMEM_KEYS=all "$PROGRAMS_FORBID")
+fi
+
+# Words before a command that make it run as an ordinary user.
+as_user=()
+if [ "$(id -u)" = 0 ]; then
+    as_user=(setpriv --reuid nobody --regid nogroup --clear-groups)
+fi
+
+fail() {
+    echo "failed: $*"
+    exit 1
+}
+
+skip() {
+    echo "$*"
+    exit 77
+}
+
+# need PROGRAM PACKAGE: skips the test where the program is missing.
+need() {
+    command -v "$1" >/dev/null || skip "$1 is not installed; 'apt-get install $2' brings it"
+}
+
+# equal WHAT EXPECTED GOT
+equal() {
+    [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"
+}
+
+# within SECONDS WHAT COMMAND...: waits until COMMAND succeeds.
+within() {
+    local tries=$(($1 * 10)) what=$2
+    shift 2
+    while ! "$@"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "in vain waited for: $what"
+        sleep 0.1
+    done
+}
+
+# Runs a command without the library where System V calls are forbidden: if it
+# lives, the test would prove nothing about those calls.
+needs_sysv() {
+    [ "$PROGRAMS_MODE" = vshmem ] || return 0
+    if "$PROGRAMS_FORBID" "$@" >control.log 2>&1; then
+        fail "'$*' makes no System V call, so the test shows nothing"
+    fi
+}
+
+# Prints how many constructs there are: 'segments N, sets N, queues N'. As the
+# owner of the pool, if the test made it as an ordinary user.
+constructs() {
+    local owner=()
+    if [ -e "$pool" ] && [ "$(stat -c %U "$pool")" = nobody ]; then owner=("${as_user[@]}"); fi
+    "${owner[@]}" "${on_vshmem[@]}" /usr/bin/python3 "$here/constructs.py"
+}
+
+nothing_left() {
+    [ "$(constructs)" = "segments 0, sets 0, queues 0" ]
+}
