@@ -48,15 +48,15 @@ lint_c() {
 
 lint_python() {
     ruff=$(tool ruff "$RUFF")
-    files '*.py' | xargs -0 -r "$ruff" check --quiet --line-length 100 --select E,F,W,I,B,UP
-    files '*.py' | xargs -0 -r "$ruff" format --quiet --line-length 100 --check
+    files '*.py' | xargs -0 -r "$ruff" check --quiet
+    files '*.py' | xargs -0 -r "$ruff" format --quiet --check
 }
 
 # Shell scripts are known by their first line.
 lint_shell() {
     git ls-files --cached --others --exclude-standard | while read -r file; do
         [ -f "$file" ] && head -c 64 "$file" | head -n 1 | grep -qaE '^#!.*[/ ](ba)?sh' && echo "$file"
-    done | xargs -r shellcheck
+    done | xargs -r shellcheck --severity=warning
 }
 
 lint_licences() {

@@ -1,0 +1,129 @@
+"""Results: samples, their medians and spread, verdicts, and how they are written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from dataclasses import dataclass, field
+
+from cases import Wanted
+
+SIDES = ("floor", "kernel", "vshmem")
+
+
+@dataclass
+class Result:
+    """One row: the samples of each side."""
+
+    name: str
+    unit: str
+    wanted: Wanted | None = None
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    error: str = ""
+
+    def add(self, side: str, value: float) -> None:
+        """Keeps the sample of one round."""
+        self.samples.setdefault(side, []).append(value)
+
+    def median(self, side: str) -> float | None:
+        """The median of a side's rounds; None if it was not measured."""
+        values = self.samples.get(side)
+        return statistics.median(values) if values else None
+
+    def spread(self, side: str) -> float | None:
+        """Half of the range, as a share of the median."""
+        values = self.samples.get(side)
+        if not values or not self.median(side):
+            return None
+        return (max(values) - min(values)) / 2 / statistics.median(values)
+
+    def ratio(self, of: str) -> float | None:
+        """Vshmem's time as a multiple of another side's."""
+        ours, theirs = self.median("vshmem"), self.median(of)
+        return ours / theirs if ours is not None and theirs else None
+
+    def verdict(self) -> str:
+        """pass, FAIL, or nothing where nothing is wanted or nothing could be compared."""
+        if self.error:
+            return "FAIL"
+        ours = self.median("vshmem")
+        if self.wanted is None or ours is None:
+            return ""
+        if not self.wanted.of:
+            return "pass" if ours <= self.wanted.absolute else "FAIL"
+        ratio = self.ratio(self.wanted.of)
+        if ratio is None:
+            return ""
+        return "pass" if ratio <= self.wanted.factor else "FAIL"
+
+    def comparison(self) -> str:
+        """The ratio in words: how many times faster than the kernel, or how often the floor."""
+        of = self.wanted.of if self.wanted else "kernel" if "kernel" in self.samples else "floor"
+        ratio = self.ratio(of) if of else None
+        if ratio is None:
+            return ""
+        faster = of == "kernel" and (self.wanted is None or self.wanted.factor < 1)
+        return f"{1 / ratio:.1f} x faster" if faster else f"{ratio:.2f} of {of}"
+
+    def wish(self) -> str:
+        """What is wanted, in words."""
+        if self.wanted is None:
+            return ""
+        if not self.wanted.of:
+            return f"<= {self.wanted.absolute:g} {self.unit}"
+        if self.wanted.factor < 1:
+            return f"{1 / self.wanted.factor:g} x faster"
+        return f"<= {self.wanted.factor:g} of {self.wanted.of}"
+
+
+def number(value: float | None) -> str:
+    """Three or four significant digits, with thousands marked."""
+    if value is None:
+        return "-"
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def cell(result: Result, side: str) -> str:
+    """A median with its spread."""
+    spread = result.spread(side)
+    many = len(result.samples.get(side, ())) > 1
+    return number(result.median(side)) + (f" ±{spread:.0%}" if many and spread is not None else "")
+
+
+def table(results: list[Result]) -> str:
+    """The results as text."""
+    heads = ("", "unit", "floor", "kernel", "Vshmem", "Vshmem is", "wanted", "")
+    rows = [
+        (r.name, r.unit, *(cell(r, s) for s in SIDES), r.comparison(), r.wish(), r.verdict())
+        for r in results
+    ]
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    lines = []
+    for row in (heads, *rows):
+        cells = [
+            text.rjust(width) if 2 <= i <= 4 else text.ljust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    lines.insert(1, "  ".join("-" * width for width in widths[:-1]))
+    lines.extend(f"{r.name}: {r.error}" for r in results if r.error)
+    return "\n".join(lines)
+
+
+def as_csv(results: list[Result]) -> str:
+    """The results for machines: medians, least and largest of each side."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns = [f"{side}_{what}" for side in SIDES for what in ("median", "min", "max")]
+    writer.writerow(["name", "unit", *columns, "wanted", "verdict"])
+    for r in results:
+        values = []
+        for side in SIDES:
+            samples = r.samples.get(side)
+            triple = (r.median(side), min(samples), max(samples)) if samples else ("", "", "")
+            values.extend(f"{v:.5g}" if v != "" else "" for v in triple)
+        writer.writerow([r.name, r.unit, *values, r.wish(), r.verdict()])
+    return out.getvalue()

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks against the kernel and prints a table; see bench/README.md.
+
+Every round measures all sides of a case one after the other, so that a change of the machine's
+mood meets all of them. The medians of the rounds are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+
+import results
+import sides
+import system
+from cases import CASES, Case
+from results import Result
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="*", help="cases whose name or command contains this word")
+    parser.add_argument("--quick", action="store_true", help="one short round; saves nothing")
+    parser.add_argument("--rounds", type=int, help="rounds of each case (default 5)")
+    parser.add_argument("--kernel-only", action="store_true", help="without Vshmem")
+    parser.add_argument("--strict", action="store_true", help="fail if a limit is missed")
+    parser.add_argument("--save", metavar="NAME", help="save as bench/results/NAME")
+    return parser.parse_args()
+
+
+def selected(words: list[str]) -> list[Case]:
+    """The cases that any of the words fits; all without words."""
+    cases = [
+        case
+        for case in CASES
+        if not words
+        or any(word in case.command or any(word in r.name for r in case.rows) for word in words)
+    ]
+    if not cases:
+        raise sides.Failed(
+            f"No benchmark fits {' '.join(words)}; they are listed in bench/cases.py."
+        )
+    return cases
+
+
+def plan(case: Case, interposed: dict[str, str] | None) -> list[tuple[str, str, dict | None]]:
+    """(side, command, environment) of each side that can be measured."""
+    steps = []
+    if case.floor and not (case.floor_interposed and interposed is None):
+        steps.append(("floor", case.floor, interposed if case.floor_interposed else None))
+    if case.kernel:
+        steps.append(("kernel", case.command, None))
+    if interposed is not None:
+        steps.append(("vshmem", case.command, interposed))
+    return steps
+
+
+def run_case(case: Case, rounds: int, seconds: float, interposed: dict | None) -> list[Result]:
+    """All rounds of a case."""
+    rows = [Result(row.name, case.unit, row.wanted) for row in case.rows]
+    try:
+        for _ in range(1 if case.once else rounds):
+            for side, command, environment in plan(case, interposed):
+                values = sides.measure(command, seconds, environment)
+                for row, value in zip(rows, values, strict=True):
+                    row.add(side, value)
+    except sides.Failed as failure:
+        for row in rows:
+            row.error = str(failure)
+    return rows
+
+
+def run_all(options: argparse.Namespace) -> list[Result]:
+    """Everything that was asked for."""
+    rounds = options.rounds or (1 if options.quick else 5)
+    seconds = 0.05 if options.quick else 0.2
+    rows: list[Result] = []
+    with contextlib.ExitStack() as stack:
+        interposed = None
+        if not options.kernel_only:
+            pool = stack.enter_context(sides.Pool(f"bench-{os.getpid()}"))
+            pool.check_interposed()
+            interposed = pool.environment()
+        cases = selected(options.only)
+        for done, case in enumerate(cases, 1):
+            print(f"[{done}/{len(cases)}] {case.command}", file=sys.stderr, flush=True)
+            rows.extend(run_case(case, rounds, seconds, interposed))
+    return rows
+
+
+def save(name: str, text: str, rows: list[Result]) -> None:
+    """Keeps a result as text and CSV under bench/results."""
+    folder = sides.ROOT / "bench" / "results"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.txt").write_text(text + "\n")
+    (folder / f"{name}.csv").write_text(results.as_csv(rows))
+    print(f"\nsaved as bench/results/{name}.txt and .csv")
+
+
+def main() -> int:
+    """Runs, prints and saves."""
+    options = arguments()
+    began = time.monotonic()
+    try:
+        sides.build_programs()
+        rows = run_all(options)
+    except sides.Failed as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        return 1
+    verdicts = [row.verdict() for row in rows]
+    summary = f"{verdicts.count('pass')} within their limits, {verdicts.count('FAIL')} not"
+    text = f"{system.heading()}\n\n{results.table(rows)}\n\n{summary}"
+    print(text)
+    print(f"({time.monotonic() - began:.0f} s)")
+    if options.save or not (options.quick or options.only or options.kernel_only):
+        save(options.save or system.stamp(), text, rows)
+    broken = any(row.error for row in rows)
+    return 1 if broken or (options.strict and "FAIL" in verdicts) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

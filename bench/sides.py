@@ -1,0 +1,123 @@
+"""Where a benchmark runs: natively, or under the interposer with a pool of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "bench" / "out"
+LIMIT_SECONDS = 120
+
+
+class Failed(Exception):
+    """A step failed; the message says what happened and what to do."""
+
+
+def release_dir() -> Path:
+    """Where cargo leaves the release build."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+
+
+def library() -> Path:
+    """The interposer."""
+    path = Path(os.environ.get("VSHMEM_LIB", release_dir() / "libvshmem.so"))
+    if not path.exists():
+        raise Failed("libvshmem.so is not built. Run: make build")
+    return path
+
+
+def command() -> Path:
+    """The `vshmem` command."""
+    path = Path(os.environ.get("VSHMEM_BIN", release_dir() / "vshmem"))
+    if not path.exists():
+        raise Failed("The command vshmem is not built. Run: make build")
+    return path
+
+
+def build_programs() -> None:
+    """Compiles the C programs into bench/out."""
+    done = subprocess.run(
+        ["make", "--silent", "-C", str(ROOT / "bench"), f"OUT={OUT}"],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise Failed(f"The benchmarks' C programs don't compile:\n{done.stdout}{done.stderr}")
+
+
+def vshmem(*arguments: str, limit: int = LIMIT_SECONDS) -> str:
+    """Runs `vshmem ARGUMENTS`; its output."""
+    done = subprocess.run(
+        [str(command()), *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=limit,
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()
+        raise Failed(f"vshmem {' '.join(arguments)} failed with status {done.returncode}: {said}")
+    return done.stdout
+
+
+@dataclass
+class Pool:
+    """A local pool for the time of a benchmark, with limits that 100,000 constructs fit in."""
+
+    name: str
+
+    def __enter__(self) -> Pool:
+        vshmem(
+            "pool", "create", self.name, "--size", "2G", "--shmmni", "32768", "--semmni", "100000"
+        )
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        vshmem("pool", "rm", self.name)
+
+    def environment(self) -> dict[str, str]:
+        """What makes a program use this pool for every key."""
+        return {
+            "LD_PRELOAD": str(library()),
+            "VSHMEM_POOL": self.name,
+            "VSHMEM_KEYS": "all,private",
+        }
+
+    def check_interposed(self) -> None:
+        """Vshmem's ids have bit 30 set: makes sure that calls don't reach the kernel."""
+        probe = (
+            "import ctypes; c = ctypes.CDLL(None); i = c.semget(0, 1, 0o1600); "
+            "c.semctl(i, 0, 0, 0); print(i)"
+        )
+        said = run([sys.executable, "-c", probe], self.environment())
+        if not (int(said) > 0 and int(said) >> 30 & 1):
+            raise Failed(f"The interposer did not take a semget: its id was {said.strip()}.")
+
+
+def run(argv: list[str], extra: dict[str, str] | None = None) -> str:
+    """Runs a program with a few more variables; its output. Raises Failed with what it said."""
+    try:
+        done = subprocess.run(
+            argv,
+            env={**os.environ, **(extra or {})},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=LIMIT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(argv)} hung for {LIMIT_SECONDS} s and was ended.") from None
+    if done.returncode != 0:
+        said = done.stderr.strip() or "it said nothing"
+        raise Failed(f"{' '.join(argv)} failed with status {done.returncode}: {said}")
+    return done.stdout
+
+
+def measure(benchmark: str, seconds: float, extra: dict[str, str] | None = None) -> list[float]:
+    """Runs ipcbench once; the number of each line that it prints."""
+    said = run([str(OUT / "ipcbench"), "-t", str(seconds), *benchmark.split()], extra)
+    return [float(line.split()[0]) for line in said.splitlines()]
