@@ -7,17 +7,18 @@ needs_sysv stress-ng --quiet --sem-sysv 1 --sem-sysv-ops 10
 
 # stressor NAME INSTANCES OPTION...: one stressor for three seconds.
 stressor() {
-    local name=$1
-    "${on_vshmem[@]}" stress-ng --timeout 3 --verify --metrics-brief --"$@" >"$name.log" 2>&1 || {
+    local name=$1 instances=$2
+    shift 2
+    "${on_vshmem[@]}" stress-ng --"$name" "$instances" --timeout 3 --verify --metrics-brief "$@" >"$name.log" 2>&1 || {
         cat "$name.log"
-        fail "stress-ng --$*"
+        fail "stress-ng --$name $*"
     }
     if grep -E 'fail:|error:|skipped stressor' "$name.log"; then
-        fail "stress-ng --$* complained"
+        fail "stress-ng --$name $* complained"
     fi
     local operations
     operations=$(awk -v name="$name" '$4 == name {print $5; exit}' "$name.log")
-    [ "${operations:-0}" -gt 0 ] || fail "stress-ng --$* did nothing"
+    [ "${operations:-0}" -gt 0 ] || fail "stress-ng --$name $* did nothing"
     done+="$name $operations, "
 }
 
