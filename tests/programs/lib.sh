@@ -1,5 +1,5 @@
+#!/bin/bash
 # What the program tests share. Sourced by each NAME.sh that run.sh starts.
-# shellcheck shell=bash
 set -eu
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

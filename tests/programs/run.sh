@@ -1,11 +1,12 @@
 #!/bin/bash
 # Runs real, unmodified programs on Vshmem.
 #
-#   run.sh LIB [NAME...]       each program under the interposer LIB, with every
+#   run.sh [LIB [NAME...]]     each program under the interposer LIB, with every
 #                              System V IPC system call forbidden by seccomp
 #   run.sh --kernel [NAME...]  the same checks against the kernel's own System V
 #                              IPC, to see that a check expects what Linux does
 #
+# LIB is $VSHMEM_LIB, else target/release/libvshmem.so, if it is not named.
 # A program's test is NAME.sh beside this file. Each gets a directory and a pool
 # of its own, a time limit, and is cleaned up after, whatever it left running.
 # Prints one line a program, the output of those that fail, and at the end
@@ -18,11 +19,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 limit=${PROGRAMS_LIMIT:-240}
 
 usage() {
-    echo "usage: run.sh LIB|--kernel [NAME...]" >&2
+    echo "usage: run.sh [LIB|--kernel [NAME...]]" >&2
     exit 2
 }
 
-[ $# -ge 1 ] || usage
+[ $# -ge 1 ] || set -- "${VSHMEM_LIB:-$here/../../target/release/libvshmem.so}"
 case $1 in
 --kernel) mode=kernel lib= ;;
 -*) usage ;;

@@ -62,7 +62,14 @@ class SharedImage:
     def __init__(self, display, visual):
         self.info = ShmSegmentInfo()
         self.image = xext.XShmCreateImage(
-            display, ctypes.c_void_p(visual), 24, Z_PIXMAP, None, ctypes.byref(self.info), WIDTH, HEIGHT
+            display,
+            ctypes.c_void_p(visual),
+            24,
+            Z_PIXMAP,
+            None,
+            ctypes.byref(self.info),
+            WIDTH,
+            HEIGHT,
         )
         self.size = self.image.contents.bytes_per_line * HEIGHT
         self.info.shmid = libc.shmget(IPC_PRIVATE, self.size, IPC_CREAT | 0o600)
@@ -87,7 +94,7 @@ class SharedImage:
 
 
 def pixels(round_number, size):
-    """A pattern that differs from round to round and line to line; the unused byte of each pixel is 0."""
+    """A pattern of its own for each round; the unused byte of each pixel is 0."""
     row = bytearray((round_number * 7 + i * 13 + i // 2560 * 31) % 251 for i in range(size))
     row[3::4] = bytes(len(row[3::4]))
     return bytes(row)

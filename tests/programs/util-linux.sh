@@ -1,5 +1,6 @@
+#!/bin/bash
 # util-linux: ipcmk makes constructs, ipcrm removes them by id and by key.
-# shellcheck shell=bash
+# shellcheck source=tests/programs/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 need ipcmk util-linux
