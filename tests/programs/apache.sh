@@ -1,7 +1,7 @@
 #!/bin/bash
 # Apache httpd with a System V semaphore for its accept mutex: children of another
 # user, and children killed while they may hold it.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 PATH=$PATH:/usr/sbin

@@ -1,6 +1,6 @@
 #!/bin/bash
 # fakeroot over System V queues: an ordinary user's chown, mknod and tar.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 need fakeroot-sysv fakeroot

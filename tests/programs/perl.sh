@@ -1,6 +1,6 @@
 #!/bin/bash
 # perl: the built-in functions and the IPC::SysV family, over two processes.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 need perl perl

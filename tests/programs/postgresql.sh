@@ -1,6 +1,6 @@
 #!/bin/bash
 # PostgreSQL with all its shared memory from System V: work, crashes, recovery.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 bin=$(find /usr/lib/postgresql/*/bin -maxdepth 0 2>/dev/null | sort -V | tail -n 1)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # perl's IPC::ShareLite: a segment that grows, under semaphore locks with SEM_UNDO.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 perl -MIPC::ShareLite -e 1 2>/dev/null || skip "IPC::ShareLite is not installed; 'apt-get install libipc-sharelite-perl' brings it"

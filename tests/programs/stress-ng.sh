@@ -1,6 +1,6 @@
 #!/bin/bash
 # stress-ng: its System V stressors, which check what they read back.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 need stress-ng stress-ng

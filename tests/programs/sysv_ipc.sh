@@ -1,6 +1,6 @@
 #!/bin/bash
 # python's sysv_ipc: the module's own test suite, of the version that is installed.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 python=/usr/bin/python3

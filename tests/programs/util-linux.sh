@@ -1,6 +1,6 @@
 #!/bin/bash
 # util-linux: ipcmk makes constructs, ipcrm removes them by id and by key.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 need ipcmk util-linux

@@ -1,6 +1,6 @@
 #!/bin/bash
 # X11: the MIT-SHM extension between Xvfb, whose screen is a segment too, and its clients.
-# shellcheck source=tests/programs/lib.sh
+# shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 need Xvfb xvfb
