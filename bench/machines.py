@@ -1,0 +1,79 @@
+"""Two virtual machines for the time of a measurement, by way of the `vshmem` command."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+from pong import Measurement, parse, pingpong_command
+from sides import OUT, Failed, command, vshmem
+
+UP_LIMIT = 300
+RUN_LIMIT = 240
+
+
+class Machines:
+    """`with Machines() as m`: two machines that share a pool; nothing is left of them after it."""
+
+    def __init__(self) -> None:
+        self.names = ("vm0", "vm1")
+        self.booted_in = 0.0
+        self._children: list[subprocess.Popen] = []
+
+    def __enter__(self) -> Machines:
+        began = time.monotonic()
+        try:
+            vshmem("up", "-n", "2", limit=UP_LIMIT)
+        except subprocess.TimeoutExpired:
+            self.__exit__()
+            raise Failed(
+                f"The machines did not boot within {UP_LIMIT} s. Look at their consoles: "
+                "vshmem up says where they are."
+            ) from None
+        self.booted_in = time.monotonic() - began
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        for process in self._children:
+            if process.poll() is None:
+                process.terminate()
+            process.wait()
+        vshmem("down", limit=60)
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        """Starts `vshmem ARGUMENTS` beside us; ended with the machines at the latest."""
+        process = subprocess.Popen(
+            [str(command()), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._children.append(process)
+        return process
+
+    def finish(self, process: subprocess.Popen, what: str) -> str:
+        """Waits for a process that `start` started; its output."""
+        try:
+            said, _ = process.communicate(timeout=RUN_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            raise Failed(f"{what} did not end within {RUN_LIMIT} s.") from None
+        if process.returncode != 0:
+            raise Failed(f"{what} failed with status {process.returncode}: {said.strip()}")
+        return said
+
+    def pingpong(self, seconds: float, plan: list[str]) -> list[Measurement]:
+        """One pingpong process in each machine, under the interposer."""
+        argv = ["run", "--", *pingpong_command(seconds, plan)]
+        return parse(self.finish(self.start(*argv), "pingpong in the two machines"))
+
+    def netpong(self, seconds: float, plan: list[str]) -> list[Measurement]:
+        """The same payloads by TCP and UDP over the network between the machines."""
+        program = str(OUT / "netpong")
+        listener = self.start("exec", self.names[0], "--", program, "-l")
+        argv = [program, "-c", self.names[0], "-t", str(seconds), *plan]
+        client = self.start("exec", self.names[1], "--", *argv)
+        found = parse(self.finish(client, "netpong in the two machines"))
+        self.finish(listener, "netpong's answering side")
+        return found
