@@ -80,6 +80,8 @@ class Latencies:
         """Everything that was measured, with ratios."""
         lines = [line("there and back, median", [size_text(s) + " " for s in SIZES])]
         for place in (MACHINES, VSHMEM, KERNEL):
+            if not self.methods(place):
+                continue
             lines += ["", place]
             lines += [
                 line("  " + label(place, m), self._times(place, m)) for m in self.methods(place)
@@ -101,7 +103,9 @@ class Latencies:
         for slow, other, fast in pairs:
             against = LABELS[fast] if place == MACHINES else "Vshmem's"
             name = f"  {label(place, slow)} / {against}"
-            out.append(line(name, self._ratios(place, slow, other, fast)))
+            cells = self._ratios(place, slow, other, fast)
+            if any(cell != "- " for cell in cells):
+                out.append(line(name, cells))
         return out
 
     def _notes(self) -> list[str]:
@@ -115,10 +119,9 @@ class Latencies:
                 )
         cut = {(p, m): f.pieces for (p, m, _), f in self.of.items() if f.pieces > 1}
         for (place, method), pieces in cut.items():
-            why = "a datagram" if method == "udp" else "a message (msgmax)"
-            notes.append(
-                f"* {place}, {label(place, method)}: 64 KiB in {pieces}, more than {why} holds"
-            )
+            why = "a datagram holds" if method == "udp" else "msgmax allows for a message"
+            what = f"* {place}, {label(place, method)}"
+            notes.append(f"{what}: 64 KiB in {pieces} pieces, more than {why}")
         return notes
 
     def write_csv(self, path: Path) -> None:

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 
+import between
 import results
 import sides
 import system
@@ -26,6 +27,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("only", nargs="*", help="cases whose name or command contains this word")
     parser.add_argument("--quick", action="store_true", help="one short round; saves nothing")
     parser.add_argument("--rounds", type=int, help="rounds of each case (default 5)")
+    parser.add_argument("--machines", action="store_true", help="between two machines only")
+    parser.add_argument("--no-machines", action="store_true", help="without the two machines")
     parser.add_argument("--kernel-only", action="store_true", help="without Vshmem")
     parser.add_argument("--strict", action="store_true", help="fail if a limit is missed")
     parser.add_argument("--save", metavar="NAME", help="save as bench/results/NAME")
@@ -74,10 +77,8 @@ def run_case(case: Case, rounds: int, seconds: float, interposed: dict | None) -
     return rows
 
 
-def run_all(options: argparse.Namespace) -> list[Result]:
-    """Everything that was asked for."""
-    rounds = options.rounds or (1 if options.quick else 5)
-    seconds = 0.05 if options.quick else 0.2
+def on_one_kernel(options: argparse.Namespace, rounds: int, seconds: float) -> list[Result]:
+    """The cases of cases.py."""
     rows: list[Result] = []
     with contextlib.ExitStack() as stack:
         interposed = None
@@ -89,6 +90,18 @@ def run_all(options: argparse.Namespace) -> list[Result]:
         for done, case in enumerate(cases, 1):
             print(f"[{done}/{len(cases)}] {case.command}", file=sys.stderr, flush=True)
             rows.extend(run_case(case, rounds, seconds, interposed))
+    return rows
+
+
+def run_all(options: argparse.Namespace) -> list[Result]:
+    """Everything that was asked for."""
+    rounds = options.rounds or (1 if options.quick else 5)
+    seconds = 0.05 if options.quick else 0.2
+    rows = [] if options.machines else on_one_kernel(options, rounds, seconds)
+    without = options.no_machines or options.quick or options.only or options.kernel_only
+    if options.machines or not without:
+        print("[machines] booting two", file=sys.stderr, flush=True)
+        rows.extend(between.measure(rounds, seconds))
     return rows
 
 
