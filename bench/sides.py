@@ -84,7 +84,7 @@ class Pool:
         return {
             "LD_PRELOAD": str(library()),
             "VSHMEM_POOL": self.name,
-            "VSHMEM_KEYS": "all,private",
+            "VSHMEM_KEYS": "all",
         }
 
     def check_interposed(self) -> None:

@@ -21,19 +21,26 @@ build|cmd:make|make|runs the Makefile
 test|cmd:python3|python3|test drivers
 test|cmd:perl|perl|a real program with built-in System V calls
 test|cmd:pkg-config|pkg-config|checks the installed library as a user would
+test|cmd:setpriv|util-linux|runs tests as other users and in namespaces
 test|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
+test|py:pip|python3-pip|fetches that module's own tests
+test|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's shared variables
 test|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
 test|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
 test|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
-test|cmd:setpriv|util-linux|runs a test as another user
+test|cmd:pgbench|postgresql-contrib|load for that database
+test|cmd:apache2|apache2-bin|a real program: a web server with a System V mutex
+test|cmd:ab|apache2-utils|load for that web server
+test|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
+test|cmd:x11perf|x11-apps|load for that X server
 test|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
-test|cmd:busybox|busybox-static|the first programs inside a virtual machine
-test|cmd:cpio|cpio|packs what a virtual machine boots from
+test|cmd:xz|xz-utils|unpacks the machines' kernel modules
+test|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|cmd:python3|python3|runs the demo, and receives in one machine
 demo|cmd:perl|perl|sends in the other machine
 demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
-demo|cmd:busybox|busybox-static|the first programs inside a virtual machine
-demo|cmd:cpio|cpio|packs what a virtual machine boots from
+demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
+demo|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|py:matplotlib|python3-matplotlib|draws the plot
 lint|clippy|@clippy|lint for Rust
 lint|rustfmt|@rustfmt|layout of Rust code
@@ -48,16 +55,16 @@ newest_numbered() { # newest_numbered PREFIX SUFFIX: e.g. cargo-1.85, if it is a
         sed -n "s/^$1\([0-9][0-9]*\)$2\$/\1/p" | sort -n | awk '$1 >= 85' | tail -1
 }
 
-# The names of the Rust packages on this system. Debian 12 and 11 carry a current Rust as *-web, Debian 13 as
-# the plain names, Ubuntu with the version in the name.
+# The names of the Rust packages on this system. Debian 13 has it under the plain names, Debian
+# 12 as *-web, Ubuntu with the version in the name.
 rust_package() { # rust_package rust|clippy|rustfmt
-    if apt-cache show cargo-web >/dev/null 2>&1; then
-        case $1 in rust) echo "cargo-web rustc-web" ;; clippy) echo rust-web-clippy ;; *) echo rustfmt-web ;; esac
-        return
-    fi
     plain=$(apt-cache policy cargo 2>/dev/null | sed -n 's/^ *Candidate: *//p')
     if [ -n "$plain" ] && dpkg --compare-versions "$plain" ge 1.85; then
         case $1 in rust) echo "cargo rustc" ;; clippy) echo rust-clippy ;; *) echo rustfmt ;; esac
+        return
+    fi
+    if apt-cache show cargo-web >/dev/null 2>&1; then
+        case $1 in rust) echo "cargo-web rustc-web" ;; clippy) echo rust-web-clippy ;; *) echo rustfmt-web ;; esac
         return
     fi
     minor=$(newest_numbered cargo-1. "")
@@ -88,10 +95,11 @@ python_has() {
 
 is_there() {
     case $1 in
-    cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
+    cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 || [ -x "/usr/sbin/${1#cmd:}" ] ;;
     header:*) echo "#include <${1#header:}>" | cc -E - >/dev/null 2>&1 ;;
     glob:*) # shellcheck disable=SC2086 # the pattern is meant to expand
         ls ${1#glob:} >/dev/null 2>&1 ;;
+    perl:*) perl "-M${1#perl:}" -e 1 2>/dev/null ;;
     py:*) python_has "${1#py:}" ;;
     pyvenv) python_has ensurepip ;;
     cargo) "$here/cargo.sh" >/dev/null 2>&1 ;;
