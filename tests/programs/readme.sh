@@ -1,0 +1,23 @@
+#!/bin/bash
+# The first program of README.md, as printed there.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+need "${CC:-cc}" gcc
+sed -n '/^```c$/,/^```$/p' "$here/../../README.md" | grep -v '^```' >hello.c
+[ -s hello.c ] || fail "README.md has no C program"
+"${CC:-cc}" -Wall -Wextra -Werror -O2 hello.c -o hello
+
+needs_sysv ./hello
+"${on_vshmem[@]}" ./hello 'good morning'
+equal "constructs" "segments 0, sets 0, queues 1" "$(constructs)"
+equal "the message" "good morning" "$("${on_vshmem[@]}" ./hello)"
+# The receiver may also come first.
+"${on_vshmem[@]}" ./hello >received &
+receiver=$!
+"${on_vshmem[@]}" ./hello 'good evening'
+wait $receiver
+equal "the second message" "good evening" "$(cat received)"
+"${on_vshmem[@]}" ipcrm -Q 0x1234
+nothing_left || fail "constructs are left: $(constructs)"
+echo "the first program sends and receives"
