@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 need "${CC:-cc}" gcc
+# shellcheck disable=SC2016 # backquotes of Markdown
 sed -n '/^```c$/,/^```$/p' "$here/../../README.md" | grep -v '^```' >hello.c
 [ -s hello.c ] || fail "README.md has no C program"
 "${CC:-cc}" -Wall -Wextra -Werror -O2 hello.c -o hello
