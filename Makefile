@@ -16,7 +16,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test lint bench install uninstall clean FORCE
+.PHONY: help prepare build demo test lint bench install uninstall clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -47,7 +47,9 @@ lint: ## layout, lint and licences of everything
 bench: build ## benchmarks against the kernel; QUICK=1 for seconds instead of minutes
 	@python3 bench/run.py $(if $(QUICK),--quick) $(BENCH)
 
-install: build ## into DESTDIR PREFIX: command, library, header, pkg-config, man pages, completions
+install: ## into DESTDIR PREFIX: command, library, header, pkg-config, man pages, completions
+	@# Not a dependency on build: root, who installs, may have no cargo.
+	@[ -x $(RELEASE)/vshmem ] && [ -e $(RELEASE)/libvshmem.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
 	install -m 755 $(RELEASE)/vshmem '$(DESTDIR)$(BINDIR)/vshmem'
 	install -m 755 $(RELEASE)/libvshmem.so '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)'

@@ -95,15 +95,15 @@ def inside_one_kernel(progress: Progress, latencies: Latencies) -> None:
     latencies.add(KERNEL, local_pingpong(SECONDS, SYSTEM_V, {}))
 
 
-def plot(folder) -> str:
+def plot() -> str:
     """Draws with the first Python that has matplotlib; its name, or why there is no plot."""
     for python in (sys.executable, "/usr/bin/python3"):
         probe = subprocess.run([python, "-c", "import matplotlib"], capture_output=True)
         if probe.returncode == 0:
             program = str(ROOT / "bench" / "plot.py")
-            files = [str(folder / "latency.csv"), str(folder / "latency.svg")]
+            files = [str(OUT / "demo.csv"), str(OUT / "demo.svg")]
             sides.run([python, program, *files])
-            return "latency.svg"
+            return
     raise Failed("matplotlib is not there, so no plot. Run: scripts/prepare.sh --install demo")
 
 
@@ -111,24 +111,22 @@ def main() -> int:
     """Runs all steps; 1 if one failed, with what to do about it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     progress, latencies = Progress(), Latencies()
-    folder = OUT / "demo"
-    folder.mkdir(parents=True, exist_ok=True)
     try:
         progress.step("compiling the C programs (nothing of Vshmem is included or linked)")
         sides.build_programs()
         between_machines(progress, latencies)
         inside_one_kernel(progress, latencies)
-        latencies.write_csv(folder / "latency.csv")
+        latencies.write_csv(OUT / "demo.csv")
         text = f"{system.heading()}\n\n{latencies.table()}\n"
-        (folder / "latency.txt").write_text(text)
-        plot(folder)
+        (OUT / "demo.txt").write_text(text)
+        plot()
     except Failed as failure:
         print(f"demo: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("demo: ended by ctrl-C; the machines are off", file=sys.stderr)
         return 130
-    print(f"\n{text}\nsaved in {folder.relative_to(ROOT)}: latency.txt, latency.csv, latency.svg")
+    print(f"\n{text}\nsaved in {OUT.relative_to(ROOT)}: demo.txt, demo.csv, demo.svg")
     return 0
 
 
