@@ -95,8 +95,8 @@ def inside_one_kernel(progress: Progress, latencies: Latencies) -> None:
     latencies.add(KERNEL, local_pingpong(SECONDS, SYSTEM_V, {}))
 
 
-def plot() -> str:
-    """Draws with the first Python that has matplotlib; its name, or why there is no plot."""
+def plot() -> None:
+    """Draws with the first Python that has matplotlib."""
     for python in (sys.executable, "/usr/bin/python3"):
         probe = subprocess.run([python, "-c", "import matplotlib"], capture_output=True)
         if probe.returncode == 0:
