@@ -1,1 +1,115 @@
-//! Room `port`; see DESIGN.md.
+//! The bottom halves of Vshmem: how the memory of a pool is found, mapped and watched. No System V in here.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`local`] | the port for processes and containers on one kernel: files in `/dev/shm` and elsewhere |
+//! | [`ivshmem`] | the port for virtual machines: the memory of a PCI device |
+//! | `handle` | an open pool: mapping, reserving and releasing ranges of it |
+//! | `life` | life locks, by which everybody learns that a process is dead |
+//! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
+//! | `pool_ref` | names, paths and devices |
+//! | `contract` | what every port must do, as tests (feature `contract`; run by `port-contract` in a machine) |
+//!
+//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, [`create_local`] makes one.
+//!
+//! # A good guest
+//! This runs inside programs that know nothing of it. So it has no heap (the crate is `no_std` and has no `alloc`), takes
+//! no lock, never panics, and calls the kernel directly: it works in signal handlers, before `main`, in the child of a threaded
+//! process's fork, and under another malloc, and leaves `errno` alone. Its one descriptor has a high number, is closed by
+//! exec, and is checked to be the pool's before each use, since programs close what they find. When it is lost it is opened again by
+//! its path; where that is impossible (`chroot`, another user) memory is mapped, reserved and released through the pool's
+//! own mapping instead. Only the question whether a process lives then has no answer.
+//!
+//! For a moment, while a file is opened, the lowest free number is taken: Linux has no other way.
+#![cfg_attr(not(any(test, feature = "contract")), no_std)]
+
+#[cfg(any(test, feature = "contract"))]
+extern crate std;
+
+#[cfg(feature = "contract")]
+pub mod contract;
+mod descriptor;
+mod directory;
+mod error;
+mod handle;
+pub mod ivshmem;
+mod life;
+pub mod local;
+mod pool_ref;
+mod sys;
+mod text;
+
+pub use error::{CreateError, DiscoverError, MapError, OpenError, RemoveError, ResolveError};
+pub use handle::Handle;
+pub use ivshmem::Ivshmem;
+pub use life::{Life, LIFE_BASE};
+pub use local::{create_local, list_local, remove_local, Local, LocalPool};
+pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
+
+use ivshmem::Meaning;
+
+/// A way of sharing memory: a bottom half.
+pub trait Port: Sync {
+    /// A short name, for people.
+    fn name(&self) -> &'static str;
+
+    /// Calls `each` for every pool that this kernel has through the port, until it returns `false`.
+    ///
+    /// # Errors
+    /// See [`DiscoverError`].
+    fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError>;
+
+    /// Opens a pool: maps the whole of it. Whether its contents are those of a pool is not looked at.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError>;
+
+    /// The port's way to interrupt another kernel, if it has one.
+    fn doorbell(&self) -> Option<&dyn Doorbell>;
+}
+
+/// A way to interrupt another kernel, so that it wakes sleepers who wait for a word of the pool to change.
+pub trait Doorbell: Sync {
+    /// Interrupts the kernel with this number in the pool's member table. `false`: it can't be reached.
+    fn ring(&self, member: u16) -> bool;
+}
+
+/// The ports, in the order in which a name is looked for.
+pub fn ports() -> [&'static dyn Port; 2] {
+    [&Ivshmem, &Local]
+}
+
+/// The pool that a name or, with a slash, a path means on this kernel. In a machine that was given pools by its
+/// hypervisor, names mean those; elsewhere they mean the user's local pools, which need not exist yet.
+///
+/// # Errors
+/// See [`ResolveError`].
+pub fn resolve(value: &[u8]) -> Result<PoolRef, ResolveError> {
+    if value.contains(&b'/') {
+        return PoolRef::at(value);
+    }
+    match ivshmem::find(value) {
+        Ok(Meaning::Pool(pool)) => Ok(pool),
+        Ok(Meaning::Nothing) => Err(ResolveError::NoSuchPool),
+        Ok(Meaning::Local) => PoolRef::named(value),
+        Err(DiscoverError::Descriptors) => Err(ResolveError::Descriptors),
+        Err(_) => Err(ResolveError::Devices),
+    }
+}
+
+/// The port that a pool is opened by.
+pub fn port_of(pool: &PoolRef) -> &'static dyn Port {
+    match pool.origin() {
+        Origin::Device => &Ivshmem,
+        Origin::Name | Origin::Path => &Local,
+    }
+}
+
+/// Opens a pool by its port.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open(pool: &PoolRef) -> Result<Handle, OpenError> {
+    port_of(pool).open(pool)
+}

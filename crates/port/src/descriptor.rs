@@ -1,0 +1,248 @@
+//! The descriptor of a pool's file: kept out of the program's way, never trusted, opened again when lost.
+//!
+//! A program may close every descriptor it finds, and the number may then belong to something else. So before each use
+//! the number is checked to be an open file with the pool's device and inode, which no other file can have while the pool is
+//! mapped. A number that isn't ours any more is left alone.
+
+use core::sync::atomic::{AtomicI32, Ordering};
+
+use crate::pool_ref::Path;
+use crate::sys::{self, Errno};
+use crate::text::Text;
+
+/// Numbers below this are never kept: programs count on getting them, and shells use them by number.
+const LOWEST: u64 = 10;
+/// Floors are not raised with the limit beyond this one: the kernel's table grows with the highest number, and every
+/// `fork` copies it.
+const LARGEST_USEFUL_LIMIT: u64 = 1024;
+/// No descriptor is kept.
+const NONE: i32 = -1;
+
+/// Opening a pool's file: never takes a terminal, never waits for the other end of a pipe.
+pub(crate) const OPEN_FLAGS: i32 = libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK;
+
+/// What tells a file from all others that exist at the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// The identity of the file that this is the status of.
+    pub fn of(stat: &libc::stat) -> Identity {
+        Identity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+
+    /// Whether `fd` is open on this file.
+    fn is(self, fd: i32) -> bool {
+        fd >= 0 && sys::fstat(fd).is_ok_and(|stat| Identity::of(&stat) == self)
+    }
+}
+
+/// A descriptor that is closed when this goes out of scope.
+#[derive(Debug)]
+pub(crate) struct Owned(i32);
+
+impl Owned {
+    /// Takes over a descriptor that the caller has just opened.
+    pub fn new(fd: i32) -> Owned {
+        Owned(fd)
+    }
+
+    /// The number.
+    pub fn fd(&self) -> i32 {
+        self.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        sys::close(self.0);
+    }
+}
+
+/// A descriptor for one use: the kept one, or one that was opened for the occasion.
+#[derive(Debug)]
+pub(crate) enum Lent {
+    /// The kept descriptor.
+    Kept(i32),
+    /// Opened for this use, as no number high enough was free.
+    Temporary(Owned),
+}
+
+impl Lent {
+    /// The number.
+    pub fn fd(&self) -> i32 {
+        match self {
+            Lent::Kept(fd) => *fd,
+            Lent::Temporary(owned) => owned.fd(),
+        }
+    }
+}
+
+/// The descriptor of a pool's file.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    number: AtomicI32,
+    identity: Identity,
+    path: Path,
+}
+
+impl Descriptor {
+    /// Keeps `fd`, which is open on the file with this identity, under a high number.
+    pub fn keep(fd: &Owned, identity: Identity, path: &Path) -> Descriptor {
+        let number = AtomicI32::new(move_high(fd.fd()).unwrap_or(NONE));
+        Descriptor {
+            number,
+            identity,
+            path: path.clone(),
+        }
+    }
+
+    /// A descriptor that is certainly open on the pool's file, if one can be had.
+    pub fn get(&self) -> Option<Lent> {
+        let number = self.number.load(Ordering::Acquire);
+        if self.identity.is(number) {
+            return Some(Lent::Kept(number));
+        }
+        self.replace(number)
+    }
+
+    /// Whether `lent` is still open on the pool's file; another thread may have closed it in the meantime.
+    pub fn is_still(&self, lent: &Lent) -> bool {
+        self.identity.is(lent.fd())
+    }
+
+    /// Opens the pool's file again and keeps it, unless another thread was faster, in place of a lost number.
+    fn replace(&self, lost: i32) -> Option<Lent> {
+        let fresh = self.open_path()?;
+        let Some(high) = move_high(fresh.fd()) else {
+            return Some(Lent::Temporary(fresh));
+        };
+        match self
+            .number
+            .compare_exchange(lost, high, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => Some(Lent::Kept(high)),
+            Err(_) => Some(Lent::Temporary(Owned::new(high))),
+        }
+    }
+
+    /// Opens the pool's file anew: a description that shares nothing with the kept one, above all no locks.
+    pub fn open_anew(&self) -> Option<Owned> {
+        let number = self.number.load(Ordering::Acquire);
+        if self.identity.is(number) {
+            if let Some(owned) = self.open_through_proc(number) {
+                return Some(owned);
+            }
+        }
+        self.open_path()
+    }
+
+    /// Opens what a descriptor of this process is open on; works for files whose path leads elsewhere by now.
+    fn open_through_proc(&self, fd: i32) -> Option<Owned> {
+        let mut link = Text::<32>::new();
+        link.push(b"/proc/self/fd/")?;
+        link.push_decimal(u64::try_from(fd).ok()?)?;
+        self.verified(sys::open(link.c_str(), OPEN_FLAGS, 0))
+    }
+
+    /// Opens the path by which the pool was found.
+    fn open_path(&self) -> Option<Owned> {
+        self.verified(sys::open(self.path.c_str(), OPEN_FLAGS, 0))
+    }
+
+    /// What was opened, if it is the pool's file.
+    fn verified(&self, opened: Result<i32, Errno>) -> Option<Owned> {
+        let owned = Owned::new(opened.ok()?);
+        self.identity.is(owned.fd()).then_some(owned)
+    }
+
+    /// Closes the kept descriptor, if it is still ours.
+    pub fn close(&self) {
+        let number = self.number.swap(NONE, Ordering::AcqRel);
+        if self.identity.is(number) {
+            sys::close(number);
+        }
+    }
+}
+
+/// Duplicates a descriptor to a high number, if one is free.
+fn move_high(fd: i32) -> Option<i32> {
+    floors(sys::descriptor_limit())
+        .into_iter()
+        .find_map(|floor| sys::duplicate(fd, floor).ok())
+}
+
+/// Where to look for a free number under a limit: near the top first, then further down.
+fn floors(limit: u64) -> [i32; 4] {
+    let top = limit.min(LARGEST_USEFUL_LIMIT);
+    // At most 1024, so the conversion keeps the value.
+    [top * 15 / 16, top * 3 / 4, top / 2, top / 4].map(|floor| floor.max(LOWEST) as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch() -> (Owned, Descriptor) {
+        let fd = Owned::new(sys::memory_file(c"descriptor-test").expect("a memory file"));
+        let identity = Identity::of(&sys::fstat(fd.fd()).expect("its status"));
+        let descriptor = Descriptor::keep(&fd, identity, &Path::new());
+        (fd, descriptor)
+    }
+
+    #[test]
+    fn floors_are_high_but_bounded() {
+        assert_eq!(floors(u64::MAX), [960, 768, 512, 256]);
+        assert_eq!(floors(1024)[0], 960);
+        assert_eq!(floors(256), [240, 192, 128, 64]);
+        assert_eq!(floors(4), [10; 4]);
+        assert_eq!(floors(0), [10; 4]);
+    }
+
+    #[test]
+    fn keeps_a_high_number_that_exec_closes() {
+        let (_fd, descriptor) = scratch();
+        let lent = descriptor.get().expect("kept");
+        assert!(lent.fd() >= floors(sys::descriptor_limit())[0]);
+        // SAFETY: a query.
+        let flags = unsafe { libc::fcntl(lent.fd(), libc::F_GETFD) };
+        assert_eq!(flags, libc::FD_CLOEXEC);
+        descriptor.close();
+    }
+
+    #[test]
+    fn a_number_that_was_reused_is_left_alone() {
+        let (_fd, descriptor) = scratch();
+        let number = descriptor.get().expect("kept").fd();
+        let other = sys::memory_file(c"descriptor-other").expect("a memory file");
+        // SAFETY: replaces a descriptor that this test owns.
+        assert_eq!(unsafe { libc::dup2(other, number) }, number);
+        assert!(
+            descriptor.get().is_none(),
+            "the path is empty, so nothing can be had"
+        );
+        descriptor.close();
+        assert!(
+            sys::fstat(number).is_ok(),
+            "closed a descriptor that was not ours"
+        );
+        sys::close(number);
+        sys::close(other);
+    }
+
+    #[test]
+    fn opens_a_description_of_its_own() {
+        let (_fd, descriptor) = scratch();
+        let anew = descriptor.open_anew().expect("/proc is there");
+        let kept = descriptor.get().expect("kept");
+        assert_eq!(sys::seek(anew.fd(), 7, libc::SEEK_SET), Ok(7));
+        assert_eq!(sys::seek(kept.fd(), 0, libc::SEEK_CUR), Ok(0));
+        descriptor.close();
+    }
+}

@@ -1,0 +1,164 @@
+//! The port `ivshmem`: pools are the memory of PCI devices by which a hypervisor shows it to virtual machines.
+//!
+//! A device 1af4:1110 (QEMU's `ivshmem-plain` and `ivshmem-doorbell`) shows its memory in BAR 2, which sysfs offers as the
+//! file `resource2`. Names come from the kernel command line, `vshmem.pools=NAME[:ADDRESS],...`; a name without an
+//! address is that of the next device that has none yet, in the order of PCI addresses. A device without a name is
+//! called by its address. `default` means the first device, unless a pool has that name.
+//!
+//! Where a machine has such a device, names mean these pools only. Local pools can then still be given by path.
+//!
+//! In the machine, futexes don't work on the device's memory, so waiters can't sleep on words of it; and its memory can't
+//! be given back by the guest, so removed segments are zeroed by hand. The life locks are on the sysfs file. That is one file
+//! for the whole machine, except that containers with a network namespace of their own mount a sysfs of their own:
+//! bind-mount the machine's `resource2` into them and give its path.
+
+mod command_line;
+mod pci;
+
+use crate::descriptor::{Owned, OPEN_FLAGS};
+use crate::error::{DiscoverError, OpenError};
+use crate::handle::Handle;
+use crate::pool_ref::{Origin, Path, PoolRef};
+use crate::{sys, Doorbell, Port};
+use command_line::CommandLine;
+use pci::{Address, Devices};
+
+/// The port `ivshmem`.
+#[derive(Clone, Copy, Debug)]
+pub struct Ivshmem;
+
+impl Port for Ivshmem {
+    fn name(&self) -> &'static str {
+        "ivshmem"
+    }
+
+    fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError> {
+        let devices = Devices::scan()?;
+        if devices.all().is_empty() {
+            return Ok(());
+        }
+        let command_line = CommandLine::read();
+        for &address in devices.all() {
+            let pool = pool_of(
+                address,
+                name_of(address, devices.all(), command_line.value()),
+            );
+            if pool.is_some_and(|pool| !each(&pool)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError> {
+        if pool.origin() != Origin::Device {
+            return Err(OpenError::WrongPort);
+        }
+        if let Some(directory) = pool.path_text().bytes().strip_suffix(b"/resource2") {
+            pci::enable(directory);
+        }
+        let file = Owned::new(sys::open(pool.path(), OPEN_FLAGS, 0)?);
+        Handle::set_up(&file, pool.path_text())
+    }
+
+    fn doorbell(&self) -> Option<&dyn Doorbell> {
+        None
+    }
+}
+
+/// What a name means in this machine.
+// Returned once and taken apart at once; there is no heap to put the large case on.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum Meaning {
+    /// This pool.
+    Pool(PoolRef),
+    /// Nothing, though the machine has pools.
+    Nothing,
+    /// The machine has no device, so the name is that of a local pool.
+    Local,
+}
+
+/// Finds out what a name means in this machine.
+pub(crate) fn find(name: &[u8]) -> Result<Meaning, DiscoverError> {
+    let devices = Devices::scan()?;
+    let Some(&first) = devices.all().first() else {
+        return Ok(Meaning::Local);
+    };
+    let command_line = CommandLine::read();
+    let name_of = |address| name_of(address, devices.all(), command_line.value());
+    let wanted = Address::parse(name);
+    let found = devices
+        .all()
+        .iter()
+        .copied()
+        .find(|&address| wanted == Some(address) || name_of(address) == Some(name))
+        .or_else(|| (name == b"default").then_some(first));
+    let pool = found.and_then(|address| pool_of(address, name_of(address)));
+    Ok(pool.map_or(Meaning::Nothing, Meaning::Pool))
+}
+
+/// The name that the command line gives to a device, if any.
+fn name_of<'a>(address: Address, devices: &[Address], value: &'a [u8]) -> Option<&'a [u8]> {
+    let explicit =
+        |address| command_line::entries(value).find(|entry| entry.address == Some(address));
+    if let Some(entry) = explicit(address) {
+        return Some(entry.name);
+    }
+    let unnamed_before = devices
+        .iter()
+        .take_while(|&&device| device != address)
+        .filter(|&&device| explicit(device).is_none())
+        .count();
+    command_line::entries(value)
+        .filter(|entry| entry.address.is_none())
+        .nth(unnamed_before)
+        .map(|entry| entry.name)
+}
+
+/// The pool of a device, under its name or address.
+fn pool_of(address: Address, name: Option<&[u8]>) -> Option<PoolRef> {
+    let written = address.text()?;
+    let mut path = Path::new();
+    path.push(pci::DEVICES.to_bytes())?;
+    path.push(b"/")?;
+    path.push(written.bytes())?;
+    path.push(b"/resource2")?;
+    PoolRef::device(name.unwrap_or(written.bytes()), path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::parse(text.as_bytes()).expect("a PCI address")
+    }
+
+    #[test]
+    fn names_come_from_the_command_line() {
+        let devices = [
+            address("00:03.0"),
+            address("00:04.0"),
+            address("00:05.0"),
+            address("00:06.0"),
+        ];
+        let value = b"a,b:00:03.0,c";
+        let names = devices.map(|device| name_of(device, &devices, value));
+        assert_eq!(names, [Some(&b"b"[..]), Some(b"a"), Some(b"c"), None]);
+    }
+
+    #[test]
+    fn unnamed_devices_are_called_by_their_address() {
+        let pool = pool_of(address("00:04.0"), None).expect("a pool");
+        assert_eq!(pool.name(), b"0000:00:04.0");
+        assert_eq!(pool.path(), c"/sys/bus/pci/devices/0000:00:04.0/resource2");
+        assert_eq!(pool.origin(), Origin::Device);
+        assert!(!pool.is_local());
+    }
+
+    #[test]
+    fn refuses_what_is_no_device() {
+        let local = PoolRef::at(b"/dev/shm/x").expect("a path");
+        assert_eq!(Ivshmem.open(&local).err(), Some(OpenError::WrongPort));
+    }
+}

@@ -1,0 +1,520 @@
+//! System calls, made directly.
+//!
+//! The library lives inside programs that it knows nothing about. libc's wrappers may be replaced there (fakeroot
+//! answers `fstat` by messages over the very calls that we implement, memory hooks replace `mmap`), they are points of
+//! cancellation, and they write `errno`. So nothing here goes through libc: errors are returned as values, and `errno`
+//! is never touched.
+
+use core::ffi::{c_void, CStr};
+use core::mem::MaybeUninit;
+
+/// A positive `errno` value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub i32);
+
+/// What a system call returns.
+pub(crate) type Outcome<T> = Result<T, Errno>;
+
+/// Makes a system call with six arguments; unused ones are ignored by the kernel.
+///
+/// # Safety
+/// As the call demands.
+#[cfg(target_arch = "x86_64")]
+unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the x86-64 system call convention; rcx and r11 are overwritten by the instruction.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Makes a system call with six arguments; unused ones are ignored by the kernel.
+///
+/// # Safety
+/// As the call demands.
+#[cfg(target_arch = "aarch64")]
+unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the AArch64 system call convention.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a[0] as isize => result,
+            in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5],
+            options(nostack),
+        );
+    }
+    result
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("vshmem-port makes system calls directly and knows x86-64 and AArch64 only");
+
+/// Makes a system call and tells its result from an error.
+///
+/// # Safety
+/// As the call demands.
+unsafe fn call(number: i64, a: [usize; 6]) -> Outcome<usize> {
+    // SAFETY: passed on.
+    let result = unsafe { raw(number, a) };
+    if (-4095..0).contains(&result) {
+        return Err(Errno(-result as i32));
+    }
+    Ok(result as usize)
+}
+
+/// A descriptor or flag word as a register holds it.
+fn int(value: i32) -> usize {
+    value as isize as usize
+}
+
+/// Opens a path, relative to the working directory where it is relative.
+pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Outcome<i32> {
+    open_at(libc::AT_FDCWD, path, flags, mode)
+}
+
+/// Opens a path relative to an open directory.
+pub(crate) fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> Outcome<i32> {
+    // A signal can interrupt an open on some file systems; that is nobody's error.
+    again(|| {
+        // SAFETY: `path` is a terminated string.
+        unsafe {
+            call(
+                libc::SYS_openat,
+                [
+                    int(dir),
+                    path.as_ptr() as usize,
+                    int(flags | libc::O_CLOEXEC),
+                    mode as usize,
+                    0,
+                    0,
+                ],
+            )
+        }
+    })
+    .map(|fd| fd as i32)
+}
+
+/// Repeats a call for as long as signals interrupt it.
+fn again(mut attempt: impl FnMut() -> Outcome<usize>) -> Outcome<usize> {
+    loop {
+        match attempt() {
+            Err(Errno(libc::EINTR)) => continue,
+            other => return other,
+        }
+    }
+}
+
+/// Closes a descriptor that the caller has just opened.
+pub(crate) fn close(fd: i32) {
+    // SAFETY: closing a number touches no memory. Linux frees the number whatever it returns.
+    let _ = unsafe { call(libc::SYS_close, [int(fd), 0, 0, 0, 0, 0]) };
+}
+
+/// The status of an open file.
+pub(crate) fn fstat(fd: i32) -> Outcome<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: the kernel fills in one `struct stat`, which has libc's layout on these architectures.
+    unsafe {
+        call(
+            libc::SYS_fstat,
+            [int(fd), stat.as_mut_ptr() as usize, 0, 0, 0, 0],
+        )
+    }?;
+    // SAFETY: filled in by the kernel; all zeros is valid too.
+    Ok(unsafe { stat.assume_init() })
+}
+
+/// The status of a path, not following a symbolic link.
+pub(crate) fn lstat_at(dir: i32, path: &CStr) -> Outcome<libc::stat> {
+    let mut stat = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: as in `fstat`; `path` is a terminated string.
+    unsafe {
+        call(
+            libc::SYS_newfstatat,
+            [
+                int(dir),
+                path.as_ptr() as usize,
+                stat.as_mut_ptr() as usize,
+                int(libc::AT_SYMLINK_NOFOLLOW),
+                0,
+                0,
+            ],
+        )
+    }?;
+    // SAFETY: filled in by the kernel; all zeros is valid too.
+    Ok(unsafe { stat.assume_init() })
+}
+
+/// The status of the file system that an open file is on.
+pub(crate) fn fstatfs(fd: i32) -> Outcome<libc::statfs> {
+    let mut stat = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the kernel fills in one `struct statfs`, which has libc's layout on these architectures.
+    unsafe {
+        call(
+            libc::SYS_fstatfs,
+            [int(fd), stat.as_mut_ptr() as usize, 0, 0, 0, 0],
+        )
+    }?;
+    // SAFETY: filled in by the kernel; all zeros is valid too.
+    Ok(unsafe { stat.assume_init() })
+}
+
+/// Duplicates a descriptor to the first free number from `floor` on.
+pub(crate) fn duplicate(fd: i32, floor: i32) -> Outcome<i32> {
+    // SAFETY: no memory is involved.
+    unsafe {
+        call(
+            libc::SYS_fcntl,
+            [int(fd), int(libc::F_DUPFD_CLOEXEC), int(floor), 0, 0, 0],
+        )
+    }
+    .map(|fd| fd as i32)
+}
+
+/// A lock request on an open file description: `F_OFD_SETLK` or `F_OFD_GETLK`.
+pub(crate) fn lock(fd: i32, command: i32, lock: &mut libc::flock) -> Outcome<()> {
+    again(|| {
+        // SAFETY: the kernel reads and writes one `struct flock`.
+        unsafe {
+            call(
+                libc::SYS_fcntl,
+                [
+                    int(fd),
+                    int(command),
+                    lock as *mut libc::flock as usize,
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        }
+    })
+    .map(|_| ())
+}
+
+/// Maps memory.
+///
+/// # Safety
+/// With `MAP_FIXED`, nothing that is still in use may be mapped there.
+pub(crate) unsafe fn map(
+    addr: usize,
+    len: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: u64,
+) -> Outcome<*mut c_void> {
+    // SAFETY: the caller vouches for a fixed address; elsewhere the kernel picks free addresses.
+    unsafe {
+        call(
+            libc::SYS_mmap,
+            [addr, len, int(prot), int(flags), int(fd), offset as usize],
+        )
+    }
+    .map(|addr| addr as *mut c_void)
+}
+
+/// Maps the memory that a shared mapping shows at `from` a second time.
+///
+/// # Safety
+/// With `MREMAP_FIXED`, nothing that is still in use may be mapped at `to`.
+pub(crate) unsafe fn remap_again(
+    from: usize,
+    len: usize,
+    flags: i32,
+    to: usize,
+) -> Outcome<*mut c_void> {
+    // SAFETY: an old size of zero leaves the mapping at `from` as it is; the caller vouches for `to`.
+    unsafe { call(libc::SYS_mremap, [from, 0, len, int(flags), to, 0]) }
+        .map(|addr| addr as *mut c_void)
+}
+
+/// Unmaps memory.
+///
+/// # Safety
+/// The range must belong to the caller, and nothing in it may be in use.
+pub(crate) unsafe fn unmap(addr: usize, len: usize) {
+    // SAFETY: the caller vouches for the range. There is nothing to do about a failure: the range stays mapped.
+    let _ = unsafe { call(libc::SYS_munmap, [addr, len, 0, 0, 0, 0]) };
+}
+
+/// Changes the protection of mapped memory.
+///
+/// # Safety
+/// The range must belong to the caller, who must not depend on what `prot` takes away.
+pub(crate) unsafe fn protect(addr: usize, len: usize, prot: i32) -> Outcome<()> {
+    // SAFETY: the caller vouches for the range.
+    unsafe { call(libc::SYS_mprotect, [addr, len, int(prot), 0, 0, 0]) }.map(|_| ())
+}
+
+/// Gives advice on mapped memory.
+///
+/// # Safety
+/// The range must belong to the caller; `MADV_REMOVE` empties it.
+pub(crate) unsafe fn advise(addr: usize, len: usize, advice: i32) -> Outcome<()> {
+    // SAFETY: the caller vouches for the range.
+    again(|| unsafe { call(libc::SYS_madvise, [addr, len, int(advice), 0, 0, 0]) }).map(|_| ())
+}
+
+/// Lets the kernel page a range out again, where `mlockall` has locked it.
+pub(crate) fn unlock(addr: usize, len: usize) {
+    // SAFETY: this changes no contents and no protection, only whether pages are pinned.
+    let _ = unsafe { call(libc::SYS_munlock, [addr, len, 0, 0, 0, 0]) };
+}
+
+/// Reserves room in a file, or punches a hole into it. Interrupted by signals, it fails with `EINTR`.
+pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> Outcome<()> {
+    // SAFETY: no memory of the caller is passed.
+    unsafe {
+        call(
+            libc::SYS_fallocate,
+            [int(fd), int(mode), offset as usize, len as usize, 0, 0],
+        )
+    }
+    .map(|_| ())
+}
+
+/// Sets the length of a file.
+pub(crate) fn truncate(fd: i32, len: u64) -> Outcome<()> {
+    // SAFETY: no memory of the caller is passed.
+    again(|| unsafe { call(libc::SYS_ftruncate, [int(fd), len as usize, 0, 0, 0, 0]) }).map(|_| ())
+}
+
+/// Sets the permissions of an open file, whatever the umask is.
+pub(crate) fn set_mode(fd: i32, mode: u32) -> Outcome<()> {
+    // SAFETY: no memory of the caller is passed.
+    unsafe { call(libc::SYS_fchmod, [int(fd), mode as usize, 0, 0, 0, 0]) }.map(|_| ())
+}
+
+/// Links a file under a further name.
+pub(crate) fn link(from_dir: i32, from: &CStr, to: &CStr, flags: i32) -> Outcome<()> {
+    // SAFETY: both are terminated strings.
+    unsafe {
+        call(
+            libc::SYS_linkat,
+            [
+                int(from_dir),
+                from.as_ptr() as usize,
+                int(libc::AT_FDCWD),
+                to.as_ptr() as usize,
+                int(flags),
+                0,
+            ],
+        )
+    }
+    .map(|_| ())
+}
+
+/// Removes a name.
+pub(crate) fn unlink(path: &CStr) -> Outcome<()> {
+    // SAFETY: `path` is a terminated string.
+    unsafe {
+        call(
+            libc::SYS_unlinkat,
+            [int(libc::AT_FDCWD), path.as_ptr() as usize, 0, 0, 0, 0],
+        )
+    }
+    .map(|_| ())
+}
+
+/// Makes an unnamed file in memory.
+pub(crate) fn memory_file(name: &CStr) -> Outcome<i32> {
+    // SAFETY: `name` is a terminated string.
+    unsafe {
+        call(
+            libc::SYS_memfd_create,
+            [
+                name.as_ptr() as usize,
+                libc::MFD_CLOEXEC as usize,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+    .map(|fd| fd as i32)
+}
+
+/// Moves a file's position, or finds data and holes; returns the new position.
+pub(crate) fn seek(fd: i32, offset: u64, whence: i32) -> Outcome<u64> {
+    // SAFETY: no memory of the caller is passed.
+    unsafe {
+        call(
+            libc::SYS_lseek,
+            [int(fd), offset as usize, int(whence), 0, 0, 0],
+        )
+    }
+    .map(|at| at as u64)
+}
+
+/// Reads into a buffer; returns how many bytes came.
+pub(crate) fn read(fd: i32, into: &mut [u8]) -> Outcome<usize> {
+    again(|| {
+        // SAFETY: the kernel writes at most `into.len()` bytes there.
+        unsafe {
+            call(
+                libc::SYS_read,
+                [int(fd), into.as_mut_ptr() as usize, into.len(), 0, 0, 0],
+            )
+        }
+    })
+}
+
+/// Writes a buffer; returns how many bytes went.
+pub(crate) fn write(fd: i32, from: &[u8]) -> Outcome<usize> {
+    again(|| {
+        // SAFETY: the kernel reads at most `from.len()` bytes there.
+        unsafe {
+            call(
+                libc::SYS_write,
+                [int(fd), from.as_ptr() as usize, from.len(), 0, 0, 0],
+            )
+        }
+    })
+}
+
+/// Reads directory entries (`struct linux_dirent64`); returns how many bytes of them came.
+pub(crate) fn read_directory(fd: i32, into: &mut [u8]) -> Outcome<usize> {
+    // SAFETY: the kernel writes at most `into.len()` bytes there.
+    unsafe {
+        call(
+            libc::SYS_getdents64,
+            [int(fd), into.as_mut_ptr() as usize, into.len(), 0, 0, 0],
+        )
+    }
+}
+
+/// Writes the working directory's path with its terminating zero; returns the length with it.
+pub(crate) fn working_directory(into: &mut [u8]) -> Outcome<usize> {
+    // SAFETY: the kernel writes at most `into.len()` bytes there.
+    unsafe {
+        call(
+            libc::SYS_getcwd,
+            [into.as_mut_ptr() as usize, into.len(), 0, 0, 0, 0],
+        )
+    }
+}
+
+/// The soft limit on descriptor numbers.
+pub(crate) fn descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel fills in one `struct rlimit64`.
+    let done = unsafe {
+        call(
+            libc::SYS_prlimit64,
+            [
+                0,
+                libc::RLIMIT_NOFILE as usize,
+                0,
+                &mut limit as *mut libc::rlimit64 as usize,
+                0,
+                0,
+            ],
+        )
+    };
+    match done {
+        Ok(_) => limit.rlim_cur,
+        Err(_) => 1024,
+    }
+}
+
+/// The caller's effective user id.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: takes no argument and can't fail.
+    unsafe { raw(libc::SYS_geteuid, [0; 6]) as u32 }
+}
+
+/// The caller's process id.
+pub(crate) fn process_id() -> u32 {
+    // SAFETY: takes no argument and can't fail.
+    unsafe { raw(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// Whether the kernel accepts the word at `addr` as a futex. Wakes one waiter there if there is one, which any user of
+/// a futex must expect.
+///
+/// # Safety
+/// `addr` must be mapped.
+pub(crate) unsafe fn futex_works(addr: *const u32) -> bool {
+    // SAFETY: waking writes no memory.
+    unsafe {
+        call(
+            libc::SYS_futex,
+            [addr as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0],
+        )
+    }
+    .is_ok()
+}
+
+/// The size of a page of memory.
+pub(crate) fn page_size() -> u64 {
+    // SAFETY: reads the auxiliary vector; neither locks nor allocates.
+    match unsafe { libc::getauxval(libc::AT_PAGESZ) } {
+        0 => 4096,
+        size => size,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_values_and_leave_errno_alone() {
+        // SAFETY: errno is the calling thread's own.
+        unsafe { *libc::__errno_location() = 4711 };
+        assert_eq!(
+            open(c"/nonexistent/file", libc::O_RDONLY, 0),
+            Err(Errno(libc::ENOENT))
+        );
+        assert_eq!(fstat(-1).err(), Some(Errno(libc::EBADF)));
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, 4711);
+    }
+
+    #[test]
+    fn a_result_that_is_an_address_is_no_error() {
+        // SAFETY: a fresh anonymous mapping.
+        let at = unsafe {
+            map(
+                0,
+                4096,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let at = at.expect("anonymous memory");
+        // SAFETY: mapped above and used by nobody.
+        unsafe { unmap(at as usize, 4096) };
+    }
+
+    #[test]
+    fn agrees_with_libc() {
+        // SAFETY: plain queries.
+        let (user, pid, page) = unsafe {
+            (
+                libc::geteuid(),
+                libc::getpid(),
+                libc::sysconf(libc::_SC_PAGESIZE),
+            )
+        };
+        assert_eq!(effective_user(), user);
+        assert_eq!(process_id(), pid as u32);
+        assert_eq!(page_size(), page as u64);
+    }
+}
