@@ -105,8 +105,8 @@ subtest 'IPC::Semaphore' => sub {
     is($stat->cuid, $>, 'cuid');
     is_recent($stat->ctime, 'ctime');
     is_recent($stat->otime, 'otime');
-    ok(defined $sem->set(mode => 0400), 'set');
-    is($sem->stat->mode & 0777, 0400, 'mode changed');
+    ok(defined $sem->set(mode => 0640), 'set');
+    is($sem->stat->mode & 0777, 0640, 'mode changed');
     my ($status) = in_child(sub { $sem->op(1, 1, SEM_UNDO, 2, -3, SEM_UNDO) });
     is($status, 0, 'child');
     is($sem->getval(1), 2, 'SEM_UNDO of a gift');
