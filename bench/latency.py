@@ -115,7 +115,7 @@ class Latencies:
             if bare and semaphore:
                 notes.append(
                     f"{place}: two words of shared memory, bare {time_text(bare)}, "
-                    f"a pair of semaphores {time_text(semaphore)} ({semaphore / bare:.2f} x)"
+                    f"a pair of semaphores {time_text(semaphore)} ({times_text(semaphore / bare)} x)"
                 )
         cut = {(p, m): f.pieces for (p, m, _), f in self.of.items() if f.pieces > 1}
         for (place, method), pieces in cut.items():
@@ -137,4 +137,4 @@ class Latencies:
 
 def line(name: str, cells: list[str]) -> str:
     """A line of the table."""
-    return (f"{name:<34}" + "".join(f"{cell:>12}" for cell in cells)).rstrip()
+    return (f"{name:<44}" + "".join(f"{cell:>12}" for cell in cells)).rstrip()

@@ -109,7 +109,7 @@ def table(results: list[Result]) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     lines.insert(1, "  ".join("-" * width for width in widths[:-1]))
-    lines.extend(f"{r.name}: {r.error}" for r in results if r.error)
+    lines.extend(dict.fromkeys(f"failed: {r.error}" for r in results if r.error))
     return "\n".join(lines)
 
 

@@ -100,6 +100,7 @@ class Pool:
 
 def run(argv: list[str], extra: dict[str, str] | None = None) -> str:
     """Runs a program with a few more variables; its output. Raises Failed with what it said."""
+    what = " ".join([Path(argv[0]).name, *argv[1:]])
     try:
         done = subprocess.run(
             argv,
@@ -110,10 +111,10 @@ def run(argv: list[str], extra: dict[str, str] | None = None) -> str:
             timeout=LIMIT_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        raise Failed(f"{' '.join(argv)} hung for {LIMIT_SECONDS} s and was ended.") from None
+        raise Failed(f"{what} hung for {LIMIT_SECONDS} s and was ended.") from None
     if done.returncode != 0:
         said = done.stderr.strip() or "it said nothing"
-        raise Failed(f"{' '.join(argv)} failed with status {done.returncode}: {said}")
+        raise Failed(f"{what} failed with status {done.returncode}: {said}")
     return done.stdout
 
 

@@ -5,6 +5,7 @@
  */
 #include "bench.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,19 +21,35 @@ struct crowd {
     int key[USED], set[USED], segment[USED];
 };
 
+static void remove_all(const struct crowd *c) {
+    for (int i = 0; i < c->sets; i++)
+        remove_semaphores(c->id[i]);
+    for (int i = c->sets; i < c->sets + c->segments; i++)
+        if (shmctl(c->id[i], IPC_RMID, NULL) != 0)
+            die("shmctl IPC_RMID");
+}
+
+/* Nothing must stay behind when a limit turns out to be too low. */
+static void give_up(struct crowd *c, int made, const char *what) {
+    int error = errno;
+    c->segments = made > c->sets ? made - c->sets : 0;
+    c->sets = made < c->sets ? made : c->sets;
+    remove_all(c);
+    errno = error;
+    die(what);
+}
+
 static void make_all(struct crowd *c) {
     c->id = calloc((size_t)(c->sets + c->segments), sizeof *c->id);
     if (c->id == NULL)
         die("calloc");
-    for (int i = 0; i < c->sets; i++) {
-        c->id[i] = semget(FIRST_KEY + i, 1, IPC_CREAT | IPC_EXCL | 0600);
+    for (int i = 0; i < c->sets + c->segments; i++) {
+        int flags = IPC_CREAT | IPC_EXCL | 0600, key = FIRST_KEY + i;
+        c->id[i] = i < c->sets ? semget(key, 1, flags) : shmget(key, 4096, flags);
         if (c->id[i] < 0)
-            die("semget of one among many (is the limit of semaphore sets too low?)");
-    }
-    for (int i = c->sets; i < c->sets + c->segments; i++) {
-        c->id[i] = shmget(FIRST_KEY + i, 4096, IPC_CREAT | IPC_EXCL | 0600);
-        if (c->id[i] < 0)
-            die("shmget of one among many (is the limit of segments too low?)");
+            give_up(c, i,
+                    i < c->sets ? "semget of one among many (is the limit of sets too low?)"
+                                : "shmget of one among many (is the limit of segments too low?)");
     }
     for (int i = 0; i < USED; i++) { /* spread evenly */
         int set = (int)((long)i * (c->sets - 1) / (USED - 1));
@@ -41,14 +58,6 @@ static void make_all(struct crowd *c) {
         c->set[i] = c->id[set];
         c->segment[i] = c->id[c->sets + segment];
     }
-}
-
-static void remove_all(const struct crowd *c) {
-    for (int i = 0; i < c->sets; i++)
-        remove_semaphores(c->id[i]);
-    for (int i = c->sets; i < c->sets + c->segments; i++)
-        if (shmctl(c->id[i], IPC_RMID, NULL) != 0)
-            die("shmctl IPC_RMID");
 }
 
 static void get(void *arg, uint64_t n) {
