@@ -61,10 +61,8 @@ def perl_to_python(machines: Machines) -> None:
     scripts = ROOT / "bench" / "demo"
     receive = [stock("python3"), str(scripts / "receive.py"), QUEUE_KEY]
     send = [stock("perl"), str(scripts / "send.pl"), QUEUE_KEY, *LINES]
-    receiving = machines.start("run", "--vm", receiver, "--", *receive)
-    sending = machines.start("run", "--vm", sender, "--", *send)
-    show(machines.finish(sending, "perl in the first machine"))
-    said = machines.finish(receiving, "python in the second machine")
+    both = ["--vm", sender, "--", *send, ":", "--vm", receiver, "--", *receive]
+    said = machines.finish(machines.start("run", *both), "perl and python in the two machines")
     show(said)
     missing = [line for line in LINES if line not in said]
     if missing:

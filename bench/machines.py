@@ -17,18 +17,19 @@ class Machines:
 
     def __init__(self) -> None:
         self.names = ("vm0", "vm1")
+        # A cluster of our own: the user's machines, if there are any, are not meant.
+        self.cluster = f"bench-{os.getpid()}"
         self.booted_in = 0.0
         self._children: list[subprocess.Popen] = []
 
     def __enter__(self) -> Machines:
         began = time.monotonic()
         try:
-            vshmem("up", "-n", "2", limit=UP_LIMIT)
+            vshmem("up", "-n", "2", "--name", self.cluster, limit=UP_LIMIT)
         except subprocess.TimeoutExpired:
             self.__exit__()
             raise Failed(
-                f"The machines did not boot within {UP_LIMIT} s. Look at their consoles: "
-                "vshmem up says where they are."
+                f"The machines did not boot within {UP_LIMIT} s. Try: vshmem up --timeout 600"
             ) from None
         self.booted_in = time.monotonic() - began
         return self
@@ -38,12 +39,12 @@ class Machines:
             if process.poll() is None:
                 process.terminate()
             process.wait()
-        vshmem("down", limit=60)
+        vshmem("down", "--cluster", self.cluster, limit=60)
 
-    def start(self, *arguments: str) -> subprocess.Popen:
-        """Starts `vshmem ARGUMENTS` beside us; ended with the machines at the latest."""
+    def start(self, action: str, *arguments: str) -> subprocess.Popen:
+        """Starts `vshmem ACTION` on our machines, beside us; ended with them at the latest."""
         process = subprocess.Popen(
-            [str(command()), *arguments],
+            [str(command()), action, "--cluster", self.cluster, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -21,6 +21,8 @@ completion_file() { # completion_file SHELL: where that shell looks for it
 }
 
 install_all() {
+    install -d "$mandir/man1"
+    "$1" man "$mandir/man1" # vshmem(1) and a page for each of its commands
     man_pages | while read -r page; do
         install -D -m 644 "$page" "$mandir/man${page##*.}/${page##*/}"
     done
@@ -33,6 +35,7 @@ install_all() {
 }
 
 uninstall_all() {
+    rm -f "$mandir/man1/vshmem.1" "$mandir"/man1/vshmem-*.1
     man_pages | while read -r page; do
         rm -f "$mandir/man${page##*.}/${page##*/}"
     done
