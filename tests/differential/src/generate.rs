@@ -342,7 +342,6 @@ fn segment_call() -> BoxedStrategy<String> {
         2 => flags(&["SHM_RDONLY", "SHM_RND", "SHM_REMAP"]),
     ];
     let attach = (0..3, name("shm"), place(), how)
-        // Replacing a part of an attachment needs the kernel's help; the README says so. A whole one is replaced.
         .prop_map(|(slot, id, place, how)| format!("shmat a{slot} {id} {place} {how}"));
     let at = || {
         (0..3, select(vec!["", "+1", "+100", "+4090", "+4096"]))

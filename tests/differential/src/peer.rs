@@ -119,7 +119,9 @@ impl Peer {
             return Activity::Gone;
         }
         match current_call(self.pid) {
-            Some(call) if SLEEPS.contains(&call) && !pending.ends_soon => Activity::Blocked,
+            Some(call) if SLEEPS.contains(&call) && !pending.ends_soon && sleeps(self.pid) => {
+                Activity::Blocked
+            }
             _ => Activity::Running,
         }
     }
@@ -145,4 +147,15 @@ impl Peer {
 fn current_call(pid: i32) -> Option<i64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+/// Whether a process sleeps. One that is being woken on another processor still shows the system call
+/// in which it slept, but no longer the state.
+fn sleeps(pid: i32) -> bool {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    text.rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.trim_start().starts_with('S'))
 }
