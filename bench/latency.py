@@ -113,9 +113,10 @@ class Latencies:
         for place in (MACHINES, VSHMEM, KERNEL):
             bare, semaphore = self.ns(place, "bare", 8), self.ns(place, "semaphore", 8)
             if bare and semaphore:
+                ratio = times_text(semaphore / bare)
                 notes.append(
                     f"{place}: two words of shared memory, bare {time_text(bare)}, "
-                    f"a pair of semaphores {time_text(semaphore)} ({times_text(semaphore / bare)} x)"
+                    f"a pair of semaphores {time_text(semaphore)} ({ratio} x)"
                 )
         cut = {(p, m): f.pieces for (p, m, _), f in self.of.items() if f.pieces > 1}
         for (place, method), pieces in cut.items():
