@@ -1,2 +1,65 @@
 //! The one command, `vshmem`.
-fn main() {}
+//!
+//! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and serves it.
+
+mod args;
+mod machines;
+mod more;
+mod pools;
+mod run;
+mod size;
+mod table;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use std::io;
+use std::process::ExitCode;
+use vshmem_cluster::{Error, Explain, Result};
+
+fn main() -> ExitCode {
+    let first = std::env::args_os().next();
+    if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
+        vshmem_cluster::guest_main();
+    }
+    let (first, further) = more::split(std::env::args_os());
+    let cli = Cli::parse_from(first);
+    match perform(cli.command, further) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("vshmem: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
+    match command {
+        Command::Up(up) => machines::up(&up),
+        Command::Ps(ps) => machines::ps(&ps),
+        Command::Exec(exec) => run::exec(exec),
+        Command::Run(run) => run::run(run, further),
+        Command::Down(down) => machines::down(&down),
+        Command::Pool(pool) => pools::pool(pool),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "vshmem", &mut io::stdout());
+            Ok(0)
+        }
+        Command::Man { directory } => {
+            clap_mangen::generate_to(Cli::command(), &directory)
+                .explain(|| format!("could not write man pages to {}", directory.display()))?;
+            Ok(0)
+        }
+    }
+}
+
+/// Prints text; that nobody reads it is no failure.
+fn print(text: &str) -> Result<()> {
+    use std::io::Write;
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new(format!("could not write the answer: {e}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,288 @@
+//! The command line, as clap reads and explains it.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0        success
+  1        what was asked for is not there, or could not be removed
+  2        the command line makes no sense
+  125      Vshmem itself failed: no machine, no QEMU, no library, ...
+  126,127  the command could not be run; there is no such command
+  128+N    the command was ended by signal N
+  others   exec and run pass on the command's own";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  vshmem up                                  two machines that share a pool
+  vshmem exec vm0 -- uname -a                a command in one of them
+  vshmem run -- ./a.out                      one process per machine, on Vshmem
+  vshmem run --local -n 4 -- ./a.out         four processes on this kernel
+  vshmem ipcs                                what lies in the pool
+  vshmem down                                and nothing is left
+
+";
+
+/// System V IPC across processes, containers and virtual machines.
+#[derive(Parser)]
+#[command(name = "vshmem", version, after_help = format!("{TOP_EXAMPLES}{EXIT_CODES}"))]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Start virtual machines that share one pool
+    Up(Up),
+    /// List machines
+    Ps(Ps),
+    /// Run a command in one machine
+    Exec(Exec),
+    /// Run a program on Vshmem, one process per machine or several on this kernel
+    Run(Run),
+    /// End machines and remove all that belongs to them
+    Down(Down),
+    /// Make, list and remove local pools
+    #[command(subcommand)]
+    Pool(Pool),
+    /// Print a shell's completions
+    #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages of this command
+    #[command(hide = true)]
+    Man {
+        /// The directory to write them to
+        directory: PathBuf,
+    },
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(vshmem completions bash)
+  vshmem completions fish > ~/.config/fish/completions/vshmem.fish";
+
+/// Which cluster is meant.
+#[derive(Args, Clone)]
+pub struct ClusterArg {
+    /// The cluster, if there are several
+    #[arg(long, short, default_value = "default", env = "VSHMEM_CLUSTER", value_name = "NAME")]
+    pub cluster: String,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem up
+  vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
+  vshmem up --name other --accel tcg
+
+The machines see this host's file tree, read-only; what they write goes to a private layer in their memory. /tmp,
+/run, /dev/shm, /proc and /sys are their own. They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
+Nothing needs root; QEMU must be installed.")]
+pub struct Up {
+    /// How many machines
+    #[arg(short = 'n', long, default_value_t = 2, value_name = "N")]
+    pub machines: u32,
+    /// The cluster's name
+    #[arg(long, default_value = "default", env = "VSHMEM_CLUSTER", alias = "cluster")]
+    pub name: String,
+    /// Virtual cores of each machine
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub cpus: u32,
+    /// Memory of each machine
+    #[arg(long, default_value = "512M", value_parser = crate::size::parse, value_name = "SIZE")]
+    pub memory: u64,
+    /// Size of the pool that they share; a power of two
+    #[arg(long, default_value = "256M", value_parser = crate::size::parse, value_name = "SIZE")]
+    pub pool_size: u64,
+    /// A network between the machines (this is the default)
+    #[arg(long, overrides_with = "no_net")]
+    pub net: bool,
+    /// No network between the machines
+    #[arg(long)]
+    pub no_net: bool,
+    /// What carries out the machines' instructions
+    #[arg(long, value_enum, default_value_t = Accel::Auto)]
+    pub accel: Accel,
+    /// The kernel image to boot, instead of the newest installed or downloaded one
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// How long the machines may take to boot, in seconds
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    pub timeout: u64,
+    /// Say nothing while it goes well
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Accel {
+    /// KVM if a machine boots on it (this is tried out), else TCG
+    Auto,
+    /// The processor's virtualization
+    Kvm,
+    /// Translation
+    Tcg,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem ps
+  vshmem ps --json | jq -r '.[].machines[].name'
+
+A machine that has died is shown once with its last words; if all machines of a cluster have, what is left of
+the cluster is removed.")]
+pub struct Ps {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = format!("\
+Examples:
+  vshmem exec vm0 -- uname -a
+  vshmem exec vm1 -- sh -c 'echo $HOSTNAME' < input
+  vshmem exec -u root vm0 -- dmesg
+
+The command runs as the user who calls, in the same directory and with the same environment as far as the machine has
+them. Output, input, signals and the exit code are passed on.
+
+{EXIT_CODES}"))]
+pub struct Exec {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    #[command(flatten)]
+    pub how: How,
+    /// Don't pass on standard input
+    #[arg(long, short = 'n')]
+    pub no_stdin: bool,
+    /// The machine
+    #[arg(value_name = "VM")]
+    pub machine: String,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// How a command is run.
+#[derive(Args, Clone)]
+pub struct How {
+    /// Set a variable of the command's environment
+    #[arg(long, short, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Start in this directory
+    #[arg(long, short = 'C', value_name = "DIRECTORY")]
+    pub cwd: Option<PathBuf>,
+    /// Run as this user of the machine: a name, UID or UID:GID
+    #[arg(long, short)]
+    pub user: Option<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = format!("\
+Examples:
+  vshmem run -- ./a.out                             one process in each machine
+  vshmem run --vm vm0 -- ./server : --vm vm1 -- ./client
+  vshmem run --local -n 2 -- python3 program.py     two processes on this kernel
+  VSHMEM_KEYS=0x1000-0x1fff vshmem run -- ./a.out   only these keys go to Vshmem
+
+The program's System V calls go to the pool that the machines share (libvshmem.so is preloaded). VSHMEM_RANK and
+VSHMEM_SIZE tell each process its number and how many there are; the first one gets standard input. When one
+process fails, the others are ended, as mpirun does; the exit code is that of the first to fail.
+
+{EXIT_CODES}"))]
+pub struct Run {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    #[command(flatten)]
+    pub how: How,
+    /// The machines, instead of all
+    #[arg(long, value_delimiter = ',', value_name = "VM,...", conflicts_with = "local")]
+    pub vm: Vec<String>,
+    /// On this kernel, in no machine
+    #[arg(long)]
+    pub local: bool,
+    /// How many processes; dealt out to the machines in turn
+    #[arg(short = 'n', long = "processes", value_name = "N")]
+    pub processes: Option<u32>,
+    /// Let the others go on when one process fails
+    #[arg(long, short)]
+    pub keep_going: bool,
+    /// Don't write the machine's name before each line of output
+    #[arg(long)]
+    pub no_prefix: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// The further commands of `run`, behind a colon.
+#[derive(Parser)]
+#[command(name = "vshmem run ... :", no_binary_name = true)]
+pub struct MoreRun {
+    #[command(flatten)]
+    pub run: Run,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem down
+  vshmem down --all")]
+pub struct Down {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    /// All clusters of yours
+    #[arg(long, conflicts_with = "cluster")]
+    pub all: bool,
+}
+
+#[derive(Subcommand)]
+pub enum Pool {
+    /// Make an empty pool
+    #[command(after_help = "\
+Examples:
+  vshmem pool create work --size 1G
+  VSHMEM_POOL=work LD_PRELOAD=libvshmem.so ./a.out
+
+A pool takes memory only where something lies in it. A pool that VSHMEM_POOL names is made at first use if it is missing.")]
+    Create {
+        /// A name, or a path with a slash in it
+        name: String,
+        /// Its size
+        #[arg(long, short, default_value = "1G", value_parser = crate::size::parse)]
+        size: u64,
+        /// Who may use it, as octal permission bits
+        #[arg(long, default_value = "600", value_parser = mode)]
+        mode: u32,
+    },
+    /// List your pools
+    #[command(alias = "list")]
+    Ls {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove pools; whoever uses one keeps it until the end
+    #[command(alias = "remove")]
+    Rm {
+        /// Names, or paths with a slash in them
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("permission bits are three octal digits, like 600 or 660".into()),
+    }
+}

@@ -1,0 +1,188 @@
+//! `vshmem up`, `ps` and `down`.
+
+use crate::{args, print, size, table};
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vshmem_cluster::{
+    down as end, interrupt, list, up as start, AccelChoice, Listed, MachineState, Result, Step,
+    UpOptions,
+};
+
+/// Starts machines.
+pub fn up(up: &args::Up) -> Result<u8> {
+    let begun = Instant::now();
+    interrupt::watch();
+    let options = UpOptions {
+        cluster: up.name.clone(),
+        machines: up.machines,
+        cpus: up.cpus,
+        memory: up.memory,
+        pool_size: up.pool_size,
+        network: up.net || !up.no_net,
+        accel: match up.accel {
+            args::Accel::Auto => AccelChoice::Auto,
+            args::Accel::Kvm => AccelChoice::Kvm,
+            args::Accel::Tcg => AccelChoice::Tcg,
+        },
+        kernel: up.kernel.clone(),
+        patience: Duration::from_secs(up.timeout),
+    };
+    let quiet = up.quiet;
+    let mut tell = |step: Step| {
+        let text = match step {
+            Step::Note(text) => text,
+            Step::Ready(name) => format!("{name} is up"),
+        };
+        if !quiet {
+            eprintln!("vshmem up: {text} ({:.1} s)", begun.elapsed().as_secs_f64());
+        }
+    };
+    let record = start(&options, &mut tell)?;
+    if !quiet {
+        let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
+        print(&format!(
+            "{} up in {:.1} s, sharing a pool of {}\n",
+            names.join(", "),
+            begun.elapsed().as_secs_f64(),
+            size::show(record.pool_size)
+        ))?;
+        if std::io::stderr().is_terminal() {
+            eprintln!("Try: vshmem exec {} -- uname -a; vshmem run -- PROGRAM; vshmem down", names[0]);
+        }
+    }
+    Ok(0)
+}
+
+/// Lists machines.
+pub fn ps(ps: &args::Ps) -> Result<u8> {
+    let clusters = list()?;
+    if ps.json {
+        let shown: Vec<_> = clusters.iter().map(Cluster::of).collect();
+        let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
+        print(&format!("{text}\n"))?;
+        return Ok(0);
+    }
+    let heading = ["CLUSTER", "VM", "STATE", "ACCEL", "CPUS", "MEMORY", "POOL", "ADDRESS", "PID", "UP"];
+    let mut rows = vec![heading.map(String::from).to_vec()];
+    rows.extend(clusters.iter().flat_map(rows_of));
+    print(&table::layout(&rows))?;
+    for listed in &clusters {
+        for (machine, words) in listed.record.machines.iter().zip(&listed.last_words) {
+            if !words.is_empty() {
+                eprintln!("The last words of {}:{words}", machine.name);
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn rows_of(listed: &Listed) -> Vec<Vec<String>> {
+    let record = &listed.record;
+    let up = age(record.since);
+    let mut rows = Vec::new();
+    for (machine, state) in record.machines.iter().zip(&listed.states) {
+        rows.push(vec![
+            record.name.clone(),
+            machine.name.clone(),
+            state_name(*state).into(),
+            record.accel.clone(),
+            record.cpus.to_string(),
+            size::show(record.memory),
+            size::show(record.pool_size),
+            machine.address.clone().unwrap_or_else(|| "-".into()),
+            machine.qemu.map_or_else(|| "-".into(), |process| process.pid.to_string()),
+            show_age(up),
+        ]);
+    }
+    rows
+}
+
+fn state_name(state: MachineState) -> &'static str {
+    match state {
+        MachineState::Starting => "starting",
+        MachineState::Running => "running",
+        MachineState::Died => "died",
+    }
+}
+
+fn age(since: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    now.saturating_sub(since)
+}
+
+fn show_age(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds}s"),
+        120..=7199 => format!("{}m", seconds / 60),
+        7200..=172_799 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86400),
+    }
+}
+
+/// A cluster as JSON shows it. Sizes are in bytes, times in seconds.
+#[derive(Serialize)]
+struct Cluster<'a> {
+    name: &'a str,
+    accel: &'a str,
+    kernel: &'a std::path::Path,
+    cpus: u32,
+    memory: u64,
+    pool: &'a std::path::Path,
+    pool_size: u64,
+    up: u64,
+    machines: Vec<Machine<'a>>,
+}
+
+#[derive(Serialize)]
+struct Machine<'a> {
+    name: &'a str,
+    state: MachineState,
+    address: Option<&'a str>,
+    pid: Option<i32>,
+    cores: &'a [usize],
+}
+
+impl<'a> Cluster<'a> {
+    fn of(listed: &'a Listed) -> Cluster<'a> {
+        let record = &listed.record;
+        let machine = |(machine, &state): (&'a vshmem_cluster::Machine, &MachineState)| Machine {
+            name: &machine.name,
+            state,
+            address: machine.address.as_deref(),
+            pid: machine.qemu.map(|process| process.pid),
+            cores: &machine.cores,
+        };
+        Cluster {
+            name: &record.name,
+            accel: &record.accel,
+            kernel: &record.kernel,
+            cpus: record.cpus,
+            memory: record.memory,
+            pool: &record.pool,
+            pool_size: record.pool_size,
+            up: age(record.since),
+            machines: record.machines.iter().zip(&listed.states).map(machine).collect(),
+        }
+    }
+}
+
+/// Ends machines.
+pub fn down(down: &args::Down) -> Result<u8> {
+    let one = (!down.all).then_some(down.cluster.cluster.as_str());
+    end(one)?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        assert_eq!(show_age(119), "119s");
+        assert_eq!(show_age(120), "2m");
+        assert_eq!(show_age(7200), "2h");
+        assert_eq!(show_age(172_800), "2d");
+    }
+}

@@ -1,0 +1,64 @@
+//! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`.
+
+use crate::{args, print, size, table};
+use serde::Serialize;
+use vshmem_cluster::pools::{create, list, remove, Listed};
+use vshmem_cluster::Result;
+
+/// Makes, lists or removes pools.
+pub fn pool(pool: args::Pool) -> Result<u8> {
+    match pool {
+        args::Pool::Create { name, size, mode } => create(&name, size, mode).map(|()| 0),
+        args::Pool::Ls { json } => show(&list()?, json).map(|()| 0),
+        args::Pool::Rm { names } => Ok(remove_all(&names)),
+    }
+}
+
+fn remove_all(names: &[String]) -> u8 {
+    let mut code = 0;
+    for name in names {
+        if let Err(error) = remove(name) {
+            eprintln!("vshmem: {error}");
+            code = 1;
+        }
+    }
+    code
+}
+
+/// A pool as JSON shows it; sizes in bytes.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    path: &'a str,
+    size: u64,
+    used: u64,
+    mode: String,
+}
+
+fn show(pools: &[Listed], json: bool) -> Result<()> {
+    if json {
+        let shown: Vec<_> = pools
+            .iter()
+            .map(|pool| Shown {
+                name: &pool.name,
+                path: &pool.path,
+                size: pool.size,
+                used: pool.used,
+                mode: format!("{:03o}", pool.mode),
+            })
+            .collect();
+        let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
+        return print(&format!("{text}\n"));
+    }
+    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "PATH"].map(String::from).to_vec()];
+    for pool in pools {
+        rows.push(vec![
+            pool.name.clone(),
+            size::show(pool.size),
+            size::show(pool.used),
+            format!("{:03o}", pool.mode),
+            pool.path.clone(),
+        ]);
+    }
+    print(&table::layout(&rows))
+}

@@ -1,0 +1,117 @@
+//! `vshmem exec` and `vshmem run`.
+
+use crate::args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use vshmem_cluster::{
+    environment, find, library, run as run_jobs, Error, Identity, Job, Machine, Place, Record,
+    Result, RunOptions,
+};
+
+/// Runs a command in one machine.
+pub fn exec(exec: args::Exec) -> Result<u8> {
+    let (record, machines) = find(&exec.cluster.cluster, &[exec.machine])?;
+    let machine = machines.into_iter().next().expect("find returns what it was asked for");
+    let label = machine.name.clone();
+    let place = Place::Machine(Box::new(record), machine);
+    let job = Job {
+        env: environment(&place, &changes(&exec.how)?),
+        place,
+        label,
+        argv: exec.command,
+        cwd: exec.how.cwd.clone(),
+        stdin: !exec.no_stdin,
+        identity: identity(&exec.how)?,
+        needs: vec![],
+    };
+    run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false })
+}
+
+/// Runs programs on Vshmem.
+pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
+    let library = library::find()?;
+    let prefix = !first.no_prefix;
+    let keep_going = first.keep_going;
+    let mut jobs = Vec::new();
+    for part in std::iter::once(first).chain(further) {
+        add_jobs(part, &library, &mut jobs)?;
+    }
+    let size = jobs.len();
+    for (rank, job) in jobs.iter_mut().enumerate() {
+        job.env.push(("VSHMEM_RANK".into(), rank.to_string().into()));
+        job.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
+        job.stdin = rank == 0;
+    }
+    run_jobs(&jobs, RunOptions { prefix, keep_going, insist: true })
+}
+
+fn add_jobs(part: args::Run, library: &PathBuf, jobs: &mut Vec<Job>) -> Result<()> {
+    let places = places(&part)?;
+    let identity = identity(&part.how)?;
+    let mut changes = changes(&part.how)?;
+    changes.push(("LD_PRELOAD".into(), preload(library)));
+    for (label, place) in places {
+        jobs.push(Job {
+            env: environment(&place, &changes),
+            place,
+            label,
+            argv: part.command.clone(),
+            cwd: part.how.cwd.clone(),
+            stdin: false,
+            identity: identity.clone(),
+            needs: vec![library.clone()],
+        });
+    }
+    Ok(())
+}
+
+/// Where each process runs, and what its output is labelled with.
+fn places(part: &args::Run) -> Result<Vec<(String, Place)>> {
+    if part.processes == Some(0) {
+        return Err(Error::new("-n 0 would run nothing; the least is 1"));
+    }
+    if part.local {
+        let count = part.processes.unwrap_or(1);
+        return Ok((0..count).map(|i| (format!("p{i}"), Place::Local)).collect());
+    }
+    let (record, machines) = find(&part.cluster.cluster, &part.vm)?;
+    let count = part.processes.map_or(machines.len(), |n| n as usize);
+    Ok((0..count).map(|i| in_machine(&record, &machines, i, count)).collect())
+}
+
+fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> (String, Place) {
+    let machine = machines[i % machines.len()].clone();
+    let label = if count > machines.len() {
+        format!("{}.{}", machine.name, i / machines.len())
+    } else {
+        machine.name.clone()
+    };
+    (label, Place::Machine(Box::new(record.clone()), machine))
+}
+
+/// Other preloaded libraries stay, behind ours.
+fn preload(library: &PathBuf) -> OsString {
+    let mut out = library.clone().into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        out.push(":");
+        out.push(others);
+    }
+    out
+}
+
+fn identity(how: &args::How) -> Result<Identity> {
+    match &how.user {
+        Some(user) => Identity::parse(user),
+        None => Ok(Identity::current()),
+    }
+}
+
+fn changes(how: &args::How) -> Result<Vec<(OsString, OsString)>> {
+    how.env
+        .iter()
+        .map(|change| match change.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+            _ => Err(Error::new(format!("--env {change} is not of the form NAME=VALUE"))),
+        })
+        .collect()
+}

@@ -1,0 +1,66 @@
+//! One error type: a sentence that says what happened to what, and what can be done about it.
+
+use std::fmt;
+use std::io;
+
+/// Exit code for a failure of Vshmem's own, as opposed to one of a command that it ran.
+pub const OUR_FAILURE: u8 = 125;
+
+/// What went wrong, in words for the person at the terminal.
+#[derive(Debug, Clone)]
+pub struct Error {
+    message: String,
+    hint: Option<String>,
+    code: u8,
+}
+
+/// The result of everything in this room that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error that says what happened.
+    pub fn new(message: impl Into<String>) -> Error {
+        Error { message: message.into(), hint: None, code: OUR_FAILURE }
+    }
+
+    /// Sets the exit code that stands for it, if not [`OUR_FAILURE`].
+    pub fn code(mut self, code: u8) -> Error {
+        self.code = code;
+        self
+    }
+
+    /// The exit code that stands for it.
+    pub fn exit_code(&self) -> u8 {
+        self.code
+    }
+
+    /// Adds what the reader can do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Turns an input/output error into a sentence.
+pub trait Explain<T> {
+    /// `what` says what was being done, for instance `reading /proc/cmdline`.
+    fn explain(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T> Explain<T> for io::Result<T> {
+    fn explain(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|e| Error::new(format!("{}: {e}", what())))
+    }
+}

@@ -1,0 +1,11 @@
+//! What runs inside a machine: its first process, which sets it up and then serves commands.
+
+mod agent;
+mod boot;
+mod command;
+mod network;
+mod poller;
+mod session;
+mod sys;
+
+pub use boot::{main, PROBE_MARK};

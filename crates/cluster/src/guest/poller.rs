@@ -1,0 +1,63 @@
+//! Edge-triggered epoll: the only way to sleep on a virtio-serial port whose host end is closed, as plain poll
+//! reports "hung up" at once for as long as that lasts.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Tells which of many descriptors something happened to.
+pub struct Poller {
+    epoll: OwnedFd,
+}
+
+impl Poller {
+    /// A poller that watches nothing yet.
+    pub fn new() -> io::Result<Poller> {
+        // SAFETY: a plain value; the result is checked below.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and ours alone.
+        Ok(Poller { epoll: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Watches a descriptor, which must not block, until it is closed; `token` names it in [`Poller::wait`].
+    pub fn add(&self, fd: RawFd, token: usize) -> io::Result<()> {
+        let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+        let mut event = libc::epoll_event { events, u64: token as u64 };
+        // SAFETY: `event` is read during the call only.
+        let result = unsafe {
+            libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event)
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something happens; the tokens of the descriptors that it happened to.
+    pub fn wait(&self) -> io::Result<Vec<usize>> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+        // SAFETY: the kernel writes at most 32 events into the array.
+        let count = unsafe {
+            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, -1)
+        };
+        if count < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(vec![]) } else { Err(error) };
+        }
+        Ok(events[..count as usize].iter().map(|event| event.u64 as usize).collect())
+    }
+}
+
+/// Makes reads and writes return at once.
+pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: both calls take plain values.
+    unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        if flags < 0 || libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The system calls of a first process that the standard library does not have.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// `mount(2)`.
+pub fn mount(source: &str, target: &Path, kind: &str, flags: u64, data: &str) -> io::Result<()> {
+    let source = c_path(Path::new(source))?;
+    let target = c_path(target)?;
+    let kind = c_path(Path::new(kind))?;
+    let data = c_path(Path::new(data))?;
+    // SAFETY: all four are strings that end in NUL and live across the call; `data` is a string for every
+    // file system that this program mounts.
+    check(libc::c_long::from(unsafe {
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            kind.as_ptr(),
+            flags as libc::c_ulong,
+            data.as_ptr().cast(),
+        )
+    }))
+}
+
+/// Makes `source` visible at `target` too.
+pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
+    mount(&source.to_string_lossy(), target, "none", libc::MS_BIND, "")
+}
+
+/// Makes `root` the root directory of this process.
+pub fn change_root(root: &Path) -> io::Result<()> {
+    std::env::set_current_dir(root)?;
+    mount(".", Path::new("/"), "none", libc::MS_MOVE, "")?;
+    // SAFETY: the path is a literal that ends in NUL.
+    check(libc::c_long::from(unsafe { libc::chroot(c".".as_ptr()) }))?;
+    std::env::set_current_dir("/")
+}
+
+/// Loads a kernel module.
+pub fn load_module(bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: init_module reads `len` bytes from the slice and the empty string of parameters.
+    check(unsafe {
+        libc::syscall(libc::SYS_init_module, bytes.as_ptr(), bytes.len(), c"".as_ptr())
+    })
+}
+
+/// Sets the machine's name.
+pub fn set_host_name(name: &str) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of one live string.
+    check(libc::c_long::from(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }))
+}
+
+/// Turns the machine off.
+pub fn power_off() -> ! {
+    // SAFETY: neither call takes a pointer; reboot does not return for the first process of a machine.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+    }
+    loop {
+        std::thread::park();
+    }
+}

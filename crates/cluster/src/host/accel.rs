@@ -1,0 +1,135 @@
+//! Finds out whether machines can run on KVM: by booting one. A `/dev/kvm` that can be opened says little; inside
+//! virtual machines there are some on which no stock kernel boots.
+
+use super::initramfs;
+use super::interrupt;
+use super::kernel::Kernel;
+use super::qemu::{self, Accel, Spec};
+use super::settings::Settings;
+use super::state::{boot_id, runtime_directory, uid};
+use crate::error::{Explain, Result};
+use crate::guest::PROBE_MARK;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+
+/// What the user wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// KVM if machines boot on it.
+    Auto,
+    /// This one.
+    Kvm,
+    /// This one.
+    Tcg,
+}
+
+/// How long a machine that boots on KVM may take to say so. It takes about a second.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Decides by what the user wants and what works. `tell` hears of a probe.
+pub fn decide(choice: Choice, kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<Accel> {
+    match choice {
+        Choice::Kvm => Ok(Accel::Kvm),
+        Choice::Tcg => Ok(Accel::Tcg),
+        Choice::Auto if File::options().read(true).write(true).open("/dev/kvm").is_err() => {
+            Ok(Accel::Tcg)
+        }
+        Choice::Auto => remembered(kernel, tell),
+    }
+}
+
+/// The verdict of an earlier probe of the same kernel in this boot of the host, or of one made now.
+fn remembered(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<Accel> {
+    let runtime = runtime_directory()?;
+    let note = std::env::temp_dir().join(format!("vshmem-accel-{}", uid()));
+    let note = match super::state::cache_directory() {
+        Ok(cache) => cache.join("accel"),
+        Err(_) => note,
+    };
+    let question = format!("{} {}", boot_id(), kernel.version);
+    if let Some(answer) = read_note(&note, &question) {
+        return Ok(answer);
+    }
+    tell("trying whether a machine boots on KVM");
+    let directory = runtime.join(format!(".probe-{}", std::process::id()));
+    fs::create_dir_all(&directory).explain(|| format!("making {}", directory.display()))?;
+    let result = probe(kernel, &directory);
+    let _ = fs::remove_dir_all(&directory);
+    let accel = if result? { Accel::Kvm } else { Accel::Tcg };
+    let _ = fs::write(&note, format!("{question}\n{}\n", accel.name()));
+    Ok(accel)
+}
+
+fn read_note(note: &Path, question: &str) -> Option<Accel> {
+    parse_note(&fs::read_to_string(note).ok()?, question)
+}
+
+fn parse_note(text: &str, question: &str) -> Option<Accel> {
+    let mut lines = text.lines();
+    (lines.next()? == question).then_some(())?;
+    match lines.next()? {
+        "kvm" => Some(Accel::Kvm),
+        "tcg" => Some(Accel::Tcg),
+        _ => None,
+    }
+}
+
+/// Boots a machine on KVM whose first process says so and turns it off.
+fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
+    let initramfs = directory.join("initramfs");
+    fs::write(&initramfs, initramfs::build(&[])?)
+        .explain(|| format!("could not write {}", initramfs.display()))?;
+    let settings = Settings {
+        name: "probe".into(),
+        pools: vec![],
+        uid: uid(),
+        channels: 0,
+        network: None,
+        probe: true,
+    };
+    let spec = Spec {
+        settings: &settings,
+        title: "vshmem-probe".into(),
+        accel: Accel::Kvm,
+        cpus: 1,
+        memory: 256 << 20,
+        kernel: &kernel.image,
+        initramfs: &initramfs,
+        directory,
+        pools: vec![],
+        link: None,
+        index: 0,
+    };
+    let (mut child, process) = qemu::start(&spec)?;
+    let console = qemu::console_log(directory);
+    let said = || fs::read(&console).is_ok_and(|text| contains(&text, PROBE_MARK.as_bytes()));
+    let verdict = interrupt::wait_for(PATIENCE, || {
+        Ok(if said() {
+            Some(true)
+        } else {
+            (!process.alive()).then(said)
+        })
+    });
+    process.end(Duration::ZERO);
+    let _ = child.wait();
+    Ok(verdict?.unwrap_or(false))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_holds_for_its_boot_and_kernel_only() {
+        let note = "boot-1 6.1\ntcg\n";
+        assert_eq!(parse_note(note, "boot-1 6.1"), Some(Accel::Tcg));
+        assert_eq!(parse_note(note, "boot-2 6.1"), None);
+        assert_eq!(parse_note("boot-1 6.1\nmaybe\n", "boot-1 6.1"), None);
+        assert_eq!(parse_note("", "boot-1 6.1"), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Gives each virtual core a core of its own, when there are enough.
+
+use std::fs;
+use std::io;
+
+/// The cores that this process may use, one thread of each physical core before the others.
+pub fn available_cores() -> Vec<usize> {
+    let mut cores = allowed();
+    cores.sort_by_key(|&core| (place_among_siblings(core), core));
+    cores
+}
+
+/// Divides `cores` among machines; `None` unless each virtual core can have its own.
+pub fn share_out(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<usize>>> {
+    let (machines, cpus) = (machines as usize, cpus as usize);
+    (cores.len() >= machines.checked_mul(cpus)?)
+        .then(|| cores.chunks(cpus).take(machines).map(<[usize]>::to_vec).collect())
+}
+
+/// Pins a thread to a core.
+pub fn pin(thread: i32, core: usize) -> io::Result<()> {
+    // SAFETY: the set is zeroed, which is the empty set, and `core` came from such a set, so it is in range.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn allowed() -> Vec<usize> {
+    // SAFETY: the kernel writes at most the given size; CPU_ISSET is asked about cores within the set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) < 0 {
+            return vec![];
+        }
+        (0..libc::CPU_SETSIZE as usize).filter(|&core| libc::CPU_ISSET(core, &set)).collect()
+    }
+}
+
+fn place_among_siblings(core: usize) -> usize {
+    let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
+    let list = fs::read_to_string(path).unwrap_or_default();
+    parse_list(&list).iter().position(|&sibling| sibling == core).unwrap_or(0)
+}
+
+/// A list of cores as the kernel writes it: `0-2,8`.
+fn parse_list(text: &str) -> Vec<usize> {
+    let mut out = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            out.extend(first..=last.min(first + 4096));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(parse_list("0-2,8\n"), [0, 1, 2, 8]);
+        assert_eq!(parse_list("3"), [3]);
+        assert!(parse_list("").is_empty());
+        assert!(parse_list("x-y").is_empty());
+    }
+
+    #[test]
+    fn cores_are_shared_out_only_if_they_suffice() {
+        assert_eq!(share_out(&[0, 1], 2, 1), Some(vec![vec![0], vec![1]]));
+        assert_eq!(share_out(&[4, 5, 6, 7, 0], 2, 2), Some(vec![vec![4, 5], vec![6, 7]]));
+        assert_eq!(share_out(&[0, 1], 3, 1), None);
+        assert_eq!(share_out(&[0, 1], 1, 3), None);
+    }
+
+    #[test]
+    fn a_thread_can_be_pinned() {
+        let core = *available_cores().last().unwrap();
+        std::thread::spawn(move || {
+            pin(0, core).unwrap();
+            assert_eq!(allowed(), [core]);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,161 @@
+//! Looking at clusters and ending them.
+
+use super::process::Process;
+use super::state::{
+    boot_id, cluster_directory, cluster_names, forget_cluster, lock_cluster, Machine, Record,
+};
+use super::{pool, qemu};
+use crate::error::{Error, Result};
+use serde::Serialize;
+use std::fs;
+use std::time::Duration;
+
+/// How long a QEMU may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MachineState {
+    /// `vshmem up` is at work.
+    Starting,
+    /// It takes commands.
+    Running,
+    /// Its QEMU has ended.
+    Died,
+}
+
+/// A cluster and how its machines are.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// As written down.
+    pub record: Record,
+    /// One for each machine.
+    pub states: Vec<MachineState>,
+    /// What machines that died said last.
+    pub last_words: Vec<String>,
+}
+
+/// How a machine is now.
+pub fn state(record: &Record, machine: &Machine) -> MachineState {
+    let here = record.boot == boot_id();
+    let alive = |process: &Option<Process>| here && process.is_some_and(|p| p.alive());
+    if alive(&record.starter) {
+        MachineState::Starting
+    } else if alive(&machine.qemu) {
+        MachineState::Running
+    } else {
+        MachineState::Died
+    }
+}
+
+/// All clusters of this user. What is left of machines that died is removed; if all of a cluster's machines did,
+/// so is the cluster, which is then listed for the last time.
+pub fn list() -> Result<Vec<Listed>> {
+    let mut out = Vec::new();
+    for name in cluster_names()? {
+        let Some(record) = Record::read(&name)? else { continue };
+        let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
+        let mut last_words = Vec::new();
+        for (machine, state) in record.machines.iter().zip(&states) {
+            let directory = record.machine_directory(machine)?;
+            let died = *state == MachineState::Died;
+            last_words.push(if died { qemu::last_words(&directory) } else { String::new() });
+            if died {
+                remove_sockets(&directory);
+            }
+        }
+        if states.iter().all(|&state| state == MachineState::Died) {
+            if let Ok(lock) = lock_cluster(&name) {
+                remove(&name, Some(&record))?;
+                drop(lock);
+            }
+        }
+        out.push(Listed { record, states, last_words });
+    }
+    Ok(out)
+}
+
+fn remove_sockets(directory: &std::path::Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == "sock" || ending == "lock") {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The cluster of this name and, in it, the machines of these names (all, if none are given), which must run.
+pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
+    let record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
+    let mut machines = Vec::new();
+    if names.is_empty() {
+        machines.clone_from(&record.machines);
+    }
+    for name in names {
+        let Some(machine) = record.machines.iter().find(|machine| machine.name == *name) else {
+            let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
+            return Err(Error::new(format!("the cluster {cluster} has no machine {name}"))
+                .hint(format!("It has {}.", all.join(", "))));
+        };
+        machines.push(machine.clone());
+    }
+    for machine in &machines {
+        match state(&record, machine) {
+            MachineState::Running => (),
+            MachineState::Starting => {
+                return Err(Error::new(format!("{} is still being started", machine.name))
+                    .hint("Wait for vshmem up to end."));
+            }
+            MachineState::Died => {
+                return Err(Error::new(format!("{} has died", machine.name)).hint(
+                    "See vshmem ps for why; vshmem down and vshmem up start anew.",
+                ));
+            }
+        }
+    }
+    Ok((record, machines))
+}
+
+fn no_cluster(name: &str) -> Error {
+    let others = cluster_names().unwrap_or_default();
+    let hint = match others.len() {
+        0 => "Start machines with: vshmem up".to_string(),
+        _ => format!("There are: {}. Choose one with --cluster.", others.join(", ")),
+    };
+    Error::new(format!("there is no cluster {name}")).hint(hint)
+}
+
+/// Ends the machines of one cluster, or of all, and removes what belongs to them. Returns the clusters' names.
+pub fn down(cluster: Option<&str>) -> Result<Vec<String>> {
+    let names = match cluster {
+        Some(name) => vec![name.to_string()],
+        None => cluster_names()?,
+    };
+    for name in &names {
+        if !cluster_directory(name)?.exists() {
+            return Err(no_cluster(name));
+        }
+        let lock = lock_cluster(name)?;
+        // A record that can't be read must not keep its directory from being removed.
+        let record = Record::read(name).ok().flatten();
+        remove(name, record.as_ref())?;
+        drop(lock);
+    }
+    Ok(names)
+}
+
+/// Ends what a record names and removes all that belongs to the cluster. The caller has its lock.
+pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
+    if let Some(record) = record.filter(|record| record.boot == boot_id()) {
+        std::thread::scope(|scope| {
+            for process in record.machines.iter().filter_map(|machine| machine.qemu) {
+                scope.spawn(move || process.end(PATIENCE));
+            }
+        });
+    }
+    if let Some(record) = record {
+        pool::remove(&record.pool)?;
+    }
+    forget_cluster(name)
+}

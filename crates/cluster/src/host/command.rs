@@ -1,0 +1,160 @@
+//! A command to run somewhere, and all that it needs to know.
+
+use super::state::{Machine, Record};
+use crate::error::{Error, Result};
+use crate::wire::start::Start;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::PathBuf;
+
+/// Variables that name things of the host which a machine doesn't have.
+const HOST_ONLY: [&str; 9] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "GPG_AGENT_INFO",
+    "SESSION_MANAGER",
+    "SSH_AUTH_SOCK",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_ID",
+];
+
+/// Where a command runs.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// In a machine.
+    Machine(Box<Record>, Machine),
+    /// On this kernel.
+    Local,
+}
+
+/// As whom a command runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// One command in one place.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Where.
+    pub place: Place,
+    /// Stands before each line of its output.
+    pub label: String,
+    /// Program and arguments.
+    pub argv: Vec<OsString>,
+    /// The whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Where it starts; `None`: where we are, or `/` where that does not exist.
+    pub cwd: Option<PathBuf>,
+    /// It gets our standard input.
+    pub stdin: bool,
+    /// As whom; only for machines.
+    pub identity: Identity,
+    /// Files of the host that it needs to see.
+    pub needs: Vec<PathBuf>,
+}
+
+impl Identity {
+    /// The user who runs this program.
+    pub fn current() -> Identity {
+        // SAFETY: these calls take nothing, or a buffer that has as many places as they are told.
+        unsafe {
+            let count = libc::getgroups(0, std::ptr::null_mut()).max(0);
+            let mut groups = vec![0; count as usize];
+            let count = libc::getgroups(count, groups.as_mut_ptr()).max(0);
+            groups.truncate(count as usize);
+            Identity { uid: libc::geteuid(), gid: libc::getegid(), groups }
+        }
+    }
+
+    /// From `USER`, `UID` or `UID:GID`.
+    pub fn parse(text: &str) -> Result<Identity> {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        parse_identity(text, &passwd).ok_or_else(|| {
+            Error::new(format!("{text:?} is no user"))
+                .hint("Give a name from /etc/passwd, a number, or two: UID:GID.")
+        })
+    }
+}
+
+fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
+    let plain = |uid, gid| Some(Identity { uid, gid, groups: vec![] });
+    if let Some((uid, gid)) = text.split_once(':') {
+        return plain(uid.parse().ok()?, gid.parse().ok()?);
+    }
+    let number: Option<u32> = text.parse().ok();
+    for line in passwd.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        if let [name, _, uid, gid, ..] = fields[..] {
+            if name == text || (number.is_some() && uid.parse() == Ok(number?)) {
+                return plain(uid.parse().ok()?, gid.parse().ok()?);
+            }
+        }
+    }
+    plain(number?, number?)
+}
+
+/// This process's environment, without what makes no sense in `place`, and with `changes`.
+pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let machine = matches!(place, Place::Machine(..));
+    let dropped = |key: &OsStr| {
+        // The pools of a machine are those that it was given; the host's have other names.
+        machine && (HOST_ONLY.iter().any(|name| key == *name) || key == "VSHMEM_POOL")
+    };
+    let changed = |key: &OsStr| changes.iter().any(|(name, _)| name == key);
+    let mut out: Vec<_> =
+        std::env::vars_os().filter(|(key, _)| !dropped(key) && !changed(key)).collect();
+    out.extend(changes.iter().cloned());
+    out
+}
+
+impl Job {
+    /// As the order for a machine's agent.
+    pub fn order(&self) -> Start {
+        let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        Start {
+            argv: self.argv.clone(),
+            env: self.env.clone(),
+            cwd: self.cwd.clone().unwrap_or(here).into(),
+            cwd_optional: self.cwd.is_none(),
+            stdin: self.stdin,
+            uid: self.identity.uid,
+            gid: self.identity.gid,
+            groups: self.identity.groups.clone(),
+            needs: self.needs.iter().map(|path| path.clone().into()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nme:x:1000:100::/home/me:\n";
+        let ids = |text| parse_identity(text, passwd).map(|i| (i.uid, i.gid));
+        assert_eq!(ids("root"), Some((0, 0)));
+        assert_eq!(ids("me"), Some((1000, 100)));
+        assert_eq!(ids("1000"), Some((1000, 100)));
+        assert_eq!(ids("77"), Some((77, 77)));
+        assert_eq!(ids("5:6"), Some((5, 6)));
+        assert_eq!(ids("nobody"), None);
+        assert_eq!(ids("5:x"), None);
+    }
+
+    #[test]
+    fn changes_replace_variables() {
+        let changes = [("PATH".into(), "/x".into())];
+        let env = environment(&Place::Local, &changes);
+        let paths: Vec<_> = env.iter().filter(|(key, _)| key == "PATH").collect();
+        assert_eq!(paths, [&("PATH".into(), "/x".into())]);
+    }
+}

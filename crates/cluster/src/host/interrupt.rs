@@ -1,0 +1,58 @@
+//! Remembers that the user asked to stop, for work that must clean up after itself.
+
+use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn remember(signal: i32) {
+    SIGNAL.store(signal, Ordering::Relaxed);
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP are remembered instead of ending the process.
+pub fn watch() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the handler stores to an atomic, which is allowed in a signal handler; the structure is
+        // zeroed, which is a value of it, before its fields are set.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = remember as *const () as usize;
+            libc::sigaction(signal, &action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// The signal that came, if any.
+pub fn signal() -> Option<i32> {
+    match SIGNAL.load(Ordering::Relaxed) {
+        0 => None,
+        signal => Some(signal),
+    }
+}
+
+/// An error if the user asked to stop.
+pub fn check() -> Result<()> {
+    match signal() {
+        Some(_) => Err(Error::new("interrupted; what was started has been stopped again")),
+        None => Ok(()),
+    }
+}
+
+/// Calls `done` until it says something, the time is up (`None`), or the user asks to stop.
+pub fn wait_for<T>(
+    within: Duration,
+    mut done: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let deadline = Instant::now() + within;
+    loop {
+        check()?;
+        if let Some(value) = done()? {
+            return Ok(Some(value));
+        }
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

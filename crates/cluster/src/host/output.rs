@@ -1,0 +1,104 @@
+//! Passes on what commands print: as it is, or line by line behind the name of where it comes from.
+
+use std::io::{self, Write};
+
+/// Which of a command's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// The error stream.
+    Err,
+}
+
+/// A line longer than this is passed on in parts.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// The output of one command.
+pub struct Output {
+    prefix: Option<String>,
+    out: Vec<u8>,
+    err: Vec<u8>,
+}
+
+impl Output {
+    /// With a label, each line is preceded by it.
+    pub fn new(label: Option<&str>) -> Output {
+        let prefix = label.map(|label| format!("{label}: "));
+        Output { prefix, out: Vec::new(), err: Vec::new() }
+    }
+
+    /// Passes on what was printed.
+    pub fn put(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        let (buffer, prefix) = match stream {
+            Stream::Out => (&mut self.out, &self.prefix),
+            Stream::Err => (&mut self.err, &self.prefix),
+        };
+        match prefix {
+            None => write(stream, bytes),
+            Some(prefix) => write(stream, &whole_lines(buffer, prefix, bytes)),
+        }
+    }
+
+    /// The command has ended: passes on lines that were not.
+    pub fn end(&mut self) -> io::Result<()> {
+        for stream in [Stream::Out, Stream::Err] {
+            let buffer = if stream == Stream::Out { &self.out } else { &self.err };
+            if !buffer.is_empty() {
+                self.put(stream, b"\n")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    match stream {
+        Stream::Out => {
+            let mut out = io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush())
+        }
+        Stream::Err => io::stderr().lock().write_all(bytes),
+    }
+}
+
+/// The lines that are whole now, each behind the prefix; the rest stays in `buffer`.
+fn whole_lines(buffer: &mut Vec<u8>, prefix: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 64);
+    for piece in bytes.split_inclusive(|&b| b == b'\n') {
+        buffer.extend_from_slice(piece);
+        let whole = buffer.ends_with(b"\n");
+        if whole || buffer.len() >= LONGEST_LINE {
+            out.extend_from_slice(prefix.as_bytes());
+            out.append(buffer);
+            if !whole {
+                out.push(b'\n');
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_put_together() {
+        let mut buffer = Vec::new();
+        assert_eq!(whole_lines(&mut buffer, "vm0: ", b"one\ntw"), b"vm0: one\n");
+        assert_eq!(whole_lines(&mut buffer, "vm0: ", b"o\n\nx"), b"vm0: two\nvm0: \n");
+        assert_eq!(buffer, b"x");
+    }
+
+    #[test]
+    fn endless_lines_are_cut() {
+        let mut buffer = Vec::new();
+        let got = whole_lines(&mut buffer, "p: ", &vec![b'x'; LONGEST_LINE]);
+        assert_eq!(got.len(), LONGEST_LINE + 4);
+        assert!(buffer.is_empty());
+    }
+}

@@ -1,0 +1,288 @@
+//! QEMU's command line, and starting it.
+
+use super::process::Process;
+use super::settings::Settings;
+use crate::error::{Error, Explain, Result};
+use crate::wire::PORT_NAME;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The program.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// How a machine's instructions are carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accel {
+    /// By the processor.
+    Kvm,
+    /// By translation.
+    Tcg,
+}
+
+impl Accel {
+    /// As written in records and on QEMU's command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accel::Kvm => "kvm",
+            Accel::Tcg => "tcg",
+        }
+    }
+
+    fn arguments(self) -> [&'static str; 4] {
+        match self {
+            Accel::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            // Five-level page tables would only make translation slower.
+            Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"],
+        }
+    }
+}
+
+/// A file that a machine gets as a pool.
+pub struct PoolFile<'a> {
+    /// Where it is.
+    pub path: &'a Path,
+    /// Its size in bytes, a power of two.
+    pub size: u64,
+}
+
+/// A network card's other side.
+pub struct Link {
+    /// One end of a pair of stream sockets for each neighbour.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// A machine to start.
+pub struct Spec<'a> {
+    /// What the machine is told.
+    pub settings: &'a Settings,
+    /// As what QEMU shows up in lists of processes.
+    pub title: String,
+    /// Carries out its instructions.
+    pub accel: Accel,
+    /// Virtual cores.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Kernel image.
+    pub kernel: &'a Path,
+    /// First root file system.
+    pub initramfs: &'a Path,
+    /// For sockets and logs.
+    pub directory: &'a Path,
+    /// Pools.
+    pub pools: Vec<PoolFile<'a>>,
+    /// Network, if any.
+    pub link: Option<Link>,
+    /// Number of the machine, for its hardware address.
+    pub index: u32,
+}
+
+/// The socket of a machine's monitor.
+pub fn monitor_socket(directory: &Path) -> PathBuf {
+    directory.join("qmp.sock")
+}
+
+/// The socket of one of a machine's channels.
+pub fn channel_socket(directory: &Path, channel: usize) -> PathBuf {
+    directory.join(format!("channel{channel}.sock"))
+}
+
+/// What the machine's kernel and first process print.
+pub fn console_log(directory: &Path) -> PathBuf {
+    directory.join("console.log")
+}
+
+/// What QEMU itself prints.
+pub fn qemu_log(directory: &Path) -> PathBuf {
+    directory.join("qemu.log")
+}
+
+/// QEMU takes a comma for the end of a value unless it is doubled.
+fn quoted(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+/// The arguments for a machine.
+pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
+    let mut out = Arguments::default();
+    out.add("-name", &spec.title);
+    out.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+    out.add("-display", "none");
+    out.add("-machine", "q35");
+    out.0.extend(spec.accel.arguments().map(OsString::from));
+    out.add("-smp", &spec.cpus.to_string());
+    out.add("-m", &format!("size={}k", spec.memory / 1024));
+    out.0.extend(["-kernel".into(), spec.kernel.into()]);
+    out.0.extend(["-initrd".into(), spec.initramfs.into()]);
+    let settings = spec.settings.to_command_line();
+    out.add("-append", &format!("console=ttyS0 quiet panic=-1 {settings}"));
+    out.add("-serial", &format!("file:{}", console_log(spec.directory).display()));
+    let monitor = quoted(&monitor_socket(spec.directory));
+    out.add("-qmp", &format!("unix:{monitor},server=on,wait=off"));
+    out.add("-device", "virtio-rng-pci");
+    out.add("-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap");
+    out.add("-device", "virtio-9p-pci,fsdev=root,mount_tag=root");
+    channels(&mut out, spec);
+    for (i, pool) in spec.pools.iter().enumerate() {
+        let (path, size) = (quoted(pool.path), pool.size);
+        out.add(
+            "-object",
+            &format!("memory-backend-file,id=pool{i},share=on,mem-path={path},size={size}"),
+        );
+        out.add("-device", &format!("ivshmem-plain,memdev=pool{i},master=on"));
+    }
+    if let Some(link) = &spec.link {
+        network(&mut out, link, spec.index);
+    }
+    out.0
+}
+
+#[derive(Default)]
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn add(&mut self, option: &str, value: &str) {
+        self.0.extend([option.into(), value.into()]);
+    }
+}
+
+fn channels(out: &mut Arguments, spec: &Spec<'_>) {
+    // Port 0 is kept for consoles.
+    let ports = spec.settings.channels + 1;
+    out.add("-device", &format!("virtio-serial-pci,id=serial,max_ports={ports}"));
+    for channel in 0..spec.settings.channels {
+        let path = quoted(&channel_socket(spec.directory, channel));
+        out.add("-chardev", &format!("socket,id=c{channel},path={path},server=on,wait=off"));
+        let port = channel + 1;
+        out.add(
+            "-device",
+            &format!("virtserialport,nr={port},chardev=c{channel},name={PORT_NAME}{channel}"),
+        );
+    }
+}
+
+/// One neighbour is wired directly; several meet in a hub inside this QEMU.
+fn network(out: &mut Arguments, link: &Link, index: u32) {
+    let hub = link.sockets.len() > 1;
+    for (i, socket) in link.sockets.iter().enumerate() {
+        let fd = socket.as_raw_fd();
+        let id = if hub { format!("wire{i}") } else { "net".into() };
+        out.add("-netdev", &format!("socket,id={id},fd={fd}"));
+        if hub {
+            out.add("-netdev", &format!("hubport,id=port{i},hubid=0,netdev={id}"));
+        }
+    }
+    if hub {
+        out.add("-netdev", "hubport,id=net,hubid=0");
+    }
+    let (high, low) = ((index + 1) >> 8 & 0xff, (index + 1) & 0xff);
+    out.add(
+        "-device",
+        &format!("virtio-net-pci,netdev=net,mac=52:54:00:77:{high:02x}:{low:02x},romfile="),
+    );
+}
+
+/// Starts a machine in a session of its own, so that it outlives the terminal.
+pub fn start(spec: &Spec<'_>) -> Result<(Child, Process)> {
+    let log = File::create(qemu_log(spec.directory)).explain(|| {
+        format!("could not make {}", qemu_log(spec.directory).display())
+    })?;
+    let copy = log.try_clone().explain(|| "could not copy a descriptor".into())?;
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments(spec)).current_dir("/");
+    command.stdin(Stdio::null()).stdout(log).stderr(copy);
+    let sockets = spec.link.iter().flat_map(|link| &link.sockets);
+    let inherited: Vec<RawFd> = sockets.map(AsRawFd::as_raw_fd).collect();
+    let prepare = move || {
+        // SAFETY: plain values; these calls are safe in a forked child.
+        unsafe {
+            libc::setsid();
+            for &fd in &inherited {
+                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls only; it takes no lock and no memory.
+    unsafe { command.pre_exec(prepare) };
+    let child = command.spawn().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Error::new(format!("there is no {PROGRAM}"))
+            .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86"),
+        _ => Error::new(format!("could not start {PROGRAM}: {e}")),
+    })?;
+    let pid = child.id() as i32;
+    let process = Process::find(pid).unwrap_or(Process { pid, started: 0 });
+    Ok((child, process))
+}
+
+/// The last lines of a machine's logs, for an error message.
+pub fn last_words(directory: &Path) -> String {
+    let mut out = String::new();
+    for log in [qemu_log(directory), console_log(directory)] {
+        let text = std::fs::read(&log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        for line in &lines[lines.len().saturating_sub(4)..] {
+            let clean: String = line.chars().filter(|c| !c.is_control()).collect();
+            out.push_str(&format!("\n    {clean}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(link: Option<Link>) -> String {
+        let settings = Settings {
+            name: "vm0".into(),
+            pools: vec!["default".into()],
+            uid: 1,
+            channels: 2,
+            network: None,
+            probe: false,
+        };
+        let spec = Spec {
+            settings: &settings,
+            title: "t".into(),
+            accel: Accel::Tcg,
+            cpus: 1,
+            memory: 512 << 20,
+            kernel: Path::new("/k"),
+            initramfs: Path::new("/i"),
+            directory: Path::new("/a,b"),
+            pools: vec![PoolFile { path: Path::new("/dev/shm/p"), size: 1 << 20 }],
+            link,
+            index: 1,
+        };
+        let words: Vec<_> =
+            arguments(&spec).iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn commas_in_paths_are_doubled() {
+        let line = line(None);
+        assert!(line.contains("path=/a,,b/channel0.sock,server=on"), "{line}");
+        assert!(!line.contains("-netdev"));
+    }
+
+    #[test]
+    fn neighbours_meet_in_a_hub() {
+        let pair = || std::os::unix::net::UnixStream::pair().unwrap().0.into();
+        let two = line(Some(Link { sockets: vec![pair(), pair()] }));
+        assert!(two.contains("hubport,id=port1,hubid=0,netdev=wire1"), "{two}");
+        assert!(two.contains("mac=52:54:00:77:00:02"));
+        let one = line(Some(Link { sockets: vec![pair()] }));
+        assert!(!one.contains("hubport") && one.contains("socket,id=net,fd="), "{one}");
+    }
+}

@@ -1,0 +1,121 @@
+//! What a machine is told on its kernel's command line: written by the host, read by the guest.
+
+use crate::error::{Error, Result};
+use std::net::Ipv4Addr;
+
+/// A machine's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The machine's name, `vm0` and so on.
+    pub name: String,
+    /// The pools that it is given, in the order of its ivshmem devices.
+    pub pools: Vec<String>,
+    /// The user who started it, who may use its pools.
+    pub uid: u32,
+    /// How many channels for commands it has.
+    pub channels: usize,
+    /// Its place on the network between the machines.
+    pub network: Option<Network>,
+    /// Only say that the machine boots.
+    pub probe: bool,
+}
+
+/// A machine's place on the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// Its own address.
+    pub address: Ipv4Addr,
+    /// How many machines there are.
+    pub machines: u32,
+}
+
+/// The address of the machine with this index: 10.77.0.1, 10.77.0.2, ...
+pub fn address(index: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 77, 0, 1)) + index)
+}
+
+impl Settings {
+    /// As words for the kernel's command line.
+    pub fn to_command_line(&self) -> String {
+        let mut out = format!(
+            "vshmem.name={} vshmem.pools={} vshmem.uid={} vshmem.channels={}",
+            self.name,
+            self.pools.join(","),
+            self.uid,
+            self.channels
+        );
+        if let Some(net) = self.network {
+            out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
+        }
+        if self.probe {
+            out.push_str(" vshmem.probe");
+        }
+        out
+    }
+
+    /// From /proc/cmdline; words that are not ours are skipped.
+    pub fn from_command_line(line: &str) -> Result<Settings> {
+        let mut out = Settings {
+            name: "vm".into(),
+            pools: vec![],
+            uid: 0,
+            channels: 0,
+            network: None,
+            probe: false,
+        };
+        for word in line.split_ascii_whitespace() {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let bad = || Error::new(format!("{word} on the kernel's command line makes no sense"));
+            match key {
+                "vshmem.name" => out.name = value.into(),
+                "vshmem.pools" => out.pools = value.split(',').map(String::from).collect(),
+                "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
+                "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
+                "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
+                "vshmem.probe" => out.probe = true,
+                _ => (),
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn network(text: &str) -> Option<Network> {
+    let (address, machines) = text.split_once('/')?;
+    Some(Network { address: address.parse().ok()?, machines: machines.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_the_command_line() {
+        let settings = Settings {
+            name: "vm1".into(),
+            pools: vec!["default".into(), "other".into()],
+            uid: 1000,
+            channels: 8,
+            network: Some(Network { address: address(1), machines: 2 }),
+            probe: false,
+        };
+        let line = format!("quiet console=ttyS0 {} panic=-1\n", settings.to_command_line());
+        assert_eq!(Settings::from_command_line(&line).unwrap(), settings);
+        let probe = Settings { probe: true, network: None, ..settings };
+        assert_eq!(Settings::from_command_line(&probe.to_command_line()).unwrap(), probe);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in ["vshmem.uid=x", "vshmem.net=10.0.0.1", "vshmem.channels=-1"] {
+            let error = Settings::from_command_line(line).unwrap_err().to_string();
+            assert!(error.contains(line), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_count_up() {
+        assert_eq!(address(0).to_string(), "10.77.0.1");
+        assert_eq!(address(9).to_string(), "10.77.0.10");
+    }
+}

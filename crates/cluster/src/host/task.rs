@@ -1,0 +1,316 @@
+//! A command that runs, in a machine or here, seen from outside: descriptors to poll, output, input, signals, end.
+
+use super::channel::Channel;
+use super::command::{Job, Place};
+use super::output::{Output, Stream};
+use crate::error::{Error, Result, OUR_FAILURE};
+use crate::wire::frame::{Frame, Kind, MAX_DATA};
+use crate::wire::{Ended, STDIN_WINDOW};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// How long a machine's agent may take to answer when a command is to be started.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// Exit code for a command that could not be run, and for one that does not exist, as in shells.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// How a task ended.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// The command ended.
+    Ended(Ended),
+    /// It never started, or the machine went away: an exit code and why.
+    Failed(u8, String),
+}
+
+impl Outcome {
+    /// The exit code that stands for it.
+    pub fn code(&self) -> u8 {
+        match self {
+            Outcome::Ended(ended) => ended.code(),
+            Outcome::Failed(code, _) => *code,
+        }
+    }
+}
+
+/// A command that was started.
+pub struct Task {
+    output: Output,
+    body: Body,
+    outcome: Option<Outcome>,
+    stdin_open: bool,
+}
+
+enum Body {
+    Remote(Box<Remote>),
+    Local(Box<Local>),
+}
+
+struct Remote {
+    channel: Channel,
+    /// Bytes of input that may still be sent.
+    window: usize,
+}
+
+struct Local {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    input: Vec<u8>,
+    input_ended: bool,
+}
+
+impl Task {
+    /// Starts a job. `prefix`: its label stands before each line of output.
+    pub fn start(job: &Job, prefix: bool) -> Result<Task> {
+        let output = Output::new(prefix.then_some(&job.label));
+        let (body, outcome) = match &job.place {
+            Place::Machine(record, machine) => {
+                let mut channel = Channel::open(record, machine, ANSWER_WITHIN)?;
+                channel.send(Kind::Start, &job.order().encode()?)?;
+                (Body::Remote(Box::new(Remote { channel, window: STDIN_WINDOW })), None)
+            }
+            Place::Local => match Local::start(job) {
+                Ok(local) => (Body::Local(Box::new(local)), None),
+                Err(e) => return Err(cannot_run(job, &e)),
+            },
+        };
+        Ok(Task { output, body, outcome, stdin_open: job.stdin })
+    }
+
+    /// How it ended, if it has.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// What to poll.
+    pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
+        if self.outcome.is_some() {
+            return vec![];
+        }
+        match &self.body {
+            Body::Remote(remote) => {
+                let write = if remote.channel.wants_to_write() { libc::POLLOUT } else { 0 };
+                vec![(remote.channel.fd(), libc::POLLIN | write)]
+            }
+            Body::Local(local) => local.descriptors(),
+        }
+    }
+
+    /// Does what can be done now. An error is one of our own output's.
+    pub fn service(&mut self) -> io::Result<()> {
+        if self.outcome.is_some() {
+            return Ok(());
+        }
+        let outcome = match &mut self.body {
+            Body::Remote(remote) => remote.service(&mut self.output)?,
+            Body::Local(local) => local.service(&mut self.output)?,
+        };
+        if outcome.is_some() {
+            self.output.end()?;
+        }
+        self.outcome = outcome;
+        Ok(())
+    }
+
+    /// How many bytes of input it takes now; `None` if it takes none any more.
+    pub fn input_room(&self) -> Option<usize> {
+        if !self.stdin_open || self.outcome.is_some() {
+            return None;
+        }
+        match &self.body {
+            Body::Remote(remote) => Some(remote.window.min(MAX_DATA)),
+            Body::Local(local) => {
+                local.stdin.as_ref()?;
+                Some(if local.input.is_empty() { MAX_DATA } else { 0 })
+            }
+        }
+    }
+
+    /// Gives it input; nothing ends the input.
+    pub fn input(&mut self, bytes: &[u8]) {
+        self.stdin_open &= !bytes.is_empty();
+        match &mut self.body {
+            Body::Remote(remote) => {
+                remote.window = remote.window.saturating_sub(bytes.len());
+                // A machine that has gone is noticed when its output is read.
+                let _ = remote.channel.send(Kind::Stdin, bytes);
+            }
+            Body::Local(local) => {
+                local.input.extend_from_slice(bytes);
+                local.input_ended |= bytes.is_empty();
+                local.feed();
+            }
+        }
+    }
+
+    /// Sends it a signal, or all of its processes if the signal is SIGKILL.
+    pub fn signal(&mut self, signal: i32) {
+        if self.outcome.is_some() {
+            return;
+        }
+        match &mut self.body {
+            Body::Remote(remote) => {
+                let _ = remote.channel.send(Kind::Signal, &[signal as u8]);
+            }
+            Body::Local(local) => {
+                // SAFETY: plain values; the child is not reaped before `outcome` is set, so the group is its.
+                unsafe { libc::kill(-(local.child.id() as i32), signal) };
+            }
+        }
+    }
+}
+
+impl Remote {
+    fn service(&mut self, output: &mut Output) -> io::Result<Option<Outcome>> {
+        let lost = |e: Error| Ok(Some(Outcome::Failed(OUR_FAILURE, e.to_string())));
+        let moved = self.channel.flush().and_then(|()| self.channel.receive());
+        loop {
+            match self.channel.next() {
+                Ok(Some(frame)) => {
+                    if let Some(outcome) = self.take(&frame, output)? {
+                        return Ok(Some(outcome));
+                    }
+                }
+                Ok(None) => break,
+                Err(e) => return lost(e),
+            }
+        }
+        match moved {
+            Ok(()) => Ok(None),
+            Err(e) => lost(e),
+        }
+    }
+
+    fn take(&mut self, frame: &Frame, output: &mut Output) -> io::Result<Option<Outcome>> {
+        let nonsense = || Some(Outcome::Failed(OUR_FAILURE, "the agent talks nonsense".into()));
+        match frame.kind {
+            Kind::Stdout => output.put(Stream::Out, &frame.payload)?,
+            Kind::Stderr => output.put(Stream::Err, &frame.payload)?,
+            Kind::Started => (),
+            Kind::Taken => match frame.payload[..].try_into() {
+                Ok(count) => {
+                    let taken = u32::from_le_bytes(count) as usize;
+                    self.window = self.window.saturating_add(taken).min(STDIN_WINDOW);
+                }
+                Err(_) => return Ok(nonsense()),
+            },
+            Kind::Failed => {
+                let Some((&code, why)) = frame.payload.split_first() else { return Ok(nonsense()) };
+                let why = String::from_utf8_lossy(why).into_owned();
+                return Ok(Some(Outcome::Failed(code, why)));
+            }
+            Kind::Exit => {
+                return Ok(Ended::from_frame(frame).map_or_else(nonsense, |e| Some(Outcome::Ended(e))))
+            }
+            Kind::Start | Kind::Stdin | Kind::Signal => return Ok(nonsense()),
+        }
+        Ok(None)
+    }
+}
+
+impl Local {
+    fn start(job: &Job) -> io::Result<Local> {
+        let mut command = Command::new(&job.argv[0]);
+        command.args(&job.argv[1..]).env_clear();
+        command.envs(job.env.iter().map(|(key, value)| (key, value)));
+        if let Some(cwd) = &job.cwd {
+            command.current_dir(cwd);
+        }
+        command.stdin(if job.stdin { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let die_with_us = || {
+            // SAFETY: plain values; safe in a forked child.
+            if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        };
+        // SAFETY: the closure makes one system call; it takes no lock and no memory.
+        unsafe { command.pre_exec(die_with_us) };
+        let mut child = command.spawn()?;
+        let local = Local {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child,
+            input: Vec::new(),
+            input_ended: false,
+        };
+        for (fd, _) in local.descriptors() {
+            nonblocking(fd)?;
+        }
+        if let Some(stdin) = &local.stdin {
+            nonblocking(stdin.as_raw_fd())?;
+        }
+        Ok(local)
+    }
+
+    fn descriptors(&self) -> Vec<(RawFd, i16)> {
+        let out = self.stdout.as_ref().map(|s| (s.as_raw_fd(), libc::POLLIN));
+        let err = self.stderr.as_ref().map(|s| (s.as_raw_fd(), libc::POLLIN));
+        let full = self.stdin.as_ref().filter(|_| !self.input.is_empty());
+        let input = full.map(|s| (s.as_raw_fd(), libc::POLLOUT));
+        [out, err, input].into_iter().flatten().collect()
+    }
+
+    fn service(&mut self, output: &mut Output) -> io::Result<Option<Outcome>> {
+        self.feed();
+        // Asked before the pipes are emptied, so that all it printed is in them.
+        let status = self.child.try_wait()?;
+        empty(&mut self.stdout, Stream::Out, output)?;
+        empty(&mut self.stderr, Stream::Err, output)?;
+        Ok(status.map(|status| Outcome::Ended(Ended::from_wait(status.into_raw()))))
+    }
+
+    fn feed(&mut self) {
+        while let (Some(stdin), false) = (&mut self.stdin, self.input.is_empty()) {
+            match stdin.write(&self.input) {
+                Ok(len) => drop(self.input.drain(..len)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // It reads no more.
+                    self.stdin = None;
+                    self.input.clear();
+                }
+            }
+        }
+        if self.input_ended {
+            self.stdin = None;
+        }
+    }
+}
+
+fn empty<R: Read>(source: &mut Option<R>, stream: Stream, output: &mut Output) -> io::Result<()> {
+    let mut bytes = [0; MAX_DATA];
+    while let Some(reader) = source {
+        match reader.read(&mut bytes) {
+            Ok(0) => *source = None,
+            Ok(len) => output.put(stream, &bytes[..len])?,
+            Err(e) if e.kind() == ErrorKind::Interrupted => (),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(_) => *source = None,
+        }
+    }
+    Ok(())
+}
+
+fn nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: plain values.
+    if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+fn cannot_run(job: &Job, error: &io::Error) -> Error {
+    let missing = error.kind() == ErrorKind::NotFound;
+    let why = if missing { "there is no such command".into() } else { error.to_string() };
+    let code = if missing { NOT_FOUND } else { CANNOT_RUN };
+    Error::new(format!("could not run {}: {why}", job.argv[0].to_string_lossy())).code(code)
+}

@@ -1,0 +1,324 @@
+//! Starts a cluster.
+
+use super::accel::{self, Choice};
+use super::channel::Channel;
+use super::kernel::{self, Kernel};
+use super::process::Process;
+use super::qemu::{self, Accel, Link, PoolFile, Spec};
+use super::qmp::Qmp;
+use super::settings::{address, Network, Settings};
+use super::state::{
+    boot_id, cluster_directory, lock_cluster, private_directory, uid, Machine, Record, VERSION,
+};
+use super::{affinity, cluster, initramfs, interrupt, pool};
+use crate::error::{Error, Explain, Result};
+use crate::modules::parse_wanted;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The cluster's name.
+    pub cluster: String,
+    /// How many machines.
+    pub machines: u32,
+    /// Virtual cores of each.
+    pub cpus: u32,
+    /// Memory of each, in bytes.
+    pub memory: u64,
+    /// Size of the pool in bytes, a power of two.
+    pub pool_size: u64,
+    /// A network between the machines.
+    pub network: bool,
+    /// KVM or TCG.
+    pub accel: Choice,
+    /// A kernel image to use.
+    pub kernel: Option<PathBuf>,
+    /// How long the machines may take to boot.
+    pub patience: Duration,
+}
+
+/// What `up` is doing.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Something worth a line.
+    Note(String),
+    /// This machine takes commands now.
+    Ready(String),
+}
+
+/// Channels for commands that each machine has.
+const CHANNELS: usize = 12;
+/// More machines than this would need more than one network hub's worth of processes on one host.
+const MOST_MACHINES: u32 = 32;
+const MODULES: &str = include_str!("../../../../images/modules.txt");
+
+/// Starts a cluster. If it fails or is interrupted, nothing of it is left.
+pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
+    check(options)?;
+    let lock = lock_cluster(&options.cluster)?;
+    if let Some(record) = Record::read(&options.cluster)? {
+        let running = |machine| cluster::state(&record, machine) != cluster::MachineState::Died;
+        if record.machines.iter().any(running) {
+            return Err(Error::new(format!("the cluster {} is already up", options.cluster)).hint(
+                "See vshmem ps. Stop it with vshmem down, or choose another name with --name.",
+            ));
+        }
+        cluster::remove(&options.cluster, Some(&record))?;
+    }
+    // Whatever an `up` that was killed at once has left.
+    pool::remove(&pool::path(&options.cluster))?;
+    let mut started = Started { name: options.cluster.clone(), record: None, children: Vec::new() };
+    let record = start(options, &mut started, tell)?;
+    started.keep();
+    drop(lock);
+    Ok(record)
+}
+
+fn check(options: &Options) -> Result<()> {
+    let wrong = |what: String| Err(Error::new(what));
+    if std::env::consts::ARCH != "x86_64" {
+        return wrong("machines can be started on x86_64 only, so far".into());
+    }
+    if options.machines == 0 || options.machines > MOST_MACHINES {
+        return wrong(format!("a cluster has 1 to {MOST_MACHINES} machines"));
+    }
+    if options.cpus == 0 || options.cpus > 255 {
+        return wrong("a machine has 1 to 255 cores".into());
+    }
+    if options.memory < 128 << 20 {
+        return wrong("a machine needs at least 128M of memory".into());
+    }
+    if !options.pool_size.is_power_of_two() || options.pool_size < vshmem_pool::MIN_POOL {
+        return wrong("a pool's size is a power of two, 1M or more: 64M, 256M, 1G".into());
+    }
+    Ok(())
+}
+
+/// Ends and removes all that was started, unless it is kept.
+struct Started {
+    name: String,
+    record: Option<Record>,
+    children: Vec<Child>,
+}
+
+impl Started {
+    fn keep(mut self) {
+        self.children.clear();
+        self.record = None;
+        self.name.clear();
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if self.name.is_empty() {
+            return;
+        }
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = pool::remove(&pool::path(&self.name));
+        let _ = cluster::remove(&self.name, self.record.as_ref());
+    }
+}
+
+fn start(
+    options: &Options,
+    started: &mut Started,
+    tell: &mut dyn FnMut(Step),
+) -> Result<Record> {
+    let mut note = |text: &str| tell(Step::Note(text.into()));
+    let wanted = parse_wanted(MODULES);
+    let kernel = kernel::find(options.kernel.as_deref(), &wanted, &mut note)?;
+    note(&format!("kernel {} ({})", kernel.version, kernel.image.display()));
+    let accel = accel::decide(options.accel, &kernel, &mut note)?;
+    interrupt::check()?;
+    let record = prepare(options, started, &kernel, accel)?;
+    let initramfs = cluster_directory(&options.cluster)?.join("initramfs");
+    fs::write(&initramfs, initramfs::build(&kernel.modules)?)
+        .explain(|| format!("could not write {}", initramfs.display()))?;
+    note(&format!(
+        "booting {} machine{} with {}",
+        options.machines,
+        if options.machines == 1 { "" } else { "s" },
+        if accel == Accel::Kvm { "KVM" } else { "TCG (no machine boots on KVM here)" }
+    ));
+    boot(options, started, record, &initramfs, accel)?;
+    let mut record = started.record.clone().expect("boot has put it there");
+    pin_cores(&mut record)?;
+    await_all(&record, options.patience, tell)?;
+    // Machines have read it by now.
+    let _ = fs::remove_file(&initramfs);
+    record.starter = None;
+    record.write()?;
+    Ok(record)
+}
+
+/// Directories, pool and record.
+fn prepare(
+    options: &Options,
+    started: &mut Started,
+    kernel: &Kernel,
+    accel: Accel,
+) -> Result<Record> {
+    let directory = cluster_directory(&options.cluster)?;
+    private_directory(&directory)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let machine = |index: u32| Machine {
+        name: format!("vm{index}"),
+        index,
+        qemu: None,
+        address: options.network.then(|| address(index).to_string()),
+        cores: vec![],
+    };
+    let record = Record {
+        version: VERSION,
+        name: options.cluster.clone(),
+        boot: boot_id(),
+        starter: Some(Process::current()),
+        accel: accel.name().into(),
+        kernel: kernel.image.clone(),
+        cpus: options.cpus,
+        memory: options.memory,
+        pool: pool::path(&options.cluster),
+        pool_size: options.pool_size,
+        channels: CHANNELS,
+        since: now.as_secs(),
+        machines: (0..options.machines).map(machine).collect(),
+    };
+    record.write()?;
+    started.record = Some(record.clone());
+    for machine in &record.machines {
+        private_directory(&record.machine_directory(machine)?)?;
+    }
+    pool::create(&record.pool, record.pool_size)?;
+    Ok(record)
+}
+
+fn boot(
+    options: &Options,
+    started: &mut Started,
+    record: Record,
+    initramfs: &Path,
+    accel: Accel,
+) -> Result<()> {
+    let links = links(options)?;
+    for (place, link) in links.into_iter().enumerate() {
+        let machine = &record.machines[place];
+        let network = Network { address: address(machine.index), machines: options.machines };
+        let settings = Settings {
+            name: machine.name.clone(),
+            pools: vec!["default".into()],
+            uid: uid(),
+            channels: record.channels,
+            network: link.is_some().then_some(network),
+            probe: false,
+        };
+        let spec = Spec {
+            settings: &settings,
+            title: format!("vshmem-{}-{}", record.name, machine.name),
+            accel,
+            cpus: record.cpus,
+            memory: record.memory,
+            kernel: &record.kernel,
+            initramfs,
+            directory: &record.machine_directory(machine)?,
+            pools: vec![PoolFile { path: &record.pool, size: record.pool_size }],
+            link,
+            index: machine.index,
+        };
+        let (child, process) = qemu::start(&spec)?;
+        started.children.push(child);
+        let kept = started.record.as_mut().expect("prepare has put it there");
+        kept.machines[place].qemu = Some(process);
+        kept.write()?;
+    }
+    Ok(())
+}
+
+/// The first machine is wired to each of the others.
+fn links(options: &Options) -> Result<Vec<Option<Link>>> {
+    if !options.network || options.machines < 2 {
+        return Ok((0..options.machines).map(|_| None).collect());
+    }
+    let mut first = Vec::new();
+    let mut others = Vec::new();
+    for _ in 1..options.machines {
+        let (one, other): (OwnedFd, OwnedFd) = UnixStream::pair()
+            .map(|(one, other)| (one.into(), other.into()))
+            .explain(|| "could not make a pair of sockets".into())?;
+        first.push(one);
+        others.push(Some(Link { sockets: vec![other] }));
+    }
+    others.insert(0, Some(Link { sockets: first }));
+    Ok(others)
+}
+
+/// Pins virtual cores where each can have a core of its own: two that spin must never share one.
+fn pin_cores(record: &mut Record) -> Result<()> {
+    let cores = affinity::available_cores();
+    let count = record.machines.len() as u32;
+    let Some(shares) = affinity::share_out(&cores, count, record.cpus) else { return Ok(()) };
+    for (place, share) in shares.into_iter().enumerate() {
+        let directory = record.machine_directory(&record.machines[place])?;
+        let socket = qemu::monitor_socket(&directory);
+        let ready = interrupt::wait_for(Duration::from_secs(20), || {
+            check_alive(record, place)?;
+            Ok(socket.exists().then_some(()))
+        })?;
+        if ready.is_none() {
+            return Err(not_up(record, place, "QEMU does not answer"));
+        }
+        let threads = Qmp::connect(&socket)?.core_threads()?;
+        for (&thread, &core) in threads.iter().zip(&share) {
+            affinity::pin(thread, core).explain(|| format!("could not pin to core {core}"))?;
+        }
+        record.machines[place].cores = share;
+    }
+    Ok(())
+}
+
+fn await_all(record: &Record, patience: Duration, tell: &mut dyn FnMut(Step)) -> Result<()> {
+    let mut waiting: Vec<usize> = (0..record.machines.len()).collect();
+    let answered = interrupt::wait_for(patience, || {
+        let mut left = Vec::new();
+        for &place in &waiting {
+            check_alive(record, place)?;
+            let machine = &record.machines[place];
+            let directory = record.machine_directory(machine)?;
+            match Channel::take(&directory, 0, Duration::ZERO) {
+                Ok(Some(_)) => tell(Step::Ready(machine.name.clone())),
+                _ => left.push(place),
+            }
+        }
+        waiting = left;
+        Ok(waiting.is_empty().then_some(()))
+    })?;
+    match (answered, waiting.first()) {
+        (None, Some(&place)) => {
+            Err(not_up(record, place, &format!("it took longer than {} s", patience.as_secs())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_alive(record: &Record, place: usize) -> Result<()> {
+    match &record.machines[place].qemu {
+        Some(process) if process.alive() => Ok(()),
+        _ => Err(not_up(record, place, "its QEMU has ended")),
+    }
+}
+
+fn not_up(record: &Record, place: usize, why: &str) -> Error {
+    let machine = &record.machines[place];
+    let words = record.machine_directory(machine).map(|d| qemu::last_words(&d));
+    Error::new(format!("{} did not boot: {why}{}", machine.name, words.unwrap_or_default()))
+        .hint("More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.")
+}

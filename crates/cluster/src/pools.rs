@@ -1,0 +1,74 @@
+//! Local pools: the files behind `VSHMEM_POOL`.
+
+use crate::error::{Error, Result};
+use std::ffi::CString;
+use vshmem_pool::{FormatError, Params, Pool};
+use vshmem_port::{create_local, list_local, remove_local, CreateError};
+
+/// A pool as its file shows it.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub path: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Bytes that take memory.
+    pub used: u64,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// Makes an empty pool with the limits that Linux has by default. `name` with a slash is a path.
+pub fn create(name: &str, size: u64, mode: u32) -> Result<()> {
+    create_with(name, size, mode, &Params::default())
+}
+
+/// The same with chosen limits.
+pub(crate) fn create_with(name: &str, size: u64, mode: u32, params: &Params) -> Result<()> {
+    let mut refused: Option<FormatError> = None;
+    let made = create_local(&c_name(name)?, size, mode, &mut |memory| {
+        let result = Pool::format(memory, params);
+        refused = result.err();
+        refused.is_none()
+    });
+    made.map_err(|error| {
+        let exists = matches!(error, CreateError::Exists);
+        let why = refused.map_or_else(|| error.to_string(), |refused| refused.to_string());
+        let error = Error::new(format!("could not make the pool {name}: {why}"));
+        if exists {
+            error.code(1).hint(format!("Remove it first with: vshmem pool rm {name}"))
+        } else {
+            error
+        }
+    })
+}
+
+/// This user's named pools, by name.
+pub fn list() -> Result<Vec<Listed>> {
+    let mut out = Vec::new();
+    list_local(&mut |found| {
+        out.push(Listed {
+            name: String::from_utf8_lossy(found.pool.name()).into_owned(),
+            path: found.pool.path().to_string_lossy().into_owned(),
+            size: found.size,
+            used: found.used,
+            mode: found.mode,
+        });
+        true
+    })
+    .map_err(|error| Error::new(format!("could not list the pools: {error}")))?;
+    out.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(out)
+}
+
+/// Removes a pool. Programs that use it keep it until they end.
+pub fn remove(name: &str) -> Result<()> {
+    remove_local(&c_name(name)?)
+        .map_err(|error| Error::new(format!("could not remove the pool {name}: {error}")).code(1))
+}
+
+fn c_name(name: &str) -> Result<CString> {
+    CString::new(name).map_err(|_| Error::new("a name can't have a zero byte in it"))
+}

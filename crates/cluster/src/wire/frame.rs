@@ -1,0 +1,203 @@
+//! Length-prefixed frames: one byte of kind, three zero bytes, four bytes of length (little-endian), the payload.
+//!
+//! Both ends take what they read for untrusted: a guest may be broken or hostile, and so may be what is left of
+//! an earlier session.
+
+use std::fmt;
+
+/// The longest payload of a frame: a command with its arguments and environment.
+pub const MAX_PAYLOAD: usize = 4 << 20;
+/// The longest payload of a frame that carries input or output.
+pub const MAX_DATA: usize = 16 << 10;
+const HEADER: usize = 8;
+
+/// What a frame says. The numbers are the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Host: start a command ([`super::start::Start`]).
+    Start = 1,
+    /// Host: standard input; an empty payload ends it.
+    Stdin = 2,
+    /// Host: send this signal (one byte) to the command.
+    Signal = 3,
+    /// Agent: the command runs.
+    Started = 16,
+    /// Agent: the command could not be started: one byte of exit code, then why.
+    Failed = 17,
+    /// Agent: output.
+    Stdout = 18,
+    /// Agent: output for the error stream.
+    Stderr = 19,
+    /// Agent: so many bytes of input were taken by the command or thrown away (four bytes).
+    Taken = 20,
+    /// Agent: the command has ended ([`super::Ended`]); the last frame of a session.
+    Exit = 21,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Kind> {
+        let all = [
+            Kind::Start,
+            Kind::Stdin,
+            Kind::Signal,
+            Kind::Started,
+            Kind::Failed,
+            Kind::Stdout,
+            Kind::Stderr,
+            Kind::Taken,
+            Kind::Exit,
+        ];
+        all.into_iter().find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// What it says.
+    pub kind: Kind,
+    /// What it carries.
+    pub payload: Vec<u8>,
+}
+
+/// Why a stream can't be read any further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameError {
+    /// No frame begins with these four bytes.
+    Header([u8; 4]),
+    /// A frame claims to be longer than any may be.
+    Length(u32),
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::Header(bytes) => write!(f, "no frame begins with the bytes {bytes:02x?}"),
+            FrameError::Length(len) => write!(f, "a frame of {len} bytes is too long"),
+        }
+    }
+}
+
+/// Appends a frame to `out`.
+pub fn encode(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
+    assert!(payload.len() <= MAX_PAYLOAD, "callers keep payloads below the limit");
+    out.extend_from_slice(&[kind as u8, 0, 0, 0]);
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Cuts what comes in into frames.
+#[derive(Default)]
+pub struct Parser {
+    buffer: Vec<u8>,
+}
+
+impl Parser {
+    /// A parser that begins with bytes that were read before it was made.
+    pub fn new(rest: Vec<u8>) -> Parser {
+        Parser { buffer: rest }
+    }
+
+    /// Adds what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, if there is one.
+    pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some(header) = self.buffer.get(..HEADER) else { return Ok(None) };
+        let tag: [u8; 4] = header[..4].try_into().expect("four bytes");
+        let kind = match (Kind::from_byte(tag[0]), &tag[1..]) {
+            (Some(kind), [0, 0, 0]) => kind,
+            _ => return Err(FrameError::Header(tag)),
+        };
+        let len = u32::from_le_bytes(header[4..8].try_into().expect("four bytes"));
+        if len as usize > MAX_PAYLOAD {
+            return Err(FrameError::Length(len));
+        }
+        let end = HEADER + len as usize;
+        if self.buffer.len() < end {
+            return Ok(None);
+        }
+        let payload = self.buffer[HEADER..end].to_vec();
+        self.buffer.drain(..end);
+        Ok(Some(Frame { kind, payload }))
+    }
+
+    /// What was read and not made into a frame.
+    pub fn into_rest(self) -> Vec<u8> {
+        self.buffer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(stream: &[u8], step: usize) -> Result<Vec<Frame>, FrameError> {
+        let mut parser = Parser::default();
+        let mut out = Vec::new();
+        for chunk in stream.chunks(step) {
+            parser.push(chunk);
+            while let Some(frame) = parser.next()? {
+                out.push(frame);
+            }
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn frames_survive_any_cutting() {
+        let mut stream = Vec::new();
+        encode(Kind::Stdout, b"hello", &mut stream);
+        encode(Kind::Stdin, b"", &mut stream);
+        encode(Kind::Start, &[9; 5000], &mut stream);
+        for step in [1, 2, 7, 8, 9, 4096, 100_000] {
+            let got = frames(&stream, step).unwrap();
+            let sizes: Vec<_> = got.iter().map(|f| (f.kind, f.payload.len())).collect();
+            assert_eq!(sizes, [(Kind::Stdout, 5), (Kind::Stdin, 0), (Kind::Start, 5000)]);
+        }
+    }
+
+    #[test]
+    fn the_longest_frame_passes_and_a_longer_one_does_not() {
+        let header = |len: usize| {
+            let mut out = vec![Kind::Start as u8, 0, 0, 0];
+            out.extend_from_slice(&(len as u32).to_le_bytes());
+            out
+        };
+        assert_eq!(frames(&header(MAX_PAYLOAD), 8), Ok(vec![]));
+        let over = MAX_PAYLOAD as u32 + 1;
+        assert_eq!(frames(&header(MAX_PAYLOAD + 1), 8), Err(FrameError::Length(over)));
+        assert_eq!(frames(&header(u32::MAX as usize), 8), Err(FrameError::Length(u32::MAX)));
+    }
+
+    #[test]
+    fn no_garbage_is_taken_for_a_frame() {
+        for byte in 0..=255u8 {
+            let ok = Kind::from_byte(byte).is_some();
+            assert_eq!(frames(&[byte, 0, 0, 0, 0, 0, 0, 0], 8).is_ok(), ok, "{byte}");
+            assert!(frames(&[byte, 1, 0, 0, 0, 0, 0, 0], 8).is_err());
+        }
+    }
+
+    #[test]
+    fn random_streams_never_crash_it() {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..2000 {
+            let len = (random() % 64) as usize;
+            let mut bytes: Vec<u8> = (0..len).map(|_| random() as u8).collect();
+            if len > 8 {
+                bytes[..8].copy_from_slice(&[18, 0, 0, 0, random() as u8 % 32, 0, 0, 0]);
+            }
+            let _ = frames(&bytes, 1 + (random() % 16) as usize);
+        }
+    }
+}
