@@ -1,1 +1,74 @@
-//! Room `ipc`; see DESIGN.md.
+//! The upper half: System V shared memory, semaphores and message queues on a pool.
+//!
+//! Semantics are Linux's (`ipc/shm.c`, `ipc/sem.c`, `ipc/msg.c` as described in shmget(2), semop(2), msgop(2) and their
+//! neighbours), down to errno values and the order in which waiters are served. Nothing here knows how a pool comes to be
+//! shared, and nothing makes a system call but through [`Kernel`].
+#![deny(unsafe_op_in_unsafe_fn)]
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod directory;
+pub mod errno;
+pub mod life;
+pub mod msg;
+mod perm;
+pub mod sem;
+pub mod shm;
+mod waiters;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use errno::Errno;
+pub use life::leave;
+pub use vshmem_pool::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
+
+/// `IPC_PRIVATE`.
+pub const IPC_PRIVATE: i32 = 0;
+/// `IPC_CREAT`.
+pub const IPC_CREAT: i32 = 0o1000;
+/// `IPC_EXCL`.
+pub const IPC_EXCL: i32 = 0o2000;
+/// `IPC_NOWAIT`.
+pub const IPC_NOWAIT: i32 = 0o4000;
+
+/// Owner, creator and permissions of a construct, as in `struct ipc_perm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Perm {
+    /// Key, 0 if private or removed.
+    pub key: i32,
+    /// Owner.
+    pub uid: u32,
+    /// Owner's group.
+    pub gid: u32,
+    /// Creator.
+    pub cuid: u32,
+    /// Creator's group.
+    pub cgid: u32,
+    /// Permissions and, for segments, `SHM_DEST` and `SHM_LOCKED`.
+    pub mode: u32,
+    /// Sequence number.
+    pub seq: u32,
+}
+
+/// A pid as the pool keeps it: `member << 22 | pid`.
+pub(crate) fn pid_word(c: &Ctx) -> u64 {
+    (c.member as u64 & 0x3ff) << 22 | c.pid as u64 & 0x3f_ffff
+}
+
+/// The pid in a [`pid_word`].
+pub(crate) fn pid_of(word: u64) -> i32 {
+    (word & 0x3f_ffff) as i32
+}
+
+/// The member in a pid word as the `*_ds` records of this crate give it.
+pub fn member_of(word: u64) -> u16 {
+    (word >> 22 & 0x3ff) as u16
+}
+
+/// Does an id come from Vshmem?
+pub fn is_ours(id: i32) -> bool {
+    id >= 0 && id as u32 & vshmem_pool::layout::ID_BIT != 0
+}

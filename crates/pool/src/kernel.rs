@@ -54,4 +54,6 @@ pub trait Kernel: Sync {
     fn wake(&self, word: &AtomicU32, n: u32) -> u32;
     /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
     fn spin_rounds(&self) -> u32;
+    /// Tells whether spinning was worth it the last time, so that `spin_rounds` may adapt.
+    fn spun(&self, _worth_it: bool) {}
 }

@@ -235,8 +235,8 @@ pub struct Sem {
     pub otime: AtomicI64,
     /// The set's lock (line 2).
     pub lock: AtomicU32,
-    /// Waiters in the queue.
-    pub waiting: AtomicU32,
+    /// Zero.
+    pub reserved: AtomicU32,
     /// First undo record: offset, 0: none.
     pub undo: AtomicU64,
     /// First and last waiter: index + 1.

@@ -53,6 +53,7 @@ pub struct Guard<'a> {
     ctx: &'a Ctx<'a>,
     word: &'static AtomicU32,
     log: Log,
+    inherited: bool,
 }
 
 impl<'a> Guard<'a> {
@@ -63,15 +64,22 @@ impl<'a> Guard<'a> {
         word: &'static AtomicU32,
         log: Log,
     ) -> Result<Guard<'a>, Stuck> {
-        let guard = Guard { ctx, word, log };
         let mine = owner_word(ctx);
-        if word.compare_exchange(0, mine, Acquire, Relaxed).is_err() {
-            if let Err(stuck) = acquire(ctx, word, mine, log) {
-                core::mem::forget(guard);
-                return Err(stuck);
-            }
-        }
-        Ok(guard)
+        let inherited = match word.compare_exchange(0, mine, Acquire, Relaxed) {
+            Ok(_) => false,
+            Err(_) => acquire(ctx, word, mine, log)?,
+        };
+        Ok(Guard {
+            ctx,
+            word,
+            log,
+            inherited,
+        })
+    }
+
+    /// Was the lock taken over from the dead? Then what the owner had begun under other locks may have to be finished too.
+    pub fn inherited(&self) -> bool {
+        self.inherited
     }
 
     /// A new transaction.
@@ -103,11 +111,12 @@ fn owner_is_dead(ctx: &Ctx, word: u32) -> bool {
     })
 }
 
+/// Waits for the lock; returns whether it was taken over from the dead.
 #[cold]
-fn acquire(ctx: &Ctx, word: &'static AtomicU32, mine: u32, log: Log) -> Result<(), Stuck> {
+fn acquire(ctx: &Ctx, word: &'static AtomicU32, mine: u32, log: Log) -> Result<bool, Stuck> {
     for _ in 0..ctx.kernel.spin_rounds().min(200) {
         if word.load(Relaxed) == 0 && word.compare_exchange(0, mine, Acquire, Relaxed).is_ok() {
-            return Ok(());
+            return Ok(false);
         }
         core::hint::spin_loop();
     }
@@ -121,7 +130,7 @@ fn acquire(ctx: &Ctx, word: &'static AtomicU32, mine: u32, log: Log) -> Result<(
                 .compare_exchange(0, mine | CONTENDED, Acquire, Relaxed)
                 .is_ok()
             {
-                return Ok(());
+                return Ok(false);
             }
             continue;
         }
@@ -135,7 +144,7 @@ fn acquire(ctx: &Ctx, word: &'static AtomicU32, mine: u32, log: Log) -> Result<(
                     .is_ok()
                 {
                     log.recover(ctx.pool);
-                    return Ok(());
+                    return Ok(true);
                 }
                 continue;
             }

@@ -108,6 +108,27 @@ impl<'a> Txn<'a> {
         Ok(())
     }
 
+    /// Like [`Txn::set`] for a word that this transaction has not changed yet: does not look for it.
+    pub fn push(&mut self, offset: u64, value: u64) -> Result<(), Full> {
+        self.pool.mem.word(offset).ok_or(Full)?;
+        self.write(self.n, offset, value)
+    }
+
+    fn write(&mut self, i: u32, offset: u64, value: u64) -> Result<(), Full> {
+        if i >= self.log.entries {
+            return Err(Full);
+        }
+        let at = self.log.at + 16 + i as u64 * 16;
+        self.pool.mem.word(at).ok_or(Full)?.store(offset, Relaxed);
+        self.pool
+            .mem
+            .word(at + 8)
+            .ok_or(Full)?
+            .store(value, Relaxed);
+        self.n = self.n.max(i + 1);
+        Ok(())
+    }
+
     /// Changes a word given by reference into the pool.
     pub fn put<T>(&mut self, word: &T, value: u64) -> Result<(), Full> {
         debug_assert_eq!(size_of::<T>(), 8);

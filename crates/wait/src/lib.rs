@@ -1,1 +1,68 @@
-//! Room `wait`; see DESIGN.md.
+//! The one place where anything waits: `wait(word, expected, deadline)` and `wake(word, n)`, with a futex's meaning.
+//!
+//! | scope | who may wake | how it waits |
+//! | --- | --- | --- |
+//! | [`Scope::Kernel`] | processes of this kernel | futex |
+//! | [`Scope::Machines`] | also other kernels | naps that grow, since nobody can ring |
+//!
+//! Spinning before that is the caller's, because only the caller knows what it spins on; how long is worth it is
+//! [`spin`]'s. Doorbells will be a third way to wait across machines, behind the same two functions.
+//!
+//! Nothing here uses the heap or keeps a lock.
+#![deny(unsafe_op_in_unsafe_fn)]
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod futex;
+mod nap;
+pub mod spin;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+/// Who may wake a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Processes of this kernel only.
+    Kernel,
+    /// Processes of any kernel that shares the word.
+    Machines,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Woken, or the word had changed already, or for no reason: look at the word.
+    Woken,
+    /// The time was up.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+/// Sleeps while `word` holds `expected`, `timeout` at the most. The word may be in memory shared by processes.
+pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> Waited {
+    if word.load(Ordering::Acquire) != expected {
+        return Waited::Woken;
+    }
+    match scope {
+        Scope::Kernel => futex::wait(word, expected, timeout),
+        Scope::Machines => nap::wait(word, expected, timeout),
+    }
+}
+
+/// Wakes up to `n` waiters of `word`; returns how many, 0 where that can't be known.
+pub fn wake(word: &AtomicU32, n: u32, scope: Scope) -> u32 {
+    match scope {
+        Scope::Kernel => futex::wake(word, n),
+        // Who naps looks by itself.
+        Scope::Machines => 0,
+    }
+}
+
+/// Can a futex be had on this word? Not on memory of a PCI device.
+pub fn can_futex(word: &AtomicU32) -> bool {
+    futex::works_on(word)
+}

@@ -1,0 +1,246 @@
+//! From keys and ids to entries, and back. Everything here that changes something runs under the pool's lock.
+
+use crate::{perm, Ctx, Errno, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::layout::*;
+use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::log::{Log, Txn};
+
+/// Takes the pool's lock.
+pub fn lock<'a>(c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
+    let log = Log {
+        at: POOL_LOG,
+        entries: POOL_LOG_ENTRIES as u32,
+    };
+    Ok(Guard::lock(c, quiet, &c.pool.root().lock, log)?)
+}
+
+/// The entry that an id names, if it is there and not being removed.
+#[inline]
+pub fn lookup(c: &Ctx, kind: Kind, id: i32) -> Result<(u32, &'static Head), Errno> {
+    let index = id as u32 & (MAX_ENTRIES - 1);
+    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    if id as u32 & ID_BIT != 0 && head.id.load(Acquire) == id as u32 && !is_dying(head) {
+        Ok((index, head))
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// Is the entry still what `id` named when the caller looked?
+pub fn still(head: &Head, id: i32) -> bool {
+    head.id.load(Acquire) == id as u32 && !is_dying(head)
+}
+
+/// Is the construct being removed?
+#[inline]
+pub fn is_dying(head: &Head) -> bool {
+    head.flags.load(Relaxed) & HEAD_DYING != 0
+}
+
+/// The entry at an index, for the `*_STAT` commands.
+pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
+    let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
+    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    match head.id.load(Acquire) {
+        0 => Err(Errno::EINVAL),
+        _ if is_dying(head) => Err(Errno::EINVAL),
+        id => Ok((index, id as i32)),
+    }
+}
+
+/// The highest index in use, -1 if there is none.
+pub fn highest(c: &Ctx, kind: Kind) -> i32 {
+    let high = c
+        .pool
+        .kind_root(kind)
+        .high
+        .load(Relaxed)
+        .min(c.pool.capacity(kind) as u64) as u32;
+    let used = |i: &u32| {
+        c.pool
+            .head(kind, *i)
+            .is_some_and(|h| h.id.load(Relaxed) != 0 && !is_dying(h))
+    };
+    (0..high).rev().find(used).map_or(-1, |i| i as i32)
+}
+
+/// What a `*get` call finds.
+pub enum Found {
+    /// An existing construct.
+    Existing(u32, &'static Head),
+    /// Nothing: one is to be made.
+    Nothing,
+}
+
+/// The first half of every `*get`: looks the key up, under the pool's lock.
+pub fn find(c: &Ctx, kind: Kind, key: i32, flg: i32) -> Result<Found, Errno> {
+    if key == IPC_PRIVATE {
+        return Ok(Found::Nothing);
+    }
+    match search(c, kind, key) {
+        None if flg & IPC_CREAT == 0 => Err(Errno::ENOENT),
+        None => Ok(Found::Nothing),
+        Some(_) if flg & IPC_CREAT != 0 && flg & IPC_EXCL != 0 => Err(Errno::EEXIST),
+        Some((index, head)) => Ok(Found::Existing(index, head)),
+    }
+}
+
+/// The second half of a `*get` that found something.
+pub fn admit(c: &Ctx, head: &Head, flg: i32) -> Result<i32, Errno> {
+    perm::check(c, head, flg as u32 & 0o777)?;
+    Ok(head.id.load(Acquire) as i32)
+}
+
+fn bucket(c: &Ctx, kind: Kind, key: u32) -> u64 {
+    let (offset, count) = c.pool.geometry().buckets[kind as usize];
+    let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    offset + (hash & (count as u64 - 1)) * 8
+}
+
+fn search(c: &Ctx, kind: Kind, key: i32) -> Option<(u32, &'static Head)> {
+    let mut link = c
+        .pool
+        .mem()
+        .word(bucket(c, kind, key as u32))?
+        .load(Acquire);
+    // A chain is never longer than the table: what is, was scribbled on.
+    for _ in 0..c.pool.capacity(kind) {
+        let index = u32::try_from(link.checked_sub(1)?).ok()?;
+        let head = c.pool.head(kind, index)?;
+        if head.key.load(Relaxed) == key as u32 && head.id.load(Relaxed) != 0 && !is_dying(head) {
+            return Some((index, head));
+        }
+        link = head.next.load(Acquire);
+    }
+    None
+}
+
+/// Takes a free entry and enters it into the directory. The caller adds its own words and commits.
+pub fn insert(
+    c: &Ctx,
+    txn: &mut Txn,
+    kind: Kind,
+    key: i32,
+    mode: u32,
+    limit: u32,
+) -> Result<(u32, i32), Errno> {
+    let root = c.pool.kind_root(kind);
+    let used = root.used.load(Relaxed);
+    if used >= limit.min(c.pool.capacity(kind)) as u64 {
+        return Err(Errno::ENOSPC);
+    }
+    let index = take_index(c, txn, kind)?;
+    let head = c.pool.head(kind, index).ok_or(Errno::ENOSPC)?;
+    let seq = (head.flags.load(Relaxed) >> 8).wrapping_add(1) & ((1 << SEQ_BITS) - 1);
+    let id = ID_BIT | seq << INDEX_BITS | index;
+    let cred = c.kernel.cred();
+    let owner = cred.uid as u64 | (cred.gid as u64) << 32;
+    txn.put(&root.used, used + 1)?;
+    let at = c.pool.offset_of(head);
+    txn.set(at, id as u64 | (mode as u64) << 32)?;
+    txn.set(at + 8, owner)?;
+    txn.set(at + 16, owner)?;
+    txn.set(at + 24, key as u32 as u64 | (seq as u64) << 40)?;
+    if key == IPC_PRIVATE {
+        txn.put(&head.next, 0)?;
+    } else {
+        let bucket = bucket(c, kind, key as u32);
+        let first = txn.get(bucket).ok_or(Errno::EINVAL)?;
+        txn.put(&head.next, first)?;
+        txn.set(bucket, index as u64 + 1)?;
+    }
+    Ok((index, id as i32))
+}
+
+fn take_index(c: &Ctx, txn: &mut Txn, kind: Kind) -> Result<u32, Errno> {
+    let root = c.pool.kind_root(kind);
+    if let Some(index) = root.free.load(Relaxed).checked_sub(1) {
+        let index = index.min(u32::MAX as u64) as u32;
+        let head = c.pool.head(kind, index).ok_or(Errno::ENOSPC)?;
+        txn.put(&root.free, head.next.load(Relaxed))?;
+        return Ok(index);
+    }
+    let high = root.high.load(Relaxed);
+    let index = u32::try_from(high).map_err(|_| Errno::ENOSPC)?;
+    let at = c.pool.entry_offset(kind, index).ok_or(Errno::ENOSPC)?;
+    if !c.kernel.reserve(at, kind.entry_size()) {
+        return Err(Errno::ENOMEM);
+    }
+    txn.put(&root.high, high + 1)?;
+    Ok(index)
+}
+
+/// Takes an entry out of its hash chain and makes it private (`ipc_set_key_private`).
+pub fn unhash(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errno> {
+    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    let key = head.key.load(Relaxed);
+    if key == IPC_PRIVATE as u32 {
+        return Ok(());
+    }
+    let mut link_at = bucket(c, kind, key);
+    for _ in 0..=c.pool.capacity(kind) {
+        let link = txn.get(link_at).ok_or(Errno::EINVAL)?;
+        let Some(found) = link.checked_sub(1).and_then(|i| u32::try_from(i).ok()) else {
+            break;
+        };
+        let Some(next) = c.pool.head(kind, found) else {
+            break;
+        };
+        if found == index {
+            txn.set(link_at, next.next.load(Relaxed))?;
+            break;
+        }
+        link_at = c.pool.offset_of(&next.next);
+    }
+    let flags = head.flags.load(Relaxed);
+    txn.set(c.pool.offset_of(head) + 24, (flags as u64) << 32)?;
+    Ok(())
+}
+
+/// Puts an entry that is out of its hash chain onto the free list.
+pub fn retire(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errno> {
+    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    let root = c.pool.kind_root(kind);
+    let at = c.pool.offset_of(head);
+    let seq = head.flags.load(Relaxed) >> 8;
+    txn.set(at, 0)?;
+    txn.set(at + 24, (seq as u64) << 40)?;
+    txn.put(
+        &head.next,
+        txn.get(c.pool.offset_of(&root.free)).ok_or(Errno::EINVAL)?,
+    )?;
+    txn.put(&root.free, index as u64 + 1)?;
+    txn.put(&root.used, root.used.load(Relaxed).saturating_sub(1))?;
+    Ok(())
+}
+
+/// Takes a block of at least `len` bytes from the small heap; it is zeroed. Returns offset and length in blocks.
+pub fn take_block(c: &Ctx, txn: &mut Txn, len: u64) -> Result<(u64, u64), Errno> {
+    let heap = &c.pool.geometry().small;
+    let count = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
+    let range = heap.allocate(txn, count)?.ok_or(Errno::ENOMEM)?;
+    let (at, bytes) = (heap.offset(range.first), range.count as u64 * heap.block());
+    if !c.kernel.reserve(at, bytes) || !c.pool.mem().zero(at, bytes) {
+        return Err(Errno::ENOMEM);
+    }
+    Ok((at, bytes))
+}
+
+/// Gives a block of the small heap back.
+pub fn give_block(c: &Ctx, txn: &mut Txn, at: u64, bytes: u64) -> Result<(), Errno> {
+    let heap = &c.pool.geometry().small;
+    let Some(first) = heap.block_at(at) else {
+        return Ok(());
+    };
+    let count = heap.blocks_for(bytes).ok_or(Errno::EINVAL)?;
+    heap.free(
+        txn,
+        vshmem_pool::heap::Range {
+            first,
+            count,
+            dirty: true,
+        },
+    )?;
+    Ok(())
+}

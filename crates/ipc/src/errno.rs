@@ -1,0 +1,60 @@
+//! How a call can fail: System V's own vocabulary.
+
+use core::fmt;
+use vshmem_pool::lock::Stuck;
+use vshmem_pool::log::Full;
+
+/// A positive errno value, with the meaning that the call's manual page gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos {
+    ($($name:ident = $value:literal, $text:literal;)*) => {
+        impl Errno {
+            $(#[doc = $text] pub const $name: Errno = Errno($value);)*
+            /// What it means for a call of System V IPC.
+            pub fn text(self) -> &'static str {
+                match self.0 { $($value => $text,)* _ => "the call failed" }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM = 1, "only the owner, the creator or a privileged process may do that to the construct";
+    ENOENT = 2, "no construct has that key, and IPC_CREAT was not given";
+    EINTR = 4, "a signal handler ran while the call waited";
+    E2BIG = 7, "too many operations, or the message is longer than the buffer";
+    EAGAIN = 11, "the call would have to wait, or its time is up";
+    ENOMEM = 12, "the pool has no room for it; make a larger pool";
+    EACCES = 13, "the construct's permissions do not allow that";
+    EFAULT = 14, "an address is not valid";
+    EEXIST = 17, "a construct with that key exists, and IPC_EXCL was given";
+    EINVAL = 22, "there is no such construct, or an argument is out of range";
+    EFBIG = 27, "the set has no semaphore of that number";
+    ENOSPC = 28, "a limit of the pool is reached";
+    ERANGE = 34, "the semaphore's value would leave its range";
+    ENOSYS = 38, "the call is not supported";
+    ENOMSG = 42, "no message of that type is in the queue";
+    EIDRM = 43, "the construct was removed";
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+impl core::error::Error for Errno {}
+
+impl From<Full> for Errno {
+    fn from(_: Full) -> Errno {
+        Errno::ENOMEM
+    }
+}
+
+impl From<Stuck> for Errno {
+    /// A construct whose lock can't be had is as good as removed.
+    fn from(_: Stuck) -> Errno {
+        Errno::EIDRM
+    }
+}

@@ -1,0 +1,139 @@
+//! Processes come and go, most of them without saying good-bye.
+
+use crate::{msg, sem, shm, waiters, Ctx, Kernel, Pool, ProcId};
+use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::layout::Kind;
+use vshmem_pool::lock::Quiet;
+
+/// Dead slots that a new process cleans up on its way in, at the most.
+const REAPED_PER_CLAIM: u32 = 4;
+/// Slots that it looks at for that.
+const LOOKED_AT_PER_CLAIM: u32 = 16;
+
+/// Takes a process slot. Each new process also looks after a few others, so that the dead don't pile up.
+pub fn claim(
+    pool: &Pool,
+    kernel: &dyn Kernel,
+    member: u16,
+    pid: u32,
+    started: u64,
+    claim: &mut dyn FnMut(u32) -> bool,
+) -> Option<ProcId> {
+    let as_me = |me| Ctx {
+        pool,
+        kernel,
+        me,
+        pid,
+        member,
+    };
+    if let Some(me) = pool.claim_process(member, pid, started, claim) {
+        reap_some(&as_me(me), me.slot);
+        return Some(me);
+    }
+    // Full: a process without a slot can't take locks, so only slots that hold nothing can be had.
+    let slots = pool.proc_slots();
+    for slot in 0..slots {
+        let Some((dead, of, _)) = pool.process(slot) else {
+            continue;
+        };
+        let untouched = pool.proc(slot).is_some_and(|p| {
+            p.overflow.load(Relaxed) == 0 && p.touched.iter().all(|t| t.load(Relaxed) == 0)
+        });
+        if of == member && untouched && pool.owner_is_dead(kernel, member, dead) {
+            pool.free_process(dead);
+        }
+    }
+    pool.claim_process(member, pid, started, claim)
+}
+
+fn reap_some(c: &Ctx, from: u32) {
+    let high = c
+        .pool
+        .root()
+        .proc_high
+        .load(Relaxed)
+        .clamp(1, c.pool.proc_slots());
+    let mut reaped = 0;
+    for i in 1..=LOOKED_AT_PER_CLAIM.min(high) {
+        if reaped < REAPED_PER_CLAIM && reap_slot(c, from.wrapping_add(i) % high) {
+            reaped += 1;
+        }
+    }
+}
+
+/// Cleans up after every dead process. Returns whether there was one.
+pub fn reap(c: &Ctx, quiet: &Quiet) -> bool {
+    let high = c
+        .pool
+        .root()
+        .proc_high
+        .load(Relaxed)
+        .min(c.pool.proc_slots());
+    let mut any = shm::reap_limbo(c, quiet);
+    for slot in 0..high {
+        any |= reap_slot(c, slot);
+    }
+    any
+}
+
+/// Cleans up after the process in a slot if it is dead.
+fn reap_slot(c: &Ctx, slot: u32) -> bool {
+    let Some((dead, _, _)) = c.pool.process(slot) else {
+        return false;
+    };
+    if dead == c.me || !c.pool.owner_is_dead(c.kernel, c.member, dead) {
+        return false;
+    }
+    clean(c, dead);
+    c.pool.free_process(dead);
+    true
+}
+
+/// Takes from every construct what a process has there.
+fn clean(c: &Ctx, dead: ProcId) {
+    let quiet = Quiet::new(c.kernel);
+    for kind in Kind::ALL {
+        each_touched(c, dead, kind, |index| match kind {
+            Kind::Shm => shm::reap_process(c, &quiet, index, dead),
+            Kind::Sem => sem::reap_process(c, &quiet, index, dead),
+            Kind::Msg => msg::reap_process(c, &quiet, index, dead),
+        });
+    }
+    waiters::reap_process(c, &quiet, dead);
+}
+
+/// Calls `each` with every construct of a kind that may hold something of a process.
+pub(crate) fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMut(u32)) {
+    let Some(p) = c.pool.proc(who.slot) else {
+        return;
+    };
+    if p.overflow.load(Relaxed) != 0 {
+        let high = c
+            .pool
+            .kind_root(kind)
+            .high
+            .load(Relaxed)
+            .min(c.pool.capacity(kind) as u64) as u32;
+        return (0..high).for_each(each);
+    }
+    for touched in &p.touched {
+        match Kind::of_reference(touched.load(Relaxed)) {
+            Some((k, index)) if k == kind => each(index),
+            _ => {}
+        }
+    }
+}
+
+/// The pid of a process that may be dead, as records keep it; 0 if the slot has another owner by now.
+pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
+    match c.pool.process(who.slot) {
+        Some((id, member, pid)) if id == who => crate::pid_word(&Ctx { pid, member, ..*c }),
+        _ => 0,
+    }
+}
+
+/// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that concerns. The slot stays
+/// the caller's; [`Pool::free_process`] gives it up.
+pub fn leave(c: &Ctx) {
+    clean(c, c.me);
+}

@@ -1,0 +1,77 @@
+//! Handing a message to a receiver that waits (`pipelined_send` in Linux).
+
+use super::cell::{cells_for, Mark, Ring, State};
+use super::end::At;
+use super::queue::Slow;
+use super::scan::Wanted;
+use super::{wait, MSG_NOERROR};
+use crate::waiters::{self, Ticket};
+use crate::{pid_word, Errno, ProcId};
+use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::layout::{Waiter, DONE};
+
+/// What a waiting receiver wants.
+pub fn wanted(w: &Waiter) -> Wanted {
+    Wanted::new(w.arg0.load(Relaxed) as i64, w.arg2.load(Relaxed) as i32)
+}
+
+/// Hands the message that was written after the tail to the first receiver that wants it and has room for it; those that want it and have
+/// not get `E2BIG`. False if there is none: the message is for the queue.
+pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Result<bool, Errno> {
+    let (c, queue) = (slow.c, slow.queue);
+    loop {
+        let Some(ticket) = waiters::find(c, queue.receivers(), |t| wanted(t.waiter).accepts(kind))
+        else {
+            return Ok(false);
+        };
+        let w = ticket.waiter;
+        if waiters::is_dead(c, w) {
+            wait::take_out(slow, queue.receivers(), ticket, Err(Errno::EINTR))?;
+            continue;
+        }
+        let takes =
+            w.arg2.load(Relaxed) as i32 & MSG_NOERROR != 0 || len as u64 <= w.arg1.load(Relaxed);
+        if !takes {
+            wait::take_out(slow, queue.receivers(), ticket, Err(Errno::E2BIG))?;
+            continue;
+        }
+        return hand_over(slow, ring, tail, ticket, len).map(|()| true);
+    }
+}
+
+fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> Result<(), Errno> {
+    let (c, queue, w) = (slow.c, slow.queue, ticket.waiter);
+    let entry = queue.entry;
+    let receiver = ProcId::of_word(w.owner.load(Relaxed)).ok_or(Errno::EIDRM)?;
+    let owner = receiver.slot as u16 + 1;
+    let mark = Mark {
+        state: State::Assigned,
+        lap: ring.lap(tail.pos),
+        len: len as u32,
+        owner,
+    };
+    // The message never counts as being in the queue.
+    let pos = tail.pos.wrapping_add(cells_for(len));
+    let (lo, hi) = At {
+        pos,
+        owner: 0,
+        step: 0,
+        ..tail
+    }
+    .words();
+    let now = c.kernel.now() as u64;
+    let mut txn = slow.guard.txn();
+    txn.set(ring.state_offset(tail.pos), mark.word())?;
+    txn.put(&entry.send.at.lo, lo)?;
+    txn.put(&entry.send.at.hi, hi)?;
+    txn.put(&entry.send.time, now)?;
+    txn.put(&entry.send.pid, pid_word(c))?;
+    txn.put(&entry.receive.time, now)?;
+    txn.put(&entry.receive.pid, w.arg4.load(Relaxed))?;
+    txn.put(&w.arg3, tail.pos.into())?;
+    txn.set(c.pool.offset_of(&w.status), waiters::status_word(w, DONE))?;
+    waiters::dequeue(c, &mut txn, queue.receivers(), ticket)?;
+    txn.commit();
+    c.kernel.wake(&w.status, 1);
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The two ends of a ring: position and counts, moved by one compare-and-swap.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use vshmem_pool::layout::MsgEnd;
+
+/// Fast paths keep off.
+pub const SLOW: u64 = 1 << 63;
+/// Most cells that an end can move by at once.
+pub const MAX_STEP: u32 = (1 << 15) - 1;
+
+/// What an end's pair says: `{position:32, bytes:32}` and `{messages:32, mover's slot + 1:16, step:15, SLOW:1}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Position: the tail or the head.
+    pub pos: u32,
+    /// Bytes of text that ever passed.
+    pub bytes: u32,
+    /// Messages that ever passed.
+    pub msgs: u32,
+    /// Slot + 1 of who moved it last; 0: nobody.
+    pub owner: u16,
+    /// By how many cells.
+    pub step: u16,
+    /// Whether fast paths keep off.
+    pub slow: bool,
+}
+
+impl At {
+    /// Reads a pair.
+    #[inline]
+    pub fn of((lo, hi): (u64, u64)) -> At {
+        At {
+            pos: lo as u32,
+            bytes: (lo >> 32) as u32,
+            msgs: hi as u32,
+            owner: (hi >> 32) as u16,
+            step: (hi >> 48) as u16 & 0x7fff,
+            slow: hi & SLOW != 0,
+        }
+    }
+
+    /// The pair.
+    #[inline]
+    pub fn words(self) -> (u64, u64) {
+        let slow = if self.slow { SLOW } else { 0 };
+        (
+            self.pos as u64 | (self.bytes as u64) << 32,
+            self.msgs as u64 | (self.owner as u64) << 32 | (self.step as u64) << 48 | slow,
+        )
+    }
+
+    /// Counts alone, as the other end remembers them.
+    #[inline]
+    pub fn counts(self) -> u64 {
+        self.bytes as u64 | (self.msgs as u64) << 32
+    }
+}
+
+/// Reads an end at one moment.
+#[inline]
+pub fn read(end: &MsgEnd) -> At {
+    loop {
+        let pair = end.at.load();
+        if end.at.lo.load(Acquire) == pair.0 {
+            return At::of(pair);
+        }
+    }
+}
+
+/// Keeps fast paths off an end.
+pub fn freeze(end: &MsgEnd) {
+    end.at.hi.fetch_or(SLOW, AcqRel);
+}
+
+/// Lets fast paths use an end again.
+pub fn thaw(end: &MsgEnd) {
+    end.at.hi.fetch_and(!SLOW, AcqRel);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_survive_packing() {
+        let at = At {
+            pos: 0x8000_0001,
+            bytes: u32::MAX,
+            msgs: 7,
+            owner: 65535,
+            step: 0x7fff,
+            slow: true,
+        };
+        assert_eq!(At::of(at.words()), at);
+        let at = At {
+            slow: false,
+            step: 1,
+            ..at
+        };
+        assert_eq!(At::of(at.words()), at);
+    }
+}

@@ -1,0 +1,128 @@
+//! `msgget` and `IPC_RMID`.
+
+use super::end::At;
+use super::queue::{Queue, LOG_ENTRIES};
+use super::{ring, scan, wait};
+use crate::directory::{self as dir, Found};
+use crate::{life, perm, Ctx, Errno};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use vshmem_pool::layout::{Kind, HEAD_DYING};
+use vshmem_pool::lock::Quiet;
+use vshmem_pool::log::Log;
+
+/// `msgget`.
+pub fn get(c: &Ctx, key: i32, flg: i32) -> Result<i32, Errno> {
+    let quiet = Quiet::new(c.kernel);
+    match try_get(c, &quiet, key, flg) {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if life::reap(c, &quiet) => try_get(c, &quiet, key, flg),
+        result => result,
+    }
+}
+
+fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
+    let guard = dir::lock(c, quiet)?;
+    if let Found::Existing(_, head) = dir::find(c, Kind::Msg, key, flg)? {
+        return dir::admit(c, head, flg);
+    }
+    let limits = c.pool.limits();
+    let mut txn = guard.txn();
+    let (index, id) = dir::insert(
+        c,
+        &mut txn,
+        Kind::Msg,
+        key,
+        flg as u32 & 0o777,
+        limits.msgmni,
+    )?;
+    let entry = c.pool.msg(index).ok_or(Errno::EINVAL)?;
+    let (log, _) = dir::take_block(c, &mut txn, Log::size(LOG_ENTRIES))?;
+    // Both ends begin frozen: the first sender makes the ring. Counts begin at a number of this queue's own, so that a fast path
+    // that looked at the queue before in this entry can't mistake this one for it.
+    let first = At {
+        pos: 0,
+        bytes: 0,
+        msgs: (id as u32) << 2,
+        owner: 0,
+        step: 0,
+        slow: true,
+    };
+    let (lo, hi) = first.words();
+    for end in [&entry.send, &entry.receive] {
+        txn.put(&end.at.lo, lo)?;
+        txn.put(&end.at.hi, hi)?;
+        txn.put(&end.seen, first.counts())?;
+        txn.put(&end.time, 0)?;
+        txn.put(&end.pid, 0)?;
+    }
+    txn.put(&entry.qbytes, limits.msgmnb.into())?;
+    txn.put(&entry.ring, 0)?;
+    txn.put(&entry.cells, 0)?;
+    txn.put(&entry.first_receiver, 0)?;
+    txn.put(&entry.last_receiver, 0)?;
+    txn.put(&entry.first_sender, 0)?;
+    txn.put(&entry.last_sender, 0)?;
+    txn.put(&entry.ctime, c.kernel.now() as u64)?;
+    txn.put(&entry.log, log)?;
+    txn.commit();
+    Ok(id)
+}
+
+/// `msgctl(IPC_RMID)`: who waits gets `EIDRM`.
+pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
+    let queue = Queue::find(c, id)?;
+    perm::check_owner(c, &queue.entry.head)?;
+    let quiet = Quiet::new(c.kernel);
+    {
+        let _slow = queue.lock(c, &quiet)?;
+        if !queue.still() {
+            return Err(Errno::EIDRM);
+        }
+        // Should the caller die now, whoever cleans up after it finds the queue by this.
+        c.pool.touch(c.me, queue.reference());
+        queue.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
+    }
+    finish_removal(c, &quiet, queue.index, id)?;
+    c.pool.untouch(c.me, queue.reference());
+    Ok(())
+}
+
+/// Removes a queue that is marked as dying: ends all waits, then gives its memory back.
+pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(), Errno> {
+    let queue = Queue {
+        id,
+        ..Queue::at(c, index)?
+    };
+    let entry = queue.entry;
+    let mut pause = wait::Pause::new();
+    loop {
+        let slow = queue.lock(c, quiet)?;
+        if !dir::is_dying(&entry.head) || entry.head.id.load(Relaxed) != id as u32 {
+            return Ok(());
+        }
+        wait::end_all(&slow, Err(Errno::EIDRM))?;
+        super::queue::name_the_last(c, &queue);
+        let ring = queue.ring(c);
+        // Memory that somebody is about to write to or read from can't be given to others. It is a matter of
+        // nanoseconds, unless that one is stopped: then whoever cleans up after it finishes this.
+        let busy = ring.is_some_and(|ring| scan::settle(&slow) | scan::settle_behind(&slow, &ring));
+        if busy {
+            drop(slow);
+            if pause.nap_briefly(c) {
+                continue;
+            }
+            return Ok(());
+        }
+        let guard = dir::lock(c, quiet)?;
+        let mut txn = guard.txn();
+        dir::unhash(c, &mut txn, Kind::Msg, index)?;
+        dir::retire(c, &mut txn, Kind::Msg, index)?;
+        if let Some(ring) = ring {
+            dir::give_block(c, &mut txn, ring.offset(), ring::bytes(ring.cells().into()))?;
+        }
+        dir::give_block(c, &mut txn, entry.log.load(Relaxed), Log::size(LOG_ENTRIES))?;
+        txn.put(&entry.ring, 0)?;
+        txn.put(&entry.cells, 0)?;
+        txn.commit();
+        return Ok(());
+    }
+}

@@ -1,0 +1,284 @@
+//! `msgrcv`.
+
+use super::cell::{cells_for, Mark, Ring, State};
+use super::end::{self, At, MAX_STEP};
+use super::queue::{name_receiver, Queue, Slow};
+use super::scan::{self, Item, Wanted};
+use super::send::note;
+use super::{wait, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
+use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT};
+use core::sync::atomic::Ordering::Acquire;
+use vshmem_pool::lock::Quiet;
+
+/// Where a message goes.
+#[derive(Clone, Copy)]
+pub struct Incoming {
+    /// Buffer for the text.
+    pub text: *mut u8,
+    /// Its size.
+    pub cap: usize,
+    /// Cut the text if it is too long.
+    pub cut: bool,
+}
+
+/// Bytes copied, and type.
+pub type Received = (usize, i64);
+
+enum Attempt {
+    Done(Received),
+    Empty,
+    Slow,
+}
+
+/// `msgrcv`. Returns the number of bytes copied and the type.
+///
+/// # Safety
+/// `text` must point to `cap` writable bytes.
+#[inline]
+pub unsafe fn receive(
+    c: &Ctx,
+    id: i32,
+    text: *mut u8,
+    cap: usize,
+    mtyp: i64,
+    flg: i32,
+) -> Result<Received, Errno> {
+    if flg & MSG_COPY != 0 && (flg & MSG_EXCEPT != 0 || flg & IPC_NOWAIT == 0) {
+        return Err(Errno::EINVAL);
+    }
+    let queue = Queue::find(c, id)?;
+    perm::check(c, &queue.entry.head, perm::READ)?;
+    let into = Incoming {
+        text,
+        cap,
+        cut: flg & MSG_NOERROR != 0,
+    };
+    let wanted = Wanted::new(mtyp, flg);
+    // SAFETY: the caller vouches for the buffer.
+    match unsafe { attempt(c, &queue, into, wanted)? } {
+        Attempt::Done(received) => Ok(received),
+        Attempt::Empty if flg & IPC_NOWAIT != 0 => Err(Errno::ENOMSG),
+        // SAFETY: as above.
+        other => unsafe {
+            receive_slowly(
+                c,
+                &queue,
+                into,
+                wanted,
+                mtyp,
+                flg,
+                matches!(other, Attempt::Empty),
+            )
+        },
+    }
+}
+
+/// # Safety
+/// As for [`receive`].
+#[inline]
+unsafe fn attempt(
+    c: &Ctx,
+    queue: &Queue,
+    into: Incoming,
+    wanted: Wanted,
+) -> Result<Attempt, Errno> {
+    let entry = queue.entry;
+    loop {
+        let pair = entry.receive.at.load();
+        let head = At::of(pair);
+        if head.slow {
+            return Ok(Attempt::Slow);
+        }
+        let Some(ring) = queue.ring(c) else {
+            return Ok(Attempt::Slow);
+        };
+        let Some(mark) = Mark::of(ring.state(head.pos).load(Acquire)) else {
+            return Ok(Attempt::Slow);
+        };
+        let unchanged = || end::read(&entry.receive) == head;
+        if mark.state != State::Ready || mark.lap != ring.lap(head.pos) {
+            let tail = end::read(&entry.send);
+            return match (unchanged(), tail.pos == head.pos && !tail.slow) {
+                (false, _) => continue,
+                (true, true) => Ok(Attempt::Empty),
+                (true, false) => Ok(Attempt::Slow),
+            };
+        }
+        let kind = ring.kind(head.pos);
+        let len = mark.len as usize;
+        let cells = cells_for(len);
+        if !wanted.takes_first(kind) || cells > MAX_STEP.min(ring.cells()) {
+            return Ok(Attempt::Slow);
+        }
+        if len > into.cap && !into.cut {
+            if unchanged() {
+                return Err(Errno::E2BIG);
+            }
+            continue;
+        }
+        name_receiver(&ring, head);
+        c.pool.touch(c.me, queue.reference());
+        let next = At {
+            owner: c.me.slot as u16 + 1,
+            step: cells as u16,
+            ..after(head, cells, len)
+        };
+        if entry.receive.at.cas(pair, next.words()).is_ok() {
+            let n = len.min(into.cap);
+            // SAFETY: the compare-and-swap made the message ours; the caller vouches for the buffer.
+            unsafe { ring.read(head.pos, into.text, n) };
+            note(c, &entry.receive);
+            scan::free_taken(&ring, head.pos, cells);
+            return Ok(Attempt::Done((n, kind)));
+        }
+    }
+}
+
+/// The receiving end after a message.
+fn after(head: At, cells: u32, len: usize) -> At {
+    At {
+        pos: head.pos.wrapping_add(cells),
+        bytes: head.bytes.wrapping_add(len as u32),
+        msgs: head.msgs.wrapping_add(1),
+        owner: 0,
+        step: 0,
+        slow: head.slow,
+    }
+}
+
+/// # Safety
+/// As for [`receive`].
+#[cold]
+unsafe fn receive_slowly(
+    c: &Ctx,
+    queue: &Queue,
+    into: Incoming,
+    wanted: Wanted,
+    mtyp: i64,
+    flg: i32,
+    empty: bool,
+) -> Result<Received, Errno> {
+    if empty {
+        let came = spin_for_message(c, queue);
+        c.kernel.spun(came);
+        if came {
+            // SAFETY: as for receive.
+            if let Attempt::Done(received) = unsafe { attempt(c, queue, into, wanted)? } {
+                return Ok(received);
+            }
+        }
+    }
+    loop {
+        perm::check(c, &queue.entry.head, perm::READ)?;
+        let (ticket, unfinished) = {
+            let quiet = Quiet::new(c.kernel);
+            let slow = queue.lock(c, &quiet)?;
+            if !queue.still() {
+                return Err(Errno::EIDRM);
+            }
+            // SAFETY: as for receive.
+            if let Some(received) = unsafe { take(&slow, into, wanted)? } {
+                return Ok(received);
+            }
+            if flg & IPC_NOWAIT != 0 {
+                return Err(Errno::ENOMSG);
+            }
+            let unfinished = scan::settle(&slow);
+            (
+                wait::register_receiver(&slow, mtyp, into.cap, flg)?,
+                unfinished,
+            )
+        };
+        // SAFETY: as for receive.
+        if let Some(received) =
+            unsafe { wait::for_message(c, queue, ticket, into, wanted, unfinished)? }
+        {
+            return Ok(received);
+        }
+    }
+}
+
+/// Takes the message that is wanted, if it is there, under the lock.
+///
+/// # Safety
+/// As for [`receive`].
+pub unsafe fn take(slow: &Slow, into: Incoming, wanted: Wanted) -> Result<Option<Received>, Errno> {
+    let Some(ring) = slow.queue.ring(slow.c) else {
+        return Ok(None);
+    };
+    let Some(item) = scan::choose(slow, &ring, wanted) else {
+        return Ok(None);
+    };
+    let len = item.mark.len as usize;
+    if len > into.cap && !into.cut {
+        return Err(Errno::E2BIG);
+    }
+    let kind = ring.kind(item.pos);
+    let n = len.min(into.cap);
+    // SAFETY: the lock is held and both ends are frozen; the caller vouches for the buffer.
+    unsafe { ring.read(item.pos, into.text, n) };
+    if !matches!(wanted, Wanted::Number(_)) {
+        consume(slow, &ring, item)?;
+        wait::wake_senders(slow)?;
+    }
+    Ok(Some((n, kind)))
+}
+
+/// Takes a message out of the queue and counts it as received.
+fn consume(slow: &Slow, ring: &Ring, item: Item) -> Result<(), Errno> {
+    let (c, entry) = (slow.c, slow.queue.entry);
+    let head = slow.queue.head();
+    // The head itself stays until the used-up cells at it are freed.
+    let (lo, hi) = At {
+        pos: head.pos,
+        ..after(head, 0, item.mark.len as usize)
+    }
+    .words();
+    let mut txn = slow.guard.txn();
+    txn.set(
+        ring.state_offset(item.pos),
+        scan::consumed(ring, item).word(),
+    )?;
+    txn.put(&entry.receive.at.lo, lo)?;
+    txn.put(&entry.receive.at.hi, hi)?;
+    txn.put(&entry.receive.time, c.kernel.now() as u64)?;
+    txn.put(&entry.receive.pid, pid_word(c))?;
+    txn.commit();
+    scan::advance(slow, ring);
+    Ok(())
+}
+
+/// Takes a message that was handed to the caller.
+///
+/// # Safety
+/// As for [`receive`].
+pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Received, Errno> {
+    let ring = slow.queue.ring(slow.c).ok_or(scan::DAMAGED)?;
+    let owner = slow.c.me.slot as u16 + 1;
+    let is_it = |i: &Item| i.pos == pos && i.mark.state == State::Assigned && i.mark.owner == owner;
+    let item = scan::find(slow, &ring, |i| is_it(&i)).ok_or(scan::DAMAGED)?;
+    let n = (item.mark.len as usize).min(into.cap);
+    let kind = ring.kind(pos);
+    // SAFETY: the message is the caller's; the caller vouches for the buffer.
+    unsafe { ring.read(pos, into.text, n) };
+    let mut txn = slow.guard.txn();
+    txn.set(ring.state_offset(pos), scan::consumed(&ring, item).word())?;
+    txn.commit();
+    scan::advance(slow, &ring);
+    Ok((n, kind))
+}
+
+/// Spins until there is something at the head.
+fn spin_for_message(c: &Ctx, queue: &Queue) -> bool {
+    for _ in 0..c.kernel.spin_rounds() {
+        let head = At::of(queue.entry.receive.at.load());
+        let Some(ring) = queue.ring(c).filter(|_| !head.slow) else {
+            return true;
+        };
+        if !ring.is_free(head.pos) {
+            return true;
+        }
+        core::hint::spin_loop();
+    }
+    false
+}

@@ -1,0 +1,161 @@
+//! Rings are made at the first message and grow with need.
+
+use super::cell::{Mark, Ring, State, CELL};
+use super::end::{At, MAX_STEP};
+use super::queue::Slow;
+use super::scan;
+use crate::{directory as dir, Ctx, Errno};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::layout::{Waiter, DONE};
+use vshmem_pool::lock::Quiet;
+
+/// Cells of a queue's first ring: 8 KiB.
+const FIRST: u32 = 64;
+/// Most cells of a ring: 128 MiB.
+const MOST: u32 = 1 << 20;
+
+/// Whether there is room after the tail.
+pub enum Room {
+    /// Yes, in this ring.
+    Here(Ring),
+    /// Not until somebody who lives has finished: try again.
+    Busy,
+}
+
+/// Makes sure that `cells` cells after the tail are free.
+pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Room, Errno> {
+    if cells > MAX_STEP {
+        return Err(Errno::ENOMEM);
+    }
+    if let Some(ring) = slow.queue.ring(slow.c) {
+        let tail = slow.queue.tail().pos;
+        let has_room = |ring: &Ring| {
+            cells <= ring.cells() && (0..cells).all(|i| ring.is_free(tail.wrapping_add(i)))
+        };
+        if has_room(&ring) {
+            return Ok(Room::Here(ring));
+        }
+        let unfinished = scan::settle(slow);
+        let behind = scan::settle_behind(slow, &ring);
+        if has_room(&ring) {
+            return Ok(Room::Here(ring));
+        }
+        if unfinished || behind {
+            return Ok(Room::Busy);
+        }
+    }
+    grow(slow, quiet, cells).map(Room::Here)
+}
+
+/// Moves the queue into a larger ring. Nobody is in the middle of anything.
+fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
+    let c = slow.c;
+    let (head, tail) = (slow.queue.head(), slow.queue.tail());
+    let old = slow.queue.ring(c);
+    let mut used = 0;
+    if let Some(old) = &old {
+        scan::find(slow, old, |item| {
+            used += if item.mark.state == State::Consumed {
+                0
+            } else {
+                item.cells
+            };
+            false
+        });
+    }
+    let need = (used as u64 + cells as u64)
+        .next_power_of_two()
+        .max(FIRST as u64);
+    let count = match &old {
+        // Half full means that it was only in disorder.
+        Some(old) if used * 2 > old.cells() => need.max(old.cells() as u64 * 2),
+        _ => need,
+    };
+    if count > MOST as u64 {
+        return Err(Errno::ENOMEM);
+    }
+    let entry = slow.queue.entry;
+    let guard = dir::lock(c, quiet)?;
+    let mut txn = guard.txn();
+    let (at, _) = dir::take_block(c, &mut txn, count * CELL)?;
+    let new = Ring::at(c.pool.mem(), at, count).ok_or(Errno::ENOMEM)?;
+    // Positions never come back, so a fast path that looked before the move can't mistake the new ring for the old one.
+    let first = (tail.pos as u64 + 1).next_multiple_of(count) as u32;
+    for i in 0..count as u32 {
+        let pos = first.wrapping_add(i);
+        new.state(pos)
+            .store(Mark::free(new.lap(pos)).word(), Relaxed);
+    }
+    let mut to = first;
+    if let Some(old) = &old {
+        scan::find(slow, old, |item| {
+            if item.mark.state != State::Consumed {
+                new.copy_message(to, old, item.pos, item.cells);
+                new.state(to).store(
+                    Mark {
+                        lap: new.lap(to),
+                        ..item.mark
+                    }
+                    .word(),
+                    Relaxed,
+                );
+                if item.mark.state == State::Assigned {
+                    tell_receiver(c, slow, item.mark, item.pos, to);
+                }
+                to = to.wrapping_add(item.cells);
+            }
+            false
+        });
+        dir::give_block(c, &mut txn, old.offset(), old.cells() as u64 * CELL)?;
+    }
+    txn.put(&entry.ring, at)?;
+    txn.put(&entry.cells, count)?;
+    let (lo, hi) = At {
+        pos: to,
+        owner: 0,
+        step: 0,
+        ..tail
+    }
+    .words();
+    txn.put(&entry.send.at.lo, lo)?;
+    txn.put(&entry.send.at.hi, hi)?;
+    let (lo, hi) = At {
+        pos: first,
+        owner: 0,
+        step: 0,
+        ..head
+    }
+    .words();
+    txn.put(&entry.receive.at.lo, lo)?;
+    txn.put(&entry.receive.at.hi, hi)?;
+    txn.commit();
+    Ok(new)
+}
+
+/// A message that was handed to a receiver moves: the receiver's record has to say where it is now. The record keeps the cell number
+/// in the new ring beside the old one until the receiver comes; it looks under the queue's lock.
+fn tell_receiver(c: &Ctx, slow: &Slow, mark: Mark, from: u32, to: u32) {
+    let high = c
+        .pool
+        .root()
+        .waiter_high
+        .load(Relaxed)
+        .min(c.pool.geometry().waiters.1);
+    let is_it = |w: &Waiter| {
+        w.owner.load(Relaxed) as u32 == mark.owner as u32
+            && w.construct.load(Relaxed) == slow.queue.reference()
+            && w.status.load(Acquire) == DONE
+            && w.arg3.load(Relaxed) == from as u64
+    };
+    if let Some(w) = (0..high)
+        .filter_map(|i| c.pool.waiter(i))
+        .find(|w| is_it(w))
+    {
+        w.arg3.store(to as u64, Relaxed);
+    }
+}
+
+/// Bytes that a ring of so many cells takes.
+pub fn bytes(cells: u64) -> u64 {
+    cells * CELL
+}

@@ -1,0 +1,287 @@
+//! Walking the messages of a queue whose lock is held.
+
+use super::cell::{cells_for, Mark, Ring, State};
+use super::end;
+use super::queue::Slow;
+use crate::{Ctx, Errno};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Something in the ring.
+#[derive(Clone, Copy)]
+pub struct Item {
+    /// Position of its first cell.
+    pub pos: u32,
+    /// What it is.
+    pub mark: Mark,
+    /// Cells that it takes.
+    pub cells: u32,
+}
+
+/// The item at a position, if the ring is sound there.
+fn item(ring: &Ring, pos: u32, left: u32) -> Option<Item> {
+    let mark = ring.mark(pos)?;
+    let cells = match mark.state {
+        State::Ready | State::Taken | State::Assigned => cells_for(mark.len as usize),
+        State::Reserved | State::Consumed => mark.len,
+        State::Free => return None,
+    };
+    (cells >= 1 && cells <= left).then_some(Item { pos, mark, cells })
+}
+
+/// Calls `stop` with everything between head and tail, in order, until it returns true; returns that.
+pub fn find(slow: &Slow, ring: &Ring, mut stop: impl FnMut(Item) -> bool) -> Option<Item> {
+    let (mut pos, tail) = (slow.queue.head().pos, slow.queue.tail().pos);
+    let mut left = tail.wrapping_sub(pos).min(ring.cells());
+    while left > 0 {
+        let item = item(ring, pos, left)?;
+        if stop(item) {
+            return Some(item);
+        }
+        pos = pos.wrapping_add(item.cells);
+        left -= item.cells;
+    }
+    None
+}
+
+/// Is the process that a mark names certainly dead?
+pub fn owner_is_dead(c: &Ctx, owner: u16) -> bool {
+    match (owner as u32).checked_sub(1) {
+        Some(slot) => slot != c.me.slot && c.pool.is_dead(c.kernel, c.member, slot, |_| true),
+        None => true,
+    }
+}
+
+/// Drops what dead processes have begun and not finished, and frees what is used up at the head. Returns whether something
+/// unfinished of the living is left between head and tail.
+pub fn settle(slow: &Slow) -> bool {
+    let Some(ring) = slow.queue.ring(slow.c) else {
+        return false;
+    };
+    let mut unfinished = false;
+    let (mut bytes, mut msgs) = (0, 0);
+    find(slow, &ring, |item| {
+        match item.mark.state {
+            State::Reserved | State::Assigned if owner_is_dead(slow.c, item.mark.owner) => {
+                consume_at(&ring, item)
+            }
+            State::Reserved => unfinished = true,
+            State::Ready => {
+                bytes += item.mark.len;
+                msgs += 1;
+            }
+            _ => {}
+        }
+        false
+    });
+    if !unfinished {
+        recount(slow, bytes, msgs);
+    }
+    advance(slow, &ring);
+    unfinished
+}
+
+/// A sender counts its message before it is there. If it died in between, the counts are put right.
+fn recount(slow: &Slow, bytes: u32, msgs: u32) {
+    let (head, tail) = (slow.queue.head(), slow.queue.tail());
+    let right = end::At {
+        bytes: head.bytes.wrapping_add(bytes),
+        msgs: head.msgs.wrapping_add(msgs),
+        ..tail
+    };
+    if right == tail {
+        return;
+    }
+    let (lo, hi) = right.words();
+    let mut txn = slow.guard.txn();
+    let send = &slow.queue.entry.send.at;
+    if txn
+        .put(&send.lo, lo)
+        .and_then(|()| txn.put(&send.hi, hi))
+        .is_ok()
+    {
+        txn.commit();
+    }
+}
+
+/// Marks an item as used up. Its counts are right already: it was never counted as received, or is no message.
+fn consume_at(ring: &Ring, item: Item) {
+    let used = Mark {
+        state: State::Consumed,
+        lap: ring.lap(item.pos),
+        len: item.cells,
+        owner: 0,
+    };
+    let _ = ring
+        .state(item.pos)
+        .compare_exchange(item.mark.word(), used.word(), AcqRel, Relaxed);
+}
+
+/// The mark of a used-up item.
+pub fn consumed(ring: &Ring, item: Item) -> Mark {
+    Mark {
+        state: State::Consumed,
+        lap: ring.lap(item.pos),
+        len: item.cells,
+        owner: 0,
+    }
+}
+
+/// Frees used-up cells at the head.
+pub fn advance(slow: &Slow, ring: &Ring) {
+    loop {
+        let (head, tail) = (slow.queue.head(), slow.queue.tail());
+        let left = tail.pos.wrapping_sub(head.pos).min(ring.cells());
+        let Some(item) =
+            item(ring, head.pos, left).filter(|i| i.mark.state == State::Consumed && left > 0)
+        else {
+            return;
+        };
+        free_rest(ring, item);
+        // The first cell and the head together: until then the item is where it was.
+        let mut txn = slow.guard.txn();
+        let (lo, _) = end::At {
+            pos: head.pos.wrapping_add(item.cells),
+            ..head
+        }
+        .words();
+        let (_, hi) = end::At {
+            step: 0,
+            owner: 0,
+            ..head
+        }
+        .words();
+        let freed = txn
+            .set(ring.state_offset(item.pos), ring.next_free(item.pos).word())
+            .and_then(|()| txn.put(&slow.queue.entry.receive.at.lo, lo))
+            .and_then(|()| txn.put(&slow.queue.entry.receive.at.hi, hi));
+        if freed.is_err() {
+            return;
+        }
+        txn.commit();
+    }
+}
+
+/// Frees all cells of an item but the first.
+fn free_rest(ring: &Ring, item: Item) {
+    for i in 1..item.cells {
+        let pos = item.pos.wrapping_add(i);
+        ring.state(pos).store(ring.next_free(pos).word(), Relaxed);
+    }
+}
+
+/// Frees all cells of a message that was taken, the first one last.
+#[inline]
+pub fn free_taken(ring: &Ring, pos: u32, cells: u32) {
+    for i in 1..cells {
+        let pos = pos.wrapping_add(i);
+        ring.state(pos).store(ring.next_free(pos).word(), Relaxed);
+    }
+    ring.state(pos).store(ring.next_free(pos).word(), Release);
+}
+
+/// Frees what dead receivers had taken behind the head. Returns whether something that the living have taken is left there.
+pub fn settle_behind(slow: &Slow, ring: &Ring) -> bool {
+    let (head, tail) = (slow.queue.head().pos, slow.queue.tail().pos);
+    let used = tail.wrapping_sub(head).min(ring.cells());
+    let mut unfinished = false;
+    let mut behind = ring.cells() - used;
+    while behind > 0 {
+        let pos = head.wrapping_sub(behind);
+        let mark = Mark::of(ring.state(pos).load(Acquire));
+        let taken = mark.filter(|m| m.state == State::Taken && m.lap == ring.lap(pos));
+        let mut step = 1;
+        if let Some(mark) = taken {
+            let cells = cells_for(mark.len as usize);
+            if cells <= behind {
+                step = cells;
+                if owner_is_dead(slow.c, mark.owner) {
+                    free_taken(ring, pos, cells);
+                } else {
+                    unfinished = true;
+                }
+            }
+        }
+        behind -= step;
+    }
+    unfinished
+}
+
+/// Which messages a receiver wants, as `convert_mode` in Linux has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The first.
+    Any,
+    /// The first of this type.
+    Equal(i64),
+    /// The first of any other type.
+    Except(i64),
+    /// The first of the lowest type that is not above this.
+    UpTo(i64),
+    /// The n-th, whatever it is (`MSG_COPY`).
+    Number(i64),
+}
+
+impl Wanted {
+    /// From the arguments of `msgrcv`.
+    #[inline]
+    pub fn new(mtyp: i64, flg: i32) -> Wanted {
+        if flg & super::MSG_COPY != 0 {
+            Wanted::Number(mtyp)
+        } else if mtyp == 0 {
+            Wanted::Any
+        } else if mtyp < 0 {
+            Wanted::UpTo(mtyp.checked_neg().unwrap_or(i64::MAX))
+        } else if flg & super::MSG_EXCEPT != 0 {
+            Wanted::Except(mtyp)
+        } else {
+            Wanted::Equal(mtyp)
+        }
+    }
+
+    /// Does a message of this type do?
+    #[inline]
+    pub fn accepts(self, kind: i64) -> bool {
+        match self {
+            Wanted::Any | Wanted::Number(_) => true,
+            Wanted::Equal(t) => kind == t,
+            Wanted::Except(t) => kind != t,
+            Wanted::UpTo(t) => kind <= t,
+        }
+    }
+
+    /// Is a message of this type at the head certainly the one?
+    #[inline]
+    pub fn takes_first(self, kind: i64) -> bool {
+        match self {
+            Wanted::UpTo(_) => kind == 1 && self.accepts(kind),
+            Wanted::Number(_) => false,
+            _ => self.accepts(kind),
+        }
+    }
+}
+
+/// The message that a receiver gets.
+pub fn choose(slow: &Slow, ring: &Ring, wanted: Wanted) -> Option<Item> {
+    let mut best: Option<(i64, Item)> = None;
+    let mut number = 0;
+    find(slow, ring, |item| {
+        if item.mark.state != State::Ready {
+            return false;
+        }
+        let kind = ring.kind(item.pos);
+        let is_it = match wanted {
+            Wanted::Number(n) => number == n,
+            Wanted::UpTo(_) => wanted.accepts(kind) && best.is_none_or(|(k, _)| kind < k),
+            _ => wanted.accepts(kind),
+        };
+        number += 1;
+        if is_it {
+            best = Some((kind, item));
+        }
+        best.is_some() && (!matches!(wanted, Wanted::UpTo(_)) || best.is_some_and(|(k, _)| k == 1))
+    });
+    best.map(|(_, item)| item)
+}
+
+/// A transaction could not be made: the ring is damaged.
+pub const DAMAGED: Errno = Errno::EIDRM;

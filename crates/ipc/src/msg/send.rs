@@ -1,0 +1,257 @@
+//! `msgsnd`.
+
+use super::cell::{cells_for, Mark, Ring, State};
+use super::deliver::deliver;
+use super::end::{self, At, MAX_STEP};
+use super::queue::{name_sender, Queue};
+use super::ring::{make_room, Room};
+use super::wait;
+use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use vshmem_pool::layout::MsgEnd;
+use vshmem_pool::lock::Quiet;
+
+/// A message to be sent.
+#[derive(Clone, Copy)]
+pub struct Outgoing {
+    /// Type.
+    pub kind: i64,
+    /// Text.
+    pub text: *const u8,
+    /// Bytes of text.
+    pub len: usize,
+}
+
+enum Attempt {
+    Done,
+    /// The queue is full.
+    Full,
+    Slow,
+}
+
+/// `msgsnd`.
+///
+/// # Safety
+/// `text` must point to `len` readable bytes.
+#[inline]
+pub unsafe fn send(
+    c: &Ctx,
+    id: i32,
+    mtype: i64,
+    text: *const u8,
+    len: usize,
+    flg: i32,
+) -> Result<(), Errno> {
+    if len > c.pool.limits().msgmax as usize || mtype < 1 {
+        return Err(Errno::EINVAL);
+    }
+    let queue = Queue::find(c, id)?;
+    perm::check(c, &queue.entry.head, perm::WRITE)?;
+    let message = Outgoing {
+        kind: mtype,
+        text,
+        len,
+    };
+    // SAFETY: the caller vouches for the text.
+    match unsafe { attempt(c, &queue, message) } {
+        Attempt::Done => Ok(()),
+        // SAFETY: as above.
+        other => unsafe { send_slowly(c, &queue, message, flg, matches!(other, Attempt::Full)) },
+    }
+}
+
+/// # Safety
+/// As for [`send`].
+#[inline]
+unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
+    let entry = queue.entry;
+    loop {
+        let pair = entry.send.at.load();
+        let tail = At::of(pair);
+        if tail.slow {
+            return Attempt::Slow;
+        }
+        let Some(ring) = queue.ring(c) else {
+            return Attempt::Slow;
+        };
+        if !fits(queue, tail, message.len) {
+            return if end::read(&entry.send) == tail {
+                Attempt::Full
+            } else {
+                continue;
+            };
+        }
+        let cells = cells_for(message.len);
+        if cells > MAX_STEP
+            || cells > ring.cells()
+            || !(0..cells).all(|i| ring.is_free(tail.pos.wrapping_add(i)))
+        {
+            return Attempt::Slow;
+        }
+        name_sender(&ring, tail);
+        c.pool.touch(c.me, queue.reference());
+        let next = after(c, tail, cells, message.len);
+        if entry.send.at.cas(pair, next.words()).is_ok() {
+            // SAFETY: the compare-and-swap made the cells ours; the caller vouches for the text.
+            unsafe { ring.write(tail.pos, message.kind, message.text, message.len) };
+            note(c, &entry.send);
+            ring.state(tail.pos)
+                .store(ready(c, &ring, tail.pos, message.len).word(), Release);
+            return Attempt::Done;
+        }
+    }
+}
+
+/// The sending end after a message of `len` bytes.
+fn after(c: &Ctx, tail: At, cells: u32, len: usize) -> At {
+    At {
+        pos: tail.pos.wrapping_add(cells),
+        bytes: tail.bytes.wrapping_add(len as u32),
+        msgs: tail.msgs.wrapping_add(1),
+        owner: c.me.slot as u16 + 1,
+        step: cells as u16,
+        slow: tail.slow,
+    }
+}
+
+fn ready(c: &Ctx, ring: &Ring, pos: u32, len: usize) -> Mark {
+    Mark {
+        state: State::Ready,
+        lap: ring.lap(pos),
+        len: len as u32,
+        owner: c.me.slot as u16 + 1,
+    }
+}
+
+/// Do the limits admit the message? Counts of received messages are remembered and only looked up when that matters: they
+/// only grow, so old ones err on the safe side.
+#[inline]
+fn fits(queue: &Queue, tail: At, len: usize) -> bool {
+    let room = |counts: u64| {
+        let (bytes, msgs) = (counts as u32, (counts >> 32) as u32);
+        queue.fits(
+            len,
+            tail.bytes.wrapping_sub(bytes),
+            tail.msgs.wrapping_sub(msgs),
+        )
+    };
+    if room(queue.entry.send.seen.load(Relaxed)) {
+        return true;
+    }
+    let counts = end::read(&queue.entry.receive).counts();
+    queue.entry.send.seen.store(counts, Relaxed);
+    room(counts)
+}
+
+/// Time and pid of the last one at an end. Written only when they change.
+#[inline]
+pub fn note(c: &Ctx, end: &MsgEnd) {
+    let now = c.kernel.now();
+    if end.time.load(Relaxed) != now {
+        end.time.store(now, Relaxed);
+    }
+    let pid = pid_word(c);
+    if end.pid.load(Relaxed) != pid {
+        end.pid.store(pid, Relaxed);
+    }
+}
+
+/// # Safety
+/// As for [`send`].
+#[cold]
+unsafe fn send_slowly(
+    c: &Ctx,
+    queue: &Queue,
+    message: Outgoing,
+    flg: i32,
+    full: bool,
+) -> Result<(), Errno> {
+    let nowait = flg & IPC_NOWAIT != 0;
+    if full && nowait {
+        return Err(Errno::EAGAIN);
+    }
+    if full && spin_for_room(c, queue, message.len) {
+        // SAFETY: as for send.
+        if let Attempt::Done = unsafe { attempt(c, queue, message) } {
+            c.kernel.spun(true);
+            return Ok(());
+        }
+    } else if full {
+        c.kernel.spun(false);
+    }
+    let mut pause = wait::Pause::new();
+    loop {
+        perm::check(c, &queue.entry.head, perm::WRITE)?;
+        // SAFETY: as for send.
+        match unsafe { try_send(c, queue, message, nowait)? } {
+            Step::Done => return Ok(()),
+            Step::Busy => pause.nap(c)?,
+            Step::Wait(ticket) => wait::for_room(c, queue, ticket)?,
+        }
+    }
+}
+
+enum Step {
+    Done,
+    Busy,
+    Wait(crate::waiters::Ticket),
+}
+
+/// # Safety
+/// As for [`send`].
+unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> Result<Step, Errno> {
+    let quiet = Quiet::new(c.kernel);
+    let slow = queue.lock(c, &quiet)?;
+    if !queue.still() {
+        return Err(Errno::EIDRM);
+    }
+    if !queue.has_room(message.len) {
+        if nowait {
+            return Err(Errno::EAGAIN);
+        }
+        return wait::register_sender(&slow, message.len).map(Step::Wait);
+    }
+    let ring = match make_room(&slow, &quiet, cells_for(message.len))? {
+        Room::Here(ring) => ring,
+        Room::Busy => return Ok(Step::Busy),
+    };
+    let tail = queue.tail();
+    // SAFETY: the cells after the tail are free and both ends are frozen, so they are ours; the caller vouches for the text.
+    unsafe { ring.write(tail.pos, message.kind, message.text, message.len) };
+    if deliver(&slow, &ring, tail, message.kind, message.len)? {
+        return Ok(Step::Done);
+    }
+    let cells = cells_for(message.len);
+    let next = At {
+        owner: 0,
+        step: 0,
+        ..after(c, tail, cells, message.len)
+    };
+    let (lo, hi) = next.words();
+    let mut txn = slow.guard.txn();
+    txn.set(
+        ring.state_offset(tail.pos),
+        ready(c, &ring, tail.pos, message.len).word(),
+    )?;
+    txn.put(&queue.entry.send.at.lo, lo)?;
+    txn.put(&queue.entry.send.at.hi, hi)?;
+    txn.put(&queue.entry.send.time, c.kernel.now() as u64)?;
+    txn.put(&queue.entry.send.pid, pid_word(c))?;
+    txn.commit();
+    Ok(Step::Done)
+}
+
+/// Spins until there may be room.
+fn spin_for_room(c: &Ctx, queue: &Queue, len: usize) -> bool {
+    for _ in 0..c.kernel.spin_rounds() {
+        let tail = At::of(queue.entry.send.at.load());
+        if tail.slow {
+            return false;
+        }
+        if fits(queue, tail, len) {
+            return true;
+        }
+        core::hint::spin_loop();
+    }
+    false
+}

@@ -1,0 +1,321 @@
+//! Waiting for a message or for room, and what the dead leave of that.
+
+use super::queue::{Queue, Slow};
+use super::receive::{take, take_assigned, Incoming, Received};
+use super::scan::{self, Wanted};
+use crate::waiters::{self, Queue as WaitQueue, Ticket};
+use crate::{directory as dir, pid_word, Ctx, Errno, ProcId, Waited};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+use vshmem_pool::layout::{DONE, WAITING};
+use vshmem_pool::lock::Quiet;
+
+/// A sleeper looks around now and then: at first after this time,
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// later less and less often, down to this.
+const LAST_LOOK: Duration = Duration::from_millis(250);
+/// As long as somebody has begun and not finished, it looks after this time.
+const SOON: Duration = Duration::from_micros(50);
+/// Errno that a waiter gets that is to try again from the start.
+const RETRY: Errno = Errno(0x7fff);
+
+/// Growing naps, for things that only take somebody else a moment.
+pub struct Pause {
+    nap: Duration,
+    slept: Duration,
+}
+
+impl Pause {
+    /// Longest wait for somebody who has begun to write or read a message and is stopped in the middle of it.
+    const MOST: Duration = Duration::from_secs(10);
+
+    /// No nap yet.
+    pub fn new() -> Pause {
+        Pause {
+            nap: Duration::from_micros(5),
+            slept: Duration::ZERO,
+        }
+    }
+
+    /// Naps; `ENOMEM` when it has been too long.
+    pub fn nap(&mut self, c: &Ctx) -> Result<(), Errno> {
+        if self.slept > Self::MOST {
+            return Err(Errno::ENOMEM);
+        }
+        let nobody = AtomicU32::new(0);
+        c.kernel.wait(&nobody, 0, Some(self.nap));
+        self.slept += self.nap;
+        self.nap = (self.nap * 2).min(Duration::from_millis(5));
+        Ok(())
+    }
+
+    /// Naps; false when it has been longer than a moment.
+    pub fn nap_briefly(&mut self, c: &Ctx) -> bool {
+        self.slept < Duration::from_millis(20) && self.nap(c).is_ok()
+    }
+}
+
+/// Puts the caller at the end of the receivers. The sending end stays frozen while anybody is there.
+pub fn register_receiver(slow: &Slow, mtyp: i64, cap: usize, flg: i32) -> Result<Ticket, Errno> {
+    register(
+        slow,
+        slow.queue.receivers(),
+        [mtyp as u64, cap as u64, flg as u32 as u64],
+    )
+}
+
+/// Puts the caller at the end of the senders. The receiving end stays frozen while anybody is there.
+pub fn register_sender(slow: &Slow, len: usize) -> Result<Ticket, Errno> {
+    register(slow, slow.queue.senders(), [0, len as u64, 0])
+}
+
+fn register(slow: &Slow, queue: WaitQueue, args: [u64; 3]) -> Result<Ticket, Errno> {
+    let c = slow.c;
+    c.pool.touch(c.me, slow.queue.reference());
+    let ticket = waiters::take(c, slow.queue.reference())?;
+    let w = ticket.waiter;
+    w.arg0.store(args[0], Relaxed);
+    w.arg1.store(args[1], Relaxed);
+    w.arg2.store(args[2], Relaxed);
+    w.arg3.store(0, Relaxed);
+    w.arg4.store(pid_word(c), Relaxed);
+    let mut txn = slow.guard.txn();
+    if waiters::enqueue(c, &mut txn, queue, ticket).is_err() {
+        waiters::give_back(ticket);
+        return Err(Errno::ENOMEM);
+    }
+    txn.commit();
+    Ok(ticket)
+}
+
+/// Takes a waiter out of its queue with a result, and wakes it.
+pub fn take_out(
+    slow: &Slow,
+    queue: WaitQueue,
+    ticket: Ticket,
+    result: Result<(), Errno>,
+) -> Result<(), Errno> {
+    let c = slow.c;
+    let status = DONE | result.err().map_or(0, |e| e.0 as u32);
+    let mut txn = slow.guard.txn();
+    txn.set(
+        c.pool.offset_of(&ticket.waiter.status),
+        waiters::status_word(ticket.waiter, status),
+    )?;
+    waiters::dequeue(c, &mut txn, queue, ticket)?;
+    txn.commit();
+    c.kernel.wake(&ticket.waiter.status, 1);
+    Ok(())
+}
+
+/// Wakes the senders whose messages fit now, in order. They try again.
+pub fn wake_senders(slow: &Slow) -> Result<(), Errno> {
+    let mut room_for = 0u64;
+    loop {
+        let next = waiters::find(slow.c, slow.queue.senders(), |t| {
+            let len = t.waiter.arg1.load(Relaxed).saturating_add(room_for);
+            waiters::is_dead(slow.c, t.waiter)
+                || slow.queue.has_room(len.min(usize::MAX as u64) as usize)
+        });
+        let Some(ticket) = next else { return Ok(()) };
+        if !waiters::is_dead(slow.c, ticket.waiter) {
+            room_for = room_for.saturating_add(ticket.waiter.arg1.load(Relaxed).max(1));
+        }
+        take_out(slow, slow.queue.senders(), ticket, Ok(()))?;
+    }
+}
+
+/// Lets everybody who waits try again: permissions or limits have changed.
+pub fn retry_all(slow: &Slow) -> Result<(), Errno> {
+    end_all(slow, Err(RETRY))
+}
+
+/// Ends all waits with a result.
+pub fn end_all(slow: &Slow, result: Result<(), Errno>) -> Result<(), Errno> {
+    for queue in [slow.queue.receivers(), slow.queue.senders()] {
+        while let Some(ticket) = waiters::find(slow.c, queue, |_| true) {
+            take_out(slow, queue, ticket, result)?;
+        }
+    }
+    Ok(())
+}
+
+/// How one sleep ended.
+enum Slept {
+    /// There is an outcome.
+    Served(Result<(), Errno>),
+    /// Time for a look around.
+    Look,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
+    loop {
+        if let Some(result) = waiters::outcome(ticket.waiter) {
+            return Slept::Served(result);
+        }
+        match c.kernel.wait(&ticket.waiter.status, WAITING, Some(nap)) {
+            Waited::Woken => {}
+            Waited::TimedOut => return Slept::Look,
+            Waited::Interrupted => return Slept::Interrupted,
+        }
+    }
+}
+
+/// Waits until there may be room in the queue.
+pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
+    let mut nap = FIRST_LOOK;
+    loop {
+        let interrupted = match sleep(c, ticket, nap) {
+            Slept::Served(result) => {
+                waiters::give_back(ticket);
+                return again(result);
+            }
+            Slept::Interrupted => true,
+            Slept::Look => false,
+        };
+        nap = (nap * 2).min(LAST_LOOK);
+        let quiet = Quiet::new(c.kernel);
+        let slow = lock_for_waiter(c, queue, &quiet)?;
+        if waiters::outcome(ticket.waiter).is_some() {
+            continue;
+        }
+        scan::settle(&slow);
+        if interrupted || queue.has_room(ticket.waiter.arg1.load(Relaxed) as usize) {
+            leave(&slow, queue.senders(), ticket)?;
+            return if interrupted {
+                Err(Errno::EINTR)
+            } else {
+                Ok(())
+            };
+        }
+    }
+}
+
+/// Waits for a message. `None`: try again from the start.
+///
+/// # Safety
+/// As for [`super::receive`].
+pub unsafe fn for_message(
+    c: &Ctx,
+    queue: &Queue,
+    ticket: Ticket,
+    into: Incoming,
+    wanted: Wanted,
+    mut unfinished: bool,
+) -> Result<Option<Received>, Errno> {
+    let mut nap = if unfinished { SOON } else { FIRST_LOOK };
+    loop {
+        let interrupted = match sleep(c, ticket, nap) {
+            Slept::Served(Ok(())) => {
+                let quiet = Quiet::new(c.kernel);
+                let slow = queue.lock(c, &quiet)?;
+                if !queue.still() {
+                    waiters::give_back(ticket);
+                    return Err(Errno::EIDRM);
+                }
+                // SAFETY: as for receive.
+                let received =
+                    unsafe { take_assigned(&slow, into, ticket.waiter.arg3.load(Relaxed) as u32) };
+                waiters::give_back(ticket);
+                return received.map(Some);
+            }
+            Slept::Served(result) => {
+                waiters::give_back(ticket);
+                return again(result).map(|()| None);
+            }
+            Slept::Interrupted => true,
+            Slept::Look => false,
+        };
+        nap = (nap * 2).min(if unfinished {
+            Duration::from_millis(1)
+        } else {
+            LAST_LOOK
+        });
+        let quiet = Quiet::new(c.kernel);
+        let slow = lock_for_waiter(c, queue, &quiet)?;
+        if waiters::outcome(ticket.waiter).is_some() {
+            continue;
+        }
+        if interrupted {
+            leave(&slow, queue.receivers(), ticket)?;
+            return Err(Errno::EINTR);
+        }
+        unfinished = scan::settle(&slow);
+        // SAFETY: as for receive.
+        let found = unsafe { take(&slow, into, wanted) };
+        if !matches!(found, Ok(None)) {
+            leave(&slow, queue.receivers(), ticket)?;
+            return found;
+        }
+    }
+}
+
+/// The lock, for somebody who stands in a queue of waiters: if the queue is being removed by somebody who died, that is finished
+/// first, which serves the caller.
+fn lock_for_waiter<'a>(c: &'a Ctx, queue: &Queue, quiet: &Quiet) -> Result<Slow<'a>, Errno> {
+    let slow = queue.lock(c, quiet)?;
+    if !dir::is_dying(&queue.entry.head) {
+        return Ok(slow);
+    }
+    drop(slow);
+    super::get::finish_removal(c, quiet, queue.index, queue.id)?;
+    queue.lock(c, quiet)
+}
+
+fn leave(slow: &Slow, queue: WaitQueue, ticket: Ticket) -> Result<(), Errno> {
+    let mut txn = slow.guard.txn();
+    waiters::dequeue(slow.c, &mut txn, queue, ticket)?;
+    txn.commit();
+    waiters::give_back(ticket);
+    Ok(())
+}
+
+fn again(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(RETRY) => Ok(()),
+        other => other,
+    }
+}
+
+/// Takes a dead process's waiter out of its queue.
+pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
+    let Ok(queue) = Queue::at(c, index) else {
+        return;
+    };
+    let Ok(slow) = queue.lock(c, quiet) else {
+        return;
+    };
+    for list in [queue.receivers(), queue.senders()] {
+        if waiters::find(c, list, |t| t.index == ticket.index).is_some() {
+            let _ = take_out(&slow, list, ticket, Err(Errno::EINTR));
+        }
+    }
+}
+
+/// Takes from a queue what a dead process has begun there.
+pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
+    let Ok(queue) = Queue::at(c, index) else {
+        return;
+    };
+    if queue.id == 0 || dead == c.me {
+        return;
+    }
+    let Ok(slow) = queue.lock(c, quiet) else {
+        return;
+    };
+    if dir::is_dying(&queue.entry.head) {
+        drop(slow);
+        let _ = super::get::finish_removal(c, quiet, index, queue.id);
+        return;
+    }
+    if queue.still() {
+        scan::settle(&slow);
+        if let Some(ring) = queue.ring(c) {
+            scan::settle_behind(&slow, &ring);
+        }
+        c.pool.untouch(dead, queue.reference());
+    }
+}

@@ -1,0 +1,94 @@
+//! Who may do what, as `ipc/util.c` in Linux decides it.
+
+use crate::{Ctx, Errno, Perm};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::layout::{Head, INDEX_BITS, SEQ_BITS};
+
+/// Read permission for everybody, as a request.
+pub const READ: u32 = 0o444;
+/// Write permission.
+pub const WRITE: u32 = 0o222;
+
+const CAP_IPC_OWNER: u64 = 1 << 15;
+/// Capability to lock memory.
+pub const CAP_IPC_LOCK: u64 = 1 << 14;
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+/// Capability to exceed a queue's default size.
+pub const CAP_SYS_RESOURCE: u64 = 1 << 24;
+
+/// `ipcperms`: may the caller do what `wanted` says (any of its three digits)?
+#[inline]
+pub fn check(c: &Ctx, head: &Head, wanted: u32) -> Result<(), Errno> {
+    let mode = head.mode.load(Relaxed);
+    let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 7;
+    // Whoever the caller is, all three digits grant it: no need to know who.
+    if wanted & !(mode & mode >> 3 & mode >> 6) == 0 {
+        return Ok(());
+    }
+    check_slowly(c, head, mode, wanted)
+}
+
+fn check_slowly(c: &Ctx, head: &Head, mode: u32, wanted: u32) -> Result<(), Errno> {
+    let cred = c.kernel.cred();
+    let granted = if owns(&cred, head) {
+        mode >> 6
+    } else if c.kernel.in_group(head.cgid.load(Relaxed))
+        || c.kernel.in_group(head.gid.load(Relaxed))
+    {
+        mode >> 3
+    } else {
+        mode
+    };
+    if wanted & !granted == 0 || cred.caps & CAP_IPC_OWNER != 0 {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+fn owns(cred: &crate::Cred, head: &Head) -> bool {
+    cred.uid == head.cuid.load(Relaxed) || cred.uid == head.uid.load(Relaxed)
+}
+
+/// May the caller change or remove the construct?
+pub fn check_owner(c: &Ctx, head: &Head) -> Result<(), Errno> {
+    let cred = c.kernel.cred();
+    if owns(&cred, head) || cred.caps & CAP_SYS_ADMIN != 0 {
+        Ok(())
+    } else {
+        Err(Errno::EPERM)
+    }
+}
+
+/// Owner, or has the given capability?
+pub fn owner_or(c: &Ctx, head: &Head, cap: u64) -> bool {
+    let cred = c.kernel.cred();
+    cred.caps & cap != 0 || owns(&cred, head)
+}
+
+/// The construct's permissions as callers see them.
+pub fn of(head: &Head) -> Perm {
+    let id = head.id.load(Acquire);
+    Perm {
+        key: head.key.load(Relaxed) as i32,
+        uid: head.uid.load(Relaxed),
+        gid: head.gid.load(Relaxed),
+        cuid: head.cuid.load(Relaxed),
+        cgid: head.cgid.load(Relaxed),
+        mode: head.mode.load(Relaxed) & 0o7777,
+        seq: id >> INDEX_BITS & ((1 << SEQ_BITS) - 1),
+    }
+}
+
+/// The first two words of a head after `IPC_SET`.
+pub fn changed(head: &Head, uid: u32, gid: u32, mode: u32) -> Result<(u64, u64), Errno> {
+    if uid == u32::MAX || gid == u32::MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mode = head.mode.load(Relaxed) & !0o777 | mode & 0o777;
+    let id = head.id.load(Relaxed);
+    Ok((
+        id as u64 | (mode as u64) << 32,
+        uid as u64 | (gid as u64) << 32,
+    ))
+}

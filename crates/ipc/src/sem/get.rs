@@ -1,0 +1,144 @@
+//! `semget` and `IPC_RMID`.
+
+use super::serve;
+use super::set::{Set, SLOW};
+use crate::directory::{self as dir, Found};
+use crate::{life, perm, waiters, Ctx, Errno};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use vshmem_pool::layout::{Kind, Undo, HEAD_DYING, MAX_PROCS};
+use vshmem_pool::lock::Quiet;
+use vshmem_pool::log::Log;
+
+/// `semget`.
+pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
+    if nsems < 0 || nsems > c.pool.limits().semmsl as i32 {
+        return Err(Errno::EINVAL);
+    }
+    let quiet = Quiet::new(c.kernel);
+    match try_get(c, &quiet, key, nsems as u32, flg) {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if life::reap(c, &quiet) => {
+            try_get(c, &quiet, key, nsems as u32, flg)
+        }
+        result => result,
+    }
+}
+
+fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32, Errno> {
+    let guard = dir::lock(c, quiet)?;
+    if let Found::Existing(index, head) = dir::find(c, Kind::Sem, key, flg)? {
+        let has = c.pool.sem(index).map_or(0, |e| e.nsems.load(Relaxed));
+        if nsems as u64 > has {
+            return Err(Errno::EINVAL);
+        }
+        return dir::admit(c, head, flg);
+    }
+    if nsems == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let limits = c.pool.limits();
+    let root = c.pool.kind_root(Kind::Sem);
+    let total = root.total.load(Relaxed).saturating_add(nsems.into());
+    if total > limits.semmns as u64 {
+        return Err(Errno::ENOSPC);
+    }
+    let mut txn = guard.txn();
+    let (index, id) = dir::insert(
+        c,
+        &mut txn,
+        Kind::Sem,
+        key,
+        flg as u32 & 0o777,
+        limits.semmni,
+    )?;
+    let entry = c.pool.sem(index).ok_or(Errno::EINVAL)?;
+    // Enough for each semaphore's two words, an adjustment in a record for each operation, and a waiter.
+    let log_entries = nsems as u64 * 2 + (nsems.min(limits.semopm)) as u64 + 16;
+    let cells_len = nsems as u64 * 16;
+    let (at, len) = dir::take_block(c, &mut txn, cells_len + Log::size(log_entries))?;
+    // The generation keeps a late comer from the set that had this memory before off this one.
+    let generation = (id as u32 as u64 >> 17 & 0x1fff) + 1;
+    for num in 0..nsems {
+        let cell = c
+            .pool
+            .mem()
+            .word(at + num as u64 * 16)
+            .ok_or(Errno::EINVAL)?;
+        cell.store(generation << 17, Relaxed);
+    }
+    txn.put(&entry.nsems, nsems.into())?;
+    txn.put(&entry.cells, at)?;
+    txn.put(&entry.log, at + cells_len)?;
+    txn.put(&entry.log_entries, log_entries)?;
+    txn.put(&entry.block_len, len)?;
+    txn.put(&entry.otime, 0)?;
+    txn.put(&entry.ctime, c.kernel.now() as u64)?;
+    txn.put(&entry.undo, 0)?;
+    txn.put(&entry.first_waiter, 0)?;
+    txn.put(&entry.last_waiter, 0)?;
+    txn.put(&entry.clear, 0)?;
+    txn.put(&root.total, total)?;
+    txn.commit();
+    Ok(id)
+}
+
+/// `semctl(IPC_RMID)`: waiters get `EIDRM`.
+pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
+    let set = Set::find(c, id)?;
+    perm::check_owner(c, &set.entry.head)?;
+    let quiet = Quiet::new(c.kernel);
+    {
+        let _guard = set.lock(c, &quiet)?;
+        if !set.still() {
+            return Err(Errno::EIDRM);
+        }
+        // Should the caller die now, whoever cleans up after it finds the set by this.
+        c.pool.touch(c.me, set.reference());
+        set.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
+    }
+    finish_removal(c, &quiet, set.index, id)?;
+    c.pool.untouch(c.me, set.reference());
+    Ok(())
+}
+
+/// Removes a set that is marked as dying: wakes its waiters, then gives its memory back.
+pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(), Errno> {
+    let set = Set {
+        id,
+        ..Set::at(c, index)?
+    };
+    let guard = set.lock(c, quiet)?;
+    let head = &set.entry.head;
+    if !dir::is_dying(head) || head.id.load(Relaxed) != id as u32 {
+        return Ok(());
+    }
+    for num in 0..set.nsems {
+        set.cell(c, num)?.lo.fetch_or(SLOW, AcqRel);
+    }
+    while let Some(ticket) = waiters::find(c, set.queue(), |_| true) {
+        serve::take_out(c, &set, &guard, ticket, Err(Errno::EIDRM))?;
+    }
+    // take_out lets semaphores go that nobody waits for.
+    for num in 0..set.nsems {
+        set.cell(c, num)?.lo.fetch_or(SLOW, AcqRel);
+    }
+    let pool_guard = dir::lock(c, quiet)?;
+    for _ in 0..MAX_PROCS {
+        let at = set.entry.undo.load(Relaxed);
+        let Some(record) = c.pool.mem().at::<Undo>(at).filter(|_| at != 0) else {
+            break;
+        };
+        let mut txn = pool_guard.txn();
+        txn.put(&set.entry.undo, record.next.load(Relaxed))?;
+        dir::give_block(c, &mut txn, at, record.block_len.load(Relaxed))?;
+        txn.commit();
+    }
+    let mut txn = pool_guard.txn();
+    dir::unhash(c, &mut txn, Kind::Sem, index)?;
+    dir::retire(c, &mut txn, Kind::Sem, index)?;
+    dir::give_block(c, &mut txn, set.cells, set.entry.block_len.load(Relaxed))?;
+    let total = &c.pool.kind_root(Kind::Sem).total;
+    txn.put(total, total.load(Relaxed).saturating_sub(set.nsems.into()))?;
+    txn.put(&set.entry.nsems, 0)?;
+    txn.commit();
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! The queue of a set: operations that wait, performed by whoever makes them possible (`do_smart_update` in Linux).
+
+use super::set::Set;
+use super::slow::{perform, thaw_all, Actor, Outcome};
+use super::Sembuf;
+use crate::waiters::{self, Ticket};
+use crate::{directory as dir, Ctx, Errno, ProcId};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::layout::{Waiter, DONE};
+use vshmem_pool::lock::{Guard, Quiet};
+
+const ALTERS: u64 = 1 << 32;
+
+/// Puts the caller at the end of the queue. The semaphores that it names are frozen already, and stay so.
+#[allow(clippy::too_many_arguments)]
+pub fn register(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    ticket: Ticket,
+    sops: &[Sembuf],
+    blocked: usize,
+    pid: u64,
+) -> Result<(), Errno> {
+    let w = ticket.waiter;
+    let alters = if sops.iter().any(|s| s.op != 0) {
+        ALTERS
+    } else {
+        0
+    };
+    if sops.len() > w.ops.len() {
+        take_list(c, quiet, w, sops.len())?;
+        for (i, s) in sops.iter().enumerate() {
+            let word = c
+                .pool
+                .mem()
+                .word(w.arg1.load(Relaxed) + i as u64 * 8)
+                .ok_or(Errno::EINVAL)?;
+            word.store(s.word(), Relaxed);
+        }
+    } else {
+        for (slot, s) in w.ops.iter().zip(sops) {
+            slot.store(s.word(), Relaxed);
+        }
+    }
+    // What waits names all its semaphores, not only those up to the one that blocks.
+    for s in sops {
+        set.freeze(c, s.num.into())?;
+    }
+    if sops.iter().any(|s| s.undo() && s.op != 0) {
+        c.pool.touch(c.me, set.reference());
+    }
+    let mut txn = guard.txn();
+    txn.put(&w.arg0, sops.len() as u64)?;
+    txn.put(&w.arg2, blocked as u64 | alters)?;
+    txn.put(&w.arg3, pid)?;
+    waiters::enqueue(c, &mut txn, set.queue(), ticket)?;
+    txn.commit();
+    Ok(())
+}
+
+/// Takes a block for operations that don't fit into the record.
+fn take_list(c: &Ctx, quiet: &Quiet, w: &Waiter, n: usize) -> Result<(), Errno> {
+    let guard = dir::lock(c, quiet)?;
+    let mut txn = guard.txn();
+    let (at, len) = dir::take_block(c, &mut txn, n as u64 * 8)?;
+    txn.put(&w.arg1, at)?;
+    txn.put(&w.arg4, len)?;
+    txn.commit();
+    Ok(())
+}
+
+/// Frees a record that stands in no queue, and its list.
+pub fn finish(c: &Ctx, ticket: Ticket) {
+    let w = ticket.waiter;
+    if w.arg4.load(Relaxed) != 0 {
+        let quiet = Quiet::new(c.kernel);
+        let freed = dir::lock(c, &quiet).and_then(|guard| {
+            let mut txn = guard.txn();
+            dir::give_block(c, &mut txn, w.arg1.load(Relaxed), w.arg4.load(Relaxed))?;
+            txn.put(&w.arg4, 0)?;
+            txn.commit();
+            Ok(())
+        });
+        debug_assert!(freed.is_ok());
+    }
+    waiters::give_back(ticket);
+}
+
+/// How many operations a waiter has.
+fn count(c: &Ctx, w: &Waiter) -> usize {
+    w.arg0.load(Relaxed).min(c.pool.limits().semopm as u64) as usize
+}
+
+/// A waiter's operation.
+fn sop(c: &Ctx, w: &Waiter, i: usize) -> Sembuf {
+    let word = match w.ops.get(i) {
+        Some(slot) if count(c, w) <= w.ops.len() => slot.load(Relaxed),
+        _ => {
+            let at = w.arg1.load(Relaxed).checked_add(i as u64 * 8);
+            at.and_then(|a| c.pool.mem().word(a))
+                .map_or(0, |word| word.load(Relaxed))
+        }
+    };
+    Sembuf::of_word(word)
+}
+
+fn alters(w: &Waiter) -> bool {
+    w.arg2.load(Relaxed) & ALTERS != 0
+}
+
+/// Does a waiter name this semaphore?
+pub fn is_named(c: &Ctx, set: &Set, num: u32) -> bool {
+    let names = |t: Ticket| (0..count(c, t.waiter)).any(|i| sop(c, t.waiter, i).num as u32 == num);
+    waiters::find(c, set.queue(), names).is_some()
+}
+
+/// Waiters that this semaphore blocks: for zero, or for an increase (`GETZCNT`, `GETNCNT`).
+pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> u32 {
+    let mut n = 0;
+    waiters::find(c, set.queue(), |t| {
+        let s = sop(c, t.waiter, t.waiter.arg2.load(Relaxed) as u32 as usize);
+        let blocks = s.num as u32 == num && if for_zero { s.op == 0 } else { s.op < 0 };
+        if blocks && !waiters::is_dead(c, t.waiter) {
+            n += 1;
+        }
+        false
+    });
+    n
+}
+
+/// Performs what waiters wait for, as far as it is possible now: those that wait for zero first, then in order.
+pub fn serve(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
+    if !set.has_waiters() {
+        return Ok(());
+    }
+    serve_for_zero(c, set, quiet, guard)?;
+    // Every round takes at least one waiter out of the queue.
+    loop {
+        let mut altered = false;
+        while let Some((_, performed)) = serve_next(c, set, quiet, guard, true)? {
+            if performed {
+                altered = true;
+                break;
+            }
+        }
+        if !altered {
+            return Ok(());
+        }
+        serve_for_zero(c, set, quiet, guard)?;
+    }
+}
+
+fn serve_for_zero(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
+    while serve_next(c, set, quiet, guard, false)?.is_some() {}
+    Ok(())
+}
+
+/// Serves the first waiter (of those that alter, or that don't) that need not wait any more. Returns it, and whether its
+/// operations were performed.
+fn serve_next(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    altering: bool,
+) -> Result<Option<(Ticket, bool)>, Errno> {
+    let mut result = Ok(None);
+    waiters::find(c, set.queue(), |ticket| {
+        if alters(ticket.waiter) != altering {
+            return false;
+        }
+        match serve_one(c, set, quiet, guard, ticket) {
+            Ok(None) => false,
+            Ok(Some(performed)) => {
+                result = Ok(Some((ticket, performed)));
+                true
+            }
+            Err(errno) => {
+                result = Err(errno);
+                true
+            }
+        }
+    });
+    result
+}
+
+/// `None`: it has to go on waiting.
+fn serve_one(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    ticket: Ticket,
+) -> Result<Option<bool>, Errno> {
+    let w = ticket.waiter;
+    let Some(who) = ProcId::of_word(w.owner.load(Acquire)) else {
+        take_out(c, set, guard, ticket, Err(Errno::EIDRM))?;
+        return Ok(Some(false));
+    };
+    let n = count(c, w);
+    let actor = Actor {
+        who,
+        pid: w.arg3.load(Relaxed),
+    };
+    undo::make_room_for(c, set, quiet, who, n, |i| sop(c, w, i))?;
+    let mut txn = guard.txn();
+    let done = match perform(c, set, &mut txn, actor, n, |i| sop(c, w, i))? {
+        Outcome::Blocked(i) => {
+            let blocked = i as u64 | w.arg2.load(Relaxed) & ALTERS;
+            if blocked != w.arg2.load(Relaxed) {
+                // Another semaphore is in the way now.
+                w.arg2.store(blocked, Relaxed);
+            }
+            return Ok(None);
+        }
+        _ if waiters::is_dead(c, w) => {
+            drop(txn);
+            take_out(c, set, guard, ticket, Err(Errno::EINTR))?;
+            return Ok(Some(false));
+        }
+        Outcome::Possible => Ok(()),
+        Outcome::Failed(errno) => {
+            drop(txn);
+            take_out(c, set, guard, ticket, Err(errno))?;
+            return Ok(Some(false));
+        }
+    };
+    txn.put(&set.entry.otime, c.kernel.now() as u64)?;
+    txn.set(status_at(c, w), waiters::status_word(w, status(done)))?;
+    waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
+    txn.commit();
+    c.kernel.wake(&w.status, 1);
+    thaw_all(c, set, n, |i| sop(c, w, i).num as u32);
+    Ok(Some(true))
+}
+
+fn status(result: Result<(), Errno>) -> u32 {
+    DONE | result.err().map_or(0, |e| e.0 as u32)
+}
+
+fn status_at(c: &Ctx, w: &Waiter) -> u64 {
+    c.pool.offset_of(&w.status)
+}
+
+/// Takes a waiter out of the queue with a result, and wakes it.
+pub fn take_out(
+    c: &Ctx,
+    set: &Set,
+    guard: &Guard,
+    ticket: Ticket,
+    result: Result<(), Errno>,
+) -> Result<(), Errno> {
+    let w = ticket.waiter;
+    let mut txn = guard.txn();
+    txn.set(status_at(c, w), waiters::status_word(w, status(result)))?;
+    waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
+    txn.commit();
+    c.kernel.wake(&w.status, 1);
+    thaw_all(c, set, count(c, w), |i| sop(c, w, i).num as u32);
+    Ok(())
+}
+
+/// The caller stops waiting, unless it was served meanwhile.
+pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
+    let quiet = Quiet::new(c.kernel);
+    let guard = set.lock(c, &quiet)?;
+    if waiters::outcome(ticket.waiter).is_some() {
+        return Ok(());
+    }
+    if !set.still() {
+        // Its remover died on the way: finishing that wakes everybody, the caller too.
+        drop(guard);
+        return super::get::finish_removal(c, &quiet, set.index, set.id);
+    }
+    let w = ticket.waiter;
+    let mut txn = guard.txn();
+    waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
+    txn.commit();
+    thaw_all(c, set, count(c, w), |i| sop(c, w, i).num as u32);
+    // Others may have waited behind it only for its sake (an order of operations).
+    serve(c, set, &quiet, &guard)
+}
+
+/// Takes a dead process's waiter out of its queue.
+pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
+    let Ok(set) = Set::at(c, index) else { return };
+    let Ok(guard) = set.lock(c, quiet) else {
+        return;
+    };
+    let queued = waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some();
+    if queued {
+        let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
+    }
+    drop(guard);
+    let w = ticket.waiter;
+    if w.arg4.load(Relaxed) != 0 {
+        if let Ok(guard) = dir::lock(c, quiet) {
+            let mut txn = guard.txn();
+            if dir::give_block(c, &mut txn, w.arg1.load(Relaxed), w.arg4.load(Relaxed)).is_ok()
+                && txn.put(&w.arg4, 0).is_ok()
+            {
+                txn.commit();
+            }
+        }
+    }
+}
+
+use super::undo;

@@ -1,0 +1,183 @@
+//! A set and its semaphores in the pool.
+
+use crate::directory as dir;
+use crate::waiters::Queue;
+use crate::{pid_word, Ctx, Errno, ProcId};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::layout::{Kind, Sem};
+use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::log::Log;
+use vshmem_pool::pair::Pair;
+
+/// Bit in the low word: fast paths keep off.
+pub const SLOW: u64 = 1 << 16;
+const VALUE: u64 = 0xffff;
+const FLAGS: u64 = 0xffff_0000;
+
+/// The value in a low word.
+#[inline]
+pub fn value(lo: u64) -> i32 {
+    (lo & VALUE) as u16 as i16 as i32
+}
+
+/// A low word with another value and pid.
+#[inline]
+pub fn with_value(lo: u64, value: i32, pid: u64) -> u64 {
+    lo & FLAGS | (value as u64 & VALUE) | pid << 32
+}
+
+/// An adjustment beside a semaphore: whose, and how much. Word 0: nobody's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Beside {
+    /// Whose.
+    pub owner: ProcId,
+    /// How much is added when the owner dies.
+    pub adjust: i32,
+}
+
+impl Beside {
+    /// Reads a high word.
+    #[inline]
+    pub fn of(hi: u64) -> Option<Beside> {
+        let slot = (hi as u32 & 0xffff).checked_sub(1)?;
+        let owner = ProcId {
+            slot,
+            generation: (hi >> 16) as u16,
+        };
+        Some(Beside {
+            owner,
+            adjust: (hi >> 32) as u16 as i16 as i32,
+        })
+    }
+
+    /// The high word.
+    #[inline]
+    pub fn word(self) -> u64 {
+        if self.adjust == 0 {
+            return 0;
+        }
+        (self.owner.slot as u64 + 1) & 0xffff
+            | (self.owner.generation as u64) << 16
+            | (self.adjust as u16 as u64) << 32
+    }
+}
+
+/// A set that was found: what its entry said, checked.
+#[derive(Clone, Copy)]
+pub struct Set {
+    /// The entry.
+    pub entry: &'static Sem,
+    /// Its index.
+    pub index: u32,
+    /// The id by which it was found.
+    pub id: i32,
+    /// Semaphores.
+    pub nsems: u32,
+    /// Offset of the first.
+    pub cells: u64,
+}
+
+impl Set {
+    /// Finds a set by id.
+    #[inline]
+    pub fn find(c: &Ctx, id: i32) -> Result<Set, Errno> {
+        let (index, _) = dir::lookup(c, Kind::Sem, id)?;
+        let set = Set::at(c, index)?;
+        Ok(Set { id, ..set })
+    }
+
+    /// The set at an index, in whatever state it is.
+    #[inline]
+    pub fn at(c: &Ctx, index: u32) -> Result<Set, Errno> {
+        let entry = c.pool.sem(index).ok_or(Errno::EINVAL)?;
+        let id = entry.head.id.load(Acquire) as i32;
+        let (nsems, cells) = (entry.nsems.load(Relaxed), entry.cells.load(Relaxed));
+        if nsems > 65535 || cells % 16 != 0 || c.pool.mem().bytes(cells, nsems * 16).is_none() {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Set {
+            entry,
+            index,
+            id,
+            nsems: nsems as u32,
+            cells,
+        })
+    }
+
+    /// A semaphore.
+    #[inline]
+    pub fn cell(&self, c: &Ctx, num: u32) -> Result<&'static Pair, Errno> {
+        if num >= self.nsems {
+            return Err(Errno::EFBIG);
+        }
+        c.pool
+            .mem()
+            .at(self.cells + num as u64 * 16)
+            .ok_or(Errno::EINVAL)
+    }
+
+    /// Offset of a semaphore's low word.
+    pub fn lo(&self, num: u32) -> u64 {
+        self.cells + num as u64 * 16
+    }
+
+    /// Keeps fast paths off a semaphore.
+    pub fn freeze(&self, c: &Ctx, num: u32) -> Result<(), Errno> {
+        let cell = self.cell(c, num)?;
+        if cell.lo.load(Relaxed) & SLOW == 0 {
+            cell.lo.fetch_or(SLOW, AcqRel);
+        }
+        Ok(())
+    }
+
+    /// Lets fast paths use a semaphore again.
+    pub fn thaw(&self, c: &Ctx, num: u32) {
+        if let Ok(cell) = self.cell(c, num) {
+            cell.lo.fetch_and(!SLOW, AcqRel);
+        }
+    }
+
+    /// The queue of waiters.
+    pub fn queue(&self) -> Queue {
+        Queue {
+            first: &self.entry.first_waiter,
+            last: &self.entry.last_waiter,
+        }
+    }
+
+    /// Does anybody wait?
+    pub fn has_waiters(&self) -> bool {
+        self.entry.first_waiter.load(Relaxed) != 0
+    }
+
+    /// The reference by which processes remember the set.
+    pub fn reference(&self) -> u32 {
+        Kind::Sem.reference(self.index)
+    }
+
+    /// Is it still the set that was found?
+    pub fn still(&self) -> bool {
+        dir::still(&self.entry.head, self.id)
+    }
+
+    /// Takes the set's lock, and finishes what a dead owner has left.
+    pub fn lock<'a>(&self, c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
+        let log = Log {
+            at: self.entry.log.load(Relaxed),
+            entries: self.entry.log_entries.load(Relaxed).min(1 << 20) as u32,
+        };
+        let guard = Guard::lock(c, quiet, &self.entry.lock, log)?;
+        if guard.inherited() {
+            // The dead may have been changing the set's undo list under the pool's lock.
+            drop(dir::lock(c, quiet)?);
+            super::undo::finish_clearing(c, self);
+        }
+        Ok(guard)
+    }
+}
+
+/// The caller's pid as a semaphore keeps it.
+#[inline]
+pub fn my_pid(c: &Ctx) -> u64 {
+    pid_word(c)
+}

@@ -1,0 +1,230 @@
+//! `semop` under the set's lock: several semaphores at once, waiting, contended adjustments.
+
+use super::serve::{self, serve};
+use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
+use super::{undo, Sembuf, SEMVMX};
+use crate::waiters::{self, Ticket};
+use crate::{directory as dir, Ctx, Errno, ProcId, Waited};
+use core::sync::atomic::Ordering::Relaxed;
+use core::time::Duration;
+use vshmem_pool::layout::WAITING;
+use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::log::Txn;
+
+/// Sleepers look whether somebody they wait for is dead, at first after this time,
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// later less and less often, down to this.
+const LAST_LOOK: Duration = Duration::from_millis(250);
+
+/// Whose operations are performed.
+#[derive(Clone, Copy)]
+pub struct Actor {
+    /// The process.
+    pub who: ProcId,
+    /// Its pid word.
+    pub pid: u64,
+}
+
+/// What became of operations.
+pub enum Outcome {
+    /// They can be performed; the transaction holds the changes.
+    Possible,
+    /// This one (its index) is in the way.
+    Blocked(usize),
+    /// They never can.
+    Failed(Errno),
+}
+
+/// Performs operations in a transaction, all or nothing: unless the outcome is `Possible`, drop the transaction.
+pub fn perform(
+    c: &Ctx,
+    set: &Set,
+    txn: &mut Txn,
+    actor: Actor,
+    n: usize,
+    sop: impl Fn(usize) -> Sembuf,
+) -> Result<Outcome, Errno> {
+    for i in 0..n {
+        let s = sop(i);
+        let num = s.num as u32;
+        if num >= set.nsems {
+            return Ok(Outcome::Failed(Errno::EFBIG));
+        }
+        set.freeze(c, num)?;
+        let at = set.lo(num);
+        let lo = txn.get(at).ok_or(Errno::EINVAL)?;
+        let (old, op) = (value(lo), s.op as i32);
+        if (op == 0 && old != 0) || old + op < 0 {
+            return Ok(if s.nowait() {
+                Outcome::Failed(Errno::EAGAIN)
+            } else {
+                Outcome::Blocked(i)
+            });
+        }
+        if old + op > SEMVMX {
+            return Ok(Outcome::Failed(Errno::ERANGE));
+        }
+        if s.undo() && op != 0 {
+            match undo::adjust(c, set, txn, actor.who, num, -op) {
+                Err(Errno::ERANGE) => return Ok(Outcome::Failed(Errno::ERANGE)),
+                result => result?,
+            }
+        }
+        txn.set(at, with_value(lo, old + op, actor.pid))?;
+    }
+    Ok(Outcome::Possible)
+}
+
+/// `semop`, the slow way.
+#[cold]
+pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Result<(), Errno> {
+    let deadline = timeout.map(|t| {
+        c.kernel
+            .monotonic()
+            .saturating_add(t.as_nanos().min(1 << 62) as u64)
+    });
+    let ticket = {
+        let quiet = Quiet::new(c.kernel);
+        let guard = set.lock(c, &quiet)?;
+        if !set.still() {
+            // Found a moment ago, so it was removed in between.
+            return Err(Errno::EIDRM);
+        }
+        let result = begin(c, set, &quiet, &guard, sops, timeout);
+        thaw_all(c, set, sops.len(), |i| sops[i].num as u32);
+        match result? {
+            None => return Ok(()),
+            Some(ticket) => ticket,
+        }
+    };
+    wait(c, set, ticket, deadline)
+}
+
+/// Performs the operations now (`None`), or registers the caller as a waiter.
+fn begin(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    sops: &[Sembuf],
+    timeout: Option<Duration>,
+) -> Result<Option<Ticket>, Errno> {
+    let me = Actor {
+        who: c.me,
+        pid: my_pid(c),
+    };
+    undo::make_room(c, set, quiet, sops)?;
+    reap(c, set, quiet, guard, sops)?;
+    let mut txn = guard.txn();
+    let blocked = match perform(c, set, &mut txn, me, sops.len(), |i| sops[i])? {
+        Outcome::Failed(errno) => {
+            drop(txn);
+            undo::sweep(c, set, quiet);
+            return Err(errno);
+        }
+        Outcome::Possible => {
+            txn.put(&set.entry.otime, c.kernel.now() as u64)?;
+            if sops.iter().any(|s| s.undo() && s.op != 0) {
+                c.pool.touch(c.me, set.reference());
+            }
+            txn.commit();
+            if sops.iter().any(|s| s.op != 0) {
+                serve(c, set, quiet, guard)?;
+            }
+            undo::sweep(c, set, quiet);
+            return Ok(None);
+        }
+        Outcome::Blocked(i) => i,
+    };
+    drop(txn);
+    if timeout == Some(Duration::ZERO) {
+        return Err(Errno::EAGAIN);
+    }
+    let ticket = waiters::take(c, set.reference())?;
+    let registered = serve::register(c, set, quiet, guard, ticket, sops, blocked, me.pid);
+    if let Err(errno) = registered {
+        waiters::give_back(ticket);
+        return Err(errno);
+    }
+    Ok(Some(ticket))
+}
+
+/// Applies what the dead owe to the semaphores that the operations name.
+fn reap(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, sops: &[Sembuf]) -> Result<(), Errno> {
+    for s in sops {
+        let cell = set.cell(c, s.num.into())?;
+        if let Some(b) = Beside::of(cell.hi.load(Relaxed)) {
+            if b.owner != c.me && c.pool.owner_is_dead(c.kernel, c.member, b.owner) {
+                undo::apply(c, set, quiet, guard, b.owner)?;
+            }
+        }
+    }
+    undo::reap_records(c, set, quiet, guard)
+}
+
+/// Lets fast paths use semaphores again that no waiter names.
+pub fn thaw_all(c: &Ctx, set: &Set, n: usize, num: impl Fn(usize) -> u32) {
+    for i in 0..n {
+        let num = num(i);
+        if !set.has_waiters() || !serve::is_named(c, set, num) {
+            set.thaw(c, num);
+        }
+    }
+}
+
+/// Sleeps until the operations were performed by somebody else, failed, or time is up.
+fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(), Errno> {
+    let mut look = FIRST_LOOK;
+    loop {
+        if let Some(result) = waiters::outcome(ticket.waiter) {
+            serve::finish(c, ticket);
+            return result;
+        }
+        let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(c.kernel.monotonic())));
+        let nap = left.map_or(look, |l| l.min(look));
+        let waited = if nap.is_zero() {
+            Waited::TimedOut
+        } else {
+            c.kernel.wait(&ticket.waiter.status, WAITING, Some(nap))
+        };
+        let give_up = match waited {
+            Waited::Woken => None,
+            Waited::Interrupted => Some(Errno::EINTR),
+            Waited::TimedOut if left.is_some_and(|l| l <= nap) => Some(Errno::EAGAIN),
+            Waited::TimedOut => {
+                look = (look * 2).min(LAST_LOOK);
+                look_after_the_dead(c, set);
+                None
+            }
+        };
+        if let Some(errno) = give_up {
+            serve::withdraw(c, set, ticket)?;
+            let result = waiters::outcome(ticket.waiter);
+            serve::finish(c, ticket);
+            return result.unwrap_or(Err(errno));
+        }
+    }
+}
+
+/// A sleeper's look around: whoever died holding something has it undone now.
+fn look_after_the_dead(c: &Ctx, set: &Set) {
+    let quiet = Quiet::new(c.kernel);
+    let Ok(guard) = set.lock(c, &quiet) else {
+        return;
+    };
+    if dir::is_dying(&set.entry.head) {
+        drop(guard);
+        let _ = super::get::finish_removal(c, &quiet, set.index, set.id);
+        return;
+    }
+    if !set.still() {
+        return;
+    }
+    let _ = undo::reap_all(c, set, &quiet, &guard);
+    let _ = serve(c, set, &quiet, &guard);
+}
+
+/// Is a semaphore kept from fast paths?
+pub fn is_slow(lo: u64) -> bool {
+    lo & SLOW != 0
+}

@@ -1,0 +1,601 @@
+//! V-shmem: segments (shmget(2), shmat(2), shmctl(2)).
+//!
+//! A segment is a range of pages. Mapping it into an address space is the caller's business ([`attach`] says which bytes to map);
+//! here is who has how many attachments. All of it runs under the pool's lock: none of it is on a data path.
+
+use crate::directory::{self as dir, Found};
+use crate::{life, perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::heap::Range;
+use vshmem_pool::layout::{Hold, Kind, Limbo, Shm, PAGE};
+use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::log::Txn;
+
+/// `SHM_RDONLY`.
+pub const SHM_RDONLY: i32 = 0o10000;
+/// `SHM_EXEC`.
+pub const SHM_EXEC: i32 = 0o100000;
+/// `SHM_HUGETLB`.
+pub const SHM_HUGETLB: i32 = 0o4000;
+/// `SHM_NORESERVE`.
+pub const SHM_NORESERVE: i32 = 0o10000;
+/// Mode bit: removed, destroyed with the last detach.
+pub const SHM_DEST: u32 = 0o1000;
+/// Mode bit: locked in memory.
+pub const SHM_LOCKED: u32 = 0o2000;
+
+/// Segments up to this size (bytes) get their memory when they are made; of larger ones it is only checked that there is room.
+const RESERVED_UP_TO: u64 = 64 << 20;
+/// Segments up to this size are prepared without letting go of the pool's lock.
+const SMALL: u64 = 256 << 10;
+/// No list of attachment records is longer: there are not more processes.
+const MAX_HOLDS: u32 = vshmem_pool::layout::MAX_PROCS;
+
+/// The bytes of the pool that are a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset in the pool, a multiple of the page size.
+    pub offset: u64,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Bytes to map: `size` rounded up to pages.
+    pub len: u64,
+}
+
+/// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShmDs {
+    /// Owner and permissions.
+    pub perm: Perm,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Last attach.
+    pub atime: i64,
+    /// Last detach.
+    pub dtime: i64,
+    /// Last change.
+    pub ctime: i64,
+    /// Pid of the creator.
+    pub cpid: i32,
+    /// Pid of the last process that attached or detached.
+    pub lpid: i32,
+    /// Kernel (member) of the creator.
+    pub cmember: u16,
+    /// Attachments.
+    pub nattch: u64,
+}
+
+/// What `SHM_INFO` tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShmInfo {
+    /// Segments.
+    pub used_ids: u64,
+    /// Pages of all segments.
+    pub total: u64,
+}
+
+/// `shmget`.
+pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
+    let quiet = Quiet::new(c.kernel);
+    match try_get(c, &quiet, key, size as u64, flg) {
+        // The dead may still hold what is missing.
+        Err(Errno::ENOMEM | Errno::ENOSPC) if life::reap(c, &quiet) => {
+            try_get(c, &quiet, key, size as u64, flg)
+        }
+        result => result,
+    }
+}
+
+fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
+    let guard = dir::lock(c, quiet)?;
+    if let Some(id) = existing(c, key, size, flg)? {
+        return Ok(id);
+    }
+    let len = check_new(c, size, flg)?;
+    let heap = &c.pool.geometry().pages;
+    let pages = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
+    let mut txn = guard.txn();
+    let range = heap.allocate(&mut txn, pages)?.ok_or(Errno::ENOMEM)?;
+    if len <= SMALL || (!range.dirty && flg & SHM_NORESERVE != 0) {
+        prepare(c, range, flg)?;
+        return publish(c, txn, range, key, size, flg);
+    }
+    // Preparing takes long: the pages wait in limbo, the lock is free meanwhile.
+    let limbo = park(c, &mut txn, range)?;
+    txn.commit();
+    drop(guard);
+    let prepared = prepare(c, range, flg);
+    let guard = dir::lock(c, quiet)?;
+    let result = prepared.and_then(|()| {
+        if let Some(id) = existing(c, key, size, flg)? {
+            return Ok(Some(id));
+        }
+        let mut txn = guard.txn();
+        txn.put(&limbo.owner, 0)?;
+        publish(c, txn, range, key, size, flg).map(Some)
+    });
+    if limbo.owner.load(Relaxed) == c.me.word() {
+        unpark(c, &guard, limbo, true)?;
+    }
+    result?.ok_or(Errno::EINVAL)
+}
+
+fn existing(c: &Ctx, key: i32, size: u64, flg: i32) -> Result<Option<i32>, Errno> {
+    match dir::find(c, Kind::Shm, key, flg)? {
+        Found::Nothing => Ok(None),
+        Found::Existing(index, head) => {
+            let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+            if size > shm.size.load(Relaxed) {
+                return Err(Errno::EINVAL);
+            }
+            dir::admit(c, head, flg).map(Some)
+        }
+    }
+}
+
+/// Checks the limits for a new segment; returns its length in whole pages.
+fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
+    let limits = c.pool.limits();
+    if size < 1 || size > limits.shmmax {
+        return Err(Errno::EINVAL);
+    }
+    let len = size.checked_next_multiple_of(PAGE).ok_or(Errno::ENOSPC)?;
+    let total = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
+    if total
+        .checked_add(len / PAGE)
+        .is_none_or(|t| t > limits.shmall)
+    {
+        return Err(Errno::ENOSPC);
+    }
+    if flg & SHM_HUGETLB != 0 {
+        // As on a kernel that has no huge pages set aside.
+        return Err(Errno::ENOMEM);
+    }
+    Ok(len)
+}
+
+/// Backs pages with memory and makes them read as zeros.
+fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
+    let (at, len) = bytes_of(c, range);
+    let backed = if flg & SHM_NORESERVE != 0 {
+        true
+    } else if len <= RESERVED_UP_TO {
+        c.kernel.reserve(at, len)
+    } else {
+        c.kernel.room().is_none_or(|room| room >= len)
+    };
+    if !backed || (range.dirty && !c.pool.mem().zero(at, len)) {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(())
+}
+
+fn bytes_of(c: &Ctx, range: Range) -> (u64, u64) {
+    let heap = &c.pool.geometry().pages;
+    (heap.offset(range.first), range.count as u64 * PAGE)
+}
+
+fn publish(
+    c: &Ctx,
+    mut txn: Txn,
+    range: Range,
+    key: i32,
+    size: u64,
+    flg: i32,
+) -> Result<i32, Errno> {
+    let limit = c.pool.limits().shmmni;
+    let (index, id) = dir::insert(c, &mut txn, Kind::Shm, key, flg as u32 & 0o777, limit)?;
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    txn.put(&shm.first, range.first.into())?;
+    txn.put(&shm.pages, range.count.into())?;
+    txn.put(&shm.size, size)?;
+    txn.put(&shm.atime, 0)?;
+    txn.put(&shm.dtime, 0)?;
+    txn.put(&shm.ctime, c.kernel.now() as u64)?;
+    txn.put(&shm.cpid, pid_word(c))?;
+    txn.put(&shm.lpid, 0)?;
+    txn.put(&shm.nattch, 0)?;
+    txn.put(&shm.holds, 0)?;
+    let total = &c.pool.kind_root(Kind::Shm).total;
+    txn.put(total, total.load(Relaxed) + range.count as u64)?;
+    txn.commit();
+    Ok(id)
+}
+
+/// Notes that pages are on their way, so that they can be found if the caller dies.
+fn park(c: &Ctx, txn: &mut Txn, range: Range) -> Result<&'static Limbo, Errno> {
+    let limbo = c
+        .pool
+        .root()
+        .limbo
+        .iter()
+        .find(|l| l.owner.load(Relaxed) == 0)
+        .ok_or(Errno::ENOMEM)?;
+    txn.put(&limbo.owner, c.me.word())?;
+    txn.put(&limbo.first, range.first.into())?;
+    txn.put(&limbo.count, range.count.into())?;
+    Ok(limbo)
+}
+
+/// Gives pages in limbo to the heap.
+fn unpark(c: &Ctx, guard: &Guard, limbo: &Limbo, dirty: bool) -> Result<(), Errno> {
+    let word = |w: &core::sync::atomic::AtomicU64| {
+        u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL)
+    };
+    let mut txn = guard.txn();
+    let range = Range {
+        first: word(&limbo.first)?,
+        count: word(&limbo.count)?,
+        dirty,
+    };
+    c.pool.geometry().pages.free(&mut txn, range)?;
+    txn.put(&limbo.owner, 0)?;
+    txn.commit();
+    Ok(())
+}
+
+/// Gives back what dead processes had in limbo.
+pub(crate) fn reap_limbo(c: &Ctx, quiet: &Quiet) -> bool {
+    let Ok(guard) = dir::lock(c, quiet) else {
+        return false;
+    };
+    let mut found = false;
+    for limbo in &c.pool.root().limbo {
+        let owner = ProcId::of_word(limbo.owner.load(Relaxed));
+        if owner.is_some_and(|o| o != c.me && c.pool.owner_is_dead(c.kernel, c.member, o)) {
+            found |= unpark(c, &guard, limbo, true).is_ok();
+        }
+    }
+    found
+}
+
+/// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one attachment of
+/// the caller. If mapping fails, [`detach`] takes it back.
+pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
+    let (index, head) = dir::lookup(c, Kind::Shm, id)?;
+    let exec = if flg & SHM_EXEC != 0 { 0o111 } else { 0 };
+    let write = if flg & SHM_RDONLY != 0 {
+        0
+    } else {
+        perm::WRITE
+    };
+    perm::check(c, head, perm::READ | write | exec)?;
+    let quiet = Quiet::new(c.kernel);
+    let guard = dir::lock(c, &quiet)?;
+    if !dir::still(head, id) {
+        return Err(Errno::EINVAL);
+    }
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let extent = extent_of(c, shm)?;
+    count_one(c, &guard, shm, index, c.me, 1)?;
+    Ok(extent)
+}
+
+fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
+    let heap = &c.pool.geometry().pages;
+    let (first, pages) = (shm.first.load(Relaxed), shm.pages.load(Relaxed));
+    let size = shm.size.load(Relaxed);
+    let end = first
+        .checked_add(pages)
+        .filter(|e| *e <= heap.count as u64 && pages > 0)
+        .ok_or(Errno::EINVAL)?;
+    debug_assert!(end > first);
+    let len = pages * PAGE;
+    (size <= len)
+        .then_some(Extent {
+            offset: heap.offset(first as u32),
+            size,
+            len,
+        })
+        .ok_or(Errno::EINVAL)
+}
+
+/// Counts `n` attachments for a process, as the caller's doing.
+fn count_one(
+    c: &Ctx,
+    guard: &Guard,
+    shm: &Shm,
+    index: u32,
+    who: ProcId,
+    n: u64,
+) -> Result<(), Errno> {
+    let mut txn = guard.txn();
+    match find_hold(c, shm, who) {
+        Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed) + n)?,
+        None => {
+            let (at, _) = dir::take_block(c, &mut txn, size_of::<Hold>() as u64)?;
+            txn.set(at, who.word())?;
+            txn.set(at + 8, shm.holds.load(Relaxed))?;
+            txn.set(at + 16, n)?;
+            txn.put(&shm.holds, at)?;
+        }
+    }
+    txn.put(&shm.nattch, shm.nattch.load(Relaxed) + n)?;
+    txn.put(&shm.atime, c.kernel.now() as u64)?;
+    txn.put(&shm.lpid, pid_word(c))?;
+    c.pool.touch(who, Kind::Shm.reference(index));
+    txn.commit();
+    Ok(())
+}
+
+/// The attachment record of a process, and the offset of the link that leads to it.
+fn find_hold(c: &Ctx, shm: &Shm, who: ProcId) -> Option<(u64, &'static Hold)> {
+    each_hold(c, shm, |_, hold| hold.owner.load(Relaxed) == who.word())
+}
+
+fn each_hold(
+    c: &Ctx,
+    shm: &Shm,
+    mut stop: impl FnMut(u64, &'static Hold) -> bool,
+) -> Option<(u64, &'static Hold)> {
+    let mut link = c.pool.offset_of(&shm.holds);
+    for _ in 0..MAX_HOLDS {
+        let at = c.pool.mem().word(link)?.load(Acquire);
+        let hold = c.pool.mem().at::<Hold>(at).filter(|_| at != 0)?;
+        if stop(link, hold) {
+            return Some((link, hold));
+        }
+        link = at + 8;
+    }
+    None
+}
+
+/// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment.
+pub fn detach(c: &Ctx, id: i32) {
+    let quiet = Quiet::new(c.kernel);
+    let _ = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
+}
+
+/// Takes `n` attachments (all: `None`) from a process.
+pub(crate) fn drop_holds(
+    c: &Ctx,
+    quiet: &Quiet,
+    id: i32,
+    who: ProcId,
+    n: Option<u64>,
+    pid: u64,
+) -> Result<(), Errno> {
+    let guard = dir::lock(c, quiet)?;
+    let (index, head) = dir::lookup(c, Kind::Shm, id)?;
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let Some((link, hold)) = find_hold(c, shm, who) else {
+        return Ok(());
+    };
+    let has = hold.count.load(Relaxed);
+    let less = n.unwrap_or(has).min(has);
+    let mut txn = guard.txn();
+    if less == has {
+        txn.set(link, hold.next.load(Relaxed))?;
+        dir::give_block(
+            c,
+            &mut txn,
+            c.pool.offset_of(hold),
+            size_of::<Hold>() as u64,
+        )?;
+    } else {
+        txn.put(&hold.count, has - less)?;
+    }
+    let left = shm.nattch.load(Relaxed).saturating_sub(less);
+    txn.put(&shm.nattch, left)?;
+    txn.put(&shm.dtime, c.kernel.now() as u64)?;
+    txn.put(&shm.lpid, pid)?;
+    txn.commit();
+    if less == has {
+        c.pool.untouch(who, Kind::Shm.reference(index));
+    }
+    if left == 0 && head.mode.load(Relaxed) & SHM_DEST != 0 {
+        destroy(c, quiet, guard, index)?;
+    }
+    Ok(())
+}
+
+/// Counts all attachments of the caller for its child too, before it forks. False if one could not be counted: the child
+/// then counts them itself.
+pub fn fork(c: &Ctx, child: ProcId) -> bool {
+    let quiet = Quiet::new(c.kernel);
+    let mut all = true;
+    life::each_touched(c, c.me, Kind::Shm, |index| {
+        let Ok(guard) = dir::lock(c, &quiet) else {
+            all = false;
+            return;
+        };
+        let Some(shm) = c.pool.shm(index) else { return };
+        if let Some((_, hold)) = find_hold(c, shm, c.me) {
+            all &= count_one(c, &guard, shm, index, child, hold.count.load(Relaxed)).is_ok();
+        }
+    });
+    all
+}
+
+/// Frees a segment that is removed and not attached. Its memory goes back outside of the lock.
+fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno> {
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let extent = extent_of(c, shm)?;
+    let range = Range {
+        first: shm.first.load(Relaxed) as u32,
+        count: (extent.len / PAGE) as u32,
+        dirty: true,
+    };
+    let mut txn = guard.txn();
+    dir::unhash(c, &mut txn, Kind::Shm, index)?;
+    dir::retire(c, &mut txn, Kind::Shm, index)?;
+    let total = &c.pool.kind_root(Kind::Shm).total;
+    txn.put(
+        total,
+        total.load(Relaxed).saturating_sub(range.count.into()),
+    )?;
+    let Ok(limbo) = park(c, &mut txn, range) else {
+        // No room to note it: the pages go back as they are, and are zeroed when they are used again.
+        c.pool.geometry().pages.free(&mut txn, range)?;
+        txn.commit();
+        return Ok(());
+    };
+    txn.commit();
+    drop(guard);
+    let zeroed = c.kernel.release(extent.offset, extent.len);
+    let guard = dir::lock(c, quiet)?;
+    unpark(c, &guard, limbo, !zeroed)
+}
+
+/// Takes from a segment what the dead have left. Returns whether there was something.
+fn reap_one(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
+    let mut any = false;
+    loop {
+        let dead = {
+            let Ok(_guard) = dir::lock(c, quiet) else {
+                return any;
+            };
+            let Ok((index, _)) = dir::lookup(c, Kind::Shm, id) else {
+                return any;
+            };
+            let Some(shm) = c.pool.shm(index) else {
+                return any;
+            };
+            let mut dead = None;
+            each_hold(c, shm, |_, hold| {
+                dead = ProcId::of_word(hold.owner.load(Relaxed))
+                    .filter(|o| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o));
+                dead.is_some()
+            });
+            dead
+        };
+        let Some(dead) = dead else { return any };
+        if drop_holds(c, quiet, id, dead, None, life::pid_word_of(c, dead)).is_err() {
+            return any;
+        }
+        any = true;
+    }
+}
+
+/// Removes what a dead process holds of a segment.
+pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
+    let id = c
+        .pool
+        .head(Kind::Shm, index)
+        .map_or(0, |h| h.id.load(Acquire));
+    let _ = drop_holds(c, quiet, id as i32, dead, None, life::pid_word_of(c, dead));
+}
+
+fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    Ok(ShmDs {
+        perm: perm::of(&shm.head),
+        size: shm.size.load(Relaxed),
+        atime: shm.atime.load(Relaxed),
+        dtime: shm.dtime.load(Relaxed),
+        ctime: shm.ctime.load(Relaxed),
+        cpid: pid_of(shm.cpid.load(Relaxed)),
+        lpid: pid_of(shm.lpid.load(Relaxed)),
+        cmember: crate::member_of(shm.cpid.load(Relaxed)),
+        nattch: shm.nattch.load(Relaxed),
+    })
+}
+
+fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<ShmDs, Errno> {
+    let (index, head) = dir::lookup(c, Kind::Shm, id)?;
+    if !any {
+        perm::check(c, head, perm::READ)?;
+    }
+    let quiet = Quiet::new(c.kernel);
+    reap_one(c, &quiet, id);
+    let _guard = dir::lock(c, &quiet)?;
+    if !dir::still(head, id) {
+        return Err(Errno::EINVAL);
+    }
+    record(c, index)
+}
+
+/// `shmctl(IPC_STAT)`.
+pub fn stat(c: &Ctx, id: i32) -> Result<ShmDs, Errno> {
+    stat_checked(c, id, false)
+}
+
+/// `shmctl(SHM_STAT)`; with `any`, `SHM_STAT_ANY`. Returns the id too.
+pub fn stat_index(c: &Ctx, index: i32, any: bool) -> Result<(i32, ShmDs), Errno> {
+    let (_, id) = dir::by_index(c, Kind::Shm, index)?;
+    Ok((id, stat_checked(c, id, any)?))
+}
+
+/// `shmctl(IPC_SET)`.
+pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno> {
+    let (index, head) = dir::lookup(c, Kind::Shm, id)?;
+    perm::check_owner(c, head)?;
+    let quiet = Quiet::new(c.kernel);
+    let guard = dir::lock(c, &quiet)?;
+    if !dir::still(head, id) {
+        return Err(Errno::EIDRM);
+    }
+    let (word0, word1) = perm::changed(head, uid, gid, mode)?;
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let mut txn = guard.txn();
+    let at = c.pool.offset_of(head);
+    txn.set(at, word0)?;
+    txn.set(at + 8, word1)?;
+    txn.put(&shm.ctime, c.kernel.now() as u64)?;
+    txn.commit();
+    Ok(())
+}
+
+/// `shmctl(IPC_RMID)`: gone at once if nobody has it attached, with the last detach otherwise.
+pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
+    let (_, head) = dir::lookup(c, Kind::Shm, id)?;
+    perm::check_owner(c, head)?;
+    let quiet = Quiet::new(c.kernel);
+    reap_one(c, &quiet, id);
+    let guard = dir::lock(c, &quiet)?;
+    // The dead may have been the last to have it attached after an earlier removal.
+    let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
+        return Ok(());
+    };
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    if shm.nattch.load(Relaxed) == 0 {
+        return destroy(c, &quiet, guard, index);
+    }
+    let mut txn = guard.txn();
+    dir::unhash(c, &mut txn, Kind::Shm, index)?;
+    txn.set(
+        c.pool.offset_of(head),
+        id as u64 | ((head.mode.load(Relaxed) | SHM_DEST) as u64) << 32,
+    )?;
+    txn.commit();
+    Ok(())
+}
+
+/// `shmctl(SHM_LOCK)` and `SHM_UNLOCK`: sets the mode bit. Pool memory is not swapped out by a machine that shares it; on one
+/// kernel, locking what is attached is mlock(2)'s business.
+pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
+    let (_, head) = dir::lookup(c, Kind::Shm, id)?;
+    if !perm::owner_or(c, head, perm::CAP_IPC_LOCK) {
+        return Err(Errno::EPERM);
+    }
+    let quiet = Quiet::new(c.kernel);
+    let guard = dir::lock(c, &quiet)?;
+    if !dir::still(head, id) {
+        return Err(Errno::EIDRM);
+    }
+    let mode = head.mode.load(Relaxed);
+    let mode = if on {
+        mode | SHM_LOCKED
+    } else {
+        mode & !SHM_LOCKED
+    };
+    let mut txn = guard.txn();
+    txn.set(c.pool.offset_of(head), id as u64 | (mode as u64) << 32)?;
+    txn.commit();
+    Ok(())
+}
+
+/// `shmctl(SHM_INFO)`: the highest index in use (0 if none), and totals.
+pub fn info(c: &Ctx) -> (i32, ShmInfo) {
+    let root = c.pool.kind_root(Kind::Shm);
+    let info = ShmInfo {
+        used_ids: root.used.load(Relaxed),
+        total: root.total.load(Relaxed),
+    };
+    (dir::highest(c, Kind::Shm).max(0), info)
+}
+
+/// The highest index in use, -1 if there is none.
+pub fn highest(c: &Ctx) -> i32 {
+    dir::highest(c, Kind::Shm)
+}

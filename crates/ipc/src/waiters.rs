@@ -1,0 +1,167 @@
+//! Waiter records and the queues they stand in.
+//!
+//! A record belongs to one thread that waits. It is taken by compare-and-swap, linked and unlinked under the construct's lock, and
+//! freed by its owner, or by whoever cleans up after it.
+
+use crate::{msg, sem, Ctx, Errno, ProcId};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use vshmem_pool::layout::{Kind, Waiter, DONE, WAITING};
+use vshmem_pool::lock::Quiet;
+use vshmem_pool::log::{Full, Txn};
+
+/// A queue of waiters: the words that hold its first and last record's index + 1.
+#[derive(Clone, Copy)]
+pub struct Queue {
+    /// First.
+    pub first: &'static AtomicU64,
+    /// Last.
+    pub last: &'static AtomicU64,
+}
+
+/// A taken record.
+#[derive(Clone, Copy)]
+pub struct Ticket {
+    /// Its index.
+    pub index: u32,
+    /// The record.
+    pub waiter: &'static Waiter,
+}
+
+/// Takes a record for the calling thread.
+pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
+    let root = c.pool.root();
+    let count = c.pool.geometry().waiters.1;
+    let from = root.waiter_hint.load(Relaxed);
+    for i in 0..count {
+        let index = from.wrapping_add(i) % count;
+        let waiter = c.pool.waiter(index).ok_or(Errno::ENOMEM)?;
+        if waiter.owner.load(Relaxed) != 0 {
+            continue;
+        }
+        if index >= root.waiter_high.load(Relaxed)
+            && !c.kernel.reserve(c.pool.offset_of(waiter), 256)
+        {
+            return Err(Errno::ENOMEM);
+        }
+        if waiter
+            .owner
+            .compare_exchange(0, c.me.word(), AcqRel, Relaxed)
+            .is_ok()
+        {
+            root.waiter_high.fetch_max(index + 1, Relaxed);
+            // The record just used is used again: it is in the cache.
+            root.waiter_hint.store(index, Relaxed);
+            waiter.construct.store(construct, Relaxed);
+            waiter.arg4.store(0, Relaxed);
+            waiter.next.store(0, Relaxed);
+            waiter.prev.store(0, Relaxed);
+            waiter.status.store(WAITING, Release);
+            return Ok(Ticket { index, waiter });
+        }
+    }
+    Err(Errno::ENOMEM)
+}
+
+/// Frees a record that stands in no queue.
+pub fn give_back(ticket: Ticket) {
+    ticket.waiter.construct.store(0, Relaxed);
+    ticket.waiter.owner.store(0, Release);
+}
+
+/// The word that holds status and construct, as a transaction sets it.
+pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
+    status as u64 | (waiter.construct.load(Relaxed) as u64) << 32
+}
+
+/// How a wait ended, if it has.
+pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
+    let status = waiter.status.load(Acquire);
+    (status & DONE != 0).then(|| match status & !DONE {
+        0 => Ok(()),
+        errno => Err(Errno(errno as i32)),
+    })
+}
+
+fn at(c: &Ctx, link: u64) -> Option<Ticket> {
+    let index = u32::try_from(link.checked_sub(1)?).ok()?;
+    c.pool.waiter(index).map(|waiter| Ticket { index, waiter })
+}
+
+/// Stands at the end of a queue.
+pub fn enqueue(c: &Ctx, txn: &mut Txn, queue: Queue, ticket: Ticket) -> Result<(), Full> {
+    let last = queue.last.load(Relaxed);
+    txn.put(&ticket.waiter.prev, last)?;
+    txn.put(&ticket.waiter.next, 0)?;
+    match at(c, last) {
+        Some(before) => txn.put(&before.waiter.next, ticket.index as u64 + 1)?,
+        None => txn.put(queue.first, ticket.index as u64 + 1)?,
+    }
+    txn.put(queue.last, ticket.index as u64 + 1)
+}
+
+/// Leaves a queue.
+pub fn dequeue(c: &Ctx, txn: &mut Txn, queue: Queue, ticket: Ticket) -> Result<(), Full> {
+    let (next, prev) = (
+        ticket.waiter.next.load(Relaxed),
+        ticket.waiter.prev.load(Relaxed),
+    );
+    match at(c, prev) {
+        Some(before) => txn.put(&before.waiter.next, next)?,
+        None => txn.put(queue.first, next)?,
+    }
+    match at(c, next) {
+        Some(after) => txn.put(&after.waiter.prev, prev),
+        None => txn.put(queue.last, prev),
+    }
+}
+
+/// Calls `stop` with the waiters of a queue, in order, until it returns true; returns that one.
+pub fn find(c: &Ctx, queue: Queue, mut stop: impl FnMut(Ticket) -> bool) -> Option<Ticket> {
+    let mut link = queue.first.load(Acquire);
+    // A queue is never longer than the table.
+    for _ in 0..c.pool.geometry().waiters.1 {
+        let ticket = at(c, link)?;
+        if stop(ticket) {
+            return Some(ticket);
+        }
+        link = ticket.waiter.next.load(Acquire);
+    }
+    None
+}
+
+/// Is the thread that waits certainly dead?
+pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
+    match ProcId::of_word(waiter.owner.load(Relaxed)) {
+        Some(owner) => owner != c.me && c.pool.owner_is_dead(c.kernel, c.member, owner),
+        None => true,
+    }
+}
+
+/// Frees the records of a dead process, or of the caller's own threads when it exits.
+pub fn reap_process(c: &Ctx, quiet: &Quiet, dead: ProcId) {
+    if dead == c.me {
+        return;
+    }
+    let high = c
+        .pool
+        .root()
+        .waiter_high
+        .load(Relaxed)
+        .min(c.pool.geometry().waiters.1);
+    for index in 0..high {
+        let Some(waiter) = c.pool.waiter(index) else {
+            return;
+        };
+        if waiter.owner.load(Relaxed) != dead.word() {
+            continue;
+        }
+        let ticket = Ticket { index, waiter };
+        match Kind::of_reference(waiter.construct.load(Relaxed)) {
+            Some((Kind::Sem, set)) => sem::drop_waiter(c, quiet, set, ticket),
+            Some((Kind::Msg, queue)) => msg::drop_waiter(c, quiet, queue, ticket),
+            _ => {}
+        }
+        give_back(ticket);
+    }
+}

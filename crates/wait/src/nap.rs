@@ -1,0 +1,37 @@
+//! Waiting where nobody can wake: naps that grow, with a look at the word after each.
+
+use crate::Waited;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+/// The first nap. The kernel's timer slack makes it about 50 us longer.
+const FIRST: Duration = Duration::from_micros(2);
+/// The longest: how late a sleeper may be.
+const LONGEST: Duration = Duration::from_millis(2);
+
+pub fn timespec(t: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: t.as_secs().min(i64::MAX as u64) as libc::time_t,
+        tv_nsec: t.subsec_nanos() as libc::c_long,
+    }
+}
+
+pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
+    let mut left = timeout.unwrap_or(Duration::MAX);
+    let mut nap = FIRST;
+    while word.load(Ordering::Acquire) == expected {
+        if left.is_zero() {
+            return Waited::TimedOut;
+        }
+        let this = nap.min(left);
+        let spec = timespec(this);
+        // SAFETY: the timespec is live for the call; errno is not touched by clock_nanosleep, which returns its error.
+        match unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &spec, null_mut()) } {
+            libc::EINTR => return Waited::Interrupted,
+            _ => left = left.saturating_sub(this),
+        }
+        nap = (nap * 2).min(LONGEST);
+    }
+    Waited::Woken
+}
