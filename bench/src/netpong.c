@@ -80,13 +80,16 @@ static void write_all(int fd, const char *at, size_t size) {
 
 static unsigned pieces_of(size_t size) { return (unsigned)((size + PIECE - 1) / PIECE); }
 
-static void send_pieces(int fd, uint32_t round, size_t size) {
+/* To `to`, or to the peer that the socket is connected to. */
+static void send_pieces(int fd, uint32_t round, size_t size, const struct sockaddr_in *to) {
     struct head head = {.round = round, .pieces = (uint16_t)pieces_of(size)};
+    socklen_t length = to == NULL ? 0 : sizeof *to;
     for (head.piece = 0; head.piece < head.pieces; head.piece++) {
-        size_t at = (size_t)head.piece * PIECE;
+        size_t at = (size_t)head.piece * PIECE, left = size - at;
         memcpy(buffer + at, &head, sizeof head);
         /* A full buffer or an unreachable peer is a lost datagram: the round is sent again. */
-        (void)send(fd, buffer + at, size - at < PIECE ? size - at : PIECE, 0);
+        (void)sendto(fd, buffer + at, left < PIECE ? left : PIECE, 0, (const struct sockaddr *)to,
+                     length);
     }
 }
 
@@ -151,13 +154,8 @@ static void serve_datagram(int fd) {
     socklen_t length = sizeof from;
     ssize_t got = recvfrom(fd, datagram, sizeof datagram, 0, (struct sockaddr *)&from, &length);
     size_t size = got < 0 ? 0 : gather(&gathering, datagram, (size_t)got);
-    if (size == 0)
-        return;
-    if (connect(fd, (struct sockaddr *)&from, length) != 0)
-        die("connect");
-    send_pieces(fd, gathering.round, size);
-    struct sockaddr nobody = {.sa_family = AF_UNSPEC};
-    connect(fd, &nobody, sizeof nobody);
+    if (size > 0)
+        send_pieces(fd, gathering.round, size, &from);
 }
 
 static void serve(unsigned port) {
@@ -195,7 +193,7 @@ static void datagram_round(struct client *c) {
     struct gathering gathering = {0};
     c->round++;
     for (int attempt = 0; attempt < 50; attempt++) {
-        send_pieces(c->fd, c->round, c->size);
+        send_pieces(c->fd, c->round, c->size, NULL);
         for (;;) {
             ssize_t got = recv(c->fd, datagram, sizeof datagram, 0);
             if (got < 0)
