@@ -1,1 +1,50 @@
-//! Room `capi`; see DESIGN.md.
+//! libvshmem.so: the C API of `include/vshmem.h`, and libc's System V calls for programs that know nothing of Vshmem.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`load`] | loading the library, ending the process |
+//! | [`config`] | the environment |
+//! | [`export`], [`mod@syscall`] | the functions with libc's names |
+//! | [`api`] | the functions of `vshmem.h` |
+//! | [`dispatch`] | which calls are ours |
+//! | [`calls`], [`abi`] | the calls on a pool, and C's structures |
+//! | [`state`], [`open`] | the pools that are open, and who we are in them |
+//! | [`attach`] | which segments are attached where |
+//! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
+//! | [`kernel`], [`cred`], [`process`] | what the pool needs of the kernel |
+//! | [`user`] | addresses that the program passes |
+//! | [`barrier`], [`reduce`] | collectives |
+//! | [`errno`], [`text`], [`tls`], [`raw`] | tools |
+//!
+//! The library is a guest in programs that don't know it. It uses no heap, takes no lock that a signal, a fork or a death
+//! could leave behind, keeps errno when a call succeeds, and writes to no descriptor.
+
+pub mod abi;
+pub mod api;
+pub mod attach;
+pub mod barrier;
+pub mod calls;
+pub mod config;
+pub mod cred;
+pub mod dispatch;
+pub mod errno;
+pub mod fork;
+pub mod gate;
+pub mod kernel;
+pub mod open;
+pub mod page;
+pub mod process;
+pub mod raw;
+pub mod reduce;
+pub mod state;
+pub mod text;
+pub mod tls;
+pub mod user;
+
+// A test program must keep its own libc functions, and its own ends.
+#[cfg(not(test))]
+pub mod export;
+#[cfg(not(test))]
+pub mod syscall;
+
+pub mod load;

@@ -1,0 +1,289 @@
+//! A barrier for a fixed number of parties, in a segment.
+//!
+//! One 64-bit word counts phases and, within a phase, who has arrived; the last to arrive moves it to the next phase. A
+//! second word repeats the phase for sleepers. Each party has a seat with its name, so that the others learn when it dies.
+
+use crate::raw;
+use crate::state::{self, Caller, POOLS};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::time::Duration;
+use vshmem_ipc::{shm, Errno};
+use vshmem_pool::{Kernel, ProcId};
+
+/// Most parties.
+const MOST: usize = 480;
+/// Values of eight bytes that one step of a reduction takes.
+pub const CHUNK: usize = 2048;
+const MAGIC: u32 = 0x5653_4231; // "VSB1"
+/// How long a party sleeps before it looks whether another one has died.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// The head of the segment; what [`CHUNK`]s need follows it. All zeros: new.
+#[repr(C)]
+struct Head {
+    magic: AtomicU32,
+    parties: AtomicU32,
+    _line: [u64; 7],
+    /// The phase, for sleepers.
+    turn: AtomicU32,
+    _line2: [u32; 15],
+    /// Phase in the high half, arrivals in the low half.
+    state: AtomicU64,
+    _line3: [u64; 7],
+    /// Names of processes, as [`ProcId::word`]; 0: free.
+    seats: [AtomicU64; MOST],
+}
+
+const HEAD: usize = 4096;
+const _: () = assert!(size_of::<Head>() <= HEAD);
+
+/// A party's own view of a barrier, in memory of its own.
+pub struct Barrier {
+    head: *const Head,
+    id: i32,
+    pool: usize,
+    parties: u32,
+    seat: u32,
+}
+
+/// The mapping that holds a [`Barrier`].
+const VIEW: usize = 4096;
+
+fn bytes_of(parties: u32) -> usize {
+    HEAD + 2 * parties as usize * CHUNK * 8
+}
+
+impl Barrier {
+    /// Finds or makes the barrier of that key in the current pool, and takes a seat.
+    pub fn open(key: i32, parties: u32) -> Result<*mut Barrier, Errno> {
+        if key == libc::IPC_PRIVATE || parties == 0 || parties as usize > MOST {
+            return Err(Errno::EINVAL);
+        }
+        let caller = state::caller()?;
+        let id = shm::get(&caller.ctx, key, bytes_of(parties), libc::IPC_CREAT | 0o600)?;
+        let at = crate::calls::shm::attach(&caller, id, 0, 0)?;
+        let result = Self::sit_down(&caller, id, at.cast(), parties);
+        if result.is_err() {
+            let _ = crate::calls::shm::detach(at as usize);
+        }
+        result
+    }
+
+    fn sit_down(
+        caller: &Caller,
+        id: i32,
+        head: *const Head,
+        parties: u32,
+    ) -> Result<*mut Barrier, Errno> {
+        // SAFETY: the segment was attached for reading and writing, has at least a head's length, and zeros or any other
+        // bytes are valid atomics.
+        let shared = unsafe { &*head };
+        claim_word(&shared.parties, parties)?;
+        claim_word(&shared.magic, MAGIC)?;
+        let view = raw::map_private(VIEW).cast::<Barrier>();
+        if view.is_null() {
+            return Err(Errno::ENOMEM);
+        }
+        let Some(seat) = take_seat(caller, &shared.seats[..parties as usize]) else {
+            // SAFETY: mapped above.
+            unsafe { raw::unmap(view.cast(), VIEW) };
+            return Err(Errno(libc::EBUSY));
+        };
+        let pool = caller.pool_index();
+        // SAFETY: the mapping is large enough and aligned.
+        unsafe {
+            view.write(Barrier {
+                head,
+                id,
+                pool,
+                parties,
+                seat,
+            })
+        };
+        Ok(view)
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: attached until `close`.
+        unsafe { &*self.head }
+    }
+
+    fn seats(&self) -> &[AtomicU64] {
+        &self.head().seats[..self.parties as usize]
+    }
+
+    /// How many take part.
+    pub fn parties(&self) -> usize {
+        self.parties as usize
+    }
+
+    /// The caller's seat.
+    pub fn seat(&self) -> usize {
+        self.seat as usize
+    }
+
+    /// The phase under way. It can't end without the caller.
+    pub fn phase(&self) -> u32 {
+        (self.head().state.load(Acquire) >> 32) as u32
+    }
+
+    /// Where a party writes its values in a phase. Two phases in a row use different places: when the second begins, all
+    /// have read what was written for the one before the first.
+    pub fn slot(&self, phase: u32, seat: usize) -> &[AtomicU64] {
+        let index = (phase as usize & 1) * self.parties() + seat;
+        // SAFETY: inside the segment, whose size `bytes_of` gave for this number of parties.
+        unsafe {
+            let first = self
+                .head
+                .cast::<u8>()
+                .add(HEAD)
+                .cast::<AtomicU64>()
+                .add(index * CHUNK);
+            core::slice::from_raw_parts(first, CHUNK)
+        }
+    }
+
+    /// Waits until all have arrived. True for one of them.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
+        let phase = self.phase();
+        if self.arrive(phase) {
+            return Ok(true);
+        }
+        let place = &POOLS[self.pool];
+        let deadline = timeout.map(|t| {
+            place
+                .monotonic()
+                .saturating_add(t.as_nanos().min(u64::MAX.into()) as u64)
+        });
+        for _ in 0..place.spin_rounds() {
+            if self.phase() != phase {
+                return Ok(false);
+            }
+            core::hint::spin_loop();
+        }
+        self.sleep(place, phase, deadline)
+    }
+
+    /// Counts the caller. True if it was the last one.
+    fn arrive(&self, phase: u32) -> bool {
+        let head = self.head();
+        let all = self.parties;
+        let next = |old: u64| {
+            let arrived = old as u32 + 1;
+            if arrived >= all {
+                u64::from(phase.wrapping_add(1)) << 32
+            } else {
+                u64::from(phase) << 32 | u64::from(arrived)
+            }
+        };
+        let old = head
+            .state
+            .fetch_update(AcqRel, Acquire, |old| Some(next(old)));
+        let last = old.is_ok_and(|old| old as u32 + 1 >= all);
+        if last {
+            head.turn.store(phase.wrapping_add(1), Release);
+            POOLS[self.pool].wake(&head.turn, u32::MAX >> 1);
+        }
+        last
+    }
+
+    fn sleep(&self, place: &dyn Kernel, phase: u32, deadline: Option<u64>) -> Result<bool, Errno> {
+        let head = self.head();
+        while self.phase() == phase {
+            let left = match deadline {
+                None => SLICE,
+                Some(end) => Duration::from_nanos(end.saturating_sub(place.monotonic())).min(SLICE),
+            };
+            if left.is_zero() {
+                return self.withdraw(phase, libc::ETIMEDOUT);
+            }
+            // Whoever was last to arrive in the phase before may have died before it said so.
+            let turn = head.turn.load(Acquire);
+            if turn != phase {
+                let _ = head.turn.compare_exchange(turn, phase, AcqRel, Relaxed);
+                continue;
+            }
+            let woken = place.wait(&head.turn, phase, Some(left));
+            if woken == vshmem_pool::Waited::TimedOut && self.somebody_died() {
+                return self.withdraw(phase, libc::EOWNERDEAD);
+            }
+        }
+        Ok(false)
+    }
+
+    fn somebody_died(&self) -> bool {
+        let Ok(caller) = state::caller_of(self.pool) else {
+            return false;
+        };
+        self.seats()
+            .iter()
+            .any(|seat| is_dead(&caller, seat.load(Acquire)))
+    }
+
+    /// Takes the caller's arrival back, unless all have arrived meanwhile.
+    fn withdraw(&self, phase: u32, why: i32) -> Result<bool, Errno> {
+        let back = |old: u64| ((old >> 32) as u32 == phase && old as u32 > 0).then(|| old - 1);
+        match self.head().state.fetch_update(AcqRel, Acquire, back) {
+            Ok(_) => Err(Errno(why)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Gives the seat up and detaches.
+    ///
+    /// # Safety
+    /// `barrier` came from [`Barrier::open`] and is not used any more.
+    pub unsafe fn close(barrier: *mut Barrier) -> Result<(), Errno> {
+        // SAFETY: the caller hands it over.
+        let this = unsafe { barrier.read() };
+        let caller = state::caller_of(this.pool)?;
+        let seat = &this.seats()[this.seat()];
+        let _ = seat.compare_exchange(caller.ctx.me.word(), 0, AcqRel, Relaxed);
+        crate::calls::shm::detach(this.head as usize)?;
+        // SAFETY: the view's own mapping.
+        unsafe { raw::unmap(barrier.cast(), VIEW) };
+        Ok(())
+    }
+
+    /// Removes the barrier of that key from the current pool; it goes when the last party closes it.
+    pub fn remove(key: i32) -> Result<(), Errno> {
+        let caller = state::caller()?;
+        let id = shm::get(&caller.ctx, key, 0, 0)?;
+        shm::remove(&caller.ctx, id)
+    }
+
+    /// The segment, for those who want to look at it.
+    pub fn segment(&self) -> (i32, *const c_void) {
+        (self.id, self.head.cast())
+    }
+}
+
+/// Sets a word that is 0, or finds that it has the value already.
+fn claim_word(word: &AtomicU32, value: u32) -> Result<(), Errno> {
+    match word.compare_exchange(0, value, AcqRel, Acquire) {
+        Ok(_) => Ok(()),
+        Err(found) if found == value => Ok(()),
+        Err(_) => Err(Errno::EINVAL),
+    }
+}
+
+fn is_dead(caller: &Caller, word: u64) -> bool {
+    ProcId::of_word(word).is_some_and(|who| {
+        who != caller.ctx.me
+            && caller
+                .pool()
+                .owner_is_dead(caller.ctx.kernel, caller.ctx.member, who)
+    })
+}
+
+/// Takes a free seat, or that of a party that is dead.
+fn take_seat(caller: &Caller, seats: &[AtomicU64]) -> Option<u32> {
+    let mine = caller.ctx.me.word();
+    let take = |(i, seat): (usize, &AtomicU64)| {
+        let old = seat.load(Acquire);
+        let free = old == 0 || is_dead(caller, old);
+        (free && seat.compare_exchange(old, mine, AcqRel, Relaxed).is_ok()).then_some(i as u32)
+    };
+    seats.iter().enumerate().find_map(take)
+}

@@ -1,0 +1,46 @@
+//! The twelve calls on a pool, with C's arguments: check addresses, translate structures, call the upper half.
+
+pub mod msg;
+pub mod sem;
+pub mod shm;
+
+use crate::abi::Plain;
+use crate::user;
+use vshmem_ipc::Errno;
+
+/// `IPC_RMID` and its siblings are the same for all three kinds.
+pub mod cmd {
+    /// Remove.
+    pub const RMID: i32 = 0;
+    /// Change owner and mode.
+    pub const SET: i32 = 1;
+    /// Read the structure.
+    pub const STAT: i32 = 2;
+    /// Read the limits.
+    pub const INFO: i32 = 3;
+    /// Old programs mark the structures' version with this bit; there is one version here.
+    pub const IPC_64: i32 = 0x100;
+}
+
+/// Fails unless `id` can be an id and `command` a command.
+fn check_ctl(id: i32, command: i32) -> Result<(), Errno> {
+    if id < 0 || command < 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
+/// Copies a structure from the program.
+fn fetch<T: Plain>(from: *const T) -> Result<T, Errno> {
+    user::surely_readable(from, size_of::<T>())?;
+    // SAFETY: the kernel has just said that the bytes can be read; T accepts any.
+    Ok(unsafe { from.read_unaligned() })
+}
+
+/// Copies a structure to the program.
+fn store<T: Plain>(to: *mut T, value: T) -> Result<(), Errno> {
+    user::surely_writable(to, size_of::<T>())?;
+    // SAFETY: the kernel has just said that the bytes can be written; T has no padding.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}

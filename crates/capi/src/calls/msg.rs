@@ -1,0 +1,166 @@
+//! `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
+
+use super::{check_ctl, cmd, fetch, store};
+use crate::abi::{IpcPerm, Msginfo, MsqidDs};
+use crate::state::Caller;
+use crate::{raw, user};
+use vshmem_ipc::{msg, Errno};
+
+/// Like `IPC_STAT`, by index.
+pub const MSG_STAT: i32 = 11;
+/// Usage of all queues together.
+pub const MSG_INFO: i32 = 12;
+/// Like `MSG_STAT`, without asking for read permission.
+pub const MSG_STAT_ANY: i32 = 13;
+
+/// A message in the program's memory: its type, then its text.
+const TEXT_AT: usize = size_of::<i64>();
+
+/// `msgget` on a pool.
+pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
+    msg::get(&caller.ctx, key, flags)
+}
+
+/// `msgsnd` on a pool.
+///
+/// # Safety
+/// The message stays mapped during the call; an address that never was good is EFAULT.
+#[inline(always)]
+pub unsafe fn send(
+    caller: &Caller,
+    id: i32,
+    message: *const u8,
+    size: usize,
+    flags: i32,
+) -> Result<i32, Errno> {
+    // A message that is too long is refused by the upper half, which does not look at its text then.
+    let whole = size <= caller.pool().limits().msgmax as usize;
+    user::readable(message, if whole { TEXT_AT + size } else { TEXT_AT }).or_else(|fault| {
+        // The type is read, and both are judged, before the text.
+        user::readable(message, TEXT_AT)?;
+        // SAFETY: found readable.
+        let mtype = unsafe { message.cast::<i64>().read_unaligned() };
+        Err(if mtype < 1 { Errno::EINVAL } else { fault })
+    })?;
+    // SAFETY: the type was found readable, and so was the text unless it is refused for its length.
+    unsafe {
+        let mtype = message.cast::<i64>().read_unaligned();
+        msg::send(&caller.ctx, id, mtype, message.add(TEXT_AT), size, flags)?;
+    }
+    Ok(0)
+}
+
+/// `msgrcv` on a pool.
+///
+/// # Safety
+/// The room for the message stays mapped during the call; an address that never was good is EFAULT.
+#[inline(always)]
+pub unsafe fn receive(
+    caller: &Caller,
+    id: i32,
+    message: *mut u8,
+    capacity: usize,
+    mtype: i64,
+    flags: i32,
+) -> Result<isize, Errno> {
+    if capacity as isize >= 0 {
+        let longest = (caller.pool().limits().msgmax as usize).min(capacity);
+        if user::writable(message, TEXT_AT + longest).is_err() {
+            return receive_indirectly(caller, id, message, capacity, mtype, flags);
+        }
+    }
+    // SAFETY: as much as a message can have was found writable; the upper half refuses a capacity that is negative.
+    unsafe {
+        let text = message.wrapping_add(TEXT_AT);
+        let (length, got) = msg::receive(&caller.ctx, id, text, capacity, mtype, flags)?;
+        message.cast::<i64>().write_unaligned(got);
+        Ok(length as isize)
+    }
+}
+
+/// For a buffer that is not all there. The message may be shorter than the room that the program claims to have; if it
+/// isn't, it is lost, as with the kernel.
+#[cold]
+fn receive_indirectly(
+    caller: &Caller,
+    id: i32,
+    message: *mut u8,
+    capacity: usize,
+    mtype: i64,
+    flags: i32,
+) -> Result<isize, Errno> {
+    let room = (caller.pool().limits().msgmax as usize)
+        .min(capacity)
+        .max(1);
+    let buffer = raw::map_private(room);
+    if buffer.is_null() {
+        return Err(Errno::ENOMEM);
+    }
+    // SAFETY: the buffer has room for any message of this pool up to the capacity; the program's memory is checked before
+    // it is written.
+    unsafe {
+        let result = msg::receive(&caller.ctx, id, buffer, capacity, mtype, flags).and_then(
+            |(length, got)| {
+                user::surely_writable(message, TEXT_AT + length)?;
+                message.cast::<i64>().write_unaligned(got);
+                core::ptr::copy_nonoverlapping(buffer, message.add(TEXT_AT), length);
+                Ok(length as isize)
+            },
+        );
+        raw::unmap(buffer, room);
+        result
+    }
+}
+
+fn ds(s: &msg::MsgDs) -> MsqidDs {
+    MsqidDs {
+        perm: IpcPerm::from(&s.perm),
+        stime: s.stime,
+        rtime: s.rtime,
+        ctime: s.ctime,
+        cbytes: s.cbytes,
+        qnum: s.qnum,
+        qbytes: s.qbytes,
+        lspid: s.lspid,
+        lrpid: s.lrpid,
+        ..MsqidDs::default()
+    }
+}
+
+/// `msgctl` on a pool; `buf` points to what the command needs.
+pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Errno> {
+    let command = command & !cmd::IPC_64;
+    check_ctl(id, command)?;
+    let c = &caller.ctx;
+    match command {
+        cmd::RMID => msg::remove(c, id).map(|()| 0),
+        cmd::SET => {
+            let new: MsqidDs = fetch(buf as *const MsqidDs)?;
+            msg::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode, new.qbytes).map(|()| 0)
+        }
+        cmd::STAT => store(buf as *mut MsqidDs, ds(&msg::stat(c, id)?)).map(|()| 0),
+        MSG_STAT | MSG_STAT_ANY => {
+            let (id, found) = msg::stat_index(c, id, command == MSG_STAT_ANY)?;
+            store(buf as *mut MsqidDs, ds(&found)).map(|()| id)
+        }
+        cmd::INFO | MSG_INFO => {
+            let (highest, info) = msg::info(c, command == MSG_INFO);
+            store(buf as *mut Msginfo, limits(&info)).map(|()| highest)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn limits(i: &msg::MsgInfo) -> Msginfo {
+    Msginfo {
+        msgpool: i.msgpool,
+        msgmap: i.msgmap,
+        msgmax: i.msgmax,
+        msgmnb: i.msgmnb,
+        msgmni: i.msgmni,
+        msgssz: i.msgssz,
+        msgtql: i.msgtql,
+        msgseg: i.msgseg,
+        pad: 0,
+    }
+}

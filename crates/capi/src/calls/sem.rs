@@ -1,0 +1,227 @@
+//! `semget`, `semop`, `semtimedop`, `semctl`.
+
+use super::{check_ctl, cmd, fetch, store};
+use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
+use crate::state::Caller;
+use crate::user;
+use core::time::Duration;
+use vshmem_ipc::sem::{self, Sembuf};
+use vshmem_ipc::Errno;
+
+const GETPID: i32 = 11;
+const GETVAL: i32 = 12;
+const GETALL: i32 = 13;
+const GETNCNT: i32 = 14;
+const GETZCNT: i32 = 15;
+const SETVAL: i32 = 16;
+const SETALL: i32 = 17;
+/// Like `IPC_STAT`, by index.
+pub const SEM_STAT: i32 = 18;
+/// Usage of all sets together.
+pub const SEM_INFO: i32 = 19;
+/// Like `SEM_STAT`, without asking for read permission.
+pub const SEM_STAT_ANY: i32 = 20;
+
+/// Operations that are copied to the stack before they are looked at, so that no other thread changes them meanwhile.
+/// More than this can be allowed only by a pool that was made with an unusual limit.
+const COPIED: usize = 512;
+
+/// `semget` on a pool.
+pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
+    sem::get(&caller.ctx, key, count, flags)
+}
+
+/// `semop` on a pool.
+///
+/// # Safety
+/// The operations stay mapped during the call; an address that never was good is EFAULT.
+#[inline(always)]
+pub unsafe fn op(
+    caller: &Caller,
+    id: i32,
+    sops: *const Sembuf,
+    count: usize,
+) -> Result<i32, Errno> {
+    timed(caller, id, sops, count, None)
+}
+
+#[inline(always)]
+fn timed(
+    caller: &Caller,
+    id: i32,
+    sops: *const Sembuf,
+    count: usize,
+    timeout: Option<Duration>,
+) -> Result<i32, Errno> {
+    if count == 1 {
+        user::readable(sops, size_of::<Sembuf>())?;
+        // SAFETY: found readable; a copy, since the program may change it at any time.
+        let one = [unsafe { sops.read_unaligned() }];
+        return sem::op(&caller.ctx, id, &one, timeout).map(|()| 0);
+    }
+    several(caller, id, sops, count, timeout)
+}
+
+#[inline(never)]
+fn several(
+    caller: &Caller,
+    id: i32,
+    sops: *const Sembuf,
+    count: usize,
+    timeout: Option<Duration>,
+) -> Result<i32, Errno> {
+    let count = count as u32 as usize; // what the kernel makes of a size_t here
+    if count < 1 {
+        return Err(Errno::EINVAL);
+    }
+    if count > caller.pool().limits().semopm as usize {
+        return Err(Errno::E2BIG);
+    }
+    user::readable(sops, count * size_of::<Sembuf>())?;
+    let mut copy = [const { core::mem::MaybeUninit::<Sembuf>::uninit() }; COPIED];
+    let sops = if count <= COPIED {
+        // SAFETY: found readable; the copy has room for COPIED.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                sops.cast::<u8>(),
+                copy.as_mut_ptr().cast(),
+                count * size_of::<Sembuf>(),
+            )
+        };
+        copy.as_ptr().cast()
+    } else {
+        sops
+    };
+    // SAFETY: `count` initialised operations, in the copy or in memory that was found readable.
+    let sops = unsafe { core::slice::from_raw_parts(sops, count) };
+    sem::op(&caller.ctx, id, sops, timeout).map(|()| 0)
+}
+
+/// `semtimedop` on a pool.
+///
+/// # Safety
+/// As [`op`], and the same for `timeout`.
+pub unsafe fn timed_op(
+    caller: &Caller,
+    id: i32,
+    sops: *const Sembuf,
+    count: usize,
+    timeout: *const Timespec,
+) -> Result<i32, Errno> {
+    if timeout.is_null() {
+        return timed(caller, id, sops, count, None);
+    }
+    user::readable(timeout, size_of::<Timespec>())?;
+    // SAFETY: found readable.
+    let t = unsafe { timeout.read_unaligned() };
+    // As the kernel does, the number of operations is judged first.
+    if count as u32 == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if count as u32 > caller.pool().limits().semopm {
+        return Err(Errno::E2BIG);
+    }
+    user::readable(sops, count as u32 as usize * size_of::<Sembuf>())?;
+    if t.sec < 0 || !(0..1_000_000_000).contains(&t.nsec) {
+        return Err(Errno::EINVAL);
+    }
+    timed(
+        caller,
+        id,
+        sops,
+        count,
+        Some(Duration::new(t.sec as u64, t.nsec as u32)),
+    )
+}
+
+fn ds(s: &sem::SemDs) -> SemidDs {
+    SemidDs {
+        perm: IpcPerm::from(&s.perm),
+        otime: s.otime,
+        ctime: s.ctime,
+        nsems: s.nsems,
+        ..SemidDs::default()
+    }
+}
+
+/// `semctl` on a pool; `arg` is the union as it lies in its register.
+pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Result<i32, Errno> {
+    let command = command & !cmd::IPC_64;
+    check_ctl(id, command)?;
+    let c = &caller.ctx;
+    match command {
+        GETVAL => sem::getval(c, id, num),
+        GETPID => sem::getpid(c, id, num),
+        GETNCNT => sem::getncnt(c, id, num),
+        GETZCNT => sem::getzcnt(c, id, num),
+        SETVAL => sem::setval(c, id, num, arg as i32).map(|()| 0),
+        GETALL => get_all(caller, id, arg as *mut u16),
+        SETALL => set_all(caller, id, arg as *const u16),
+        cmd::RMID => sem::remove(c, id).map(|()| 0),
+        cmd::SET => {
+            let new: SemidDs = fetch(arg as *const SemidDs)?;
+            sem::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode).map(|()| 0)
+        }
+        cmd::STAT => store(arg as *mut SemidDs, ds(&sem::stat(c, id)?)).map(|()| 0),
+        SEM_STAT | SEM_STAT_ANY => {
+            let (id, found) = sem::stat_index(c, id, command == SEM_STAT_ANY)?;
+            store(arg as *mut SemidDs, ds(&found)).map(|()| id)
+        }
+        cmd::INFO | SEM_INFO => {
+            let (highest, info) = sem::info(c, command == SEM_INFO);
+            store(arg as *mut Seminfo, limits(&info)).map(|()| highest)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Copies value by value; each page is asked about once.
+fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
+    let mut checked = 0;
+    sem::getall(&caller.ctx, id, &mut |index, value| {
+        let place = to.wrapping_add(index);
+        if page_of(place) != checked && user::surely_writable(place, 2).is_err() {
+            return false;
+        }
+        checked = page_of(place);
+        // SAFETY: the page was found writable; a value that isn't aligned to 2 may reach into the next one, which then
+        // is asked about with the next value.
+        unsafe { place.write_unaligned(value) };
+        true
+    })
+    .map(|()| 0)
+}
+
+fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
+    let mut checked = 0;
+    sem::setall(&caller.ctx, id, &mut |index| {
+        let place = from.wrapping_add(index);
+        if page_of(place) != checked {
+            user::surely_readable(place, 2).ok()?;
+        }
+        checked = page_of(place);
+        // SAFETY: the page was found readable.
+        Some(unsafe { place.read_unaligned() })
+    })
+    .map(|()| 0)
+}
+
+/// The page that an address's last byte lies in; never 0 for an address that can be good.
+fn page_of(place: *const u16) -> usize {
+    (place as usize).wrapping_add(1) / 4096
+}
+
+fn limits(i: &sem::SemInfo) -> Seminfo {
+    Seminfo {
+        semmap: i.semmap,
+        semmni: i.semmni,
+        semmns: i.semmns,
+        semmnu: i.semmnu,
+        semmsl: i.semmsl,
+        semopm: i.semopm,
+        semume: i.semume,
+        semusz: i.semusz,
+        semvmx: i.semvmx,
+        semaem: i.semaem,
+    }
+}

@@ -1,0 +1,253 @@
+//! `shmget`, `shmat`, `shmdt`, `shmctl`.
+
+use super::{check_ctl, cmd, fetch, store};
+use crate::abi::{IpcPerm, ShmInfo, ShmidDs, Shminfo};
+use crate::attach::{Attachment, TABLE};
+use crate::gate;
+use crate::state::{self, Caller};
+use core::ffi::c_void;
+use vshmem_ipc::{shm, Errno};
+
+const SHM_LOCK: i32 = 11;
+const SHM_UNLOCK: i32 = 12;
+/// Like `IPC_STAT`, by index.
+pub const SHM_STAT: i32 = 13;
+/// Usage of all segments together.
+pub const SHM_INFO: i32 = 14;
+/// Like `SHM_STAT`, without asking for read permission.
+pub const SHM_STAT_ANY: i32 = 15;
+
+/// `shmget` on a pool.
+pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
+    shm::get(&caller.ctx, key, size, flags)
+}
+
+/// Where a segment shall go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    addr: Option<usize>,
+    replace: bool,
+}
+
+impl Place {
+    fn of(addr: usize, flags: i32) -> Result<Place, Errno> {
+        let replace = flags & libc::SHM_REMAP != 0;
+        let page = state::page_size();
+        if addr == 0 {
+            return if replace {
+                Err(Errno::EINVAL)
+            } else {
+                Ok(Place {
+                    addr: None,
+                    replace,
+                })
+            };
+        }
+        let rounded = addr & !(page - 1);
+        if rounded != addr && flags & libc::SHM_RND == 0 || rounded == 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Place {
+            addr: Some(rounded),
+            replace,
+        })
+    }
+}
+
+fn protection(flags: i32) -> i32 {
+    let write = if flags & libc::SHM_RDONLY != 0 {
+        0
+    } else {
+        libc::PROT_WRITE
+    };
+    let execute = if flags & libc::SHM_EXEC != 0 {
+        libc::PROT_EXEC
+    } else {
+        0
+    };
+    libc::PROT_READ | write | execute
+}
+
+/// `shmat` on a pool.
+pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c_void, Errno> {
+    let place = Place::of(addr, flags)?;
+    let gate = gate::enter()?;
+    TABLE.reserve(&gate)?;
+    let extent = shm::attach(&caller.ctx, id, flags)?;
+    let len = extent.len as usize;
+    if place.addr.is_some_and(|a| a.checked_add(len).is_none()) {
+        shm::detach(&caller.ctx, id);
+        return Err(Errno::EINVAL);
+    }
+    match caller.map(
+        extent.offset,
+        len,
+        place.addr,
+        place.replace,
+        protection(flags),
+    ) {
+        Ok(mapped) => {
+            if place.replace || TABLE.count() <= FEW {
+                forget_covered(&gate, mapped as usize, len);
+            }
+            let pool = caller.pool_index() as u8;
+            TABLE.insert(
+                &gate,
+                Attachment {
+                    addr: mapped as usize,
+                    len,
+                    id,
+                    pool,
+                    order: 0,
+                },
+            );
+            Ok(mapped)
+        }
+        Err(errno) => {
+            shm::detach(&caller.ctx, id);
+            Err(errno)
+        }
+    }
+}
+
+/// So many attachments are looked through at each `shmat`.
+const FEW: usize = 64;
+
+/// Attachments that a new mapping at `addr` has replaced as a whole are gone. Also finds those whose memory the program
+/// unmapped behind our back: otherwise the kernel had not given the addresses out again.
+fn forget_covered(gate: &gate::Inside, addr: usize, len: usize) {
+    let order = TABLE.next_order(gate);
+    while let Some(old) = TABLE.take_covered(gate, &(addr..addr + len), order) {
+        release(&old);
+    }
+}
+
+fn release(attachment: &Attachment) {
+    if let Ok(owner) = state::caller_of(attachment.pool as usize) {
+        shm::detach(&owner.ctx, attachment.id);
+    }
+}
+
+/// `shmdt`, for an address where a pool's segment is attached; `Ok(false)`: there is none.
+pub fn detach(addr: usize) -> Result<bool, Errno> {
+    if TABLE.count() == 0 {
+        return Ok(false);
+    }
+    let gate = gate::enter()?;
+    let Some(attachment) = TABLE.take(&gate, addr) else {
+        return Ok(false);
+    };
+    TABLE.uncovered(&gate, &attachment, &mut |part| {
+        state::unmap(attachment.pool as usize, part)
+    });
+    release(&attachment);
+    Ok(true)
+}
+
+/// Is any segment of the pool at that place attached?
+pub fn is_attached(gate: &gate::Inside, pool: usize) -> bool {
+    let mut any = false;
+    TABLE.each(gate, &mut |a| any |= a.pool as usize == pool);
+    any
+}
+
+fn ds(s: &shm::ShmDs) -> ShmidDs {
+    ShmidDs {
+        perm: IpcPerm::from(&s.perm),
+        segsz: s.size,
+        atime: s.atime,
+        dtime: s.dtime,
+        ctime: s.ctime,
+        cpid: s.cpid,
+        lpid: s.lpid,
+        nattch: s.nattch,
+        ..ShmidDs::default()
+    }
+}
+
+/// `shmctl` on a pool; `buf` points to what the command needs.
+pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Errno> {
+    let command = command & !cmd::IPC_64;
+    check_ctl(id, command)?;
+    let c = &caller.ctx;
+    match command {
+        cmd::RMID => shm::remove(c, id).map(|()| 0),
+        cmd::SET => {
+            let new: ShmidDs = fetch(buf as *const ShmidDs)?;
+            shm::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode).map(|()| 0)
+        }
+        cmd::STAT => store(buf as *mut ShmidDs, ds(&shm::stat(c, id)?)).map(|()| 0),
+        SHM_STAT | SHM_STAT_ANY => {
+            let (id, found) = shm::stat_index(c, id, command == SHM_STAT_ANY)?;
+            store(buf as *mut ShmidDs, ds(&found)).map(|()| id)
+        }
+        SHM_LOCK | SHM_UNLOCK => shm::lock(c, id, command == SHM_LOCK).map(|()| 0),
+        cmd::INFO => {
+            store(buf as *mut Shminfo, limits(caller))?;
+            Ok(shm::highest(c).max(0))
+        }
+        SHM_INFO => {
+            let (highest, used) = shm::info(c);
+            store(buf as *mut ShmInfo, usage(&used))?;
+            Ok(highest)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn limits(caller: &Caller) -> Shminfo {
+    let l = caller.pool().limits();
+    Shminfo {
+        shmmax: l.shmmax,
+        shmmin: 1,
+        shmmni: l.shmmni.into(),
+        shmseg: l.shmmni.into(),
+        shmall: l.shmall,
+        ..Shminfo::default()
+    }
+}
+
+fn usage(u: &shm::ShmInfo) -> ShmInfo {
+    ShmInfo {
+        used_ids: u.used_ids as i32,
+        tot: u.total,
+        rss: u.total,
+        ..ShmInfo::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_judged_as_linux_does() {
+        let at = |addr, replace| {
+            Ok(Place {
+                addr: Some(addr),
+                replace,
+            })
+        };
+        assert_eq!(
+            Place::of(0, 0),
+            Ok(Place {
+                addr: None,
+                replace: false
+            })
+        );
+        assert_eq!(Place::of(0, libc::SHM_REMAP), Err(Errno::EINVAL));
+        assert_eq!(Place::of(0x10_0001, 0), Err(Errno::EINVAL));
+        assert_eq!(Place::of(0x10_0001, libc::SHM_RND), at(0x10_0000, false));
+        assert_eq!(Place::of(0x10_0000, libc::SHM_REMAP), at(0x10_0000, true));
+    }
+
+    #[test]
+    fn protection_follows_the_flags() {
+        assert_eq!(protection(0), libc::PROT_READ | libc::PROT_WRITE);
+        assert_eq!(protection(libc::SHM_RDONLY), libc::PROT_READ);
+        assert_eq!(
+            protection(libc::SHM_RDONLY | libc::SHM_EXEC),
+            libc::PROT_READ | libc::PROT_EXEC
+        );
+    }
+}

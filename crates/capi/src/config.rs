@@ -1,0 +1,393 @@
+//! What the environment says: which pool, and which keys go to it. Read once, when the library is loaded.
+
+use crate::text::Text;
+use core::ffi::{c_char, CStr};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Longest name or path of a pool, in bytes.
+pub const LONGEST_NAME: usize = 1024;
+const MOST_RANGES: usize = 64;
+const MIB: u64 = 1 << 20;
+
+/// A pool's name, or a path if it contains a slash.
+pub type PoolName = Text<{ LONGEST_NAME + 1 }>;
+
+/// The whole configuration, in fixed storage.
+pub struct Config {
+    /// The pool that is used unless the program opens another.
+    pub pool: PoolName,
+    /// Size of a local pool that is made at first use; `None`: a share of the file system.
+    pub pool_size: Option<u64>,
+    keys: Keys,
+    /// Why nothing can be served, if so.
+    mistake: Option<Mistake>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Keys {
+    all: bool,
+    private: bool,
+    ranges: [(i64, i64); MOST_RANGES],
+    count: usize,
+}
+
+impl Keys {
+    const NONE: Keys = Keys {
+        all: false,
+        private: false,
+        ranges: [(0, 0); MOST_RANGES],
+        count: 0,
+    };
+    const ALL: Keys = Keys {
+        all: true,
+        ..Keys::NONE
+    };
+}
+
+/// What is wrong with the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// VSHMEM_KEYS can't be read.
+    Keys,
+    /// VSHMEM_KEYS has more entries than fit.
+    TooManyKeys,
+    /// VSHMEM_POOL is empty or too long.
+    Pool,
+    /// VSHMEM_POOL_SIZE can't be read.
+    PoolSize,
+}
+
+impl core::fmt::Display for Mistake {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        f.write_str(match self {
+            Mistake::Keys => {
+                "VSHMEM_KEYS can't be understood; it takes all, none, private, keys such as 1234 or 0x4d2, \
+                 and ranges such as 1000-1999, separated by commas"
+            }
+            Mistake::TooManyKeys => "VSHMEM_KEYS has more than 64 keys and ranges; join some into ranges",
+            Mistake::Pool => "VSHMEM_POOL must be a name of up to 64 letters, digits, dots, dashes and underscores, or a path",
+            Mistake::PoolSize => "VSHMEM_POOL_SIZE must be a number of bytes of at least 1M; K, M, G and T may follow it",
+        })
+    }
+}
+
+impl Config {
+    const EMPTY: Config = Config {
+        pool: PoolName::new(),
+        pool_size: None,
+        keys: Keys::NONE,
+        mistake: None,
+    };
+
+    /// What is wrong with the environment, if anything.
+    #[inline]
+    pub fn mistake(&self) -> Option<Mistake> {
+        self.mistake
+    }
+
+    /// Do constructs of this key go to the pool?
+    pub fn takes(&self, key: i32) -> bool {
+        let keys = &self.keys;
+        if keys.all {
+            return true;
+        }
+        if key == libc::IPC_PRIVATE {
+            return keys.private;
+        }
+        // A key is 32 bits; people write it with or without sign.
+        let (signed, unsigned) = (i64::from(key), i64::from(key as u32));
+        let hit = |(low, high): &(i64, i64)| {
+            (*low..=*high).contains(&signed) || (*low..=*high).contains(&unsigned)
+        };
+        keys.ranges[..keys.count].iter().any(hit)
+    }
+
+    /// Does every construct go to the pool?
+    #[inline]
+    pub fn takes_all(&self) -> bool {
+        self.keys.all
+    }
+
+    /// Can a construct of the pool come out of the calls that have libc's names?
+    pub fn takes_any(&self) -> bool {
+        let keys = &self.keys;
+        keys.all || keys.private || keys.count > 0
+    }
+
+    fn understand(mut self, env: &Environment) -> Config {
+        let mut mistake = None;
+        match env.pool {
+            None => drop(self.pool.push(b"default")),
+            Some(name) => match absolute(name) {
+                Some(path) => drop(self.pool.push(path.path().to_bytes())),
+                None if good_name(name) => drop(self.pool.push(name)),
+                None => mistake = Some(Mistake::Pool),
+            },
+        }
+        match env.pool_size.map(parse_size) {
+            None => {}
+            Some(Some(size)) if size >= MIB => self.pool_size = Some(size),
+            Some(_) => mistake = Some(Mistake::PoolSize),
+        }
+        match env.keys.map(parse_keys) {
+            None if env.preloaded || env.pool.is_some() => self.keys = Keys::ALL,
+            None => self.keys = Keys::NONE,
+            Some(Ok(keys)) => self.keys = keys,
+            Some(Err(why)) => mistake = Some(why),
+        }
+        if mistake.is_some() {
+            self.keys = Keys::ALL; // whatever was meant: every call shall say that it can't be served
+        }
+        self.mistake = mistake;
+        self
+    }
+}
+
+/// The variables that matter.
+#[derive(Clone, Copy, Default)]
+struct Environment<'e> {
+    pool: Option<&'e [u8]>,
+    pool_size: Option<&'e [u8]>,
+    keys: Option<&'e [u8]>,
+    preloaded: bool,
+}
+
+/// A path, made absolute now: the program may change its directory before the first use.
+fn absolute(path: &[u8]) -> Option<vshmem_port::PoolRef> {
+    path.contains(&b'/')
+        .then(|| vshmem_port::PoolRef::at(path).ok())
+        .flatten()
+}
+
+/// May `name` name a pool? Paths are judged when they are opened.
+fn good_name(name: &[u8]) -> bool {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"._-".contains(b);
+    (1..=vshmem_port::NAME_MAX).contains(&name.len()) && name.iter().all(plain)
+}
+
+fn parse_number(text: &[u8]) -> Option<i64> {
+    let text = core::str::from_utf8(text).ok()?.trim();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let value = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+        Some(hex) if !hex.starts_with(['+', '-']) => i64::from_str_radix(hex, 16).ok()?,
+        Some(_) => return None,
+        None => digits.parse().ok()?,
+    };
+    let value = if negative { -value } else { value };
+    (i64::from(i32::MIN)..=i64::from(u32::MAX))
+        .contains(&value)
+        .then_some(value)
+}
+
+/// `a` or `a-b`. The dash is looked for from the second character on, for keys may be negative.
+fn parse_range(text: &[u8]) -> Option<(i64, i64)> {
+    let dash = text
+        .iter()
+        .skip(1)
+        .position(|b| *b == b'-')
+        .map(|at| at + 1);
+    let (low, high) = match dash {
+        None => (parse_number(text)?, parse_number(text)?),
+        Some(at) => (parse_number(&text[..at])?, parse_number(&text[at + 1..])?),
+    };
+    (low <= high).then_some((low, high))
+}
+
+fn parse_keys(text: &[u8]) -> Result<Keys, Mistake> {
+    let mut keys = Keys::NONE;
+    let mut none = false;
+    for (i, part) in text.split(|b| *b == b',').enumerate() {
+        match part.trim_ascii() {
+            b"all" => keys.all = true,
+            b"private" => keys.private = true,
+            b"none" if i == 0 => none = true,
+            part => {
+                let range = parse_range(part).ok_or(Mistake::Keys)?;
+                *keys
+                    .ranges
+                    .get_mut(keys.count)
+                    .ok_or(Mistake::TooManyKeys)? = range;
+                keys.count += 1;
+            }
+        }
+    }
+    if none && keys != Keys::NONE {
+        return Err(Mistake::Keys);
+    }
+    Ok(keys)
+}
+
+/// A size in bytes, with K, M, G or T for powers of 1024.
+pub fn parse_size(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii();
+    let (digits, shift) = match text.last()?.to_ascii_uppercase() {
+        b'K' => (&text[..text.len() - 1], 10),
+        b'M' => (&text[..text.len() - 1], 20),
+        b'G' => (&text[..text.len() - 1], 30),
+        b'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    if !digits.first()?.is_ascii_digit() {
+        return None;
+    }
+    let number: u64 = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    number.checked_mul(1 << shift)
+}
+
+struct Store(core::cell::UnsafeCell<Config>);
+// SAFETY: written once by `load`, before STATE says that it may be read; only read after that.
+unsafe impl Sync for Store {}
+
+static STORE: Store = Store(core::cell::UnsafeCell::new(Config::EMPTY));
+static LOADED: AtomicU32 = AtomicU32::new(UNLOADED);
+const UNLOADED: u32 = 0;
+const LOADING: u32 = 1;
+const READY: u32 = 2;
+
+/// The configuration. Loads it if the library's constructor has not run yet (a constructor that ran earlier calls us).
+#[inline]
+pub fn config() -> &'static Config {
+    if LOADED.load(Ordering::Acquire) != READY {
+        load();
+    }
+    // SAFETY: `load` has returned, so the store is written for good.
+    unsafe { &*STORE.0.get() }
+}
+
+/// Reads the environment, once.
+#[cold]
+pub fn load() {
+    if LOADED
+        .compare_exchange(UNLOADED, LOADING, Ordering::AcqRel, Ordering::Acquire)
+        .is_err()
+    {
+        // Threads can't exist before the constructor has run, unless one made earlier by a constructor; wait for it.
+        while LOADED.load(Ordering::Acquire) != READY {
+            std::thread::yield_now();
+        }
+        return;
+    }
+    let config = Config::EMPTY.understand(&environment());
+    // SAFETY: only the winner of the exchange above gets here, and nobody reads before READY.
+    unsafe { STORE.0.get().write(config) };
+    LOADED.store(READY, Ordering::Release);
+}
+
+fn environment() -> Environment<'static> {
+    Environment {
+        pool: variable(c"VSHMEM_POOL"),
+        pool_size: variable(c"VSHMEM_POOL_SIZE"),
+        keys: variable(c"VSHMEM_KEYS"),
+        preloaded: variable(c"LD_PRELOAD")
+            .is_some_and(|list| list.windows(9).any(|w| w == b"libvshmem")),
+    }
+}
+
+extern "C" {
+    /// As getenv, but nothing in a program that runs with raised privileges.
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: the name is a C string; what comes back is one too, read before the program can change it.
+    unsafe {
+        let value = secure_getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pool: Option<&'static str>, keys: Option<&'static str>, preloaded: bool) -> Config {
+        Config::EMPTY.understand(&Environment {
+            pool: pool.map(str::as_bytes),
+            keys: keys.map(str::as_bytes),
+            pool_size: None,
+            preloaded,
+        })
+    }
+
+    #[test]
+    fn preloading_alone_takes_everything_to_the_default_pool() {
+        let c = with(None, None, true);
+        assert_eq!(c.pool.bytes(), b"default");
+        assert!(c.takes_all() && c.takes(0) && c.takes(-5) && c.mistake().is_none());
+    }
+
+    #[test]
+    fn linking_alone_takes_nothing() {
+        let c = with(None, None, false);
+        assert!(!c.takes_any() && !c.takes(0) && !c.takes(1));
+    }
+
+    #[test]
+    fn keys_combine() {
+        let c = with(Some("p"), Some("private, 5,0x10-0x20 ,-3--1"), false);
+        assert!(c.mistake().is_none());
+        for key in [0, 5, 16, 32, -1, -3] {
+            assert!(c.takes(key), "{key}");
+        }
+        for key in [4, 6, 15, 33, -4, i32::MIN, i32::MAX] {
+            assert!(!c.takes(key), "{key}");
+        }
+        assert!(!with(None, Some("7"), false).takes(0));
+        assert!(with(None, Some("0xfffffff0-0xffffffff"), false).takes(-1));
+        assert!(!with(None, Some("none"), true).takes_any());
+    }
+
+    #[test]
+    fn mistakes_are_named_and_nothing_is_guessed() {
+        for keys in [
+            "",
+            "alles",
+            "1,,2",
+            "9-1",
+            "0x",
+            "5-",
+            "99999999999",
+            "none,5",
+            "5,none",
+            "1 2",
+            "+1",
+        ] {
+            let c = with(None, Some(keys), true);
+            assert_eq!(c.mistake(), Some(Mistake::Keys), "{keys:?}");
+            assert!(c.takes(1));
+        }
+        let many: &'static str = vec!["1"; 65].join(",").leak();
+        assert_eq!(
+            with(None, Some(many), true).mistake(),
+            Some(Mistake::TooManyKeys)
+        );
+        for pool in ["", "a b", "a:b", "/nul/\u{fc}\0"] {
+            assert_eq!(
+                with(Some(pool), None, true).mistake(),
+                Some(Mistake::Pool),
+                "{pool:?}"
+            );
+        }
+        assert_eq!(with(Some("/tmp/x y"), None, true).mistake(), None);
+        assert!(
+            with(Some("./x"), None, true).pool.bytes().starts_with(b"/"),
+            "made absolute at once"
+        );
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size(b"1048576"), Some(1 << 20));
+        assert_eq!(parse_size(b"64m"), Some(64 << 20));
+        assert_eq!(parse_size(b"2G"), Some(2 << 30));
+        for bad in ["", "G", "-1", "+5", "1.5G", "99999999999T", "1 G"] {
+            assert_eq!(parse_size(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

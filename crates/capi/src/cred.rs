@@ -1,0 +1,157 @@
+//! Who the caller is, exactly and cheaply.
+//!
+//! The kernel checks the credentials of the moment; a program may change them between two calls. A process that is not
+//! privileged and whose real, effective and saved ids agree can't, so they are read once per thread. For any other, the
+//! cached ones count only if so little time has passed since they were last looked at that no system call fits in.
+
+use crate::raw::syscall;
+use crate::tls;
+use vshmem_pool::Cred;
+
+/// A thread's credentials as last read. All zeros: never read.
+#[repr(C)]
+pub struct CredCache {
+    state: u32,
+    uid: u32,
+    gid: u32,
+    caps: u64,
+    looked_at: u64,
+}
+
+const UNREAD: u32 = 0;
+/// They can't change any more.
+const FIXED: u32 = 1;
+/// They were right at `looked_at`.
+const CHANGING: u32 = 2;
+
+/// Ticks of the time stamp counter that are too few for a system call that changes credentials: entering and leaving
+/// the kernel alone takes about 100, allocating and publishing credentials several hundred more.
+#[cfg(target_arch = "x86_64")]
+const TOO_SHORT: u64 = 250;
+/// The counter of other processors ticks too slowly to tell: always read.
+#[cfg(not(target_arch = "x86_64"))]
+const TOO_SHORT: u64 = 0;
+
+#[inline(always)]
+fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the counter; Linux lets user space read it unless a process forbade itself to.
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// The calling thread's effective credentials now.
+#[inline]
+pub fn now() -> Cred {
+    // SAFETY: the thread's own block. A handler in between may rewrite the cache, with values as right as ours.
+    let cache = unsafe { &mut (*tls::thread()).cred };
+    if cache.state == CHANGING {
+        let now = ticks();
+        if now.wrapping_sub(cache.looked_at) >= TOO_SHORT {
+            return read(cache);
+        }
+        cache.looked_at = now;
+    } else if cache.state == UNREAD {
+        return read(cache);
+    }
+    Cred {
+        uid: cache.uid,
+        gid: cache.gid,
+        caps: cache.caps,
+    }
+}
+
+#[cold]
+fn read(cache: &mut CredCache) -> Cred {
+    let (cred, fixed) = ask_kernel();
+    cache.state = UNREAD; // a handler that interrupts must not take half of it
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    cache.uid = cred.uid;
+    cache.gid = cred.gid;
+    cache.caps = cred.caps;
+    cache.looked_at = ticks();
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    cache.state = if fixed { FIXED } else { CHANGING };
+    cred
+}
+
+/// The effective credentials, and whether they can never change.
+fn ask_kernel() -> (Cred, bool) {
+    let (mut uids, mut gids) = ([0u32; 3], [0u32; 3]);
+    // Version 3 of the interface: two 32-bit halves of {effective, permitted, inheritable}.
+    let header = [0x2008_0522u32, 0];
+    let mut sets = [[0u32; 3]; 2];
+    let (u, g) = (uids.as_mut_ptr(), gids.as_mut_ptr());
+    // SAFETY: three words each are written; the capability sets are as long as version 3 says.
+    unsafe {
+        syscall!(libc::SYS_getresuid, u, u.add(1), u.add(2));
+        syscall!(libc::SYS_getresgid, g, g.add(1), g.add(2));
+        syscall!(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr());
+    }
+    let caps = u64::from(sets[0][0]) | u64::from(sets[1][0]) << 32;
+    let permitted = u64::from(sets[0][1]) | u64::from(sets[1][1]) << 32;
+    let same = |ids: [u32; 3]| ids[0] == ids[1] && ids[1] == ids[2];
+    (
+        Cred {
+            uid: uids[1],
+            gid: gids[1],
+            caps,
+        },
+        same(uids) && same(gids) && permitted == 0,
+    )
+}
+
+/// Linux's limit on supplementary groups.
+const MOST_GROUPS: usize = 65536;
+
+/// Is the calling thread in group `gid`, by its effective group or a supplementary one?
+pub fn in_group(gid: u32) -> bool {
+    if now().gid == gid {
+        return true;
+    }
+    let mut few = [0u32; 64];
+    // SAFETY: the kernel writes at most as many groups as the first argument says.
+    let n = unsafe { syscall!(libc::SYS_getgroups, few.len(), few.as_mut_ptr()) };
+    if n >= 0 {
+        return few[..n as usize].contains(&gid);
+    }
+    in_many_groups(gid)
+}
+
+/// For a process in more groups than fit on the stack.
+#[cold]
+fn in_many_groups(gid: u32) -> bool {
+    let bytes = MOST_GROUPS * size_of::<u32>();
+    let memory = crate::raw::map_private(bytes);
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: the mapping holds MOST_GROUPS words; the kernel says how many it wrote; it is unmapped after its last use.
+    unsafe {
+        let n = syscall!(libc::SYS_getgroups, MOST_GROUPS, memory);
+        let found =
+            n > 0 && core::slice::from_raw_parts(memory.cast::<u32>(), n as usize).contains(&gid);
+        crate::raw::unmap(memory, bytes);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_those_of_the_kernel() {
+        // SAFETY: plain questions.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+        for _ in 0..3 {
+            let cred = now();
+            assert_eq!((cred.uid, cred.gid), (uid, gid));
+        }
+        assert!(in_group(gid));
+        assert_eq!(in_many_groups(0xfff0_1234), in_group(0xfff0_1234));
+    }
+}

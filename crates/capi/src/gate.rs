@@ -1,0 +1,180 @@
+//! The gate: the one lock of a process. It guards what changes rarely: opening a pool, becoming known to it, the table of
+//! attachments, and the moment of a fork.
+//!
+//! A thread holds it with all signals blocked, so a handler never waits for its own thread. It lies in the page that a
+//! child finds empty, so a child never waits for a thread that it doesn't have.
+
+use crate::page::{self, Page};
+use crate::raw::{self, syscall};
+use core::sync::atomic::Ordering;
+use vshmem_ipc::Errno;
+
+/// Somebody sleeps until the gate is open. Thread ids have at most 30 bits.
+const WAITERS: u32 = 1 << 31;
+
+/// Entered; leaves when dropped.
+pub struct Inside {
+    page: &'static Page,
+    mask: u64,
+}
+
+impl Inside {
+    /// The process's page.
+    pub fn page(&self) -> &'static Page {
+        self.page
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        leave(self.page);
+        raw::restore_signals(self.mask);
+    }
+}
+
+/// Enters the gate; waits while another thread is inside. A thread that is inside already gets in again.
+pub fn enter() -> Result<Inside, Errno> {
+    let page = page::page().ok_or(Errno(libc::ENOMEM))?;
+    let mask = raw::block_signals();
+    lock(page);
+    Ok(Inside { page, mask })
+}
+
+fn lock(page: &Page) {
+    let me = raw::gettid();
+    if page.gate.load(Ordering::Relaxed) & !WAITERS == me {
+        page.depth.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let mut mine = me;
+    loop {
+        match page
+            .gate
+            .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed)
+        {
+            Ok(_) => return,
+            Err(seen) => {
+                let marked = seen | WAITERS;
+                let change =
+                    page.gate
+                        .compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed);
+                if change.is_ok() {
+                    futex(page, libc::FUTEX_WAIT, marked);
+                }
+                // There may be more who sleep: whoever slept wakes the next when it leaves.
+                mine = me | WAITERS;
+            }
+        }
+    }
+}
+
+fn leave(page: &Page) {
+    if page.depth.load(Ordering::Relaxed) > 0 {
+        page.depth.fetch_sub(1, Ordering::Relaxed);
+    } else if page.gate.swap(0, Ordering::Release) & WAITERS != 0 {
+        futex(page, libc::FUTEX_WAKE, 1);
+    }
+}
+
+fn futex(page: &Page, operation: i32, value: u32) {
+    let operation = operation | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word is mapped for the process's life.
+    unsafe {
+        syscall!(
+            libc::SYS_futex,
+            page.gate.as_ptr(),
+            operation,
+            value,
+            0usize
+        )
+    };
+}
+
+/// What a thread remembers from before a fork until after it. It is copied into the child. All zeros: no fork under way.
+#[repr(C)]
+pub struct Fork {
+    /// A bit for each fork under way, innermost lowest: a fork handler of somebody else may fork again. Set: the gate
+    /// was closed for it; clear: there was no page then, so there was nothing to close.
+    closed: u32,
+    /// The signal mask before the outermost one that closed the gate.
+    mask: u64,
+}
+
+fn fork_record() -> &'static mut Fork {
+    // SAFETY: the thread's own record, used by fork handlers only, which run one after the other on a thread.
+    unsafe { &mut (*crate::tls::thread()).fork }
+}
+
+/// Before a fork: enters the gate for good. False: there is no page, so nothing is open.
+pub fn close_for_fork() -> bool {
+    let record = fork_record();
+    let page = page::existing();
+    if let Some(page) = page {
+        let mask = raw::block_signals();
+        lock(page);
+        if record.closed == 0 {
+            record.mask = mask;
+        }
+    }
+    record.closed = record.closed << 1 | u32::from(page.is_some());
+    page.is_some()
+}
+
+/// After a fork, in the parent.
+pub fn open_in_parent() {
+    if let (true, Some(page)) = (finish_fork(), page::existing()) {
+        leave(page);
+        restore_after_outermost();
+    }
+}
+
+/// After a fork, in the child: its page is empty, so it is outside; only the mask is left to be put back.
+pub fn open_in_child() {
+    if finish_fork() {
+        restore_after_outermost();
+    }
+}
+
+/// Did the innermost fork under way close the gate?
+pub fn is_closed_for_fork() -> bool {
+    fork_record().closed & 1 != 0
+}
+
+fn finish_fork() -> bool {
+    let record = fork_record();
+    let was_closed = record.closed & 1 != 0;
+    record.closed >>= 1;
+    was_closed
+}
+
+fn restore_after_outermost() {
+    let record = fork_record();
+    if record.closed == 0 {
+        raw::restore_signals(record.mask);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    #[test]
+    fn one_thread_at_a_time_and_again_from_inside() {
+        static INSIDE: AtomicUsize = AtomicUsize::new(0);
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                thread::spawn(|| {
+                    for _ in 0..2000 {
+                        let _outer = enter().unwrap();
+                        assert_eq!(INSIDE.fetch_add(1, Ordering::SeqCst), 0);
+                        drop(enter().unwrap());
+                        assert_eq!(INSIDE.fetch_sub(1, Ordering::SeqCst), 1);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+    }
+}

@@ -1,0 +1,102 @@
+//! What the pool and the upper half need of the kernel below, from the rooms `port` and `wait`.
+
+use crate::errno::Kept;
+use crate::state::OpenPool;
+use crate::{cred, process, raw};
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
+use vshmem_pool::{Cred, Kernel, Waited};
+
+impl Kernel for OpenPool {
+    fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
+        // SAFETY: only an open pool is asked.
+        let handle = unsafe { &self.opened().handle };
+        handle
+            .alive(slot)
+            .unwrap_or_else(|| !process::is_gone(pid, started))
+    }
+
+    fn block_signals(&self) -> u64 {
+        raw::block_signals()
+    }
+
+    fn restore_signals(&self, old: u64) {
+        raw::restore_signals(old);
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> bool {
+        // SAFETY: only an open pool is asked.
+        unsafe { self.opened().handle.reserve(offset, len) }
+    }
+
+    fn release(&self, offset: u64, len: u64) -> bool {
+        // SAFETY: only an open pool is asked.
+        unsafe { self.opened().handle.release(offset, len) }
+    }
+
+    fn room(&self) -> Option<u64> {
+        // SAFETY: only an open pool is asked.
+        unsafe { self.opened().handle.statfs_room() }
+    }
+
+    fn now(&self) -> i64 {
+        // SAFETY: with a null pointer, libc only returns the time; in user space, as a rule.
+        unsafe { libc::time(core::ptr::null_mut()) }
+    }
+
+    fn monotonic(&self) -> u64 {
+        let mut now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: libc fills the structure, in user space as a rule. It can't fail for this clock, so errno stays.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+
+    fn cred(&self) -> Cred {
+        cred::now()
+    }
+
+    fn in_group(&self, gid: u32) -> bool {
+        cred::in_group(gid)
+    }
+
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
+        let _errno = Kept::now();
+        vshmem_wait::wait(word, expected, timeout, self.scope())
+    }
+
+    fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
+        let _errno = Kept::now();
+        vshmem_wait::wake(word, n, self.scope())
+    }
+
+    fn spin_rounds(&self) -> u32 {
+        vshmem_wait::spin_rounds()
+    }
+}
+
+impl OpenPool {
+    /// Who may wait for the words of this pool.
+    fn scope(&self) -> vshmem_wait::Scope {
+        // SAFETY: only an open pool is asked.
+        let opened = unsafe { self.opened() };
+        if opened.handle.can_futex() && self.is_one_kernels() {
+            vshmem_wait::Scope::Kernel
+        } else {
+            vshmem_wait::Scope::Machines
+        }
+    }
+
+    /// Is our kernel the only one that uses the pool?
+    fn is_one_kernels(&self) -> bool {
+        // SAFETY: only an open pool is asked.
+        let opened = unsafe { self.opened() };
+        let mut alone = true;
+        opened
+            .pool
+            .members(|index, _, alive| alone &= index == opened.member || !alive);
+        alone
+    }
+}

@@ -1,0 +1,179 @@
+//! What belongs to this process alone: a page that a child made by `fork` finds empty.
+//!
+//! A library can't tell by itself that it now runs in another process: a fork by a raw system call runs no handlers.
+//! So everything that must not be inherited (who we are in each pool, which locks this process holds) lies in memory
+//! that the kernel empties in a child (MADV_WIPEONFORK). A child finds zeros there and makes itself known anew.
+
+use crate::raw::{self, syscall};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use vshmem_port::Life;
+
+/// Pools that a process may have open at once.
+pub const MAX_POOLS: usize = 8;
+
+/// Who this process is in one pool.
+#[repr(C)]
+pub struct Membership {
+    /// `known | slot | generation`, see [`pack`]; 0: not known to the pool.
+    pub me: AtomicU64,
+    /// The life lock; written before `me`, under the gate.
+    pub life: UnsafeCell<MaybeUninit<Life>>,
+}
+
+/// The page. All zeros at first, and again in every child.
+#[repr(C)]
+pub struct Page {
+    /// The gate; see [`crate::gate`].
+    pub gate: AtomicU32,
+    /// How deep the gate's owner is in.
+    pub depth: AtomicU32,
+    /// The process's pid; 0: not asked yet.
+    pub pid: AtomicU32,
+    /// One for each open pool.
+    pub memberships: [Membership; MAX_POOLS],
+}
+
+// SAFETY: `life` is only touched under the gate; the rest is atomic.
+unsafe impl Sync for Page {}
+
+const BYTES: usize = 4096;
+const _: () = assert!(size_of::<Page>() <= BYTES);
+
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The page, if it was made.
+#[inline(always)]
+pub fn existing() -> Option<&'static Page> {
+    let page = PAGE.load(Ordering::Acquire);
+    // SAFETY: once published, the page stays mapped for the process's life.
+    (!page.is_null()).then(|| unsafe { &*page })
+}
+
+/// The page; made at the first call. `None`: there is no memory.
+pub fn page() -> Option<&'static Page> {
+    existing().or_else(make)
+}
+
+#[cold]
+fn make() -> Option<&'static Page> {
+    let fresh = raw::map_private(BYTES);
+    if fresh.is_null() {
+        return None;
+    }
+    // SAFETY: our own mapping. Kernels before 4.14 refuse; the pid is compared there instead, see `is_stale`.
+    let refused = unsafe { syscall!(libc::SYS_madvise, fresh, BYTES, libc::MADV_WIPEONFORK) } != 0;
+    NO_WIPING.store(u32::from(refused), Ordering::Relaxed);
+    let page = fresh.cast::<Page>();
+    let lost = PAGE.compare_exchange(
+        core::ptr::null_mut(),
+        page,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+    if lost.is_err() {
+        // SAFETY: nobody else has seen this one.
+        unsafe { raw::unmap(fresh, BYTES) };
+    }
+    existing()
+}
+
+/// Set where the kernel doesn't empty the page by itself.
+static NO_WIPING: AtomicU32 = AtomicU32::new(0);
+
+/// A child of a kernel without MADV_WIPEONFORK empties the page itself; libc's fork calls this through our handler.
+pub fn wipe_in_child() {
+    if NO_WIPING.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    if let Some(page) = existing() {
+        let bytes = (page as *const Page).cast_mut().cast::<u8>();
+        // SAFETY: the child has one thread, which is here; zeros are valid for every field.
+        unsafe { core::ptr::write_bytes(bytes, 0, size_of::<Page>()) };
+    }
+}
+
+const KNOWN: u64 = 1 << 63;
+
+/// A name in a pool as one word that is never 0.
+#[inline(always)]
+pub fn pack(me: vshmem_pool::ProcId) -> u64 {
+    KNOWN | u64::from(me.slot) << 16 | u64::from(me.generation)
+}
+
+/// Reads such a word; `None`: not known.
+#[inline(always)]
+pub fn unpack(word: u64) -> Option<vshmem_pool::ProcId> {
+    (word & KNOWN != 0).then_some(vshmem_pool::ProcId {
+        slot: (word >> 16) as u32,
+        generation: word as u16,
+    })
+}
+
+impl Page {
+    /// The process's pid.
+    #[inline(always)]
+    pub fn pid(&self) -> u32 {
+        match self.pid.load(Ordering::Relaxed) {
+            0 => self.ask_pid(),
+            pid => pid,
+        }
+    }
+
+    #[cold]
+    fn ask_pid(&self) -> u32 {
+        let pid = raw::getpid();
+        self.pid.store(pid, Ordering::Relaxed);
+        pid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vshmem_pool::ProcId;
+
+    #[test]
+    fn names_survive_packing() {
+        for me in [
+            ProcId {
+                slot: 0,
+                generation: 0,
+            },
+            ProcId {
+                slot: 65535,
+                generation: 65535,
+            },
+        ] {
+            assert_eq!(unpack(pack(me)), Some(me));
+        }
+        assert_eq!(unpack(0), None);
+    }
+
+    #[test]
+    fn a_raw_fork_finds_the_page_empty() {
+        let page = page().unwrap();
+        assert_eq!(page.pid(), std::process::id());
+        // SAFETY: the child makes raw calls only and leaves at once.
+        let child = unsafe {
+            syscall!(
+                libc::SYS_clone,
+                libc::SIGCHLD,
+                0usize,
+                0usize,
+                0usize,
+                0usize
+            )
+        };
+        if child == 0 {
+            let empty = page.pid.load(Ordering::Relaxed) == 0 && page.pid() == raw::getpid();
+            // SAFETY: ends the child.
+            unsafe { syscall!(libc::SYS_exit_group, i32::from(!empty)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child above.
+        unsafe { libc::waitpid(child as i32, &mut status, 0) };
+        assert_eq!(status, 0);
+    }
+}

@@ -1,0 +1,177 @@
+//! What tells this process from others of its kernel, and this kernel from others.
+
+use crate::raw::{self, syscall};
+use crate::text::Text;
+use core::ffi::CStr;
+use core::fmt::Write;
+
+/// When the process `pid` of our own pid namespace started, in clock ticks since boot (field 22 of its `stat` file).
+/// `None`: there is no such process, or no /proc.
+fn start_ticks(pid: Option<u32>) -> Option<u64> {
+    let mut path = Text::<40>::new();
+    match pid {
+        Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,
+        None => drop(path.push(b"/proc/self/stat")),
+    }
+    let mut buffer = [0; 1024];
+    parse_start(raw::read_file(path.c_str(), &mut buffer)?)
+}
+
+/// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
+fn parse_start(stat: &[u8]) -> Option<u64> {
+    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
+    let field = stat[after_name..]
+        .split(|b| *b == b' ')
+        .filter(|f| !f.is_empty())
+        .nth(22 - 3)?;
+    core::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// A number for the namespaces in which pids and start times mean something; 0: unknown.
+fn namespaces() -> u32 {
+    let inode = |path: &CStr| {
+        // SAFETY: all zeros is a valid stat; the kernel fills it.
+        unsafe {
+            let mut stat: libc::stat = core::mem::zeroed();
+            let done = syscall!(
+                libc::SYS_newfstatat,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                &raw mut stat,
+                0
+            );
+            (done == 0).then_some(stat.st_ino as u32)
+        }
+    };
+    match (inode(c"/proc/self/ns/pid"), inode(c"/proc/self/ns/time")) {
+        (Some(pid), time) => pid ^ time.unwrap_or(0).rotate_left(16) | 1,
+        _ => 0,
+    }
+}
+
+/// The calling process's start as the pool keeps it: its namespaces in the high half, clock ticks in the low half.
+/// 0: unknown.
+pub fn started() -> u64 {
+    let ticks = start_ticks(None).unwrap_or(0) & 0xffff_ffff;
+    u64::from(namespaces()) << 32 | ticks
+}
+
+/// The same for a child that was forked just now. It costs no file: the parent's namespaces, and the clock.
+pub fn started_now(parent: u64) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel fills the structure.
+    unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_BOOTTIME, &raw mut now) };
+    let ticks = now.tv_sec as u64 * TICKS + now.tv_nsec as u64 / (1_000_000_000 / TICKS);
+    parent & !0xffff_ffff | ticks & 0xffff_ffff
+}
+
+/// Clock ticks per second, as files in /proc count them (USER_HZ).
+const TICKS: u64 = 100;
+/// A forked child notes its start a little late.
+const TOLERANCE: u32 = TICKS as u32;
+
+/// Is a process certainly dead that noted `pid` and `started`? For when its life lock can't be asked.
+pub fn is_gone(pid: u32, started: u64) -> bool {
+    let (theirs, ticks) = ((started >> 32) as u32, started as u32);
+    if pid == 0 || theirs == 0 || theirs != namespaces() {
+        return false;
+    }
+    // SAFETY: signal 0 only asks.
+    if unsafe { syscall!(libc::SYS_kill, pid, 0) } == -(libc::ESRCH as isize) {
+        return true;
+    }
+    // The pid may have been given to another process.
+    let now = start_ticks(Some(pid)).map(|t| t as u32);
+    ticks != 0
+        && now.is_some_and(|now| now.wrapping_sub(ticks).min(ticks.wrapping_sub(now)) > TOLERANCE)
+}
+
+/// The running kernel's boot id, which all its containers share.
+pub fn boot_id() -> Option<[u8; 16]> {
+    let mut buffer = [0; 64];
+    parse_uuid(raw::read_file(
+        c"/proc/sys/kernel/random/boot_id",
+        &mut buffer,
+    )?)
+}
+
+fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+    let mut id = [0u8; 16];
+    let mut digits = text.trim_ascii_end().iter().filter(|b| **b != b'-');
+    for byte in &mut id {
+        let mut digit = || (*digits.next()? as char).to_digit(16);
+        *byte = (digit()? << 4 | digit()?) as u8;
+    }
+    digits.next().is_none().then_some(id)
+}
+
+/// The machine's name, for listings.
+pub fn host_name(out: &mut Text<32>) {
+    // SAFETY: all zeros is a valid utsname; the kernel fills it with C strings.
+    unsafe {
+        let mut names: libc::utsname = core::mem::zeroed();
+        if syscall!(libc::SYS_uname, &raw mut names) == 0 {
+            out.push(CStr::from_ptr(names.nodename.as_ptr()).to_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_parsed_whatever_the_name() {
+        let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
+        assert_eq!(parse_start(line), Some(98765));
+        assert_eq!(parse_start(b"7 (x"), None);
+        assert_eq!(parse_start(b"7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn uuids_are_parsed() {
+        let id = parse_uuid(b"00010203-0405-0607-0809-0a0b0c0d0eff\n");
+        assert_eq!(
+            id,
+            Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255])
+        );
+        assert_eq!(parse_uuid(b"0001"), None);
+        assert_eq!(parse_uuid(b"g0010203-0405-0607-0809-0a0b0c0d0eff"), None);
+        assert!(boot_id().is_some());
+    }
+
+    #[test]
+    fn the_living_are_not_declared_dead() {
+        let me = std::process::id();
+        assert!(!is_gone(me, started()));
+        assert!(!is_gone(me, 0));
+        assert!(!is_gone(0, started()));
+        assert!(is_gone(me, started() ^ 0x4000), "same pid, other start");
+        assert!(
+            !is_gone(me, (started() ^ 0x4000) ^ 1 << 40),
+            "another namespace's"
+        );
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(is_gone(child.id(), started()));
+    }
+
+    #[test]
+    fn a_fresh_child_notes_about_its_real_start() {
+        // SAFETY: the child only compares and leaves.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let late = started_now(started()) as u32;
+            let good = late.wrapping_sub(started() as u32) <= TOLERANCE;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!good)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child above.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+    }
+}

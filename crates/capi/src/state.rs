@@ -1,0 +1,397 @@
+//! The pools that this process has open, and who the process is in each.
+//!
+//! Everything lies in statics and in the page of [`crate::page`]; no heap, and no lock but the gate. A pool is opened, and
+//! the process made known to it, by the first call that needs it.
+
+use crate::config::{config, PoolName};
+use crate::gate::{self, Inside};
+use crate::page::{self, pack, unpack, Page, MAX_POOLS};
+use crate::text::{explain, Text};
+use crate::{open, process, raw};
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use vshmem_ipc::Errno;
+use vshmem_pool::{Ctx, Pool, ProcId};
+use vshmem_port::{Handle, Life};
+
+/// A pool that is open in this process.
+pub struct OpenPool {
+    phase: AtomicU32,
+    opened: UnsafeCell<MaybeUninit<Opened>>,
+    /// Who the process is, as [`pack`]ed, in memory that a child does inherit: a child that finds its page empty learns
+    /// here whose attachments it has inherited.
+    last_me: AtomicU64,
+    started: AtomicU64,
+}
+
+/// What is known of an open pool.
+pub struct Opened {
+    /// The mapping.
+    pub handle: Handle,
+    /// The structures in it.
+    pub pool: Pool,
+    /// Our kernel's place in the member table.
+    pub member: u16,
+    /// Its name or path, as it was given.
+    pub name: PoolName,
+}
+
+const CLOSED: u32 = 0;
+const OPEN: u32 = 1;
+
+// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN.
+unsafe impl Sync for OpenPool {}
+
+/// All places for open pools. The first is the one that the environment names.
+pub static POOLS: [OpenPool; MAX_POOLS] = [const {
+    OpenPool {
+        phase: AtomicU32::new(CLOSED),
+        opened: UnsafeCell::new(MaybeUninit::uninit()),
+        last_me: AtomicU64::new(0),
+        started: AtomicU64::new(0),
+    }
+}; MAX_POOLS];
+
+/// The pool that calls go to.
+static CURRENT: AtomicUsize = AtomicUsize::new(CONFIGURED);
+/// The place of the pool that the environment names.
+pub const CONFIGURED: usize = 0;
+
+/// A process that calls, in one pool.
+pub struct Caller {
+    /// For the upper half.
+    pub ctx: Ctx<'static>,
+    index: usize,
+}
+
+impl Caller {
+    /// The pool's place among the open ones.
+    pub fn pool_index(&self) -> usize {
+        self.index
+    }
+
+    /// The structures.
+    #[inline(always)]
+    pub fn pool(&self) -> &'static Pool {
+        self.ctx.pool
+    }
+
+    /// Maps part of the pool for the program.
+    pub fn map(
+        &self,
+        offset: u64,
+        len: usize,
+        addr: Option<usize>,
+        replace: bool,
+        protection: i32,
+    ) -> Result<*mut c_void, Errno> {
+        // SAFETY: a caller exists only of an open pool.
+        let opened = unsafe { POOLS[self.index].opened() };
+        opened
+            .handle
+            .map(offset, len, addr, replace, protection)
+            .map_err(|error| {
+                explain(format_args!("{error}"));
+                Errno(error.errno())
+            })
+    }
+}
+
+impl OpenPool {
+    /// What is known of it.
+    ///
+    /// # Safety
+    /// The pool is open.
+    #[inline(always)]
+    pub unsafe fn opened(&self) -> &'static Opened {
+        // SAFETY: written before the phase became OPEN; POOLS is static.
+        unsafe { (*self.opened.get()).assume_init_ref() }
+    }
+
+    /// Is it open?
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == OPEN
+    }
+
+    #[inline(always)]
+    fn ctx(&'static self, me: ProcId, pid: u32) -> Ctx<'static> {
+        // SAFETY: a process is known only to pools that are open.
+        let opened = unsafe { self.opened() };
+        Ctx {
+            pool: &opened.pool,
+            kernel: self,
+            me,
+            pid,
+            member: opened.member,
+        }
+    }
+}
+
+/// The machine's page size.
+pub fn page_size() -> usize {
+    // SAFETY: asks libc, which knows it from the start.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// The calling process in the pool that calls go to.
+#[inline(always)]
+pub fn caller() -> Result<Caller, Errno> {
+    caller_of(CURRENT.load(Ordering::Relaxed))
+}
+
+/// The calling process in the pool at a place.
+#[inline(always)]
+pub fn caller_of(index: usize) -> Result<Caller, Errno> {
+    if let Some(page) = page::existing() {
+        if let Some(me) = unpack(page.memberships[index].me.load(Ordering::Acquire)) {
+            return Ok(Caller {
+                ctx: POOLS[index].ctx(me, page.pid()),
+                index,
+            });
+        }
+    }
+    become_known(index)
+}
+
+#[cold]
+fn become_known(index: usize) -> Result<Caller, Errno> {
+    if let (CONFIGURED, Some(mistake)) = (index, config().mistake()) {
+        explain(format_args!("{mistake}"));
+        return Err(Errno::EINVAL);
+    }
+    let _errno = crate::errno::Kept::now();
+    let gate = gate::enter()?;
+    let pool = &POOLS[index];
+    if !pool.is_open() {
+        if index != CONFIGURED {
+            explain(format_args!(
+                "the pool is not open; open it with vshm_pool_open"
+            ));
+            return Err(Errno::EINVAL);
+        }
+        crate::load::silence_panics();
+        open_at(&gate, index, &config().pool)?;
+    }
+    let page = gate.page();
+    let me = match unpack(page.memberships[index].me.load(Ordering::Acquire)) {
+        Some(me) => me,
+        None => register(&gate, index)?,
+    };
+    Ok(Caller {
+        ctx: pool.ctx(me, page.pid()),
+        index,
+    })
+}
+
+/// Opens a pool at a place that is closed, and makes it first if it is a local one that doesn't exist.
+fn open_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
+    let (handle, pool) = open::open(name)?;
+    publish(gate, index, name, handle, pool)
+}
+
+/// Opens a pool that exists at a place that is closed.
+pub fn open_existing_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
+    crate::load::silence_panics();
+    let (handle, pool) = open::open_existing(name)?;
+    publish(gate, index, name, handle, pool)
+}
+
+fn publish(
+    _gate: &Inside,
+    index: usize,
+    name: &PoolName,
+    handle: Handle,
+    pool: Pool,
+) -> Result<(), Errno> {
+    let boot = process::boot_id().ok_or_else(|| {
+        explain(format_args!(
+            "/proc/sys/kernel/random/boot_id can't be read; mount /proc"
+        ));
+        Errno::ENOSYS
+    })?;
+    let mut host = Text::<32>::new();
+    process::host_name(&mut host);
+    let member = pool.join(boot, host.bytes()).map_err(|error| {
+        explain(format_args!("{error}"));
+        Errno::ENOSPC
+    })?;
+    let place = &POOLS[index];
+    // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
+    unsafe {
+        (*place.opened.get()).write(Opened {
+            handle,
+            pool,
+            member,
+            name: *name,
+        })
+    };
+    place.last_me.store(0, Ordering::Relaxed);
+    place.phase.store(OPEN, Ordering::Release);
+    Ok(())
+}
+
+/// Takes a process slot in an open pool, and counts there what a raw fork has inherited.
+fn register(gate: &Inside, index: usize) -> Result<ProcId, Errno> {
+    let place = &POOLS[index];
+    // SAFETY: callers saw that it is open.
+    let opened = unsafe { place.opened() };
+    let page = gate.page();
+    let started = process::started();
+    let mut claim = Claim::new(&opened.handle);
+    let me = {
+        let mut take = |slot| claim.take(slot);
+        vshmem_ipc::life::claim(
+            &opened.pool,
+            place,
+            opened.member,
+            page.pid(),
+            started,
+            &mut take,
+        )
+    };
+    let (Some(me), Some(life)) = (me, claim.life) else {
+        return Err(claim.explain_failure());
+    };
+    inherit(place, page, me);
+    become_member(page, index, me, life, started);
+    Ok(me)
+}
+
+/// Publishes who the process is.
+pub fn become_member(page: &Page, index: usize, me: ProcId, life: Life, started: u64) {
+    let (place, membership) = (&POOLS[index], &page.memberships[index]);
+    // SAFETY: inside the gate, or in a fresh child; `me` is not yet published.
+    unsafe { (*membership.life.get()).write(life) };
+    place.last_me.store(pack(me), Ordering::Relaxed);
+    place.started.store(started, Ordering::Relaxed);
+    membership.me.store(pack(me), Ordering::Release);
+}
+
+/// A child of a fork that no handler saw still has its parent's attachments: counts them for the child.
+fn inherit(place: &'static OpenPool, page: &Page, me: ProcId) {
+    if let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)) {
+        vshmem_ipc::shm::fork(&place.ctx(parent, page.pid()), me);
+    }
+}
+
+/// Takes life locks until one is free.
+struct Claim<'h> {
+    handle: &'h Handle,
+    life: Option<Life>,
+    hopeless: bool,
+}
+
+impl<'h> Claim<'h> {
+    fn new(handle: &'h Handle) -> Claim<'h> {
+        Claim {
+            handle,
+            life: None,
+            hopeless: false,
+        }
+    }
+
+    fn take(&mut self, slot: u32) -> bool {
+        if self.hopeless {
+            return false;
+        }
+        self.give_back();
+        self.life = self.handle.claim_life(slot);
+        // Not held, yet not to be had: no descriptor is free, or the file can't be opened any more.
+        self.hopeless = self.life.is_none() && self.handle.alive(slot) != Some(true);
+        self.life.is_some()
+    }
+
+    /// A slot whose lock was free but that could not be had all the same.
+    fn give_back(&mut self) {
+        if let Some(life) = self.life.take() {
+            // SAFETY: claimed by this process, and nobody knows of it.
+            unsafe { life.end() };
+        }
+    }
+
+    fn explain_failure(&mut self) -> Errno {
+        self.give_back();
+        if self.hopeless {
+            explain(format_args!(
+                "the pool's file can't be opened again, which a new process must; raise the limit on open files, \
+                 or use the pool before changing root or user"
+            ));
+            return Errno::ENOMEM;
+        }
+        explain(format_args!(
+            "the pool has no room for another process; make a larger pool"
+        ));
+        Errno::ENOSPC
+    }
+}
+
+/// Unmaps part of an attachment.
+pub fn unmap(index: usize, part: Range<usize>) {
+    let place = &POOLS[index];
+    if place.is_open() {
+        // SAFETY: open; the caller gives up the range, which `Caller::map` had mapped.
+        unsafe {
+            place
+                .opened()
+                .handle
+                .unmap(part.start as *mut c_void, part.len())
+        };
+    } else {
+        // SAFETY: as above; the pool itself was closed meanwhile.
+        unsafe { raw::unmap(part.start as *mut u8, part.len()) };
+    }
+}
+
+/// Makes another pool the one that calls go to.
+pub fn use_pool(index: usize) {
+    CURRENT.store(index, Ordering::Relaxed);
+}
+
+/// The place of the pool that calls go to.
+pub fn current() -> usize {
+    CURRENT.load(Ordering::Relaxed)
+}
+
+/// A place where no pool is open, the configured one's left out.
+pub fn free_place(_gate: &Inside) -> Option<usize> {
+    (0..MAX_POOLS).find(|i| *i != CONFIGURED && !POOLS[*i].is_open())
+}
+
+/// Says good-bye to one pool: what the process holds there is undone and counted down. `give_up`: the slot too, which
+/// is right only if no other thread is inside a call.
+pub fn leave(gate: &Inside, index: usize, give_up: bool) {
+    let (place, membership) = (&POOLS[index], &gate.page().memberships[index]);
+    let Some(me) = unpack(membership.me.load(Ordering::Acquire)) else {
+        return;
+    };
+    let ctx = place.ctx(me, gate.page().pid());
+    vshmem_ipc::leave(&ctx);
+    if give_up {
+        membership.me.store(0, Ordering::Release);
+        place.last_me.store(0, Ordering::Relaxed);
+        ctx.pool.free_process(me);
+        // SAFETY: written before `me` was published, and claimed by this process.
+        unsafe { (*membership.life.get()).assume_init_read().end() };
+    }
+}
+
+/// Closes a pool that the process has left.
+///
+/// # Safety
+/// No thread is inside a call on this pool.
+pub unsafe fn close(_gate: &Inside, index: usize) {
+    let place = &POOLS[index];
+    if place.phase.swap(CLOSED, Ordering::AcqRel) == OPEN {
+        // SAFETY: it was open, and is not any more, so this reads it for the last time; the caller vouches for the rest.
+        unsafe { (*place.opened.get()).assume_init_read().handle.close() };
+    }
+}
+
+/// When the process became known to a pool, for its children.
+pub fn started_of(index: usize) -> u64 {
+    POOLS[index].started.load(Ordering::Relaxed)
+}

@@ -1,0 +1,136 @@
+//! libc's `syscall`: the twelve numbers are ours, everything else goes straight to the kernel.
+//!
+//! The way to the kernel is that of libc: registers are shifted and the instruction is made with nothing on the stack, so
+//! that calls like `clone` and `vfork` come back as they do there.
+
+use crate::{errno, export};
+use core::ffi::{c_long, c_void};
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! entry {
+    ($asm:ident) => {
+        $asm!(
+            // The numbers of ours: shmget shmat shmctl 29-31, semget to msgctl 64-71, semtimedop 220.
+            "lea rax, [rdi - 29]",
+            "cmp rax, 3",
+            "jb 3f",
+            "lea rax, [rdi - 64]",
+            "cmp rax, 8",
+            "jb 3f",
+            "cmp rdi, 220",
+            "je 3f",
+            "mov rax, rdi",
+            "mov rdi, rsi",
+            "mov rsi, rdx",
+            "mov rdx, rcx",
+            "mov r10, r8",
+            "mov r8, r9",
+            "mov r9, [rsp + 8]",
+            "syscall",
+            "cmp rax, -4095",
+            "jae 2f",
+            "ret",
+            "2:",
+            "mov rdi, rax",
+            "jmp {failed}",
+            "3:",
+            "jmp {ours}",
+            failed = sym failed,
+            ours = sym ours,
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! entry {
+    ($asm:ident) => {
+        $asm!(
+            // The numbers of ours, which stand in a row: msgget 186 to shmdt 197.
+            "sub x9, x0, #186",
+            "cmp x9, #12",
+            "b.lo 3f",
+            "mov x8, x0",
+            "mov x0, x1",
+            "mov x1, x2",
+            "mov x2, x3",
+            "mov x3, x4",
+            "mov x4, x5",
+            "mov x5, x6",
+            "svc #0",
+            "cmn x0, #4095",
+            "b.hs 2f",
+            "ret",
+            "2:",
+            "b {failed}",
+            "3:",
+            "b {ours}",
+            failed = sym failed,
+            ours = sym ours,
+        )
+    };
+}
+
+/// syscall(2).
+///
+/// # Safety
+/// As the call with that number demands.
+#[cfg(has_naked_functions)]
+#[unsafe(naked)]
+#[no_mangle]
+pub unsafe extern "C" fn syscall() {
+    use core::arch::naked_asm;
+    entry!(naked_asm)
+}
+
+/// syscall(2). Compilers before 1.88 have no naked functions. A function without arguments and variables whose body is
+/// assembly that doesn't return gets no prologue either; the tests make sure of it.
+///
+/// # Safety
+/// As the call with that number demands.
+#[cfg(not(has_naked_functions))]
+#[no_mangle]
+pub unsafe extern "C" fn syscall() -> ! {
+    macro_rules! body {
+        ($($tokens:tt)*) => { core::arch::asm!($($tokens)* options(noreturn)) };
+    }
+    // SAFETY: follows the calling convention of the machine; returns to the caller itself.
+    unsafe { entry!(body) }
+}
+
+/// A call that the kernel refused.
+extern "C" fn failed(result: isize) -> isize {
+    errno::set(-result as i32);
+    -1
+}
+
+/// One of the twelve, with its arguments as registers hold them.
+unsafe extern "C" fn ours(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+) -> c_long {
+    let (int, memory) = (|v: usize| v as i32, |v: usize| v as *mut c_void);
+    // SAFETY: the caller of `syscall` vouches for what it passes.
+    unsafe {
+        match number {
+            libc::SYS_shmget => export::shmget(int(a), b, int(c)).into(),
+            libc::SYS_shmat => export::shmat(int(a), memory(b), int(c)) as c_long,
+            libc::SYS_shmdt => export::shmdt(memory(a)).into(),
+            libc::SYS_shmctl => export::shmctl(int(a), int(b), memory(c)).into(),
+            libc::SYS_semget => export::semget(int(a), int(b), int(c)).into(),
+            libc::SYS_semop => export::semop(int(a), memory(b).cast(), c).into(),
+            libc::SYS_semtimedop => {
+                export::semtimedop(int(a), memory(b).cast(), c, memory(d).cast()).into()
+            }
+            libc::SYS_semctl => export::semctl(int(a), int(b), int(c), d).into(),
+            libc::SYS_msgget => export::msgget(int(a), int(b)).into(),
+            libc::SYS_msgsnd => export::msgsnd(int(a), memory(b), c, int(d)).into(),
+            libc::SYS_msgrcv => export::msgrcv(int(a), memory(b), c, d as i64, int(e)) as c_long,
+            libc::SYS_msgctl => export::msgctl(int(a), int(b), memory(c)).into(),
+            _ => failed(-(libc::ENOSYS as isize)) as c_long,
+        }
+    }
+}
