@@ -1,0 +1,201 @@
+"""Read a pool by docs/layout.md alone and check that it holds what perl/layout.pl put there.
+
+usage: read_pool.py POOL PID SEGMENT SET QUEUE (the ids that layout.pl printed)
+
+Nothing here is shared with the library, so that the page can't differ from the code unnoticed.
+"""
+
+import struct
+import sys
+
+PAGE, BLOCK = 4096, 256
+KINDS = ("segments", "sets", "queues")
+ENTRY_SIZES = {"segments": 128, "sets": 192, "queues": 256}
+
+
+def check(what, got, expected):
+    """Ends the program if something is not as it should be."""
+    if got != expected:
+        sys.exit(f"{what}: expected {expected!r}, got {got!r}")
+
+
+class Pool:
+    """A copy of a pool's bytes, and where its tables are."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.bytes = file.read()
+        check("magic", self.bytes[:8], b"VSHMEM\x01\n")
+        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (1, 0, 0, 0))
+        check("size", self.u64(24), len(self.bytes))
+        geometry = struct.unpack_from("<24Q", self.bytes, 32)
+        names = ("members", "procs", "waiters", *KINDS, *(f"{kind} buckets" for kind in KINDS))
+        self.tables = {name: geometry[2 * i : 2 * i + 2] for i, name in enumerate(names)}
+        self.heaps = {"small": geometry[18:21], "pages": geometry[21:24]}
+        limits = struct.unpack_from("<12Q", self.bytes, 224)
+        check("msgmax <= msgmnb", limits[7] <= limits[8], True)
+
+    def u64(self, offset):
+        return struct.unpack_from("<Q", self.bytes, offset)[0]
+
+    def u32(self, offset):
+        return struct.unpack_from("<I", self.bytes, offset)[0]
+
+    def i64(self, offset):
+        return struct.unpack_from("<q", self.bytes, offset)[0]
+
+    def find_key(self, kind, key):
+        """The offset of the entry of a key, through the hash table."""
+        offset, buckets = self.tables[f"{kind} buckets"]
+        key &= 0xFFFFFFFF
+        bucket = ((key * 0x9E3779B97F4A7C15) % 2**64 >> 32) & (buckets - 1)
+        link = self.u64(offset + bucket * 8)
+        while link:
+            entry = self.tables[kind][0] + (link - 1) * ENTRY_SIZES[kind]
+            if self.u32(entry + 24) == key:
+                return entry
+            link = self.u64(entry + 32)
+        sys.exit(f"no entry of {kind} has the key {key:#x}")
+
+    def check_head(self, kind, entry, given):
+        """An entry's id, its index and sequence number, mode and owner."""
+        (number,) = struct.unpack_from("<I", self.bytes, entry)
+        check(f"{kind}: id", number, given)
+        check(f"{kind}: bit of Vshmem's ids", number >> 30, 1)
+        index = (entry - self.tables[kind][0]) // ENTRY_SIZES[kind]
+        check(f"{kind}: index", number & 0x1FFFF, index)
+        flags = self.u32(entry + 28)
+        check(f"{kind}: sequence number", flags >> 8, number >> 17 & 0x1FFF)
+        check(f"{kind}: dying", flags & 1, 0)
+        owner = struct.unpack_from("<4I", self.bytes, entry + 8)
+        check(f"{kind}: owner and creator", owner[:2], owner[2:])
+
+    def slot_of(self, pid):
+        """The process slot in use that has this pid, and its generation."""
+        offset, count = self.tables["procs"]
+        for slot in range(count):
+            ident = self.u64(offset + slot * 128)
+            if ident & 0xFFFFFFFF == 1 and self.u32(offset + slot * 128 + 8) == pid:
+                member = ident >> 32 & 0xFFFF
+                members = self.tables["members"][0]
+                check("the member's state", self.u32(members + member * 64), 2)
+                return slot, ident >> 48
+        sys.exit(f"no process slot has the pid {pid}")
+
+    def check_segment(self, entry, pid, owner):
+        first, pages, size = struct.unpack_from("<3Q", self.bytes, entry + 40)
+        check("segment: pages and bytes", (pages, size), (2, 5000))
+        base = self.heaps["pages"][1]
+        at = base + first * PAGE
+        content = self.bytes[at : at + pages * PAGE]
+        check("segment: content", content, b"in the segment".rjust(24, b"\0").ljust(8192, b"\0"))
+        check("segment: mode", self.u32(entry + 4), 0o640)
+        check("segment: creator", self.u64(entry + 88) & 0x3FFFFF, pid)
+        check("segment: last", self.u64(entry + 96) & 0x3FFFFF, pid)
+        check("segment: attachments", self.u64(entry + 104), 2)
+        record = self.u64(entry + 112)
+        found = struct.unpack_from("<3Q", self.bytes, record)
+        check("segment: attachment record", found, (owner, 0, 2))
+
+    def check_set(self, entry, pid, slot, generation):
+        count, cells = struct.unpack_from("<2Q", self.bytes, entry + 40)
+        check("set: semaphores", count, 5)
+        values = [struct.unpack_from("<HHI", self.bytes, cells + i * 16) for i in range(count)]
+        check("set: values", [v[0] for v in values], [10, 20, 30, 38, 32767])
+        check("set: slow", [v[1] & 1 for v in values], [0] * 5)
+        check("set: pids", [v[2] & 0x3FFFFF for v in values], [pid] * 5)
+        beside = [struct.unpack_from("<HHhH", self.bytes, cells + i * 16 + 8) for i in range(count)]
+        nobody = (0, 0, 0, 0)
+        mine = (slot + 1, generation, 2, 0)
+        check("set: adjustments", beside, [nobody, nobody, nobody, mine, nobody])
+        check(
+            "set: undo records and waiters",
+            struct.unpack_from("<3Q", self.bytes, entry + 72),
+            (0, 0, 0),
+        )
+
+    def check_queue(self, entry, pid):
+        _, ring, cells = struct.unpack_from("<3Q", self.bytes, entry + 40)
+        tail, sent, sent_messages, _ = struct.unpack_from("<4I", self.bytes, entry + 64)
+        head, received, received_messages, _ = struct.unpack_from("<4I", self.bytes, entry + 128)
+        check("queue: bytes", (sent - received) % 2**32, 705)
+        check("queue: messages", (sent_messages - received_messages) % 2**32, 3)
+        check("queue: last sender", self.u64(entry + 64 + 32) & 0x3FFFFF, pid)
+        check("queue: last receiver", self.u64(entry + 128 + 32) & 0x3FFFFF, pid)
+        messages = []
+        position = head
+        while position != tail:
+            cell = ring + position % cells * 128
+            word = self.u64(cell)
+            check("queue: state", word & 15, 2)
+            check("queue: lap", word >> 4 & 0xFFFFF, position // cells & 0xFFFFF)
+            length = word >> 24 & 0xFFFFFF
+            text = self.bytes[cell + 16 : cell + 128]
+            count = 1
+            while len(text) < length:
+                more = ring + (position + count) % cells * 128
+                text += self.bytes[more + 8 : more + 128]
+                count += 1
+            messages.append((self.i64(cell + 8), text[:length]))
+            position = (position + count) % 2**32
+        check("queue: messages", messages, [(7, b"short"), (9, b"y" * 700), (8, b"")])
+
+    def check_heap(self, name, free_lists):
+        """Free pieces are exactly those that the lists lead to. Returns the blocks in use."""
+        table, _, count = self.heaps[name]
+        listed, free = set(), 0
+        for order in range(28):
+            link, previous = self.u64(free_lists + order * 8), 0
+            while link:
+                word = self.u64(table + (link - 1) * 8)
+                check(f"{name}: order", (word >> 62 & 1, word >> 56 & 63), (1, order))
+                check(f"{name}: back link", word >> 28 & 0xFFFFFFF, previous)
+                check(f"{name}: alignment", (link - 1) % (1 << order), 0)
+                listed.add(link - 1)
+                previous, link = link, word & 0xFFFFFFF
+        block = 0
+        while block < count:
+            word = self.u64(table + block * 8)
+            if word >> 62 & 1:
+                check(f"{name}: in a list", block in listed, True)
+                listed.remove(block)
+                free += 1 << (word >> 56 & 63)
+                block += 1 << (word >> 56 & 63)
+            else:
+                block += 1
+        check(f"{name}: listed pieces that are not free", listed, set())
+        return count - free
+
+
+def main():
+    path, pid, *ids = sys.argv[1], *map(int, sys.argv[2:])
+    pool = Pool(path)
+    slot, generation = pool.slot_of(pid)
+    owner = slot + 1 | generation << 32
+    segment, semaphores, queue = (
+        pool.find_key(kind, key) for kind, key in zip(KINDS, (0x1001, 0x1002, -0x1003), strict=True)
+    )
+    for kind, entry, given in zip(KINDS, (segment, semaphores, queue), ids, strict=True):
+        pool.check_head(kind, entry, given)
+    pool.check_segment(segment, pid, owner)
+    pool.check_set(semaphores, pid, slot, generation)
+    pool.check_queue(queue, pid)
+    root = 1024
+    counts = [struct.unpack_from("<5Q", pool.bytes, root + 24 + i * 40) for i in range(3)]
+    check("in use", [c[2] for c in counts], [1, 1, 1])
+    check("pages and semaphores in use", [c[4] for c in counts[:2]], [2, 5])
+    check("the pool's lock", pool.u32(root), 0)
+    check("the pool's redo log", pool.u64(4096), 0)
+    check("limbo", [pool.u64(root + 592 + i * 24) for i in range(32)], [0] * 32)
+    check("pages that are not free", pool.check_heap("pages", root + 144), 2)
+    blocks = pool.check_heap("small", root + 368)
+    # An attachment record; semaphores and their log; the queue's log; its ring.
+    expected = (
+        1 + -(-(5 * 16 + 16 + 31 * 16) // BLOCK) + -(-(16 + 24 * 16) // BLOCK) + 64 * 128 // BLOCK
+    )
+    check("small blocks that are not free", blocks, expected)
+    print(f"{slot=} and {blocks} blocks as docs/layout.md says")
+
+
+if __name__ == "__main__":
+    main()
