@@ -64,7 +64,11 @@ impl Kernel for OpenPool {
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
         let _errno = Kept::now();
-        vshmem_wait::wait(word, expected, timeout, self.scope())
+        match vshmem_wait::wait(word, expected, timeout, self.scope()) {
+            vshmem_wait::Waited::Woken => Waited::Woken,
+            vshmem_wait::Waited::TimedOut => Waited::TimedOut,
+            vshmem_wait::Waited::Interrupted => Waited::Interrupted,
+        }
     }
 
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
@@ -73,7 +77,11 @@ impl Kernel for OpenPool {
     }
 
     fn spin_rounds(&self) -> u32 {
-        vshmem_wait::spin_rounds()
+        vshmem_wait::spin::rounds()
+    }
+
+    fn spun(&self, worth_it: bool) {
+        vshmem_wait::spin::spun(worth_it);
     }
 }
 

@@ -143,24 +143,43 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
             let (id, found) = msg::stat_index(c, id, command == MSG_STAT_ANY)?;
             store(buf as *mut MsqidDs, ds(&found)).map(|()| id)
         }
-        cmd::INFO | MSG_INFO => {
-            let (highest, info) = msg::info(c, command == MSG_INFO);
-            store(buf as *mut Msginfo, limits(&info)).map(|()| highest)
+        cmd::INFO => store(buf as *mut Msginfo, limits(caller)).map(|()| msg::highest(c).max(0)),
+        MSG_INFO => {
+            let (highest, used) = msg::info(c);
+            let msgpool = clamp(used.queues);
+            let msgmap = clamp(used.messages);
+            let msgtql = clamp(used.bytes);
+            let info = Msginfo {
+                msgpool,
+                msgmap,
+                msgtql,
+                ..limits(caller)
+            };
+            store(buf as *mut Msginfo, info).map(|()| highest)
         }
         _ => Err(Errno::EINVAL),
     }
 }
 
-fn limits(i: &msg::MsgInfo) -> Msginfo {
+/// The pool's limits, and where Linux has constants without a meaning, the same constants.
+fn limits(caller: &Caller) -> Msginfo {
+    const KIB_OF_ALL_QUEUES: i32 = 32000 * 16384 / 1024;
+    const QUEUE_BYTES: i32 = 16384;
+    const SEGMENT_BYTES: i32 = 16;
+    let l = caller.pool().limits();
     Msginfo {
-        msgpool: i.msgpool,
-        msgmap: i.msgmap,
-        msgmax: i.msgmax,
-        msgmnb: i.msgmnb,
-        msgmni: i.msgmni,
-        msgssz: i.msgssz,
-        msgtql: i.msgtql,
-        msgseg: i.msgseg,
+        msgpool: KIB_OF_ALL_QUEUES,
+        msgmap: QUEUE_BYTES,
+        msgmax: clamp(l.msgmax.into()),
+        msgmnb: clamp(l.msgmnb.into()),
+        msgmni: clamp(l.msgmni.into()),
+        msgssz: SEGMENT_BYTES,
+        msgtql: QUEUE_BYTES,
+        msgseg: u16::MAX,
         pad: 0,
     }
+}
+
+fn clamp(value: u64) -> i32 {
+    value.min(i32::MAX as u64) as i32
 }

@@ -167,9 +167,17 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
             let (id, found) = sem::stat_index(c, id, command == SEM_STAT_ANY)?;
             store(arg as *mut SemidDs, ds(&found)).map(|()| id)
         }
-        cmd::INFO | SEM_INFO => {
-            let (highest, info) = sem::info(c, command == SEM_INFO);
-            store(arg as *mut Seminfo, limits(&info)).map(|()| highest)
+        cmd::INFO => store(arg as *mut Seminfo, limits(caller)).map(|()| sem::highest(c).max(0)),
+        SEM_INFO => {
+            let (highest, used) = sem::info(c);
+            let semusz = clamp(used.sets);
+            let semaem = clamp(used.semaphores);
+            let info = Seminfo {
+                semusz,
+                semaem,
+                ..limits(caller)
+            };
+            store(arg as *mut Seminfo, info).map(|()| highest)
         }
         _ => Err(Errno::EINVAL),
     }
@@ -211,17 +219,26 @@ fn page_of(place: *const u16) -> usize {
     (place as usize).wrapping_add(1) / 4096
 }
 
-fn limits(i: &sem::SemInfo) -> Seminfo {
+/// The pool's limits, and where Linux has constants without a meaning, the same constants.
+fn limits(caller: &Caller) -> Seminfo {
+    const ALL_SEMAPHORES: i32 = 32000 * 32000;
+    const OPERATIONS: i32 = 500;
+    const UNDO_BYTES: i32 = 20;
+    let l = caller.pool().limits();
     Seminfo {
-        semmap: i.semmap,
-        semmni: i.semmni,
-        semmns: i.semmns,
-        semmnu: i.semmnu,
-        semmsl: i.semmsl,
-        semopm: i.semopm,
-        semume: i.semume,
-        semusz: i.semusz,
-        semvmx: i.semvmx,
-        semaem: i.semaem,
+        semmap: ALL_SEMAPHORES,
+        semmni: clamp(l.semmni.into()),
+        semmns: clamp(l.semmns.into()),
+        semmnu: ALL_SEMAPHORES,
+        semmsl: clamp(l.semmsl.into()),
+        semopm: clamp(l.semopm.into()),
+        semume: OPERATIONS,
+        semusz: UNDO_BYTES,
+        semvmx: sem::SEMVMX,
+        semaem: sem::SEMVMX,
     }
+}
+
+fn clamp(value: u64) -> i32 {
+    value.min(i32::MAX as u64) as i32
 }
