@@ -370,7 +370,7 @@ impl Pool {
             bits => return Err(OpenError::Features(bits)),
         }
         let size = sb.size.load(Relaxed);
-        if size < MIN_POOL || size > MAX_POOL {
+        if !(MIN_POOL..=MAX_POOL).contains(&size) {
             return Err(OpenError::Damaged);
         }
         if size > mem.len() as u64 {

@@ -38,10 +38,8 @@ impl Mem {
     pub unsafe fn new(base: *mut u8, len: usize) -> Mem {
         debug_assert!(!base.is_null() && base as usize % 4096 == 0);
         // SAFETY: the caller passes a pointer to mapped memory, which is not null.
-        Mem {
-            base: unsafe { NonNull::new_unchecked(base) },
-            len,
-        }
+        let base = unsafe { NonNull::new_unchecked(base) };
+        Mem { base, len }
     }
 
     /// The first byte of the mapping.

@@ -6,20 +6,25 @@
 //! # Why it is correct
 //! * *Exclusion*: the word goes from 0 to an owner, or from a dead owner to a living one, by compare-and-swap only. A dead owner
 //!   never comes back: a slot's generation changes before the slot is used again, and the word carries its low 14 bits.
-//! * *No wake-up is lost*: a waiter sets [`CONTENDED`] by compare-and-swap before it sleeps on exactly that value; the owner
+//! * *No wake-up is lost*: a waiter sets `CONTENDED` by compare-and-swap before it sleeps on exactly that value; the owner
 //!   releases by an atomic exchange and wakes one if the bit was set. Who was asleep takes the lock with the bit set, since others may sleep too.
 //! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the latest after 50.
+//! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
 //! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck`].
+
+mod protocol;
+
+#[cfg(test)]
+mod model;
 
 use crate::log::{Log, Txn};
 use crate::{Ctx, Kernel};
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use core::time::Duration;
+use protocol::{Word, World, HELD};
 
-const HELD: u32 = 1 << 30;
-const CONTENDED: u32 = 1 << 31;
 /// How long an owner that lives may keep others waiting, in nanoseconds. Owners need microseconds; this is for one that is
-/// stopped by a debugger or a scribbled lock word.
+/// stopped by a debugger, or for a scribbled lock word.
 pub const PATIENCE: u64 = 20_000_000_000;
 
 /// The lock's owner lives but has not let go for [`PATIENCE`].
@@ -64,11 +69,7 @@ impl<'a> Guard<'a> {
         word: &'static AtomicU32,
         log: Log,
     ) -> Result<Guard<'a>, Stuck> {
-        let mine = owner_word(ctx);
-        let inherited = match word.compare_exchange(0, mine, Acquire, Relaxed) {
-            Ok(_) => false,
-            Err(_) => acquire(ctx, word, mine, log)?,
-        };
+        let inherited = protocol::acquire(&Here { ctx, log }, word, owner_word(ctx))?;
         Ok(Guard {
             ctx,
             word,
@@ -90,9 +91,13 @@ impl<'a> Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        if self.word.swap(0, Release) & CONTENDED != 0 {
-            self.ctx.kernel.wake(self.word, 1);
-        }
+        protocol::release(
+            &Here {
+                ctx: self.ctx,
+                log: self.log,
+            },
+            self.word,
+        );
     }
 }
 
@@ -100,66 +105,51 @@ fn owner_word(ctx: &Ctx) -> u32 {
     HELD | (ctx.me.generation as u32 & 0x3fff) << 16 | (ctx.me.slot & 0xffff)
 }
 
-fn owner_is_dead(ctx: &Ctx, word: u32) -> bool {
-    if word & HELD == 0 {
-        // No owner writes that.
-        return true;
+impl Word for AtomicU32 {
+    #[inline]
+    fn read(&self) -> u32 {
+        self.load(Relaxed)
     }
-    let (slot, generation) = (word & 0xffff, word >> 16 & 0x3fff);
-    ctx.pool.is_dead(ctx.kernel, ctx.member, slot, |g| {
-        g as u32 & 0x3fff == generation
-    })
+    #[inline]
+    fn replace(&self, old: u32, new: u32) -> bool {
+        self.compare_exchange(old, new, Acquire, Relaxed).is_ok()
+    }
+    #[inline]
+    fn exchange(&self, new: u32) -> u32 {
+        self.swap(new, AcqRel)
+    }
 }
 
-/// Waits for the lock; returns whether it was taken over from the dead.
-#[cold]
-fn acquire(ctx: &Ctx, word: &'static AtomicU32, mine: u32, log: Log) -> Result<bool, Stuck> {
-    for _ in 0..ctx.kernel.spin_rounds().min(200) {
-        if word.load(Relaxed) == 0 && word.compare_exchange(0, mine, Acquire, Relaxed).is_ok() {
-            return Ok(false);
-        }
-        core::hint::spin_loop();
+/// The protocol's world in a pool.
+struct Here<'a> {
+    ctx: &'a Ctx<'a>,
+    log: Log,
+}
+
+impl World<AtomicU32> for Here<'_> {
+    fn is_dead(&self, word: u32) -> bool {
+        let (slot, generation) = (word & 0xffff, word >> 16 & 0x3fff);
+        let ctx = self.ctx;
+        ctx.pool.is_dead(ctx.kernel, ctx.member, slot, |g| {
+            g as u32 & 0x3fff == generation
+        })
     }
-    let mut pause = Duration::from_millis(1);
-    let mut seen = word.load(Relaxed);
-    let mut since = ctx.kernel.monotonic();
-    loop {
-        let now = word.load(Relaxed);
-        if now == 0 {
-            if word
-                .compare_exchange(0, mine | CONTENDED, Acquire, Relaxed)
-                .is_ok()
-            {
-                return Ok(false);
-            }
-            continue;
-        }
-        if now & !CONTENDED != seen & !CONTENDED {
-            (seen, since) = (now, ctx.kernel.monotonic());
-            pause = Duration::from_millis(1);
-        } else if pause > Duration::from_millis(1) {
-            if owner_is_dead(ctx, now) {
-                if word
-                    .compare_exchange(now, mine | CONTENDED, Acquire, Relaxed)
-                    .is_ok()
-                {
-                    log.recover(ctx.pool);
-                    return Ok(true);
-                }
-                continue;
-            }
-            if ctx.kernel.monotonic().wrapping_sub(since) > PATIENCE {
-                return Err(Stuck);
-            }
-        }
-        if now & CONTENDED == 0
-            && word
-                .compare_exchange(now, now | CONTENDED, Relaxed, Relaxed)
-                .is_err()
-        {
-            continue;
-        }
-        ctx.kernel.wait(word, now | CONTENDED, Some(pause));
-        pause = (pause * 2).min(Duration::from_millis(50));
+    fn recover(&self) {
+        self.log.recover(self.ctx.pool);
+    }
+    fn wait(&self, word: &AtomicU32, expected: u32, pause: Duration) {
+        self.ctx.kernel.wait(word, expected, Some(pause));
+    }
+    fn wake_one(&self, word: &AtomicU32) {
+        self.ctx.kernel.wake(word, 1);
+    }
+    fn now(&self) -> u64 {
+        self.ctx.kernel.monotonic()
+    }
+    fn spin_rounds(&self) -> u32 {
+        self.ctx.kernel.spin_rounds().min(200)
+    }
+    fn relax(&self) {
+        core::hint::spin_loop();
     }
 }

@@ -1,0 +1,100 @@
+//! The lock's algorithm, apart from what it runs on, so that it runs under a model checker too.
+
+use super::{Stuck, PATIENCE};
+use core::time::Duration;
+
+/// Somebody holds the lock.
+pub const HELD: u32 = 1 << 30;
+/// Somebody may sleep on it.
+pub const CONTENDED: u32 = 1 << 31;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A lock word.
+pub trait Word {
+    /// What it is.
+    fn read(&self) -> u32;
+    /// Replaces `old` by `new`, acquiring; whether it was `old`.
+    fn replace(&self, old: u32, new: u32) -> bool;
+    /// Replaces whatever it is, releasing; returns what it was.
+    fn exchange(&self, new: u32) -> u32;
+}
+
+/// What the algorithm needs besides.
+pub trait World<W> {
+    /// Is the owner that a word names certainly dead?
+    fn is_dead(&self, word: u32) -> bool;
+    /// Finishes or drops what a dead owner had begun.
+    fn recover(&self);
+    /// Sleeps while the word is `expected`, for `pause` at the most.
+    fn wait(&self, word: &W, expected: u32, pause: Duration);
+    /// Wakes one sleeper.
+    fn wake_one(&self, word: &W);
+    /// Nanoseconds of a clock.
+    fn now(&self) -> u64;
+    /// Rounds to spin before sleeping.
+    fn spin_rounds(&self) -> u32;
+    /// One round's pause.
+    fn relax(&self);
+}
+
+/// Takes the lock for `mine`; returns whether it was taken over from the dead.
+#[inline]
+pub fn acquire<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Result<bool, Stuck> {
+    if word.replace(0, mine) {
+        return Ok(false);
+    }
+    acquire_slowly(world, word, mine)
+}
+
+/// Lets the lock go.
+#[inline]
+pub fn release<W: Word, X: World<W>>(world: &X, word: &W) {
+    if word.exchange(0) & CONTENDED != 0 {
+        world.wake_one(word);
+    }
+}
+
+#[cold]
+fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Result<bool, Stuck> {
+    for _ in 0..world.spin_rounds() {
+        if word.read() == 0 && word.replace(0, mine) {
+            return Ok(false);
+        }
+        world.relax();
+    }
+    let mut pause = FIRST_PAUSE;
+    let mut seen = word.read();
+    let mut since = world.now();
+    loop {
+        let now = word.read();
+        if now == 0 {
+            if word.replace(0, mine | CONTENDED) {
+                return Ok(false);
+            }
+            continue;
+        }
+        if now & !CONTENDED != seen & !CONTENDED {
+            (seen, since) = (now, world.now());
+            pause = FIRST_PAUSE;
+        } else if pause > FIRST_PAUSE {
+            // No owner writes a word that is neither 0 nor held.
+            if now & HELD == 0 || world.is_dead(now) {
+                if word.replace(now, mine | CONTENDED) {
+                    world.recover();
+                    return Ok(true);
+                }
+                continue;
+            }
+            if world.now().wrapping_sub(since) > PATIENCE {
+                return Err(Stuck);
+            }
+        }
+        if now & CONTENDED == 0 && !word.replace(now, now | CONTENDED) {
+            continue;
+        }
+        world.wait(word, now | CONTENDED, pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
