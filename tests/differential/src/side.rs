@@ -132,6 +132,7 @@ impl Side {
         command
             .arg(&self.socket_name)
             .stdin(Stdio::null())
+            .env("WORKER_HARNESS", std::process::id().to_string())
             .env_remove("LD_PRELOAD")
             .env_remove("WORKER_DROPS_UNDO");
         match self.backend {

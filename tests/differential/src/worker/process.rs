@@ -22,11 +22,19 @@ pub fn prepare() {
     die_with_harness();
 }
 
-/// A worker that is blocked when the harness dies should not stay behind. (The kernel forgets it when the
-/// worker forks or changes its identity; then the harness's own cleaning up must do.)
+/// A worker that is blocked when the harness dies should not stay behind. Not for forked ones: the death of the
+/// worker that made them must not end them. (The kernel also forgets it when the worker changes its identity; then
+/// the harness's own cleaning up must do.)
 fn die_with_harness() {
-    // SAFETY: prctl with integer arguments touches no memory of ours.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let harness = std::env::var("WORKER_HARNESS")
+        .ok()
+        .and_then(|pid| pid.parse::<i32>().ok());
+    // SAFETY: neither call touches memory of ours.
+    unsafe {
+        if harness == Some(libc::getppid()) {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
+    }
 }
 
 /// `euid N`, `egid N`, `uid N`, `groups N...`

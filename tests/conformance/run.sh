@@ -1,0 +1,71 @@
+#!/bin/sh
+# run.sh [LIBRARY]: builds the conformance programs and runs each against the kernel, which proves the tests
+# themselves, and then, if a library is named, under it, with the twelve calls forbidden in the kernel.
+# TESTS="sem msg" selects programs, MATCH=text selects tests by name.
+set -eu
+
+library=${1:-}
+here=$(cd "$(dirname "$0")" && pwd)
+tests=${TESTS:-sem msg shm process users stress}
+match=${MATCH:-}
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-conformance.XXXXXX")
+pools=$scratch
+[ -d /dev/shm ] && pools=$(mktemp -d /dev/shm/vshmem-conformance.XXXXXX)
+trap 'rm -rf "$scratch" "$pools"' EXIT
+trap 'exit 1' HUP INT TERM
+# Other users must be able to enter: some tests become them.
+chmod 755 "$scratch" "$pools"
+
+if [ -n "$library" ]; then
+    if [ ! -f "$library" ]; then
+        echo "run.sh: there is no library at $library: build it with cargo build --release -p vshmem-capi" >&2
+        exit 2
+    fi
+    cp "$library" "$scratch/libvshmem.so"
+fi
+
+for name in forbid $tests; do
+    "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O1 -o "$scratch/$name" "$here/$name.c" -pthread
+done
+
+# A namespace of its own, so that nothing is left in the system's.
+isolate="unshare --ipc"
+[ "$(id -u)" -eq 0 ] || isolate="unshare --map-root-user --ipc"
+if ! $isolate true; then
+    echo "run.sh: no IPC namespace can be had: run it as root, or allow user namespaces" >&2
+    exit 2
+fi
+
+run() { # run HEADING COMMAND...: keeps the lines that count
+    echo "== $1"
+    shift
+    "$@" $match >"$scratch/output" 2>&1 || echo "(exit status $?)" >>"$scratch/output"
+    cat "$scratch/output" >>"$scratch/all"
+    grep -v '^ok ' "$scratch/output" || true
+}
+
+: >"$scratch/all"
+# The filter must do what it is for, or the second half proves nothing.
+if (ulimit -c 0 && $isolate "$scratch/forbid" "$scratch/sem" reports_limits) 2>/dev/null | grep -q '^ok'; then
+    echo "FAIL forbid: a forbidden call reached the kernel" | tee -a "$scratch/all"
+else
+    echo "ok forbid" >>"$scratch/all"
+fi
+for name in $tests; do
+    run "$name on the kernel" $isolate "$scratch/$name"
+done
+if [ -n "$library" ]; then
+    for name in $tests; do
+        run "$name under the library" $isolate "$scratch/forbid" env "VSHMEM_POOL=$pools/$name" VSHMEM_KEYS=all \
+            "LD_PRELOAD=$scratch/libvshmem.so" "$scratch/$name"
+        rm -f "$pools/$name"
+    done
+fi
+
+passed=$(grep -c '^ok ' "$scratch/all" || true)
+skipped=$(grep -c '^skip ' "$scratch/all" || true)
+# A program that died prints no FAIL of its own.
+failed=$(grep -c '^FAIL \|^(exit status \(12[5-9]\|1[3-9][0-9]\))' "$scratch/all" || true)
+[ "$skipped" -eq 0 ] || echo "($skipped skipped)"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
