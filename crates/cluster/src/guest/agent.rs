@@ -28,13 +28,18 @@ pub fn serve(settings: &Settings) -> Result<()> {
     poller.add(children.as_raw_fd(), reaper).explain(|| "could not watch signals".into())?;
     let mut serial = 0;
     loop {
-        for token in poller.wait().explain(|| "could not wait for work".into())? {
+        let deadline = sessions.iter().filter_map(Session::deadline).min();
+        for token in poller.wait(deadline).explain(|| "could not wait for work".into())? {
             if token == reaper {
                 drain(&children);
                 reap(&mut sessions, &poller, &mut serial);
             } else if let Some(session) = sessions.get_mut(token) {
                 session.service(&poller, &mut serial);
             }
+        }
+        let late = |session: &&mut Session| session.deadline().is_some_and(|d| Instant::now() >= d);
+        for session in sessions.iter_mut().filter(late) {
+            session.service(&poller, &mut serial);
         }
     }
 }

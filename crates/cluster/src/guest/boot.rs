@@ -49,6 +49,8 @@ fn start() -> Result<()> {
     sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
     own_directories()?;
     identify(&settings)?;
+    // Caches are dropped before each command; the kernel need not log that each time.
+    let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     open_pools(settings.uid)?;
     agent::serve(&settings)
 }
@@ -104,8 +106,9 @@ fn own_directories() -> Result<()> {
     make_directory(Path::new("/dev/pts"))?;
     mount_own("devpts", "/dev/pts", "mode=0620,ptmxmode=0666")?;
     make_directory(Path::new("/dev/mqueue"))?;
-    mount_own("mqueue", "/dev/mqueue", "")?;
-    mount_own("cgroup2", "/sys/fs/cgroup", "")?;
+    // Kernels may come without these two.
+    let _ = mount_own("mqueue", "/dev/mqueue", "");
+    let _ = mount_own("cgroup2", "/sys/fs/cgroup", "");
     for (link, target) in
         [("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")]
     {

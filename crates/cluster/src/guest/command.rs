@@ -74,7 +74,7 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
     let [program, args @ ..] = &order.argv[..] else {
         return Err(Refusal { code: CANNOT_RUN, message: "no command was given".into() });
     };
-    for path in order.needs.iter().chain([&order.cwd, program]) {
+    for path in order.needs.iter().chain([&order.cwd]).chain(&order.argv) {
         show_host_path(Path::new(path));
     }
     let mut command = Command::new(program);

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Instant;
 
 /// Tells which of many descriptors something happened to.
 pub struct Poller {
@@ -35,12 +36,16 @@ impl Poller {
         Ok(())
     }
 
-    /// Sleeps until something happens; the tokens of the descriptors that it happened to.
-    pub fn wait(&self) -> io::Result<Vec<usize>> {
+    /// Sleeps until something happens or the time has come; the tokens of the descriptors that it happened to.
+    pub fn wait(&self, deadline: Option<Instant>) -> io::Result<Vec<usize>> {
+        let timeout = deadline.map_or(-1, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1
+        });
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         // SAFETY: the kernel writes at most 32 events into the array.
         let count = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, -1)
+            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout)
         };
         if count < 0 {
             let error = io::Error::last_os_error();

@@ -5,19 +5,24 @@
 
 use super::command::{self, Running};
 use super::poller::{set_nonblocking, Poller};
-use crate::wire::frame::{encode, Frame, Kind, Parser, MAX_DATA};
+use crate::wire::frame::{encode, Frame, Interruption, Kind, Parser, MAX_DATA};
 use crate::wire::start::Start;
-use crate::wire::{find_greeting, greeting, Ended, HELLO, STDIN_WINDOW, WELCOME};
+use crate::wire::{find_greeting, greeting, Ended, Nonce, HELLO, STDIN_WINDOW, WELCOME};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Output is not read from a command while this much of it has not been taken by the host.
 const BACKLOG: usize = 256 * 1024;
 /// The kernel's driver copies each write into one buffer; larger ones fail.
 const LONGEST_WRITE: usize = 32 * 1024;
+
+/// The kernel learns later that the host's end was closed or opened than what came in through it. So an end that was
+/// opened again at once may seem closed for a moment; only one that stays closed for this long is taken for it.
+const HUNG_UP_AFTER: Duration = Duration::from_millis(50);
 
 /// One channel.
 pub struct Session {
@@ -25,6 +30,8 @@ pub struct Session {
     token: usize,
     out: VecDeque<u8>,
     state: State,
+    /// Since when the host's end has seemed closed to a session.
+    closed_since: Option<Instant>,
 }
 
 enum State {
@@ -36,6 +43,7 @@ enum State {
 
 #[derive(Default)]
 struct Active {
+    nonce: Nonce,
     parser: Parser,
     command: Option<Running>,
     ended: Option<Ended>,
@@ -50,7 +58,8 @@ impl Session {
         let port = File::options().read(true).write(true).open(device)?;
         set_nonblocking(port.as_raw_fd())?;
         poller.add(port.as_raw_fd(), token)?;
-        Ok(Session { port, token, out: VecDeque::new(), state: State::Waiting(Vec::new()) })
+        let state = State::Waiting(Vec::new());
+        Ok(Session { port, token, out: VecDeque::new(), state, closed_since: None })
     }
 
     /// The process whose end this session waits for.
@@ -72,6 +81,9 @@ impl Session {
     pub fn service(&mut self, poller: &Poller, serial: &mut u64) {
         loop {
             let mut progress = self.read_port();
+            if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+                self.hang_up();
+            }
             progress |= self.advance(poller, serial);
             progress |= self.flush();
             if !progress {
@@ -83,23 +95,36 @@ impl Session {
     fn read_port(&mut self) -> bool {
         let mut bytes = [0; 16 * 1024];
         match self.port.read(&mut bytes) {
-            // The host's end is closed.
+            // The host's end is closed, or seems so.
             Ok(0) => {
-                self.hang_up();
+                if let (State::Active(_), None) = (&self.state, self.closed_since) {
+                    self.closed_since = Some(Instant::now());
+                }
                 false
             }
             Ok(len) => {
+                self.closed_since = None;
                 match &mut self.state {
                     State::Waiting(buffer) => buffer.extend_from_slice(&bytes[..len]),
                     State::Active(active) => active.parser.push(&bytes[..len]),
                 }
                 true
             }
-            Err(_) => false,
+            Err(_) => {
+                self.closed_since = None;
+                false
+            }
         }
     }
 
+    /// When to call [`Session::service`] even if nothing happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        Some(self.closed_since? + HUNG_UP_AFTER)
+    }
+
+    /// Ends the session, and its command if that still runs.
     fn hang_up(&mut self) {
+        self.closed_since = None;
         if let State::Active(Active { command: Some(command), .. }) = &self.state {
             command.kill();
         }
@@ -111,9 +136,8 @@ impl Session {
         match &mut self.state {
             State::Waiting(buffer) => {
                 let Some(nonce) = find_greeting(buffer, &HELLO) else { return false };
-                let parser = Parser::new(std::mem::take(buffer));
-                self.out.extend(greeting(&WELCOME, &nonce));
-                self.state = State::Active(Active { parser, ..Active::default() });
+                let rest = std::mem::take(buffer);
+                self.begin(nonce, rest);
                 true
             }
             State::Active(active) => {
@@ -124,6 +148,13 @@ impl Session {
                     Advance::Over => {
                         let rest = std::mem::take(&mut active.parser).into_rest();
                         self.state = State::Waiting(rest);
+                        self.closed_since = None;
+                        true
+                    }
+                    Advance::Replaced(nonce) => {
+                        let rest = std::mem::take(&mut active.parser).into_rest();
+                        self.hang_up();
+                        self.begin(nonce, rest);
                         true
                     }
                     Advance::Broken => {
@@ -133,6 +164,14 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Begins a session. Whatever an earlier one has left to say, nobody is there to hear it.
+    fn begin(&mut self, nonce: Nonce, rest: Vec<u8>) {
+        self.out.clear();
+        self.out.extend(greeting(&WELCOME, &nonce));
+        let parser = Parser::new(rest);
+        self.state = State::Active(Active { nonce, parser, ..Active::default() });
     }
 
     fn flush(&mut self) -> bool {
@@ -175,6 +214,8 @@ enum Advance {
     Idle,
     Progress,
     Over,
+    /// A new session has begun on the same port.
+    Replaced(Nonce),
     Broken,
 }
 
@@ -182,6 +223,12 @@ impl Active {
     fn advance(&mut self, turn: &mut Turn<'_>) -> Advance {
         let mut progress = false;
         loop {
+            match self.parser.interruption(&HELLO) {
+                Interruption::None => (),
+                Interruption::Begun => break,
+                Interruption::Greeting(nonce) if nonce == self.nonce => continue,
+                Interruption::Greeting(nonce) => return Advance::Replaced(nonce),
+            }
             match self.parser.next() {
                 Ok(Some(frame)) => match self.obey(&frame, turn) {
                     Advance::Progress => progress = true,

@@ -23,18 +23,25 @@ pub fn watch() {
     }
 }
 
-/// The signal that came, if any.
+/// The signal that came, if any: one that was remembered, or one that is blocked and waits to be taken.
 pub fn signal() -> Option<i32> {
-    match SIGNAL.load(Ordering::Relaxed) {
-        0 => None,
-        signal => Some(signal),
+    let remembered = SIGNAL.load(Ordering::Relaxed);
+    // SAFETY: sigpending initialises the set before it is asked.
+    let pending = |signal: &i32| unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigpending(&mut set) == 0 && libc::sigismember(&set, *signal) == 1
+    };
+    if remembered != 0 {
+        return Some(remembered);
     }
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().find(pending)
 }
 
 /// An error if the user asked to stop.
 pub fn check() -> Result<()> {
     match signal() {
-        Some(_) => Err(Error::new("interrupted; what was started has been stopped again")),
+        Some(signal) => Err(Error::new("interrupted; what was started has been stopped again")
+            .code(128u8.saturating_add(signal as u8))),
         None => Ok(()),
     }
 }

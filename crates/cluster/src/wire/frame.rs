@@ -3,6 +3,7 @@
 //! Both ends take what they read for untrusted: a guest may be broken or hostile, and so may be what is left of
 //! an earlier session.
 
+use super::Nonce;
 use std::fmt;
 
 /// The longest payload of a frame: a command with its arguments and environment.
@@ -87,6 +88,17 @@ pub fn encode(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
+/// What a stream holds instead of its next frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    /// Nothing: a frame, or its beginning.
+    None,
+    /// The beginning of a greeting.
+    Begun,
+    /// A greeting with this nonce.
+    Greeting(Nonce),
+}
+
 /// Cuts what comes in into frames.
 #[derive(Default)]
 pub struct Parser {
@@ -123,6 +135,18 @@ impl Parser {
         let payload = self.buffer[HEADER..end].to_vec();
         self.buffer.drain(..end);
         Ok(Some(Frame { kind, payload }))
+    }
+
+    /// Whether a greeting stands where a frame would begin: its sender began a new session.
+    pub fn interruption(&mut self, half: &[u8; 16]) -> Interruption {
+        let len = self.buffer.len().min(16);
+        if len == 0 || self.buffer[..len] != half[..len] {
+            return Interruption::None;
+        }
+        let Some(nonce) = self.buffer.get(16..32) else { return Interruption::Begun };
+        let nonce = nonce.try_into().expect("16 bytes");
+        self.buffer.drain(..32);
+        Interruption::Greeting(nonce)
     }
 
     /// What was read and not made into a frame.
@@ -180,6 +204,24 @@ mod tests {
             assert_eq!(frames(&[byte, 0, 0, 0, 0, 0, 0, 0], 8).is_ok(), ok, "{byte}");
             assert!(frames(&[byte, 1, 0, 0, 0, 0, 0, 0], 8).is_err());
         }
+    }
+
+    #[test]
+    fn a_greeting_between_frames_is_seen() {
+        let half = *b"vshmem-hello-/1\n";
+        let mut stream = half.to_vec();
+        stream.extend_from_slice(&[5; 16]);
+        encode(Kind::Exit, &[0, 0], &mut stream);
+        let mut parser = Parser::default();
+        assert_eq!(parser.interruption(&half), Interruption::None);
+        for &byte in &stream[..31] {
+            parser.push(&[byte]);
+            assert_eq!(parser.interruption(&half), Interruption::Begun);
+        }
+        parser.push(&stream[31..]);
+        assert_eq!(parser.interruption(&half), Interruption::Greeting([5; 16]));
+        assert_eq!(parser.interruption(&half), Interruption::None);
+        assert_eq!(parser.next().unwrap().map(|frame| frame.kind), Some(Kind::Exit));
     }
 
     #[test]
