@@ -17,7 +17,7 @@ pub(crate) fn each_entry(
         Err(Errno(libc::ENOENT)) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    let mut buffer = [0u8; 2048];
+    let mut buffer = [0u8; 1024];
     loop {
         let len = sys::read_directory(directory.fd(), &mut buffer)?;
         if len == 0 {

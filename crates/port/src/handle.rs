@@ -7,11 +7,10 @@ use vshmem_pool::Mem;
 use crate::descriptor::{Descriptor, Identity, Owned};
 use crate::error::{MapError, OpenError};
 use crate::life::{self, Heir, Life};
+use crate::mapping::{self, Place};
 use crate::pool_ref::Path;
-use crate::sys::{self, Errno, Outcome};
-
-/// Most that is reserved by one call: short enough to get done between two signals of a profiler.
-const RESERVE_STEP: u64 = 4 << 20;
+use crate::reserve;
+use crate::sys::{self, Errno};
 
 /// `f_type` of file systems, from `linux/magic.h`.
 mod magic {
@@ -64,7 +63,7 @@ impl Handle {
         }
         let page_size = page_size_of(file.fd());
         let len = checked_length(stat.st_size, page_size)?;
-        let base = map_whole(file.fd(), len)?;
+        let base = mapping::whole(file.fd(), len)?;
         // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay mapped until
         // `close`, whose caller vouches that nobody uses them.
         let mem = unsafe { Mem::new(base.cast(), len) };
@@ -80,7 +79,9 @@ impl Handle {
             page_size,
             // SAFETY: the pool's first word is mapped.
             can_futex: unsafe { sys::futex_works(base.cast()) },
-            can_punch: backing == Backing::File && punches(file.fd(), len as u64, page_size),
+            // Tried behind the end, where nothing is.
+            can_punch: backing == Backing::File
+                && reserve::punch_file(file.fd(), len as u64, page_size, page_size),
         })
     }
 
@@ -105,6 +106,12 @@ impl Handle {
         self.page_size
     }
 
+    /// Whether the pool's memory is that of a PCI device. Then it is there from the beginning to the end, and it can't be
+    /// mapped once neither the descriptor nor the path is left.
+    pub fn is_device(&self) -> bool {
+        self.backing == Backing::Device
+    }
+
     /// Whether threads can sleep on words of the pool by futex. Not so in the memory of a PCI device.
     pub fn can_futex(&self) -> bool {
         self.can_futex
@@ -117,7 +124,7 @@ impl Handle {
 
     /// Free bytes of the file system that the pool is on. `None` if it has no limit of its own, or can't be asked.
     pub fn statfs_room(&self) -> Option<u64> {
-        if self.backing == Backing::Device {
+        if self.is_device() {
             return None;
         }
         let stat = sys::fstatfs(self.descriptor.get()?.fd()).ok()?;
@@ -141,13 +148,15 @@ impl Handle {
         prot: i32,
     ) -> Result<*mut c_void, MapError> {
         self.check_range(offset, len as u64)?;
-        if let Some(addr) = addr {
-            self.check_address(addr, len)?;
-        }
-        if let Some(outcome) = self.map_by_descriptor(offset, len, addr, replace, prot) {
+        let place = match addr {
+            None => Place::Anywhere,
+            Some(addr) => self.check_address(addr, len, replace)?,
+        };
+        if let Some(outcome) = mapping::by_file(&self.descriptor, offset, len, place, prot) {
             return outcome.map_err(MapError::from);
         }
-        match self.map_again(offset, len, addr, replace, prot) {
+        let from = self.mem.base() as usize + offset as usize;
+        match mapping::again(from, len, place, prot) {
             // What the kernel says to duplicating the memory of a device, or huge pages; the range was checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
             outcome => outcome.map_err(MapError::from),
@@ -169,12 +178,12 @@ impl Handle {
         if self.check_range_inside(offset, len).is_none() {
             return false;
         }
-        if self.backing == Backing::Device || len == 0 {
+        if self.is_device() || len == 0 {
             return true;
         }
         match self.descriptor.get() {
-            Some(file) => reserve_in_file(file.fd(), offset, len, self.page_size),
-            None => self.reserve_by_writing(offset, len),
+            Some(file) => reserve::in_file(file.fd(), offset, len, self.page_size),
+            None => self.reserve_mapped(offset, len),
         }
     }
 
@@ -230,7 +239,7 @@ impl Handle {
     }
 
     /// Checks that a range may be mapped at an address: aligned, and not over the pool's own mapping.
-    fn check_address(&self, addr: usize, len: usize) -> Result<(), MapError> {
+    fn check_address(&self, addr: usize, len: usize, replace: bool) -> Result<Place, MapError> {
         if addr as u64 % self.page_size != 0 {
             return Err(MapError::Misaligned);
         }
@@ -239,95 +248,19 @@ impl Handle {
         if addr < base + self.mem.len() && base < end {
             return Err(MapError::AddressInUse);
         }
-        Ok(())
-    }
-
-    /// Maps a range through the descriptor. `None` if there is none, or it was lost in the midst.
-    fn map_by_descriptor(
-        &self,
-        offset: u64,
-        len: usize,
-        addr: Option<usize>,
-        replace: bool,
-        prot: i32,
-    ) -> Option<Outcome<*mut c_void>> {
-        let file = self.descriptor.get()?;
-        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | placing(addr, replace);
-        // SAFETY: only with `replace` can this hit something that is mapped, as the caller of `map` asked for; the
-        // pool's own mapping is out of reach, as `check_address` saw to.
-        let at = match unsafe { sys::map(addr.unwrap_or(0), len, prot, flags, file.fd(), offset) } {
-            // Closed by another thread since it was checked.
-            Err(Errno(libc::EBADF)) => return None,
-            Err(error) => return Some(Err(error)),
-            Ok(at) => at,
-        };
-        if addr.is_some_and(|addr| addr != at as usize) {
-            // A kernel that takes the address for a hint.
-            // SAFETY: mapped above, and nobody knows of it.
-            unsafe { sys::unmap(at as usize, len) };
-            return Some(Err(Errno(libc::EEXIST)));
-        }
-        if !self.descriptor.is_still(&file) {
-            // SAFETY: as above.
-            unsafe { sys::unmap(at as usize, len) };
-            return None;
-        }
-        Some(Ok(at))
-    }
-
-    /// Maps a range without a descriptor: by duplicating part of the pool's own mapping.
-    fn map_again(
-        &self,
-        offset: u64,
-        len: usize,
-        addr: Option<usize>,
-        replace: bool,
-        prot: i32,
-    ) -> Outcome<*mut c_void> {
-        let from = self.mem.base() as usize + offset as usize;
-        let fixed = if addr.is_some() {
-            libc::MREMAP_FIXED
+        Ok(if replace {
+            Place::Over(addr)
         } else {
-            0
-        };
-        if let (Some(addr), false) = (addr, replace) {
-            hold_place(addr, len)?;
-        }
-        let flags = libc::MREMAP_MAYMOVE | fixed;
-        // SAFETY: what is at `addr` is either the place held above, or to be replaced; the pool's own mapping is out
-        // of reach, as `check_address` saw to.
-        let at = match unsafe { sys::remap_again(from, len, flags, addr.unwrap_or(0)) } {
-            Ok(at) => at,
-            Err(error) => {
-                if let (Some(addr), false) = (addr, replace) {
-                    // SAFETY: the place held above.
-                    unsafe { sys::unmap(addr, len) };
-                }
-                return Err(error);
-            }
-        };
-        // SAFETY: mapped above, and nobody knows of it yet.
-        unsafe {
-            if let Err(error) = sys::protect(at as usize, len, prot) {
-                sys::unmap(at as usize, len);
-                return Err(error);
-            }
-            // The duplicate inherits the advice that keeps the pool out of core dumps.
-            let _ = sys::advise(at as usize, len, libc::MADV_DODUMP);
-        }
-        Ok(at)
+            Place::Free(addr)
+        })
     }
 
-    /// Backs a range without a descriptor: as if every page were written.
-    fn reserve_by_writing(&self, offset: u64, len: u64) -> bool {
-        let page = self.page_size;
-        let from = offset / page * page;
-        let len = offset + len - from;
-        // SAFETY: the range lies inside the pool's mapping; contents don't change.
-        unsafe {
-            let at = self.mem.base() as usize + from as usize;
-            sys::advise(at, len as usize, libc::MADV_POPULATE_WRITE).is_ok()
-        }
+    /// Backs a range without a descriptor.
+    fn reserve_mapped(&self, offset: u64, len: u64) -> bool {
+        let from = offset / self.page_size * self.page_size;
+        let at = self.mem.base() as usize + from as usize;
+        // SAFETY: the range lies inside the pool's mapping.
+        unsafe { reserve::in_mapping(at, (offset + len - from) as usize) }
     }
 
     /// Punches a hole of whole pages inside the pool.
@@ -335,16 +268,12 @@ impl Handle {
         let at = self.mem.base() as usize + offset as usize;
         // Through the mapping rather than the descriptor: this can't hit another file whatever other threads do.
         // SAFETY: the range lies inside the pool's mapping, and the caller gives its contents up.
-        if unsafe { sys::advise(at, len as usize, libc::MADV_REMOVE) }.is_ok() {
+        if unsafe { reserve::punch_mapping(at, len as usize) } {
             return true;
         }
         // After `mlockall` the mapping is locked, which the kernel does not punch.
-        self.descriptor.get().is_some_and(|file| {
-            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            in_steps(offset, len, self.page_size, |offset, len| {
-                sys::allocate(file.fd(), mode, offset, len)
-            })
-        })
+        let file = self.descriptor.get();
+        file.is_some_and(|file| reserve::punch_file(file.fd(), offset, len, self.page_size))
     }
 }
 
@@ -373,90 +302,9 @@ fn checked_length(size: i64, page_size: u64) -> Result<usize, OpenError> {
     usize::try_from(size).map_err(|_| OpenError::TooLarge)
 }
 
-/// Maps a whole file for reading and writing.
-pub(crate) fn map_whole(fd: i32, len: usize) -> Outcome<*mut c_void> {
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-    // After `mlockall(MCL_FUTURE)` the kernel would fill the whole pool with memory at once. It leaves inaccessible
-    // mappings alone, so the lock is taken off before the pool becomes accessible.
-    // SAFETY: a new mapping at an address of the kernel's choice, which nobody knows of yet.
-    unsafe {
-        let at = sys::map(0, len, libc::PROT_NONE, flags, fd, 0)?;
-        sys::unlock(at as usize, len);
-        if let Err(error) = sys::protect(at as usize, len, libc::PROT_READ | libc::PROT_WRITE) {
-            sys::unmap(at as usize, len);
-            return Err(error);
-        }
-        // Core dumps hold what a program has attached, not the pool of everybody. A device's memory never is dumped.
-        let _ = sys::advise(at as usize, len, libc::MADV_DONTDUMP);
-        Ok(at)
-    }
-}
-
-/// The flags that place a mapping.
-fn placing(addr: Option<usize>, replace: bool) -> i32 {
-    match (addr, replace) {
-        (None, _) => 0,
-        (Some(_), true) => libc::MAP_FIXED,
-        (Some(_), false) => libc::MAP_FIXED_NOREPLACE,
-    }
-}
-
-/// Maps inaccessible memory at an address where nothing is mapped.
-fn hold_place(addr: usize, len: usize) -> Outcome<()> {
-    let flags =
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: replaces nothing.
-    let at = unsafe { sys::map(addr, len, libc::PROT_NONE, flags, -1, 0) }? as usize;
-    if at != addr {
-        // SAFETY: mapped above, and nobody knows of it.
-        unsafe { sys::unmap(at, len) };
-        return Err(Errno(libc::EEXIST));
-    }
-    Ok(())
-}
-
-/// Reserves memory for a range of a file.
-pub(crate) fn reserve_in_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
-    in_steps(offset, len, page_size, |offset, len| {
-        sys::allocate(fd, 0, offset, len)
-    })
-}
-
-/// Whether holes can be punched into a file. Tried behind its end, where nothing is.
-fn punches(fd: i32, len: u64, page_size: u64) -> bool {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    in_steps(len, page_size, page_size, |offset, len| {
-        sys::allocate(fd, mode, offset, len)
-    })
-}
-
-/// Does something to a range of a file in steps. A step that a signal interrupts was undone by the kernel, so it is
-/// tried again with half the length: the smallest gets done however fast the signals come.
-fn in_steps(
-    mut offset: u64,
-    mut len: u64,
-    smallest: u64,
-    mut step: impl FnMut(u64, u64) -> Outcome<()>,
-) -> bool {
-    let mut most = RESERVE_STEP.max(smallest);
-    while len > 0 {
-        let now = len.min(most);
-        match step(offset, now) {
-            Ok(()) => {
-                offset += now;
-                len -= now;
-            }
-            Err(Errno(libc::EINTR)) => most = (most / 2).max(smallest),
-            Err(_) => return false,
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     #[test]
     fn lengths_of_pools() {
@@ -471,32 +319,5 @@ mod tests {
         assert_eq!(checked_length((1 << 20) + 1, page), Err(OpenError::Uneven));
         assert_eq!(checked_length(3 << 20, 2 << 20), Err(OpenError::Uneven));
         assert_eq!(checked_length(1 << 61, page), Err(OpenError::TooLarge));
-    }
-
-    #[test]
-    fn steps_cover_the_range_and_shrink_when_interrupted() {
-        let mut done = Vec::new();
-        let mut interruptions = 3;
-        let all = in_steps(4096, RESERVE_STEP * 2 + 5, 4096, |offset, len| {
-            if interruptions > 0 {
-                interruptions -= 1;
-                return Err(Errno(libc::EINTR));
-            }
-            done.push((offset, len));
-            Ok(())
-        });
-        assert!(all);
-        assert!(done.iter().all(|&(_, len)| len <= RESERVE_STEP / 8));
-        let mut at = 4096;
-        for (offset, len) in done {
-            assert_eq!(offset, at);
-            at += len;
-        }
-        assert_eq!(at, 4096 + RESERVE_STEP * 2 + 5);
-    }
-
-    #[test]
-    fn a_failed_step_ends_it() {
-        assert!(!in_steps(0, 1, 4096, |_, _| Err(Errno(libc::ENOSPC))));
     }
 }

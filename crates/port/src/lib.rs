@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | [`local`] | the port for processes and containers on one kernel: files in `/dev/shm` and elsewhere |
 //! | [`ivshmem`] | the port for virtual machines: the memory of a PCI device |
-//! | `handle` | an open pool: mapping, reserving and releasing ranges of it |
+//! | `handle` | an open pool |
+//! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `life` | life locks, by which everybody learns that a process is dead |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
 //! | `pool_ref` | names, paths and devices |
@@ -35,7 +36,9 @@ mod handle;
 pub mod ivshmem;
 mod life;
 pub mod local;
+mod mapping;
 mod pool_ref;
+mod reserve;
 mod sys;
 mod text;
 

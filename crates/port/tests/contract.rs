@@ -3,6 +3,7 @@
 //! Without the test harness: the checks fork, so this process must have one thread.
 
 use std::ffi::{CStr, CString};
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use vshmem_port::contract::{run, Subject, Verdict};
@@ -22,6 +23,8 @@ fn main() -> ExitCode {
         println!("local pool, {way}:");
         good &= check();
     }
+    println!("local pool, after mlockall:");
+    good &= stays_sparse();
     ExitCode::from(u8::from(!good))
 }
 
@@ -163,4 +166,25 @@ fn check_bound(path: &str) -> bool {
         return false;
     }
     check(&pool)
+}
+
+/// A pool that is opened by a program which locks its memory stays sparse.
+fn stays_sparse() -> bool {
+    let path = format!("/dev/shm/vshmem-locked-{}", std::process::id());
+    let name = CString::new(path.as_str()).expect("no zero");
+    create_local(&name, SIZE, 0o600, &mut |_| true).expect("a new pool");
+    // SAFETY: this process has one thread, and ends soon.
+    let good = if unsafe { libc::mlockall(libc::MCL_FUTURE) } == 0 {
+        let pool = PoolRef::at(path.as_bytes()).expect("a path");
+        let handle = vshmem_port::open(&pool).expect("just created");
+        let used = std::fs::metadata(&path).expect("there").blocks() * 512;
+        println!("  {used} of {SIZE} bytes are in use");
+        // One page is: the first, where futexes were tried.
+        used <= handle.page_size()
+    } else {
+        println!("  skip  memory may not be locked here");
+        true
+    };
+    remove_local(&name).expect("the pool was there");
+    good
 }

@@ -323,8 +323,8 @@ fn is_null(fd: i32) -> bool {
 }
 
 /// What must hold when neither the descriptor nor the path is left.
-fn check_lost(subject: &Subject, pool: &Open) -> Result<(), String> {
-    if subject.is_device() {
+fn check_lost(pool: &Open) -> Result<(), String> {
+    if pool.handle.is_device() {
         // A device's memory can't be mapped without its file. Nothing breaks, and what is mapped stays.
         let outcome = pool.map(11, READ_WRITE);
         ensure(outcome.is_err(), "mapped a device without its file")?;
@@ -350,7 +350,7 @@ fn none_at_all(subject: &Subject) -> Outcome {
     in_child(|| {
         close_from(0)?;
         set_descriptor_limit(0)?;
-        check_lost(subject, &pool)
+        check_lost(&pool)
     })?;
     pool.close();
     Ok(Verdict::Passed)
@@ -405,7 +405,7 @@ fn chroot_lost(subject: &Subject) -> Outcome {
     in_child(|| {
         lock_in()?;
         close_from(0)?;
-        check_lost(subject, &pool)
+        check_lost(&pool)
     })?;
     pool.close();
     Ok(Verdict::Passed)
@@ -429,7 +429,7 @@ fn setuid_lost(subject: &Subject) -> Outcome {
             return Ok(());
         }
         close_from(0)?;
-        check_lost(subject, &pool)
+        check_lost(&pool)
     })?;
     pool.close();
     Ok(Verdict::Passed)

@@ -55,6 +55,10 @@ pub(super) const CHECKS: &[Check] = &[
         make: release_spares_parts,
     },
     Check {
+        name: "memory: released pages read as promised after mlockall",
+        make: release_locked,
+    },
+    Check {
         name: "memory: futexes work, or are said not to",
         make: futexes,
     },
@@ -362,6 +366,28 @@ fn release_spares_parts(subject: &Subject) -> Outcome {
     )?;
     pool.close();
     Ok(Verdict::Passed)
+}
+
+fn release_locked(subject: &Subject) -> Outcome {
+    let pool = subject.open()?;
+    let child = Child::start(|_| {
+        // SAFETY: concerns this child only.
+        let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
+        ensure(locked == 0, "mlockall")?;
+        pool.fill(7, 7);
+        let zeroes = pool.handle.release(pool.page_at(7), pool.page);
+        if zeroes != pool.handle.zeroes_on_release() || zeroes && pool.get(pool.page_at(7)) != 0 {
+            return Err("a released page is not as promised".into());
+        }
+        subject.open().map(Open::close)
+    })?;
+    let (end, message) = child.wait();
+    pool.close();
+    match end {
+        End::Exited(0) => Ok(Verdict::Passed),
+        _ if message == "mlockall" => Ok(Verdict::Skipped("memory may not be locked here")),
+        _ => Err(format!("{end:?} {message}")),
+    }
 }
 
 fn futexes(subject: &Subject) -> Outcome {

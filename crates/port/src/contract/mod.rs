@@ -79,11 +79,6 @@ impl Subject<'_> {
             scratch: len - SCRATCH_PAGES * page,
         })
     }
-
-    /// Whether the pool's memory is a device's, which the kernel can't map without a descriptor.
-    fn is_device(&self) -> bool {
-        !self.pool.is_local()
-    }
 }
 
 /// An open pool of the contract.

@@ -7,8 +7,8 @@ use crate::sys;
 
 /// What the parameter begins with.
 const PARAMETER: &[u8] = b"vshmem.pools=";
-/// Longer than the longest command line that Linux takes on any architecture in use.
-const LONGEST: usize = 4096;
+/// As long as the longest command line that Linux takes on the architectures that we know.
+const LONGEST: usize = 2048;
 
 /// The kernel command line.
 pub(crate) struct CommandLine {

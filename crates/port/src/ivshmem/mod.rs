@@ -81,20 +81,23 @@ pub(crate) enum Meaning {
 /// Finds out what a name means in this machine.
 pub(crate) fn find(name: &[u8]) -> Result<Meaning, DiscoverError> {
     let devices = Devices::scan()?;
-    let Some(&first) = devices.all().first() else {
+    if devices.all().is_empty() {
         return Ok(Meaning::Local);
-    };
+    }
+    Ok(find_among(devices.all(), name).map_or(Meaning::Nothing, Meaning::Pool))
+}
+
+/// The pool of this name among those of some devices.
+#[inline(never)] // Keeps the command line off the stack where there is no device.
+fn find_among(devices: &[Address], name: &[u8]) -> Option<PoolRef> {
     let command_line = CommandLine::read();
-    let name_of = |address| name_of(address, devices.all(), command_line.value());
+    let name_of = |address| name_of(address, devices, command_line.value());
     let wanted = Address::parse(name);
-    let found = devices
-        .all()
-        .iter()
-        .copied()
+    let mut all = devices.iter().copied();
+    let address = all
         .find(|&address| wanted == Some(address) || name_of(address) == Some(name))
-        .or_else(|| (name == b"default").then_some(first));
-    let pool = found.and_then(|address| pool_of(address, name_of(address)));
-    Ok(pool.map_or(Meaning::Nothing, Meaning::Pool))
+        .or_else(|| devices.first().copied().filter(|_| name == b"default"))?;
+    pool_of(address, name_of(address))
 }
 
 /// The name that the command line gives to a device, if any.

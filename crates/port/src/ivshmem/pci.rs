@@ -80,6 +80,7 @@ pub(crate) struct Devices {
 
 impl Devices {
     /// Looks for them.
+    #[inline(never)] // Keeps its buffers off the stack of whoever goes on.
     pub fn scan() -> Result<Devices, DiscoverError> {
         let mut found = Devices {
             addresses: [Address {
@@ -136,7 +137,7 @@ fn id(devices: i32, device: &CStr, file: &[u8]) -> Option<u64> {
 /// Whether a file contains some bytes. `None` if it can't be read.
 fn contains(path: &CStr, needle: &[u8]) -> Option<bool> {
     let file = Owned::new(sys::open(path, libc::O_RDONLY, 0).ok()?);
-    let mut buffer = [0u8; 4096];
+    let mut buffer = [0u8; 512];
     // The end of what was read before, where the bytes may have begun.
     let mut kept = 0;
     loop {

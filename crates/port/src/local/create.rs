@@ -10,10 +10,11 @@ use vshmem_pool::{Mem, MIN_POOL};
 
 use crate::descriptor::Owned;
 use crate::error::CreateError;
-use crate::handle::{map_whole, page_size_of, reserve_in_file};
+use crate::handle::page_size_of;
 use crate::pool_ref::{Path, PoolRef};
 use crate::sys::{self, Errno};
 use crate::text::Text;
+use crate::{mapping, reserve};
 
 /// How many temporary names are tried.
 const TEMPORARY_NAMES: u64 = 1000;
@@ -176,7 +177,7 @@ impl Contents {
     fn new(len: usize) -> Result<Contents, CreateError> {
         let file = Owned::new(sys::memory_file(c"vshmem-new-pool")?);
         sys::truncate(file.fd(), len as u64)?;
-        let base = map_whole(file.fd(), len)?;
+        let base = mapping::whole(file.fd(), len)?;
         Ok(Contents {
             file,
             map: Mapping { base, len },
@@ -186,7 +187,7 @@ impl Contents {
     /// Copies what was written to another file, at the same places.
     fn copy_to(&self, target: &Owned) -> Result<(), CreateError> {
         let to = Mapping {
-            base: map_whole(target.fd(), self.map.len)?,
+            base: mapping::whole(target.fd(), self.map.len)?,
             len: self.map.len,
         };
         let page = page_size_of(target.fd());
@@ -195,7 +196,7 @@ impl Contents {
             // Copied in whole pages of the target, which may be larger than those of memory.
             let from = from / page * page;
             let end = end.next_multiple_of(page).min(self.map.len as u64);
-            if !reserve_in_file(target.fd(), from, end - from, page) {
+            if !reserve::in_file(target.fd(), from, end - from, page) {
                 return Err(why_not_reserved(target, from, page));
             }
             // SAFETY: both mappings have `len` bytes, `end` is not beyond, and they don't overlap. The target's pages

@@ -5,8 +5,14 @@
 //! cancellation, and they write `errno`. So nothing here goes through libc: errors are returned as values, and `errno`
 //! is never touched.
 
-use core::ffi::{c_void, CStr};
+mod memory;
+mod raw;
+
+use core::ffi::CStr;
 use core::mem::MaybeUninit;
+
+pub(crate) use memory::{advise, futex_works, map, protect, remap_again, unlock, unmap};
+use raw::{again, call, int, raw};
 
 /// A positive `errno` value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,67 +20,6 @@ pub(crate) struct Errno(pub i32);
 
 /// What a system call returns.
 pub(crate) type Outcome<T> = Result<T, Errno>;
-
-/// Makes a system call with six arguments; unused ones are ignored by the kernel.
-///
-/// # Safety
-/// As the call demands.
-#[cfg(target_arch = "x86_64")]
-unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
-    let result: isize;
-    // SAFETY: the x86-64 system call convention; rcx and r11 are overwritten by the instruction.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// Makes a system call with six arguments; unused ones are ignored by the kernel.
-///
-/// # Safety
-/// As the call demands.
-#[cfg(target_arch = "aarch64")]
-unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
-    let result: isize;
-    // SAFETY: the AArch64 system call convention.
-    unsafe {
-        core::arch::asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") a[0] as isize => result,
-            in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5],
-            options(nostack),
-        );
-    }
-    result
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("vshmem-port makes system calls directly and knows x86-64 and AArch64 only");
-
-/// Makes a system call and tells its result from an error.
-///
-/// # Safety
-/// As the call demands.
-unsafe fn call(number: i64, a: [usize; 6]) -> Outcome<usize> {
-    // SAFETY: passed on.
-    let result = unsafe { raw(number, a) };
-    if (-4095..0).contains(&result) {
-        return Err(Errno(-result as i32));
-    }
-    Ok(result as usize)
-}
-
-/// A descriptor or flag word as a register holds it.
-fn int(value: i32) -> usize {
-    value as isize as usize
-}
 
 /// Opens a path, relative to the working directory where it is relative.
 pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Outcome<i32> {
@@ -101,16 +46,6 @@ pub(crate) fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> Outcome<i
         }
     })
     .map(|fd| fd as i32)
-}
-
-/// Repeats a call for as long as signals interrupt it.
-fn again(mut attempt: impl FnMut() -> Outcome<usize>) -> Outcome<usize> {
-    loop {
-        match attempt() {
-            Err(Errno(libc::EINTR)) => continue,
-            other => return other,
-        }
-    }
 }
 
 /// Closes a descriptor that the caller has just opened.
@@ -199,76 +134,6 @@ pub(crate) fn lock(fd: i32, command: i32, lock: &mut libc::flock) -> Outcome<()>
         }
     })
     .map(|_| ())
-}
-
-/// Maps memory.
-///
-/// # Safety
-/// With `MAP_FIXED`, nothing that is still in use may be mapped there.
-pub(crate) unsafe fn map(
-    addr: usize,
-    len: usize,
-    prot: i32,
-    flags: i32,
-    fd: i32,
-    offset: u64,
-) -> Outcome<*mut c_void> {
-    // SAFETY: the caller vouches for a fixed address; elsewhere the kernel picks free addresses.
-    unsafe {
-        call(
-            libc::SYS_mmap,
-            [addr, len, int(prot), int(flags), int(fd), offset as usize],
-        )
-    }
-    .map(|addr| addr as *mut c_void)
-}
-
-/// Maps the memory that a shared mapping shows at `from` a second time.
-///
-/// # Safety
-/// With `MREMAP_FIXED`, nothing that is still in use may be mapped at `to`.
-pub(crate) unsafe fn remap_again(
-    from: usize,
-    len: usize,
-    flags: i32,
-    to: usize,
-) -> Outcome<*mut c_void> {
-    // SAFETY: an old size of zero leaves the mapping at `from` as it is; the caller vouches for `to`.
-    unsafe { call(libc::SYS_mremap, [from, 0, len, int(flags), to, 0]) }
-        .map(|addr| addr as *mut c_void)
-}
-
-/// Unmaps memory.
-///
-/// # Safety
-/// The range must belong to the caller, and nothing in it may be in use.
-pub(crate) unsafe fn unmap(addr: usize, len: usize) {
-    // SAFETY: the caller vouches for the range. There is nothing to do about a failure: the range stays mapped.
-    let _ = unsafe { call(libc::SYS_munmap, [addr, len, 0, 0, 0, 0]) };
-}
-
-/// Changes the protection of mapped memory.
-///
-/// # Safety
-/// The range must belong to the caller, who must not depend on what `prot` takes away.
-pub(crate) unsafe fn protect(addr: usize, len: usize, prot: i32) -> Outcome<()> {
-    // SAFETY: the caller vouches for the range.
-    unsafe { call(libc::SYS_mprotect, [addr, len, int(prot), 0, 0, 0]) }.map(|_| ())
-}
-
-/// Gives advice on mapped memory.
-///
-/// # Safety
-/// The range must belong to the caller; `MADV_REMOVE` empties it.
-pub(crate) unsafe fn advise(addr: usize, len: usize, advice: i32) -> Outcome<()> {
-    // SAFETY: the caller vouches for the range.
-    again(|| unsafe { call(libc::SYS_madvise, [addr, len, int(advice), 0, 0, 0]) }).map(|_| ())
-}
-
-/// Lets the kernel page a range out again, where `mlockall` has locked it.
-pub(crate) fn unlock(addr: usize, len: usize) {
-    // SAFETY: this changes no contents and no protection, only whether pages are pinned.
-    let _ = unsafe { call(libc::SYS_munlock, [addr, len, 0, 0, 0, 0]) };
 }
 
 /// Reserves room in a file, or punches a hole into it. Interrupted by signals, it fails with `EINTR`.
@@ -441,22 +306,6 @@ pub(crate) fn effective_user() -> u32 {
 pub(crate) fn process_id() -> u32 {
     // SAFETY: takes no argument and can't fail.
     unsafe { raw(libc::SYS_getpid, [0; 6]) as u32 }
-}
-
-/// Whether the kernel accepts the word at `addr` as a futex. Wakes one waiter there if there is one, which any user of
-/// a futex must expect.
-///
-/// # Safety
-/// `addr` must be mapped.
-pub(crate) unsafe fn futex_works(addr: *const u32) -> bool {
-    // SAFETY: waking writes no memory.
-    unsafe {
-        call(
-            libc::SYS_futex,
-            [addr as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0],
-        )
-    }
-    .is_ok()
 }
 
 /// The size of a page of memory.

@@ -1,0 +1,135 @@
+//! Mapping ranges of a pool, with its descriptor or without.
+
+use core::ffi::c_void;
+
+use crate::descriptor::Descriptor;
+use crate::sys::{self, Errno, Outcome};
+
+/// Where a range is to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At an address of the kernel's choice.
+    Anywhere,
+    /// At this address, if nothing is mapped there.
+    Free(usize),
+    /// At this address, in place of what is mapped there. Not the pool's own mapping: the caller has seen to that.
+    Over(usize),
+}
+
+impl Place {
+    /// The address, if it is fixed.
+    fn addr(self) -> Option<usize> {
+        match self {
+            Place::Anywhere => None,
+            Place::Free(addr) | Place::Over(addr) => Some(addr),
+        }
+    }
+
+    /// The flag of `mmap`.
+    fn flag(self) -> i32 {
+        match self {
+            Place::Anywhere => 0,
+            Place::Free(_) => libc::MAP_FIXED_NOREPLACE,
+            Place::Over(_) => libc::MAP_FIXED,
+        }
+    }
+}
+
+/// Maps a whole file for reading and writing.
+pub(crate) fn whole(fd: i32, len: usize) -> Outcome<*mut c_void> {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    // After `mlockall(MCL_FUTURE)` the kernel would fill the whole pool with memory at once. It leaves inaccessible
+    // mappings alone, so the lock is taken off before the pool becomes accessible.
+    // SAFETY: a new mapping at an address of the kernel's choice, which nobody knows of yet.
+    unsafe {
+        let at = sys::map(0, len, libc::PROT_NONE, flags, fd, 0)?;
+        sys::unlock(at as usize, len);
+        if let Err(error) = sys::protect(at as usize, len, libc::PROT_READ | libc::PROT_WRITE) {
+            sys::unmap(at as usize, len);
+            return Err(error);
+        }
+        // Core dumps hold what a program has attached, not the pool of everybody. A device's memory never is dumped.
+        let _ = sys::advise(at as usize, len, libc::MADV_DONTDUMP);
+        Ok(at)
+    }
+}
+
+/// Maps a range of a pool's file. `None` if no descriptor can be had, or it was lost in the midst.
+pub(crate) fn by_file(
+    descriptor: &Descriptor,
+    offset: u64,
+    len: usize,
+    place: Place,
+    prot: i32,
+) -> Option<Outcome<*mut c_void>> {
+    let file = descriptor.get()?;
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | place.flag();
+    let hint = place.addr().unwrap_or(0);
+    // SAFETY: only `Place::Over` can hit something that is mapped, as the program asked for.
+    let at = match unsafe { sys::map(hint, len, prot, flags, file.fd(), offset) } {
+        // Closed by another thread since it was checked.
+        Err(Errno(libc::EBADF)) => return None,
+        Err(error) => return Some(Err(error)),
+        Ok(at) => at,
+    };
+    if place.addr().is_some_and(|addr| addr != at as usize) {
+        // A kernel that takes the address for a hint.
+        // SAFETY: mapped above, and nobody knows of it.
+        unsafe { sys::unmap(at as usize, len) };
+        return Some(Err(Errno(libc::EEXIST)));
+    }
+    if !descriptor.is_still(&file) {
+        // SAFETY: as above.
+        unsafe { sys::unmap(at as usize, len) };
+        return None;
+    }
+    Some(Ok(at))
+}
+
+/// Maps what the pool's own mapping shows at `from` once more: the way without a descriptor.
+pub(crate) fn again(from: usize, len: usize, place: Place, prot: i32) -> Outcome<*mut c_void> {
+    if let Place::Free(addr) = place {
+        hold_place(addr, len)?;
+    }
+    let fixed = if place == Place::Anywhere {
+        0
+    } else {
+        libc::MREMAP_FIXED
+    };
+    let flags = libc::MREMAP_MAYMOVE | fixed;
+    // SAFETY: what is at a fixed address is either the place held above, or to be replaced.
+    let at = match unsafe { sys::remap_again(from, len, flags, place.addr().unwrap_or(0)) } {
+        Ok(at) => at,
+        Err(error) => {
+            if let Place::Free(addr) = place {
+                // SAFETY: the place held above.
+                unsafe { sys::unmap(addr, len) };
+            }
+            return Err(error);
+        }
+    };
+    // SAFETY: mapped above, and nobody knows of it yet.
+    unsafe {
+        if let Err(error) = sys::protect(at as usize, len, prot) {
+            sys::unmap(at as usize, len);
+            return Err(error);
+        }
+        // The duplicate inherits the advice that keeps the pool out of core dumps.
+        let _ = sys::advise(at as usize, len, libc::MADV_DODUMP);
+    }
+    Ok(at)
+}
+
+/// Maps inaccessible memory at an address where nothing is mapped.
+fn hold_place(addr: usize, len: usize) -> Outcome<()> {
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: replaces nothing.
+    let at = unsafe { sys::map(addr, len, libc::PROT_NONE, flags, -1, 0) }? as usize;
+    if at != addr {
+        // SAFETY: mapped above, and nobody knows of it.
+        unsafe { sys::unmap(at, len) };
+        return Err(Errno(libc::EEXIST));
+    }
+    Ok(())
+}

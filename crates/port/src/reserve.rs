@@ -1,0 +1,96 @@
+//! Taking memory for ranges of a pool, and giving it back.
+
+use crate::sys::{self, Errno, Outcome};
+
+/// Most that is reserved by one call: short enough to get done between two signals of a profiler.
+const RESERVE_STEP: u64 = 4 << 20;
+
+/// Backs a range of a file with memory. `false`: there is no room; then part of it may have been backed.
+pub(crate) fn in_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
+    in_steps(offset, len, page_size, |offset, len| {
+        sys::allocate(fd, 0, offset, len)
+    })
+}
+
+/// Backs whole pages of a pool's own mapping with memory: as if every page were written, except that a lack of memory
+/// is an answer and no signal.
+///
+/// # Safety
+/// The range must lie inside the mapping of a pool.
+pub(crate) unsafe fn in_mapping(at: usize, len: usize) -> bool {
+    // SAFETY: the caller vouches for the range; contents don't change.
+    unsafe { sys::advise(at, len, libc::MADV_POPULATE_WRITE) }.is_ok()
+}
+
+/// Punches a hole of whole pages into a file.
+pub(crate) fn punch_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    in_steps(offset, len, page_size, |offset, len| {
+        sys::allocate(fd, mode, offset, len)
+    })
+}
+
+/// Punches a hole of whole pages into the file that a pool's own mapping shows.
+///
+/// # Safety
+/// The range must lie inside the mapping of a pool, and the caller must give its contents up.
+pub(crate) unsafe fn punch_mapping(at: usize, len: usize) -> bool {
+    // SAFETY: passed on.
+    unsafe { sys::advise(at, len, libc::MADV_REMOVE) }.is_ok()
+}
+
+/// Does something to a range of a file in steps. A step that a signal interrupts was undone by the kernel, so it is
+/// tried again with half the length: the smallest gets done however fast the signals come.
+fn in_steps(
+    mut offset: u64,
+    mut len: u64,
+    smallest: u64,
+    mut step: impl FnMut(u64, u64) -> Outcome<()>,
+) -> bool {
+    let mut most = RESERVE_STEP.max(smallest);
+    while len > 0 {
+        let now = len.min(most);
+        match step(offset, now) {
+            Ok(()) => {
+                offset += now;
+                len -= now;
+            }
+            Err(Errno(libc::EINTR)) => most = (most / 2).max(smallest),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn steps_cover_the_range_and_shrink_when_interrupted() {
+        let mut done = Vec::new();
+        let mut interruptions = 3;
+        let all = in_steps(4096, RESERVE_STEP * 2 + 5, 4096, |offset, len| {
+            if interruptions > 0 {
+                interruptions -= 1;
+                return Err(Errno(libc::EINTR));
+            }
+            done.push((offset, len));
+            Ok(())
+        });
+        assert!(all);
+        assert!(done.iter().all(|&(_, len)| len <= RESERVE_STEP / 8));
+        let mut at = 4096;
+        for (offset, len) in done {
+            assert_eq!(offset, at);
+            at += len;
+        }
+        assert_eq!(at, 4096 + RESERVE_STEP * 2 + 5);
+    }
+
+    #[test]
+    fn a_failed_step_ends_it() {
+        assert!(!in_steps(0, 1, 4096, |_, _| Err(Errno(libc::ENOSPC))));
+    }
+}
