@@ -221,10 +221,33 @@ pub fn take_block(c: &Ctx, txn: &mut Txn, len: u64) -> Result<(u64, u64), Errno>
     let count = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
     let range = heap.allocate(txn, count)?.ok_or(Errno::ENOMEM)?;
     let (at, bytes) = (heap.offset(range.first), range.count as u64 * heap.block());
-    if !c.kernel.reserve(at, bytes) || !c.pool.mem().zero(at, bytes) {
+    if !back(c, txn, at + bytes)? || !c.pool.mem().zero(at, bytes) {
         return Err(Errno::ENOMEM);
     }
     Ok((at, bytes))
+}
+
+/// Backs the small heap with memory up to an offset, in steps: it is used from its start and keeps its memory.
+fn back(c: &Ctx, txn: &mut Txn, end: u64) -> Result<bool, Errno> {
+    const STEP: u64 = 64 << 10;
+    let heap = &c.pool.geometry().small;
+    let word = &c.pool.root().small_backed;
+    let backed = txn.get(c.pool.offset_of(word)).ok_or(Errno::EINVAL)?;
+    let need = end - heap.base;
+    if need <= backed {
+        return Ok(true);
+    }
+    let upto = need
+        .next_multiple_of(STEP)
+        .min(heap.count as u64 * heap.block());
+    if !c
+        .kernel
+        .reserve(heap.base + backed.min(upto), upto - backed.min(upto))
+    {
+        return Ok(false);
+    }
+    txn.put(word, upto)?;
+    Ok(true)
 }
 
 /// Gives a block of the small heap back.

@@ -1,6 +1,6 @@
 //! Processes come and go, most of them without saying good-bye.
 
-use crate::{msg, sem, shm, waiters, Ctx, Kernel, Pool, ProcId};
+use crate::{directory as dir, msg, sem, shm, waiters, Ctx, Kernel, Pool, ProcId};
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::Quiet;
@@ -61,8 +61,32 @@ fn reap_some(c: &Ctx, from: u32) {
     }
 }
 
+/// For a caller that found no room: cleans up after every dead process and puts free memory together. Returns whether to try again.
+pub fn make_room(c: &Ctx, quiet: &Quiet) -> bool {
+    let reaped = reap(c, quiet);
+    reaped | put_together(c, quiet)
+}
+
+/// Merges what is free in both heaps, giving memory back to the host.
+fn put_together(c: &Ctx, quiet: &Quiet) -> bool {
+    let Ok(guard) = dir::lock(c, quiet) else {
+        return false;
+    };
+    let geometry = c.pool.geometry();
+    let merged = geometry
+        .small
+        .merge_all(c.pool, || guard.txn(), |_, _| false)
+        .is_ok();
+    c.pool.root().kept.store(0, Relaxed);
+    merged
+        & geometry
+            .pages
+            .merge_all(c.pool, || guard.txn(), |at, len| c.kernel.release(at, len))
+            .is_ok()
+}
+
 /// Cleans up after every dead process. Returns whether there was one.
-pub fn reap(c: &Ctx, quiet: &Quiet) -> bool {
+fn reap(c: &Ctx, quiet: &Quiet) -> bool {
     let high = c
         .pool
         .root()

@@ -28,6 +28,10 @@ pub const SHM_LOCKED: u32 = 0o2000;
 const RESERVED_UP_TO: u64 = 64 << 20;
 /// Segments up to this size are prepared without letting go of the pool's lock.
 const SMALL: u64 = 256 << 10;
+/// Segments up to so many pages keep their memory when they are destroyed, for the next small segment,
+const KEPT_EACH: u64 = 16;
+/// as long as not more than this is kept in all: 1 MiB.
+const KEPT_IN_ALL: u64 = 256;
 /// No list of attachment records is longer: there are not more processes.
 const MAX_HOLDS: u32 = vshmem_pool::layout::MAX_PROCS;
 
@@ -79,7 +83,7 @@ pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
     let quiet = Quiet::new(c.kernel);
     match try_get(c, &quiet, key, size as u64, flg) {
         // The dead may still hold what is missing.
-        Err(Errno::ENOMEM | Errno::ENOSPC) if life::reap(c, &quiet) => {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
             try_get(c, &quiet, key, size as u64, flg)
         }
         result => result,
@@ -198,6 +202,10 @@ fn publish(
     txn.put(&shm.holds, 0)?;
     let total = &c.pool.kind_root(Kind::Shm).total;
     txn.put(total, total.load(Relaxed) + range.count as u64)?;
+    if range.dirty {
+        let kept = &c.pool.root().kept;
+        txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
+    }
     txn.commit();
     Ok(id)
 }
@@ -261,6 +269,7 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     };
     perm::check(c, head, perm::READ | write | exec)?;
     let quiet = Quiet::new(c.kernel);
+    reap_if_removed(c, &quiet, id);
     let guard = dir::lock(c, &quiet)?;
     if !dir::still(head, id) {
         return Err(Errno::EINVAL);
@@ -344,6 +353,15 @@ fn each_hold(
 pub fn detach(c: &Ctx, id: i32) {
     let quiet = Quiet::new(c.kernel);
     let _ = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
+    reap_if_removed(c, &quiet, id);
+}
+
+/// Whether a removed segment is still there depends on who of those that have it attached is alive.
+fn reap_if_removed(c: &Ctx, quiet: &Quiet, id: i32) {
+    if dir::lookup(c, Kind::Shm, id).is_ok_and(|(_, head)| head.mode.load(Relaxed) & SHM_DEST != 0)
+    {
+        reap_one(c, quiet, id);
+    }
 }
 
 /// Takes `n` attachments (all: `None`) from a process.
@@ -424,6 +442,14 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
         total,
         total.load(Relaxed).saturating_sub(range.count.into()),
     )?;
+    let kept = &c.pool.root().kept;
+    let kept_then = kept.load(Relaxed).saturating_add(range.count.into());
+    if range.count as u64 <= KEPT_EACH && kept_then <= KEPT_IN_ALL {
+        c.pool.geometry().pages.free(&mut txn, range)?;
+        txn.put(kept, kept_then)?;
+        txn.commit();
+        return Ok(());
+    }
     let Ok(limbo) = park(c, &mut txn, range) else {
         // No room to note it: the pages go back as they are, and are zeroed when they are used again.
         c.pool.geometry().pages.free(&mut txn, range)?;

@@ -224,8 +224,9 @@ impl Geometry {
             let count = entries[kind as usize].1.next_power_of_two();
             buckets[kind as usize] = take(count, count, 8, 1);
         }
-        let small_len = (size / 4).min(1 << 34);
-        let small_count = (small_len / BLOCK) as u32;
+        let small_len = (size / 4).min(1 << 33);
+        // A power of two: one piece, which is used from its start.
+        let small_count = 1 << (small_len / BLOCK).ilog2();
         let (small_table, _) = take(small_count, small_count, 8, 1);
         let (small_base, _) = take(small_count, small_count, BLOCK, 1);
         let rest = size.saturating_sub(at.next_multiple_of(PAGE));

@@ -3,6 +3,10 @@
 //! A word for each block says whether it is the first of a free piece, of which order, and links it into that order's
 //! list. Allocated blocks have no state: whoever has them knows how many. A request takes the smallest power of two that
 //! fits and gives the tail back at once, so that odd sizes waste nothing.
+//!
+//! The last free piece of an order is not merged with its buddy, so that a program that takes and gives the same size again and
+//! again does not split and merge all orders each time; and pieces that read as zeros are not merged with pieces that
+//! may not. [`Heap::merge_all`] does what was left undone, when it matters.
 
 use crate::format::Pool;
 use crate::layout::{BLOCK, ORDERS, PAGE};
@@ -251,24 +255,80 @@ impl Heap {
         txn: &mut Txn,
         mut block: u32,
         mut order: u32,
-        mut dirty: bool,
+        dirty: bool,
     ) -> Result<(), Full> {
         while order + 1 < ORDERS as u32 {
-            let buddy = block ^ 1 << order;
-            if buddy as u64 + (1 << order) > self.count as u64 {
+            let Some((buddy, piece)) = self.buddy(txn, block, order, dirty) else {
+                break;
+            };
+            if piece.next == 0 && piece.prev == 0 {
                 break;
             }
-            match self.piece(txn, buddy) {
-                Some(p) if p.order == order => {
-                    self.unlink(txn, buddy, p)?;
-                    dirty |= p.dirty;
-                    block = block.min(buddy);
-                    order += 1;
-                }
-                _ => break,
-            }
+            self.unlink(txn, buddy, piece)?;
+            block = block.min(buddy);
+            order += 1;
         }
         self.push(txn, block, order, dirty)
+    }
+
+    /// The free piece that a piece could be merged with.
+    fn buddy(&self, txn: &Txn, block: u32, order: u32, dirty: bool) -> Option<(u32, Piece)> {
+        let buddy = block ^ 1 << order;
+        if buddy as u64 + (1 << order) > self.count as u64 {
+            return None;
+        }
+        self.piece(txn, buddy)
+            .filter(|p| p.order == order && p.dirty == dirty)
+            .map(|p| (buddy, p))
+    }
+
+    /// Merges all pieces that can be merged. Pieces that may not read as zeros are offered to `release` first (offset, length); they
+    /// count as zeros if it returns true. Needs the lock that `txn` makes transactions of.
+    pub fn merge_all<'a>(
+        &self,
+        pool: &'a Pool,
+        txn: impl Fn() -> Txn<'a>,
+        mut release: impl FnMut(u64, u64) -> bool,
+    ) -> Result<(), Full> {
+        for order in 0..ORDERS as u32 {
+            let head = self.head_offset(pool, order).ok_or(Full)?;
+            let mut link = pool.mem().word(head).map_or(0, |w| w.load(Relaxed));
+            // A list is never longer than the heap.
+            for _ in 0..self.count {
+                let mut change = txn();
+                let Some((block, piece)) =
+                    self.linked(&change, link).filter(|(_, p)| p.order == order)
+                else {
+                    break;
+                };
+                link = piece.next;
+                let clean = piece.dirty && release(self.offset(block), self.block() << order);
+                let dirty = piece.dirty && !clean;
+                let buddy = self
+                    .buddy(&change, block, order, dirty)
+                    .filter(|_| order + 1 < ORDERS as u32);
+                if let Some((buddy, _)) = buddy {
+                    if link == buddy as u64 + 1 {
+                        link = self.piece(&change, buddy).map_or(0, |p| p.next);
+                    }
+                    self.unlink(&mut change, block, piece)?;
+                    let other = self.piece(&change, buddy).ok_or(Full)?;
+                    self.unlink(&mut change, buddy, other)?;
+                    self.push(&mut change, block.min(buddy), order + 1, dirty)?;
+                } else if clean {
+                    change.set(
+                        self.word_offset(block),
+                        Piece {
+                            dirty: false,
+                            ..piece
+                        }
+                        .word(),
+                    )?;
+                }
+                change.commit();
+            }
+        }
+        Ok(())
     }
 
     /// Blocks that are free, for listings and tests. Call it under the pool's lock.

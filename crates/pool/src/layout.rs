@@ -112,6 +112,10 @@ pub struct Root {
     pub small_free: [AtomicU64; ORDERS],
     /// Pages on their way in or out.
     pub limbo: [Limbo; LIMBO],
+    /// Bytes from the start of the small heap that are backed with memory.
+    pub small_backed: AtomicU64,
+    /// Free pages that still have their memory: those of small segments are kept for the next ones.
+    pub kept: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Root {}

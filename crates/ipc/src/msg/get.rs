@@ -14,7 +14,9 @@ use vshmem_pool::log::Log;
 pub fn get(c: &Ctx, key: i32, flg: i32) -> Result<i32, Errno> {
     let quiet = Quiet::new(c.kernel);
     match try_get(c, &quiet, key, flg) {
-        Err(Errno::ENOMEM | Errno::ENOSPC) if life::reap(c, &quiet) => try_get(c, &quiet, key, flg),
+        Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
+            try_get(c, &quiet, key, flg)
+        }
         result => result,
     }
 }

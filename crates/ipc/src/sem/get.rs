@@ -16,7 +16,7 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
     }
     let quiet = Quiet::new(c.kernel);
     match try_get(c, &quiet, key, nsems as u32, flg) {
-        Err(Errno::ENOMEM | Errno::ENOSPC) if life::reap(c, &quiet) => {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
             try_get(c, &quiet, key, nsems as u32, flg)
         }
         result => result,
