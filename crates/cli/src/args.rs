@@ -48,6 +48,10 @@ pub enum Command {
     /// Make, list and remove local pools
     #[command(subcommand)]
     Pool(Pool),
+    /// Show what lies in pools
+    Ipcs(Ipcs),
+    /// Remove segments, semaphore sets and queues from a pool
+    Ipcrm(Ipcrm),
     /// Print a shell's completions
     #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -71,7 +75,13 @@ Examples:
 #[derive(Args, Clone)]
 pub struct ClusterArg {
     /// The cluster, if there are several
-    #[arg(long, short, default_value = "default", env = "VSHMEM_CLUSTER", value_name = "NAME")]
+    #[arg(
+        long,
+        short,
+        default_value = "default",
+        env = "VSHMEM_CLUSTER",
+        value_name = "NAME"
+    )]
     pub cluster: String,
 }
 
@@ -90,7 +100,12 @@ pub struct Up {
     #[arg(short = 'n', long, default_value_t = 2, value_name = "N")]
     pub machines: u32,
     /// The cluster's name
-    #[arg(long, default_value = "default", env = "VSHMEM_CLUSTER", alias = "cluster")]
+    #[arg(
+        long,
+        default_value = "default",
+        env = "VSHMEM_CLUSTER",
+        alias = "cluster"
+    )]
     pub name: String,
     /// Virtual cores of each machine
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -168,7 +183,12 @@ pub struct Exec {
     #[arg(value_name = "VM")]
     pub machine: String,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub command: Vec<OsString>,
 }
 
@@ -205,7 +225,12 @@ pub struct Run {
     #[command(flatten)]
     pub how: How,
     /// The machines, instead of all
-    #[arg(long, value_delimiter = ',', value_name = "VM,...", conflicts_with = "local")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "VM,...",
+        conflicts_with = "local"
+    )]
     pub vm: Vec<String>,
     /// On this kernel, in no machine
     #[arg(long)]
@@ -220,7 +245,12 @@ pub struct Run {
     #[arg(long)]
     pub no_prefix: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub command: Vec<OsString>,
 }
 
@@ -243,6 +273,63 @@ pub struct Down {
     /// All clusters of yours
     #[arg(long, conflicts_with = "cluster")]
     pub all: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem ipcs                              all your pools
+  vshmem ipcs --pool cluster.default       the pool of the machines that vshmem up started
+  vshmem exec vm0 -- vshmem ipcs           the same, as seen from a machine")]
+pub struct Ipcs {
+    /// Only this pool: a name, or a path with a slash in it
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
+    pub pool: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem ipcrm -q 1073872896
+  vshmem ipcrm --pool work -M 0x1234 -S 0x1234
+  vshmem ipcrm --pool cluster.default --all")]
+pub struct Ipcrm {
+    /// The pool: a name, or a path with a slash in it; may be left out if you have only one
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
+    pub pool: Option<String>,
+    /// Remove the segment with this id
+    #[arg(long, short = 'm', value_name = "ID")]
+    pub shmem_id: Vec<i32>,
+    /// Remove the segment with this key
+    #[arg(long, short = 'M', value_name = "KEY", value_parser = key)]
+    pub shmem_key: Vec<i32>,
+    /// Remove the semaphore set with this id
+    #[arg(long, short = 's', value_name = "ID")]
+    pub semaphore_id: Vec<i32>,
+    /// Remove the semaphore set with this key
+    #[arg(long, short = 'S', value_name = "KEY", value_parser = key)]
+    pub semaphore_key: Vec<i32>,
+    /// Remove the queue with this id
+    #[arg(long, short = 'q', value_name = "ID")]
+    pub queue_id: Vec<i32>,
+    /// Remove the queue with this key
+    #[arg(long, short = 'Q', value_name = "KEY", value_parser = key)]
+    pub queue_key: Vec<i32>,
+    /// Remove everything in the pool
+    #[arg(long, short)]
+    pub all: bool,
+}
+
+/// A key, decimal or, behind `0x`, hexadecimal.
+fn key(text: &str) -> Result<i32, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok().map(|key| key as i32),
+        None => text.parse().ok(),
+    };
+    number.ok_or_else(|| "a key is a number, decimal or behind 0x hexadecimal".into())
 }
 
 #[derive(Subcommand)]
@@ -284,5 +371,35 @@ fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("permission bits are three octal digits, like 600 or 660".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        MoreRun::command().debug_assert();
+    }
+
+    #[test]
+    fn keys_are_read() {
+        assert_eq!(key("0x1234"), Ok(0x1234));
+        assert_eq!(key("0xffffffff"), Ok(-1));
+        assert_eq!(key("-5"), Ok(-5));
+        assert!(key("0x").is_err() && key("x").is_err() && key("0x100000000").is_err());
+    }
+
+    #[test]
+    fn a_command_keeps_its_options() {
+        let words = ["vshmem", "exec", "-n", "vm0", "--", "ls", "-l", "--json"];
+        let Command::Exec(exec) = Cli::parse_from(words).command else {
+            panic!("exec was asked for")
+        };
+        assert!(exec.no_stdin);
+        assert_eq!(exec.command, ["ls", "-l", "--json"]);
     }
 }

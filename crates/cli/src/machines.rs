@@ -48,7 +48,10 @@ pub fn up(up: &args::Up) -> Result<u8> {
             size::show(record.pool_size)
         ))?;
         if std::io::stderr().is_terminal() {
-            eprintln!("Try: vshmem exec {} -- uname -a; vshmem run -- PROGRAM; vshmem down", names[0]);
+            eprintln!(
+                "Try: vshmem exec {} -- uname -a; vshmem run -- PROGRAM; vshmem down",
+                names[0]
+            );
         }
     }
     Ok(0)
@@ -63,7 +66,9 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         print(&format!("{text}\n"))?;
         return Ok(0);
     }
-    let heading = ["CLUSTER", "VM", "STATE", "ACCEL", "CPUS", "MEMORY", "POOL", "ADDRESS", "PID", "UP"];
+    let heading = [
+        "CLUSTER", "VM", "STATE", "ACCEL", "CPUS", "MEMORY", "POOL", "ADDRESS", "PID", "UP",
+    ];
     let mut rows = vec![heading.map(String::from).to_vec()];
     rows.extend(clusters.iter().flat_map(rows_of));
     print(&table::layout(&rows))?;
@@ -91,7 +96,9 @@ fn rows_of(listed: &Listed) -> Vec<Vec<String>> {
             size::show(record.memory),
             size::show(record.pool_size),
             machine.address.clone().unwrap_or_else(|| "-".into()),
-            machine.qemu.map_or_else(|| "-".into(), |process| process.pid.to_string()),
+            machine
+                .qemu
+                .map_or_else(|| "-".into(), |process| process.pid.to_string()),
             show_age(up),
         ]);
     }
@@ -107,7 +114,10 @@ fn state_name(state: MachineState) -> &'static str {
 }
 
 fn age(since: u64) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     now.saturating_sub(since)
 }
 
@@ -162,7 +172,12 @@ impl<'a> Cluster<'a> {
             pool: &record.pool,
             pool_size: record.pool_size,
             up: age(record.since),
-            machines: record.machines.iter().zip(&listed.states).map(machine).collect(),
+            machines: record
+                .machines
+                .iter()
+                .zip(&listed.states)
+                .map(machine)
+                .collect(),
         }
     }
 }

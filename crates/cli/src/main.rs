@@ -3,6 +3,7 @@
 //! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and serves it.
 
 mod args;
+mod ipcs;
 mod machines;
 mod more;
 mod pools;
@@ -40,6 +41,8 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Run(run) => run::run(run, further),
         Command::Down(down) => machines::down(&down),
         Command::Pool(pool) => pools::pool(pool),
+        Command::Ipcs(ipcs) => ipcs::ipcs(&ipcs),
+        Command::Ipcrm(ipcrm) => ipcs::ipcrm(&ipcrm),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "vshmem", &mut io::stdout());
             Ok(0)

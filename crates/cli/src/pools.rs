@@ -50,7 +50,9 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
         let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
         return print(&format!("{text}\n"));
     }
-    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "PATH"].map(String::from).to_vec()];
+    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "PATH"]
+        .map(String::from)
+        .to_vec()];
     for pool in pools {
         rows.push(vec![
             pool.name.clone(),

@@ -2,7 +2,7 @@
 
 use crate::args;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::Path;
 use vshmem_cluster::{
     environment, find, library, run as run_jobs, Error, Identity, Job, Machine, Place, Record,
     Result, RunOptions,
@@ -11,7 +11,10 @@ use vshmem_cluster::{
 /// Runs a command in one machine.
 pub fn exec(exec: args::Exec) -> Result<u8> {
     let (record, machines) = find(&exec.cluster.cluster, &[exec.machine])?;
-    let machine = machines.into_iter().next().expect("find returns what it was asked for");
+    let machine = machines
+        .into_iter()
+        .next()
+        .expect("find returns what it was asked for");
     let label = machine.name.clone();
     let place = Place::Machine(Box::new(record), machine);
     let job = Job {
@@ -24,7 +27,14 @@ pub fn exec(exec: args::Exec) -> Result<u8> {
         identity: identity(&exec.how)?,
         needs: vec![],
     };
-    run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false })
+    run_jobs(
+        &[job],
+        RunOptions {
+            prefix: false,
+            keep_going: false,
+            insist: false,
+        },
+    )
 }
 
 /// Runs programs on Vshmem.
@@ -38,14 +48,23 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
     }
     let size = jobs.len();
     for (rank, job) in jobs.iter_mut().enumerate() {
-        job.env.push(("VSHMEM_RANK".into(), rank.to_string().into()));
-        job.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
+        job.env
+            .push(("VSHMEM_RANK".into(), rank.to_string().into()));
+        job.env
+            .push(("VSHMEM_SIZE".into(), size.to_string().into()));
         job.stdin = rank == 0;
     }
-    run_jobs(&jobs, RunOptions { prefix, keep_going, insist: true })
+    run_jobs(
+        &jobs,
+        RunOptions {
+            prefix,
+            keep_going,
+            insist: true,
+        },
+    )
 }
 
-fn add_jobs(part: args::Run, library: &PathBuf, jobs: &mut Vec<Job>) -> Result<()> {
+fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
     let places = places(&part)?;
     let identity = identity(&part.how)?;
     let mut changes = changes(&part.how)?;
@@ -59,7 +78,7 @@ fn add_jobs(part: args::Run, library: &PathBuf, jobs: &mut Vec<Job>) -> Result<(
             cwd: part.how.cwd.clone(),
             stdin: false,
             identity: identity.clone(),
-            needs: vec![library.clone()],
+            needs: vec![library.to_path_buf()],
         });
     }
     Ok(())
@@ -72,11 +91,15 @@ fn places(part: &args::Run) -> Result<Vec<(String, Place)>> {
     }
     if part.local {
         let count = part.processes.unwrap_or(1);
-        return Ok((0..count).map(|i| (format!("p{i}"), Place::Local)).collect());
+        return Ok((0..count)
+            .map(|i| (format!("p{i}"), Place::Local))
+            .collect());
     }
     let (record, machines) = find(&part.cluster.cluster, &part.vm)?;
     let count = part.processes.map_or(machines.len(), |n| n as usize);
-    Ok((0..count).map(|i| in_machine(&record, &machines, i, count)).collect())
+    Ok((0..count)
+        .map(|i| in_machine(&record, &machines, i, count))
+        .collect())
 }
 
 fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> (String, Place) {
@@ -90,8 +113,8 @@ fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> 
 }
 
 /// Other preloaded libraries stay, behind ours.
-fn preload(library: &PathBuf) -> OsString {
-    let mut out = library.clone().into_os_string();
+fn preload(library: &Path) -> OsString {
+    let mut out = library.as_os_str().to_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         out.push(":");
         out.push(others);
@@ -111,7 +134,9 @@ fn changes(how: &args::How) -> Result<Vec<(OsString, OsString)>> {
         .iter()
         .map(|change| match change.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-            _ => Err(Error::new(format!("--env {change} is not of the form NAME=VALUE"))),
+            _ => Err(Error::new(format!(
+                "--env {change} is not of the form NAME=VALUE"
+            ))),
         })
         .collect()
 }

@@ -29,34 +29,63 @@ impl Archive {
 
     /// Adds a directory. Parents must have been added before it.
     pub fn directory(&mut self, name: &str, mode: u32) {
-        self.add(Entry { name, mode: DIRECTORY | mode, device: (0, 0), data: &[] });
+        self.add(Entry {
+            name,
+            mode: DIRECTORY | mode,
+            device: (0, 0),
+            data: &[],
+        });
     }
 
     /// Adds a file with its contents.
     pub fn file(&mut self, name: &str, mode: u32, data: &[u8]) {
-        self.add(Entry { name, mode: REGULAR | mode, device: (0, 0), data });
+        self.add(Entry {
+            name,
+            mode: REGULAR | mode,
+            device: (0, 0),
+            data,
+        });
     }
 
     /// Adds a symbolic link.
     pub fn symlink(&mut self, name: &str, target: &str) {
-        self.add(Entry { name, mode: SYMLINK | 0o777, device: (0, 0), data: target.as_bytes() });
+        self.add(Entry {
+            name,
+            mode: SYMLINK | 0o777,
+            device: (0, 0),
+            data: target.as_bytes(),
+        });
     }
 
     /// Adds a character device.
     pub fn character(&mut self, name: &str, mode: u32, major: u32, minor: u32) {
-        self.add(Entry { name, mode: CHARACTER | mode, device: (major, minor), data: &[] });
+        self.add(Entry {
+            name,
+            mode: CHARACTER | mode,
+            device: (major, minor),
+            data: &[],
+        });
     }
 
     /// Ends the archive and returns its bytes.
     pub fn finish(mut self) -> Vec<u8> {
         self.entries = 0;
-        self.add(Entry { name: "TRAILER!!!", mode: 0, device: (0, 0), data: &[] });
+        self.add(Entry {
+            name: "TRAILER!!!",
+            mode: 0,
+            device: (0, 0),
+            data: &[],
+        });
         self.bytes
     }
 
     fn add(&mut self, entry: Entry<'_>) {
         self.entries += 1;
-        let links = if entry.mode & 0o170_000 == DIRECTORY { 2 } else { 1 };
+        let links = if entry.mode & 0o170_000 == DIRECTORY {
+            2
+        } else {
+            1
+        };
         let fields = [
             self.entries,
             entry.mode,
@@ -74,7 +103,8 @@ impl Archive {
         ];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
-            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
+            self.bytes
+                .extend_from_slice(format!("{field:08x}").as_bytes());
         }
         self.bytes.extend_from_slice(entry.name.as_bytes());
         self.bytes.push(0);
@@ -157,7 +187,10 @@ mod tests {
             let out = child.wait_with_output().unwrap();
             assert!(out.status.success(), "{program} refused the archive");
             let text = String::from_utf8(out.stdout).unwrap();
-            assert_eq!(text.lines().collect::<Vec<_>>(), ["bin", "bin/one", "empty", "link"]);
+            assert_eq!(
+                text.lines().collect::<Vec<_>>(),
+                ["bin", "bin/one", "empty", "link"]
+            );
         }
     }
 }

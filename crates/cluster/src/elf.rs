@@ -18,11 +18,15 @@ const PT_LOAD: u32 = 1;
 const PT_INTERP: u32 = 3;
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+    Some(u16::from_le_bytes(
+        bytes.get(at..at.checked_add(2)?)?.try_into().ok()?,
+    ))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+    Some(u32::from_le_bytes(
+        bytes.get(at..at.checked_add(4)?)?.try_into().ok()?,
+    ))
 }
 
 fn usize_at(bytes: &[u8], at: usize) -> Option<usize> {
@@ -52,7 +56,9 @@ fn program_headers(bytes: &[u8]) -> Option<Vec<(u32, usize, usize)>> {
 
 /// The path of the program loader that a dynamic program asks for; `None` for a static one.
 pub fn interpreter(bytes: &[u8]) -> Option<String> {
-    let (_, offset, size) = program_headers(bytes)?.into_iter().find(|h| h.0 == PT_INTERP)?;
+    let (_, offset, size) = program_headers(bytes)?
+        .into_iter()
+        .find(|h| h.0 == PT_INTERP)?;
     let raw = bytes.get(offset..offset.checked_add(size)?)?;
     let text = raw.strip_suffix(b"\0").unwrap_or(raw);
     String::from_utf8(text.to_vec()).ok()
@@ -62,7 +68,9 @@ pub fn interpreter(bytes: &[u8]) -> Option<String> {
 pub fn loaded_part(bytes: &[u8]) -> Vec<u8> {
     let end = program_headers(bytes).and_then(|headers| {
         let loads = headers.iter().filter(|h| h.0 == PT_LOAD);
-        loads.map(|&(_, offset, size)| offset.checked_add(size)).max()?
+        loads
+            .map(|&(_, offset, size)| offset.checked_add(size))
+            .max()?
     });
     let Some(end) = end.filter(|&end| end >= header::SIZE && end <= bytes.len()) else {
         return bytes.to_vec();
@@ -88,7 +96,10 @@ pub fn section<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
         let at = table.checked_add(i.checked_mul(header::SECTION_HEADER_SIZE)?)?;
         let raw = bytes.get(at..at.checked_add(header::SECTION_HEADER_SIZE)?)?;
         let (offset, size) = (usize_at(raw, 24)?, usize_at(raw, 32)?);
-        Some((u32_at(raw, 0)? as usize, bytes.get(offset..offset.checked_add(size)?).unwrap_or(&[])))
+        Some((
+            u32_at(raw, 0)? as usize,
+            bytes.get(offset..offset.checked_add(size)?).unwrap_or(&[]),
+        ))
     };
     let (_, names) = entry(usize::from(u16_at(bytes, header::SECTION_NAMES)?))?;
     (0..count).filter_map(entry).find_map(|(at, data)| {
@@ -144,7 +155,11 @@ mod tests {
         for at in header::PROGRAM_OFFSET..header::SIZE {
             let kept = wild[at];
             wild[at] = 0xff;
-            let _ = (interpreter(&wild), section(&wild, ".text"), loaded_part(&wild));
+            let _ = (
+                interpreter(&wild),
+                section(&wild, ".text"),
+                loaded_part(&wild),
+            );
             wild[at] = kept;
         }
     }

@@ -11,6 +11,8 @@ mod guest;
 mod host;
 mod modules;
 pub mod pools;
+pub mod view;
+mod visitor;
 mod wire;
 
 pub use error::{Error, Explain, Result};

@@ -38,7 +38,9 @@ pub(crate) fn create_with(name: &str, size: u64, mode: u32, params: &Params) -> 
         let why = refused.map_or_else(|| error.to_string(), |refused| refused.to_string());
         let error = Error::new(format!("could not make the pool {name}: {why}"));
         if exists {
-            error.code(1).hint(format!("Remove it first with: vshmem pool rm {name}"))
+            error
+                .code(1)
+                .hint(format!("Remove it first with: vshmem pool rm {name}"))
         } else {
             error
         }

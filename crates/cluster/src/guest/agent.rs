@@ -25,11 +25,16 @@ pub fn serve(settings: &Settings) -> Result<()> {
         sessions.push(session);
     }
     let reaper = sessions.len();
-    poller.add(children.as_raw_fd(), reaper).explain(|| "could not watch signals".into())?;
+    poller
+        .add(children.as_raw_fd(), reaper)
+        .explain(|| "could not watch signals".into())?;
     let mut serial = 0;
     loop {
         let deadline = sessions.iter().filter_map(Session::deadline).min();
-        for token in poller.wait(deadline).explain(|| "could not wait for work".into())? {
+        for token in poller
+            .wait(deadline)
+            .explain(|| "could not wait for work".into())?
+        {
             if token == reaper {
                 drain(&children);
                 reap(&mut sessions, &poller, &mut serial);
@@ -49,7 +54,11 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
     let deadline = Instant::now() + PORTS_WITHIN;
     loop {
         let mut found = Vec::new();
-        for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
+        for entry in fs::read_dir("/sys/class/virtio-ports")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
             let device = PathBuf::from("/dev").join(entry.file_name());
             if name.trim().starts_with(PORT_NAME) && device.exists() {
@@ -61,7 +70,9 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
         }
         if Instant::now() > deadline {
             let (has, want) = (found.len(), count);
-            return Err(Error::new(format!("the machine has {has} channels instead of {want}")));
+            return Err(Error::new(format!(
+                "the machine has {has} channels instead of {want}"
+            )));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -100,7 +111,10 @@ fn reap(sessions: &mut [Session], poller: &Poller, serial: &mut u64) {
         if pid <= 0 {
             return;
         }
-        if let Some(session) = sessions.iter_mut().find(|session| session.pid() == Some(pid)) {
+        if let Some(session) = sessions
+            .iter_mut()
+            .find(|session| session.pid() == Some(pid))
+        {
             session.ended(Ended::from_wait(status));
             session.service(poller, serial);
         }

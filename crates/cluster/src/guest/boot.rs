@@ -72,7 +72,11 @@ fn load_modules() -> Result<()> {
 
 /// The host's tree, read-only, under a layer of memory that takes what is written.
 fn build_root() -> Result<PathBuf> {
-    let (lower, memory, root) = (Path::new("/lower"), Path::new("/memory"), PathBuf::from("/root"));
+    let (lower, memory, root) = (
+        Path::new("/lower"),
+        Path::new("/memory"),
+        PathBuf::from("/root"),
+    );
     for directory in [lower, memory, &root] {
         make_directory(directory)?;
     }
@@ -109,9 +113,12 @@ fn own_directories() -> Result<()> {
     // Kernels may come without these two.
     let _ = mount_own("mqueue", "/dev/mqueue", "");
     let _ = mount_own("cgroup2", "/sys/fs/cgroup", "");
-    for (link, target) in
-        [("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")]
-    {
+    for (link, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "fd/0"),
+        ("stdout", "fd/1"),
+        ("stderr", "fd/2"),
+    ] {
         let _ = std::os::unix::fs::symlink(target, Path::new("/dev").join(link));
     }
     Ok(())
@@ -130,14 +137,24 @@ fn make_directory(path: &Path) -> Result<()> {
 fn identify(settings: &Settings) -> Result<()> {
     sys::set_host_name(&settings.name).explain(|| "could not set the machine's name".into())?;
     network::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
-    let mut hosts = format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {}\n", settings.name);
+    let mut hosts = format!(
+        "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {}\n",
+        settings.name
+    );
     if let Some(net) = &settings.network {
         hosts = "127.0.0.1 localhost\n::1 localhost\n".into();
         for index in 0..net.machines {
-            hosts.push_str(&format!("{} vm{index}\n", crate::host::settings::address(index)));
+            hosts.push_str(&format!(
+                "{} vm{index}\n",
+                crate::host::settings::address(index)
+            ));
         }
-        network::configure("eth0", net.address, std::net::Ipv4Addr::new(255, 255, 255, 0))
-            .explain(|| "could not set the address of eth0".into())?;
+        network::configure(
+            "eth0",
+            net.address,
+            std::net::Ipv4Addr::new(255, 255, 255, 0),
+        )
+        .explain(|| "could not set the address of eth0".into())?;
     }
     // Into the private layer; the host's own files stay as they are.
     let _ = fs::write("/etc/hosts", hosts);
@@ -148,7 +165,10 @@ fn identify(settings: &Settings) -> Result<()> {
 /// Lets the machine's user map the pools: the shared memory of each ivshmem device is its BAR 2.
 fn open_pools(uid: u32) -> Result<()> {
     let devices = "/sys/bus/pci/devices";
-    for entry in fs::read_dir(devices).explain(|| format!("reading {devices}"))?.flatten() {
+    for entry in fs::read_dir(devices)
+        .explain(|| format!("reading {devices}"))?
+        .flatten()
+    {
         let id = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
         if id("vendor").trim() == "0x1af4" && id("device").trim() == "0x1110" {
             let memory = entry.path().join("resource2");

@@ -72,7 +72,10 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
     sweep();
     refresh();
     let [program, args @ ..] = &order.argv[..] else {
-        return Err(Refusal { code: CANNOT_RUN, message: "no command was given".into() });
+        return Err(Refusal {
+            code: CANNOT_RUN,
+            message: "no command was given".into(),
+        });
     };
     for path in order.needs.iter().chain([&order.cwd]).chain(&order.argv) {
         show_host_path(Path::new(path));
@@ -81,11 +84,20 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
     command.args(args).env_clear();
     command.envs(order.env.iter().map(|(key, value)| (key, value)));
     command.current_dir(directory(order)?);
-    command.stdin(if order.stdin { Stdio::piped() } else { Stdio::null() });
+    command.stdin(if order.stdin {
+        Stdio::piped()
+    } else {
+        Stdio::null()
+    });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let group = Group { path: format!("/sys/fs/cgroup/vshmem.{number}").into() };
-    let procs = fs::create_dir(&group.path)
-        .and_then(|()| File::options().write(true).open(group.path.join("cgroup.procs")));
+    let group = Group {
+        path: format!("/sys/fs/cgroup/vshmem.{number}").into(),
+    };
+    let procs = fs::create_dir(&group.path).and_then(|()| {
+        File::options()
+            .write(true)
+            .open(group.path.join("cgroup.procs"))
+    });
     become_user(&mut command, order, procs.ok());
     let mut child = command.spawn().map_err(|e| refusal(program, &e))?;
     let running = Running {
@@ -107,12 +119,19 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
 }
 
 fn refusal(program: &OsString, error: &io::Error) -> Refusal {
-    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
+    let code = if error.kind() == io::ErrorKind::NotFound {
+        NOT_FOUND
+    } else {
+        CANNOT_RUN
+    };
     let why = match error.kind() {
         io::ErrorKind::NotFound => "there is no such command".into(),
         _ => error.to_string(),
     };
-    Refusal { code, message: format!("could not run {}: {why}", program.to_string_lossy()) }
+    Refusal {
+        code,
+        message: format!("could not run {}: {why}", program.to_string_lossy()),
+    }
 }
 
 fn directory(order: &Start) -> Result<&Path, Refusal> {
@@ -123,7 +142,10 @@ fn directory(order: &Start) -> Result<&Path, Refusal> {
         Ok(Path::new("/"))
     } else {
         let message = format!("the machine has no directory {}", cwd.display());
-        Err(Refusal { code: CANNOT_RUN, message })
+        Err(Refusal {
+            code: CANNOT_RUN,
+            message,
+        })
     }
 }
 
@@ -157,7 +179,11 @@ fn refresh() {
 
 /// Removes control groups whose last process is gone.
 fn sweep() {
-    for entry in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+    for entry in fs::read_dir("/sys/fs/cgroup")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         if entry.file_name().to_string_lossy().starts_with("vshmem.") {
             let _ = fs::remove_dir(entry.path());
         }
@@ -170,13 +196,24 @@ fn show_host_path(path: &Path) {
     if !path.starts_with("/tmp") || parts.next().is_none() {
         return;
     }
-    let Some(Component::Normal(first)) = parts.next() else { return };
-    let (ours, hosts) = (Path::new("/tmp").join(first), Path::new(HOST_TMP).join(first));
-    let Ok(kind) = fs::metadata(&hosts) else { return };
+    let Some(Component::Normal(first)) = parts.next() else {
+        return;
+    };
+    let (ours, hosts) = (
+        Path::new("/tmp").join(first),
+        Path::new(HOST_TMP).join(first),
+    );
+    let Ok(kind) = fs::metadata(&hosts) else {
+        return;
+    };
     if fs::symlink_metadata(&ours).is_ok() {
         return;
     }
-    let made = if kind.is_dir() { fs::create_dir(&ours) } else { File::create(&ours).map(drop) };
+    let made = if kind.is_dir() {
+        fs::create_dir(&ours)
+    } else {
+        File::create(&ours).map(drop)
+    };
     if made.is_ok() {
         let _ = sys::bind(&hosts, &ours);
     }

@@ -19,17 +19,20 @@ impl Poller {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and ours alone.
-        Ok(Poller { epoll: unsafe { OwnedFd::from_raw_fd(fd) } })
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Poller { epoll })
     }
 
     /// Watches a descriptor, which must not block, until it is closed; `token` names it in [`Poller::wait`].
     pub fn add(&self, fd: RawFd, token: usize) -> io::Result<()> {
         let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
-        let mut event = libc::epoll_event { events, u64: token as u64 };
-        // SAFETY: `event` is read during the call only.
-        let result = unsafe {
-            libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event)
+        let mut event = libc::epoll_event {
+            events,
+            u64: token as u64,
         };
+        // SAFETY: `event` is read during the call only.
+        let result =
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -45,13 +48,25 @@ impl Poller {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         // SAFETY: the kernel writes at most 32 events into the array.
         let count = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, timeout)
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                events.len() as i32,
+                timeout,
+            )
         };
         if count < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(vec![]) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::Interrupted {
+                Ok(vec![])
+            } else {
+                Err(error)
+            };
         }
-        Ok(events[..count as usize].iter().map(|event| event.u64 as usize).collect())
+        Ok(events[..count as usize]
+            .iter()
+            .map(|event| event.u64 as usize)
+            .collect())
     }
 }
 

@@ -59,7 +59,13 @@ impl Session {
         set_nonblocking(port.as_raw_fd())?;
         poller.add(port.as_raw_fd(), token)?;
         let state = State::Waiting(Vec::new());
-        Ok(Session { port, token, out: VecDeque::new(), state, closed_since: None })
+        Ok(Session {
+            port,
+            token,
+            out: VecDeque::new(),
+            state,
+            closed_since: None,
+        })
     }
 
     /// The process whose end this session waits for.
@@ -81,7 +87,10 @@ impl Session {
     pub fn service(&mut self, poller: &Poller, serial: &mut u64) {
         loop {
             let mut progress = self.read_port();
-            if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+            if self
+                .deadline()
+                .is_some_and(|deadline| Instant::now() >= deadline)
+            {
                 self.hang_up();
             }
             progress |= self.advance(poller, serial);
@@ -125,7 +134,11 @@ impl Session {
     /// Ends the session, and its command if that still runs.
     fn hang_up(&mut self) {
         self.closed_since = None;
-        if let State::Active(Active { command: Some(command), .. }) = &self.state {
+        if let State::Active(Active {
+            command: Some(command),
+            ..
+        }) = &self.state
+        {
             command.kill();
         }
         self.out.clear();
@@ -135,13 +148,20 @@ impl Session {
     fn advance(&mut self, poller: &Poller, serial: &mut u64) -> bool {
         match &mut self.state {
             State::Waiting(buffer) => {
-                let Some(nonce) = find_greeting(buffer, &HELLO) else { return false };
+                let Some(nonce) = find_greeting(buffer, &HELLO) else {
+                    return false;
+                };
                 let rest = std::mem::take(buffer);
                 self.begin(nonce, rest);
                 true
             }
             State::Active(active) => {
-                let mut turn = Turn { out: &mut self.out, poller, token: self.token, serial };
+                let mut turn = Turn {
+                    out: &mut self.out,
+                    poller,
+                    token: self.token,
+                    serial,
+                };
                 match active.advance(&mut turn) {
                     Advance::Idle => false,
                     Advance::Progress => true,
@@ -171,7 +191,11 @@ impl Session {
         self.out.clear();
         self.out.extend(greeting(&WELCOME, &nonce));
         let parser = Parser::new(rest);
-        self.state = State::Active(Active { nonce, parser, ..Active::default() });
+        self.state = State::Active(Active {
+            nonce,
+            parser,
+            ..Active::default()
+        });
     }
 
     fn flush(&mut self) -> bool {
@@ -276,7 +300,9 @@ impl Active {
     }
 
     fn start(&mut self, payload: &[u8], turn: &mut Turn<'_>) -> Advance {
-        let Some(order) = Start::decode(payload) else { return Advance::Broken };
+        let Some(order) = Start::decode(payload) else {
+            return Advance::Broken;
+        };
         *turn.serial += 1;
         match command::start(&order, *turn.serial) {
             Ok(running) => {
@@ -306,7 +332,9 @@ impl Active {
 
     /// Gives the command its input.
     fn feed(&mut self, turn: &mut Turn<'_>) -> bool {
-        let Some(command) = &mut self.command else { return false };
+        let Some(command) = &mut self.command else {
+            return false;
+        };
         let mut progress = false;
         while !self.input.is_empty() {
             let (head, _) = self.input.as_slices();
@@ -336,7 +364,9 @@ impl Active {
 
     /// Passes output on; true if nothing is left of it now.
     fn pump(&mut self, turn: &mut Turn<'_>, progress: &mut bool) -> bool {
-        let Some(command) = &mut self.command else { return false };
+        let Some(command) = &mut self.command else {
+            return false;
+        };
         let out = pump_one(&mut command.stdout, Kind::Stdout, turn, progress);
         let err = pump_one(&mut command.stderr, Kind::Stderr, turn, progress);
         out && err

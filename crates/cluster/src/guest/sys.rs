@@ -54,14 +54,21 @@ pub fn change_root(root: &Path) -> io::Result<()> {
 pub fn load_module(bytes: &[u8]) -> io::Result<()> {
     // SAFETY: init_module reads `len` bytes from the slice and the empty string of parameters.
     check(unsafe {
-        libc::syscall(libc::SYS_init_module, bytes.as_ptr(), bytes.len(), c"".as_ptr())
+        libc::syscall(
+            libc::SYS_init_module,
+            bytes.as_ptr(),
+            bytes.len(),
+            c"".as_ptr(),
+        )
     })
 }
 
 /// Sets the machine's name.
 pub fn set_host_name(name: &str) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of one live string.
-    check(libc::c_long::from(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }))
+    check(libc::c_long::from(unsafe {
+        libc::sethostname(name.as_ptr().cast(), name.len())
+    }))
 }
 
 /// Turns the machine off.

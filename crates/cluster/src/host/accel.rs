@@ -32,7 +32,13 @@ pub fn decide(choice: Choice, kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Re
     match choice {
         Choice::Kvm => Ok(Accel::Kvm),
         Choice::Tcg => Ok(Accel::Tcg),
-        Choice::Auto if File::options().read(true).write(true).open("/dev/kvm").is_err() => {
+        Choice::Auto
+            if File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/kvm")
+                .is_err() =>
+        {
             Ok(Accel::Tcg)
         }
         Choice::Auto => remembered(kernel, tell),

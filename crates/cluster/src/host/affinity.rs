@@ -13,8 +13,13 @@ pub fn available_cores() -> Vec<usize> {
 /// Divides `cores` among machines; `None` unless each virtual core can have its own.
 pub fn share_out(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<usize>>> {
     let (machines, cpus) = (machines as usize, cpus as usize);
-    (cores.len() >= machines.checked_mul(cpus)?)
-        .then(|| cores.chunks(cpus).take(machines).map(<[usize]>::to_vec).collect())
+    (cores.len() >= machines.checked_mul(cpus)?).then(|| {
+        cores
+            .chunks(cpus)
+            .take(machines)
+            .map(<[usize]>::to_vec)
+            .collect()
+    })
 }
 
 /// Pins a thread to a core.
@@ -38,14 +43,19 @@ fn allowed() -> Vec<usize> {
         if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) < 0 {
             return vec![];
         }
-        (0..libc::CPU_SETSIZE as usize).filter(|&core| libc::CPU_ISSET(core, &set)).collect()
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|&core| libc::CPU_ISSET(core, &set))
+            .collect()
     }
 }
 
 fn place_among_siblings(core: usize) -> usize {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     let list = fs::read_to_string(path).unwrap_or_default();
-    parse_list(&list).iter().position(|&sibling| sibling == core).unwrap_or(0)
+    parse_list(&list)
+        .iter()
+        .position(|&sibling| sibling == core)
+        .unwrap_or(0)
 }
 
 /// A list of cores as the kernel writes it: `0-2,8`.
@@ -75,7 +85,10 @@ mod tests {
     #[test]
     fn cores_are_shared_out_only_if_they_suffice() {
         assert_eq!(share_out(&[0, 1], 2, 1), Some(vec![vec![0], vec![1]]));
-        assert_eq!(share_out(&[4, 5, 6, 7, 0], 2, 2), Some(vec![vec![4, 5], vec![6, 7]]));
+        assert_eq!(
+            share_out(&[4, 5, 6, 7, 0], 2, 2),
+            Some(vec![vec![4, 5], vec![6, 7]])
+        );
         assert_eq!(share_out(&[0, 1], 3, 1), None);
         assert_eq!(share_out(&[0, 1], 1, 3), None);
     }

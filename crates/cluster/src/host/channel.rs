@@ -51,8 +51,15 @@ impl Channel {
         loop {
             super::interrupt::check()?;
             if let Some((stream, parser)) = greet(&socket)? {
-                stream.set_nonblocking(true).explain(|| "preparing a socket".into())?;
-                return Ok(Some(Channel { stream, parser, out: Vec::new(), _lock: lock }));
+                stream
+                    .set_nonblocking(true)
+                    .explain(|| "preparing a socket".into())?;
+                return Ok(Some(Channel {
+                    stream,
+                    parser,
+                    out: Vec::new(),
+                    _lock: lock,
+                }));
             }
             if Instant::now() > deadline {
                 return Err(Error::new(format!(
@@ -126,7 +133,12 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser)>> {
         Ok(stream) => stream,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => return Err(gone()),
-        Err(e) => return Err(Error::new(format!("could not open {}: {e}", socket.display()))),
+        Err(e) => {
+            return Err(Error::new(format!(
+                "could not open {}: {e}",
+                socket.display()
+            )))
+        }
     };
     let nonce = nonce()?;
     let deadline = Instant::now() + ONE_TRY;
@@ -142,7 +154,9 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser)>> {
         if left.is_zero() {
             return Ok(None);
         }
-        stream.set_read_timeout(Some(left)).explain(|| "preparing a socket".into())?;
+        stream
+            .set_read_timeout(Some(left))
+            .explain(|| "preparing a socket".into())?;
         let mut bytes = [0; 4096];
         match stream.read(&mut bytes) {
             Ok(0) => return Ok(None),

@@ -54,13 +54,19 @@ pub fn state(record: &Record, machine: &Machine) -> MachineState {
 pub fn list() -> Result<Vec<Listed>> {
     let mut out = Vec::new();
     for name in cluster_names()? {
-        let Some(record) = Record::read(&name)? else { continue };
+        let Some(record) = Record::read(&name)? else {
+            continue;
+        };
         let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
         let mut last_words = Vec::new();
         for (machine, state) in record.machines.iter().zip(&states) {
             let directory = record.machine_directory(machine)?;
             let died = *state == MachineState::Died;
-            last_words.push(if died { qemu::last_words(&directory) } else { String::new() });
+            last_words.push(if died {
+                qemu::last_words(&directory)
+            } else {
+                String::new()
+            });
             if died {
                 remove_sockets(&directory);
             }
@@ -71,7 +77,11 @@ pub fn list() -> Result<Vec<Listed>> {
                 drop(lock);
             }
         }
-        out.push(Listed { record, states, last_words });
+        out.push(Listed {
+            record,
+            states,
+            last_words,
+        });
     }
     Ok(out)
 }
@@ -79,7 +89,10 @@ pub fn list() -> Result<Vec<Listed>> {
 fn remove_sockets(directory: &std::path::Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.extension().is_some_and(|ending| ending == "sock" || ending == "lock") {
+        if path
+            .extension()
+            .is_some_and(|ending| ending == "sock" || ending == "lock")
+        {
             let _ = fs::remove_file(path);
         }
     }
@@ -95,8 +108,10 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
     for name in names {
         let Some(machine) = record.machines.iter().find(|machine| machine.name == *name) else {
             let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
-            return Err(Error::new(format!("the cluster {cluster} has no machine {name}"))
-                .hint(format!("It has {}.", all.join(", "))));
+            return Err(
+                Error::new(format!("the cluster {cluster} has no machine {name}"))
+                    .hint(format!("It has {}.", all.join(", "))),
+            );
         };
         machines.push(machine.clone());
     }
@@ -104,13 +119,14 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
         match state(&record, machine) {
             MachineState::Running => (),
             MachineState::Starting => {
-                return Err(Error::new(format!("{} is still being started", machine.name))
-                    .hint("Wait for vshmem up to end."));
+                return Err(
+                    Error::new(format!("{} is still being started", machine.name))
+                        .hint("Wait for vshmem up to end."),
+                );
             }
             MachineState::Died => {
-                return Err(Error::new(format!("{} has died", machine.name)).hint(
-                    "See vshmem ps for why; vshmem down and vshmem up start anew.",
-                ));
+                return Err(Error::new(format!("{} has died", machine.name))
+                    .hint("See vshmem ps for why; vshmem down and vshmem up start anew."));
             }
         }
     }
@@ -121,7 +137,10 @@ fn no_cluster(name: &str) -> Error {
     let others = cluster_names().unwrap_or_default();
     let hint = match others.len() {
         0 => "Start machines with: vshmem up".to_string(),
-        _ => format!("There are: {}. Choose one with --cluster.", others.join(", ")),
+        _ => format!(
+            "There are: {}. Choose one with --cluster.",
+            others.join(", ")
+        ),
     };
     Error::new(format!("there is no cluster {name}")).hint(hint)
 }

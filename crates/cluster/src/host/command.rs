@@ -70,7 +70,11 @@ impl Identity {
             let mut groups = vec![0; count as usize];
             let count = libc::getgroups(count, groups.as_mut_ptr()).max(0);
             groups.truncate(count as usize);
-            Identity { uid: libc::geteuid(), gid: libc::getegid(), groups }
+            Identity {
+                uid: libc::geteuid(),
+                gid: libc::getegid(),
+                groups,
+            }
         }
     }
 
@@ -85,7 +89,13 @@ impl Identity {
 }
 
 fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
-    let plain = |uid, gid| Some(Identity { uid, gid, groups: vec![] });
+    let plain = |uid, gid| {
+        Some(Identity {
+            uid,
+            gid,
+            groups: vec![],
+        })
+    };
     if let Some((uid, gid)) = text.split_once(':') {
         return plain(uid.parse().ok()?, gid.parse().ok()?);
     }
@@ -109,8 +119,9 @@ pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsSt
         machine && (HOST_ONLY.iter().any(|name| key == *name) || key == "VSHMEM_POOL")
     };
     let changed = |key: &OsStr| changes.iter().any(|(name, _)| name == key);
-    let mut out: Vec<_> =
-        std::env::vars_os().filter(|(key, _)| !dropped(key) && !changed(key)).collect();
+    let mut out: Vec<_> = std::env::vars_os()
+        .filter(|(key, _)| !dropped(key) && !changed(key))
+        .collect();
     out.extend(changes.iter().cloned());
     out
 }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// The archive's bytes.
 pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
-    let program = fs::read("/proc/self/exe").explain(|| "reading this program's own file".into())?;
+    let program =
+        fs::read("/proc/self/exe").explain(|| "reading this program's own file".into())?;
     let mut archive = Archive::new();
     for directory in ["dev", "proc", "sys", "modules", "lib64"] {
         archive.directory(directory, 0o755);
@@ -24,14 +25,19 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
         add_libraries(&mut archive, &loader)?;
     }
     for (place, module) in modules.iter().enumerate() {
-        archive.file(&format!("modules/{place:03}-{}.ko", module.name), 0o644, &module.bytes);
+        archive.file(
+            &format!("modules/{place:03}-{}.ko", module.name),
+            0o644,
+            &module.bytes,
+        );
     }
     Ok(archive.finish())
 }
 
 /// What the running program has mapped is what it is linked to.
 fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
-    let maps = fs::read_to_string("/proc/self/maps").explain(|| "reading /proc/self/maps".into())?;
+    let maps =
+        fs::read_to_string("/proc/self/maps").explain(|| "reading /proc/self/maps".into())?;
     let own = fs::read_link("/proc/self/exe").unwrap_or_default();
     let loader_name = file_name(Path::new(loader));
     for (name, path) in mapped_libraries(&maps, &own) {
@@ -67,7 +73,10 @@ fn mapped_libraries(maps: &str, own: &Path) -> BTreeMap<String, PathBuf> {
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 #[cfg(test)]
@@ -92,7 +101,10 @@ mod tests {
 
     #[test]
     fn the_archive_holds_this_program() {
-        let modules = [Module { name: "one".into(), bytes: vec![1, 2, 3] }];
+        let modules = [Module {
+            name: "one".into(),
+            bytes: vec![1, 2, 3],
+        }];
         let bytes = build(&modules).unwrap();
         let find = |text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
         assert!(find("init\0") && find("modules/000-one.ko\0"));

@@ -15,10 +15,16 @@ pub fn find() -> Result<PathBuf> {
     }
     let program = std::env::current_exe().unwrap_or_default();
     let directory = program.parent().unwrap_or(Path::new("/"));
-    candidates(directory).into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        Error::new(format!("libvshmem.so is neither beside {} nor in ../lib", program.display()))
+    candidates(directory)
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            Error::new(format!(
+                "libvshmem.so is neither beside {} nor in ../lib",
+                program.display()
+            ))
             .hint("Build or install it (make, make install), or set VSHMEM_LIB to its path.")
-    })
+        })
 }
 
 fn candidates(directory: &Path) -> Vec<PathBuf> {
@@ -28,7 +34,11 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
         let place = directory.join(place);
         NAMES.map(|name| place.join(name))
     };
-    places.iter().flat_map(|place| file(place)).filter_map(|p| p.canonicalize().ok()).collect()
+    places
+        .iter()
+        .flat_map(|place| file(place))
+        .filter_map(|p| p.canonicalize().ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -44,10 +54,16 @@ mod tests {
         assert!(candidates(&root.join("bin")).is_empty());
         let installed = root.join("lib/libvshmem.so.1");
         fs::write(&installed, "").unwrap();
-        assert_eq!(candidates(&root.join("bin")), [installed.canonicalize().unwrap()]);
+        assert_eq!(
+            candidates(&root.join("bin")),
+            [installed.canonicalize().unwrap()]
+        );
         let beside = root.join("bin/libvshmem.so");
         fs::write(&beside, "").unwrap();
-        assert_eq!(candidates(&root.join("bin"))[0], beside.canonicalize().unwrap());
+        assert_eq!(
+            candidates(&root.join("bin"))[0],
+            beside.canonicalize().unwrap()
+        );
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -25,7 +25,11 @@ impl Output {
     /// With a label, each line is preceded by it.
     pub fn new(label: Option<&str>) -> Output {
         let prefix = label.map(|label| format!("{label}: "));
-        Output { prefix, out: Vec::new(), err: Vec::new() }
+        Output {
+            prefix,
+            out: Vec::new(),
+            err: Vec::new(),
+        }
     }
 
     /// Passes on what was printed.
@@ -43,7 +47,11 @@ impl Output {
     /// The command has ended: passes on lines that were not.
     pub fn end(&mut self) -> io::Result<()> {
         for stream in [Stream::Out, Stream::Err] {
-            let buffer = if stream == Stream::Out { &self.out } else { &self.err };
+            let buffer = if stream == Stream::Out {
+                &self.out
+            } else {
+                &self.err
+            };
             if !buffer.is_empty() {
                 self.put(stream, b"\n")?;
             }
@@ -90,7 +98,10 @@ mod tests {
     fn lines_are_put_together() {
         let mut buffer = Vec::new();
         assert_eq!(whole_lines(&mut buffer, "vm0: ", b"one\ntw"), b"vm0: one\n");
-        assert_eq!(whole_lines(&mut buffer, "vm0: ", b"o\n\nx"), b"vm0: two\nvm0: \n");
+        assert_eq!(
+            whole_lines(&mut buffer, "vm0: ", b"o\n\nx"),
+            b"vm0: two\nvm0: \n"
+        );
         assert_eq!(buffer, b"x");
     }
 

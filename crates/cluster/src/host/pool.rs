@@ -19,16 +19,21 @@ pub fn path(cluster: &str) -> PathBuf {
 
 /// Makes an empty pool.
 pub fn create(path: &Path, size: u64) -> Result<()> {
-    let limits = Limits { msgmax: LONGEST_MESSAGE, msgmnb: QUEUE_BYTES, ..Limits::default() };
+    let limits = Limits {
+        msgmax: LONGEST_MESSAGE,
+        msgmnb: QUEUE_BYTES,
+        ..Limits::default()
+    };
     create_with(&path.to_string_lossy(), size, 0o600, &Params { limits })
 }
 
 /// Removes a pool's file; it may be gone already.
 pub fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::new(format!("could not remove the pool {}: {e}", path.display())))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::new(format!(
+            "could not remove the pool {}: {e}",
+            path.display()
+        ))),
         _ => Ok(()),
     }
 }

@@ -35,7 +35,10 @@ impl Process {
 
     /// Asks it to end, insists after `patience`, and returns when it is gone (or nothing helps).
     pub fn end(&self, patience: Duration) {
-        for (signal, within) in [(libc::SIGTERM, patience), (libc::SIGKILL, Duration::from_secs(5))] {
+        for (signal, within) in [
+            (libc::SIGTERM, patience),
+            (libc::SIGKILL, Duration::from_secs(5)),
+        ] {
             if !self.alive() {
                 return;
             }
@@ -70,7 +73,10 @@ mod tests {
     #[test]
     fn odd_names_do_not_confuse_it() {
         let tail = "S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 1000 5";
-        assert_eq!(parse_stat(&format!("12 (a) R 5) {tail}")), Some((b'S', 777)));
+        assert_eq!(
+            parse_stat(&format!("12 (a) R 5) {tail}")),
+            Some((b'S', 777))
+        );
         assert_eq!(parse_stat("12 (a"), None);
         assert_eq!(parse_stat("12 (a) S 1"), None);
     }
@@ -80,7 +86,10 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::find(child.id() as i32).unwrap();
         assert!(process.alive());
-        let other = Process { started: process.started + 1, ..process };
+        let other = Process {
+            started: process.started + 1,
+            ..process
+        };
         assert!(!other.alive());
         other.end(Duration::from_secs(1));
         assert!(process.alive());

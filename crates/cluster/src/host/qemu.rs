@@ -111,7 +111,8 @@ fn quoted(path: &Path) -> String {
 pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
     let mut out = Arguments::default();
     out.add("-name", &spec.title);
-    out.0.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+    out.0
+        .extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
     out.add("-display", "none");
     out.add("-machine", "q35");
     out.0.extend(spec.accel.arguments().map(OsString::from));
@@ -120,12 +121,21 @@ pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
     out.0.extend(["-kernel".into(), spec.kernel.into()]);
     out.0.extend(["-initrd".into(), spec.initramfs.into()]);
     let settings = spec.settings.to_command_line();
-    out.add("-append", &format!("console=ttyS0 quiet panic=-1 {settings}"));
-    out.add("-serial", &format!("file:{}", console_log(spec.directory).display()));
+    out.add(
+        "-append",
+        &format!("console=ttyS0 quiet panic=-1 {settings}"),
+    );
+    out.add(
+        "-serial",
+        &format!("file:{}", console_log(spec.directory).display()),
+    );
     let monitor = quoted(&monitor_socket(spec.directory));
     out.add("-qmp", &format!("unix:{monitor},server=on,wait=off"));
     out.add("-device", "virtio-rng-pci");
-    out.add("-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap");
+    out.add(
+        "-fsdev",
+        "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+    );
     out.add("-device", "virtio-9p-pci,fsdev=root,mount_tag=root");
     channels(&mut out, spec);
     for (i, pool) in spec.pools.iter().enumerate() {
@@ -134,7 +144,10 @@ pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
             "-object",
             &format!("memory-backend-file,id=pool{i},share=on,mem-path={path},size={size}"),
         );
-        out.add("-device", &format!("ivshmem-plain,memdev=pool{i},master=on"));
+        out.add(
+            "-device",
+            &format!("ivshmem-plain,memdev=pool{i},master=on"),
+        );
     }
     if let Some(link) = &spec.link {
         network(&mut out, link, spec.index);
@@ -154,10 +167,16 @@ impl Arguments {
 fn channels(out: &mut Arguments, spec: &Spec<'_>) {
     // Port 0 is kept for consoles.
     let ports = spec.settings.channels + 1;
-    out.add("-device", &format!("virtio-serial-pci,id=serial,max_ports={ports}"));
+    out.add(
+        "-device",
+        &format!("virtio-serial-pci,id=serial,max_ports={ports}"),
+    );
     for channel in 0..spec.settings.channels {
         let path = quoted(&channel_socket(spec.directory, channel));
-        out.add("-chardev", &format!("socket,id=c{channel},path={path},server=on,wait=off"));
+        out.add(
+            "-chardev",
+            &format!("socket,id=c{channel},path={path},server=on,wait=off"),
+        );
         let port = channel + 1;
         out.add(
             "-device",
@@ -171,10 +190,17 @@ fn network(out: &mut Arguments, link: &Link, index: u32) {
     let hub = link.sockets.len() > 1;
     for (i, socket) in link.sockets.iter().enumerate() {
         let fd = socket.as_raw_fd();
-        let id = if hub { format!("wire{i}") } else { "net".into() };
+        let id = if hub {
+            format!("wire{i}")
+        } else {
+            "net".into()
+        };
         out.add("-netdev", &format!("socket,id={id},fd={fd}"));
         if hub {
-            out.add("-netdev", &format!("hubport,id=port{i},hubid=0,netdev={id}"));
+            out.add(
+                "-netdev",
+                &format!("hubport,id=port{i},hubid=0,netdev={id}"),
+            );
         }
     }
     if hub {
@@ -189,10 +215,11 @@ fn network(out: &mut Arguments, link: &Link, index: u32) {
 
 /// Starts a machine in a session of its own, so that it outlives the terminal.
 pub fn start(spec: &Spec<'_>) -> Result<(Child, Process)> {
-    let log = File::create(qemu_log(spec.directory)).explain(|| {
-        format!("could not make {}", qemu_log(spec.directory).display())
-    })?;
-    let copy = log.try_clone().explain(|| "could not copy a descriptor".into())?;
+    let log = File::create(qemu_log(spec.directory))
+        .explain(|| format!("could not make {}", qemu_log(spec.directory).display()))?;
+    let copy = log
+        .try_clone()
+        .explain(|| "could not copy a descriptor".into())?;
     let mut command = Command::new(PROGRAM);
     command.args(arguments(spec)).current_dir("/");
     command.stdin(Stdio::null()).stdout(log).stderr(copy);
@@ -228,8 +255,11 @@ pub fn last_words(directory: &Path) -> String {
     for log in [qemu_log(directory), console_log(directory)] {
         let text = std::fs::read(&log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> =
-            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect();
         for line in &lines[lines.len().saturating_sub(4)..] {
             let clean: String = line.chars().filter(|c| !c.is_control()).collect();
             out.push_str(&format!("\n    {clean}"));
@@ -260,29 +290,47 @@ mod tests {
             kernel: Path::new("/k"),
             initramfs: Path::new("/i"),
             directory: Path::new("/a,b"),
-            pools: vec![PoolFile { path: Path::new("/dev/shm/p"), size: 1 << 20 }],
+            pools: vec![PoolFile {
+                path: Path::new("/dev/shm/p"),
+                size: 1 << 20,
+            }],
             link,
             index: 1,
         };
-        let words: Vec<_> =
-            arguments(&spec).iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        let words: Vec<_> = arguments(&spec)
+            .iter()
+            .map(|a| a.to_string_lossy().into_owned())
+            .collect();
         words.join(" ")
     }
 
     #[test]
     fn commas_in_paths_are_doubled() {
         let line = line(None);
-        assert!(line.contains("path=/a,,b/channel0.sock,server=on"), "{line}");
+        assert!(
+            line.contains("path=/a,,b/channel0.sock,server=on"),
+            "{line}"
+        );
         assert!(!line.contains("-netdev"));
     }
 
     #[test]
     fn neighbours_meet_in_a_hub() {
         let pair = || std::os::unix::net::UnixStream::pair().unwrap().0.into();
-        let two = line(Some(Link { sockets: vec![pair(), pair()] }));
-        assert!(two.contains("hubport,id=port1,hubid=0,netdev=wire1"), "{two}");
+        let two = line(Some(Link {
+            sockets: vec![pair(), pair()],
+        }));
+        assert!(
+            two.contains("hubport,id=port1,hubid=0,netdev=wire1"),
+            "{two}"
+        );
         assert!(two.contains("mac=52:54:00:77:00:02"));
-        let one = line(Some(Link { sockets: vec![pair()] }));
-        assert!(!one.contains("hubport") && one.contains("socket,id=net,fd="), "{one}");
+        let one = line(Some(Link {
+            sockets: vec![pair()],
+        }));
+        assert!(
+            !one.contains("hubport") && one.contains("socket,id=net,fd="),
+            "{one}"
+        );
     }
 }

@@ -18,10 +18,11 @@ impl Qmp {
         let open = || -> std::io::Result<Qmp> {
             let stream = UnixStream::connect(socket)?;
             stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            Ok(Qmp { reader: BufReader::new(stream) })
+            Ok(Qmp {
+                reader: BufReader::new(stream),
+            })
         };
-        let mut qmp =
-            open().explain(|| format!("could not reach QEMU at {}", socket.display()))?;
+        let mut qmp = open().explain(|| format!("could not reach QEMU at {}", socket.display()))?;
         qmp.line()?;
         qmp.call("qmp_capabilities")?;
         Ok(qmp)
@@ -37,7 +38,9 @@ impl Qmp {
     fn call(&mut self, command: &str) -> Result<Value> {
         let order = json!({ "execute": command }).to_string();
         let stream = self.reader.get_mut();
-        stream.write_all(order.as_bytes()).explain(|| format!("asking QEMU to {command}"))?;
+        stream
+            .write_all(order.as_bytes())
+            .explain(|| format!("asking QEMU to {command}"))?;
         loop {
             let answer = self.line()?;
             if let Some(error) = answer.get("error") {
@@ -52,8 +55,10 @@ impl Qmp {
 
     fn line(&mut self) -> Result<Value> {
         let mut text = String::new();
-        let len =
-            self.reader.read_line(&mut text).explain(|| "reading QEMU's answer".into())?;
+        let len = self
+            .reader
+            .read_line(&mut text)
+            .explain(|| "reading QEMU's answer".into())?;
         if len == 0 {
             return Err(Error::new("QEMU closed its monitor"));
         }

@@ -31,7 +31,14 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
         // On an error those that were started end with their channels.
         tasks.push(Task::start(job, options.prefix)?);
     }
-    let mut group = Group { jobs, tasks, options, failed: None, kill_at: None, killed: false };
+    let mut group = Group {
+        jobs,
+        tasks,
+        options,
+        failed: None,
+        kill_at: None,
+        killed: false,
+    };
     match group.run(&signals) {
         Ok(()) => Ok(group.failed.unwrap_or(0)),
         Err(e) => {
@@ -39,7 +46,9 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
             if e.kind() == io::ErrorKind::BrokenPipe {
                 return Ok(PIPE_CLOSED);
             }
-            Err(Error::new(format!("could not pass on the commands' output: {e}")))
+            Err(Error::new(format!(
+                "could not pass on the commands' output: {e}"
+            )))
         }
     }
 }
@@ -84,7 +93,9 @@ impl Group<'_> {
             return Ok(());
         }
         task.service()?;
-        let Some(outcome) = task.outcome() else { return Ok(()) };
+        let Some(outcome) = task.outcome() else {
+            return Ok(());
+        };
         let code = outcome.code();
         if let Outcome::Failed(_, why) = outcome {
             eprintln!("vshmem: {}: {why}", self.jobs[place].label);
@@ -106,7 +117,10 @@ impl Group<'_> {
     fn read_input(&mut self, room: usize) -> bool {
         let mut bytes = vec![0; room];
         let len = io::stdin().lock().read(&mut bytes).unwrap_or(0);
-        let reader = self.tasks.iter_mut().find(|task| task.input_room().is_some());
+        let reader = self
+            .tasks
+            .iter_mut()
+            .find(|task| task.input_room().is_some());
         if let Some(task) = reader {
             task.input(&bytes[..len]);
         }
@@ -139,11 +153,26 @@ impl Group<'_> {
     }
 
     fn wait(&self, signals: &Signals, room: Option<usize>) -> io::Result<Ready> {
-        let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
-        let input = if room.is_some_and(|room| room > 0) { 0 } else { -1 };
-        let mut entries = vec![entry(signals.fd.as_raw_fd(), libc::POLLIN), entry(input, libc::POLLIN)];
+        let entry = |fd, events| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let input = if room.is_some_and(|room| room > 0) {
+            0
+        } else {
+            -1
+        };
+        let mut entries = vec![
+            entry(signals.fd.as_raw_fd(), libc::POLLIN),
+            entry(input, libc::POLLIN),
+        ];
         for task in &self.tasks {
-            entries.extend(task.descriptors().into_iter().map(|(fd, events)| entry(fd, events)));
+            entries.extend(
+                task.descriptors()
+                    .into_iter()
+                    .map(|(fd, events)| entry(fd, events)),
+            );
         }
         let timeout = match self.kill_at.filter(|_| !self.killed) {
             Some(at) => at.saturating_duration_since(Instant::now()).as_millis() as i32 + 1,
@@ -158,7 +187,10 @@ impl Group<'_> {
                 return Err(error);
             }
         }
-        Ok(Ready { signals: entries[0].revents != 0, input: entries[1].revents != 0 })
+        Ok(Ready {
+            signals: entries[0].revents != 0,
+            input: entries[1].revents != 0,
+        })
     }
 }
 
@@ -198,7 +230,9 @@ impl Signals {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok(Signals { fd: OwnedFd::from_raw_fd(fd) })
+            Ok(Signals {
+                fd: OwnedFd::from_raw_fd(fd),
+            })
         }
     }
 

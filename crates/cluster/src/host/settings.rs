@@ -65,7 +65,11 @@ impl Settings {
         };
         for word in line.split_ascii_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            let bad = || Error::new(format!("{word} on the kernel's command line makes no sense"));
+            let bad = || {
+                Error::new(format!(
+                    "{word} on the kernel's command line makes no sense"
+                ))
+            };
             match key {
                 "vshmem.name" => out.name = value.into(),
                 "vshmem.pools" => out.pools = value.split(',').map(String::from).collect(),
@@ -82,7 +86,10 @@ impl Settings {
 
 fn network(text: &str) -> Option<Network> {
     let (address, machines) = text.split_once('/')?;
-    Some(Network { address: address.parse().ok()?, machines: machines.parse().ok()? })
+    Some(Network {
+        address: address.parse().ok()?,
+        machines: machines.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -96,13 +103,26 @@ mod tests {
             pools: vec!["default".into(), "other".into()],
             uid: 1000,
             channels: 8,
-            network: Some(Network { address: address(1), machines: 2 }),
+            network: Some(Network {
+                address: address(1),
+                machines: 2,
+            }),
             probe: false,
         };
-        let line = format!("quiet console=ttyS0 {} panic=-1\n", settings.to_command_line());
+        let line = format!(
+            "quiet console=ttyS0 {} panic=-1\n",
+            settings.to_command_line()
+        );
         assert_eq!(Settings::from_command_line(&line).unwrap(), settings);
-        let probe = Settings { probe: true, network: None, ..settings };
-        assert_eq!(Settings::from_command_line(&probe.to_command_line()).unwrap(), probe);
+        let probe = Settings {
+            probe: true,
+            network: None,
+            ..settings
+        };
+        assert_eq!(
+            Settings::from_command_line(&probe.to_command_line()).unwrap(),
+            probe
+        );
     }
 
     #[test]

@@ -60,7 +60,10 @@ const RECORD: &str = "cluster.json";
 
 /// The boot of this host.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().into()
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap_or_default()
+        .trim()
+        .into()
 }
 
 /// This user.
@@ -72,9 +75,8 @@ pub fn uid() -> u32 {
 /// The user's directory for what lives until the computer is turned off; made if need be.
 pub fn runtime_directory() -> Result<PathBuf> {
     let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let usable = |dir: &PathBuf| {
-        fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid())
-    };
+    let usable =
+        |dir: &PathBuf| fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid());
     let directory = match set.filter(usable) {
         Some(base) => base.join("vshmem"),
         None => PathBuf::from(format!("/tmp/vshmem-{}", uid())),
@@ -85,11 +87,17 @@ pub fn runtime_directory() -> Result<PathBuf> {
 
 /// The user's directory for what may be kept or thrown away.
 pub fn cache_directory() -> Result<PathBuf> {
-    let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let set = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute());
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute());
     let base = set.or_else(|| Some(home?.join(".cache"))).ok_or_else(|| {
-        Error::new("there is no place for downloaded kernels: neither XDG_CACHE_HOME nor HOME is set")
-            .hint("Set HOME to a directory that you can write to.")
+        Error::new(
+            "there is no place for downloaded kernels: neither XDG_CACHE_HOME nor HOME is set",
+        )
+        .hint("Set HOME to a directory that you can write to.")
     })?;
     let directory = base.join("vshmem");
     fs::create_dir_all(&directory).explain(|| format!("could not make {}", directory.display()))?;
@@ -101,7 +109,12 @@ pub fn private_directory(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => (),
-        Err(e) => return Err(Error::new(format!("could not make {}: {e}", path.display()))),
+        Err(e) => {
+            return Err(Error::new(format!(
+                "could not make {}: {e}",
+                path.display()
+            )))
+        }
     }
     let meta =
         fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
@@ -152,15 +165,24 @@ impl Record {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::new(format!("could not read {}: {e}", path.display()))),
+            Err(e) => {
+                return Err(Error::new(format!(
+                    "could not read {}: {e}",
+                    path.display()
+                )))
+            }
         };
         let damaged = |why: String| {
-            Error::new(format!("{} can't be read: {why}", path.display()))
-                .hint(format!("Remove what is left with: vshmem down --cluster {name}"))
+            Error::new(format!("{} can't be read: {why}", path.display())).hint(format!(
+                "Remove what is left with: vshmem down --cluster {name}"
+            ))
         };
         let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
         if record.version != VERSION {
-            return Err(damaged(format!("its version is {}, not {VERSION}", record.version)));
+            return Err(damaged(format!(
+                "its version is {}, not {VERSION}",
+                record.version
+            )));
         }
         Ok(Some(record))
     }
@@ -192,7 +214,11 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
         .write(true)
         .open(path)
         .explain(|| format!("could not open {}", path.display()))?;
-    let how = if wait { libc::LOCK_EX } else { libc::LOCK_EX | libc::LOCK_NB };
+    let how = if wait {
+        libc::LOCK_EX
+    } else {
+        libc::LOCK_EX | libc::LOCK_NB
+    };
     // SAFETY: a descriptor of ours and plain values.
     if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
         return Ok(Some(file));
@@ -201,7 +227,10 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
     if error.kind() == std::io::ErrorKind::WouldBlock {
         return Ok(None);
     }
-    Err(Error::new(format!("could not lock {}: {error}", path.display())))
+    Err(Error::new(format!(
+        "could not lock {}: {error}",
+        path.display()
+    )))
 }
 
 /// Takes a cluster's lock, for starting or stopping it.
@@ -210,8 +239,10 @@ pub fn lock_cluster(name: &str) -> Result<Lock> {
     let path = runtime_directory()?.join(format!("{name}.lock"));
     match lock_file(&path, false)? {
         Some(file) => Ok(Lock(file)),
-        None => Err(Error::new(format!("another vshmem is starting or stopping the cluster {name}"))
-            .hint("Wait until it is done, or end it.")),
+        None => Err(Error::new(format!(
+            "another vshmem is starting or stopping the cluster {name}"
+        ))
+        .hint("Wait until it is done, or end it.")),
     }
 }
 
@@ -220,7 +251,10 @@ pub fn forget_cluster(name: &str) -> Result<()> {
     let directory = cluster_directory(name)?;
     match fs::remove_dir_all(&directory) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::new(format!("could not remove {}: {e}", directory.display())));
+            return Err(Error::new(format!(
+                "could not remove {}: {e}",
+                directory.display()
+            )));
         }
         _ => (),
     }

@@ -73,14 +73,25 @@ impl Task {
             Place::Machine(record, machine) => {
                 let mut channel = Channel::open(record, machine, ANSWER_WITHIN)?;
                 channel.send(Kind::Start, &job.order().encode()?)?;
-                (Body::Remote(Box::new(Remote { channel, window: STDIN_WINDOW })), None)
+                (
+                    Body::Remote(Box::new(Remote {
+                        channel,
+                        window: STDIN_WINDOW,
+                    })),
+                    None,
+                )
             }
             Place::Local => match Local::start(job) {
                 Ok(local) => (Body::Local(Box::new(local)), None),
                 Err(e) => return Err(cannot_run(job, &e)),
             },
         };
-        Ok(Task { output, body, outcome, stdin_open: job.stdin })
+        Ok(Task {
+            output,
+            body,
+            outcome,
+            stdin_open: job.stdin,
+        })
     }
 
     /// How it ended, if it has.
@@ -95,7 +106,11 @@ impl Task {
         }
         match &self.body {
             Body::Remote(remote) => {
-                let write = if remote.channel.wants_to_write() { libc::POLLOUT } else { 0 };
+                let write = if remote.channel.wants_to_write() {
+                    libc::POLLOUT
+                } else {
+                    0
+                };
                 vec![(remote.channel.fd(), libc::POLLIN | write)]
             }
             Body::Local(local) => local.descriptors(),
@@ -188,7 +203,12 @@ impl Remote {
     }
 
     fn take(&mut self, frame: &Frame, output: &mut Output) -> io::Result<Option<Outcome>> {
-        let nonsense = || Some(Outcome::Failed(OUR_FAILURE, "the agent talks nonsense".into()));
+        let nonsense = || {
+            Some(Outcome::Failed(
+                OUR_FAILURE,
+                "the agent talks nonsense".into(),
+            ))
+        };
         match frame.kind {
             Kind::Stdout => output.put(Stream::Out, &frame.payload)?,
             Kind::Stderr => output.put(Stream::Err, &frame.payload)?,
@@ -201,12 +221,16 @@ impl Remote {
                 Err(_) => return Ok(nonsense()),
             },
             Kind::Failed => {
-                let Some((&code, why)) = frame.payload.split_first() else { return Ok(nonsense()) };
+                let Some((&code, why)) = frame.payload.split_first() else {
+                    return Ok(nonsense());
+                };
                 let why = String::from_utf8_lossy(why).into_owned();
                 return Ok(Some(Outcome::Failed(code, why)));
             }
             Kind::Exit => {
-                return Ok(Ended::from_frame(frame).map_or_else(nonsense, |e| Some(Outcome::Ended(e))))
+                return Ok(
+                    Ended::from_frame(frame).map_or_else(nonsense, |e| Some(Outcome::Ended(e)))
+                )
             }
             Kind::Start | Kind::Stdin | Kind::Signal => return Ok(nonsense()),
         }
@@ -222,8 +246,15 @@ impl Local {
         if let Some(cwd) = &job.cwd {
             command.current_dir(cwd);
         }
-        command.stdin(if job.stdin { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.stdin(if job.stdin {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        });
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         let die_with_us = || {
             // SAFETY: plain values; safe in a forked child.
             if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } < 0 {
@@ -310,7 +341,15 @@ fn nonblocking(fd: RawFd) -> io::Result<()> {
 
 fn cannot_run(job: &Job, error: &io::Error) -> Error {
     let missing = error.kind() == ErrorKind::NotFound;
-    let why = if missing { "there is no such command".into() } else { error.to_string() };
+    let why = if missing {
+        "there is no such command".into()
+    } else {
+        error.to_string()
+    };
     let code = if missing { NOT_FOUND } else { CANNOT_RUN };
-    Error::new(format!("could not run {}: {why}", job.argv[0].to_string_lossy())).code(code)
+    Error::new(format!(
+        "could not run {}: {why}",
+        job.argv[0].to_string_lossy()
+    ))
+    .code(code)
 }

@@ -65,15 +65,21 @@ pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| cluster::state(&record, machine) != cluster::MachineState::Died;
         if record.machines.iter().any(running) {
-            return Err(Error::new(format!("the cluster {} is already up", options.cluster)).hint(
-                "See vshmem ps. Stop it with vshmem down, or choose another name with --name.",
-            ));
+            return Err(
+                Error::new(format!("the cluster {} is already up", options.cluster)).hint(
+                    "See vshmem ps. Stop it with vshmem down, or choose another name with --name.",
+                ),
+            );
         }
         cluster::remove(&options.cluster, Some(&record))?;
     }
     // Whatever an `up` that was killed at once has left.
     pool::remove(&pool::path(&options.cluster))?;
-    let mut started = Started { name: options.cluster.clone(), record: None, children: Vec::new() };
+    let mut started = Started {
+        name: options.cluster.clone(),
+        record: None,
+        children: Vec::new(),
+    };
     let record = start(options, &mut started, tell)?;
     started.keep();
     drop(lock);
@@ -129,15 +135,15 @@ impl Drop for Started {
     }
 }
 
-fn start(
-    options: &Options,
-    started: &mut Started,
-    tell: &mut dyn FnMut(Step),
-) -> Result<Record> {
+fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     let mut note = |text: &str| tell(Step::Note(text.into()));
     let wanted = parse_wanted(MODULES);
     let kernel = kernel::find(options.kernel.as_deref(), &wanted, &mut note)?;
-    note(&format!("kernel {} ({})", kernel.version, kernel.image.display()));
+    note(&format!(
+        "kernel {} ({})",
+        kernel.version,
+        kernel.image.display()
+    ));
     let accel = accel::decide(options.accel, &kernel, &mut note)?;
     interrupt::check()?;
     let record = prepare(options, started, &kernel, accel)?;
@@ -148,7 +154,11 @@ fn start(
         "booting {} machine{} with {}",
         options.machines,
         if options.machines == 1 { "" } else { "s" },
-        if accel == Accel::Kvm { "KVM" } else { "TCG (no machine boots on KVM here)" }
+        if accel == Accel::Kvm {
+            "KVM"
+        } else {
+            "TCG (no machine boots on KVM here)"
+        }
     ));
     boot(options, started, record, &initramfs, accel)?;
     let mut record = started.record.clone().expect("boot has put it there");
@@ -170,7 +180,9 @@ fn prepare(
 ) -> Result<Record> {
     let directory = cluster_directory(&options.cluster)?;
     private_directory(&directory)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
         index,
@@ -212,7 +224,10 @@ fn boot(
     let links = links(options)?;
     for (place, link) in links.into_iter().enumerate() {
         let machine = &record.machines[place];
-        let network = Network { address: address(machine.index), machines: options.machines };
+        let network = Network {
+            address: address(machine.index),
+            machines: options.machines,
+        };
         let settings = Settings {
             name: machine.name.clone(),
             pools: vec!["default".into()],
@@ -230,7 +245,10 @@ fn boot(
             kernel: &record.kernel,
             initramfs,
             directory: &record.machine_directory(machine)?,
-            pools: vec![PoolFile { path: &record.pool, size: record.pool_size }],
+            pools: vec![PoolFile {
+                path: &record.pool,
+                size: record.pool_size,
+            }],
             link,
             index: machine.index,
         };
@@ -255,7 +273,9 @@ fn links(options: &Options) -> Result<Vec<Option<Link>>> {
             .map(|(one, other)| (one.into(), other.into()))
             .explain(|| "could not make a pair of sockets".into())?;
         first.push(one);
-        others.push(Some(Link { sockets: vec![other] }));
+        others.push(Some(Link {
+            sockets: vec![other],
+        }));
     }
     others.insert(0, Some(Link { sockets: first }));
     Ok(others)
@@ -265,7 +285,9 @@ fn links(options: &Options) -> Result<Vec<Option<Link>>> {
 fn pin_cores(record: &mut Record) -> Result<()> {
     let cores = affinity::available_cores();
     let count = record.machines.len() as u32;
-    let Some(shares) = affinity::share_out(&cores, count, record.cpus) else { return Ok(()) };
+    let Some(shares) = affinity::share_out(&cores, count, record.cpus) else {
+        return Ok(());
+    };
     for (place, share) in shares.into_iter().enumerate() {
         let directory = record.machine_directory(&record.machines[place])?;
         let socket = qemu::monitor_socket(&directory);
@@ -302,9 +324,11 @@ fn await_all(record: &Record, patience: Duration, tell: &mut dyn FnMut(Step)) ->
         Ok(waiting.is_empty().then_some(()))
     })?;
     match (answered, waiting.first()) {
-        (None, Some(&place)) => {
-            Err(not_up(record, place, &format!("it took longer than {} s", patience.as_secs())))
-        }
+        (None, Some(&place)) => Err(not_up(
+            record,
+            place,
+            &format!("it took longer than {} s", patience.as_secs()),
+        )),
         _ => Ok(()),
     }
 }
@@ -318,7 +342,13 @@ fn check_alive(record: &Record, place: usize) -> Result<()> {
 
 fn not_up(record: &Record, place: usize, why: &str) -> Error {
     let machine = &record.machines[place];
-    let words = record.machine_directory(machine).map(|d| qemu::last_words(&d));
-    Error::new(format!("{} did not boot: {why}{}", machine.name, words.unwrap_or_default()))
-        .hint("More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.")
+    let words = record
+        .machine_directory(machine)
+        .map(|d| qemu::last_words(&d));
+    Error::new(format!(
+        "{} did not boot: {why}{}",
+        machine.name,
+        words.unwrap_or_default()
+    ))
+    .hint("More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.")
 }

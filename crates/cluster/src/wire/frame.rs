@@ -82,7 +82,10 @@ impl fmt::Display for FrameError {
 
 /// Appends a frame to `out`.
 pub fn encode(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
-    assert!(payload.len() <= MAX_PAYLOAD, "callers keep payloads below the limit");
+    assert!(
+        payload.len() <= MAX_PAYLOAD,
+        "callers keep payloads below the limit"
+    );
     out.extend_from_slice(&[kind as u8, 0, 0, 0]);
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(payload);
@@ -118,7 +121,9 @@ impl Parser {
 
     /// The next whole frame, if there is one.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some(header) = self.buffer.get(..HEADER) else { return Ok(None) };
+        let Some(header) = self.buffer.get(..HEADER) else {
+            return Ok(None);
+        };
         let tag: [u8; 4] = header[..4].try_into().expect("four bytes");
         let kind = match (Kind::from_byte(tag[0]), &tag[1..]) {
             (Some(kind), [0, 0, 0]) => kind,
@@ -143,7 +148,9 @@ impl Parser {
         if len == 0 || self.buffer[..len] != half[..len] {
             return Interruption::None;
         }
-        let Some(nonce) = self.buffer.get(16..32) else { return Interruption::Begun };
+        let Some(nonce) = self.buffer.get(16..32) else {
+            return Interruption::Begun;
+        };
         let nonce = nonce.try_into().expect("16 bytes");
         self.buffer.drain(..32);
         Interruption::Greeting(nonce)
@@ -180,7 +187,10 @@ mod tests {
         for step in [1, 2, 7, 8, 9, 4096, 100_000] {
             let got = frames(&stream, step).unwrap();
             let sizes: Vec<_> = got.iter().map(|f| (f.kind, f.payload.len())).collect();
-            assert_eq!(sizes, [(Kind::Stdout, 5), (Kind::Stdin, 0), (Kind::Start, 5000)]);
+            assert_eq!(
+                sizes,
+                [(Kind::Stdout, 5), (Kind::Stdin, 0), (Kind::Start, 5000)]
+            );
         }
     }
 
@@ -193,15 +203,25 @@ mod tests {
         };
         assert_eq!(frames(&header(MAX_PAYLOAD), 8), Ok(vec![]));
         let over = MAX_PAYLOAD as u32 + 1;
-        assert_eq!(frames(&header(MAX_PAYLOAD + 1), 8), Err(FrameError::Length(over)));
-        assert_eq!(frames(&header(u32::MAX as usize), 8), Err(FrameError::Length(u32::MAX)));
+        assert_eq!(
+            frames(&header(MAX_PAYLOAD + 1), 8),
+            Err(FrameError::Length(over))
+        );
+        assert_eq!(
+            frames(&header(u32::MAX as usize), 8),
+            Err(FrameError::Length(u32::MAX))
+        );
     }
 
     #[test]
     fn no_garbage_is_taken_for_a_frame() {
         for byte in 0..=255u8 {
             let ok = Kind::from_byte(byte).is_some();
-            assert_eq!(frames(&[byte, 0, 0, 0, 0, 0, 0, 0], 8).is_ok(), ok, "{byte}");
+            assert_eq!(
+                frames(&[byte, 0, 0, 0, 0, 0, 0, 0], 8).is_ok(),
+                ok,
+                "{byte}"
+            );
             assert!(frames(&[byte, 1, 0, 0, 0, 0, 0, 0], 8).is_err());
         }
     }
@@ -221,7 +241,10 @@ mod tests {
         parser.push(&stream[31..]);
         assert_eq!(parser.interruption(&half), Interruption::Greeting([5; 16]));
         assert_eq!(parser.interruption(&half), Interruption::None);
-        assert_eq!(parser.next().unwrap().map(|frame| frame.kind), Some(Kind::Exit));
+        assert_eq!(
+            parser.next().unwrap().map(|frame| frame.kind),
+            Some(Kind::Exit)
+        );
     }
 
     #[test]

@@ -35,7 +35,12 @@ impl Start {
     pub fn encode(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         put_list(&mut out, self.argv.iter().map(OsString::as_os_str));
-        put_list(&mut out, self.env.iter().flat_map(|(k, v)| [k.as_os_str(), v.as_os_str()]));
+        put_list(
+            &mut out,
+            self.env
+                .iter()
+                .flat_map(|(k, v)| [k.as_os_str(), v.as_os_str()]),
+        );
         put_bytes(&mut out, self.cwd.as_bytes());
         put(&mut out, u32::from(self.cwd_optional));
         put(&mut out, u32::from(self.stdin));
@@ -74,7 +79,17 @@ impl Start {
         }
         let needs = reader.list()?;
         let whole = reader.bytes.is_empty() && !argv.is_empty();
-        whole.then_some(Start { argv, env, cwd, cwd_optional, stdin, uid, gid, groups, needs })
+        whole.then_some(Start {
+            argv,
+            env,
+            cwd,
+            cwd_optional,
+            stdin,
+            uid,
+            gid,
+            groups,
+            needs,
+        })
     }
 }
 
@@ -129,7 +144,11 @@ mod tests {
 
     fn sample() -> Start {
         Start {
-            argv: vec!["sh".into(), "-c".into(), OsString::from_vec(vec![0xff, b'x'])],
+            argv: vec![
+                "sh".into(),
+                "-c".into(),
+                OsString::from_vec(vec![0xff, b'x']),
+            ],
             env: vec![("A".into(), "1".into()), ("EMPTY".into(), "".into())],
             cwd: "/tmp".into(),
             cwd_optional: true,

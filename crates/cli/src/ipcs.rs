@@ -1,0 +1,237 @@
+//! `vshmem ipcs` and `vshmem ipcrm`.
+
+use crate::{args, print, table};
+use serde::Serialize;
+use vshmem_cluster::view::{contents, name_of, pools, remove, Contents, Kind, Owner, Target};
+use vshmem_cluster::{Error, Result};
+
+/// Shows what lies in pools.
+pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
+    let mut seen = Vec::new();
+    let mut code = 0;
+    for pool in pools(ipcs.pool.as_deref())? {
+        match contents(&pool) {
+            Ok(found) => seen.push(found),
+            Err(error) if ipcs.pool.is_some() => return Err(error),
+            Err(error) => {
+                eprintln!("vshmem: {error}");
+                code = 1;
+            }
+        }
+    }
+    if ipcs.json {
+        let shown: Vec<_> = seen.iter().map(Shown::of).collect();
+        let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
+        print(&format!("{text}\n"))?;
+    } else {
+        let text: Vec<_> = seen.iter().map(describe).collect();
+        print(&text.join("\n"))?;
+        if seen.is_empty() && code == 0 {
+            eprintln!("You have no pools. They are made at first use, by vshmem pool create, or by vshmem up.");
+        }
+    }
+    Ok(code)
+}
+
+fn describe(contents: &Contents) -> String {
+    let kernels = contents.members.join(", ");
+    let mut out = format!("Pool {} (kernels: {kernels})\n", contents.pool);
+    let mut section = |title: &str, heading: &[&str], rows: Vec<Vec<String>>| {
+        let mut all = vec![heading.iter().map(|cell| cell.to_string()).collect()];
+        all.extend(rows);
+        out.push_str(&format!("\n{title}\n{}", table::layout(&all)));
+    };
+    let segments = contents.segments.iter().map(|segment| {
+        let mut row = owner_cells(&segment.owner);
+        row.push(segment.size.to_string());
+        row.push(segment.attached.to_string());
+        row.push(format!("{}@{}", segment.creator, segment.kernel));
+        row.push(segment.last.to_string());
+        row.push(if segment.removed {
+            "removed".into()
+        } else {
+            String::new()
+        });
+        row
+    });
+    section(
+        "Shared memory segments",
+        &[
+            "KEY", "ID", "OWNER", "PERMS", "BYTES", "NATTCH", "CREATOR", "LAST", "STATUS",
+        ],
+        segments.collect(),
+    );
+    let sets = contents.sets.iter().map(|set| {
+        let mut row = owner_cells(&set.owner);
+        row.push(set.count.to_string());
+        row
+    });
+    section(
+        "Semaphore sets",
+        &["KEY", "ID", "OWNER", "PERMS", "NSEMS"],
+        sets.collect(),
+    );
+    let queues = contents.queues.iter().map(|queue| {
+        let mut row = owner_cells(&queue.owner);
+        row.push(queue.bytes.to_string());
+        row.push(queue.messages.to_string());
+        row.push(queue.sender.to_string());
+        row.push(queue.receiver.to_string());
+        row
+    });
+    section(
+        "Message queues",
+        &[
+            "KEY", "ID", "OWNER", "PERMS", "BYTES", "MESSAGES", "SENDER", "RECEIVER",
+        ],
+        queues.collect(),
+    );
+    out
+}
+
+fn owner_cells(owner: &Owner) -> Vec<String> {
+    vec![
+        format!("{:#010x}", owner.key),
+        owner.id.to_string(),
+        owner.uid.to_string(),
+        format!("{:03o}", owner.mode),
+    ]
+}
+
+/// A pool's contents as JSON shows them. Sizes in bytes; `mode` in octal.
+#[derive(Serialize)]
+struct Shown<'a> {
+    pool: &'a str,
+    kernels: &'a [String],
+    segments: Vec<Segment<'a>>,
+    semaphores: Vec<Set>,
+    queues: Vec<Queue>,
+}
+
+#[derive(Serialize)]
+struct Common {
+    key: i32,
+    id: i32,
+    uid: u32,
+    gid: u32,
+    mode: String,
+}
+
+#[derive(Serialize)]
+struct Segment<'a> {
+    #[serde(flatten)]
+    common: Common,
+    size: u64,
+    attached: u64,
+    removed: bool,
+    creator: i32,
+    creator_kernel: &'a str,
+    last: i32,
+}
+
+#[derive(Serialize)]
+struct Set {
+    #[serde(flatten)]
+    common: Common,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct Queue {
+    #[serde(flatten)]
+    common: Common,
+    bytes: u64,
+    messages: u64,
+    sender: i32,
+    receiver: i32,
+}
+
+impl Common {
+    fn of(owner: &Owner) -> Common {
+        let mode = format!("{:03o}", owner.mode);
+        Common {
+            key: owner.key,
+            id: owner.id,
+            uid: owner.uid,
+            gid: owner.gid,
+            mode,
+        }
+    }
+}
+
+impl<'a> Shown<'a> {
+    fn of(contents: &'a Contents) -> Shown<'a> {
+        let segments = contents.segments.iter().map(|segment| Segment {
+            common: Common::of(&segment.owner),
+            size: segment.size,
+            attached: segment.attached,
+            removed: segment.removed,
+            creator: segment.creator,
+            creator_kernel: &segment.kernel,
+            last: segment.last,
+        });
+        let sets = contents.sets.iter().map(|set| Set {
+            common: Common::of(&set.owner),
+            count: set.count,
+        });
+        let queues = contents.queues.iter().map(|queue| Queue {
+            common: Common::of(&queue.owner),
+            bytes: queue.bytes,
+            messages: queue.messages,
+            sender: queue.sender,
+            receiver: queue.receiver,
+        });
+        Shown {
+            pool: &contents.pool,
+            kernels: &contents.members,
+            segments: segments.collect(),
+            semaphores: sets.collect(),
+            queues: queues.collect(),
+        }
+    }
+}
+
+/// Removes constructs.
+pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
+    let targets = targets(ipcrm);
+    if targets.is_empty() {
+        return Err(Error::new("nothing was named to be removed").code(2).hint(
+            "For instance: vshmem ipcrm -q 1073872896, vshmem ipcrm -M 0x1234, vshmem ipcrm --all",
+        ));
+    }
+    let found = pools(ipcrm.pool.as_deref())?;
+    let pool = match &found[..] {
+        [one] => one,
+        [] => return Err(Error::new("you have no pools, so there is nothing to remove").code(1)),
+        several => {
+            let names: Vec<_> = several.iter().map(name_of).collect();
+            return Err(
+                Error::new("you have several pools; say which one is meant, with --pool")
+                    .code(2)
+                    .hint(format!("There are {}.", names.join(", "))),
+            );
+        }
+    };
+    let failures = remove(pool, &targets)?;
+    for failure in &failures {
+        eprintln!("vshmem: {failure}");
+    }
+    Ok(u8::from(!failures.is_empty()))
+}
+
+fn targets(ipcrm: &args::Ipcrm) -> Vec<Target> {
+    let mut out = Vec::new();
+    let kinds = [
+        (Kind::Segment, &ipcrm.shmem_id, &ipcrm.shmem_key),
+        (Kind::Set, &ipcrm.semaphore_id, &ipcrm.semaphore_key),
+        (Kind::Queue, &ipcrm.queue_id, &ipcrm.queue_key),
+    ];
+    for (kind, ids, keys) in kinds {
+        out.extend(ids.iter().map(|&id| Target::Id(kind, id)));
+        out.extend(keys.iter().map(|&key| Target::Key(kind, key)));
+        if ipcrm.all {
+            out.push(Target::All(kind));
+        }
+    }
+    out
+}

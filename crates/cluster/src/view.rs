@@ -1,0 +1,323 @@
+//! What lies in a pool, and removing it.
+
+use crate::error::{Error, Result};
+use crate::visitor::Visitor;
+use std::collections::BTreeMap;
+use vshmem_ipc::{msg, sem, shm, Ctx, Errno, Perm};
+use vshmem_port::{ports, PoolRef};
+
+/// Who owns a construct and who may use it.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    /// The key; 0 if private.
+    pub key: i32,
+    /// The id.
+    pub id: i32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// A segment.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// Owner and permissions.
+    pub owner: Owner,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Attachments.
+    pub attached: u64,
+    /// It is removed when the last attachment ends.
+    pub removed: bool,
+    /// Process that made it, on `kernel`.
+    pub creator: i32,
+    /// Process that attached or detached last.
+    pub last: i32,
+    /// Name of the creator's kernel.
+    pub kernel: String,
+}
+
+/// A semaphore set.
+#[derive(Debug, Clone)]
+pub struct Set {
+    /// Owner and permissions.
+    pub owner: Owner,
+    /// Semaphores.
+    pub count: u64,
+}
+
+/// A message queue.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// Owner and permissions.
+    pub owner: Owner,
+    /// Bytes of text in it.
+    pub bytes: u64,
+    /// Messages in it.
+    pub messages: u64,
+    /// Process that sent last.
+    pub sender: i32,
+    /// Process that received last.
+    pub receiver: i32,
+}
+
+/// A pool's contents.
+#[derive(Debug, Clone)]
+pub struct Contents {
+    /// The pool's name, or its path if it has none.
+    pub pool: String,
+    /// Names of the kernels that use it.
+    pub members: Vec<String>,
+    /// Segments.
+    pub segments: Vec<Segment>,
+    /// Semaphore sets.
+    pub sets: Vec<Set>,
+    /// Message queues.
+    pub queues: Vec<Queue>,
+}
+
+/// What to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// By id.
+    Id(Kind, i32),
+    /// By key.
+    Key(Kind, i32),
+    /// Everything of a kind.
+    All(Kind),
+}
+
+/// The three kinds of construct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Shared memory.
+    Segment,
+    /// Semaphores.
+    Set,
+    /// Messages.
+    Queue,
+}
+
+impl Kind {
+    /// As people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Segment => "segment",
+            Kind::Set => "semaphore set",
+            Kind::Queue => "queue",
+        }
+    }
+}
+
+/// The pool that a name or path means, or all that this user has on this kernel.
+pub fn pools(name: Option<&str>) -> Result<Vec<PoolRef>> {
+    if let Some(name) = name {
+        let found = vshmem_port::resolve(name.as_bytes())
+            .map_err(|e| Error::new(format!("there is no pool {name}: {e}")).code(1))?;
+        return Ok(vec![found]);
+    }
+    let mut found = Vec::new();
+    for port in ports() {
+        port.discover(&mut |pool| {
+            found.push(pool.clone());
+            true
+        })
+        .map_err(|e| Error::new(format!("could not look for pools ({}): {e}", port.name())))?;
+        if !found.is_empty() {
+            // In a machine that was given pools, those are the ones that names mean.
+            break;
+        }
+    }
+    found.sort_by(|a, b| a.name().cmp(b.name()));
+    Ok(found)
+}
+
+/// A pool's name, or its path.
+pub fn name_of(pool: &PoolRef) -> String {
+    let name = String::from_utf8_lossy(pool.name()).into_owned();
+    if name.is_empty() {
+        pool.path().to_string_lossy().into_owned()
+    } else {
+        name
+    }
+}
+
+/// Looks into a pool.
+pub fn contents(pool: &PoolRef) -> Result<Contents> {
+    let visitor = Visitor::enter(pool)?;
+    let c = visitor.context();
+    let members = visitor.members();
+    let names: BTreeMap<u16, String> = members.iter().cloned().collect();
+    Ok(Contents {
+        pool: name_of(pool),
+        members: members.into_iter().map(|(_, name)| name).collect(),
+        segments: each(shm::highest(&c), |i| shm::stat_index(&c, i, true))
+            .map(|(id, ds)| segment(id, &ds, &names))
+            .collect(),
+        sets: each(sem::highest(&c), |i| sem::stat_index(&c, i, true))
+            .map(|(id, ds)| Set {
+                owner: owner(id, &ds.perm),
+                count: ds.nsems,
+            })
+            .collect(),
+        queues: each(msg::highest(&c), |i| msg::stat_index(&c, i, true))
+            .map(|(id, ds)| Queue {
+                owner: owner(id, &ds.perm),
+                bytes: ds.cbytes,
+                messages: ds.qnum,
+                sender: ds.lspid,
+                receiver: ds.lrpid,
+            })
+            .collect(),
+    })
+}
+
+/// All constructs up to the highest index; places without one are skipped.
+fn each<T>(
+    highest: i32,
+    stat: impl Fn(i32) -> std::result::Result<(i32, T), Errno>,
+) -> impl Iterator<Item = (i32, T)> {
+    (0..=highest).filter_map(move |index| stat(index).ok())
+}
+
+fn owner(id: i32, perm: &Perm) -> Owner {
+    Owner {
+        key: perm.key,
+        id,
+        uid: perm.uid,
+        gid: perm.gid,
+        mode: perm.mode & 0o777,
+    }
+}
+
+fn segment(id: i32, ds: &shm::ShmDs, names: &BTreeMap<u16, String>) -> Segment {
+    /// `SHM_DEST` of <sys/shm.h>.
+    const REMOVED: u32 = 0o1000;
+    Segment {
+        owner: owner(id, &ds.perm),
+        size: ds.size,
+        attached: ds.nattch,
+        removed: ds.perm.mode & REMOVED != 0,
+        creator: ds.cpid,
+        last: ds.lpid,
+        kernel: names.get(&ds.cmember).cloned().unwrap_or_default(),
+    }
+}
+
+/// Removes constructs from a pool. Returns what could not be removed, as sentences.
+pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
+    let visitor = Visitor::enter(pool)?;
+    let c = visitor.context();
+    let mut failures = Vec::new();
+    for &target in targets {
+        let (kind, what, result) = match target {
+            Target::Id(kind, id) => (kind, format!("with id {id}"), remove_id(&c, kind, id)),
+            Target::Key(kind, key) => (
+                kind,
+                format!("with key {key:#010x}"),
+                remove_key(&c, kind, key),
+            ),
+            Target::All(kind) => {
+                for id in ids(&c, kind) {
+                    if let Err(error) = remove_id(&c, kind, id) {
+                        failures.push(failure(kind, &format!("with id {id}"), error));
+                    }
+                }
+                continue;
+            }
+        };
+        if let Err(error) = result {
+            failures.push(failure(kind, &what, error));
+        }
+    }
+    Ok(failures)
+}
+
+fn failure(kind: Kind, what: &str, error: Errno) -> String {
+    format!(
+        "could not remove the {} {what}: {}",
+        kind.name(),
+        error.text()
+    )
+}
+
+fn ids(c: &Ctx<'_>, kind: Kind) -> Vec<i32> {
+    match kind {
+        Kind::Segment => each(shm::highest(c), |i| shm::stat_index(c, i, true))
+            .map(|f| f.0)
+            .collect(),
+        Kind::Set => each(sem::highest(c), |i| sem::stat_index(c, i, true))
+            .map(|f| f.0)
+            .collect(),
+        Kind::Queue => each(msg::highest(c), |i| msg::stat_index(c, i, true))
+            .map(|f| f.0)
+            .collect(),
+    }
+}
+
+fn remove_id(c: &Ctx<'_>, kind: Kind, id: i32) -> std::result::Result<(), Errno> {
+    match kind {
+        Kind::Segment => shm::remove(c, id),
+        Kind::Set => sem::remove(c, id),
+        Kind::Queue => msg::remove(c, id),
+    }
+}
+
+fn remove_key(c: &Ctx<'_>, kind: Kind, key: i32) -> std::result::Result<(), Errno> {
+    if key == vshmem_ipc::IPC_PRIVATE {
+        // Private constructs have no key to be found by.
+        return Err(Errno::ENOENT);
+    }
+    let id = match kind {
+        Kind::Segment => shm::get(c, key, 0, 0)?,
+        Kind::Set => sem::get(c, key, 0, 0)?,
+        Kind::Queue => msg::get(c, key, 0)?,
+    };
+    remove_id(c, kind, id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_seen_and_removed() {
+        let path = format!("/dev/shm/vshmem-view-test-{}", std::process::id());
+        crate::pools::create(&path, 4 << 20, 0o600).unwrap();
+        let pool = &pools(Some(&path)).unwrap()[0];
+        let visitor = Visitor::enter(pool).unwrap();
+        let c = visitor.context();
+        let create = vshmem_ipc::IPC_CREAT | 0o640;
+        let segment = shm::get(&c, 7, 5000, create).unwrap();
+        let set = sem::get(&c, 8, 3, create).unwrap();
+        let queue = msg::get(&c, 0, create).unwrap();
+        let seen = contents(pool).unwrap();
+        assert_eq!(seen.pool, path);
+        assert_eq!(seen.members.len(), 1);
+        let ids = (
+            seen.segments[0].owner.id,
+            seen.sets[0].owner.id,
+            seen.queues[0].owner.id,
+        );
+        assert_eq!(ids, (segment, set, queue));
+        assert_eq!(
+            (seen.segments[0].size, seen.segments[0].owner.mode),
+            (5000, 0o640)
+        );
+        assert_eq!((seen.sets[0].count, seen.sets[0].owner.key), (3, 8));
+        let targets = [
+            Target::Key(Kind::Segment, 7),
+            Target::Id(Kind::Set, set),
+            Target::All(Kind::Queue),
+            Target::Key(Kind::Queue, 0),
+        ];
+        assert_eq!(remove(pool, &targets).unwrap().len(), 1);
+        let seen = contents(pool).unwrap();
+        assert!(seen.segments.is_empty() && seen.sets.is_empty() && seen.queues.is_empty());
+        drop(visitor);
+        crate::pools::remove(&path).unwrap();
+    }
+}
