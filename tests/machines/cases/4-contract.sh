@@ -1,0 +1,12 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# The port's contract, in a machine on the pool that it was given. It writes over the pool's last pages, so the machines
+# have a pool that nobody uses any more.
+"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path "$MACHINES_ROOT/Cargo.toml" \
+    -p vshmem-port --features contract --bin port-contract >"$work/build" 2>&1 || cat "$work/build"
+need_machines
+
+vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/port-contract" default >"$work/contract" 2>&1
+equal "the port keeps its contract in a machine" 0 $?
+contains "and it is the port of devices" "port ivshmem" "$(cat "$work/contract")"
+grep -v '^ok' "$work/contract" | sed 's/^/        /'

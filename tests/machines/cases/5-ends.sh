@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# How clusters end, also badly.
+need_machines
+
+pid_of() { # pid_of PLACE: of a machine's QEMU
+    vshmem ps --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)[0]['machines'][$1]['pid'])"
+}
+
+code "a cluster can't be started twice" 125 vshmem up
+code "one that isn't there can't be stopped" 125 vshmem down -c other
+
+kill -9 "$(pid_of 1)"
+eventually "a machine that died is shown so" sh -c "'$VSHMEM_BIN' ps | grep -q 'vm1 *died'"
+code "it takes no commands" 125 vshmem exec vm1 -- true
+code "the other one does" 0 vshmem exec vm0 -- true
+code "the rest is stopped" 0 vshmem down
+nothing_left "nothing is left of it"
+
+for seconds in 0.3 1 3; do
+    code "vshmem up ends when it is interrupted after $seconds s" 130 \
+        timeout --preserve-status -s INT "$seconds" "$VSHMEM_BIN" up
+    nothing_left "nothing is left of it"
+done
+
+timeout -s KILL 1.5 "$VSHMEM_BIN" up >"$work/out" 2>&1
+code "a half-started cluster can be stopped" 0 vshmem down
+nothing_left "nothing is left of it"
+
+code "machines without enough memory are refused" 125 vshmem up --memory 1M
+code "a pool of an odd size is refused" 125 vshmem up --pool-size 3M
+nothing_left "nothing is left of them"
+
+LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet
+equal "three machines with two cores each" "vm0: 2,vm1: 2,vm2: 2," \
+    "$(vshmem run -- nproc | sort | tr '\n' ',')"
+vshmem exec vm1 -- /usr/bin/python3 "$work/server.py" >"$work/heard" &
+server=$!
+sed 's/"vm0"/"vm1"/' "$work/client.py" >"$work/client2.py"
+vshmem exec vm2 -- /usr/bin/python3 "$work/client2.py"
+wait "$server"
+equal "the second and the third reach each other through the first" "hello over the network" "$(cat "$work/heard")"
+for vm in 0 1 2; do
+    kill -9 "$(pid_of 0)" 2>/dev/null
+    sleep 0.2
+    kill -9 "$(pid_of "$vm")" 2>/dev/null
+    sleep 0.2
+done
+vshmem ps >"$work/out" 2>&1
+nothing_left "when all machines have died, vshmem ps removes what is left"

@@ -1,0 +1,83 @@
+# shellcheck shell=bash
+# What the cases share. Sourced by run.sh.
+set -u
+
+work=$MACHINES_WORK
+
+# The command, which must not take for ever.
+vshmem() {
+    timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@"
+}
+
+passed() {
+    echo "ok      $1"
+    echo "$1" >>"$work/passed"
+}
+
+failed() { # failed WHAT WHY...
+    echo "$1" >>"$work/failed"
+    echo "FAILED  $1"
+    shift
+    printf '        %s\n' "$@"
+}
+
+# equal WHAT EXPECTED GOT
+equal() {
+    if [ "$2" = "$3" ]; then
+        passed "$1"
+    else
+        failed "$1" "expected: $2" "got:      $3"
+    fi
+}
+
+# contains WHAT PART TEXT
+contains() {
+    case $3 in
+    *"$2"*) passed "$1" ;;
+    *) failed "$1" "expected in it: $2" "got: $3" ;;
+    esac
+}
+
+# code WHAT EXPECTED COMMAND...: the exit code of a command whose output does not matter
+code() {
+    local what=$1 expected=$2 got=0
+    shift 2
+    "$@" >"$work/out" 2>&1 || got=$?
+    equal "$what" "$expected" "$got"
+}
+
+# eventually WHAT COMMAND...: the command succeeds within ten seconds
+eventually() {
+    local what=$1 i
+    shift
+    for ((i = 0; i < 100; i++)); do
+        if "$@" >"$work/out" 2>&1; then
+            passed "$what"
+            return
+        fi
+        sleep 0.1
+    done
+    failed "$what" "$* does not succeed" "$(tail -n 3 "$work/out")"
+}
+
+# Two machines that the cases share; booted by whichever needs them first.
+need_machines() {
+    if ! vshmem ps | grep -q "^$VSHMEM_CLUSTER .*running"; then
+        if ! LIMIT=300 vshmem up -n 2 >"$work/up" 2>&1; then
+            failed "two machines come up" "$(cat "$work/up")"
+            exit 1
+        fi
+        passed "two machines come up: $(tail -n 1 "$work/up")"
+    fi
+}
+
+# nothing_left WHAT: no process, no socket, no pool of our clusters
+nothing_left() {
+    local left
+    left=$(
+        pgrep -a -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER" || true
+        find "$XDG_RUNTIME_DIR" -mindepth 1
+        find /dev/shm -maxdepth 1 -name "vshmem.$(id -u).cluster.$VSHMEM_CLUSTER*"
+    )
+    equal "$1" "" "$left"
+}

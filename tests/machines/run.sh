@@ -1,0 +1,62 @@
+#!/bin/bash
+# Tests that need virtual machines: boots them for real and runs real programs in them.
+#
+#   tests/machines/run.sh              all cases
+#   tests/machines/run.sh NAME...      only these: the names of the files in cases/
+#
+# VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default those of target/release, which are built first.
+# Ends with "N passed, N failed". Needs qemu-system-x86; takes about two minutes under TCG.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+export MACHINES_ROOT=$root MACHINES_TARGET=$target
+
+if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ]; then
+    "$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml" \
+        -p vshmem-cli -p vshmem-capi
+fi
+export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
+export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
+
+# A place of our own for sockets and records, so that nothing of the user's clusters is touched and all that is left
+# behind can be seen.
+work=$(mktemp -d "${TMPDIR:-/tmp}/vm.XXXXXX")
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR=$work/run MACHINES_WORK=$work
+export VSHMEM_CLUSTER=t$$
+unset VSHMEM_POOL VSHMEM_KEYS
+
+finish() {
+    "$VSHMEM_BIN" down --all >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+if [ $# -eq 0 ]; then
+    for file in "$here"/cases/*.sh; do
+        file=${file##*/}
+        set -- "$@" "${file%.sh}"
+    done
+fi
+
+: >"$work/passed"
+: >"$work/failed"
+for name in "$@"; do
+    echo "== $name"
+    # shellcheck disable=SC2094 # only the case writes to the lists
+    (
+        # shellcheck source=/dev/null
+        . "$here/lib.sh"
+        # shellcheck source=/dev/null
+        . "$here/cases/$name.sh"
+    ) </dev/null || echo "$name ended early" | tee -a "$work/failed"
+done
+
+passed=$(wc -l <"$work/passed")
+failed=$(wc -l <"$work/failed")
+[ "$failed" -eq 0 ] || sed 's/^/failed: /' "$work/failed"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
