@@ -268,12 +268,13 @@ impl Handle {
         let at = self.mem.base() as usize + offset as usize;
         // Through the mapping rather than the descriptor: this can't hit another file whatever other threads do.
         // SAFETY: the range lies inside the pool's mapping, and the caller gives its contents up.
-        if unsafe { reserve::punch_mapping(at, len as usize) } {
+        let attempt = || unsafe { reserve::punch_mapping(at, len as usize) };
+        if attempt() {
             return true;
         }
-        // After `mlockall` the mapping is locked, which the kernel does not punch.
-        let file = self.descriptor.get();
-        file.is_some_and(|file| reserve::punch_file(file.fd(), offset, len, self.page_size))
+        // The program has called `mlockall`, and the kernel does not empty locked mappings.
+        sys::unlock(self.mem.base() as usize, self.mem.len());
+        attempt()
     }
 }
 

@@ -20,6 +20,19 @@ pub fn soon(mut condition: impl FnMut() -> bool, what: &str) -> Result<(), Strin
     Ok(())
 }
 
+/// Lives on after the parent's end until `condition` holds, or the process's alarm rings.
+pub fn linger(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lets this process outlive its parent.
+pub fn outlive_parent() {
+    // SAFETY: concerns this process only.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
+}
+
 /// Memory that a process and its children share, by which a child tells why it failed when it has no descriptor left,
 /// and by which both say how far they are.
 struct Board {

@@ -345,11 +345,16 @@ fn check_lost(pool: &Open) -> Result<(), String> {
     )
 }
 
+/// Closes all descriptors of this child for good.
+pub(super) fn lose_all() -> Result<(), String> {
+    close_from(0)?;
+    set_descriptor_limit(0)
+}
+
 fn none_at_all(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     in_child(|| {
-        close_from(0)?;
-        set_descriptor_limit(0)?;
+        lose_all()?;
         check_lost(&pool)
     })?;
     pool.close();

@@ -3,7 +3,7 @@
 use core::ptr;
 use std::string::String;
 
-use super::child::{soon, Child, End, Inside};
+use super::child::{linger, outlive_parent, soon, Child, End, Inside};
 use super::{ensure, same, Check, Open, Outcome, Subject, Verdict};
 use crate::Life;
 
@@ -267,13 +267,14 @@ fn alive_after_handle(subject: &Subject) -> Outcome {
 
 fn not_inherited(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
+    let word = pool.page_at(0);
+    pool.put(word, 0);
     let mut child = start_claimer(subject, |inside| {
-        let grandchild = Child::start(|own| {
+        let grandchild = Child::start(|_| {
+            outlive_parent();
             inside.say();
-            // Outlives its parent: told to go by nobody, it ends by its alarm or when the checks kill it.
-            // SAFETY: concerns this process only.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
-            own.hear()
+            linger(|| pool.get(word) == 1);
+            Ok(())
         })?;
         core::mem::forget(grandchild);
         inside.wait_for_death()
@@ -281,7 +282,9 @@ fn not_inherited(subject: &Subject) -> Outcome {
     child.hear()?;
     check_alive(&pool)?;
     drop(child);
-    check_dead(&pool)?;
+    let outcome = check_dead(&pool);
+    pool.put(word, 1);
+    outcome?;
     pool.close();
     Ok(Verdict::Passed)
 }
@@ -300,11 +303,9 @@ fn start_parent_of_claimer<'a>(
             .claim_life_for_child(SLOT)
             .ok_or("the slot could not be claimed")?;
         let child = Child::start(|own| {
-            // SAFETY: claimed for this child. It may outlive its parent, whose end is part of the check.
-            unsafe {
-                life.keep_in_child();
-                libc::prctl(libc::PR_SET_PDEATHSIG, 0);
-            }
+            outlive_parent();
+            // SAFETY: claimed for this child.
+            unsafe { life.keep_in_child() };
             inside.say();
             grandchild(own)
         })?;
@@ -345,27 +346,28 @@ fn outlives_parent(subject: &Subject) -> Outcome {
 
 fn ends_with_child(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
-    let word = pool.page_at(0);
+    let (word, heirs_word) = (pool.page_at(0), pool.page_at(0) + 1);
     pool.put(word, 0);
+    pool.put(heirs_word, 0);
     // The child has a child itself, which lives on without inheriting the lock; and so does the parent.
     let parent = start_parent_of_claimer(
         subject,
         |_| {
-            let heir = Child::start(|own| {
-                // SAFETY: concerns this process only.
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
-                let _ = own.hear();
+            let heir = Child::start(|_| {
+                outlive_parent();
+                linger(|| pool.get(heirs_word) == 1);
                 Ok(())
             })?;
             core::mem::forget(heir);
-            let own = subject.open()?;
-            soon(|| own.get(word) == 1, "the word to end")
+            soon(|| pool.get(word) == 1, "the word to end")
         },
         |inside| inside.wait_for_death(),
     )?;
     check_alive(&pool)?;
     pool.put(word, 1);
-    check_dead(&pool)?;
+    let outcome = check_dead(&pool);
+    pool.put(heirs_word, 1);
+    outcome?;
     drop(parent);
     pool.close();
     Ok(Verdict::Passed)

@@ -371,23 +371,46 @@ fn release_spares_parts(subject: &Subject) -> Outcome {
 fn release_locked(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     let child = Child::start(|_| {
-        // SAFETY: concerns this child only.
-        let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
-        ensure(locked == 0, "mlockall")?;
-        pool.fill(7, 7);
-        let zeroes = pool.handle.release(pool.page_at(7), pool.page);
-        if zeroes != pool.handle.zeroes_on_release() || zeroes && pool.get(pool.page_at(7)) != 0 {
-            return Err("a released page is not as promised".into());
-        }
-        subject.open().map(Open::close)
+        lock_memory(libc::MCL_FUTURE)?;
+        // What is mapped from now on would be locked, and the kernel does not empty locked memory.
+        let own = subject.open()?;
+        super::descriptors::lose_all()?;
+        check_release(&own)?;
+        lock_memory(libc::MCL_CURRENT)?;
+        check_release(&pool)
     })?;
     let (end, message) = child.wait();
     pool.close();
     match end {
         End::Exited(0) => Ok(Verdict::Passed),
-        _ if message == "mlockall" => Ok(Verdict::Skipped("memory may not be locked here")),
+        _ if message == NO_LOCKING => Ok(Verdict::Skipped("memory may not be locked here")),
         _ => Err(format!("{end:?} {message}")),
     }
+}
+
+/// What a child says where `mlockall` is not allowed.
+const NO_LOCKING: &str = "mlockall";
+
+/// Locks the memory of this child.
+fn lock_memory(which: i32) -> Result<(), String> {
+    // SAFETY: concerns this child only.
+    ensure(unsafe { libc::mlockall(which) } == 0, NO_LOCKING)
+}
+
+/// Releases a page and checks that it reads as promised.
+fn check_release(pool: &Open) -> Result<(), String> {
+    pool.fill(7, 7);
+    let zeroes = pool.handle.release(pool.page_at(7), pool.page);
+    same(
+        zeroes,
+        pool.handle.zeroes_on_release(),
+        "whether the page is zero now",
+    )?;
+    same(
+        pool.get(pool.page_at(7)),
+        if zeroes { 0 } else { 7 },
+        "a byte of the page",
+    )
 }
 
 fn futexes(subject: &Subject) -> Outcome {
