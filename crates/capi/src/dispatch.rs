@@ -24,19 +24,24 @@ pub fn by_id<T: Failure>(
                 result => result,
             }
         } else {
-            foreign(id, kernel)
+            foreign(id, ours, kernel)
         }
     })
 }
 
 /// An id that we did not give out.
-fn foreign<T>(id: i32, kernel: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-    if id < 0 {
-        return Err(Errno::EINVAL);
+fn foreign<T>(
+    id: i32,
+    ours: impl FnOnce() -> Result<T, Errno>,
+    kernel: impl FnOnce() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let all = config().takes_all();
+    if id < 0 && all {
+        return ours(); // which finds what is wrong in the right order
     }
     match kernel() {
         // A kernel without System V IPC has no constructs; the program doesn't know that it talks to one.
-        Err(Errno::ENOSYS) if config().takes_all() => Err(Errno::EINVAL),
+        Err(Errno::ENOSYS) if all => Err(Errno::EINVAL),
         result => result,
     }
 }

@@ -63,13 +63,14 @@ pub unsafe fn receive(
     mtype: i64,
     flags: i32,
 ) -> Result<isize, Errno> {
-    if capacity as isize >= 0 {
-        let longest = (caller.pool().limits().msgmax as usize).min(capacity);
-        if user::writable(message, TEXT_AT + longest).is_err() {
-            return receive_indirectly(caller, id, message, capacity, mtype, flags);
-        }
+    if (capacity as isize) < 0 {
+        return Err(Errno::EINVAL);
     }
-    // SAFETY: as much as a message can have was found writable; the upper half refuses a capacity that is negative.
+    let longest = (caller.pool().limits().msgmax as usize).min(capacity);
+    if user::writable(message, TEXT_AT + longest).is_err() {
+        return receive_indirectly(caller, id, message, capacity, mtype, flags);
+    }
+    // SAFETY: as much as a message can have was found writable.
     unsafe {
         let text = message.wrapping_add(TEXT_AT);
         let (length, got) = msg::receive(&caller.ctx, id, text, capacity, mtype, flags)?;

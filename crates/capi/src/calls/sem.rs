@@ -185,7 +185,7 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
 
 /// Copies value by value; each page is asked about once.
 fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
-    let mut checked = 0;
+    let mut checked = UNCHECKED;
     sem::getall(&caller.ctx, id, &mut |index, value| {
         let place = to.wrapping_add(index);
         if page_of(place) != checked && user::surely_writable(place, 2).is_err() {
@@ -201,7 +201,7 @@ fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
 }
 
 fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
-    let mut checked = 0;
+    let mut checked = UNCHECKED;
     sem::setall(&caller.ctx, id, &mut |index| {
         let place = from.wrapping_add(index);
         if page_of(place) != checked {
@@ -214,7 +214,10 @@ fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
     .map(|()| 0)
 }
 
-/// The page that an address's last byte lies in; never 0 for an address that can be good.
+/// No page yet.
+const UNCHECKED: usize = usize::MAX;
+
+/// The page that a value's last byte lies in.
 fn page_of(place: *const u16) -> usize {
     (place as usize).wrapping_add(1) / 4096
 }

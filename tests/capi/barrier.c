@@ -1,0 +1,146 @@
+/* Barriers and reductions, between processes and threads, and when a party dies. */
+#include "check.h"
+#include <pthread.h>
+#include <vshmem.h>
+
+enum { KEY = 0xba2, PARTIES = 4, ROUNDS = 3000, VALUES = 5000 };
+
+struct shared {
+    int arrived[ROUNDS + 1];
+    int last[ROUNDS + 1];
+};
+
+static void rounds(struct shared *shared) {
+    vshm_barrier *barrier = vshm_barrier_open(KEY, PARTIES);
+    CHECK(barrier != NULL);
+    int seat = vshm_barrier_seat(barrier);
+    CHECK(seat >= 0 && seat < PARTIES);
+    for (int i = 0; i < ROUNDS; i++) {
+        __atomic_fetch_add(&shared->arrived[i], 1, __ATOMIC_RELAXED);
+        int last = vshm_barrier_wait(barrier, NULL);
+        CHECK(last == 0 || last == 1);
+        __atomic_fetch_add(&shared->last[i], last, __ATOMIC_RELAXED);
+        CHECK(__atomic_load_n(&shared->arrived[i], __ATOMIC_RELAXED) == PARTIES);
+        /* Nobody is two rounds ahead. */
+        CHECK(i + 2 > ROUNDS || __atomic_load_n(&shared->arrived[i + 2 > ROUNDS ? i : i + 2],
+                                                __ATOMIC_RELAXED) < PARTIES);
+    }
+    CHECK(vshm_barrier_wait(barrier, NULL) >= 0);
+    CHECK(vshm_barrier_close(barrier) == 0);
+}
+
+static void reductions(void) {
+    vshm_barrier *barrier = vshm_barrier_open(KEY, PARTIES);
+    CHECK(barrier != NULL);
+    int seat = vshm_barrier_seat(barrier);
+    double *d = malloc(VALUES * sizeof *d);
+    int64_t *n = malloc(VALUES * sizeof *n);
+    for (int step = 0; step < 3; step++) {
+        for (int i = 0; i < VALUES; i++) {
+            d[i] = i / 3.0 + seat * 0.1;
+            n[i] = (int64_t)i * (seat - 1) + step;
+        }
+        CHECK(vshm_reduce_double(barrier, d, VALUES, VSHM_SUM, NULL) == 0);
+        CHECK(vshm_reduce_int64(barrier, n, VALUES, step, NULL) == 0);
+        for (int i = 0; i < VALUES; i++) {
+            double sum = i / 3.0 + 0.0 * 0.1;
+            for (int s = 1; s < PARTIES; s++)
+                sum += i / 3.0 + s * 0.1;
+            int64_t expected = step == VSHM_SUM   ? (int64_t)i * (PARTIES * (PARTIES - 1) / 2 - 4)
+                               : step == VSHM_MIN ? -(int64_t)i + step
+                                                  : (int64_t)i * (PARTIES - 2) + step;
+            CHECK(d[i] == sum && n[i] == expected);
+        }
+        CHECK(vshm_reduce_double(barrier, d, 0, VSHM_MAX, NULL) == 0);
+    }
+    FAILS(vshm_reduce_double(barrier, d, 1, 3, NULL), EINVAL);
+    FAILS(vshm_reduce_double(barrier, (double *)8, 1, VSHM_SUM, NULL), EFAULT);
+    CHECK(vshm_barrier_close(barrier) == 0);
+    free(d);
+    free(n);
+}
+
+static void by_processes(void (*what)(struct shared *), struct shared *shared) {
+    pid_t children[PARTIES];
+    for (int i = 0; i < PARTIES; i++)
+        if ((children[i] = fork()) == 0) {
+            what(shared);
+            exit(0);
+        }
+    for (int i = 0; i < PARTIES; i++)
+        wait_for_success(children[i]);
+}
+
+static void reduce(struct shared *shared) {
+    (void)shared;
+    reductions();
+}
+
+static void *thread(void *shared) {
+    rounds(shared);
+    return NULL;
+}
+
+static void by_threads(struct shared *shared) {
+    pthread_t threads[PARTIES];
+    for (int i = 0; i < PARTIES; i++)
+        CHECK(pthread_create(&threads[i], NULL, thread, shared) == 0);
+    for (int i = 0; i < PARTIES; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void check_rounds(struct shared *shared) {
+    for (int i = 0; i < ROUNDS; i++)
+        CHECK(shared->arrived[i] == PARTIES && shared->last[i] == 1);
+    memset(shared, 0, sizeof *shared);
+}
+
+static void trouble(void) {
+    struct timespec soon = {0, 30 * 1000 * 1000}, wrong = {0, -1};
+    FAILS((long)vshm_barrier_open(IPC_PRIVATE, 2) == 0 ? -1 : 0, EINVAL);
+    FAILS((long)vshm_barrier_open(KEY + 1, 0) == 0 ? -1 : 0, EINVAL);
+    FAILS((long)vshm_barrier_open(KEY, PARTIES + 1) == 0 ? -1 : 0, EINVAL);
+    vshm_barrier *one = vshm_barrier_open(KEY + 1, 2);
+    CHECK(one != NULL);
+    FAILS(vshm_barrier_wait(one, &soon), ETIMEDOUT);
+    FAILS(vshm_barrier_wait(one, &wrong), EINVAL);
+    FAILS(vshm_barrier_wait(NULL, &soon), EFAULT);
+    /* Whoever timed out had not arrived: both are needed. */
+    pid_t child = fork();
+    if (child == 0) {
+        vshm_barrier *two = vshm_barrier_open(KEY + 1, 2);
+        CHECK(two != NULL && vshm_barrier_wait(two, NULL) >= 0);
+        FAILS((long)vshm_barrier_open(KEY + 1, 2) == 0 ? -1 : 0, EBUSY);
+        raise(SIGKILL);
+    }
+    CHECK(vshm_barrier_wait(one, NULL) >= 0);
+    CHECK(waitpid(child, NULL, 0) == child);
+    FAILS(vshm_barrier_wait(one, NULL), EOWNERDEAD);
+    /* The seat of the dead is free again. */
+    child = fork();
+    if (child == 0) {
+        vshm_barrier *two = vshm_barrier_open(KEY + 1, 2);
+        CHECK(two != NULL && vshm_barrier_wait(two, NULL) >= 0 && vshm_barrier_close(two) == 0);
+        exit(0);
+    }
+    while (vshm_barrier_wait(one, NULL) == -1)
+        CHECK(errno == EOWNERDEAD);
+    wait_for_success(child);
+    CHECK(vshm_barrier_close(one) == 0);
+    GIVES(vshm_barrier_remove(KEY + 1), 0);
+    FAILS(vshm_barrier_remove(KEY + 1), ENOENT);
+}
+
+int main(void) {
+    struct shared *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    by_processes(rounds, shared);
+    check_rounds(shared);
+    by_threads(shared);
+    check_rounds(shared);
+    by_processes(reduce, shared);
+    trouble();
+    GIVES(vshm_barrier_remove(KEY), 0);
+    return 0;
+}

@@ -1,0 +1,202 @@
+/*
+ * Children: what they inherit, what they count for, and what is left when they are gone. By fork,
+ * by raw clone, by vfork, while other threads are inside calls.
+ */
+#include "check.h"
+#include <pthread.h>
+#include <spawn.h>
+
+static int segment, set;
+extern char **environ;
+
+static pid_t raw_fork(void) {
+#ifdef __x86_64__
+    return (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
+#else
+    return (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
+#endif
+}
+
+/* The child waits until the parent has looked, then ends as it is told. */
+static void child_counts(pid_t (*make)(void), int end_by_signal) {
+    pid_t child = make();
+    CHECK(child >= 0);
+    if (child == 0) {
+        /* The first call makes a child known that no fork handler saw. */
+        CHECK(semop(set, OP(0, 1, 0), 1) == 0);
+        semop(set, OP(1, -1, 0), 1);
+        _exit(0);
+    }
+    CHECK(semop(set, OP(0, -1, 0), 1) == 0);
+    CHECK(attachments(segment) == 2);
+    if (end_by_signal) {
+        CHECK(kill(child, SIGKILL) == 0);
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && WTERMSIG(status) == SIGKILL);
+    } else {
+        CHECK(semop(set, OP(1, 1, 0), 1) == 0);
+        wait_for_success(child);
+    }
+    wait_for_attachments(segment, 1);
+}
+
+/* A forked child counts from its first moment, without a call of its own. */
+static void child_counts_at_once(void) {
+    int done[2];
+    CHECK(pipe(done) == 0);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            char c;
+            _exit(read(done[0], &c, 1) != 1);
+        }
+        CHECK(attachments(segment) == 2);
+        CHECK(write(done[1], "x", 1) == 1);
+        wait_for_success(child);
+        wait_for_attachments(segment, 1);
+    }
+    close(done[0]);
+    close(done[1]);
+}
+
+static void exec_detaches(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execl("/bin/sleep", "sleep", "20", (char *)NULL);
+        _exit(1);
+    }
+    wait_for_attachments(segment, 1);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+
+    char *arguments[] = {"true", NULL};
+    CHECK(posix_spawn(&child, "/bin/true", NULL, NULL, arguments, environ) == 0);
+    wait_for_success(child);
+    child = vfork();
+    if (child == 0)
+        _exit(0);
+    wait_for_success(child);
+    CHECK(attachments(segment) == 1);
+    GIVES(semop(set, OP(0, 0, IPC_NOWAIT), 1), 0);
+}
+
+/* Its own detach doesn't take the parent's away, nor the parent's its. */
+static void detaches_are_ones_own(char *mapped) {
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(shmdt(mapped) == 0);
+        FAILS(shmdt(mapped), EINVAL);
+        CHECK(attachments(segment) == 1);
+        _exit(0);
+    }
+    wait_for_success(child);
+    CHECK(attachments(segment) == 1);
+    mapped[0] = 1;
+}
+
+static volatile int stop;
+
+static void *busy(void *arg) {
+    long n = 0;
+    while (!stop) {
+        CHECK(semop(set, OP(2, 1, 0), 1) == 0 && semop(set, OP(2, -1, 0), 1) == 0);
+        char *p = shmat(segment, NULL, 0);
+        CHECK(p != (void *)-1 && shmdt(p) == 0);
+        n++;
+    }
+    (void)arg;
+    return (void *)n;
+}
+
+/* Forks in the midst of other threads' calls; the children use everything. */
+static void threaded_forks(void) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, busy, NULL) == 0);
+    for (int i = 0; i < 60; i++) {
+        pid_t child = i % 3 == 2 ? raw_fork() : fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            CHECK(semop(set, OP(2, 1, SEM_UNDO), 1) == 0);
+            CHECK(semop(set, OP(2, -1, SEM_UNDO), 1) == 0);
+            char *p = shmat(segment, NULL, 0);
+            CHECK(p != (void *)-1 && shmdt(p) == 0);
+            _exit(0);
+        }
+        wait_for_success(child);
+    }
+    stop = 1;
+    for (int i = 0; i < 3; i++) {
+        void *n;
+        CHECK(pthread_join(threads[i], &n) == 0 && n != NULL);
+    }
+    wait_for_attachments(segment, 1);
+    GIVES(semctl(set, 2, GETVAL, 0), 0);
+}
+
+/* More processes, one after the other, than any table of processes has room for if nobody cleaned
+ * up. */
+static void many_children(void) {
+    for (int i = 0; i < 300; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            CHECK(semop(set, OP(2, 1, SEM_UNDO), 1) == 0);
+            if (i % 3 == 0)
+                raise(SIGKILL);
+            if (i % 3 == 1)
+                exit(0);
+            _exit(0);
+        }
+        CHECK(waitpid(child, NULL, 0) == child);
+    }
+    for (int i = 0; i < 500 && semctl(set, 2, GETVAL, 0) != 0; i++)
+        nap_ms(10);
+    GIVES(semctl(set, 2, GETVAL, 0), 0);
+    wait_for_attachments(segment, 1);
+}
+
+/* Children of children, and a program that forks before it calls. */
+static void generations(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            CHECK(attachments(segment) == 3);
+            _exit(0);
+        }
+        wait_for_success(grandchild);
+        wait_for_attachments(segment, 2);
+        _exit(0);
+    }
+    wait_for_success(child);
+    wait_for_attachments(segment, 1);
+}
+
+int main(void) {
+    pid_t first = fork(); /* nothing is open yet */
+    if (first == 0)
+        _exit(semget(IPC_PRIVATE, 1, 0600) < 0);
+    wait_for_success(first);
+
+    segment = shmget(IPC_PRIVATE, 4096, 0600);
+    set = semget(IPC_PRIVATE, 3, 0600);
+    CHECK(segment >= 0 && set >= 0);
+    char *mapped = shmat(segment, NULL, 0);
+    CHECK(mapped != (void *)-1);
+    child_counts(fork, 0);
+    child_counts(fork, 1);
+    child_counts(raw_fork, 0);
+    child_counts(raw_fork, 1);
+    child_counts_at_once();
+    exec_detaches();
+    detaches_are_ones_own(mapped);
+    generations();
+    threaded_forks();
+    many_children();
+    GIVES(shmctl(segment, IPC_RMID, NULL), 0);
+    GIVES(shmdt(mapped), 0);
+    FAILS(shmctl(segment, IPC_STAT, NULL), EINVAL);
+    return 0;
+}

@@ -1,0 +1,122 @@
+#!/bin/sh
+# Runs the tests of the library: run.sh LIBVSHMEM_SO FOLDER_OF_PROGRAMS. Each test has a pool of its own.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+lib=$(realpath "$1")
+programs=$(realpath "$2")
+work=$(mktemp -d /dev/shm/vshmem-capi.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+failed=0
+number=0
+
+verdict() { # verdict NAME STATUS
+    if [ "$2" -eq 0 ]; then
+        echo "ok       $1"
+    else
+        echo "FAILED   $1 (status $2)"
+        failed=$((failed + 1))
+    fi
+}
+
+# Runs a command with a fresh pool; TEST is its name in the listing.
+run() { # run NAME ENVIRONMENT... -- COMMAND...
+    name=$1
+    shift
+    number=$((number + 1))
+    status=0
+    env VSHMEM_POOL="$work/pool$number" VSHMEM_POOL_SIZE=64M LD_LIBRARY_PATH="$programs" "$@" \
+        >"$work/log" 2>&1 || status=$?
+    [ "$status" -eq 0 ] && ! grep -q . "$work/log" || sed 's/^/    /' "$work/log"
+    verdict "$name" "$status"
+    rm -f "$work/pool$number"
+}
+
+preloaded() { # preloaded NAME PROGRAM ARGUMENT...
+    name=$1 program=$2
+    shift 2
+    run "$name" LD_PRELOAD="$lib" timeout -k 5 120 "$programs/$program" "$@"
+}
+
+linked() { # linked NAME PROGRAM ARGUMENT...
+    name=$1 program=$2
+    shift 2
+    run "$name" timeout -k 5 120 "$programs/$program" "$@"
+}
+
+keys() { # keys VSHMEM_KEYS ARGUMENT...
+    value=$1
+    shift
+    run "VSHMEM_KEYS='$value'" VSHMEM_KEYS="$value" LD_PRELOAD="$lib" timeout -k 5 30 \
+        "$programs/keys" "$@"
+}
+
+# Exactly what is meant to be seen can be seen, and nothing but libc is needed.
+symbols() {
+    nm -D --defined-only "$lib" | awk '{ print $3 }' | LC_ALL=C sort >"$work/exports"
+    diff "$here/exports.txt" "$work/exports" || return 1
+    readelf -d "$lib" >"$work/dynamic"
+    grep -q 'SONAME.*\[libvshmem.so.1\]' "$work/dynamic" || return 1
+    ! grep NEEDED "$work/dynamic" | grep -v -e '\[libc\.so' -e '\[ld-linux' || return 1
+    # Every function of the header is there, and no other.
+    sed -n 's/^[a-z].*[ *]\(vshm_[a-z0-9_]*\)(.*/\1/p' "$here/../../include/vshmem.h" |
+        LC_ALL=C sort >"$work/declared"
+    grep '^vshm_' "$work/exports" | diff "$work/declared" -
+}
+
+# The assembly of syscall() must come without a prologue, whatever the compiler.
+entry() {
+    objdump -d --no-show-raw-insn "$lib" | sed -n '/<syscall>:/,/^$/p' >"$work/entry"
+    grep -q syscall "$work/entry" && ! grep -w -e push -e sub "$work/entry"
+}
+
+check_silently() { # check_silently NAME FUNCTION
+    status=0
+    "$2" >"$work/log" 2>&1 || status=$?
+    [ "$status" -eq 0 ] || sed 's/^/    /' "$work/log"
+    verdict "$1" "$status"
+}
+
+check_silently "exported symbols" symbols
+[ "$(uname -m)" != x86_64 ] || check_silently "entry of syscall()" entry
+
+preloaded "calls by libc's names" calls
+preloaded "calls by number" calls-numbered
+linked "calls by vshmem.h" calls-named
+preloaded "layout of structures" abi
+preloaded "syscall() otherwise" syscall
+preloaded "storm of signals" storm
+preloaded "before and after main" early
+preloaded "children" forks
+preloaded "good guest" guest
+preloaded "changing credentials" setuid
+preloaded "SEM_UNDO" undo
+preloaded "no heap" noheap
+preloaded "idle" idle "$lib"
+linked "pools" pools "$work"
+rm -f "$work"/pool-*
+linked "barriers and reductions" barrier
+linked "cost of loading" cost "$lib"
+
+keys all 0 1 0x7fffffff -1 -
+keys none - 0 77
+keys private 0 - 77
+keys '5,0x100-0x1ff' 5 0x100 0x1ff - 6 0xff 0x200 0
+keys 'private,-9--7,4294967295' 0 -9 -7 -1 - -10 -6 1
+for wrong in '' 'alles' '1,,2' '9-1' '0x' 'none,1'; do
+    keys "$wrong" none
+done
+run "VSHMEM_POOL=''" VSHMEM_POOL= LD_PRELOAD="$lib" "$programs/keys" none
+run "VSHMEM_POOL='a b'" VSHMEM_POOL='a b' LD_PRELOAD="$lib" "$programs/keys" none
+run "VSHMEM_POOL_SIZE=1" VSHMEM_POOL_SIZE=1 LD_PRELOAD="$lib" "$programs/keys" none
+# Linked but not preloaded, and nothing said: libc's names stay the kernel's.
+status=0
+env -u VSHMEM_POOL -u VSHMEM_KEYS LD_LIBRARY_PATH="$programs" timeout 30 "$programs/keys-linked" - 0 99 ||
+    status=$?
+verdict "linked, nothing said" "$status"
+
+[ "$failed" -eq 0 ] || {
+    echo "$failed tests failed"
+    exit 1
+}
