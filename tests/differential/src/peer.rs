@@ -149,13 +149,19 @@ fn current_call(pid: i32) -> Option<i64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
+/// The letter of a process's state; `None` if there is no such process.
+fn state(pid: i32) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit(')').next()?.trim_start().chars().next()
+}
+
 /// Whether a process sleeps. One that is being woken on another processor still shows the system call
 /// in which it slept, but no longer the state.
 fn sleeps(pid: i32) -> bool {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    text.rsplit(')')
-        .next()
-        .is_some_and(|rest| rest.trim_start().starts_with('S'))
+    state(pid) == Some('S')
+}
+
+/// Whether the kernel is done with a process, but perhaps for telling its parent.
+pub fn is_dead(pid: i32) -> bool {
+    matches!(state(pid), None | Some('Z' | 'X'))
 }

@@ -370,6 +370,13 @@ impl Side {
             }
             poll(&[peer.descriptor()], 10);
         }
+        // Its mappings are let go of a moment later, and whoever may wait for it is told last.
+        while !crate::peer::is_dead(peer.pid) {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("worker {slot} does not die: {}", peer.describe()));
+            }
+            std::thread::yield_now();
+        }
         reap(peer.pid, false);
         Ok(())
     }
