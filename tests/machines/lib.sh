@@ -81,3 +81,29 @@ nothing_left() {
     )
     equal "$1" "" "$left"
 }
+
+# hello_over_the_network WHAT SERVER CLIENT: by TCP, between two machines
+hello_over_the_network() {
+    cat >"$work/server.py" <<P
+import socket
+server = socket.create_server(("", 7777))
+connection = server.accept()[0]
+print(connection.recv(100).decode(), flush=True)
+P
+    cat >"$work/client.py" <<P
+import socket, time
+for attempt in range(100):
+    try:
+        connection = socket.create_connection(("$2", 7777), timeout=5)
+        break
+    except OSError:
+        time.sleep(0.1)
+connection.sendall(b"hello from $3")
+P
+    local server
+    vshmem exec "$2" -- /usr/bin/python3 "$work/server.py" >"$work/heard" &
+    server=$!
+    vshmem exec "$3" -- /usr/bin/python3 "$work/client.py"
+    wait "$server"
+    equal "$1" "hello from $3" "$(cat "$work/heard")"
+}

@@ -54,27 +54,7 @@ done
 wait "${pids[@]}"
 equal "six commands run at once" "123456" "$(cat "$work"/parallel? | tr -d '\n')"
 
-cat >"$work/server.py" <<'P'
-import socket
-server = socket.create_server(("", 7777))
-connection = server.accept()[0]
-print(connection.recv(100).decode(), flush=True)
-P
-cat >"$work/client.py" <<'P'
-import socket, time
-for attempt in range(100):
-    try:
-        connection = socket.create_connection(("vm0", 7777), timeout=5)
-        break
-    except OSError:
-        time.sleep(0.1)
-connection.sendall(b"hello over the network")
-P
-vshmem exec vm0 -- /usr/bin/python3 "$work/server.py" >"$work/heard" &
-server=$!
-vshmem exec vm1 -- /usr/bin/python3 "$work/client.py"
-wait "$server"
-equal "machines reach each other by name" "hello over the network" "$(cat "$work/heard")"
+hello_over_the_network "machines reach each other by name" vm0 vm1
 
 timeout -s KILL 1 "$VSHMEM_BIN" exec vm1 -- sh -c 'trap "" TERM INT HUP; setsid sleep 3141 & sleep 3142' >"$work/out" 2>&1
 eventually "nothing survives a vshmem that is killed" vshmem exec vm1 -- sh -c '! pgrep -f "sleep 314[12]"'

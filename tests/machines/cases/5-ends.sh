@@ -34,12 +34,7 @@ nothing_left "nothing is left of them"
 LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet
 equal "three machines with two cores each" "vm0: 2,vm1: 2,vm2: 2," \
     "$(vshmem run -- nproc | sort | tr '\n' ',')"
-vshmem exec vm1 -- /usr/bin/python3 "$work/server.py" >"$work/heard" &
-server=$!
-sed 's/"vm0"/"vm1"/' "$work/client.py" >"$work/client2.py"
-vshmem exec vm2 -- /usr/bin/python3 "$work/client2.py"
-wait "$server"
-equal "the second and the third reach each other through the first" "hello over the network" "$(cat "$work/heard")"
+hello_over_the_network "the second and the third reach each other through the first" vm1 vm2
 for vm in 0 1 2; do
     kill -9 "$(pid_of 0)" 2>/dev/null
     sleep 0.2

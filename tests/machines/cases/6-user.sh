@@ -14,7 +14,7 @@ if [ -d "${XDG_CACHE_HOME:-$HOME/.cache}/vshmem" ]; then
 fi
 cp "$VSHMEM_BIN" "$home/vshmem"
 cp "$VSHMEM_LIB" "$home/libvshmem.so"
-chmod 711 "$work"
+chmod 755 "$work"
 chown -R 65534:65534 "$home"
 chmod 700 "$home/run"
 user() {
@@ -28,6 +28,10 @@ equal "an ordinary user starts machines" 0 $?
 equal "and uses their pool" "vm0: 65534 7,vm1: 65534 7," \
     "$(user run -- perl -e 'my $s = semget(0x55, 1, 01600) // die $!; semctl($s, 0, 16, 7); print "$> ", semctl($s, 0, 12, 0), "\n"' \
         2>&1 | sort | tr '\n' ',')"
+chmod 711 "$work"
+user run -- true >"$work/out" 2>&1
+equal "a library that a machine can't see is an error" 125 $?
+chmod 755 "$work"
 equal "the pool is its owner's alone" "600" "$(stat -c %a "/dev/shm/vshmem.65534.cluster.$VSHMEM_CLUSTER")"
 user down
 equal "and stops them" "" "$(find "$home/run" -mindepth 1; find /dev/shm -name "vshmem.65534.cluster.$VSHMEM_CLUSTER")"

@@ -4,6 +4,7 @@
 use super::boot::HOST_TMP;
 use super::poller::set_nonblocking;
 use super::sys;
+use crate::error::OUR_FAILURE;
 use crate::wire::start::Start;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -80,6 +81,7 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
     for path in order.needs.iter().chain([&order.cwd]).chain(&order.argv) {
         show_host_path(Path::new(path));
     }
+    check_needs(&order.needs)?;
     let mut command = Command::new(program);
     command.args(args).env_clear();
     command.envs(order.env.iter().map(|(key, value)| (key, value)));
@@ -132,6 +134,24 @@ fn refusal(program: &OsString, error: &io::Error) -> Refusal {
         code,
         message: format!("could not run {}: {why}", program.to_string_lossy()),
     }
+}
+
+/// A library that can't be preloaded would be left out with no more than a warning.
+fn check_needs(needs: &[OsString]) -> Result<(), Refusal> {
+    for path in needs {
+        if let Err(error) = File::open(path) {
+            let path = path.to_string_lossy();
+            let why = format!(
+                "the machine can't see {path} ({error}): you must be able to read it and to list all \
+                 directories on its way, and it must not lie below /run or /dev/shm"
+            );
+            return Err(Refusal {
+                code: OUR_FAILURE,
+                message: why,
+            });
+        }
+    }
+    Ok(())
 }
 
 fn directory(order: &Start) -> Result<&Path, Refusal> {

@@ -27,21 +27,32 @@ pub enum Choice {
 /// How long a machine that boots on KVM may take to say so. It takes about a second.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Decides by what the user wants and what works. `tell` hears of a probe.
-pub fn decide(choice: Choice, kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<Accel> {
+/// Decides by what the user wants and what works, and says why. `tell` hears of a probe.
+pub fn decide(
+    choice: Choice,
+    kernel: &Kernel,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(Accel, &'static str)> {
     match choice {
-        Choice::Kvm => Ok(Accel::Kvm),
-        Choice::Tcg => Ok(Accel::Tcg),
-        Choice::Auto
-            if File::options()
-                .read(true)
-                .write(true)
-                .open("/dev/kvm")
-                .is_err() =>
-        {
-            Ok(Accel::Tcg)
+        Choice::Kvm => Ok((Accel::Kvm, "with KVM")),
+        Choice::Tcg => Ok((Accel::Tcg, "with TCG")),
+        Choice::Auto => automatic(kernel, tell),
+    }
+}
+
+fn automatic(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<(Accel, &'static str)> {
+    match File::options().read(true).write(true).open("/dev/kvm") {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Ok((Accel::Tcg, "with TCG (there is no /dev/kvm)"))
         }
-        Choice::Auto => remembered(kernel, tell),
+        Err(_) => Ok((
+            Accel::Tcg,
+            "with TCG (you may not use /dev/kvm: is the group kvm yours?)",
+        )),
+        Ok(_) => Ok(match remembered(kernel, tell)? {
+            Accel::Kvm => (Accel::Kvm, "with KVM"),
+            Accel::Tcg => (Accel::Tcg, "with TCG (no machine boots on KVM here)"),
+        }),
     }
 }
 

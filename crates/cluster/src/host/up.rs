@@ -144,21 +144,16 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
         kernel.version,
         kernel.image.display()
     ));
-    let accel = accel::decide(options.accel, &kernel, &mut note)?;
+    let (accel, how) = accel::decide(options.accel, &kernel, &mut note)?;
     interrupt::check()?;
     let record = prepare(options, started, &kernel, accel)?;
     let initramfs = cluster_directory(&options.cluster)?.join("initramfs");
     fs::write(&initramfs, initramfs::build(&kernel.modules)?)
         .explain(|| format!("could not write {}", initramfs.display()))?;
+    let plural = if options.machines == 1 { "" } else { "s" };
     note(&format!(
-        "booting {} machine{} with {}",
-        options.machines,
-        if options.machines == 1 { "" } else { "s" },
-        if accel == Accel::Kvm {
-            "KVM"
-        } else {
-            "TCG (no machine boots on KVM here)"
-        }
+        "booting {} machine{plural} {how}",
+        options.machines
     ));
     boot(options, started, record, &initramfs, accel)?;
     let mut record = started.record.clone().expect("boot has put it there");
