@@ -100,13 +100,21 @@ fn reap(c: &Ctx, quiet: &Quiet) -> bool {
     any
 }
 
-/// Cleans up after the process in a slot if it is dead.
+/// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its
+/// `SEM_UNDO` adjustments.
 fn reap_slot(c: &Ctx, slot: u32) -> bool {
     let Some((dead, _, _)) = c.pool.process(slot) else {
         return false;
     };
     if dead == c.me || !c.pool.owner_is_dead(c.kernel, c.member, dead) {
         return false;
+    }
+    if !c.pool.owner_is_gone(c.kernel, c.member, dead) {
+        let quiet = Quiet::new(c.kernel);
+        each_touched(c, dead, Kind::Shm, |index| {
+            shm::reap_process(c, &quiet, index, dead)
+        });
+        return true;
     }
     clean(c, dead);
     c.pool.free_process(dead);

@@ -24,8 +24,9 @@ pub const SHM_DEST: u32 = 0o1000;
 /// Mode bit: locked in memory.
 pub const SHM_LOCKED: u32 = 0o2000;
 
-/// Segments up to this size (bytes) get their memory when they are made; of larger ones it is only checked that there is room.
-const RESERVED_UP_TO: u64 = 64 << 20;
+/// Segments up to this size (bytes) get their memory when they are made. Larger ones get it when it is touched, as the kernel's
+/// do; that there is room for all segments is counted.
+const RESERVED_UP_TO: u64 = 256 << 10;
 /// Segments up to this size are prepared without letting go of the pool's lock.
 const SMALL: u64 = 256 << 10;
 /// Segments up to so many pages keep their memory when they are destroyed, for the next small segment,
@@ -44,6 +45,8 @@ pub struct Extent {
     pub size: u64,
     /// Bytes to map: `size` rounded up to pages.
     pub len: u64,
+    /// Time and pid of the last attachment before this one.
+    before: (u64, u64),
 }
 
 /// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
@@ -151,6 +154,10 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
     {
         return Err(Errno::ENOSPC);
     }
+    if size > i64::MAX as u64 {
+        // No file can be that large.
+        return Err(Errno::EINVAL);
+    }
     if flg & SHM_HUGETLB != 0 {
         // As on a kernel that has no huge pages set aside.
         return Err(Errno::ENOMEM);
@@ -166,7 +173,10 @@ fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
     } else if len <= RESERVED_UP_TO {
         c.kernel.reserve(at, len)
     } else {
-        c.kernel.room().is_none_or(|room| room >= len)
+        let pages = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
+        c.kernel
+            .room()
+            .is_none_or(|room| pages.saturating_mul(PAGE).saturating_add(len) <= room)
     };
     if !backed || (range.dirty && !c.pool.mem().zero(at, len)) {
         return Err(Errno::ENOMEM);
@@ -275,9 +285,30 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
         return Err(Errno::EINVAL);
     }
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
-    let extent = extent_of(c, shm)?;
+    let before = (shm.atime.load(Relaxed) as u64, shm.lpid.load(Relaxed));
+    let extent = Extent {
+        before,
+        ..extent_of(c, shm)?
+    };
     count_one(c, &guard, shm, index, c.me, 1)?;
     Ok(extent)
+}
+
+/// Takes an [`attach`] back whose mapping failed, as if it had not been.
+pub fn cancel(c: &Ctx, id: i32, extent: &Extent) {
+    let quiet = Quiet::new(c.kernel);
+    let Ok((index, _)) = dir::lookup(c, Kind::Shm, id) else {
+        return;
+    };
+    let Some(shm) = c.pool.shm(index) else { return };
+    let dtime = shm.dtime.load(Relaxed);
+    let _ = drop_holds(c, &quiet, id, c.me, Some(1), extent.before.1);
+    if let Ok(_guard) = dir::lock(c, &quiet) {
+        if dir::lookup(c, Kind::Shm, id).is_ok() {
+            shm.dtime.store(dtime, Relaxed);
+            shm.atime.store(extent.before.0 as i64, Relaxed);
+        }
+    }
 }
 
 fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
@@ -295,6 +326,7 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
             offset: heap.offset(first as u32),
             size,
             len,
+            before: (0, 0),
         })
         .ok_or(Errno::EINVAL)
 }

@@ -30,6 +30,11 @@ pub struct Cred {
 pub trait Kernel: Sync {
     /// Is the process of this kernel that took `slot` alive? False only if that is certain.
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool;
+    /// After [`Kernel::alive`] said no: is it only that the process runs another program now (exec)? It then has lost what was mapped,
+    /// but keeps its `SEM_UNDO` adjustments.
+    fn has_executed(&self, _pid: u32, _started: u64) -> bool {
+        false
+    }
     /// Blocks every signal for the calling thread; returns the mask before.
     fn block_signals(&self) -> u64;
     /// Puts the mask back.
@@ -38,7 +43,7 @@ pub trait Kernel: Sync {
     fn reserve(&self, offset: u64, len: u64) -> bool;
     /// Gives the memory of a range back to the host; true if the range reads as zeros from now on.
     fn release(&self, offset: u64, len: u64) -> bool;
-    /// Bytes that could still be backed with memory, if that is known.
+    /// Bytes that the pool has and could get of memory, taken together, if that is known.
     fn room(&self) -> Option<u64>;
     /// Seconds since the epoch.
     fn now(&self) -> i64;

@@ -53,16 +53,17 @@ impl SwapPair for *mut u64 {
     #[inline(always)]
     fn swap_pair(self, old: (u64, u64), new: (u64, u64)) -> (u64, u64) {
         let (mut lo, mut hi) = old;
-        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. LLVM reserves rbx,
-        // so it is exchanged in and put back. Every x86-64 processor that a supported distribution runs in a virtual
-        // machine has cmpxchg16b (only the first AMD64 parts of 2003 lack it).
+        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. rbx can't be named as an
+        // operand, so it is exchanged in and put back; the other operands are in named registers, because the compiler may
+        // give rbx to one that is not. Every x86-64 processor that a supported distribution runs in a virtual machine has
+        // cmpxchg16b (only the first AMD64 parts of 2003 lack it).
         unsafe {
             core::arch::asm!(
-                "xchg {new_lo}, rbx",
-                "lock cmpxchg16b [{ptr}]",
-                "mov rbx, {new_lo}",
-                ptr = in(reg) self,
-                new_lo = inout(reg) new.0 => _,
+                "xchg rsi, rbx",
+                "lock cmpxchg16b [rdi]",
+                "mov rbx, rsi",
+                in("rdi") self,
+                inout("rsi") new.0 => _,
                 in("rcx") new.1,
                 inout("rax") lo,
                 inout("rdx") hi,

@@ -180,6 +180,19 @@ impl Pool {
         self.is_dead(kernel, member, owner.slot, |g| g == owner.generation)
     }
 
+    /// Is the owner of a record certainly gone: dead, and not only running another program?
+    pub fn owner_is_gone(&self, kernel: &dyn Kernel, member: u16, owner: ProcId) -> bool {
+        if !self.owner_is_dead(kernel, member, owner) {
+            return false;
+        }
+        match (self.process(owner.slot), self.proc(owner.slot)) {
+            (Some((id, of, pid)), Some(p)) if id == owner && of == member => {
+                !kernel.has_executed(pid, p.started.load(Relaxed))
+            }
+            _ => true,
+        }
+    }
+
     /// Remembers that a construct may hold something of a process.
     pub fn touch(&self, who: ProcId, reference: u32) {
         let Some(p) = self.proc(who.slot) else { return };

@@ -108,7 +108,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     txn.put(&entry.qbytes, qbytes)?;
     txn.put(&entry.ctime, c.kernel.now() as u64)?;
     txn.commit();
-    wait::retry_all(&slow)
+    wait::retry(&slow)
 }
 
 /// `MSG_INFO`: the highest index in use (0 if none), and what is in use.

@@ -3,7 +3,7 @@
 use super::cell::{cells_for, Mark, Ring, State};
 use super::end::At;
 use super::queue::Slow;
-use super::scan::Wanted;
+use super::scan::{self, Wanted};
 use super::{wait, MSG_NOERROR};
 use crate::waiters::{self, Ticket};
 use crate::{pid_word, Errno, ProcId};
@@ -17,8 +17,14 @@ pub fn wanted(w: &Waiter) -> Wanted {
 
 /// Hands the message that was written after the tail to the first receiver that wants it and has room for it; those that want it and have
 /// not get `E2BIG`. False if there is none: the message is for the queue.
+///
+/// No message overtakes an earlier one. While one before it is unfinished, it goes to the queue: receivers that have seen something
+/// unfinished look again soon. A receiver for whom one has become ready since it looked takes that one.
 pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Result<bool, Errno> {
     let (c, queue) = (slow.c, slow.queue);
+    if scan::find(slow, ring, |item| item.mark.state == State::Reserved).is_some() {
+        return Ok(false);
+    }
     loop {
         let Some(ticket) = waiters::find(c, queue.receivers(), |t| wanted(t.waiter).accepts(kind))
         else {
@@ -27,6 +33,10 @@ pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Res
         let w = ticket.waiter;
         if waiters::is_dead(c, w) {
             wait::take_out(slow, queue.receivers(), ticket, Err(Errno::EINTR))?;
+            continue;
+        }
+        if scan::choose(slow, ring, wanted(w)).is_some() {
+            wait::retry_one(slow, ticket)?;
             continue;
         }
         let takes =

@@ -96,7 +96,7 @@ impl Queue {
     #[inline]
     pub fn fits(&self, len: usize, bytes_in: u32, msgs_in: u32) -> bool {
         let limit = self.entry.qbytes.load(Relaxed);
-        len as u64 + bytes_in as u64 <= limit && 1 + msgs_in as u64 <= limit
+        len as u64 + bytes_in as u64 <= limit && (msgs_in as u64) < limit
     }
 
     /// The same, with fresh counts. Call it with both ends frozen.

@@ -43,6 +43,9 @@ pub unsafe fn receive(
     mtyp: i64,
     flg: i32,
 ) -> Result<Received, Errno> {
+    if cap > isize::MAX as usize {
+        return Err(Errno::EINVAL);
+    }
     if flg & MSG_COPY != 0 && (flg & MSG_EXCEPT != 0 || flg & IPC_NOWAIT == 0) {
         return Err(Errno::EINVAL);
     }
@@ -190,9 +193,8 @@ unsafe fn receive_slowly(
             )
         };
         // SAFETY: as for receive.
-        if let Some(received) =
-            unsafe { wait::for_message(c, queue, ticket, into, wanted, unfinished)? }
-        {
+        let received = unsafe { wait::for_message(c, queue, ticket, into, wanted, unfinished)? };
+        if let Some(received) = received {
             return Ok(received);
         }
     }
@@ -210,8 +212,13 @@ pub unsafe fn take(slow: &Slow, into: Incoming, wanted: Wanted) -> Result<Option
         return Ok(None);
     };
     let len = item.mark.len as usize;
-    if len > into.cap && !into.cut {
-        return Err(Errno::E2BIG);
+    if len > into.cap {
+        match wanted {
+            _ if !into.cut => return Err(Errno::E2BIG),
+            // A copy is never cut.
+            Wanted::Number(_) => return Err(Errno::EINVAL),
+            _ => {}
+        }
     }
     let kind = ring.kind(item.pos);
     let n = len.min(into.cap);

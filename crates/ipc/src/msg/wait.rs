@@ -126,17 +126,26 @@ pub fn wake_senders(slow: &Slow) -> Result<(), Errno> {
     }
 }
 
-/// Lets everybody who waits try again: permissions or limits have changed.
-pub fn retry_all(slow: &Slow) -> Result<(), Errno> {
-    end_all(slow, Err(RETRY))
+/// Lets a receiver try again.
+pub fn retry_one(slow: &Slow, ticket: Ticket) -> Result<(), Errno> {
+    take_out(slow, slow.queue.receivers(), ticket, Err(RETRY))
+}
+
+/// Limits or permissions have changed: receivers try again, and senders whose messages fit now.
+pub fn retry(slow: &Slow) -> Result<(), Errno> {
+    end_queue(slow, slow.queue.receivers(), Err(RETRY))?;
+    wake_senders(slow)
 }
 
 /// Ends all waits with a result.
 pub fn end_all(slow: &Slow, result: Result<(), Errno>) -> Result<(), Errno> {
-    for queue in [slow.queue.receivers(), slow.queue.senders()] {
-        while let Some(ticket) = waiters::find(slow.c, queue, |_| true) {
-            take_out(slow, queue, ticket, result)?;
-        }
+    end_queue(slow, slow.queue.receivers(), result)?;
+    end_queue(slow, slow.queue.senders(), result)
+}
+
+fn end_queue(slow: &Slow, queue: WaitQueue, result: Result<(), Errno>) -> Result<(), Errno> {
+    while let Some(ticket) = waiters::find(slow.c, queue, |_| true) {
+        take_out(slow, queue, ticket, result)?;
     }
     Ok(())
 }

@@ -129,7 +129,7 @@ fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, 
             Some(b)
                 if !undoes
                     && b.owner != c.me
-                    && !c.pool.owner_is_dead(c.kernel, c.member, b.owner) =>
+                    && !c.pool.owner_is_gone(c.kernel, c.member, b.owner) =>
             {
                 hi
             }

@@ -216,13 +216,11 @@ fn serve_one(
             return Ok(None);
         }
         _ if waiters::is_dead(c, w) => {
-            drop(txn);
             take_out(c, set, guard, ticket, Err(Errno::EINTR))?;
             return Ok(Some(false));
         }
         Outcome::Possible => Ok(()),
         Outcome::Failed(errno) => {
-            drop(txn);
             take_out(c, set, guard, ticket, Err(errno))?;
             return Ok(Some(false));
         }

@@ -118,7 +118,6 @@ fn begin(
     let mut txn = guard.txn();
     let blocked = match perform(c, set, &mut txn, me, sops.len(), |i| sops[i])? {
         Outcome::Failed(errno) => {
-            drop(txn);
             undo::sweep(c, set, quiet);
             return Err(errno);
         }
@@ -136,7 +135,6 @@ fn begin(
         }
         Outcome::Blocked(i) => i,
     };
-    drop(txn);
     if timeout == Some(Duration::ZERO) {
         return Err(Errno::EAGAIN);
     }
@@ -154,7 +152,7 @@ fn reap(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, sops: &[Sembuf]) -> Re
     for s in sops {
         let cell = set.cell(c, s.num.into())?;
         if let Some(b) = Beside::of(cell.hi.load(Relaxed)) {
-            if b.owner != c.me && c.pool.owner_is_dead(c.kernel, c.member, b.owner) {
+            if b.owner != c.me && c.pool.owner_is_gone(c.kernel, c.member, b.owner) {
                 undo::apply(c, set, quiet, guard, b.owner)?;
             }
         }

@@ -209,7 +209,7 @@ pub fn reap_records(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<
         let mut dead = None;
         each_record(c, set, |_, at, record| {
             dead = ProcId::of_word(record.owner.load(Relaxed)).filter(|o| {
-                *o != c.me && !is_empty(c, set, at) && c.pool.owner_is_dead(c.kernel, c.member, *o)
+                *o != c.me && !is_empty(c, set, at) && c.pool.owner_is_gone(c.kernel, c.member, *o)
             });
             dead.is_some()
         });
@@ -224,7 +224,7 @@ pub fn reap_records(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<
 pub fn reap_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
     for num in 0..set.nsems {
         if let Some(b) = Beside::of(set.cell(c, num)?.hi.load(Relaxed)) {
-            if b.owner != c.me && c.pool.owner_is_dead(c.kernel, c.member, b.owner) {
+            if b.owner != c.me && c.pool.owner_is_gone(c.kernel, c.member, b.owner) {
                 apply(c, set, quiet, guard, b.owner)?;
             }
         }
