@@ -107,7 +107,7 @@ pub extern "C" fn child() {
             unsafe { POOLS[index].opened() }
                 .pool
                 .adopt_process(me, page.pid(), started);
-            state::become_member(page, index, me, life, started);
+            state::become_member(page, index, me, Some(life), started);
         });
     }
     gate::open_in_child();

@@ -9,6 +9,9 @@ use vshmem_pool::{Cred, Kernel, Waited};
 
 impl Kernel for OpenPool {
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
+        if started & process::NO_LIFE_LOCK != 0 {
+            return !process::is_gone(pid, started);
+        }
         // SAFETY: only an open pool is asked.
         let handle = unsafe { &self.opened().handle };
         handle

@@ -6,7 +6,6 @@
 
 use crate::raw::{self, syscall};
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use vshmem_port::Life;
 
@@ -18,8 +17,8 @@ pub const MAX_POOLS: usize = 8;
 pub struct Membership {
     /// `known | slot | generation`, see [`pack`]; 0: not known to the pool.
     pub me: AtomicU64,
-    /// The life lock; written before `me`, under the gate.
-    pub life: UnsafeCell<MaybeUninit<Life>>,
+    /// The life lock, if one could be had; written before `me`, under the gate. All zeros: none.
+    pub life: UnsafeCell<Option<Life>>,
 }
 
 /// The page. All zeros at first, and again in every child.

@@ -49,10 +49,15 @@ fn namespaces() -> u32 {
     }
 }
 
-/// The calling process's start as the pool keeps it: its namespaces in the high half, clock ticks in the low half.
-/// 0: unknown.
+/// In what the pool keeps of a process's start: it holds no life lock, so its pid must tell whether it lives.
+pub const NO_LIFE_LOCK: u64 = 1 << 31;
+/// The clock ticks in it.
+const TICKS_MASK: u64 = NO_LIFE_LOCK - 1;
+
+/// The calling process's start as the pool keeps it: its namespaces in the high half, 31 bits of
+/// clock ticks in the low half. 0: unknown.
 pub fn started() -> u64 {
-    let ticks = start_ticks(None).unwrap_or(0) & 0xffff_ffff;
+    let ticks = start_ticks(None).unwrap_or(0) & TICKS_MASK;
     u64::from(namespaces()) << 32 | ticks
 }
 
@@ -65,17 +70,17 @@ pub fn started_now(parent: u64) -> u64 {
     // SAFETY: the kernel fills the structure.
     unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_BOOTTIME, &raw mut now) };
     let ticks = now.tv_sec as u64 * TICKS + now.tv_nsec as u64 / (1_000_000_000 / TICKS);
-    parent & !0xffff_ffff | ticks & 0xffff_ffff
+    parent & 0xffff_ffff << 32 | ticks & TICKS_MASK
 }
 
 /// Clock ticks per second, as files in /proc count them (USER_HZ).
 const TICKS: u64 = 100;
 /// A forked child notes its start a little late.
-const TOLERANCE: u32 = TICKS as u32;
+const TOLERANCE: u64 = TICKS;
 
 /// Is a process certainly dead that noted `pid` and `started`? For when its life lock can't be asked.
 pub fn is_gone(pid: u32, started: u64) -> bool {
-    let (theirs, ticks) = ((started >> 32) as u32, started as u32);
+    let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
     if pid == 0 || theirs == 0 || theirs != namespaces() {
         return false;
     }
@@ -84,9 +89,11 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
         return true;
     }
     // The pid may have been given to another process.
-    let now = start_ticks(Some(pid)).map(|t| t as u32);
-    ticks != 0
-        && now.is_some_and(|now| now.wrapping_sub(ticks).min(ticks.wrapping_sub(now)) > TOLERANCE)
+    let distance = |now: u64| {
+        let ahead = now.wrapping_sub(ticks) & TICKS_MASK;
+        ahead.min(TICKS_MASK + 1 - ahead)
+    };
+    ticks != 0 && start_ticks(Some(pid)).is_some_and(|now| distance(now & TICKS_MASK) > TOLERANCE)
 }
 
 /// The running kernel's boot id, which all its containers share.
@@ -164,8 +171,8 @@ mod tests {
         // SAFETY: the child only compares and leaves.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let late = started_now(started()) as u32;
-            let good = late.wrapping_sub(started() as u32) <= TOLERANCE;
+            let late = started_now(started());
+            let good = late.wrapping_sub(started()) <= TOLERANCE;
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!good)) };
         }

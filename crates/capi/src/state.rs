@@ -240,32 +240,46 @@ fn register(gate: &Inside, index: usize) -> Result<ProcId, Errno> {
     // SAFETY: callers saw that it is open.
     let opened = unsafe { place.opened() };
     let page = gate.page();
-    let started = process::started();
+    let mut started = process::started();
+    if started >> 32 == 0 {
+        // Without /proc; a child of a process that had it is in the same namespaces, as a rule.
+        started = process::started_now(place.started.load(Ordering::Relaxed));
+    }
     let mut claim = Claim::new(&opened.handle);
-    let me = {
-        let mut take = |slot| claim.take(slot);
+    let slot = |started, take: &mut dyn FnMut(u32) -> bool| {
         vshmem_ipc::life::claim(
             &opened.pool,
             place,
             opened.member,
             page.pid(),
             started,
-            &mut take,
+            take,
         )
     };
-    let (Some(me), Some(life)) = (me, claim.life) else {
-        return Err(claim.explain_failure());
+    let mut me = slot(started, &mut |slot| claim.take(slot));
+    if me.is_none() && claim.hopeless {
+        // The pool's file is out of reach, as in a child of a process that changed its root. Then others must judge by the
+        // pid whether this process lives. Nobody else is likely to claim the very slot at this very moment.
+        started |= process::NO_LIFE_LOCK;
+        me = slot(started, &mut |slot| opened.handle.alive(slot) != Some(true));
+    }
+    let Some(me) = me else {
+        claim.give_back();
+        explain(format_args!(
+            "the pool has no room for another process; make a larger pool"
+        ));
+        return Err(Errno::ENOSPC);
     };
     inherit(place, page, me);
-    become_member(page, index, me, life, started);
+    become_member(page, index, me, claim.life, started);
     Ok(me)
 }
 
 /// Publishes who the process is.
-pub fn become_member(page: &Page, index: usize, me: ProcId, life: Life, started: u64) {
+pub fn become_member(page: &Page, index: usize, me: ProcId, life: Option<Life>, started: u64) {
     let (place, membership) = (&POOLS[index], &page.memberships[index]);
     // SAFETY: inside the gate, or in a fresh child; `me` is not yet published.
-    unsafe { (*membership.life.get()).write(life) };
+    unsafe { *membership.life.get() = life };
     place.last_me.store(pack(me), Ordering::Relaxed);
     place.started.store(started, Ordering::Relaxed);
     membership.me.store(pack(me), Ordering::Release);
@@ -311,21 +325,6 @@ impl<'h> Claim<'h> {
             // SAFETY: claimed by this process, and nobody knows of it.
             unsafe { life.end() };
         }
-    }
-
-    fn explain_failure(&mut self) -> Errno {
-        self.give_back();
-        if self.hopeless {
-            explain(format_args!(
-                "the pool's file can't be opened again, which a new process must; raise the limit on open files, \
-                 or use the pool before changing root or user"
-            ));
-            return Errno::ENOMEM;
-        }
-        explain(format_args!(
-            "the pool has no room for another process; make a larger pool"
-        ));
-        Errno::ENOSPC
     }
 }
 
@@ -374,8 +373,12 @@ pub fn leave(gate: &Inside, index: usize, give_up: bool) {
         membership.me.store(0, Ordering::Release);
         place.last_me.store(0, Ordering::Relaxed);
         ctx.pool.free_process(me);
-        // SAFETY: written before `me` was published, and claimed by this process.
-        unsafe { (*membership.life.get()).assume_init_read().end() };
+        // SAFETY: inside the gate; the lock was claimed by this process or for it.
+        unsafe {
+            if let Some(life) = (*membership.life.get()).take() {
+                life.end();
+            }
+        }
     }
 }
 
