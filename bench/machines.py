@@ -45,7 +45,8 @@ class Machines:
     def start(self, action: str, *arguments: str) -> subprocess.Popen:
         """Starts `vshmem ACTION` on our machines, beside us; ended with them at the latest."""
         process = subprocess.Popen(
-            [str(command()), action, "--cluster", self.cluster, *arguments],
+            [str(command()), action, *arguments],
+            env={**os.environ, "VSHMEM_CLUSTER": self.cluster},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

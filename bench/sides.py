@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "bench" / "out"
 LIMIT_SECONDS = 120
+LIMITS: tuple[str, ...] = () # "semmni=100000", "shmmni=32768"
 
 
 class Failed(Exception):
@@ -71,9 +72,8 @@ class Pool:
     name: str
 
     def __enter__(self) -> Pool:
-        vshmem(
-            "pool", "create", self.name, "--size", "2G", "--shmmni", "32768", "--semmni", "100000"
-        )
+        limits = [word for limit in LIMITS for word in ("--limit", limit)]
+        vshmem("pool", "create", self.name, "--size", "2G", *limits)
         return self
 
     def __exit__(self, *_exc) -> None:

@@ -32,7 +32,7 @@ enum { THERE, BACK, SEMAPHORES };
 
 /* The head of the segment; two payloads follow. */
 struct segment {
-    _Alignas(128) atomic_ulong rounds; /* of the batch that begins; 0: this method is done */
+    _Alignas(128) atomic_uint last; /* the leader sets it before the last round of a method */
     _Alignas(128) atomic_uint ping;
     _Alignas(128) atomic_uint pong;
     _Alignas(128) char payload[2][LARGEST];
@@ -44,74 +44,90 @@ struct game {
     int semaphores, memory, queue[2];
     struct segment *segment;
     size_t size, piece;
-    char *buffer; /* what this program owns: every payload is copied into it or out of it */
+    unsigned number; /* of the round; both sides count */
+    int last;        /* the follower's: this was the method's last round */
+    char *buffer;    /* what this program owns: every payload is copied into it or out of it */
     struct message_buffer {
         long type;
         char text[];
     } * message;
-    void (*round)(struct game *, unsigned number);
+    void (*round)(struct game *);
 };
 
 static void give(struct game *g, int number) { sem_add(g->semaphores, number, 1, 0); }
 static void take(struct game *g, int number) { sem_add(g->semaphores, number, -1, 0); }
 
-/* The payload carries the round's number, so that a stale one would be noticed. */
-static void stamp(struct game *g, unsigned number) {
-    g->buffer[0] = (char)number;
-    g->buffer[g->size - 1] = (char)number;
+/* The follower asks once a round, when the leader's turn has come in. */
+static void look_for_end(struct game *g) {
+    g->last = (int)atomic_load_explicit(&g->segment->last, memory_order_acquire);
 }
 
-static void check(const struct game *g, unsigned number) {
-    if (g->buffer[0] != (char)number || g->buffer[g->size - 1] != (char)number) {
-        fprintf(stderr, "pingpong: round %u brought the payload of another round\n", number);
+/* The payload carries the round's number, so that a stale one would be noticed. */
+static void stamp(struct game *g) {
+    g->buffer[0] = (char)g->number;
+    g->buffer[g->size - 1] = (char)g->number;
+}
+
+static void check(const struct game *g) {
+    if (g->buffer[0] != (char)g->number || g->buffer[g->size - 1] != (char)g->number) {
+        fprintf(stderr, "pingpong: round %u brought the payload of another round\n", g->number);
         exit(1);
     }
 }
 
-static void bare_round(struct game *g, unsigned number) {
-    atomic_uint *mine = g->leads ? &g->segment->ping : &g->segment->pong;
-    atomic_uint *theirs = g->leads ? &g->segment->pong : &g->segment->ping;
-    if (g->leads)
-        atomic_store_explicit(mine, number, memory_order_release);
-    while (atomic_load_explicit(theirs, memory_order_acquire) != number)
+static void await(atomic_uint *word, unsigned value) {
+    while (atomic_load_explicit(word, memory_order_acquire) != value)
         __builtin_ia32_pause();
-    if (!g->leads)
-        atomic_store_explicit(mine, number, memory_order_release);
 }
 
-static void semaphore_round(struct game *g, unsigned number) {
-    (void)number;
+static void bare_round(struct game *g) {
+    struct segment *s = g->segment;
+    if (g->leads) {
+        atomic_store_explicit(&s->ping, g->number, memory_order_release);
+        await(&s->pong, g->number);
+    } else {
+        await(&s->ping, g->number);
+        look_for_end(g);
+        atomic_store_explicit(&s->pong, g->number, memory_order_release);
+    }
+}
+
+static void semaphore_round(struct game *g) {
     if (g->leads) {
         give(g, THERE);
         take(g, BACK);
     } else {
         take(g, THERE);
+        look_for_end(g);
         give(g, BACK);
     }
 }
 
-static void put_payload(struct game *g, int way, unsigned number) {
-    stamp(g, number);
+static void put_payload(struct game *g, int way) {
+    stamp(g);
     memcpy(g->segment->payload[way], g->buffer, g->size);
     give(g, way);
 }
 
-static void get_payload(struct game *g, int way, unsigned number) {
+static void get_payload(struct game *g, int way) {
     take(g, way);
     memcpy(g->buffer, g->segment->payload[way], g->size);
-    check(g, number);
+    check(g);
 }
 
-static void segment_round(struct game *g, unsigned number) {
-    if (g->leads)
-        put_payload(g, THERE, number);
-    get_payload(g, g->leads ? BACK : THERE, number);
-    if (!g->leads)
-        put_payload(g, BACK, number);
+static void segment_round(struct game *g) {
+    if (g->leads) {
+        put_payload(g, THERE);
+        get_payload(g, BACK);
+    } else {
+        get_payload(g, THERE);
+        look_for_end(g);
+        put_payload(g, BACK);
+    }
 }
 
-static void send_payload(struct game *g, int way, unsigned number) {
-    stamp(g, number);
+static void send_payload(struct game *g, int way) {
+    stamp(g);
     for (size_t at = 0; at < g->size; at += g->piece) {
         size_t length = g->size - at < g->piece ? g->size - at : g->piece;
         g->message->type = 1;
@@ -122,7 +138,7 @@ static void send_payload(struct game *g, int way, unsigned number) {
     }
 }
 
-static void receive_payload(struct game *g, int way, unsigned number) {
+static void receive_payload(struct game *g, int way) {
     for (size_t at = 0; at < g->size;) {
         ssize_t length = msgrcv(g->queue[way], g->message, g->piece, 0, 0);
         if (length < 0 && errno == EINTR)
@@ -132,15 +148,18 @@ static void receive_payload(struct game *g, int way, unsigned number) {
         memcpy(g->buffer + at, g->message->text, (size_t)length);
         at += (size_t)length;
     }
-    check(g, number);
+    check(g);
 }
 
-static void queue_round(struct game *g, unsigned number) {
-    if (g->leads)
-        send_payload(g, THERE, number);
-    receive_payload(g, g->leads ? BACK : THERE, number);
-    if (!g->leads)
-        send_payload(g, BACK, number);
+static void queue_round(struct game *g) {
+    if (g->leads) {
+        send_payload(g, THERE);
+        receive_payload(g, BACK);
+    } else {
+        receive_payload(g, THERE);
+        look_for_end(g);
+        send_payload(g, BACK);
+    }
 }
 
 /* The most that one message holds: the system's limit, or the queue's if that is less. */
@@ -153,37 +172,42 @@ static size_t largest_message(int queue) {
     return most < state.msg_qbytes ? most : state.msg_qbytes;
 }
 
-static void play(struct game *g, uint64_t rounds) {
-    for (unsigned i = 1; i <= rounds; i++)
-        g->round(g, i);
+static void play(struct game *g, unsigned rounds) {
+    for (unsigned i = 0; i < rounds; i++) {
+        g->number++;
+        g->round(g);
+    }
 }
 
-/* The leader says how many rounds follow; both play them. */
-static void batch(void *arg, uint64_t rounds) {
-    struct game *g = arg;
-    atomic_store(&g->segment->ping, 0);
-    atomic_store(&g->segment->pong, 0);
-    atomic_store(&g->segment->rounds, rounds);
-    give(g, THERE);
-    take(g, BACK);
-    play(g, rounds);
+/* The median over samples of some rounds each: a clock may be dear in a virtual machine. */
+static double lead(struct game *g) {
+    enum { MOST = 1 << 16, ROUNDS = 64 };
+    static double sample[MOST];
+    atomic_store(&g->segment->last, 0);
+    play(g, ROUNDS); /* warms up */
+    size_t count = 0;
+    uint64_t before = now_ns(), end = before + (uint64_t)(bench_seconds * 1e9);
+    while (count < 3 || (count < MOST && before < end)) {
+        play(g, ROUNDS);
+        uint64_t after = now_ns();
+        sample[count++] = (double)(after - before) / ROUNDS;
+        before = after;
+    }
+    atomic_store(&g->segment->last, 1);
+    play(g, 1);
+    return median(sample, count);
 }
 
 static void follow(struct game *g) {
-    for (;;) {
-        take(g, THERE);
-        uint64_t rounds = atomic_load(&g->segment->rounds);
-        give(g, BACK);
-        if (rounds == 0)
-            return;
-        play(g, rounds);
-    }
+    do
+        play(g, 1);
+    while (!g->last);
 }
 
 static void choose(struct game *g, const char *method, const char *size) {
     static const struct {
         const char *name;
-        void (*round)(struct game *, unsigned);
+        void (*round)(struct game *);
     } methods[] = {{"bare", bare_round},
                    {"semaphore", semaphore_round},
                    {"segment", segment_round},
@@ -207,10 +231,7 @@ static void measure(struct game *g, const char *method) {
         follow(g);
         return;
     }
-    double ns = median_ns(batch, g);
-    atomic_store(&g->segment->rounds, 0);
-    give(g, THERE);
-    take(g, BACK);
+    double ns = lead(g);
     size_t pieces = g->round == queue_round ? (g->size + g->piece - 1) / g->piece : 1;
     printf("%s %zu %.0f %zu\n", method, g->size, ns, pieces);
     fflush(stdout);
