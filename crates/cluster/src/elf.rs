@@ -64,6 +64,15 @@ pub fn interpreter(bytes: &[u8]) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
+/// The bytes of all segments of one type.
+pub fn segments(bytes: &[u8], kind: u32) -> Vec<&[u8]> {
+    let headers = program_headers(bytes).unwrap_or_default();
+    let of_kind = headers.iter().filter(|header| header.0 == kind);
+    of_kind
+        .filter_map(|&(_, offset, size)| bytes.get(offset..offset.checked_add(size)?))
+        .collect()
+}
+
 /// The file without what lies behind its last loaded segment; as it was if that can't be told.
 pub fn loaded_part(bytes: &[u8]) -> Vec<u8> {
     let end = program_headers(bytes).and_then(|headers| {

@@ -86,6 +86,26 @@ pub fn list() -> Result<Vec<Listed>> {
     Ok(out)
 }
 
+/// The cores that machines of this user's other clusters are pinned to.
+pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
+    let mut cores = Vec::new();
+    for name in cluster_names()?.iter().filter(|name| *name != except) {
+        // A record that can't be read is no reason not to start another cluster.
+        let Some(record) = Record::read(name).ok().flatten() else {
+            continue;
+        };
+        let running = |machine: &&Machine| state(&record, machine) != MachineState::Died;
+        cores.extend(
+            record
+                .machines
+                .iter()
+                .filter(running)
+                .flat_map(|m| &m.cores),
+        );
+    }
+    Ok(cores)
+}
+
 fn remove_sockets(directory: &std::path::Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -19,3 +19,4 @@ pub mod settings;
 pub mod state;
 pub mod task;
 pub mod up;
+pub mod vmlinux;

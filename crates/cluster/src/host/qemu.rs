@@ -33,6 +33,14 @@ impl Accel {
         }
     }
 
+    /// The guest kernel's parameters. Translated code does not speculate, and all cores' time stamps come from one clock.
+    fn kernel_parameters(self) -> &'static str {
+        match self {
+            Accel::Kvm => "console=ttyS0 quiet panic=-1",
+            Accel::Tcg => "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable",
+        }
+    }
+
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Accel::Kvm => ["-accel", "kvm", "-cpu", "host"],
@@ -123,7 +131,7 @@ pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
     let settings = spec.settings.to_command_line();
     out.add(
         "-append",
-        &format!("console=ttyS0 quiet panic=-1 {settings}"),
+        &format!("{} {settings}", spec.accel.kernel_parameters()),
     );
     out.add(
         "-serial",

@@ -237,12 +237,26 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
 pub fn lock_cluster(name: &str) -> Result<Lock> {
     check_name(name)?;
     let path = runtime_directory()?.join(format!("{name}.lock"));
-    match lock_file(&path, false)? {
-        Some(file) => Ok(Lock(file)),
-        None => Err(Error::new(format!(
-            "another vshmem is starting or stopping the cluster {name}"
-        ))
-        .hint("Wait until it is done, or end it.")),
+    loop {
+        let Some(file) = lock_file(&path, false)? else {
+            return Err(Error::new(format!(
+                "another vshmem is starting or stopping the cluster {name}"
+            ))
+            .hint("Wait until it is done, or end it."));
+        };
+        // Whoever held the lock before may have removed the file since we opened it.
+        if is_at(&file, &path) {
+            return Ok(Lock(file));
+        }
+        runtime_directory()?;
+    }
+}
+
+/// Whether an open file is the one at this path.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
+        _ => false,
     }
 }
 

@@ -10,7 +10,7 @@ use super::settings::{address, Network, Settings};
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, uid, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, initramfs, interrupt, pool};
+use super::{affinity, cluster, initramfs, interrupt, pool, vmlinux};
 use crate::error::{Error, Explain, Result};
 use crate::modules::parse_wanted;
 use std::fs;
@@ -145,6 +145,9 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
         kernel.image.display()
     ));
     let (accel, how) = accel::decide(options.accel, &kernel, &mut note)?;
+    let unpacked = (accel == Accel::Tcg)
+        .then(|| vmlinux::unpacked(&kernel, &mut note))
+        .flatten();
     interrupt::check()?;
     let record = prepare(options, started, &kernel, accel)?;
     let initramfs = cluster_directory(&options.cluster)?.join("initramfs");
@@ -155,7 +158,8 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
         "booting {} machine{plural} {how}",
         options.machines
     ));
-    boot(options, started, record, &initramfs, accel)?;
+    let image = unpacked.as_deref().unwrap_or(&kernel.image);
+    boot(options, started, record, image, &initramfs, accel)?;
     let mut record = started.record.clone().expect("boot has put it there");
     pin_cores(&mut record)?;
     await_all(&record, options.patience, tell)?;
@@ -166,6 +170,19 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
     Ok(record)
 }
 
+/// Paths of sockets must be short: 108 bytes, with the zero at the end (unix(7)).
+fn check_length(directory: &Path) -> Result<()> {
+    let longest = qemu::channel_socket(&directory.join("vm31"), CHANNELS);
+    if longest.as_os_str().len() < 108 {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "{} is too long a path for a socket",
+        longest.display()
+    ))
+    .hint("Set XDG_RUNTIME_DIR to a private directory of yours with a shorter name."))
+}
+
 /// Directories, pool and record.
 fn prepare(
     options: &Options,
@@ -174,6 +191,7 @@ fn prepare(
     accel: Accel,
 ) -> Result<Record> {
     let directory = cluster_directory(&options.cluster)?;
+    check_length(&directory)?;
     private_directory(&directory)?;
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -213,6 +231,7 @@ fn boot(
     options: &Options,
     started: &mut Started,
     record: Record,
+    kernel: &Path,
     initramfs: &Path,
     accel: Accel,
 ) -> Result<()> {
@@ -237,7 +256,7 @@ fn boot(
             accel,
             cpus: record.cpus,
             memory: record.memory,
-            kernel: &record.kernel,
+            kernel,
             initramfs,
             directory: &record.machine_directory(machine)?,
             pools: vec![PoolFile {
@@ -278,7 +297,9 @@ fn links(options: &Options) -> Result<Vec<Option<Link>>> {
 
 /// Pins virtual cores where each can have a core of its own: two that spin must never share one.
 fn pin_cores(record: &mut Record) -> Result<()> {
-    let cores = affinity::available_cores();
+    let taken = cluster::cores_in_use(&record.name)?;
+    let mut cores = affinity::available_cores();
+    cores.retain(|core| !taken.contains(core));
     let count = record.machines.len() as u32;
     let Some(shares) = affinity::share_out(&cores, count, record.cpus) else {
         return Ok(());
