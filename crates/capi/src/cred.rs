@@ -15,7 +15,10 @@ pub struct CredCache {
     uid: u32,
     gid: u32,
     caps: u64,
+    /// When all of it was right.
     looked_at: u64,
+    /// When the user was right.
+    uid_at: u64,
 }
 
 const UNREAD: u32 = 0;
@@ -54,6 +57,7 @@ pub fn now() -> Cred {
             return read(cache);
         }
         cache.looked_at = now;
+        cache.uid_at = now;
     } else if cache.state == UNREAD {
         return read(cache);
     }
@@ -62,6 +66,52 @@ pub fn now() -> Cred {
         gid: cache.gid,
         caps: cache.caps,
     }
+}
+
+/// The calling thread's effective user now.
+#[inline]
+pub fn uid() -> u32 {
+    // SAFETY: as in `now`.
+    let cache = unsafe { &mut (*tls::thread()).cred };
+    if cache.state == CHANGING {
+        let now = ticks();
+        if now.wrapping_sub(cache.uid_at) >= TOO_SHORT {
+            return read_uid(cache);
+        }
+        cache.uid_at = now;
+    } else if cache.state == UNREAD {
+        return read(cache).uid;
+    }
+    cache.uid
+}
+
+/// The thread has done nothing but spin since it was last here: what was right is right still. After a gap (it was preempted,
+/// or a handler ran) nothing is said.
+#[inline]
+pub fn keep() {
+    // SAFETY: as in `now`.
+    let cache = unsafe { &mut (*tls::thread()).cred };
+    if cache.state != CHANGING {
+        return core::hint::spin_loop();
+    }
+    let now = ticks();
+    if now.wrapping_sub(cache.uid_at) < TOO_SHORT {
+        cache.uid_at = now;
+    }
+    if now.wrapping_sub(cache.looked_at) < TOO_SHORT {
+        cache.looked_at = now;
+    }
+}
+
+#[cold]
+fn read_uid(cache: &mut CredCache) -> u32 {
+    // SAFETY: a plain question.
+    let uid = unsafe { syscall!(libc::SYS_geteuid) } as u32;
+    if uid != cache.uid {
+        return read(cache).uid;
+    }
+    cache.uid_at = ticks();
+    uid
 }
 
 #[cold]
@@ -73,6 +123,7 @@ fn read(cache: &mut CredCache) -> Cred {
     cache.gid = cred.gid;
     cache.caps = cred.caps;
     cache.looked_at = ticks();
+    cache.uid_at = cache.looked_at;
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     cache.state = if fixed { FIXED } else { CHANGING };
     cred

@@ -61,6 +61,10 @@ impl Kernel for OpenPool {
         cred::now()
     }
 
+    fn uid(&self) -> u32 {
+        cred::uid()
+    }
+
     fn in_group(&self, gid: u32) -> bool {
         cred::in_group(gid)
     }
@@ -81,6 +85,10 @@ impl Kernel for OpenPool {
 
     fn spin_rounds(&self) -> u32 {
         vshmem_wait::spin::rounds()
+    }
+
+    fn spinning(&self) {
+        cred::keep();
     }
 
     fn spun(&self, worth_it: bool) {

@@ -29,6 +29,13 @@ pub fn check(c: &Ctx, head: &Head, wanted: u32) -> Result<(), Errno> {
 }
 
 fn check_slowly(c: &Ctx, head: &Head, mode: u32, wanted: u32) -> Result<(), Errno> {
+    // Most often it is the owner, for whom the user alone decides.
+    let uid = c.kernel.uid();
+    if (uid == head.uid.load(Relaxed) || uid == head.cuid.load(Relaxed))
+        && wanted & !(mode >> 6) == 0
+    {
+        return Ok(());
+    }
     let cred = c.kernel.cred();
     let granted = if owns(&cred, head) {
         mode >> 6

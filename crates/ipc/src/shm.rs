@@ -7,7 +7,7 @@ use crate::directory::{self as dir, Found};
 use crate::{life, perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::heap::Range;
-use vshmem_pool::layout::{Hold, Kind, Limbo, Shm, PAGE};
+use vshmem_pool::layout::{Head, Hold, Kind, Limbo, Shm, PAGE};
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::Txn;
 
@@ -45,8 +45,6 @@ pub struct Extent {
     pub size: u64,
     /// Bytes to map: `size` rounded up to pages.
     pub len: u64,
-    /// Time and pid of the last attachment before this one.
-    before: (u64, u64),
 }
 
 /// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
@@ -154,7 +152,7 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
     {
         return Err(Errno::ENOSPC);
     }
-    if size > i64::MAX as u64 {
+    if size > i64::MAX as u64 - PAGE {
         // No file can be that large.
         return Err(Errno::EINVAL);
     }
@@ -267,9 +265,8 @@ pub(crate) fn reap_limbo(c: &Ctx, quiet: &Quiet) -> bool {
     found
 }
 
-/// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one attachment of
-/// the caller. If mapping fails, [`detach`] takes it back.
-pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
+/// A segment that the caller may attach in that way.
+fn admitted(c: &Ctx, id: i32, flg: i32) -> Result<(u32, &'static Head), Errno> {
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     let exec = if flg & SHM_EXEC != 0 { 0o111 } else { 0 };
     let write = if flg & SHM_RDONLY != 0 {
@@ -278,6 +275,20 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
         perm::WRITE
     };
     perm::check(c, head, perm::READ | write | exec)?;
+    Ok((index, head))
+}
+
+/// Checks what [`attach`] checks and returns what it would, but counts nothing. So a `shmat` whose address turns out to be
+/// taken leaves no trace: map first, then attach and compare.
+pub fn look(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
+    let (index, _) = admitted(c, id, flg)?;
+    extent_of(c, c.pool.shm(index).ok_or(Errno::EINVAL)?)
+}
+
+/// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one attachment of
+/// the caller. If mapping fails, [`detach`] takes it back.
+pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
+    let (index, head) = admitted(c, id, flg)?;
     let quiet = Quiet::new(c.kernel);
     reap_if_removed(c, &quiet, id);
     let guard = dir::lock(c, &quiet)?;
@@ -285,30 +296,9 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
         return Err(Errno::EINVAL);
     }
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
-    let before = (shm.atime.load(Relaxed) as u64, shm.lpid.load(Relaxed));
-    let extent = Extent {
-        before,
-        ..extent_of(c, shm)?
-    };
+    let extent = extent_of(c, shm)?;
     count_one(c, &guard, shm, index, c.me, 1)?;
     Ok(extent)
-}
-
-/// Takes an [`attach`] back whose mapping failed, as if it had not been.
-pub fn cancel(c: &Ctx, id: i32, extent: &Extent) {
-    let quiet = Quiet::new(c.kernel);
-    let Ok((index, _)) = dir::lookup(c, Kind::Shm, id) else {
-        return;
-    };
-    let Some(shm) = c.pool.shm(index) else { return };
-    let dtime = shm.dtime.load(Relaxed);
-    let _ = drop_holds(c, &quiet, id, c.me, Some(1), extent.before.1);
-    if let Ok(_guard) = dir::lock(c, &quiet) {
-        if dir::lookup(c, Kind::Shm, id).is_ok() {
-            shm.dtime.store(dtime, Relaxed);
-            shm.atime.store(extent.before.0 as i64, Relaxed);
-        }
-    }
 }
 
 fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
@@ -326,7 +316,6 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
             offset: heap.offset(first as u32),
             size,
             len,
-            before: (0, 0),
         })
         .ok_or(Errno::EINVAL)
 }
@@ -645,6 +634,13 @@ pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
 
 /// `shmctl(SHM_INFO)`: the highest index in use (0 if none), and totals.
 pub fn info(c: &Ctx) -> (i32, ShmInfo) {
+    let quiet = Quiet::new(c.kernel);
+    for index in 0..=highest(c) {
+        // Removed segments are gone with the last of those that had them attached.
+        if let Ok((_, id)) = dir::by_index(c, Kind::Shm, index) {
+            reap_if_removed(c, &quiet, id);
+        }
+    }
     let root = c.pool.kind_root(Kind::Shm);
     let info = ShmInfo {
         used_ids: root.used.load(Relaxed),

@@ -30,6 +30,10 @@ pub struct Cred {
 pub trait Kernel: Sync {
     /// Is the process of this kernel that took `slot` alive? False only if that is certain.
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool;
+    /// The same, but a yes may be a few dozen microseconds old: for fast paths, where asking the kernel costs too much.
+    fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {
+        self.alive(slot, pid, started)
+    }
     /// After [`Kernel::alive`] said no: is it only that the process runs another program now (exec)? It then has lost what was mapped,
     /// but keeps its `SEM_UNDO` adjustments.
     fn has_executed(&self, _pid: u32, _started: u64) -> bool {
@@ -51,6 +55,10 @@ pub trait Kernel: Sync {
     fn monotonic(&self) -> u64;
     /// The caller's credentials at this moment.
     fn cred(&self) -> Cred;
+    /// The caller's effective user at this moment: cheaper than all of [`Kernel::cred`].
+    fn uid(&self) -> u32 {
+        self.cred().uid
+    }
     /// Is the caller's effective group, or one of its supplementary groups, `gid`?
     fn in_group(&self, gid: u32) -> bool;
     /// Sleeps while `word` holds `expected`, `timeout` at the most.
@@ -59,6 +67,10 @@ pub trait Kernel: Sync {
     fn wake(&self, word: &AtomicU32, n: u32) -> u32;
     /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
     fn spin_rounds(&self) -> u32;
+    /// Called in each round of spinning: nothing else happens in this thread meanwhile.
+    fn spinning(&self) {
+        core::hint::spin_loop();
+    }
     /// Tells whether spinning was worth it the last time, so that `spin_rounds` may adapt.
     fn spun(&self, _worth_it: bool) {}
 }

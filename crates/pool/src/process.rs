@@ -193,6 +193,17 @@ impl Pool {
         }
     }
 
+    /// As [`Pool::owner_is_gone`], but a no may be a few dozen microseconds old.
+    pub fn owner_was_gone_lately(&self, kernel: &dyn Kernel, member: u16, owner: ProcId) -> bool {
+        match (self.process(owner.slot), self.proc(owner.slot)) {
+            (Some((id, of, pid)), Some(p)) if id == owner && of == member => {
+                !kernel.alive_lately(owner.slot, pid, p.started.load(Relaxed))
+                    && self.owner_is_gone(kernel, member, owner)
+            }
+            _ => self.owner_is_gone(kernel, member, owner),
+        }
+    }
+
     /// Remembers that a construct may hold something of a process.
     pub fn touch(&self, who: ProcId, reference: u32) {
         let Some(p) = self.proc(who.slot) else { return };

@@ -26,12 +26,34 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waite
         }
         let this = nap.min(left);
         let spec = timespec(this);
-        // SAFETY: the timespec is live for the call; errno is not touched by clock_nanosleep, which returns its error.
-        match unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &spec, null_mut()) } {
-            libc::EINTR => return Waited::Interrupted,
-            _ => left = left.saturating_sub(this),
+        if sleep(&spec) == libc::EINTR {
+            return Waited::Interrupted;
         }
+        left = left.saturating_sub(this);
         nap = (nap * 2).min(LONGEST);
     }
     Waited::Woken
+}
+
+/// Sleeps by the system call: the C library's function is a cancellation point, and a cancelled thread would unwind through us.
+fn sleep(spec: &libc::timespec) -> i32 {
+    // SAFETY: the timespec is live for the call; errno is put back, because this is not a call that the program made.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let result = libc::syscall(
+            libc::SYS_clock_nanosleep,
+            libc::CLOCK_MONOTONIC,
+            0,
+            spec,
+            null_mut::<libc::timespec>(),
+        );
+        let error = *errno;
+        *errno = saved;
+        if result < 0 {
+            error
+        } else {
+            0
+        }
+    }
 }

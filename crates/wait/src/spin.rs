@@ -8,6 +8,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
 const MOST: u32 = 2000;
+/// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can be fast, so a try
+/// has to outlast a wake-up, or they would never find back.
+const TRY: u32 = 5 * MOST;
 /// Below this many rounds it is not worth beginning.
 const LEAST: u32 = 60;
 /// After so many waits without spinning, spinning is tried again.
@@ -57,7 +60,7 @@ pub fn rounds() -> u32 {
     }
     if SKIPPED.fetch_add(1, Relaxed) >= TRY_AGAIN {
         SKIPPED.store(0, Relaxed);
-        return MOST;
+        return TRY;
     }
     0
 }

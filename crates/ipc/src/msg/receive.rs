@@ -171,8 +171,10 @@ unsafe fn receive_slowly(
             }
         }
     }
+    let mut spins = if empty { 0 } else { c.kernel.spin_rounds() };
     loop {
         perm::check(c, &queue.entry.head, perm::READ)?;
+        let seen = ends(queue);
         let (ticket, unfinished) = {
             let quiet = Quiet::new(c.kernel);
             let slow = queue.lock(c, &quiet)?;
@@ -182,6 +184,12 @@ unsafe fn receive_slowly(
             // SAFETY: as for receive.
             if let Some(received) = unsafe { take(&slow, into, wanted)? } {
                 return Ok(received);
+            }
+            if flg & IPC_NOWAIT == 0 && spins > 0 {
+                drop(slow);
+                drop(quiet);
+                spins = spin_for_change(c, queue, seen, spins);
+                continue;
             }
             if flg & IPC_NOWAIT != 0 {
                 return Err(Errno::ENOMSG);
@@ -275,6 +283,27 @@ pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Rec
     Ok((n, kind))
 }
 
+/// Where both ends are.
+fn ends(queue: &Queue) -> (u64, u64) {
+    (
+        queue.entry.send.at.lo.load(Acquire),
+        queue.entry.receive.at.lo.load(Acquire),
+    )
+}
+
+/// Spins until something came or went: there are messages, but none that is wanted. Returns the rounds that are left.
+fn spin_for_change(c: &Ctx, queue: &Queue, seen: (u64, u64), rounds: u32) -> u32 {
+    for round in 0..rounds {
+        if ends(queue) != seen {
+            c.kernel.spun(true);
+            return rounds - round - 1;
+        }
+        c.kernel.spinning();
+    }
+    c.kernel.spun(false);
+    0
+}
+
 /// Spins until there is something at the head.
 fn spin_for_message(c: &Ctx, queue: &Queue) -> bool {
     for _ in 0..c.kernel.spin_rounds() {
@@ -285,7 +314,7 @@ fn spin_for_message(c: &Ctx, queue: &Queue) -> bool {
         if !ring.is_free(head.pos) {
             return true;
         }
-        core::hint::spin_loop();
+        c.kernel.spinning();
     }
     false
 }

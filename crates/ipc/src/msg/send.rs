@@ -251,7 +251,7 @@ fn spin_for_room(c: &Ctx, queue: &Queue, len: usize) -> bool {
         if fits(queue, tail, len) {
             return true;
         }
-        core::hint::spin_loop();
+        c.kernel.spinning();
     }
     false
 }

@@ -28,7 +28,11 @@ pub fn op(c: &Ctx, id: i32, sops: &[Sembuf], timeout: Option<Duration>) -> Resul
     }
     let set = Set::find(c, id)?;
     if sops.iter().any(|s| s.num as u32 >= set.nsems) {
-        return Err(Errno::EFBIG);
+        return Err(if set.still() {
+            Errno::EFBIG
+        } else {
+            Errno::EINVAL
+        });
     }
     let alters = sops.iter().any(|s| s.op != 0);
     perm::check(
@@ -58,6 +62,10 @@ fn blocked(
     mut seen: u64,
 ) -> Result<(), Errno> {
     if sops.iter().any(|s| s.nowait()) {
+        let owed = cell.hi.load(Acquire) != 0 || set.entry.undo.load(Acquire) != 0;
+        if !owed && sops.iter().all(|s| s.nowait()) {
+            return Err(Errno::EAGAIN);
+        }
         return slow::op(c, set, sops, timeout);
     }
     let rounds = if timeout == Some(Duration::ZERO) {
@@ -77,7 +85,7 @@ fn blocked(
                 Attempt::Blocked(lo) => seen = lo,
             }
         }
-        core::hint::spin_loop();
+        c.kernel.spinning();
     }
     if rounds > 0 {
         c.kernel.spun(false);
@@ -129,7 +137,7 @@ fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, 
             Some(b)
                 if !undoes
                     && b.owner != c.me
-                    && !c.pool.owner_is_gone(c.kernel, c.member, b.owner) =>
+                    && !c.pool.owner_was_gone_lately(c.kernel, c.member, b.owner) =>
             {
                 hi
             }

@@ -113,25 +113,27 @@ fn begin(
         who: c.me,
         pid: my_pid(c),
     };
-    undo::make_room(c, set, quiet, sops)?;
-    reap(c, set, quiet, guard, sops)?;
-    let mut txn = guard.txn();
-    let blocked = match perform(c, set, &mut txn, me, sops.len(), |i| sops[i])? {
-        Outcome::Failed(errno) => {
-            undo::sweep(c, set, quiet);
-            return Err(errno);
-        }
+    // Frozen first: what is beside the semaphores stays there while room is made for what does not fit.
+    for s in sops {
+        set.freeze(c, s.num.into())?;
+    }
+    reap(c, set, quiet, guard, sops, Gone::Lately)?;
+    let mut outcome = try_now(c, set, quiet, guard, sops, me)?;
+    // Before it waits or gives up, it must be certain that nobody who died is in the way.
+    if !matches!(outcome, Outcome::Possible) && reap(c, set, quiet, guard, sops, Gone::Now)? {
+        outcome = try_now(c, set, quiet, guard, sops, me)?;
+    }
+    let blocked = match outcome {
         Outcome::Possible => {
-            txn.put(&set.entry.otime, c.kernel.now() as u64)?;
-            if sops.iter().any(|s| s.undo() && s.op != 0) {
-                c.pool.touch(c.me, set.reference());
-            }
-            txn.commit();
             if sops.iter().any(|s| s.op != 0) {
                 serve(c, set, quiet, guard)?;
             }
             undo::sweep(c, set, quiet);
             return Ok(None);
+        }
+        Outcome::Failed(errno) => {
+            undo::sweep(c, set, quiet);
+            return Err(errno);
         }
         Outcome::Blocked(i) => i,
     };
@@ -147,17 +149,75 @@ fn begin(
     Ok(Some(ticket))
 }
 
-/// Applies what the dead owe to the semaphores that the operations name.
-fn reap(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, sops: &[Sembuf]) -> Result<(), Errno> {
+/// Performs the caller's operations, if that is possible now.
+fn try_now(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    sops: &[Sembuf],
+    me: Actor,
+) -> Result<Outcome, Errno> {
+    undo::make_room(c, set, quiet, sops)?;
+    let mut txn = guard.txn();
+    let outcome = perform(c, set, &mut txn, me, sops.len(), |i| sops[i])?;
+    if let Outcome::Possible = outcome {
+        txn.put(&set.entry.otime, c.kernel.now() as u64)?;
+        if sops.iter().any(|s| s.undo() && s.op != 0) {
+            c.pool.touch(c.me, set.reference());
+        }
+        txn.commit();
+    }
+    Ok(outcome)
+}
+
+/// How certain it has to be that somebody lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// Alive a moment ago is enough.
+    Lately,
+    /// Asked now.
+    Now,
+}
+
+impl Gone {
+    /// Is a process other than the caller gone?
+    pub fn is(self, c: &Ctx, who: ProcId) -> bool {
+        who != c.me
+            && match self {
+                Gone::Lately => c.pool.owner_was_gone_lately(c.kernel, c.member, who),
+                Gone::Now => c.pool.owner_is_gone(c.kernel, c.member, who),
+            }
+    }
+}
+
+/// Applies what the dead owe to the semaphores that the operations name. Returns whether there was something.
+fn reap(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    sops: &[Sembuf],
+    gone: Gone,
+) -> Result<bool, Errno> {
+    let mut any = false;
     for s in sops {
         let cell = set.cell(c, s.num.into())?;
         if let Some(b) = Beside::of(cell.hi.load(Relaxed)) {
-            if b.owner != c.me && c.pool.owner_is_gone(c.kernel, c.member, b.owner) {
+            if gone.is(c, b.owner) {
                 undo::apply(c, set, quiet, guard, b.owner)?;
+                any = true;
             }
         }
     }
-    undo::reap_records(c, set, quiet, guard)
+    let any = undo::reap_records(c, set, quiet, guard, gone)? | any;
+    if any {
+        // Applying lets semaphores go that nobody waits for.
+        for s in sops {
+            set.freeze(c, s.num.into())?;
+        }
+    }
+    Ok(any)
 }
 
 /// Lets fast paths use semaphores again that no waiter names.

@@ -2,6 +2,7 @@
 
 use super::serve::serve;
 use super::set::{value, with_value, Beside, Set};
+use super::slow::Gone;
 use super::{Sembuf, SEMVMX};
 use crate::{directory as dir, life, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -200,24 +201,29 @@ pub fn apply(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, who: ProcId) -> R
     Ok(())
 }
 
-/// Applies what dead processes have in records.
-pub fn reap_records(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
-    if set.entry.undo.load(Relaxed) == 0 {
-        return Ok(());
-    }
-    loop {
+/// Applies what dead processes have in records. Returns whether there was something.
+pub fn reap_records(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    gone: Gone,
+) -> Result<bool, Errno> {
+    let mut any = false;
+    while set.entry.undo.load(Relaxed) != 0 {
         let mut dead = None;
         each_record(c, set, |_, at, record| {
-            dead = ProcId::of_word(record.owner.load(Relaxed)).filter(|o| {
-                *o != c.me && !is_empty(c, set, at) && c.pool.owner_is_gone(c.kernel, c.member, *o)
-            });
+            dead = ProcId::of_word(record.owner.load(Relaxed))
+                .filter(|o| !is_empty(c, set, at) && gone.is(c, *o));
             dead.is_some()
         });
         match dead {
             Some(dead) => apply(c, set, quiet, guard, dead)?,
-            None => return Ok(()),
+            None => break,
         }
+        any = true;
     }
+    Ok(any)
 }
 
 /// Applies everything that dead processes have on a set.
@@ -229,7 +235,7 @@ pub fn reap_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), 
             }
         }
     }
-    reap_records(c, set, quiet, guard)
+    reap_records(c, set, quiet, guard, Gone::Now).map(|_| ())
 }
 
 /// Does anybody but the caller have an adjustment of this semaphore, or of any in a record?
