@@ -7,32 +7,35 @@
  *
  * Which pool
  *   Calls go to the pool that the environment variable VSHMEM_POOL names (default: "default"),
- * until vshm_pool_use() chooses another. A name is looked up among the pools that this machine was
- *   given by its host, else among the user's local pools; a path (with a slash) is a local pool's
- * file. A local pool that VSHMEM_POOL names and that doesn't exist is made at the first call,
- * sparse, mode 0600, of VSHMEM_POOL_SIZE bytes (K, M, G, T may follow; default: half of the size of
- * its file system).
+ *   until vshm_pool_use() chooses another. A name is looked up among the pools that this machine
+ *   was given by its host, else among the user's local pools; a path (with a slash) is a local
+ *   pool's file. A local pool that VSHMEM_POOL names and that doesn't exist is made at the first
+ *   call, sparse, mode 0600, of VSHMEM_POOL_SIZE bytes (K, M, G, T may follow; default: half of
+ *   the size of its file system).
  *
  * One pool at a time
  *   All calls of a process go to its current pool. Ids mean something only in the pool that they
- * came from: use them while that pool is the current one. Three things know their pool by
- * themselves: attached segments (vshm_shmdt may be called at any time), barriers, and SEM_UNDO
- * adjustments.
+ *   came from: use them while that pool is the current one. Three things know their pool by
+ *   themselves: attached segments (vshm_shmdt may be called at any time), barriers, and SEM_UNDO
+ *   adjustments.
  *
  * Errors
  *   A call that fails returns -1, or a null pointer where it says so, and sets errno;
- * vshm_last_error() explains it. A call that succeeds leaves errno as it is. errno values are those
- * of the manual pages of the calls with the same name. Besides, any call may fail because the pool
- * can't be had: EINVAL  VSHMEM_POOL, VSHMEM_KEYS or VSHMEM_POOL_SIZE can't be understood; or the
- * file is no pool ENOENT  this machine was given no pool of that name EACCES  the pool belongs to
- * another user ENOMEM  no memory, address space or descriptor to open it ENOSPC  no room to make
- * it, or no room in it for another process ENOSYS  /proc is not mounted, so the kernel can't be
- * told from others
+ *   vshm_last_error() explains it. A call that succeeds leaves errno as it is. errno values are
+ *   those of the manual pages of the calls with the same name. Besides, any call may fail because
+ *   the pool can't be had:
+ *     EINVAL  VSHMEM_POOL, VSHMEM_KEYS or VSHMEM_POOL_SIZE can't be understood; or the file is
+ *             no pool
+ *     ENOENT  this machine was given no pool of that name
+ *     EACCES  the pool belongs to another user
+ *     ENOMEM  no memory, address space or descriptor to open it
+ *     ENOSPC  no room to make it, or no room in it for another process
+ *     ENOSYS  /proc is not mounted, so the kernel can't be told from others
  *
  * Threads and signals
  *   All functions may be called from any thread. All but the pool and barrier functions may be
- * called from signal handlers, before main, from exit handlers, and in the child of a threaded
- * process's fork. None of them is a cancellation point.
+ *   called from signal handlers, before main, from exit handlers, and in the child of a threaded
+ *   process's fork. None of them is a cancellation point.
  */
 #ifndef VSHMEM_H
 #define VSHMEM_H
@@ -49,6 +52,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct timespec; /* strict C89 leaves it out of <time.h> */
 
 /* The library's version, as in "0.1.0". */
 const char *vshm_version(void);
@@ -86,16 +91,18 @@ typedef struct vshm_pool vshm_pool;
 /*
  * Makes a local pool, given by name or path, of `size` bytes (0: half of the size of its file
  * system), which only take memory as they are used, with the permissions `mode` whatever the umask
- * is. The pool's System V limits are those that the running kernel has in /proc/sys/kernel. EEXIST
- * there is one already, or it would be one that a machine's host makes EINVAL  not a name; size
- * below 1 MiB or above 1 TiB EACCES ENOENT ENOSPC ENOMEM  as for making a file
+ * is. The pool's System V limits are those that the running kernel has in /proc/sys/kernel.
+ *   EEXIST  there is one already, or it would be one that a machine's host makes
+ *   EINVAL  not a name; size below 1 MiB or above 1 TiB
+ *   EACCES, ENOENT, ENOSPC, ENOMEM  as for making a file
  */
 int vshm_pool_create(const char *pool, uint64_t size, mode_t mode);
 
 /*
  * Opens a pool that exists, given by name or path; up to seven at once. Calls go there after
- * vshm_pool_use(). Returns a null pointer on failure. ENOENT  there is no such pool EMFILE  seven
- * are open
+ * vshm_pool_use(). Returns a null pointer on failure.
+ *   ENOENT  there is no such pool
+ *   EMFILE  seven are open
  */
 vshm_pool *vshm_pool_open(const char *pool);
 
@@ -105,8 +112,8 @@ int vshm_pool_use(vshm_pool *pool);
 
 /*
  * Closes a pool. SEM_UNDO adjustments of the process in it are undone. No thread may be inside a
- * call on this pool, nor use the handle or barriers of this pool afterwards. EBUSY   it is the
- * current pool, or segments or barriers of it are attached
+ * call on this pool, nor use the handle afterwards.
+ *   EBUSY   it is the current pool, or segments or barriers of it are attached
  */
 int vshm_pool_close(vshm_pool *pool);
 
@@ -115,11 +122,13 @@ int vshm_pool_close(vshm_pool *pool);
 typedef struct vshm_barrier vshm_barrier;
 
 /*
- * Finds or makes the barrier of that key in the current pool and takes part as one of `parties` (1
- * to 480). The key's segment belongs to the barrier and holds a copy of the values of reductions
- * (32 KiB for each party). Each party opens the barrier itself, threads and forked children too.
- * Returns a null pointer on failure. EINVAL  the key is IPC_PRIVATE or belongs to something else,
- * or the number differs from the others' EBUSY   all parties are there already
+ * Finds or makes the barrier of that key in the current pool and takes part as one of `parties`
+ * (1 to 480). The key's segment belongs to the barrier and holds a copy of the values of
+ * reductions (32 KiB for each party). Each party opens the barrier itself, threads and forked
+ * children too. Returns a null pointer on failure.
+ *   EINVAL  the key is IPC_PRIVATE or belongs to something else, or the number differs from the
+ *           others'
+ *   EBUSY   all parties are there already
  */
 vshm_barrier *vshm_barrier_open(key_t key, unsigned parties);
 
@@ -129,9 +138,11 @@ int vshm_barrier_seat(vshm_barrier *barrier);
 /*
  * Waits until all parties have called it. Returns 1 to one of them, 0 to the others. Signal
  * handlers run, but don't end the wait. What a party wrote to shared memory before it arrived is
- * seen by all after the wait. ETIMEDOUT   `timeout`, a span of time, is over (NULL: wait for ever);
- * the caller has not arrived EOWNERDEAD  another party died; the caller has not arrived. Its seat
- * can be taken by vshm_barrier_open()
+ * seen by all after the wait.
+ *   ETIMEDOUT   `timeout`, a span of time, is over (NULL: wait for ever); the caller has not
+ *               arrived
+ *   EOWNERDEAD  another party died; the caller has not arrived. vshm_barrier_open() gives the seat
+ *               of the dead to whoever opens next
  */
 int vshm_barrier_wait(vshm_barrier *barrier, const struct timespec *timeout);
 
@@ -146,12 +157,13 @@ int vshm_barrier_remove(key_t key);
 enum { VSHM_SUM = 0, VSHM_MIN = 1, VSHM_MAX = 2 };
 
 /*
- * Reduction to all: every party passes an array of as many values and the same operation, and finds
- * in it, for each index, the combination of all parties' values. Values are combined in the order
- * of seats, so all parties get the same bits. Integers wrap around; where one value of two is not a
- * number, minimum and maximum are the other. Waits like vshm_barrier_wait(), with the timeout for
- * each 2048 values; after an error the array's contents are undefined, and the parties may be out
- * of step: close the barrier and make another.
+ * Reduction to all: every party passes an array of as many values and the same operation, and
+ * finds in it, for each index, the combination of all parties' values. Values are combined in the
+ * order of seats, so all parties get the same bits. Integers wrap around; where one value of two
+ * is not a number, minimum and maximum are the other.
+ * Waits like vshm_barrier_wait(), with the timeout for each 2048 values; after an error the
+ * array's contents are undefined, and the parties may be out of step: close the barrier, remove
+ * it, and open another.
  */
 int vshm_reduce_double(vshm_barrier *barrier, double *values, size_t count, int operation,
                        const struct timespec *timeout);

@@ -32,19 +32,21 @@ pub extern "C" fn vshm_last_error() -> *const c_char {
 
 #[no_mangle]
 pub extern "C" fn vshm_shmget(key: i32, size: usize, flags: i32) -> i32 {
-    guard("vshm_shmget", || shm::get(&caller()?, key, size, flags))
+    guard("vshm_shmget", move || {
+        shm::get(&caller()?, key, size, flags)
+    })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_shmat(id: i32, addr: *const c_void, flags: i32) -> *mut c_void {
-    guard("vshm_shmat", || {
+    guard("vshm_shmat", move || {
         shm::attach(&caller()?, id, addr as usize, flags)
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_shmdt(addr: *const c_void) -> i32 {
-    guard("vshm_shmdt", || {
+    guard("vshm_shmdt", move || {
         if shm::detach(addr as usize)? {
             Ok(0)
         } else {
@@ -60,13 +62,15 @@ pub unsafe extern "C" fn vshm_shmctl(id: i32, command: i32, buf: *mut c_void) ->
 
 #[no_mangle]
 pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
-    guard("vshm_semget", || sem::get(&caller()?, key, count, flags))
+    guard("vshm_semget", move || {
+        sem::get(&caller()?, key, count, flags)
+    })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the header demands.
-    guard("vshm_semop", || unsafe {
+    guard("vshm_semop", move || unsafe {
         sem::op(&caller()?, id, sops, count)
     })
 }
@@ -78,7 +82,7 @@ pub unsafe extern "C" fn vshm_semtimedop(
     count: usize,
     timeout: *const Timespec,
 ) -> i32 {
-    guard("vshm_semtimedop", || {
+    guard("vshm_semtimedop", move || {
         // SAFETY: as the header demands.
         unsafe { sem::timed_op(&caller()?, id, sops, count, timeout) }
     })
@@ -91,7 +95,7 @@ pub unsafe extern "C" fn vshm_semctl(id: i32, number: i32, command: i32, arg: us
 
 #[no_mangle]
 pub extern "C" fn vshm_msgget(key: i32, flags: i32) -> i32 {
-    guard("vshm_msgget", || msg::get(&caller()?, key, flags))
+    guard("vshm_msgget", move || msg::get(&caller()?, key, flags))
 }
 
 #[no_mangle]
@@ -101,7 +105,7 @@ pub unsafe extern "C" fn vshm_msgsnd(
     size: usize,
     flags: i32,
 ) -> i32 {
-    guard("vshm_msgsnd", || {
+    guard("vshm_msgsnd", move || {
         // SAFETY: as the header demands.
         unsafe { msg::send(&caller()?, id, message.cast(), size, flags) }
     })
@@ -115,7 +119,7 @@ pub unsafe extern "C" fn vshm_msgrcv(
     mtype: i64,
     flags: i32,
 ) -> isize {
-    guard("vshm_msgrcv", || {
+    guard("vshm_msgrcv", move || {
         // SAFETY: as the header demands.
         unsafe { msg::receive(&caller()?, id, message.cast(), size, mtype, flags) }
     })

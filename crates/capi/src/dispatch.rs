@@ -8,8 +8,8 @@ use crate::raw::syscall;
 use crate::state::{self, Caller};
 use vshmem_ipc::{is_ours, Errno};
 
-/// A call by id. Where not every key is ours, an id that the pool doesn't know may still be one of the kernel's: after
-/// very many constructs those have our bit too.
+/// A call by id. Where every key is ours, so is every id. Where some are, the kernel is asked about the others; and since
+/// after very many constructs the kernel's ids have our bit too, also about those of ours that the pool doesn't know.
 #[inline(always)]
 pub fn by_id<T: Failure>(
     name: &'static str,
@@ -17,33 +17,16 @@ pub fn by_id<T: Failure>(
     ours: impl FnOnce() -> Result<T, Errno>,
     kernel: impl FnOnce() -> Result<T, Errno>,
 ) -> T {
-    guard(name, || {
-        if is_ours(id) {
+    guard(name, move || {
+        if is_ours(id) || config().takes_all() {
             match ours() {
                 Err(Errno::EINVAL) if !config().takes_all() => kernel(),
                 result => result,
             }
         } else {
-            foreign(id, ours, kernel)
+            kernel()
         }
     })
-}
-
-/// An id that we did not give out.
-fn foreign<T>(
-    id: i32,
-    ours: impl FnOnce() -> Result<T, Errno>,
-    kernel: impl FnOnce() -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    let all = config().takes_all();
-    if id < 0 && all {
-        return ours(); // which finds what is wrong in the right order
-    }
-    match kernel() {
-        // A kernel without System V IPC has no constructs; the program doesn't know that it talks to one.
-        Err(Errno::ENOSYS) if all => Err(Errno::EINVAL),
-        result => result,
-    }
 }
 
 /// A call by key.
@@ -54,7 +37,7 @@ pub fn by_key(
     ours: impl FnOnce() -> Result<i32, Errno>,
     kernel: impl FnOnce() -> Result<i32, Errno>,
 ) -> i32 {
-    guard(name, || {
+    guard(name, move || {
         if config().takes(key) {
             ours()
         } else {

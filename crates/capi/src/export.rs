@@ -21,9 +21,9 @@ pub extern "C" fn shmget(key: i32, size: usize, flags: i32) -> i32 {
     by_key(
         "shmget",
         key,
-        || shm::get(&caller()?, key, size, flags),
+        move || shm::get(&caller()?, key, size, flags),
         // SAFETY: touches no memory of ours.
-        || int(unsafe { syscall!(libc::SYS_shmget, key, size, flags) }),
+        move || int(unsafe { syscall!(libc::SYS_shmget, key, size, flags) }),
     )
 }
 
@@ -36,8 +36,8 @@ pub unsafe extern "C" fn shmat(id: i32, addr: *const c_void, flags: i32) -> *mut
     by_id(
         "shmat",
         id,
-        || shm::attach(&caller()?, id, addr as usize, flags),
-        || {
+        move || shm::attach(&caller()?, id, addr as usize, flags),
+        move || {
             // SAFETY: as the caller vouches.
             from_kernel(unsafe { syscall!(libc::SYS_shmat, id, addr, flags) })
                 .map(|p| p as *mut c_void)
@@ -78,9 +78,9 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
     by_key(
         "semget",
         key,
-        || sem::get(&caller()?, key, count, flags),
+        move || sem::get(&caller()?, key, count, flags),
         // SAFETY: touches no memory of ours.
-        || int(unsafe { syscall!(libc::SYS_semget, key, count, flags) }),
+        move || int(unsafe { syscall!(libc::SYS_semget, key, count, flags) }),
     )
 }
 
@@ -94,9 +94,9 @@ pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 
         "semop",
         id,
         // SAFETY: as the caller vouches.
-        || unsafe { sem::op(&caller()?, id, sops, count) },
+        move || unsafe { sem::op(&caller()?, id, sops, count) },
         // SAFETY: the kernel checks the address.
-        || int(unsafe { syscall!(libc::SYS_semtimedop, id, sops, count, 0usize) }),
+        move || int(unsafe { syscall!(libc::SYS_semtimedop, id, sops, count, 0usize) }),
     )
 }
 
@@ -115,9 +115,9 @@ pub unsafe extern "C" fn semtimedop(
         "semtimedop",
         id,
         // SAFETY: as the caller vouches.
-        || unsafe { sem::timed_op(&caller()?, id, sops, count, timeout) },
+        move || unsafe { sem::timed_op(&caller()?, id, sops, count, timeout) },
         // SAFETY: the kernel checks the addresses.
-        || int(unsafe { syscall!(libc::SYS_semtimedop, id, sops, count, timeout) }),
+        move || int(unsafe { syscall!(libc::SYS_semtimedop, id, sops, count, timeout) }),
     )
 }
 
@@ -137,9 +137,9 @@ pub extern "C" fn msgget(key: i32, flags: i32) -> i32 {
     by_key(
         "msgget",
         key,
-        || msg::get(&caller()?, key, flags),
+        move || msg::get(&caller()?, key, flags),
         // SAFETY: touches no memory of ours.
-        || int(unsafe { syscall!(libc::SYS_msgget, key, flags) }),
+        move || int(unsafe { syscall!(libc::SYS_msgget, key, flags) }),
     )
 }
 
@@ -153,9 +153,9 @@ pub unsafe extern "C" fn msgsnd(id: i32, message: *const c_void, size: usize, fl
         "msgsnd",
         id,
         // SAFETY: as the caller vouches.
-        || unsafe { msg::send(&caller()?, id, message.cast(), size, flags) },
+        move || unsafe { msg::send(&caller()?, id, message.cast(), size, flags) },
         // SAFETY: the kernel checks the address.
-        || int(unsafe { syscall!(libc::SYS_msgsnd, id, message, size, flags) }),
+        move || int(unsafe { syscall!(libc::SYS_msgsnd, id, message, size, flags) }),
     )
 }
 
@@ -175,9 +175,9 @@ pub unsafe extern "C" fn msgrcv(
         "msgrcv",
         id,
         // SAFETY: as the caller vouches.
-        || unsafe { msg::receive(&caller()?, id, message.cast(), size, mtype, flags) },
+        move || unsafe { msg::receive(&caller()?, id, message.cast(), size, mtype, flags) },
         // SAFETY: the kernel checks the address.
-        || from_kernel(unsafe { syscall!(libc::SYS_msgrcv, id, message, size, mtype, flags) }),
+        move || from_kernel(unsafe { syscall!(libc::SYS_msgrcv, id, message, size, mtype, flags) }),
     )
 }
 

@@ -90,26 +90,55 @@ fn receive_indirectly(
     mtype: i64,
     flags: i32,
 ) -> Result<isize, Errno> {
-    let room = (caller.pool().limits().msgmax as usize)
-        .min(capacity)
-        .max(1);
-    let buffer = raw::map_private(room);
-    if buffer.is_null() {
+    let room = (caller.pool().limits().msgmax as usize).min(capacity);
+    let Some(buffer) = Buffer::new(room) else {
         return Err(Errno::ENOMEM);
-    }
+    };
     // SAFETY: the buffer has room for any message of this pool up to the capacity; the program's memory is checked before
     // it is written.
     unsafe {
-        let result = msg::receive(&caller.ctx, id, buffer, capacity, mtype, flags).and_then(
-            |(length, got)| {
-                user::surely_writable(message, TEXT_AT + length)?;
-                message.cast::<i64>().write_unaligned(got);
-                core::ptr::copy_nonoverlapping(buffer, message.add(TEXT_AT), length);
-                Ok(length as isize)
-            },
-        );
-        raw::unmap(buffer, room);
-        result
+        let (length, got) = msg::receive(&caller.ctx, id, buffer.room, capacity, mtype, flags)?;
+        user::surely_writable(message, TEXT_AT + length)?;
+        message.cast::<i64>().write_unaligned(got);
+        core::ptr::copy_nonoverlapping(buffer.room, message.add(TEXT_AT), length);
+        Ok(length as isize)
+    }
+}
+
+/// Memory of our own between two pages that nobody can access: where the program's memory ends, it must not seem to go on.
+struct Buffer {
+    mapping: *mut u8,
+    bytes: usize,
+    room: *mut u8,
+}
+
+impl Buffer {
+    fn new(room: usize) -> Option<Buffer> {
+        let page = crate::state::page_size();
+        let bytes = room.next_multiple_of(page) + 2 * page;
+        let mapping = raw::map_private(bytes);
+        if mapping.is_null() {
+            return None;
+        }
+        // SAFETY: the first and the last page of our own mapping.
+        unsafe {
+            for guard in [mapping, mapping.add(bytes - page)] {
+                raw::syscall!(libc::SYS_mprotect, guard, page, libc::PROT_NONE);
+            }
+            let room = mapping.add(page);
+            Some(Buffer {
+                mapping,
+                bytes,
+                room,
+            })
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, used for the last time.
+        unsafe { raw::unmap(self.mapping, self.bytes) };
     }
 }
 
