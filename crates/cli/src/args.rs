@@ -58,12 +58,6 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Write the man pages of this command
-    #[command(hide = true)]
-    Man {
-        /// The directory to write them to
-        directory: PathBuf,
-    },
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\

@@ -15,7 +15,7 @@ use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use std::io;
 use std::process::ExitCode;
-use vshmem_cluster::{Error, Explain, Result};
+use vshmem_cluster::{Error, Result};
 
 fn main() -> ExitCode {
     let first = std::env::args_os().next();
@@ -45,11 +45,6 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Ipcrm(ipcrm) => ipcs::ipcrm(&ipcrm),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "vshmem", &mut io::stdout());
-            Ok(0)
-        }
-        Command::Man { directory } => {
-            clap_mangen::generate_to(Cli::command(), &directory)
-                .explain(|| format!("could not write man pages to {}", directory.display()))?;
             Ok(0)
         }
     }

@@ -44,6 +44,9 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
         if name != loader_name {
             let bytes = fs::read(&path).explain(|| format!("reading {}", path.display()))?;
             archive.file(&format!("lib64/{name}"), 0o755, &elf::loaded_part(&bytes));
+            for link in links_to(&path) {
+                archive.symlink(&format!("lib64/{link}"), &name);
+            }
         }
     }
     let bytes = fs::read(loader).explain(|| format!("reading the program loader {loader}"))?;
@@ -57,6 +60,20 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
     }
     archive.file(place, 0o755, &bytes);
     Ok(())
+}
+
+/// Names by which programs ask for a library whose file is called otherwise, as libc.so.6 for libc-2.31.so.
+fn links_to(library: &Path) -> Vec<String> {
+    let directory = library.parent().unwrap_or(Path::new("/"));
+    let leads_there = |path: &Path| {
+        path.is_symlink() && path.canonicalize().is_ok_and(|target| target == library)
+    };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| leads_there(path))
+        .map(|p| file_name(&p))
+        .collect()
 }
 
 /// File name and path of each library in a list of mappings.
@@ -97,6 +114,19 @@ mod tests {
         let names: Vec<_> = found.keys().map(String::as_str).collect();
         assert_eq!(names, ["libc.so.6", "libx.so.1"]);
         assert_eq!(found["libx.so.1"], Path::new("/opt/with space/libx.so.1"));
+    }
+
+    #[test]
+    fn links_to_a_library_are_found() {
+        let root = std::env::temp_dir().join(format!("vshmem-links-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let root = root.canonicalize().unwrap();
+        fs::write(root.join("libc-2.31.so"), "").unwrap();
+        fs::write(root.join("other.so"), "").unwrap();
+        std::os::unix::fs::symlink("libc-2.31.so", root.join("libc.so.6")).unwrap();
+        std::os::unix::fs::symlink("other.so", root.join("other.so.1")).unwrap();
+        assert_eq!(links_to(&root.join("libc-2.31.so")), ["libc.so.6"]);
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -15,6 +15,20 @@ use std::process::{Child, Command, Stdio};
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
+/// An error unless QEMU is installed; asked before anything is downloaded or made.
+pub fn check_installed() -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|directory| directory.join(PROGRAM).is_file()) {
+        return Ok(());
+    }
+    Err(not_installed())
+}
+
+fn not_installed() -> Error {
+    Error::new(format!("there is no {PROGRAM} on the PATH"))
+        .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86")
+}
+
 /// How a machine's instructions are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
@@ -248,8 +262,7 @@ pub fn start(spec: &Spec<'_>) -> Result<(Child, Process)> {
     // SAFETY: the closure makes system calls only; it takes no lock and no memory.
     unsafe { command.pre_exec(prepare) };
     let child = command.spawn().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Error::new(format!("there is no {PROGRAM}"))
-            .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86"),
+        io::ErrorKind::NotFound => not_installed(),
         _ => Error::new(format!("could not start {PROGRAM}: {e}")),
     })?;
     let pid = child.id() as i32;

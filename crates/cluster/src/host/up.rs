@@ -61,6 +61,7 @@ const MODULES: &str = include_str!("../../../../images/modules.txt");
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
 pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
+    qemu::check_installed()?;
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| cluster::state(&record, machine) != cluster::MachineState::Died;

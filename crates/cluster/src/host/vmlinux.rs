@@ -33,7 +33,19 @@ pub fn unpacked(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Option<PathBuf> 
     let work = directory.join(format!(".new-{}", std::process::id()));
     let made = unpack(&kernel.image, &work).and_then(|bytes| store(&bytes, &work, &path).ok());
     let _ = fs::remove_file(&work);
+    if made.is_some() {
+        forget_others(&directory, &path);
+    }
     made.map(|()| path)
+}
+
+/// Kernels that were unpacked before would only take room: there is one newest kernel.
+fn forget_others(directory: &Path, kept: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.path() != kept {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn store(bytes: &[u8], work: &Path, path: &Path) -> io::Result<()> {
