@@ -56,6 +56,13 @@ for name in "$@"; do
     ) </dev/null || echo "$name ended early" | tee -a "$work/failed"
 done
 
+(
+    # shellcheck source=/dev/null
+    . "$here/lib.sh"
+    vshmem down --all
+    nothing_left "nothing is left after vshmem down --all"
+)
+
 passed=$(wc -l <"$work/passed")
 failed=$(wc -l <"$work/failed")
 [ "$failed" -eq 0 ] || sed 's/^/failed: /' "$work/failed"

@@ -264,8 +264,8 @@ Examples:
 pub struct Down {
     #[command(flatten)]
     pub cluster: ClusterArg,
-    /// All clusters of yours
-    #[arg(long, conflicts_with = "cluster")]
+    /// All clusters of yours, whatever --cluster says
+    #[arg(long)]
     pub all: bool,
 }
 
@@ -377,6 +377,15 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
         MoreRun::command().debug_assert();
+    }
+
+    #[test]
+    fn all_clusters_can_be_ended_though_one_is_named() {
+        let words = ["vshmem", "down", "--cluster", "other", "--all"];
+        let Command::Down(down) = Cli::parse_from(words).command else {
+            panic!("down was asked for")
+        };
+        assert!(down.all);
     }
 
     #[test]

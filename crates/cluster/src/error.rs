@@ -27,7 +27,7 @@ impl Error {
         }
     }
 
-    /// Sets the exit code that stands for it, if not [`OUR_FAILURE`].
+    /// Sets the exit code that stands for it, if not 125.
     pub fn code(mut self, code: u8) -> Error {
         self.code = code;
         self
