@@ -68,46 +68,46 @@ fn protection(flags: i32) -> i32 {
     libc::PROT_READ | write | execute
 }
 
-/// `shmat` on a pool.
+/// `shmat` on a pool. Mapped first, counted when that has worked: an attempt in vain leaves no trace in the segment's
+/// times.
 pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c_void, Errno> {
     let place = Place::of(addr, flags)?;
     let gate = gate::enter()?;
     TABLE.reserve(&gate)?;
-    let extent = shm::attach(&caller.ctx, id, flags)?;
+    let extent = shm::look(&caller.ctx, id, flags)?;
     let len = extent.len as usize;
     if place.addr.is_some_and(|a| a.checked_add(len).is_none()) {
-        shm::detach(&caller.ctx, id);
         return Err(Errno::EINVAL);
     }
-    match caller.map(
-        extent.offset,
-        len,
-        place.addr,
-        place.replace,
-        protection(flags),
-    ) {
-        Ok(mapped) => {
-            if place.replace || TABLE.count() <= FEW {
-                forget_covered(&gate, mapped as usize, len);
-            }
-            let pool = caller.pool_index() as u8;
-            TABLE.insert(
-                &gate,
-                Attachment {
-                    addr: mapped as usize,
-                    len,
-                    id,
-                    pool,
-                    order: 0,
-                },
-            );
-            Ok(mapped)
-        }
-        Err(errno) => {
-            shm::detach(&caller.ctx, id);
-            Err(errno)
-        }
+    let prot = protection(flags);
+    let mapped = caller.map(extent.offset, len, place.addr, place.replace, prot)? as usize;
+    if place.replace || TABLE.count() <= FEW {
+        forget_covered(&gate, mapped, len);
     }
+    let pool = caller.pool_index();
+    if let Err(error) = count(caller, id, flags, &extent) {
+        state::unmap(pool, mapped..mapped + len);
+        return Err(error);
+    }
+    let pool = pool as u8;
+    let attachment = Attachment {
+        addr: mapped,
+        len,
+        id,
+        pool,
+        order: 0,
+    };
+    TABLE.insert(&gate, attachment);
+    Ok(mapped as *mut c_void)
+}
+
+/// Counts an attachment of what was mapped, unless the segment has gone in between.
+fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent) -> Result<(), Errno> {
+    if shm::attach(&caller.ctx, id, flags)? != *mapped {
+        shm::detach(&caller.ctx, id);
+        return Err(Errno::EIDRM);
+    }
+    Ok(())
 }
 
 /// So many attachments are looked through at each `shmat`.
