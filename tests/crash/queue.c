@@ -81,7 +81,9 @@ static void receive(struct life *life) {
         long type = in_order ? 0 : wish(life);
         ssize_t bytes = msgrcv(queue, &letter, sizeof letter.text, type, type ? IPC_NOWAIT : 0);
         if (bytes == -1) {
-            CHECK(errno == EINTR || errno == ENOMSG);
+            if (errno != EINTR && (errno != ENOMSG || type == 0))
+                check_failed(__FILE__, __LINE__, "msgrcv of type %ld failed with %s", type,
+                             strerrorname_np(errno));
             continue;
         }
         take_note(&letter, bytes);

@@ -13,6 +13,8 @@ pub struct Search {
     pub profile: Profile,
     pub length: usize,
     pub seed: u64,
+    /// Steps that contain one of these words are left out: to look past a deviation that is known already.
+    pub avoid: Vec<String>,
     /// How long to look.
     pub budget: Duration,
     /// How long to make a find smaller.
@@ -58,7 +60,7 @@ impl Search {
             let mut tree = strategy
                 .new_tree(&mut runner)
                 .map_err(|why| format!("no script: {why}"))?;
-            let script = tree.current();
+            let script = self.without_avoided(tree.current());
             let run = compare::run(setup, &script, reference, subject)?;
             report.scripts += 1;
             report.steps += run.outcomes.iter().flatten().count();
@@ -68,6 +70,12 @@ impl Search {
             }
         }
         Ok(report)
+    }
+
+    fn without_avoided(&self, mut script: Script) -> Script {
+        let avoided = |text: String| self.avoid.iter().any(|word| text.contains(word.as_str()));
+        script.lines.retain(|line| !avoided(line.step.to_string()));
+        script
     }
 
     fn shrink(
@@ -91,7 +99,7 @@ impl Search {
         // script; it is only worth its time while that is short.
         let mut simpler = tree.simplify();
         while simpler && began.elapsed() < self.shrinking / 2 {
-            let script = tree.current();
+            let script = self.without_avoided(tree.current());
             simpler = match differs(&script)? {
                 Some(difference) => {
                     if script.lines.len() <= best.script.lines.len() {

@@ -6,7 +6,8 @@
 //! VSHMEM_DIFFERENTIAL_SECONDS=600 cargo test -- random
 //! ```
 //! `VSHMEM_DIFFERENTIAL_SELF_SECONDS` does the same for each comparison of the kernel with itself.
-//! `VSHMEM_LIB` names the library (by default the release build of this tree); `VSHMEM_DIFFERENTIAL_SEED` repeats a run.
+//! `VSHMEM_LIB` names the library (by default the release build of this tree); `VSHMEM_DIFFERENTIAL_SEED` repeats a run;
+//! `VSHMEM_DIFFERENTIAL_AVOID=exec,MSG_COPY` leaves out steps with these words, to look past known deviations.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -125,6 +126,15 @@ fn seconds() -> u64 {
     number_from("VSHMEM_DIFFERENTIAL_SECONDS").unwrap_or(DEFAULT_SECONDS)
 }
 
+fn avoided() -> Vec<String> {
+    let words = std::env::var("VSHMEM_DIFFERENTIAL_AVOID").unwrap_or_default();
+    words
+        .split(',')
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
 fn regressions() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
     let entries = std::fs::read_dir(&folder).expect("the folder of regressions is there");
@@ -181,6 +191,7 @@ fn random(
         profile,
         length: LENGTH,
         seed,
+        avoid: avoided(),
         budget,
         shrinking: Duration::from_secs(30),
     };
@@ -204,6 +215,7 @@ fn injected_deviation(setup: &Setup) -> Result<String, String> {
         profile: Profile::Semaphores,
         length: LENGTH,
         seed: 1,
+        avoid: Vec::new(),
         budget: Duration::from_secs(30),
         shrinking: Duration::from_secs(10),
     };

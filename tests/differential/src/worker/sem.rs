@@ -172,7 +172,7 @@ pub fn control(args: &mut Args) -> Reply {
                 .map(|word| parse(word).expect("a value") as u16)
                 .collect();
             // The call reads as many as the set has: a longer buffer than any set in a script.
-            values.resize(values.len().max(64), 0);
+            values.resize(values.len().max(32_000), 0);
             semctl(
                 id,
                 number,
