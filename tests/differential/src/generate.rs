@@ -343,9 +343,12 @@ fn segment_call() -> BoxedStrategy<String> {
     ];
     let attach = (0..3, name("shm"), place(), how)
         .prop_map(|(slot, id, place, how)| format!("shmat a{slot} {id} {place} {how}"));
+    // What comes after a segment is known only where scripts chose the place.
     let at = || {
-        (0..3, select(vec!["", "+1", "+100", "+4090", "+4096"]))
-            .prop_map(|(n, offset)| format!("a{n}{offset}"))
+        prop_oneof![
+            4 => (0..3, select(vec!["", "+1", "+100", "+4090"])).prop_map(|(n, offset)| format!("a{n}{offset}")),
+            1 => (0..4, select(vec![0, 4095, 4096, 8190])).prop_map(|(n, offset)| format!("fix{n}+{offset}")),
+        ]
     };
     let detach = prop_oneof![
         10 => (0..3).prop_map(|n| format!("a{n}")),
