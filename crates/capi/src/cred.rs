@@ -6,6 +6,7 @@
 
 use crate::raw::syscall;
 use crate::tls;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use vshmem_pool::Cred;
 
 /// A thread's credentials as last read. All zeros: never read.
@@ -27,13 +28,28 @@ const FIXED: u32 = 1;
 /// They were right at `looked_at`.
 const CHANGING: u32 = 2;
 
-/// Ticks of the time stamp counter that are too few for a system call that changes credentials: entering and leaving
-/// the kernel alone takes about 100, allocating and publishing credentials several hundred more.
+/// Ticks of the time stamp counter that are too few for a system call that changes credentials, which has to allocate, copy, check and
+/// publish them: three times what it takes to ask for the user (where this was measured: 290 ticks to ask, 3100 to
+/// change). 0 until that is measured; other processors' counters tick too slowly to tell.
+static TOO_SHORT: AtomicU32 = AtomicU32::new(0);
+
+/// Bounds for [`TOO_SHORT`], should the measurement be disturbed.
+const BOUNDS: (u64, u64) = (250, 1000);
+
+/// Measures [`TOO_SHORT`].
 #[cfg(target_arch = "x86_64")]
-const TOO_SHORT: u64 = 250;
-/// The counter of other processors ticks too slowly to tell: always read.
+fn measure() {
+    let ask = || {
+        let begun = ticks();
+        // SAFETY: a plain question.
+        unsafe { syscall!(libc::SYS_geteuid) };
+        ticks().wrapping_sub(begun)
+    };
+    let least = (0..4).map(|_| ask()).min().unwrap_or(0);
+    TOO_SHORT.store((3 * least).clamp(BOUNDS.0, BOUNDS.1) as u32, Relaxed);
+}
 #[cfg(not(target_arch = "x86_64"))]
-const TOO_SHORT: u64 = 0;
+fn measure() {}
 
 #[inline(always)]
 fn ticks() -> u64 {
@@ -53,7 +69,7 @@ pub fn now() -> Cred {
     let cache = unsafe { &mut (*tls::thread()).cred };
     if cache.state == CHANGING {
         let now = ticks();
-        if now.wrapping_sub(cache.looked_at) >= TOO_SHORT {
+        if now.wrapping_sub(cache.looked_at) >= u64::from(TOO_SHORT.load(Relaxed)) {
             return read(cache);
         }
         cache.looked_at = now;
@@ -75,7 +91,7 @@ pub fn uid() -> u32 {
     let cache = unsafe { &mut (*tls::thread()).cred };
     if cache.state == CHANGING {
         let now = ticks();
-        if now.wrapping_sub(cache.uid_at) >= TOO_SHORT {
+        if now.wrapping_sub(cache.uid_at) >= u64::from(TOO_SHORT.load(Relaxed)) {
             return read_uid(cache);
         }
         cache.uid_at = now;
@@ -95,10 +111,10 @@ pub fn keep() {
         return core::hint::spin_loop();
     }
     let now = ticks();
-    if now.wrapping_sub(cache.uid_at) < TOO_SHORT {
+    if now.wrapping_sub(cache.uid_at) < u64::from(TOO_SHORT.load(Relaxed)) {
         cache.uid_at = now;
     }
-    if now.wrapping_sub(cache.looked_at) < TOO_SHORT {
+    if now.wrapping_sub(cache.looked_at) < u64::from(TOO_SHORT.load(Relaxed)) {
         cache.looked_at = now;
     }
 }
@@ -116,6 +132,9 @@ fn read_uid(cache: &mut CredCache) -> u32 {
 
 #[cold]
 fn read(cache: &mut CredCache) -> Cred {
+    if TOO_SHORT.load(Relaxed) == 0 {
+        measure();
+    }
     let (cred, fixed) = ask_kernel();
     cache.state = UNREAD; // a handler that interrupts must not take half of it
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);

@@ -26,7 +26,8 @@ pub type Received = (usize, i64);
 
 enum Attempt {
     Done(Received),
-    Empty,
+    /// Nothing is at the head.
+    Free,
     Slow,
 }
 
@@ -60,7 +61,7 @@ pub unsafe fn receive(
     // SAFETY: the caller vouches for the buffer.
     match unsafe { attempt(c, &queue, into, wanted)? } {
         Attempt::Done(received) => Ok(received),
-        Attempt::Empty if flg & IPC_NOWAIT != 0 => Err(Errno::ENOMSG),
+        Attempt::Free if flg & IPC_NOWAIT != 0 && is_empty(&queue) => Err(Errno::ENOMSG),
         // SAFETY: as above.
         other => unsafe {
             receive_slowly(
@@ -70,7 +71,7 @@ pub unsafe fn receive(
                 wanted,
                 mtyp,
                 flg,
-                matches!(other, Attempt::Empty),
+                matches!(other, Attempt::Free),
             )
         },
     }
@@ -99,13 +100,14 @@ unsafe fn attempt(
             return Ok(Attempt::Slow);
         };
         let unchanged = || end::read(&entry.receive) == head;
+        if mark == Mark::free(ring.lap(head.pos)) {
+            return Ok(Attempt::Free);
+        }
         if mark.state != State::Ready || mark.lap != ring.lap(head.pos) {
-            let tail = end::read(&entry.send);
-            return match (unchanged(), tail.pos == head.pos && !tail.slow) {
-                (false, _) => continue,
-                (true, true) => Ok(Attempt::Empty),
-                (true, false) => Ok(Attempt::Slow),
-            };
+            if unchanged() {
+                return Ok(Attempt::Slow);
+            }
+            continue;
         }
         let kind = ring.kind(head.pos);
         let len = mark.len as usize;
@@ -159,9 +161,11 @@ unsafe fn receive_slowly(
     wanted: Wanted,
     mtyp: i64,
     flg: i32,
-    empty: bool,
+    free: bool,
 ) -> Result<Received, Errno> {
-    if empty {
+    let may_wait = flg & IPC_NOWAIT == 0;
+    // The sending end is not looked at while spinning: that would slow the sender down.
+    if free && may_wait {
         let came = spin_for_message(c, queue);
         c.kernel.spun(came);
         if came {
@@ -171,7 +175,7 @@ unsafe fn receive_slowly(
             }
         }
     }
-    let mut spins = if empty { 0 } else { c.kernel.spin_rounds() };
+    let mut spins = if free { 0 } else { c.kernel.spin_rounds() };
     loop {
         perm::check(c, &queue.entry.head, perm::READ)?;
         let seen = ends(queue);
@@ -185,13 +189,13 @@ unsafe fn receive_slowly(
             if let Some(received) = unsafe { take(&slow, into, wanted)? } {
                 return Ok(received);
             }
-            if flg & IPC_NOWAIT == 0 && spins > 0 {
+            if may_wait && spins > 0 {
                 drop(slow);
                 drop(quiet);
                 spins = spin_for_change(c, queue, seen, spins);
                 continue;
             }
-            if flg & IPC_NOWAIT != 0 {
+            if !may_wait {
                 return Err(Errno::ENOMSG);
             }
             let unfinished = scan::settle(&slow);
@@ -281,6 +285,12 @@ pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Rec
     txn.commit();
     scan::advance(slow, &ring);
     Ok((n, kind))
+}
+
+/// Is there certainly nothing, and nothing on its way?
+fn is_empty(queue: &Queue) -> bool {
+    let (head, tail) = (queue.head(), queue.tail());
+    head.pos == tail.pos && !head.slow && !tail.slow
 }
 
 /// Where both ends are.
