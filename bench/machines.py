@@ -61,7 +61,8 @@ class Machines:
             said, _ = process.communicate(timeout=RUN_LIMIT)
         except subprocess.TimeoutExpired:
             process.terminate()
-            raise Failed(f"{what} did not end within {RUN_LIMIT} s.") from None
+            said, _ = process.communicate()
+            raise Failed(f"{what} did not end within {RUN_LIMIT} s. So far:\n{said}") from None
         if process.returncode != 0:
             raise Failed(f"{what} failed with status {process.returncode}: {said.strip()}")
         return said

@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "bench" / "out"
 LIMIT_SECONDS = 120
-LIMITS: tuple[str, ...] = () # "semmni=100000", "shmmni=32768"
+# Limits of the pool, as NAME=VALUE, where the usual ones are too low.
+LIMITS: tuple[str, ...] = ()
 
 
 class Failed(Exception):
