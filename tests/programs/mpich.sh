@@ -1,0 +1,26 @@
+#!/bin/bash
+# MPICH over UCX's System V transport: segments that are removed right after the first
+# attachment, and attached by id afterwards.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+need mpicc.mpich libmpich-dev
+need mpiexec.mpich mpich
+mpicc.mpich -Wall -Wextra -Werror -O2 "$here/mpi/ring.c" -o ring
+
+# Nothing but System V shared memory between the processes. UCX's memory hooks make their
+# own system calls, behind the interposer's back.
+export UCX_TLS=sysv,self UCX_MEM_MMAP_HOOK_MODE=none
+# More processes than cores, and as root, are what we want here.
+export HYDRA_LAUNCHER=fork
+
+needs_sysv mpiexec.mpich -n 2 ./ring
+for processes in 2 3; do
+    mpiexec.mpich -n $processes "${on_vshmem[@]}" ./ring >ring.log 2>&1 || {
+        cat ring.log
+        fail "$processes processes"
+    }
+    equal "output" "$processes processes done" "$(cat ring.log)"
+done
+nothing_left || fail "constructs are left: $(constructs)"
+echo "2 and 3 processes: messages of 1 B to 1 MiB, sums"
