@@ -21,8 +21,6 @@ completion_file() { # completion_file SHELL: where that shell looks for it
 }
 
 install_all() {
-    install -d "$mandir/man1"
-    "$1" man "$mandir/man1" # vshmem(1) and a page for each of its commands
     man_pages | while read -r page; do
         install -D -m 644 "$page" "$mandir/man${page##*.}/${page##*/}"
     done
@@ -35,7 +33,6 @@ install_all() {
 }
 
 uninstall_all() {
-    rm -f "$mandir/man1/vshmem.1" "$mandir"/man1/vshmem-*.1
     man_pages | while read -r page; do
         rm -f "$mandir/man${page##*.}/${page##*/}"
     done
