@@ -75,11 +75,23 @@ pub fn get(args: &mut Args) -> Reply {
     Ok(format!("id=!{id}"))
 }
 
-/// The protection of the mapping that starts at this address, as /proc/self/maps words it.
+/// The protection of the mapping in which this address lies, as /proc/self/maps words it.
 fn protection(address: usize) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
-    let start = format!("{address:x}-");
-    let line = maps.lines().find(|line| line.starts_with(&start));
+    let holds = |line: &&str| {
+        let ends = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'));
+        let parsed = ends.and_then(|(start, end)| {
+            Some((
+                usize::from_str_radix(start, 16).ok()?,
+                usize::from_str_radix(end, 16).ok()?,
+            ))
+        });
+        parsed.is_some_and(|(start, end)| (start..end).contains(&address))
+    };
+    let line = maps.lines().find(holds);
     line.and_then(|line| line.split_whitespace().nth(1))
         .unwrap_or("unmapped")
         .to_owned()
