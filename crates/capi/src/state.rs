@@ -143,22 +143,26 @@ pub fn caller() -> Result<Caller, Errno> {
     caller_of(CURRENT.load(Ordering::Relaxed))
 }
 
-/// The calling process in the pool at a place.
+/// The calling process in the pool at a place. Put together in one place from words, not passed around: it stays in
+/// registers then.
 #[inline(always)]
 pub fn caller_of(index: usize) -> Result<Caller, Errno> {
-    if let Some(page) = page::existing() {
-        if let Some(me) = unpack(page.memberships[index].me.load(Ordering::Acquire)) {
-            return Ok(Caller {
-                ctx: POOLS[index].ctx(me, page.pid()),
-                index,
-            });
-        }
-    }
-    become_known(index)
+    let known = page::existing()
+        .map(|page| (page, page.memberships[index].me.load(Ordering::Acquire)))
+        .filter(|(_, me)| *me != 0);
+    let (page, me) = match known {
+        Some(known) => known,
+        None => become_known(index)?,
+    };
+    let me = unpack(me).ok_or(Errno::EINVAL)?;
+    let ctx = POOLS[index].ctx(me, page.pid());
+    Ok(Caller { ctx, index })
 }
 
+/// Makes the process known to a pool, and opens it first if need be. Returns its page and its name, as it is packed there.
 #[cold]
-fn become_known(index: usize) -> Result<Caller, Errno> {
+#[inline(never)]
+fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
     if let (CONFIGURED, Some(mistake)) = (index, config().mistake()) {
         explain(format_args!("{mistake}"));
         return Err(Errno::EINVAL);
@@ -177,14 +181,11 @@ fn become_known(index: usize) -> Result<Caller, Errno> {
         open_at(&gate, index, &config().pool)?;
     }
     let page = gate.page();
-    let me = match unpack(page.memberships[index].me.load(Ordering::Acquire)) {
-        Some(me) => me,
-        None => register(&gate, index)?,
-    };
-    Ok(Caller {
-        ctx: pool.ctx(me, page.pid()),
-        index,
-    })
+    let known = page.memberships[index].me.load(Ordering::Acquire);
+    if known == 0 {
+        register(&gate, index)?;
+    }
+    Ok((page, page.memberships[index].me.load(Ordering::Acquire)))
 }
 
 /// Opens a pool at a place that is closed, and makes it first if it is a local one that doesn't exist.
@@ -235,7 +236,7 @@ fn publish(
 }
 
 /// Takes a process slot in an open pool, and counts there what a raw fork has inherited.
-fn register(gate: &Inside, index: usize) -> Result<ProcId, Errno> {
+fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     let place = &POOLS[index];
     // SAFETY: callers saw that it is open.
     let opened = unsafe { place.opened() };
@@ -272,7 +273,7 @@ fn register(gate: &Inside, index: usize) -> Result<ProcId, Errno> {
     };
     inherit(place, page, me);
     become_member(page, index, me, claim.life, started);
-    Ok(me)
+    Ok(())
 }
 
 /// Publishes who the process is.

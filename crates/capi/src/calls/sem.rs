@@ -4,6 +4,7 @@ use super::{check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
 use crate::state::Caller;
 use crate::user;
+use core::mem::MaybeUninit;
 use core::time::Duration;
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Errno;
@@ -55,9 +56,18 @@ fn timed(
 ) -> Result<i32, Errno> {
     if count == 1 {
         user::readable(sops, size_of::<Sembuf>())?;
-        // SAFETY: found readable; a copy, since the program may change it at any time.
-        let one = [unsafe { sops.read_unaligned() }];
-        return sem::op(&caller.ctx, id, &one, timeout).map(|()| 0);
+        let mut copy = MaybeUninit::<Sembuf>::uninit();
+        // SAFETY: found readable. Copied, since the program may change it at any time; and copied in one go, since a
+        // processor is slow to load at once what was just stored in parts.
+        let one = unsafe {
+            core::ptr::copy_nonoverlapping(
+                sops.cast::<u8>(),
+                copy.as_mut_ptr().cast(),
+                size_of::<Sembuf>(),
+            );
+            copy.assume_init_ref()
+        };
+        return sem::op(&caller.ctx, id, core::slice::from_ref(one), timeout).map(|()| 0);
     }
     several(caller, id, sops, count, timeout)
 }
@@ -78,7 +88,7 @@ fn several(
         return Err(Errno::E2BIG);
     }
     user::readable(sops, count * size_of::<Sembuf>())?;
-    let mut copy = [const { core::mem::MaybeUninit::<Sembuf>::uninit() }; COPIED];
+    let mut copy = [const { MaybeUninit::<Sembuf>::uninit() }; COPIED];
     let sops = if count <= COPIED {
         // SAFETY: found readable; the copy has room for COPIED.
         unsafe {
