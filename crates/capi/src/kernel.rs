@@ -84,7 +84,7 @@ impl Kernel for OpenPool {
     }
 
     fn spin_rounds(&self) -> u32 {
-        vshmem_wait::spin::rounds()
+        vshmem_wait::spin::rounds(self.scope())
     }
 
     fn spinning(&self) {

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn syscall() {
 #[no_mangle]
 pub unsafe extern "C" fn syscall() -> ! {
     macro_rules! body {
-        ($($tokens:tt)*) => { core::arch::asm!($($tokens)* options(noreturn)) };
+        ($($tokens:tt)*) => { core::arch::asm!($($tokens)* options(noreturn, nostack)) };
     }
     // SAFETY: follows the calling convention of the machine; returns to the caller itself.
     unsafe { entry!(body) }

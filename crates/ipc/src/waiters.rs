@@ -77,10 +77,11 @@ pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
 /// How a wait ended, if it has.
 pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
     let status = waiter.status.load(Acquire);
-    (status & DONE != 0).then(|| match status & !DONE {
-        0 => Ok(()),
-        errno => Err(Errno(errno as i32)),
-    })
+    match (status & DONE != 0, status & !DONE) {
+        (false, _) => None,
+        (true, 0) => Some(Ok(())),
+        (true, errno) => Some(Err(Errno(errno as i32))),
+    }
 }
 
 fn at(c: &Ctx, link: u64) -> Option<Ticket> {

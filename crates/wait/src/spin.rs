@@ -4,6 +4,7 @@
 //! case (competitive spinning). Where it never helps, because the one who is waited for needs this processor, it is
 //! given up: each failure halves the budget of this process, a success restores it, and now and then the full budget is tried again.
 
+use crate::Scope;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
@@ -11,6 +12,8 @@ const MOST: u32 = 2000;
 /// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can be fast, so a try
 /// has to outlast a wake-up, or they would never find back.
 const TRY: u32 = 5 * MOST;
+/// So many times as long is worth it across machines.
+const ACROSS: u32 = 10;
 /// Below this many rounds it is not worth beginning.
 const LEAST: u32 = 60;
 /// After so many waits without spinning, spinning is tried again.
@@ -49,11 +52,17 @@ fn online() -> u32 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.clamp(1, 1 << 20) as u32
 }
 
-/// Rounds of looking at a word (and a pause) that are worth it now; 0: sleep at once.
-pub fn rounds() -> u32 {
-    if cpus() < 2 {
-        return 0;
+/// Rounds of looking at a word (and a pause) that are worth it now, by who may change the word; 0: sleep at once.
+pub fn rounds(scope: Scope) -> u32 {
+    match scope {
+        Scope::Kernel if cpus() < 2 => 0,
+        Scope::Kernel => on_one_kernel(),
+        // Who is waited for has another processor, whatever this kernel has, and nobody rings: a nap costs far more.
+        Scope::Machines => ACROSS * on_one_kernel(),
     }
+}
+
+fn on_one_kernel() -> u32 {
     let budget = BUDGET.load(Relaxed);
     if budget >= LEAST {
         return budget;

@@ -138,7 +138,10 @@ pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
     out.add("-display", "none");
     out.add("-machine", "q35");
     out.0.extend(spec.accel.arguments().map(OsString::from));
-    out.add("-smp", &spec.cpus.to_string());
+    // With room for one processor only, TCG emulates locked instructions by plain loads and stores: they would not be
+    // atomic between machines.
+    let room = spec.cpus.max(2);
+    out.add("-smp", &format!("cpus={},maxcpus={room}", spec.cpus));
     out.add("-m", &format!("size={}k", spec.memory / 1024));
     out.0.extend(["-kernel".into(), spec.kernel.into()]);
     out.0.extend(["-initrd".into(), spec.initramfs.into()]);

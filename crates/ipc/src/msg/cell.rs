@@ -1,13 +1,15 @@
 //! Cells: 128 bytes, of which the first eight are the state.
 
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::Mem;
 
 /// Bytes in a cell.
 pub const CELL: u64 = 128;
 /// Bytes of text in a message's first cell, which also has the type.
 pub const FIRST_TEXT: usize = 112;
+/// Bytes of those in the line that has the state.
+const FIRST_LINE_TEXT: usize = 48;
 /// Bytes of text in the others.
 pub const MORE_TEXT: usize = 120;
 
@@ -190,14 +192,9 @@ impl Ring {
     /// `text` must point to `len` readable bytes, and the cells must be the caller's.
     pub unsafe fn write(&self, pos: u32, kind: i64, text: *const u8, len: usize) {
         // SAFETY: as in `kind`; the caller owns the cells.
-        unsafe {
-            (*self.cell(pos).add(8).cast::<AtomicU64>())
-                .store(kind as u64, core::sync::atomic::Ordering::Relaxed)
-        };
         let n = len.min(FIRST_TEXT);
-        // SAFETY: the first cell has FIRST_TEXT bytes after state and type; `text` has at least n by the contract.
-        unsafe { core::ptr::copy_nonoverlapping(text, self.cell(pos).add(16), n) };
-        let (mut done, mut pos) = (n, pos);
+        let (mut done, first) = (n, pos);
+        let mut pos = pos;
         while done < len {
             pos = pos.wrapping_add(1);
             let n = (len - done).min(MORE_TEXT);
@@ -205,6 +202,34 @@ impl Ring {
             unsafe { core::ptr::copy_nonoverlapping(text.add(done), self.cell(pos).add(8), n) };
             done += n;
         }
+        // The line that has the state comes last, all at once: a receiver looks at it all the time.
+        let near = n.min(FIRST_LINE_TEXT);
+        // SAFETY: the first cell has FIRST_TEXT bytes after state and type; `text` has at least n by the contract.
+        unsafe {
+            let to = self.cell(first).add(16);
+            core::ptr::copy_nonoverlapping(text.add(near), to.add(near), n - near);
+            core::ptr::copy_nonoverlapping(text, to, near);
+            (*self.cell(first).add(8).cast::<AtomicU64>()).store(kind as u64, Relaxed);
+        }
+    }
+
+    /// Asks for the first cell's lines, to write to them soon, or to read.
+    #[inline]
+    pub fn prefetch(&self, pos: u32, to_write: bool) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the cell is inside the mapping; a prefetch does not fault anyway.
+        unsafe {
+            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0, _MM_HINT_T0};
+            let at = self.cell(pos).cast::<i8>();
+            if to_write {
+                _mm_prefetch(at, _MM_HINT_ET0);
+                _mm_prefetch(at.add(64), _MM_HINT_ET0);
+            } else {
+                _mm_prefetch(at.add(64), _MM_HINT_T0);
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (pos, to_write);
     }
 
     /// Copies `len` bytes of a message's text out.

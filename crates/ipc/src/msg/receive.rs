@@ -109,6 +109,7 @@ unsafe fn attempt(
             }
             continue;
         }
+        ring.prefetch(head.pos, false);
         let kind = ring.kind(head.pos);
         let len = mark.len as usize;
         let cells = cells_for(len);

@@ -74,6 +74,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
         let Some(ring) = queue.ring(c) else {
             return Attempt::Slow;
         };
+        ring.prefetch(tail.pos, true);
         if !fits(queue, tail, message.len) {
             return if end::read(&entry.send) == tail {
                 Attempt::Full
