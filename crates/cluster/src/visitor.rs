@@ -167,7 +167,7 @@ impl Kernel for Host {
     }
 
     fn spin_rounds(&self) -> u32 {
-        vshmem_wait::spin::rounds()
+        vshmem_wait::spin::rounds(vshmem_wait::Scope::Machines)
     }
 }
 
