@@ -106,7 +106,7 @@ impl Pair {
             // Vshmem undoes what the dead have done when somebody looks, and then not in the order of deaths: that shows
             // where a value is cut at its limits. Attachments of the dead are subtracted then, too, and the segment's lpid
             // tells of that. These are the other deviations that are accepted.
-            let is_death = matches!(line.step, Step::Kill(_) | Step::Exit(_));
+            let is_death = matches!(line.step, Step::Kill(_) | Step::Exit(_) | Step::Exec(_));
             let is_attachment =
                 matches!(&line.step, Step::Call { words, .. } if words[0].starts_with("shm"));
             if (is_death || is_attachment) && self.unseen_death {
