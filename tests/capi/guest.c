@@ -82,6 +82,9 @@ static void replace_everything(void) {
     CHECK(syscall(SYS_close_range, 8, 100, 0) == 0);
 }
 
+/* Whoever has the pool keeps it. */
+static void remove_pool(void) { CHECK(unlink(getenv("VSHMEM_POOL")) == 0); }
+
 static void change_directory(void) { CHECK(chdir("/proc") == 0); }
 
 static void allow_no_descriptors(void) {
@@ -181,5 +184,6 @@ int main(void) {
     after_chroot();
     writes_nothing();
     faults();
+    in_child(remove_pool);
     return 0;
 }

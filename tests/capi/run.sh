@@ -97,6 +97,7 @@ preloaded "idle" idle "$lib"
 linked "pools" pools "$work"
 rm -f "$work"/pool-*
 linked "barriers and reductions" barrier
+linked "loaded late" late "$lib"
 linked "cost of loading" cost "$lib"
 
 keys all 0 1 0x7fffffff -1 -
