@@ -33,6 +33,9 @@ test|cmd:apache2|apache2-bin|a real program: a web server with a System V mutex
 test|cmd:ab|apache2-utils|load for that web server
 test|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
 test|cmd:x11perf|x11-apps|load for that X server
+test|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
+test|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
+test|cmd:pgrep|procps|finds what tests started
 test|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
 test|cmd:xz|xz-utils|unpacks the machines' kernel modules
 test|cmd:zstd|zstd|unpacks the machines' kernel modules
