@@ -51,8 +51,9 @@ fn measure() {
 #[cfg(not(target_arch = "x86_64"))]
 fn measure() {}
 
+/// The time stamp counter; 0 where there is none.
 #[inline(always)]
-fn ticks() -> u64 {
+pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the counter; Linux lets user space read it unless a process forbade itself to.
     unsafe {
@@ -107,8 +108,9 @@ pub fn uid() -> u32 {
 pub fn keep() {
     // SAFETY: as in `now`.
     let cache = unsafe { &mut (*tls::thread()).cred };
+    core::hint::spin_loop();
     if cache.state != CHANGING {
-        return core::hint::spin_loop();
+        return;
     }
     let now = ticks();
     if now.wrapping_sub(cache.uid_at) < u64::from(TOO_SHORT.load(Relaxed)) {

@@ -5,26 +5,38 @@ use crate::text::Text;
 use core::ffi::CStr;
 use core::fmt::Write;
 
-/// When the process `pid` of our own pid namespace started, in clock ticks since boot (field 22 of its `stat` file).
-/// `None`: there is no such process, or no /proc.
-fn start_ticks(pid: Option<u32>) -> Option<u64> {
+/// What `/proc/PID/stat` tells of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    /// The letter of its state.
+    state: u8,
+    /// When it started, in clock ticks since boot.
+    start: u64,
+}
+
+/// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no /proc.
+fn stat_of(pid: Option<u32>) -> Option<Stat> {
     let mut path = Text::<40>::new();
     match pid {
         Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,
         None => drop(path.push(b"/proc/self/stat")),
     }
     let mut buffer = [0; 1024];
-    parse_start(raw::read_file(path.c_str(), &mut buffer)?)
+    parse_stat(raw::read_file(path.c_str(), &mut buffer)?)
 }
 
 /// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
-fn parse_start(stat: &[u8]) -> Option<u64> {
+fn parse_stat(stat: &[u8]) -> Option<Stat> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
-    let field = stat[after_name..]
+    let mut fields = stat[after_name..]
         .split(|b| *b == b' ')
-        .filter(|f| !f.is_empty())
-        .nth(22 - 3)?;
-    core::str::from_utf8(field).ok()?.parse().ok()
+        .filter(|f| !f.is_empty());
+    let state = *fields.next()?.first()?;
+    let start = core::str::from_utf8(fields.nth(22 - 4)?).ok()?;
+    Some(Stat {
+        state,
+        start: start.parse().ok()?,
+    })
 }
 
 /// A number for the namespaces in which pids and start times mean something; 0: unknown.
@@ -57,7 +69,7 @@ const TICKS_MASK: u64 = NO_LIFE_LOCK - 1;
 /// The calling process's start as the pool keeps it: its namespaces in the high half, 31 bits of
 /// clock ticks in the low half. 0: unknown.
 pub fn started() -> u64 {
-    let ticks = start_ticks(None).unwrap_or(0) & TICKS_MASK;
+    let ticks = stat_of(None).map_or(0, |stat| stat.start) & TICKS_MASK;
     u64::from(namespaces()) << 32 | ticks
 }
 
@@ -89,11 +101,23 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
         return true;
     }
     // The pid may have been given to another process.
-    let distance = |now: u64| {
-        let ahead = now.wrapping_sub(ticks) & TICKS_MASK;
-        ahead.min(TICKS_MASK + 1 - ahead)
-    };
-    ticks != 0 && start_ticks(Some(pid)).is_some_and(|now| distance(now & TICKS_MASK) > TOLERANCE)
+    ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !is_close(ticks, stat.start))
+}
+
+/// Is a process certainly still there, alive, that noted `pid` and `started`?
+pub fn is_here(pid: u32, started: u64) -> bool {
+    let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
+    if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
+        return false;
+    }
+    let alive = |stat: Stat| !b"ZXx".contains(&stat.state) && is_close(ticks, stat.start);
+    stat_of(Some(pid)).is_some_and(alive)
+}
+
+/// Are these the same start, as noted and as the kernel has it?
+fn is_close(noted: u64, start: u64) -> bool {
+    let ahead = start.wrapping_sub(noted) & TICKS_MASK;
+    ahead.min(TICKS_MASK + 1 - ahead) <= TOLERANCE
 }
 
 /// The running kernel's boot id, which all its containers share.
@@ -135,6 +159,9 @@ mod tests {
         let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
         assert_eq!(parse_start(line), Some(98765));
         assert_eq!(parse_start(b"7 (x"), None);
+        assert!(!is_over(line));
+        assert!(is_over(b"7 (a) Z 1 7"));
+        assert!(is_over(b"7 (a)"));
         assert_eq!(parse_start(b"7 (x) S 1"), None);
     }
 
@@ -161,8 +188,14 @@ mod tests {
             !is_gone(me, (started() ^ 0x4000) ^ 1 << 40),
             "another namespace's"
         );
+        assert!(is_here(me, started()) && !is_here(me, started() ^ 0x4000));
         let mut child = std::process::Command::new("true").spawn().unwrap();
+        while !matches!(stat_of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
+            std::thread::yield_now();
+        }
+        assert!(!is_here(child.id(), started()), "a zombie is not here");
         child.wait().unwrap();
+        assert!(!is_here(child.id(), started()));
         assert!(is_gone(child.id(), started()));
     }
 

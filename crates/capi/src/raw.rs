@@ -68,6 +68,31 @@ pub fn gettid() -> u32 {
     unsafe { syscall!(libc::SYS_gettid) as u32 }
 }
 
+/// All signals are blocked: does one wait that has a handler and that the mask `old` lets through?
+pub fn handler_waits(old: u64) -> bool {
+    let mut pending = 0u64;
+    // SAFETY: the set is 8 bytes, as the last argument says.
+    unsafe { syscall!(libc::SYS_rt_sigpending, &raw mut pending, 8) };
+    let pending = pending & !old;
+    (1..=64).any(|signal| pending & 1 << (signal - 1) != 0 && has_handler(signal))
+}
+
+fn has_handler(signal: u32) -> bool {
+    // The kernel's structure: handler, flags, restorer, mask of 8 bytes; the handler comes first on every architecture with 64 bits.
+    let mut action = [0usize; 4];
+    // SAFETY: no new action; the old one is four words.
+    let done = unsafe {
+        syscall!(
+            libc::SYS_rt_sigaction,
+            signal,
+            0usize,
+            action.as_mut_ptr(),
+            8
+        )
+    };
+    done == 0 && action[0] != libc::SIG_DFL && action[0] != libc::SIG_IGN
+}
+
 /// Blocks all 64 signals, those that libc keeps for itself included; returns the mask before.
 pub fn block_signals() -> u64 {
     let (all, mut old) = (u64::MAX, 0u64);

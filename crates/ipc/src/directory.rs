@@ -49,6 +49,21 @@ pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
     }
 }
 
+/// Calls `each` with index and id of every entry that is being removed.
+pub fn each_dying(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, i32)) {
+    let high = c
+        .pool
+        .kind_root(kind)
+        .high
+        .load(Relaxed)
+        .min(c.pool.capacity(kind) as u64) as u32;
+    for index in 0..high {
+        if let Some(head) = c.pool.head(kind, index).filter(|h| is_dying(h)) {
+            each(index, head.id.load(Relaxed) as i32);
+        }
+    }
+}
+
 /// The highest index in use, -1 if there is none.
 pub fn highest(c: &Ctx, kind: Kind) -> i32 {
     let high = c

@@ -4,8 +4,8 @@
 //! freed by its owner, or by whoever cleans up after it.
 
 use crate::{msg, sem, Ctx, Errno, ProcId};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use vshmem_pool::layout::{Kind, Waiter, DONE, WAITING};
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::{Full, Txn};
@@ -61,6 +61,12 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
         }
     }
     Err(Errno::ENOMEM)
+}
+
+/// Before a record is given back after somebody else served it: whoever served it may have died before its transaction was
+/// wholly done, and the next owner of the lock does it again, on the record too. So the lock must have been free, or had, once since.
+pub fn is_settled(lock: &AtomicU32) -> bool {
+    lock.load(Acquire) == 0
 }
 
 /// Frees a record that stands in no queue.

@@ -43,6 +43,10 @@ pub trait Kernel: Sync {
     fn block_signals(&self) -> u64;
     /// Puts the mask back.
     fn restore_signals(&self, old: u64);
+    /// Signals are blocked: is there one that a handler will get when the mask is `old` again?
+    fn handler_waits(&self, _old: u64) -> bool {
+        false
+    }
     /// Backs a range of the pool with memory, so that touching it can't fail; false if there is no room.
     fn reserve(&self, offset: u64, len: u64) -> bool;
     /// Gives the memory of a range back to the host; true if the range reads as zeros from now on.

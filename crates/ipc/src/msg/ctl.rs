@@ -113,6 +113,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
 
 /// `MSG_INFO`: the highest index in use (0 if none), and what is in use.
 pub fn info(c: &Ctx) -> (i32, MsgInfo) {
+    finish_removals(c);
     let highest = highest(c);
     let mut info = MsgInfo {
         queues: c.pool.kind_root(Kind::Msg).used.load(Relaxed),
@@ -130,6 +131,14 @@ pub fn info(c: &Ctx) -> (i32, MsgInfo) {
         }
     }
     (highest.max(0), info)
+}
+
+/// Finishes what those have begun who died while they removed something.
+fn finish_removals(c: &Ctx) {
+    let quiet = Quiet::new(c.kernel);
+    dir::each_dying(c, Kind::Msg, |index, id| {
+        let _ = super::get::finish_removal(c, &quiet, index, id);
+    });
 }
 
 /// The highest index in use, -1 if there is none.

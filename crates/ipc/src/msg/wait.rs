@@ -173,12 +173,21 @@ fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
     }
 }
 
+/// See [`waiters::is_settled`].
+fn settle(c: &Ctx, queue: &Queue) {
+    if !waiters::is_settled(&queue.entry.lock) {
+        let quiet = Quiet::new(c.kernel);
+        drop(queue.lock(c, &quiet));
+    }
+}
+
 /// Waits until there may be room in the queue.
 pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
     let mut nap = FIRST_LOOK;
     loop {
         let interrupted = match sleep(c, ticket, nap) {
             Slept::Served(result) => {
+                settle(c, queue);
                 waiters::give_back(ticket);
                 return again(result);
             }
@@ -192,6 +201,7 @@ pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
             continue;
         }
         scan::settle(&slow);
+        let interrupted = interrupted || quiet.handler_waits();
         if interrupted || queue.has_room(ticket.waiter.arg1.load(Relaxed) as usize) {
             leave(&slow, queue.senders(), ticket)?;
             return if interrupted {
@@ -232,6 +242,7 @@ pub unsafe fn for_message(
                 return received.map(Some);
             }
             Slept::Served(result) => {
+                settle(c, queue);
                 waiters::give_back(ticket);
                 return again(result).map(|()| None);
             }
@@ -248,7 +259,7 @@ pub unsafe fn for_message(
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
         }
-        if interrupted {
+        if interrupted || quiet.handler_waits() {
             leave(&slow, queue.receivers(), ticket)?;
             return Err(Errno::EINTR);
         }

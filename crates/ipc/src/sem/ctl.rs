@@ -225,12 +225,21 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
 
 /// `SEM_INFO`: the highest index in use (0 if none), and what is in use.
 pub fn info(c: &Ctx) -> (i32, SemInfo) {
+    finish_removals(c);
     let root = c.pool.kind_root(Kind::Sem);
     let info = SemInfo {
         sets: root.used.load(Relaxed),
         semaphores: root.total.load(Relaxed),
     };
     (highest(c).max(0), info)
+}
+
+/// Finishes what those have begun who died while they removed something.
+fn finish_removals(c: &Ctx) {
+    let quiet = Quiet::new(c.kernel);
+    dir::each_dying(c, Kind::Sem, |index, id| {
+        let _ = super::get::finish_removal(c, &quiet, index, id);
+    });
 }
 
 /// The highest index in use, -1 if there is none.

@@ -235,6 +235,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
     let mut look = FIRST_LOOK;
     loop {
         if let Some(result) = waiters::outcome(ticket.waiter) {
+            settle(c, set);
             serve::finish(c, ticket);
             return result;
         }
@@ -251,8 +252,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             Waited::TimedOut if left.is_some_and(|l| l <= nap) => Some(Errno::EAGAIN),
             Waited::TimedOut => {
                 look = (look * 2).min(LAST_LOOK);
-                look_after_the_dead(c, set);
-                None
+                look_after_the_dead(c, set).then_some(Errno::EINTR)
             }
         };
         if let Some(errno) = give_up {
@@ -264,22 +264,28 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
     }
 }
 
-/// A sleeper's look around: whoever died holding something has it undone now.
-fn look_after_the_dead(c: &Ctx, set: &Set) {
+/// See [`waiters::is_settled`].
+fn settle(c: &Ctx, set: &Set) {
+    if !waiters::is_settled(&set.entry.lock) {
+        let quiet = Quiet::new(c.kernel);
+        drop(set.lock(c, &quiet));
+    }
+}
+
+/// A sleeper's look around: whoever died holding something has it undone now. Returns whether a signal came meanwhile that has a
+/// handler: it runs as soon as signals are let through, and ends the wait like any other.
+fn look_after_the_dead(c: &Ctx, set: &Set) -> bool {
     let quiet = Quiet::new(c.kernel);
-    let Ok(guard) = set.lock(c, &quiet) else {
-        return;
-    };
-    if dir::is_dying(&set.entry.head) {
-        drop(guard);
-        let _ = super::get::finish_removal(c, &quiet, set.index, set.id);
-        return;
+    if let Ok(guard) = set.lock(c, &quiet) {
+        if dir::is_dying(&set.entry.head) {
+            drop(guard);
+            let _ = super::get::finish_removal(c, &quiet, set.index, set.id);
+        } else if set.still() {
+            let _ = undo::reap_all(c, set, &quiet, &guard);
+            let _ = serve(c, set, &quiet, &guard);
+        }
     }
-    if !set.still() {
-        return;
-    }
-    let _ = undo::reap_all(c, set, &quiet, &guard);
-    let _ = serve(c, set, &quiet, &guard);
+    quiet.handler_waits()
 }
 
 /// Is a semaphore kept from fast paths?

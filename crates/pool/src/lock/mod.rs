@@ -47,6 +47,13 @@ impl<'a> Quiet<'a> {
     }
 }
 
+impl Quiet<'_> {
+    /// Will a signal handler run when this is dropped?
+    pub fn handler_waits(&self) -> bool {
+        self.kernel.handler_waits(self.old)
+    }
+}
+
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
         self.kernel.restore_signals(self.old);

@@ -4,9 +4,8 @@ use super::protocol::{acquire, release, Word, World, HELD};
 use core::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use loom::sync::{Condvar, Mutex};
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use std::sync::Arc;
 use std::vec::Vec;
 
 impl Word for AtomicU32 {
