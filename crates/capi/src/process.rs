@@ -104,8 +104,9 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
     ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !is_close(ticks, stat.start))
 }
 
-/// Is a process certainly still there, alive, that noted `pid` and `started`?
-pub fn is_here(pid: u32, started: u64) -> bool {
+/// Is a process certainly still there, alive, that noted `pid` and `started`? One that lost its life lock all the same runs
+/// another program now. A zombie is over.
+pub fn has_executed(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
     if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
         return false;
@@ -157,12 +158,10 @@ mod tests {
     #[test]
     fn starts_are_parsed_whatever_the_name() {
         let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
-        assert_eq!(parse_start(line), Some(98765));
-        assert_eq!(parse_start(b"7 (x"), None);
-        assert!(!is_over(line));
-        assert!(is_over(b"7 (a) Z 1 7"));
-        assert!(is_over(b"7 (a)"));
-        assert_eq!(parse_start(b"7 (x) S 1"), None);
+        let (state, start) = (b'S', 98765);
+        assert_eq!(parse_stat(line), Some(Stat { state, start }));
+        assert_eq!(parse_stat(b"7 (x"), None);
+        assert_eq!(parse_stat(b"7 (x) S 1"), None);
     }
 
     #[test]
@@ -188,14 +187,14 @@ mod tests {
             !is_gone(me, (started() ^ 0x4000) ^ 1 << 40),
             "another namespace's"
         );
-        assert!(is_here(me, started()) && !is_here(me, started() ^ 0x4000));
+        assert!(has_executed(me, started()) && !has_executed(me, started() ^ 0x4000));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         while !matches!(stat_of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
             std::thread::yield_now();
         }
-        assert!(!is_here(child.id(), started()), "a zombie is not here");
+        assert!(!has_executed(child.id(), started()), "a zombie is not here");
         child.wait().unwrap();
-        assert!(!is_here(child.id(), started()));
+        assert!(!has_executed(child.id(), started()));
         assert!(is_gone(child.id(), started()));
     }
 
