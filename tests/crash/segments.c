@@ -156,7 +156,16 @@ static void churn_check(void) {
             OK(shmctl(segment, IPC_RMID, NULL));
     }
     struct shm_info used;
-    OK(shmctl(0, SHM_INFO, (struct shmid_ds *)&used));
+    int highest = (int)OK(shmctl(0, SHM_INFO, (struct shmid_ds *)&used));
+    for (int i = 0; used.used_ids > 0 && i <= highest; i++) {
+        struct shmid_ds ds;
+        if (shmctl(i, SHM_STAT_ANY, &ds) != -1)
+            check_failed(
+                __FILE__, __LINE__,
+                "of %d segments left: mode %o, %lu attachments, made by %d, last used by %d",
+                used.used_ids, (unsigned)ds.shm_perm.mode, (unsigned long)ds.shm_nattch,
+                (int)ds.shm_cpid, (int)ds.shm_lpid);
+    }
     EQUAL(used.used_ids, 0);
 }
 

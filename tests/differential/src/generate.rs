@@ -327,22 +327,34 @@ fn segment_call() -> BoxedStrategy<String> {
         .prop_map(|(slot, key, size, flags, more)| {
             format!("shm{slot} = shmget {key} {size} {flags}|{more}")
         });
+    let own_place = || {
+        prop_oneof![
+            8 => (0..4).prop_map(|n| format!("fix{n}")),
+            2 => (0..2, select(vec![1, 4096, 4097, 12288])).prop_map(|(n, offset)| format!("fix{n}+{offset}")),
+        ]
+    };
     let place = || {
         prop_oneof![
             8 => Just("null".to_owned()),
-            8 => (0..4).prop_map(|n| format!("fix{n}")),
-            2 => (0..2, select(vec![1, 4096, 4097, 12288])).prop_map(|(n, offset)| format!("fix{n}+{offset}")),
-            2 => (0..3, select(vec![0, 4096])).prop_map(|(n, offset)| format!("a{n}+{offset}")),
+            10 => own_place(),
+            2 => (0..3).prop_map(|n| format!("a{n}")),
         ]
     };
     let how = prop_oneof![
         10 => Just("0".to_owned()),
         4 => Just("SHM_RDONLY".to_owned()),
         4 => flags(&["SHM_RDONLY", "SHM_RND", "SHM_EXEC"]),
-        2 => flags(&["SHM_RDONLY", "SHM_RND", "SHM_REMAP"]),
     ];
     let attach = (0..3, name("shm"), place(), how)
         .prop_map(|(slot, id, place, how)| format!("shmat a{slot} {id} {place} {how}"));
+    // Elsewhere it could replace the worker's own memory.
+    let replace = (
+        0..3,
+        name("shm"),
+        own_place(),
+        flags(&["SHM_RDONLY", "SHM_RND"]),
+    )
+        .prop_map(|(slot, id, place, how)| format!("shmat a{slot} {id} {place} SHM_REMAP|{how}"));
     // What comes after a segment is known only where scripts chose the place.
     let at = || {
         prop_oneof![
@@ -383,5 +395,5 @@ fn segment_call() -> BoxedStrategy<String> {
         "shmctl 999999 SHM_STAT",
     ])
     .prop_map(str::to_owned);
-    prop_oneof![5 => get, 10 => attach, 6 => detach, 6 => poke, 6 => peek, 2 => set, 4 => ask, 2 => general].boxed()
+    prop_oneof![5 => get, 10 => attach, 2 => replace, 6 => detach, 6 => poke, 6 => peek, 2 => set, 4 => ask, 2 => general].boxed()
 }
