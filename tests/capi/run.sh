@@ -28,7 +28,7 @@ run() { # run NAME ENVIRONMENT... -- COMMAND...
     status=0
     env VSHMEM_POOL="$work/pool$number" VSHMEM_POOL_SIZE=64M LD_LIBRARY_PATH="$programs" "$@" \
         >"$work/log" 2>&1 || status=$?
-    [ "$status" -eq 0 ] && ! grep -q . "$work/log" || sed 's/^/    /' "$work/log"
+    sed 's/^/    /' "$work/log"
     verdict "$name" "$status"
     rm -f "$work/pool$number"
 }
@@ -78,6 +78,59 @@ check_silently() { # check_silently NAME FUNCTION
     verdict "$1" "$status"
 }
 
+refused() { # refused NAME ERRNO TEXT POOL [COMMAND...]
+    name=$1 error=$2 text=$3 pool=$4
+    shift 4
+    run "$name" VSHMEM_POOL="$pool" LD_PRELOAD="$lib" "$@" timeout -k 5 30 "$programs/refused" "$error" \
+        "$text"
+}
+
+# Pools that are none, or not any more, or somebody else's.
+bad_pools() {
+    enoent=2 eacces=13 einval=22 enospc=28
+    good=$work/good
+    VSHMEM_POOL=$good VSHMEM_POOL_SIZE=4M LD_PRELOAD=$lib "$programs/abi"
+    refused "no folder" $enoent "does not exist" "$work/missing/pool"
+    refused "a folder" $einval "not a regular file" "$work"
+    : >"$work/bad"
+    refused "an empty file" $einval "too small" "$work/bad"
+    head -c 4194304 /dev/urandom >"$work/bad"
+    refused "random bytes" $einval "not a pool" "$work/bad"
+    head -c 2097152 "$good" >"$work/bad"
+    refused "half a pool" $einval "shorter" "$work/bad"
+    { head -c 4000 "$good" && head -c 4190304 /dev/zero; } >"$work/bad"
+    { printf '\377' | dd of="$work/bad" bs=1 seek=8 conv=notrunc 2>/dev/null; }
+    refused "another version" $einval "version" "$work/bad"
+    refused "a device" $einval "not a regular file" /dev/null
+    if [ "$(id -u)" = 0 ]; then
+        chmod 755 "$work"
+        refused "another user's pool" $eacces "may not be read" "$good" \
+            setpriv --reuid 65534 --regid 65534 --clear-groups
+        refused "another user's folder" $eacces "may not create" "$work/new" \
+            setpriv --reuid 65534 --regid 65534 --clear-groups
+        full_disk
+    fi
+    rm -f "$work/bad" "$good"
+}
+
+# A file system without room for the pool's tables.
+full_disk() {
+    mkdir -p "$work/small"
+    if unshare -m true 2>/dev/null; then
+        cat >"$work/full.sh" <<'SCRIPT'
+mount -t tmpfs -o size=4k tmpfs "$1"
+shift
+exec "$@"
+SCRIPT
+        name="no room for a pool" number=$((number + 1)) status=0
+        VSHMEM_POOL="$work/small/pool" VSHMEM_POOL_SIZE=64M unshare -m sh "$work/full.sh" \
+            "$work/small" env LD_PRELOAD="$lib" timeout 30 "$programs/refused" $enospc "no room" \
+            >"$work/log" 2>&1 || status=$?
+        sed 's/^/    /' "$work/log"
+        verdict "$name" "$status"
+    fi
+}
+
 check_silently "exported symbols" symbols
 [ "$(uname -m)" != x86_64 ] || check_silently "entry of syscall()" entry
 
@@ -94,6 +147,8 @@ preloaded "changing credentials" setuid
 preloaded "SEM_UNDO" undo
 preloaded "no heap" noheap
 preloaded "idle" idle "$lib"
+run "a crowd" VSHMEM_POOL_SIZE=1M LD_PRELOAD="$lib" timeout -k 5 120 "$programs/crowd"
+bad_pools
 linked "pools" pools "$work"
 rm -f "$work"/pool-*
 linked "barriers and reductions" barrier
