@@ -506,12 +506,30 @@ fn reap_one(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
             });
             dead
         };
-        let Some(dead) = dead else { return any };
+        let Some(dead) = dead else {
+            return any | destroy_unattached(c, quiet, id);
+        };
         if drop_holds(c, quiet, id, dead, None, life::pid_word_of(c, dead)).is_err() {
             return any;
         }
         any = true;
     }
+}
+
+/// Destroys a removed segment that nobody has attached: whoever dropped the last attachment may have died just then.
+fn destroy_unattached(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
+    let Ok(guard) = dir::lock(c, quiet) else {
+        return false;
+    };
+    let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
+        return false;
+    };
+    let unattached = c
+        .pool
+        .shm(index)
+        .is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
+    let removed = head.mode.load(Relaxed) & SHM_DEST != 0;
+    unattached && removed && destroy(c, quiet, guard, index).is_ok()
 }
 
 /// Removes what a dead process holds of a segment.
