@@ -6,7 +6,7 @@
 
 use crate::raw::syscall;
 use crate::tls;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::Cred;
 
 /// A thread's credentials as last read. All zeros: never read.
@@ -34,7 +34,7 @@ const CHANGING: u32 = 2;
 static TOO_SHORT: AtomicU32 = AtomicU32::new(0);
 
 /// Bounds for [`TOO_SHORT`], should the measurement be disturbed.
-const BOUNDS: (u64, u64) = (250, 1000);
+const BOUNDS: (u64, u64) = (250, 20_000);
 
 /// Measures [`TOO_SHORT`].
 #[cfg(target_arch = "x86_64")]
@@ -45,7 +45,7 @@ fn measure() {
         unsafe { syscall!(libc::SYS_geteuid) };
         ticks().wrapping_sub(begun)
     };
-    let least = (0..4).map(|_| ask()).min().unwrap_or(0);
+    let least = (0..8).map(|_| ask()).min().unwrap_or(0);
     TOO_SHORT.store((3 * least).clamp(BOUNDS.0, BOUNDS.1) as u32, Relaxed);
 }
 #[cfg(not(target_arch = "x86_64"))]
@@ -63,43 +63,55 @@ pub fn ticks() -> u64 {
     0
 }
 
+/// Was there no room for a change of credentials between two moments?
+#[inline(always)]
+fn is_short(from: u64, to: u64) -> bool {
+    to.wrapping_sub(from) < u64::from(TOO_SHORT.load(Relaxed))
+}
+
 /// The calling thread's effective credentials now.
 #[inline]
 pub fn now() -> Cred {
-    // SAFETY: the thread's own block. A handler in between may rewrite the cache, with values as right as ours.
+    // SAFETY: the thread's own block.
     let cache = unsafe { &mut (*tls::thread()).cred };
-    if cache.state == CHANGING {
+    // What is cached is loaded before the clock is read: a handler that changes it in between takes too long for the check.
+    let (state, looked_at) = (cache.state, cache.looked_at);
+    let cred = Cred {
+        uid: cache.uid,
+        gid: cache.gid,
+        caps: cache.caps,
+    };
+    compiler_fence(SeqCst);
+    if state == CHANGING {
         let now = ticks();
-        if now.wrapping_sub(cache.looked_at) >= u64::from(TOO_SHORT.load(Relaxed)) {
+        if !is_short(looked_at, now) {
             return read(cache);
         }
         cache.looked_at = now;
         cache.uid_at = now;
-    } else if cache.state == UNREAD {
+    } else if state == UNREAD {
         return read(cache);
     }
-    Cred {
-        uid: cache.uid,
-        gid: cache.gid,
-        caps: cache.caps,
-    }
+    cred
 }
 
 /// The calling thread's effective user now.
 #[inline]
 pub fn uid() -> u32 {
-    // SAFETY: as in `now`.
+    // SAFETY: the thread's own block.
     let cache = unsafe { &mut (*tls::thread()).cred };
-    if cache.state == CHANGING {
+    let (state, uid, uid_at) = (cache.state, cache.uid, cache.uid_at); // first, as in `now`
+    compiler_fence(SeqCst);
+    if state == CHANGING {
         let now = ticks();
-        if now.wrapping_sub(cache.uid_at) >= u64::from(TOO_SHORT.load(Relaxed)) {
+        if !is_short(uid_at, now) {
             return read_uid(cache);
         }
         cache.uid_at = now;
-    } else if cache.state == UNREAD {
+    } else if state == UNREAD {
         return read(cache).uid;
     }
-    cache.uid
+    uid
 }
 
 /// The thread has done nothing but spin since it was last here: what was right is right still. After a gap (it was preempted,
@@ -113,22 +125,34 @@ pub fn keep() {
         return;
     }
     let now = ticks();
-    if now.wrapping_sub(cache.uid_at) < u64::from(TOO_SHORT.load(Relaxed)) {
+    if is_short(cache.uid_at, now) {
         cache.uid_at = now;
     }
-    if now.wrapping_sub(cache.looked_at) < u64::from(TOO_SHORT.load(Relaxed)) {
+    if is_short(cache.looked_at, now) {
         cache.looked_at = now;
+    }
+}
+
+/// The moment until which an answer of the kernel counts that was asked for at `begun`: now, unless a signal handler had the
+/// time to change the credentials after the kernel had answered. Asking takes a third of TOO_SHORT a question.
+fn counts_until(begun: u64) -> u64 {
+    let now = ticks();
+    if is_short(begun, now.wrapping_sub(u64::from(TOO_SHORT.load(Relaxed)))) {
+        now
+    } else {
+        begun
     }
 }
 
 #[cold]
 fn read_uid(cache: &mut CredCache) -> u32 {
+    let begun = ticks();
     // SAFETY: a plain question.
     let uid = unsafe { syscall!(libc::SYS_geteuid) } as u32;
     if uid != cache.uid {
         return read(cache).uid;
     }
-    cache.uid_at = ticks();
+    cache.uid_at = counts_until(begun);
     uid
 }
 
@@ -137,15 +161,16 @@ fn read(cache: &mut CredCache) -> Cred {
     if TOO_SHORT.load(Relaxed) == 0 {
         measure();
     }
+    let begun = ticks();
     let (cred, fixed) = ask_kernel();
     cache.state = UNREAD; // a handler that interrupts must not take half of it
-    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    compiler_fence(SeqCst);
     cache.uid = cred.uid;
     cache.gid = cred.gid;
     cache.caps = cred.caps;
-    cache.looked_at = ticks();
+    cache.looked_at = counts_until(begun);
     cache.uid_at = cache.looked_at;
-    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    compiler_fence(SeqCst);
     cache.state = if fixed { FIXED } else { CHANGING };
     cred
 }
