@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "bench" / "out"
 LIMIT_SECONDS = 120
 # Limits of the pool, as NAME=VALUE, where the usual ones are too low.
-LIMITS: tuple[str, ...] = ()
+LIMITS = ("semmni=100000", "shmmni=32768")
 
 
 class Failed(Exception):

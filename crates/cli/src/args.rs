@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use vshmem_cluster::limits::Limit;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -333,8 +334,12 @@ pub enum Pool {
 Examples:
   vshmem pool create work --size 1G
   VSHMEM_POOL=work LD_PRELOAD=libvshmem.so ./a.out
+  vshmem pool create large --size 8G --limit semmni=100000 --limit msgmnb=1M
 
-A pool takes memory only where something lies in it. A pool that VSHMEM_POOL names is made at first use if it is missing.")]
+A pool takes memory only where something lies in it. A pool that VSHMEM_POOL names is made at first use if it is missing.
+
+Limits: shmmax, shmall (in pages), shmmni, semmsl, semmns, semopm, semmni, msgmax, msgmnb, msgmni; shmget(2), semget(2) and
+msgget(2) explain them. The number of constructs is also limited by the pool's size.")]
     Create {
         /// A name, or a path with a slash in it
         name: String,
@@ -344,6 +349,9 @@ A pool takes memory only where something lies in it. A pool that VSHMEM_POOL nam
         /// Who may use it, as octal permission bits
         #[arg(long, default_value = "600", value_parser = mode)]
         mode: u32,
+        /// A System V limit other than Linux's default; may be given several times
+        #[arg(long, short, value_name = "NAME=VALUE", value_parser = limit)]
+        limit: Vec<Limit>,
     },
     /// List your pools
     #[command(alias = "list")]
@@ -359,6 +367,13 @@ A pool takes memory only where something lies in it. A pool that VSHMEM_POOL nam
         #[arg(required = true)]
         names: Vec<String>,
     },
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or("a limit is written NAME=VALUE, like semmni=100000")?;
+    Limit::new(name, crate::size::parse(value)?)
 }
 
 fn mode(text: &str) -> Result<u32, String> {
@@ -394,6 +409,13 @@ mod tests {
         assert_eq!(key("0xffffffff"), Ok(-1));
         assert_eq!(key("-5"), Ok(-5));
         assert!(key("0x").is_err() && key("x").is_err() && key("0x100000000").is_err());
+    }
+
+    #[test]
+    fn limits_are_read() {
+        assert_eq!(limit("msgmnb=1M"), Limit::new("msgmnb", 1 << 20));
+        assert!(limit("semmni").unwrap_err().contains("NAME=VALUE"));
+        assert!(limit("semmni=many").is_err() && limit("=5").is_err());
     }
 
     #[test]

@@ -8,7 +8,12 @@ use vshmem_cluster::Result;
 /// Makes, lists or removes pools.
 pub fn pool(pool: args::Pool) -> Result<u8> {
     match pool {
-        args::Pool::Create { name, size, mode } => create(&name, size, mode).map(|()| 0),
+        args::Pool::Create {
+            name,
+            size,
+            mode,
+            limit,
+        } => create(&name, size, mode, &limit).map(|()| 0),
         args::Pool::Ls { json } => show(&list()?, json).map(|()| 0),
         args::Pool::Rm { names } => Ok(remove_all(&names)),
     }

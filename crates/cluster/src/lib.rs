@@ -9,6 +9,7 @@ mod elf;
 mod error;
 mod guest;
 mod host;
+pub mod limits;
 mod modules;
 pub mod pools;
 pub mod view;

@@ -1,8 +1,9 @@
 //! Local pools: the files behind `VSHMEM_POOL`.
 
 use crate::error::{Error, Result};
+use crate::limits::Limit;
 use std::ffi::CString;
-use vshmem_pool::{FormatError, Params, Pool};
+use vshmem_pool::{Limits, Mem, Params, Pool};
 use vshmem_port::{create_local, list_local, remove_local, CreateError};
 
 /// A pool as its file shows it.
@@ -20,22 +21,21 @@ pub struct Listed {
     pub mode: u32,
 }
 
-/// Makes an empty pool with the limits that Linux has by default. `name` with a slash is a path.
-pub fn create(name: &str, size: u64, mode: u32) -> Result<()> {
-    create_with(name, size, mode, &Params::default())
-}
-
-/// The same with chosen limits.
-pub(crate) fn create_with(name: &str, size: u64, mode: u32, params: &Params) -> Result<()> {
-    let mut refused: Option<FormatError> = None;
+/// Makes an empty pool with the limits that Linux has by default, except for those given. `name` with a slash is a
+/// path. A limit that the pool can't have is an error, and there is no pool then.
+pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> {
+    let mut limits = Limits::default();
+    for limit in chosen {
+        limit.set(&mut limits);
+    }
+    let mut refused: Option<String> = None;
     let made = create_local(&c_name(name)?, size, mode, &mut |memory| {
-        let result = Pool::format(memory, params);
-        refused = result.err();
+        refused = format(memory, limits, chosen).err();
         refused.is_none()
     });
     made.map_err(|error| {
         let exists = matches!(error, CreateError::Exists);
-        let why = refused.map_or_else(|| error.to_string(), |refused| refused.to_string());
+        let why = refused.unwrap_or_else(|| error.to_string());
         let error = Error::new(format!("could not make the pool {name}: {why}"));
         if exists {
             error
@@ -45,6 +45,14 @@ pub(crate) fn create_with(name: &str, size: u64, mode: u32, params: &Params) -> 
             error
         }
     })
+}
+
+fn format(memory: Mem, limits: Limits, chosen: &[Limit]) -> std::result::Result<(), String> {
+    Pool::format(memory, &Params { limits }).map_err(|e| e.to_string())?;
+    let pool = Pool::open(memory).map_err(|e| e.to_string())?;
+    chosen
+        .iter()
+        .try_for_each(|limit| limit.check(*pool.limits()))
 }
 
 /// This user's named pools, by name.

@@ -2,15 +2,15 @@
 
 use super::state::uid;
 use crate::error::{Error, Result};
-use crate::pools::create_with;
+use crate::limits::Limit;
+use crate::pools;
 use std::fs;
 use std::path::{Path, PathBuf};
-use vshmem_pool::{Limits, Params};
 
 /// Messages of 64 KiB fit, with a little to spare for headers that programs put before them.
-const LONGEST_MESSAGE: u32 = 65536 + 4096;
+const LONGEST_MESSAGE: u64 = 65536 + 4096;
 /// A queue holds a few of the longest messages.
-const QUEUE_BYTES: u32 = 4 * LONGEST_MESSAGE;
+const QUEUE_BYTES: u64 = 4 * LONGEST_MESSAGE;
 
 /// The file of a cluster's pool. By its name, `cluster.NAME`, processes on the host can use it too.
 pub fn path(cluster: &str) -> PathBuf {
@@ -19,12 +19,9 @@ pub fn path(cluster: &str) -> PathBuf {
 
 /// Makes an empty pool.
 pub fn create(path: &Path, size: u64) -> Result<()> {
-    let limits = Limits {
-        msgmax: LONGEST_MESSAGE,
-        msgmnb: QUEUE_BYTES,
-        ..Limits::default()
-    };
-    create_with(&path.to_string_lossy(), size, 0o600, &Params { limits })
+    let limits = [("msgmax", LONGEST_MESSAGE), ("msgmnb", QUEUE_BYTES)]
+        .map(|(name, value)| Limit::new(name, value).expect("both are limits and fit"));
+    pools::create(&path.to_string_lossy(), size, 0o600, &limits)
 }
 
 /// Removes a pool's file; it may be gone already.
