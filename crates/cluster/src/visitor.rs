@@ -75,6 +75,16 @@ impl Visitor {
         }
     }
 
+    /// Declares the machine of this name dead, so that nobody waits for what its processes held.
+    pub fn bury(&self, machine: &str) {
+        self.pool.members(|index, name, alive| {
+            // This kernel may have the same name.
+            if alive && index != self.member && name == machine.as_bytes() {
+                self.pool.bury_member(index);
+            }
+        });
+    }
+
     /// The names of the kernels that use the pool, by their number.
     pub fn members(&self) -> Vec<(u16, String)> {
         let mut out = Vec::new();

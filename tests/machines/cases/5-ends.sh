@@ -10,8 +10,32 @@ pid_of() { # pid_of PLACE: of a machine's QEMU
 code "a cluster can't be started twice" 125 vshmem up
 code "one that isn't there can't be stopped" 125 vshmem down -c other
 
+cat >"$work/hold.pl" <<'P'
+my $set = semget(0x5555, 1, 01600) // die "semget: $!";
+semop($set, pack("s!3", 0, 1, 0x1000)) or die "semop: $!";        # SEM_UNDO
+print "held\n";
+sleep 600;
+P
+cat >"$work/await.pl" <<'P'
+$| = 1;
+my $set = semget(0x5555, 1, 0) // die "semget: $!";
+print "waiting\n";
+semop($set, pack("s!3", 0, 0, 0)) or die "semop: $!";
+print "undone\n";
+P
+vshmem run --vm vm1 -- perl "$work/hold.pl" >"$work/held" 2>&1 &
+holder=$!
+eventually "a machine holds a semaphore" sh -c "'$VSHMEM_BIN' ipcs | grep -q 0x00005555"
+sleep 0.5
+vshmem run --vm vm0 -- perl "$work/await.pl" >"$work/awaited" 2>&1 &
+waiter=$!
+eventually "another waits for it" grep -q waiting "$work/awaited"
+
 kill -9 "$(pid_of 1)"
+wait "$holder"
 eventually "a machine that died is shown so" sh -c "'$VSHMEM_BIN' ps | grep -q 'vm1 *died'"
+eventually "what it held is undone, as vshmem ps noticed" grep -q undone "$work/awaited"
+wait "$waiter"
 code "it takes no commands" 125 vshmem exec vm1 -- true
 code "the other one does" 0 vshmem exec vm0 -- true
 code "the rest is stopped" 0 vshmem down

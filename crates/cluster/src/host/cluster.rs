@@ -6,6 +6,7 @@ use super::state::{
 };
 use super::{pool, qemu};
 use crate::error::{Error, Result};
+use crate::visitor::Visitor;
 use serde::Serialize;
 use std::fs;
 use std::time::Duration;
@@ -49,7 +50,8 @@ pub fn state(record: &Record, machine: &Machine) -> MachineState {
     }
 }
 
-/// All clusters of this user. What is left of machines that died is removed; if all of a cluster's machines did,
+/// All clusters of this user. What is left of machines that died is removed, and nobody waits for what their
+/// processes held any longer; if all of a cluster's machines did,
 /// so is the cluster, which is then listed for the last time.
 pub fn list() -> Result<Vec<Listed>> {
     let mut out = Vec::new();
@@ -76,6 +78,8 @@ pub fn list() -> Result<Vec<Listed>> {
                 remove(&name, Some(&record))?;
                 drop(lock);
             }
+        } else {
+            bury(&record, &states);
         }
         out.push(Listed {
             record,
@@ -104,6 +108,22 @@ pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
         );
     }
     Ok(cores)
+}
+
+/// Tells those who use the cluster's pool which of its machines died. They may know: the pool may be gone, too.
+fn bury(record: &Record, states: &[MachineState]) {
+    let died = |state: &MachineState| *state == MachineState::Died;
+    if !states.iter().any(died) || !record.pool.exists() {
+        return;
+    }
+    let path = record.pool.to_string_lossy();
+    let pools = crate::view::pools(Some(&path)).unwrap_or_default();
+    // A pool that is damaged or full has no use for the news.
+    for visitor in pools.iter().filter_map(|pool| Visitor::enter(pool).ok()) {
+        for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {
+            visitor.bury(&machine.name);
+        }
+    }
 }
 
 fn remove_sockets(directory: &std::path::Path) {
@@ -194,6 +214,8 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
         });
     }
     if let Some(record) = record {
+        // Processes of this host may use the pool on without its file.
+        bury(record, &vec![MachineState::Died; record.machines.len()]);
         pool::remove(&record.pool)?;
     }
     forget_cluster(name)

@@ -155,6 +155,10 @@ pub fn cluster_names() -> Result<Vec<String>> {
         .filter(|name| check_name(name).is_ok())
         .collect();
     names.sort();
+    if names.is_empty() {
+        // Looking leaves nothing behind; the directory stays if anything else is in it.
+        let _ = fs::remove_dir(&directory);
+    }
     Ok(names)
 }
 
