@@ -216,7 +216,7 @@ pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
 /// Waits for a message. `None`: try again from the start.
 ///
 /// # Safety
-/// As for [`super::receive`].
+/// As for [`super::receive()`].
 pub unsafe fn for_message(
     c: &Ctx,
     queue: &Queue,

@@ -1,6 +1,6 @@
 //! V-sem: semaphore sets (semget(2), semop(2), semctl(2)).
 //!
-//! A semaphore is a [`Pair`]: `{value:16, SLOW:1, generation:15, pid word:32}` and `{undo owner's slot + 1:16, its generation:16, adjustment:16}`.
+//! A semaphore is a [`Pair`](vshmem_pool::pair::Pair): `{value:16, SLOW:1, generation:15, pid word:32}` and `{undo owner's slot + 1:16, its generation:16, adjustment:16}`.
 //!
 //! # Why it is correct
 //! * *Fast path* ([`fast`]): one compare-and-swap of the pair. Value, last pid and the adjustment of the one process that
