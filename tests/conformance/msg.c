@@ -215,6 +215,22 @@ static void keeps_many_queues_apart(void) {
     EQUAL(used.msgmap, 0);
 }
 
+static void as_many_queues_as_allowed_and_no_more(void) {
+    struct msginfo info;
+    OK(msgctl(0, IPC_INFO, (struct msqid_ds *)&info));
+    if (info.msgmni > 40000)
+        skip("more queues are allowed here than are quickly made");
+    int *ids = calloc((size_t)info.msgmni, sizeof *ids);
+    for (int i = 0; i < info.msgmni; i++)
+        ids[i] = new_queue();
+    FAILS(msgget(IPC_PRIVATE, 0600), ENOSPC);
+    put(ids[info.msgmni - 1], 1, 10, 'x');
+    expect(ids[info.msgmni - 1], 0, 1, 10, 'x');
+    for (int i = 0; i < info.msgmni; i++)
+        remove_queue(ids[i]);
+    free(ids);
+}
+
 static void one_queue_takes_many_empty_messages(void) {
     int id = new_queue();
     size_t count = state(id).msg_qbytes;
@@ -260,5 +276,6 @@ TESTS({"msg/reports_limits", reports_limits}, {"msg/keeps_limits", keeps_limits}
        a_waiting_sender_goes_on_when_there_is_room},
       {"msg/removal_ends_waits", removal_ends_waits},
       {"msg/keeps_many_queues_apart", keeps_many_queues_apart},
+      {"msg/as_many_queues_as_allowed_and_no_more", as_many_queues_as_allowed_and_no_more},
       {"msg/one_queue_takes_many_empty_messages", one_queue_takes_many_empty_messages},
       {"msg/notes_times_and_pids", notes_times_and_pids})

@@ -174,6 +174,62 @@ static void works_in_many_threads_at_once(void) {
     OK(semctl(thread_set, 0, IPC_RMID));
 }
 
+static int thread_queue;
+
+static void *receives_its_type(void *type) {
+    struct {
+        long type;
+        char text[8];
+    } message;
+    EQUAL(OK(msgrcv(thread_queue, &message, sizeof message.text, (long)type, 0)), 5);
+    EQUAL(message.type, (long)type);
+    return NULL;
+}
+
+static void threads_wait_side_by_side(void) {
+    enum { COUNT = 5 };
+    pthread_t threads[COUNT];
+    struct {
+        long type;
+        char text[8];
+    } message = {0, "hello"};
+    thread_queue = (int)OK(msgget(IPC_PRIVATE, 0600));
+    for (long i = 0; i < COUNT; i++)
+        EQUAL(pthread_create(&threads[i], NULL, receives_its_type, (void *)(i + 1)), 0);
+    nap_ms(100);
+    for (int i = COUNT; i > 0; i--) {
+        message.type = i;
+        OK(msgsnd(thread_queue, &message, 5, 0));
+        EQUAL(pthread_join(threads[i - 1], NULL), 0);
+    }
+    OK(msgctl(thread_queue, IPC_RMID, NULL));
+}
+
+static void *waits_in_vain(void *id) {
+    struct sembuf list[2] = {{0, -1, SEM_UNDO}, {1, -1, SEM_UNDO}};
+    semop(*(int *)id, list, 2);
+    return NULL;
+}
+
+static void leaves_while_a_thread_waits(void *id) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        EQUAL(pthread_create(&threads[i], NULL, waits_in_vain, id), 0);
+    while (OK(semctl(*(int *)id, 0, GETNCNT)) != 3)
+        nap_ms(1);
+    exit(0);
+}
+
+static void an_exit_ends_the_waits_of_other_threads(void) {
+    int id = (int)OK(semget(IPC_PRIVATE, 2, 0600));
+    joined(child(leaves_while_a_thread_waits, &id), 0);
+    EQUAL(OK(semctl(id, 0, GETNCNT)), 0);
+    OK(semctl(id, 0, SETVAL, (union semun){.val = 1}));
+    OK(semctl(id, 1, SETVAL, (union semun){.val = 1}));
+    EQUAL(OK(semctl(id, 0, GETVAL)), 1);
+    OK(semctl(id, 0, IPC_RMID));
+}
+
 /* The child of vfork shares the parent's memory: what it does must leave the parent as it was. */
 static void survives_vfork(void) {
     int id = (int)OK(semget(IPC_PRIVATE, 1, 0600));
@@ -327,6 +383,8 @@ TESTS({"process/works_before_main", works_before_main},
       {"process/works_in_the_child_of_a_threaded_process",
        works_in_the_child_of_a_threaded_process},
       {"process/works_in_many_threads_at_once", works_in_many_threads_at_once},
+      {"process/threads_wait_side_by_side", threads_wait_side_by_side},
+      {"process/an_exit_ends_the_waits_of_other_threads", an_exit_ends_the_waits_of_other_threads},
       {"process/survives_vfork", survives_vfork}, {"process/a_chain_of_forks", a_chain_of_forks},
       {"process/many_short_lives", many_short_lives}, {"process/through_syscall", through_syscall},
       {"process/a_handler_meets_the_calls_it_interrupts", a_handler_meets_the_calls_it_interrupts},

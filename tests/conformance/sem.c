@@ -243,6 +243,21 @@ static void keeps_many_sets_apart(void) {
     EQUAL(used.semaem, 0);
 }
 
+static void as_many_sets_as_allowed_and_no_more(void) {
+    struct seminfo info;
+    OK(semctl(0, 0, IPC_INFO, (union semun){.info = &info}));
+    if (info.semmni > 40000)
+        skip("more sets are allowed here than are quickly made");
+    int *ids = calloc((size_t)info.semmni, sizeof *ids);
+    for (int i = 0; i < info.semmni; i++)
+        ids[i] = new_set(1);
+    FAILS(semget(IPC_PRIVATE, 1, 0600), ENOSPC);
+    OK(change(ids[info.semmni - 1], 0, 1, SEM_UNDO));
+    for (int i = 0; i < info.semmni; i++)
+        remove_set(ids[i]);
+    free(ids);
+}
+
 static void notes_times_and_owner(void) {
     struct semid_ds ds;
     time_t before = time(NULL);
@@ -272,4 +287,5 @@ TESTS({"sem/reports_limits", reports_limits}, {"sem/keeps_limits", keeps_limits}
       {"sem/a_killed_holder_lets_a_waiter_in", a_killed_holder_lets_a_waiter_in},
       {"sem/threads_share_what_is_to_be_undone", threads_share_what_is_to_be_undone},
       {"sem/keeps_many_sets_apart", keeps_many_sets_apart},
+      {"sem/as_many_sets_as_allowed_and_no_more", as_many_sets_as_allowed_and_no_more},
       {"sem/notes_times_and_owner", notes_times_and_owner})
