@@ -7,6 +7,7 @@ import re
 import subprocess
 from typing import NamedTuple
 
+import priority
 from sides import OUT, Failed
 
 LIMIT_SECONDS = 240
@@ -45,7 +46,7 @@ def local_pingpong(seconds: float, plan: list[str], extra: dict[str, str]) -> li
     argv = pingpong_command(seconds, plan)
     pair = [
         subprocess.Popen(
-            ["taskset", "-c", str(cpu), *argv],
+            priority.real_time(["taskset", "-c", str(cpu), *argv]),
             env={**os.environ, **extra},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -8,7 +8,10 @@ import platform
 import subprocess
 from pathlib import Path
 
+import priority
 from sides import ROOT
+
+LOAD = os.getloadavg()[0]
 
 
 def processor() -> str:
@@ -42,6 +45,8 @@ def description() -> dict[str, str]:
         "commit": commit(),
         "processor": processor(),
         "kernel": f"{platform.system()} {platform.release()}",
+        "priority": priority.description(),
+        "load": f"{LOAD:.2g} processes before the start",
     }
 
 

@@ -1,0 +1,43 @@
+"""What keeps a busy machine from disturbing a measurement: priority, where root may give it.
+
+One process or a pair is measured at real-time priority (SCHED_RR): whatever else wants the
+processor waits. Crowds measure the usual scheduler itself, and the threads of a virtual machine
+need one another's work, so both keep the usual scheduler and only weigh more there.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+
+REAL_TIME = ("chrt", "--rr", "10")
+HEAVY = ("nice", "-n", "-20")
+
+
+@functools.cache
+def allowed() -> bool:
+    """Tries whether both can be had; `nice` only complains where it can't."""
+    try:
+        done = [
+            subprocess.run([*prefix, "true"], capture_output=True) for prefix in (REAL_TIME, HEAVY)
+        ]
+    except FileNotFoundError:
+        return False
+    return all(d.returncode == 0 and not d.stderr for d in done)
+
+
+def real_time(argv: list[str]) -> list[str]:
+    """A command at real-time priority, if that can be had."""
+    return [*REAL_TIME, *argv] if allowed() else argv
+
+
+def heavy(argv: list[str]) -> list[str]:
+    """A command with the most weight in the usual scheduler, if that can be had."""
+    return [*HEAVY, *argv] if allowed() else argv
+
+
+def description() -> str:
+    """For the head of a result."""
+    if allowed():
+        return "SCHED_RR for measured processes; nice -20 for crowds of processes and for machines"
+    return "usual (root measures at real-time priority)"
