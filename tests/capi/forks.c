@@ -81,6 +81,34 @@ static void exec_detaches(void) {
     GIVES(semop(set, OP(0, 0, IPC_NOWAIT), 1), 0);
 }
 
+/* A child of a raw clone whose parent is gone, and counted down, before the child makes itself
+ * known. */
+static void orphan_counts(void) {
+    int go[2], done[2];
+    CHECK(pipe(go) == 0 && pipe(done) == 0);
+    pid_t parent = fork();
+    CHECK(parent >= 0);
+    if (parent == 0) {
+        if (raw_fork() == 0) {
+            char c;
+            CHECK(read(go[0], &c, 1) == 1 && semop(set, OP(0, 0, IPC_NOWAIT), 1) == 0);
+            CHECK(write(done[1], "x", 1) == 1 && close(go[1]) == 0);
+            CHECK(read(go[0], &c, 1) == 0);
+        }
+        _exit(0);
+    }
+    wait_for_success(parent);
+    wait_for_attachments(segment, 1);
+    char c;
+    CHECK(write(go[1], "x", 1) == 1 && read(done[0], &c, 1) == 1);
+    CHECK(attachments(segment) == 2);
+    close(go[1]);
+    wait_for_attachments(segment, 1);
+    close(go[0]);
+    close(done[0]);
+    close(done[1]);
+}
+
 /* Its own detach doesn't take the parent's away, nor the parent's its. */
 static void detaches_are_ones_own(char *mapped) {
     pid_t child = fork();
@@ -191,6 +219,7 @@ int main(void) {
     child_counts(raw_fork, 1);
     child_counts_at_once();
     exec_detaches();
+    orphan_counts();
     detaches_are_ones_own(mapped);
     generations();
     threaded_forks();

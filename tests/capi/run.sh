@@ -146,7 +146,7 @@ preloaded "good guest" guest
 preloaded "changing credentials" setuid
 preloaded "SEM_UNDO" undo
 preloaded "no heap" noheap
-preloaded "idle" idle "$lib"
+preloaded "idle" idle
 run "a crowd" VSHMEM_POOL_SIZE=1M LD_PRELOAD="$lib" timeout -k 5 120 "$programs/crowd"
 bad_pools
 linked "pools" pools "$work"

@@ -134,10 +134,11 @@ pub fn keep() {
 }
 
 /// The moment until which an answer of the kernel counts that was asked for at `begun`: now, unless a signal handler had the
-/// time to change the credentials after the kernel had answered. Asking takes a third of TOO_SHORT a question.
+/// time to change the credentials after the kernel had answered. Asking takes a third of TOO_SHORT a question; a signal
+/// and a change take much longer than that.
 fn counts_until(begun: u64) -> u64 {
     let now = ticks();
-    if is_short(begun, now.wrapping_sub(u64::from(TOO_SHORT.load(Relaxed)))) {
+    if now.wrapping_sub(begun) < 2 * u64::from(TOO_SHORT.load(Relaxed)) {
         now
     } else {
         begun

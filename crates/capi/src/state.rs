@@ -3,6 +3,7 @@
 //! Everything lies in statics and in the page of [`crate::page`]; no heap, and no lock but the gate. A pool is opened, and
 //! the process made known to it, by the first call that needs it.
 
+use crate::attach::TABLE;
 use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::page::{self, pack, unpack, Page, MAX_POOLS};
@@ -271,7 +272,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
         ));
         return Err(Errno::ENOSPC);
     };
-    inherit(place, page, me);
+    inherit(gate, index, me);
     become_member(page, index, me, claim.life, started);
     Ok(())
 }
@@ -286,11 +287,24 @@ pub fn become_member(page: &Page, index: usize, me: ProcId, life: Option<Life>, 
     membership.me.store(pack(me), Ordering::Release);
 }
 
-/// A child of a fork that no handler saw still has its parent's attachments: counts them for the child.
-fn inherit(place: &'static OpenPool, page: &Page, me: ProcId) {
-    if let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)) {
-        vshmem_ipc::shm::fork(&place.ctx(parent, page.pid()), me);
+/// A child of a fork that no handler saw still has its parent's attachments: counts them for the child. While the parent
+/// lives, it has them counted; else the child attaches them once more, as far as it may.
+fn inherit(gate: &Inside, index: usize, me: ProcId) {
+    let place = &POOLS[index];
+    let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)) else {
+        return;
+    };
+    let pid = gate.page().pid();
+    let (as_parent, ctx) = (place.ctx(parent, pid), place.ctx(me, pid));
+    if !ctx.pool.owner_is_dead(place, ctx.member, parent) {
+        vshmem_ipc::shm::fork(&as_parent, me);
+        return;
     }
+    TABLE.each(gate, &mut |a| {
+        if a.pool as usize == index {
+            let _ = vshmem_ipc::shm::attach(&ctx, a.id, libc::SHM_RDONLY);
+        }
+    });
 }
 
 /// Takes life locks until one is free.

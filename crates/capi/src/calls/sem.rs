@@ -24,8 +24,8 @@ pub const SEM_INFO: i32 = 19;
 pub const SEM_STAT_ANY: i32 = 20;
 
 /// Operations that are copied to the stack before they are looked at, so that no other thread changes them meanwhile.
-/// More than this can be allowed only by a pool that was made with an unusual limit.
-const COPIED: usize = 512;
+/// Few: the stack may be a signal handler's.
+const COPIED: usize = 128;
 
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
