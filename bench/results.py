@@ -90,7 +90,9 @@ def cell(result: Result, side: str) -> str:
     """A median with its spread."""
     spread = result.spread(side)
     many = len(result.samples.get(side, ())) > 1
-    return number(result.median(side)) + (f" ±{spread:.0%}" if many and spread is not None else "")
+    if not many or spread is None:
+        return number(result.median(side))
+    return number(result.median(side)) + (f" ±{spread:.0%}" if spread < 10 else " ±>999%")
 
 
 def table(results: list[Result]) -> str:

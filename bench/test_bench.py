@@ -52,6 +52,10 @@ class Verdicts(unittest.TestCase):
     def test_spread_is_half_of_the_range(self) -> None:
         self.assertAlmostEqual(result(None, kernel=[90, 100, 120]).spread("kernel"), 0.15)
 
+    def test_a_cell_stays_narrow(self) -> None:
+        wild = result(None, kernel=[90, 100, 90_000])
+        self.assertEqual(results.cell(wild, "kernel"), "100 ±>999%")
+
 
 class Formats(unittest.TestCase):
     """What is written can be read again."""
