@@ -30,20 +30,13 @@ pub fn claim(
         reap_some(&as_me(me), me.slot);
         return Some(me);
     }
-    // Full: a process without a slot can't take locks, so only slots that hold nothing can be had.
-    let slots = pool.proc_slots();
-    for slot in 0..slots {
-        let Some((dead, of, _)) = pool.process(slot) else {
-            continue;
-        };
-        let untouched = pool.proc(slot).is_some_and(|p| {
-            p.overflow.load(Relaxed) == 0 && p.touched.iter().all(|t| t.load(Relaxed) == 0)
-        });
-        if of == member && untouched && pool.owner_is_dead(kernel, member, dead) {
-            pool.free_process(dead);
-        }
-    }
-    pool.claim_process(member, pid, started, claim)
+    // Full: the slot of one who is gone, with what it has left.
+    let (me, dead) = pool.take_over_process(kernel, member, pid, started, claim)?;
+    let c = as_me(me);
+    clean(&c, dead);
+    pool.forget_touched(me);
+    reap_some(&c, me.slot);
+    Some(me)
 }
 
 fn reap_some(c: &Ctx, from: u32) {

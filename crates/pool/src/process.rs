@@ -115,6 +115,57 @@ impl Pool {
         None
     }
 
+    /// Takes the slot of a process of `member` that is gone, when none is free. What that one has left is in its name still; the caller
+    /// cleans it up. Returns both names.
+    pub fn take_over_process(
+        &self,
+        kernel: &dyn Kernel,
+        member: u16,
+        pid: u32,
+        started: u64,
+        claim: &mut dyn FnMut(u32) -> bool,
+    ) -> Option<(ProcId, ProcId)> {
+        for slot in 0..self.proc_slots() {
+            let p = self.proc(slot)?;
+            let old = p.ident.load(Acquire);
+            let ident = Ident::of(old);
+            let dead = ProcId {
+                slot,
+                generation: ident.generation,
+            };
+            if ident.state != LIVE
+                || ident.member != member
+                || !self.owner_is_gone(kernel, member, dead)
+                || !claim(slot)
+            {
+                continue;
+            }
+            let generation = ident.generation.wrapping_add(1);
+            p.pid.store(pid, Relaxed);
+            p.started.store(started, Relaxed);
+            let taken = p.ident.compare_exchange(
+                old,
+                Ident {
+                    generation,
+                    ..ident
+                }
+                .word(),
+                AcqRel,
+                Relaxed,
+            );
+            return taken.is_ok().then_some((ProcId { slot, generation }, dead));
+        }
+        None
+    }
+
+    /// Forgets what a process may hold, when it holds nothing.
+    pub fn forget_touched(&self, who: ProcId) {
+        if let Some(p) = self.proc(who.slot) {
+            p.touched.iter().for_each(|t| t.store(0, Relaxed));
+            p.overflow.store(0, Relaxed);
+        }
+    }
+
     /// Gives a slot back. Everything that it owned is gone already.
     pub fn free_process(&self, me: ProcId) {
         let Some(p) = self.proc(me.slot) else { return };
