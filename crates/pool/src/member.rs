@@ -91,6 +91,10 @@ impl Pool {
         for i in 0..MAX_MEMBERS {
             let Some(m) = self.member(i) else { break };
             let state = m.state.load(Acquire);
+            // Entries are taken in order and never freed.
+            if state == FREE {
+                break;
+            }
             if state == LIVE || state == DEAD {
                 let name: [u8; 32] = core::array::from_fn(|i| m.name[i].load(Relaxed));
                 let len = name.iter().position(|b| *b == 0).unwrap_or(32);

@@ -8,7 +8,7 @@ use crate::Scope;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
-const MOST: u32 = 2000;
+const MOST: u32 = 1000;
 /// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can be fast, so a try
 /// has to outlast a wake-up, or they would never find back.
 const TRY: u32 = 5 * MOST;
@@ -16,11 +16,14 @@ const TRY: u32 = 5 * MOST;
 const ACROSS: u32 = 10;
 /// Below this many rounds it is not worth beginning.
 const LEAST: u32 = 60;
-/// After so many waits without spinning, spinning is tried again.
+/// After so many waits without spinning, spinning is tried again; after twice as many each time that it fails,
 const TRY_AGAIN: u32 = 64;
+/// up to this.
+const TRY_SELDOM: u32 = 4096;
 
 static BUDGET: AtomicU32 = AtomicU32::new(MOST);
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
+static INTERVAL: AtomicU32 = AtomicU32::new(TRY_AGAIN);
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// Processors that this process may run on; looked up once.
@@ -67,8 +70,10 @@ fn on_one_kernel() -> u32 {
     if budget >= LEAST {
         return budget;
     }
-    if SKIPPED.fetch_add(1, Relaxed) >= TRY_AGAIN {
+    let interval = INTERVAL.load(Relaxed);
+    if SKIPPED.fetch_add(1, Relaxed) >= interval {
         SKIPPED.store(0, Relaxed);
+        INTERVAL.store((interval * 2).min(TRY_SELDOM), Relaxed);
         return TRY;
     }
     0
@@ -79,6 +84,7 @@ pub fn spun(worth_it: bool) {
     if worth_it {
         if BUDGET.load(Relaxed) != MOST {
             BUDGET.store(MOST, Relaxed);
+            INTERVAL.store(TRY_AGAIN, Relaxed);
         }
     } else {
         BUDGET.store(BUDGET.load(Relaxed) / 2, Relaxed);

@@ -82,6 +82,6 @@ fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> 
     txn.set(c.pool.offset_of(&w.status), waiters::status_word(w, DONE))?;
     waiters::dequeue(c, &mut txn, queue.receivers(), ticket)?;
     txn.commit();
-    c.kernel.wake(&w.status, 1);
+    slow.guard.wake_later(&w.status);
     Ok(())
 }

@@ -105,7 +105,7 @@ pub fn take_out(
     )?;
     waiters::dequeue(c, &mut txn, queue, ticket)?;
     txn.commit();
-    c.kernel.wake(&ticket.waiter.status, 1);
+    slow.guard.wake_later(&ticket.waiter.status);
     Ok(())
 }
 

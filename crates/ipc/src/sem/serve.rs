@@ -229,7 +229,7 @@ fn serve_one(
     txn.set(status_at(c, w), waiters::status_word(w, status(done)))?;
     waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
     txn.commit();
-    c.kernel.wake(&w.status, 1);
+    guard.wake_later(&w.status);
     thaw_all(c, set, n, |i| sop(c, w, i).num as u32);
     Ok(Some(true))
 }
@@ -255,7 +255,7 @@ pub fn take_out(
     txn.set(status_at(c, w), waiters::status_word(w, status(result)))?;
     waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
     txn.commit();
-    c.kernel.wake(&w.status, 1);
+    guard.wake_later(&w.status);
     thaw_all(c, set, count(c, w), |i| sop(c, w, i).num as u32);
     Ok(())
 }

@@ -19,6 +19,7 @@ mod model;
 
 use crate::log::{Log, Txn};
 use crate::{Ctx, Kernel};
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use core::time::Duration;
 use protocol::{Word, World, HELD};
@@ -66,7 +67,11 @@ pub struct Guard<'a> {
     word: &'static AtomicU32,
     log: Log,
     inherited: bool,
+    later: [Cell<Option<&'static AtomicU32>>; LATER],
 }
+
+/// Wake-ups that a lock's owner can put off until it has let the lock go.
+const LATER: usize = 8;
 
 impl<'a> Guard<'a> {
     /// Takes the lock at `word`, whose redo log is `log`; finishes what a dead owner has left.
@@ -82,7 +87,16 @@ impl<'a> Guard<'a> {
             word,
             log,
             inherited,
+            later: [const { Cell::new(None) }; LATER],
         })
+    }
+
+    /// Wakes a waiter of `word` as soon as the lock is free, so that it does not wake up to wait for the lock.
+    pub fn wake_later(&self, word: &'static AtomicU32) {
+        match self.later.iter().find(|slot| slot.get().is_none()) {
+            Some(slot) => slot.set(Some(word)),
+            None => drop(self.ctx.kernel.wake(word, 1)),
+        }
     }
 
     /// Was the lock taken over from the dead? Then what the owner had begun under other locks may have to be finished too.
@@ -105,6 +119,10 @@ impl Drop for Guard<'_> {
             },
             self.word,
         );
+        // Who dies here leaves waiters that find out when they look around.
+        for word in self.later.iter().map_while(Cell::take) {
+            self.ctx.kernel.wake(word, 1);
+        }
     }
 }
 
