@@ -120,6 +120,33 @@ static void segments(void) {
     GIVES(shmctl(other, IPC_RMID, NULL), 0);
 }
 
+/* SHM_REMAP over the middle of an attachment: two pieces are left, which count and go together. */
+static void pieces(void) {
+    struct shmid_ds ds;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int large = shmget(IPC_PRIVATE, 3 * page, 0600), small = shmget(IPC_PRIVATE, page, 0600);
+    CHECK(OURS(large) && OURS(small));
+    char *p = shmat(large, NULL, 0);
+    CHECK(p != (void *)-1);
+    p[0] = 1;
+    p[2 * page] = 3;
+    CHECK(shmat(small, p + page, SHM_REMAP) == p + page);
+    CHECK(shmctl(large, IPC_STAT, &ds) == 0 && ds.shm_nattch == 2 && ds.shm_dtime != 0);
+    CHECK(p[0] == 1 && p[page] == 0 && p[2 * page] == 3);
+    GIVES(shmdt(p + page), 0);
+    /* What is mapped in the gap is not ours to unmap. */
+    char *gap = mmap(p + page, page, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    CHECK(gap == p + page);
+    GIVES(shmdt(p), 0);
+    gap[0] = 2;
+    CHECK(shmctl(large, IPC_STAT, &ds) == 0 && ds.shm_nattch == 0);
+    FAILS(shmdt(p), EINVAL);
+    CHECK(munmap(gap, page) == 0);
+    GIVES(shmctl(large, IPC_RMID, NULL), 0);
+    GIVES(shmctl(small, IPC_RMID, NULL), 0);
+}
+
 static void semaphores(void) {
     struct semid_ds ds;
     struct seminfo info;
@@ -242,6 +269,7 @@ static void queues(void) {
 
 int main(void) {
     segments();
+    pieces();
     semaphores();
     queues();
     return 0;

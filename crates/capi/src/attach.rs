@@ -6,13 +6,15 @@
 use crate::gate::Inside;
 use crate::raw;
 use core::ops::Range;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use vshmem_ipc::Errno;
 
-/// One attachment.
+/// A piece of an attachment: all of it, unless SHM_REMAP has put something else over a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attachment {
-    /// Where it begins.
+pub struct Piece {
+    /// Where the whole attachment began: what `shmdt` is given.
+    pub base: usize,
+    /// Where the piece begins.
     pub addr: usize,
     /// Its length in bytes, whole pages.
     pub len: usize,
@@ -20,19 +22,48 @@ pub struct Attachment {
     pub id: i32,
     /// The pool, as an index into the open pools.
     pub pool: u8,
-    /// Later attachments have higher numbers. One that covers part of an earlier one (SHM_REMAP) owns that part.
-    pub order: u32,
+    /// Later attachments have higher numbers; the pieces of one have the same.
+    order: u32,
 }
 
-impl Attachment {
+impl Piece {
+    /// A whole attachment.
+    pub fn whole(addr: usize, len: usize, id: i32, pool: usize) -> Piece {
+        let (base, pool, order) = (addr, pool as u8, 0);
+        Piece {
+            base,
+            addr,
+            len,
+            id,
+            pool,
+            order,
+        }
+    }
+
     /// The addresses.
     pub fn range(&self) -> Range<usize> {
         self.addr..self.addr + self.len
     }
+
+    /// What is left of it outside of a range: before it, and behind it.
+    fn without(&self, range: &Range<usize>) -> [Option<Piece>; 2] {
+        let mine = self.range();
+        let part = |from: usize, to: usize| {
+            (from < to).then(|| Piece {
+                addr: from,
+                len: to - from,
+                ..*self
+            })
+        };
+        let before = part(mine.start, mine.end.min(range.start));
+        let behind = part(mine.start.max(range.end), mine.end);
+        [before, behind]
+    }
 }
 
-/// A place in the table. `addr`: 0 is free, 1 was freed, anything else is taken.
+/// A place in the table. `base`: 0 is free, 1 was freed, anything else is taken.
 struct Cell {
+    base: AtomicUsize,
     addr: AtomicUsize,
     len: AtomicUsize,
     what: AtomicU64,
@@ -43,10 +74,11 @@ const FREE: usize = 0;
 const FREED: usize = 1;
 
 impl Cell {
-    fn read(&self) -> Option<Attachment> {
-        let (addr, what) = (self.addr.load(Relaxed), self.what.load(Relaxed));
-        (addr > FREED).then(|| Attachment {
-            addr,
+    fn read(&self) -> Option<Piece> {
+        let (base, what) = (self.base.load(Relaxed), self.what.load(Relaxed));
+        (base > FREED).then(|| Piece {
+            base,
+            addr: self.addr.load(Relaxed),
             len: self.len.load(Relaxed),
             id: what as u32 as i32,
             pool: (what >> 32) as u8,
@@ -54,13 +86,13 @@ impl Cell {
         })
     }
 
-    fn write(&self, a: &Attachment) {
-        self.len.store(a.len, Relaxed);
-        self.what
-            .store(u64::from(a.id as u32) | u64::from(a.pool) << 32, Relaxed);
-        self.order.store(a.order, Relaxed);
-        self.addr
-            .store(a.addr, core::sync::atomic::Ordering::Release);
+    fn write(&self, p: &Piece) {
+        self.addr.store(p.addr, Relaxed);
+        self.len.store(p.len, Relaxed);
+        let what = u64::from(p.id as u32) | u64::from(p.pool) << 32;
+        self.what.store(what, Relaxed);
+        self.order.store(p.order, Relaxed);
+        self.base.store(p.base, Release);
     }
 }
 
@@ -99,18 +131,15 @@ impl Table {
         unsafe { core::slice::from_raw_parts(cells, capacity) }
     }
 
-    /// Makes sure that the next [`Table::insert`] finds room.
+    /// Makes sure that the next [`Table::cut`] and [`Table::insert`] find room. Pieces don't overlap, so a cut splits one of
+    /// them at the most.
     pub fn reserve(&self, gate: &Inside) -> Result<(), Errno> {
         let capacity = self.capacity.load(Relaxed);
-        if (self.used.load(Relaxed) + 1) * 2 <= capacity {
+        if (self.used.load(Relaxed) + 2) * 2 <= capacity {
             return Ok(());
         }
-        self.grow(
-            gate,
-            (self.live.load(Relaxed) * 4)
-                .next_power_of_two()
-                .max(FIRST_CAPACITY),
-        )
+        let wanted = (self.live.load(Relaxed) * 4).next_power_of_two();
+        self.grow(gate, wanted.max(FIRST_CAPACITY))
     }
 
     fn grow(&self, gate: &Inside, capacity: usize) -> Result<(), Errno> {
@@ -135,111 +164,73 @@ impl Table {
     }
 
     /// Adds an attachment as the newest. [`Table::reserve`] was called before, under the same gate.
-    pub fn insert(&self, _gate: &Inside, attachment: Attachment) {
+    pub fn insert(&self, _gate: &Inside, whole: Piece) {
         let order = self.next_order.fetch_add(1, Relaxed);
-        self.place(&Attachment {
-            order,
-            ..attachment
-        });
+        self.place(&Piece { order, ..whole });
     }
 
-    fn place(&self, attachment: &Attachment) {
+    fn place(&self, piece: &Piece) {
         let cells = self.cells();
-        for i in probe(attachment.addr, cells.len()) {
-            let was = cells[i].addr.load(Relaxed);
+        for i in probe(piece.base, cells.len()) {
+            let was = cells[i].base.load(Relaxed);
             if was <= FREED {
                 self.used.fetch_add(usize::from(was == FREE), Relaxed);
                 self.live.fetch_add(1, Relaxed);
-                cells[i].write(attachment);
+                cells[i].write(piece);
                 return;
             }
         }
     }
 
-    fn position(&self, addr: usize) -> Option<usize> {
+    /// The cells of all pieces of attachments at `base`.
+    fn at(&self, base: usize) -> impl Iterator<Item = &Cell> {
         let cells = self.cells();
-        let mut newest: Option<(u32, usize)> = None;
-        for i in probe(addr, cells.len()) {
-            match cells[i].addr.load(Relaxed) {
-                FREE => break,
-                a if a == addr => newest = newest.max(Some((cells[i].order.load(Relaxed), i))),
-                _ => {}
-            }
+        probe(base, cells.len())
+            .map(move |i| &cells[i])
+            .take_while(|cell| cell.base.load(Relaxed) != FREE)
+            .filter(move |cell| cell.base.load(Relaxed) == base)
+    }
+
+    /// Takes the newest attachment at `base` out of the table, piece by piece. False: there is none.
+    pub fn take(&self, _gate: &Inside, base: usize, each: &mut dyn FnMut(Piece)) -> bool {
+        if base <= FREED {
+            return false;
         }
-        newest.map(|(_, i)| i)
-    }
-
-    /// Takes the newest attachment that begins at `addr` out of the table.
-    pub fn take(&self, _gate: &Inside, addr: usize) -> Option<Attachment> {
-        let cell = &self.cells()[self.position(addr)?];
-        self.clear(cell)
-    }
-
-    fn clear(&self, cell: &Cell) -> Option<Attachment> {
-        let attachment = cell.read();
-        cell.addr.store(FREED, Relaxed);
-        self.live.fetch_sub(1, Relaxed);
-        attachment
-    }
-
-    /// Takes one attachment out that lies within `range` whole and is older than `order`.
-    pub fn take_covered(
-        &self,
-        _gate: &Inside,
-        range: &Range<usize>,
-        order: u32,
-    ) -> Option<Attachment> {
-        let covered = |a: &Attachment| {
-            a.order < order && a.addr >= range.start && a.addr + a.len <= range.end
+        let Some(newest) = self.at(base).map(|cell| cell.order.load(Relaxed)).max() else {
+            return false;
         };
-        let cell = self
-            .cells()
-            .iter()
-            .find(|c| c.read().is_some_and(|a| covered(&a)))?;
-        self.clear(cell)
+        self.at(base)
+            .filter(|cell| cell.order.load(Relaxed) == newest)
+            .filter_map(|cell| self.clear(cell))
+            .for_each(each);
+        true
     }
 
-    /// The order that the next attachment gets.
-    pub fn next_order(&self, _gate: &Inside) -> u32 {
-        self.next_order.load(Relaxed)
+    fn clear(&self, cell: &Cell) -> Option<Piece> {
+        let piece = cell.read();
+        cell.base.store(FREED, Relaxed);
+        self.live.fetch_sub(1, Relaxed);
+        piece
     }
 
-    /// Calls `each` with the parts of `whole` that no newer attachment covers.
-    pub fn uncovered(
-        &self,
-        _gate: &Inside,
-        whole: &Attachment,
-        each: &mut dyn FnMut(Range<usize>),
-    ) {
-        let (mut at, end) = (whole.addr, whole.addr + whole.len);
-        while at < end {
-            let newer = || {
-                self.cells()
-                    .iter()
-                    .filter_map(Cell::read)
-                    .filter(|a| a.order > whole.order)
-            };
-            if let Some(a) = newer().find(|a| a.range().contains(&at)) {
-                at = a.range().end;
-                continue;
-            }
-            let stop = newer()
-                .map(|a| a.addr)
-                .filter(|s| *s > at)
-                .min()
-                .unwrap_or(end)
-                .min(end);
-            each(at..stop);
-            at = stop;
+    /// Something else is mapped at `range` now: cuts it out of all pieces. Calls `each` with a piece as it was, and how
+    /// many are left of it.
+    pub fn cut(&self, _gate: &Inside, range: &Range<usize>, each: &mut dyn FnMut(Piece, usize)) {
+        let hit = |p: &Piece| p.addr < range.end && range.start < p.addr + p.len;
+        let find = |cell: &&Cell| cell.read().is_some_and(|p| hit(&p));
+        while let Some(piece) = self.cells().iter().find(find).and_then(|c| self.clear(c)) {
+            let rests = piece.without(range);
+            rests.iter().flatten().for_each(|rest| self.place(rest));
+            each(piece, rests.iter().flatten().count());
         }
     }
 
-    /// Calls `each` with every attachment.
-    pub fn each(&self, _gate: &Inside, each: &mut dyn FnMut(Attachment)) {
+    /// Calls `each` with every piece.
+    pub fn each(&self, _gate: &Inside, each: &mut dyn FnMut(Piece)) {
         self.cells().iter().filter_map(Cell::read).for_each(each);
     }
 
-    /// How many attachments there are.
+    /// How many pieces there are.
     pub fn count(&self) -> usize {
         self.live.load(Relaxed)
     }
@@ -255,73 +246,62 @@ fn probe(addr: usize, capacity: usize) -> impl Iterator<Item = usize> {
 mod tests {
     use super::*;
 
-    fn at(addr: usize, len: usize, id: i32) -> Attachment {
-        Attachment {
-            addr,
-            len,
-            id,
-            pool: 3,
-            order: 0,
-        }
+    fn add(table: &Table, gate: &Inside, addr: usize, len: usize, id: i32) {
+        table.reserve(gate).unwrap();
+        table.insert(gate, Piece::whole(addr, len, id, 3));
     }
 
-    fn add(table: &Table, gate: &Inside, a: Attachment) {
-        table.reserve(gate).unwrap();
-        table.insert(gate, a);
+    fn take(table: &Table, gate: &Inside, base: usize) -> Vec<(i32, u8, Range<usize>)> {
+        let mut taken = vec![];
+        let any = table.take(gate, base, &mut |p| taken.push((p.id, p.pool, p.range())));
+        assert_eq!(any, !taken.is_empty());
+        taken.sort_by_key(|(_, _, range)| range.start);
+        taken
     }
 
     #[test]
     fn grows_and_forgets() {
         let (table, gate) = (Table::new(), crate::gate::enter().unwrap());
-        assert_eq!(table.take(&gate, 0x5000), None);
+        assert_eq!(take(&table, &gate, 0x5000), []);
+        assert_eq!(take(&table, &gate, 0), []);
         for i in 1..5000 {
-            add(&table, &gate, at(i << 12, 4096, i as i32));
+            add(&table, &gate, i << 12, 4096, i as i32);
         }
         assert_eq!(table.count(), 4999);
         for i in 1..5000 {
-            assert_eq!(
-                table.take(&gate, i << 12).map(|a| (a.id, a.pool, a.len)),
-                Some((i as i32, 3, 4096))
-            );
-            assert_eq!(table.take(&gate, i << 12), None);
+            let at = i << 12;
+            assert_eq!(take(&table, &gate, at), [(i as i32, 3, at..at + 4096)]);
+            assert_eq!(take(&table, &gate, at), []);
         }
         for i in 1..100_000 {
-            add(&table, &gate, at(i << 12, 4096, 1));
-            assert!(table.take(&gate, i << 12).is_some());
+            add(&table, &gate, i << 12, 4096, 1);
+            assert_eq!(take(&table, &gate, i << 12).len(), 1);
         }
-        assert!(
-            table.capacity.load(Relaxed) <= 16384,
-            "freed cells are used again"
-        );
+        let capacity = table.capacity.load(Relaxed);
+        assert!(capacity <= 32768, "freed cells are used again: {capacity}");
     }
 
     #[test]
-    fn a_newer_attachment_owns_what_it_covers() {
+    fn what_is_cut_out_is_gone_for_good() {
         let (table, gate) = (Table::new(), crate::gate::enter().unwrap());
-        add(&table, &gate, at(0x1000, 0x9000, 1));
-        add(&table, &gate, at(0x3000, 0x1000, 2));
-        add(&table, &gate, at(0x5000, 0x2000, 3));
-        let old = Attachment {
-            order: 0,
-            ..at(0x1000, 0x9000, 1)
+        let cut = |range: Range<usize>| {
+            let mut seen = vec![];
+            table.cut(&gate, &range, &mut |p, rests| seen.push((p.id, rests)));
+            seen.sort();
+            seen
         };
-        let mut parts = vec![];
-        table.uncovered(&gate, &old, &mut |r| parts.push(r));
-        assert_eq!(parts, [0x1000..0x3000, 0x4000..0x5000, 0x7000..0xa000]);
-        let order = table.next_order(&gate);
-        assert_eq!(
-            table
-                .take_covered(&gate, &(0x2000..0x5000), order)
-                .map(|a| a.id),
-            Some(2)
-        );
-        assert_eq!(table.take_covered(&gate, &(0x2000..0x5000), order), None);
-        add(&table, &gate, at(0x1000, 0x1000, 4));
-        assert_eq!(
-            table.take(&gate, 0x1000).map(|a| a.id),
-            Some(4),
-            "the newest at an address comes first"
-        );
-        assert_eq!(table.take(&gate, 0x1000).map(|a| a.id), Some(1));
+        add(&table, &gate, 0x1000, 0x9000, 1);
+        assert_eq!(cut(0x3000..0x4000), [(1, 2)]);
+        add(&table, &gate, 0x3000, 0x1000, 2);
+        assert_eq!(cut(0x3000..0x4000), [(2, 0)]);
+        assert_eq!(cut(0x3000..0x5000), [(1, 1)]);
+        assert_eq!(cut(0x3000..0x5000), []);
+        // The start is covered: the newer attachment at the same address comes first.
+        assert_eq!(cut(0x1000..0x2000), [(1, 1)]);
+        add(&table, &gate, 0x1000, 0x1000, 4);
+        assert_eq!(take(&table, &gate, 0x1000), [(4, 3, 0x1000..0x2000)]);
+        let rests = [(1, 3, 0x2000..0x3000), (1, 3, 0x5000..0xa000)];
+        assert_eq!(take(&table, &gate, 0x1000), rests);
+        assert_eq!(table.count(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, ShmInfo, ShmidDs, Shminfo};
-use crate::attach::{Attachment, TABLE};
+use crate::attach::{Piece, TABLE};
 use crate::gate;
 use crate::state::{self, Caller};
 use core::ffi::c_void;
@@ -82,22 +82,14 @@ pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut 
     let prot = protection(flags);
     let mapped = caller.map(extent.offset, len, place.addr, place.replace, prot)? as usize;
     if place.replace || TABLE.count() <= FEW {
-        forget_covered(&gate, mapped, len);
+        TABLE.cut(&gate, &(mapped..mapped + len), &mut count_rests);
     }
     let pool = caller.pool_index();
     if let Err(error) = count(caller, id, flags, &extent) {
         state::unmap(pool, mapped..mapped + len);
         return Err(error);
     }
-    let pool = pool as u8;
-    let attachment = Attachment {
-        addr: mapped,
-        len,
-        id,
-        pool,
-        order: 0,
-    };
-    TABLE.insert(&gate, attachment);
+    TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
     Ok(mapped as *mut c_void)
 }
 
@@ -113,18 +105,15 @@ fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent) -> Result<(
 /// So many attachments are looked through at each `shmat`.
 const FEW: usize = 64;
 
-/// Attachments that a new mapping at `addr` has replaced as a whole are gone. Also finds those whose memory the program
-/// unmapped behind our back: otherwise the kernel had not given the addresses out again.
-fn forget_covered(gate: &gate::Inside, addr: usize, len: usize) {
-    let order = TABLE.next_order(gate);
-    while let Some(old) = TABLE.take_covered(gate, &(addr..addr + len), order) {
-        release(&old);
-    }
-}
-
-fn release(attachment: &Attachment) {
-    if let Ok(owner) = state::caller_of(attachment.pool as usize) {
-        shm::detach(&owner.ctx, attachment.id);
+/// A new mapping has replaced a part of an attachment, or all of it: as the kernel does it, each piece counts. Without
+/// SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given the addresses out again.
+fn count_rests(piece: Piece, rests: usize) {
+    if let Ok(owner) = state::caller_of(piece.pool as usize) {
+        for _ in 0..rests {
+            // Where the caller may not attach it any more, it just counts less.
+            let _ = shm::attach(&owner.ctx, piece.id, libc::SHM_RDONLY);
+        }
+        shm::detach(&owner.ctx, piece.id);
     }
 }
 
@@ -134,14 +123,10 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
         return Ok(false);
     }
     let gate = gate::enter()?;
-    let Some(attachment) = TABLE.take(&gate, addr) else {
-        return Ok(false);
-    };
-    TABLE.uncovered(&gate, &attachment, &mut |part| {
-        state::unmap(attachment.pool as usize, part)
-    });
-    release(&attachment);
-    Ok(true)
+    Ok(TABLE.take(&gate, addr, &mut |piece| {
+        state::unmap(piece.pool as usize, piece.range());
+        count_rests(piece, 0);
+    }))
 }
 
 /// Is any segment of the pool at that place attached?
