@@ -260,23 +260,22 @@ pub fn config() -> &'static Config {
     unsafe { &*STORE.0.get() }
 }
 
-/// Reads the environment, once.
+/// Reads the environment, once. With signals blocked, so that a handler never waits for its own thread.
 #[cold]
 pub fn load() {
-    if LOADED
-        .compare_exchange(UNLOADED, LOADING, Ordering::AcqRel, Ordering::Acquire)
-        .is_err()
-    {
-        // Threads can't exist before the constructor has run, unless one made earlier by a constructor; wait for it.
-        while LOADED.load(Ordering::Acquire) != READY {
-            std::thread::yield_now();
-        }
-        return;
+    let mask = crate::raw::block_signals();
+    let first = LOADED.compare_exchange(UNLOADED, LOADING, Ordering::AcqRel, Ordering::Acquire);
+    if first.is_ok() {
+        let config = Config::EMPTY.understand(&environment());
+        // SAFETY: only the winner of the exchange gets here, and nobody reads before READY.
+        unsafe { STORE.0.get().write(config) };
+        LOADED.store(READY, Ordering::Release);
     }
-    let config = Config::EMPTY.understand(&environment());
-    // SAFETY: only the winner of the exchange above gets here, and nobody reads before READY.
-    unsafe { STORE.0.get().write(config) };
-    LOADED.store(READY, Ordering::Release);
+    // Threads can't exist before the constructor has run, unless an earlier constructor made one.
+    while LOADED.load(Ordering::Acquire) != READY {
+        std::thread::yield_now();
+    }
+    crate::raw::restore_signals(mask);
 }
 
 fn environment() -> Environment<'static> {
