@@ -60,6 +60,11 @@ const MODULES: &str = include_str!("../../../../images/modules.txt");
 
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
 pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
+    // Ctrl-C reaches the programs that were started, too: that one of them failed is then not what happened.
+    begin(options, tell).map_err(|error| interrupt::check().err().unwrap_or(error))
+}
+
+fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
     qemu::check_installed()?;
     let lock = lock_cluster(&options.cluster)?;
