@@ -43,7 +43,8 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Life)>
         &opened.pool,
         place,
         opened.member,
-        pid,
+        // Nobody knows the child's pid yet.
+        0,
         state::started_of(index),
         &mut |slot| {
             if !failed {

@@ -19,9 +19,10 @@ impl Kernel for OpenPool {
         }
         // SAFETY: only an open pool is asked.
         let handle = unsafe { &self.opened().handle };
-        handle
-            .alive(slot)
-            .unwrap_or_else(|| !process::is_gone(pid, started))
+        match handle.alive(slot) {
+            Some(alive) => alive && !process::has_left(pid, started),
+            None => !process::is_gone(pid, started),
+        }
     }
 
     fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {

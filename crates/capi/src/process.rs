@@ -73,7 +73,7 @@ pub fn started() -> u64 {
     u64::from(namespaces()) << 32 | ticks
 }
 
-/// The same for a child that was forked just now. It costs no file: the parent's namespaces, and the clock.
+/// The same for a child that was forked just now, by the clock. Without /proc it is taken to be in its parent's namespaces.
 pub fn started_now(parent: u64) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -82,7 +82,11 @@ pub fn started_now(parent: u64) -> u64 {
     // SAFETY: the kernel fills the structure.
     unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_BOOTTIME, &raw mut now) };
     let ticks = now.tv_sec as u64 * TICKS + now.tv_nsec as u64 / (1_000_000_000 / TICKS);
-    parent & 0xffff_ffff << 32 | ticks & TICKS_MASK
+    let namespaces = match namespaces() {
+        0 => parent & 0xffff_ffff << 32,
+        known => u64::from(known) << 32,
+    };
+    namespaces | ticks & TICKS_MASK
 }
 
 /// Clock ticks per second, as files in /proc count them (USER_HZ).
@@ -102,6 +106,18 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
     }
     // The pid may have been given to another process.
     ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !is_close(ticks, stat.start))
+}
+
+/// Has a process that seems to hold its life lock left, and its parent been told? Its memory, and so the lock, may be held a
+/// little longer by others who look at it (/proc, DAMON).
+pub fn has_left(pid: u32, started: u64) -> bool {
+    let theirs = (started >> 32) as u32;
+    if pid == 0 || theirs == 0 {
+        return false;
+    }
+    // SAFETY: signal 0 only asks.
+    let absent = unsafe { syscall!(libc::SYS_kill, pid, 0) } == -(libc::ESRCH as isize);
+    absent && theirs == namespaces()
 }
 
 /// Is a process certainly still there, alive, that noted `pid` and `started`? One that lost its life lock all the same runs
@@ -196,6 +212,13 @@ mod tests {
         child.wait().unwrap();
         assert!(!has_executed(child.id(), started()));
         assert!(is_gone(child.id(), started()));
+        assert!(has_left(child.id(), started()));
+        assert!(!has_left(std::process::id(), started()));
+        assert!(!has_left(0, started()));
+        assert!(
+            !has_left(child.id(), started() ^ 1 << 40),
+            "another namespace"
+        );
     }
 
     #[test]
