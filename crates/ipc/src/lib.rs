@@ -20,6 +20,8 @@ mod waiters;
 
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use errno::Errno;
 pub use life::leave;

@@ -1,1 +1,345 @@
-//! A kernel for tests.
+//! A kernel for tests: a pool in plain memory, and processes that can be killed at any of their calls to the kernel.
+//!
+//! A killed process stops where it is, for ever, with whatever it holds: its thread is never woken again. That is what a
+//! `SIGKILL` between two instructions looks like to the others.
+
+use crate::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
+use core::time::Duration;
+use std::alloc::{alloc_zeroed, dealloc, Layout};
+use std::collections::BTreeSet;
+use std::sync::mpsc::{channel, Receiver};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use vshmem_pool::{Mem, Params};
+
+/// No test waits longer than this for anything.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Zeroed, page-aligned memory.
+struct Memory {
+    base: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: the pool in it is made of atomics and racing copies, from whatever thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(len: usize) -> Memory {
+        let layout = Layout::from_size_align(len, 4096).unwrap();
+        // SAFETY: the layout has a size above zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        assert!(!base.is_null());
+        Memory { base, layout }
+    }
+
+    fn mem(&self) -> Mem {
+        // SAFETY: aligned and as long as the layout says; it lives as long as the world that all processes hold.
+        unsafe { Mem::new(self.base, self.layout.size()) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.base, self.layout) }
+    }
+}
+
+/// What the processes of a test share.
+struct Inner {
+    pool: Pool,
+    dead: Mutex<BTreeSet<u32>>,
+    /// Something was woken, or somebody died.
+    changed: Condvar,
+    next_pid: AtomicU32,
+    memory: Memory,
+}
+
+impl Inner {
+    fn dead(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.dead.lock().unwrap()
+    }
+}
+
+/// A pool, and the kernel that its processes run on.
+#[derive(Clone)]
+pub struct World(Arc<Inner>);
+
+impl World {
+    /// A fresh pool of `len` bytes.
+    pub fn new(len: usize) -> World {
+        World::with(len, &Params::default(), |_| {}).unwrap()
+    }
+
+    /// A fresh pool that `scribble` may damage before it is opened.
+    pub fn with(
+        len: usize,
+        params: &Params,
+        scribble: impl FnOnce(Mem),
+    ) -> Result<World, vshmem_pool::OpenError> {
+        let memory = Memory::new(len);
+        Pool::format(memory.mem(), params).unwrap();
+        scribble(memory.mem());
+        Ok(World(Arc::new(Inner {
+            pool: Pool::open(memory.mem())?,
+            dead: Mutex::new(BTreeSet::new()),
+            changed: Condvar::new(),
+            next_pid: AtomicU32::new(100),
+            memory,
+        })))
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+
+    /// A new process, unless the pool has no slot for it.
+    pub fn try_process(&self) -> Option<Arc<Process>> {
+        let mut process = Process {
+            world: self.0.clone(),
+            id: ProcId {
+                slot: 0,
+                generation: 0,
+            },
+            pid: self.0.next_pid.fetch_add(1, SeqCst),
+            cred: Mutex::new(Cred {
+                uid: 1000,
+                gid: 1000,
+                caps: 0,
+            }),
+            calls_left: AtomicI64::new(i64::MAX),
+            interrupted: AtomicBool::new(false),
+        };
+        let member = self.0.pool.join([7; 16], b"test").ok()?;
+        assert_eq!(member, 0);
+        let pid = process.pid;
+        process.id = crate::life::claim(&self.0.pool, &process, 0, pid, 1, &mut |_| true)?;
+        Some(Arc::new(process))
+    }
+
+    /// A new process.
+    pub fn process(&self) -> Arc<Process> {
+        self.try_process().expect("a free process slot")
+    }
+}
+
+/// A process of the test, and the kernel as it sees it.
+pub struct Process {
+    world: Arc<Inner>,
+    id: ProcId,
+    pid: u32,
+    cred: Mutex<Cred>,
+    calls_left: AtomicI64,
+    interrupted: AtomicBool,
+}
+
+impl Process {
+    /// What the library's calls need.
+    pub fn ctx(&self) -> Ctx<'_> {
+        Ctx {
+            pool: &self.world.pool,
+            kernel: self,
+            me: self.id,
+            pid: self.pid,
+            member: 0,
+        }
+    }
+
+    /// Its slot.
+    pub fn id(&self) -> ProcId {
+        self.id
+    }
+
+    /// Its pid, as the calls return it.
+    pub fn pid(&self) -> i32 {
+        self.pid as i32
+    }
+
+    /// Changes who it is.
+    pub fn set_cred(&self, cred: Cred) {
+        *self.cred.lock().unwrap() = cred;
+    }
+
+    /// Kills it: now, or if it is in the middle of something, at its next call to the kernel.
+    pub fn kill(&self) {
+        self.world.dead().insert(self.pid);
+        self.world.changed.notify_all();
+    }
+
+    /// Kills it at its n-th call to the kernel from now on; the first is 1.
+    pub fn kill_at_call(&self, n: u32) {
+        self.calls_left.store(n.into(), SeqCst);
+    }
+
+    /// Is it dead?
+    pub fn is_dead(&self) -> bool {
+        self.world.dead().contains(&self.pid)
+    }
+
+    /// Lets a signal handler run in it.
+    pub fn interrupt(&self) {
+        let _held = self.world.dead();
+        self.interrupted.store(true, SeqCst);
+        self.world.changed.notify_all();
+    }
+
+    /// Does something in a thread of this process.
+    pub fn start<T: Send + 'static>(
+        self: &Arc<Self>,
+        body: impl FnOnce(&Ctx) -> T + Send + 'static,
+    ) -> Task<T> {
+        let (sender, result) = channel();
+        let process = self.clone();
+        thread::spawn(move || {
+            let value = body(&process.ctx());
+            // The test may have lost interest.
+            let _ = sender.send(value);
+        });
+        Task {
+            result,
+            process: self.clone(),
+        }
+    }
+
+    /// Each call to the kernel begins here.
+    fn call(&self) {
+        if self.calls_left.fetch_sub(1, SeqCst) == 1 {
+            self.kill();
+        }
+        if self.is_dead() {
+            stop_for_ever();
+        }
+    }
+}
+
+fn stop_for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// Something that a process does.
+pub struct Task<T> {
+    result: Receiver<T>,
+    process: Arc<Process>,
+}
+
+impl<T> Task<T> {
+    /// What came of it; it must not take longer than a test may.
+    pub fn result(self) -> T {
+        self.result
+            .recv_timeout(PATIENCE)
+            .expect("it came to an end")
+    }
+
+    /// What came of it, or `None` if its process was killed on the way.
+    pub fn result_or_death(self) -> Option<T> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if let Ok(value) = self.result.recv_timeout(Duration::from_millis(1)) {
+                return Some(value);
+            }
+            if self.process.is_dead() {
+                return None;
+            }
+        }
+        panic!("it neither came to an end nor died");
+    }
+
+    /// Has it come to an end within this time?
+    pub fn ends_within(&self, time: Duration) -> Option<T> {
+        self.result.recv_timeout(time).ok()
+    }
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "it never happened that {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Kernel for Process {
+    fn alive(&self, _slot: u32, pid: u32, _started: u64) -> bool {
+        self.call();
+        !self.world.dead().contains(&pid)
+    }
+    fn block_signals(&self) -> u64 {
+        self.call();
+        0
+    }
+    fn restore_signals(&self, _old: u64) {
+        self.call();
+    }
+    fn reserve(&self, offset: u64, len: u64) -> bool {
+        self.call();
+        self.world.memory.mem().bytes(offset, len).is_some()
+    }
+    fn release(&self, offset: u64, len: u64) -> bool {
+        self.call();
+        self.world.memory.mem().zero(offset, len)
+    }
+    fn room(&self) -> Option<u64> {
+        self.call();
+        Some(self.world.memory.layout.size() as u64)
+    }
+    fn now(&self) -> i64 {
+        self.call();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(0, |d| d.as_secs() as i64)
+    }
+    fn monotonic(&self) -> u64 {
+        self.call();
+        static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+    fn cred(&self) -> Cred {
+        self.call();
+        *self.cred.lock().unwrap()
+    }
+    fn in_group(&self, gid: u32) -> bool {
+        self.cred().gid == gid
+    }
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
+        self.call();
+        let end = timeout.map(|t| Instant::now() + t);
+        let mut held = self.world.dead();
+        let waited = loop {
+            if held.contains(&self.pid) {
+                drop(held);
+                stop_for_ever();
+            }
+            if word.load(SeqCst) != expected {
+                break Waited::Woken;
+            }
+            if self.interrupted.swap(false, SeqCst) {
+                break Waited::Interrupted;
+            }
+            let left = end.map_or(PATIENCE, |e| e.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                break Waited::TimedOut;
+            }
+            held = self.world.changed.wait_timeout(held, left).unwrap().0;
+        };
+        drop(held);
+        waited
+    }
+    fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
+        self.call();
+        // Taken once, so that nobody is between looking at the word and falling asleep.
+        drop(self.world.dead());
+        self.world.changed.notify_all();
+        0
+    }
+    fn spin_rounds(&self) -> u32 {
+        0
+    }
+}

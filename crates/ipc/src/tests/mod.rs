@@ -1,0 +1,7 @@
+//! Tests of the calls as programs make them, on a pool in plain memory.
+
+mod death;
+mod directory;
+mod msg;
+mod sem;
+mod shm;

@@ -1,0 +1,124 @@
+//! Segments: who has how many attachments.
+
+use crate::shm::{self, SHM_DEST, SHM_RDONLY};
+use crate::testing::World;
+use crate::{Cred, Errno, IPC_CREAT, IPC_PRIVATE};
+use std::vec::Vec;
+
+#[test]
+fn attachments_are_counted() {
+    let world = World::new(1 << 20);
+    let (a, b) = (world.process(), world.process());
+    let (c, d) = (&a.ctx(), &b.ctx());
+    let id = shm::get(c, 5, 5000, IPC_CREAT | 0o600).unwrap();
+    let extent = shm::attach(c, id, 0).unwrap();
+    assert_eq!(
+        (extent.size, extent.len, extent.offset % 4096),
+        (5000, 8192, 0)
+    );
+    assert_eq!(shm::look(c, id, 0), Ok(extent));
+    assert_eq!(shm::attach(d, id, 0), Ok(extent));
+    assert_eq!(shm::attach(d, id, SHM_RDONLY), Ok(extent));
+    let ds = shm::stat(c, id).unwrap();
+    assert_eq!(
+        (ds.nattch, ds.size, ds.cpid, ds.lpid),
+        (3, 5000, a.pid(), b.pid())
+    );
+    shm::detach(d, id);
+    assert_eq!(shm::stat(c, id).unwrap().nattch, 2);
+    // Those who have nothing attached take nothing away.
+    shm::detach(c, id);
+    shm::detach(c, id);
+    assert_eq!(shm::stat(c, id).unwrap().nattch, 1);
+    assert_eq!(shm::get(c, 5, 5001, 0), Err(Errno::EINVAL));
+    assert_eq!(shm::get(c, 5, 0, 0), Ok(id));
+    assert_eq!(shm::get(c, 6, 0, IPC_CREAT | 0o600), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_fork_counts_for_the_child_too() {
+    let world = World::new(1 << 20);
+    let (a, b) = (world.process(), world.process());
+    let (c, d) = (&a.ctx(), &b.ctx());
+    let ids: Vec<i32> = (0..30)
+        .map(|_| shm::get(c, IPC_PRIVATE, 100, 0o600).unwrap())
+        .collect();
+    // More than a process remembers one by one.
+    for id in &ids {
+        shm::attach(c, *id, 0).unwrap();
+    }
+    shm::attach(c, ids[3], 0).unwrap();
+    assert!(shm::fork(c, b.id()));
+    assert_eq!(shm::stat(d, ids[0]).unwrap().nattch, 2);
+    assert_eq!(shm::stat(d, ids[3]).unwrap().nattch, 4);
+    assert_eq!(shm::stat(d, ids[29]).unwrap().nattch, 2);
+    a.kill();
+    assert_eq!(shm::stat(d, ids[3]).unwrap().nattch, 2);
+    assert_eq!(shm::stat(d, ids[29]).unwrap().nattch, 1);
+}
+
+#[test]
+fn a_removed_segment_goes_with_the_last_attachment() {
+    let world = World::new(1 << 20);
+    let (a, b) = (world.process(), world.process());
+    let (c, d) = (&a.ctx(), &b.ctx());
+    let id = shm::get(c, 5, 1 << 16, IPC_CREAT | 0o666).unwrap();
+    shm::attach(c, id, 0).unwrap();
+    shm::attach(d, id, 0).unwrap();
+    shm::remove(c, id).unwrap();
+    assert_eq!(shm::get(c, 5, 0, 0), Err(Errno::ENOENT));
+    let ds = shm::stat(c, id).unwrap();
+    assert_eq!(
+        (ds.nattch, ds.perm.key, ds.perm.mode & SHM_DEST),
+        (2, 0, SHM_DEST)
+    );
+    // Attaching by id goes on, as on Linux.
+    shm::attach(c, id, 0).unwrap();
+    shm::detach(c, id);
+    shm::detach(c, id);
+    assert_eq!(shm::info(d).1.used_ids, 1);
+    b.kill();
+    assert_eq!(shm::info(c).1.used_ids, 0);
+    assert_eq!(shm::stat(c, id), Err(Errno::EINVAL));
+}
+
+#[test]
+fn all_pages_come_back_and_read_as_zeros() {
+    let world = World::new(4 << 20);
+    let p = world.process();
+    let c = &p.ctx();
+    let heap = world.pool().geometry().pages;
+    for round in 0..20 {
+        for size in [1usize, 4096, 70_000, 300_000, 1 << 20] {
+            let id = shm::get(c, IPC_PRIVATE, size, 0o600).unwrap();
+            let extent = shm::attach(c, id, 0).unwrap();
+            let at = world.pool().mem().bytes(extent.offset, extent.len).unwrap();
+            // SAFETY: the segment's bytes, which nobody else has.
+            let bytes = unsafe { core::slice::from_raw_parts_mut(at, extent.len as usize) };
+            assert!(bytes.iter().all(|b| *b == 0), "round {round}, {size} bytes");
+            bytes.fill(round as u8 + 1);
+            shm::remove(c, id).unwrap();
+            shm::detach(c, id);
+        }
+    }
+    assert_eq!(shm::info(c).1, shm::ShmInfo::default());
+    assert_eq!(heap.free_blocks(world.pool()), heap.count as u64);
+}
+
+#[test]
+fn permissions_say_how() {
+    let world = World::new(1 << 20);
+    let (a, b) = (world.process(), world.process());
+    let c = &a.ctx();
+    let id = shm::get(c, IPC_PRIVATE, 1, 0o604).unwrap();
+    b.set_cred(Cred {
+        uid: 9,
+        gid: 9,
+        caps: 0,
+    });
+    assert_eq!(shm::attach(&b.ctx(), id, 0), Err(Errno::EACCES));
+    assert!(shm::attach(&b.ctx(), id, SHM_RDONLY).is_ok());
+    assert_eq!(shm::remove(&b.ctx(), id), Err(Errno::EPERM));
+    assert_eq!(shm::lock(&b.ctx(), id, true), Err(Errno::EPERM));
+    assert_eq!(shm::stat(c, id).unwrap().nattch, 1);
+}
