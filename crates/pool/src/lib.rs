@@ -31,6 +31,9 @@ pub mod member;
 pub mod pair;
 pub mod process;
 
+#[cfg(test)]
+mod tests;
+
 pub use format::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
 pub use kernel::{Cred, Kernel, Waited};
 pub use mem::Mem;

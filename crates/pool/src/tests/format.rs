@@ -1,0 +1,208 @@
+//! Making pools, and refusing what is not one.
+
+use super::Memory;
+use crate::layout::*;
+use crate::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
+use core::sync::atomic::Ordering::Relaxed;
+use std::string::ToString;
+
+const MIN: usize = MIN_POOL as usize;
+
+fn formatted(len: usize) -> Memory {
+    let memory = Memory::new(len);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    memory
+}
+
+fn head(memory: &Memory) -> &'static Superblock {
+    memory.mem().at(0).unwrap()
+}
+
+fn open(memory: &Memory) -> Result<Pool, OpenError> {
+    Pool::open(memory.mem())
+}
+
+#[test]
+fn sizes_have_bounds() {
+    let memory = Memory::new(MIN);
+    let small = Pool::format(memory.first(MIN - 4096), &Params::default());
+    assert_eq!(small, Err(FormatError::TooSmall));
+    assert_eq!(open(&memory).unwrap_err(), OpenError::NotAPool);
+    assert_eq!(Pool::format(memory.mem(), &Params::default()), Ok(()));
+    assert!(open(&memory).is_ok());
+    assert_eq!(
+        Pool::open(memory.first(MIN - 4096)).unwrap_err(),
+        OpenError::Truncated
+    );
+    assert_eq!(
+        Pool::open(memory.first(0)).unwrap_err(),
+        OpenError::Truncated
+    );
+}
+
+#[test]
+fn everything_has_its_place() {
+    for len in [
+        MIN,
+        MIN + 4096,
+        3 << 20,
+        (64 << 20) - 4096,
+        64 << 20,
+        200 << 20,
+    ] {
+        let memory = formatted(len);
+        let pool = open(&memory).unwrap();
+        let g = pool.geometry();
+        let mut ranges = std::vec![
+            (0, TABLES),
+            (g.members.0, g.members.1 as u64 * size_of::<Member>() as u64),
+            (g.procs.0, g.procs.1 as u64 * size_of::<Proc>() as u64),
+            (g.waiters.0, g.waiters.1 as u64 * size_of::<Waiter>() as u64),
+            (g.small.table, g.small.count as u64 * 8),
+            (g.small.base, g.small.count as u64 * BLOCK),
+            (g.pages.table, g.pages.count as u64 * 8),
+            (g.pages.base, g.pages.count as u64 * PAGE),
+        ];
+        for kind in Kind::ALL {
+            let (at, count) = g.entries[kind as usize];
+            ranges.push((at, count as u64 * kind.entry_size()));
+            let (at, count) = g.buckets[kind as usize];
+            assert!(count.is_power_of_two());
+            ranges.push((at, count as u64 * 8));
+        }
+        ranges.sort();
+        for pair in ranges.windows(2) {
+            assert!(
+                pair[0].0 + pair[0].1 <= pair[1].0,
+                "{len}: {pair:x?} overlap"
+            );
+        }
+        let (at, bytes) = ranges[ranges.len() - 1];
+        assert!(at + bytes <= len as u64);
+        assert_eq!(g.small.free_blocks(&pool), g.small.count as u64);
+        assert_eq!(g.pages.free_blocks(&pool), g.pages.count as u64);
+        // Most of a pool is for segments.
+        assert!(g.pages.count as u64 * PAGE >= len as u64 / 3);
+    }
+}
+
+#[test]
+fn limits_are_kept_and_lowered_to_what_there_is_room_for() {
+    let memory = Memory::new(MIN);
+    let limits = Limits {
+        shmmax: 12345,
+        semmsl: 70_000,
+        semopm: 0,
+        msgmax: u32::MAX,
+        ..Limits::default()
+    };
+    Pool::format(memory.mem(), &Params { limits }).unwrap();
+    let pool = open(&memory).unwrap();
+    let l = pool.limits();
+    assert_eq!(
+        (l.shmmax, l.semmsl, l.semopm, l.msgmax),
+        (12345, 65535, 1, 4 << 20)
+    );
+    assert_eq!(l.shmmni, pool.capacity(Kind::Shm));
+    assert_eq!(l.semmni, pool.capacity(Kind::Sem));
+    assert!(l.semmni < Limits::default().semmni);
+}
+
+#[test]
+fn strangers_are_refused_with_the_reason() {
+    let memory = formatted(MIN);
+    let sb = head(&memory);
+    sb.magic.store(MAGIC + 1, Relaxed);
+    assert_eq!(open(&memory).unwrap_err(), OpenError::NotAPool);
+    sb.magic.store(MAGIC, Relaxed);
+    sb.version.store(VERSION + 1, Relaxed);
+    let refused = open(&memory).unwrap_err();
+    assert_eq!(refused, OpenError::Version(VERSION + 1));
+    assert!(refused.to_string().contains(&(VERSION + 1).to_string()));
+    sb.version.store(VERSION, Relaxed);
+    sb.incompatible.store(4, Relaxed);
+    let refused = open(&memory).unwrap_err();
+    assert_eq!(refused, OpenError::Features(4));
+    assert!(refused.to_string().contains("0x4"));
+    sb.incompatible.store(0, Relaxed);
+    sb.compatible.store(u32::MAX, Relaxed);
+    assert!(open(&memory).is_ok());
+}
+
+#[test]
+fn a_size_that_is_not_there_is_refused() {
+    let memory = formatted(2 * MIN);
+    let sb = head(&memory);
+    for (size, refused) in [
+        (0, OpenError::Damaged),
+        (MIN_POOL - 1, OpenError::Damaged),
+        (2 * MIN_POOL + 1, OpenError::Truncated),
+        (1 << 40, OpenError::Truncated),
+        ((1 << 40) + 1, OpenError::Damaged),
+        (u64::MAX, OpenError::Damaged),
+        // Smaller than what lies in it.
+        (MIN_POOL, OpenError::Damaged),
+    ] {
+        sb.size.store(size, Relaxed);
+        assert_eq!(open(&memory).unwrap_err(), refused, "size {size}");
+    }
+    assert_eq!(
+        Pool::open(memory.first(MIN)).unwrap_err(),
+        OpenError::Damaged
+    );
+}
+
+#[test]
+fn no_word_of_the_geometry_leads_out_of_the_pool() {
+    let memory = formatted(MIN);
+    let sb = head(&memory);
+    let len = MIN as u64;
+    for (i, word) in sb.geometry.iter().enumerate() {
+        let good = word.load(Relaxed);
+        let near = [
+            good - 1,
+            good + 1,
+            good - 8,
+            good + 8,
+            good * 2,
+            good + PAGE,
+        ];
+        let far = [
+            0,
+            1,
+            len - 1,
+            len,
+            len + 1,
+            1 << 32,
+            1 << 63,
+            u64::MAX - 4095,
+            u64::MAX,
+        ];
+        for bad in near.into_iter().chain(far) {
+            word.store(bad, Relaxed);
+            let Ok(pool) = open(&memory) else { continue };
+            let g = pool.geometry();
+            let inside = |at: u64, count: u32, each: u64| {
+                let end = at.checked_add(count as u64 * each);
+                assert!(
+                    at >= TABLES && end.is_some_and(|e| e <= len),
+                    "word {i} = {bad:#x} leads to {at:#x} + {count} * {each}"
+                );
+            };
+            inside(g.members.0, g.members.1, size_of::<Member>() as u64);
+            inside(g.procs.0, g.procs.1, size_of::<Proc>() as u64);
+            inside(g.waiters.0, g.waiters.1, size_of::<Waiter>() as u64);
+            for kind in Kind::ALL {
+                let (entries, buckets) = (g.entries[kind as usize], g.buckets[kind as usize]);
+                inside(entries.0, entries.1, kind.entry_size());
+                inside(buckets.0, buckets.1, 8);
+            }
+            for heap in [g.small, g.pages] {
+                inside(heap.table, heap.count, 8);
+                inside(heap.base, heap.count, heap.block());
+            }
+        }
+        word.store(good, Relaxed);
+    }
+    assert!(open(&memory).is_ok());
+}

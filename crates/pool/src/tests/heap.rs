@@ -1,0 +1,198 @@
+//! The allocator against a plain list of who has what.
+
+use super::Memory;
+use crate::heap::{Heap, Range};
+use crate::layout::{POOL_LOG, POOL_LOG_ENTRIES};
+use crate::log::{Log, Txn};
+use crate::{Params, Pool, MIN_POOL};
+use proptest::prelude::*;
+use std::vec::Vec;
+
+fn txn(pool: &Pool) -> Txn<'_> {
+    let log = Log {
+        at: POOL_LOG,
+        entries: POOL_LOG_ENTRIES as u32,
+    };
+    Txn::new(pool, log)
+}
+
+fn allocate(pool: &Pool, heap: &Heap, count: u32) -> Option<Range> {
+    let mut change = txn(pool);
+    let range = heap.allocate(&mut change, count).unwrap();
+    change.commit();
+    range
+}
+
+fn free(pool: &Pool, heap: &Heap, range: Range) {
+    let mut change = txn(pool);
+    heap.free(&mut change, range).unwrap();
+    change.commit();
+}
+
+/// Which blocks are taken, and which may not read as zeros.
+struct Model {
+    taken: Vec<bool>,
+    dirty: Vec<bool>,
+}
+
+impl Model {
+    fn take(&mut self, range: Range) {
+        for b in range.first..range.first + range.count {
+            assert!(!self.taken[b as usize], "block {b} was given twice");
+            self.taken[b as usize] = true;
+            assert!(
+                range.dirty || !self.dirty[b as usize],
+                "block {b} is said to read as zeros"
+            );
+        }
+    }
+
+    fn give(&mut self, range: Range) {
+        for b in range.first..range.first + range.count {
+            self.taken[b as usize] = false;
+            self.dirty[b as usize] = range.dirty;
+        }
+    }
+
+    fn free(&self) -> u64 {
+        self.taken.iter().filter(|t| !**t).count() as u64
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Take(u32),
+    Give { which: usize, dirty: bool },
+    Merge { clean: bool },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1u32..40).prop_map(Step::Take),
+        1 => (40u32..200).prop_map(Step::Take),
+        6 => (any::<usize>(), any::<bool>()).prop_map(|(which, dirty)| Step::Give { which, dirty }),
+        1 => any::<bool>().prop_map(|clean| Step::Merge { clean }),
+    ]
+}
+
+fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
+    let mut model = Model {
+        taken: std::vec![false; heap.count as usize],
+        dirty: std::vec![false; heap.count as usize],
+    };
+    let mut held: Vec<Range> = Vec::new();
+    for step in steps {
+        match *step {
+            Step::Take(count) => {
+                let Some(range) = allocate(pool, heap, count) else {
+                    continue;
+                };
+                assert_eq!(range.count, count);
+                assert!(range.first + count <= heap.count);
+                model.take(range);
+                held.push(range);
+            }
+            Step::Give { which, dirty } => {
+                if held.is_empty() {
+                    continue;
+                }
+                let range = held.swap_remove(which % held.len());
+                let range = Range { dirty, ..range };
+                model.give(range);
+                free(pool, heap, range);
+            }
+            Step::Merge { clean } => {
+                let mut released = Vec::new();
+                let release = |at, len: u64| {
+                    released.push((at, len));
+                    clean
+                };
+                heap.merge_all(pool, || txn(pool), release).unwrap();
+                for (at, len) in released {
+                    let first = heap.block_at(at).unwrap() as usize;
+                    for b in first..first + (len / heap.block()) as usize {
+                        assert!(!model.taken[b], "block {b} was released while taken");
+                        model.dirty[b] &= !clean;
+                    }
+                }
+            }
+        }
+        assert_eq!(heap.free_blocks(pool), model.free());
+    }
+    for range in held.drain(..) {
+        free(
+            pool,
+            heap,
+            Range {
+                dirty: true,
+                ..range
+            },
+        );
+    }
+    heap.merge_all(pool, || txn(pool), |_, _| true).unwrap();
+    assert_eq!(heap.free_blocks(pool), heap.count as u64);
+    // All in as few pieces as at the beginning: the largest one can be had, and reads as zeros.
+    let largest = 1 << heap.count.ilog2();
+    let range = allocate(pool, heap, largest).expect("the largest piece is whole again");
+    assert!(!range.dirty);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_given_twice_and_everything_comes_back(
+        steps in proptest::collection::vec(step(), 1..150),
+        pages in any::<bool>(),
+    ) {
+        let memory = Memory::new(MIN_POOL as usize);
+        Pool::format(memory.mem(), &Params::default()).unwrap();
+        let pool = Pool::open(memory.mem()).unwrap();
+        let heap = if pages { pool.geometry().pages } else { pool.geometry().small };
+        run(&pool, &heap, &steps);
+    }
+}
+
+#[test]
+fn impossible_requests_are_refused() {
+    let memory = Memory::new(MIN_POOL as usize);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    let heap = pool.geometry().pages;
+    assert_eq!(allocate(&pool, &heap, 0), None);
+    assert_eq!(allocate(&pool, &heap, heap.count + 1), None);
+    assert_eq!(allocate(&pool, &heap, u32::MAX), None);
+    assert_eq!(heap.blocks_for(u64::MAX), None);
+    assert_eq!(heap.blocks_for(0), Some(1));
+    assert_eq!(heap.block_at(heap.base - 4096), None);
+    assert_eq!(heap.block_at(heap.base + 1), None);
+    assert_eq!(heap.block_at(heap.offset(heap.count)), None);
+    // Giving back what never was in the heap changes nothing.
+    let before = heap.free_blocks(&pool);
+    for (first, count) in [(heap.count, 1), (0, heap.count + 1), (u32::MAX, u32::MAX)] {
+        free(
+            &pool,
+            &heap,
+            Range {
+                first,
+                count,
+                dirty: false,
+            },
+        );
+    }
+    assert_eq!(heap.free_blocks(&pool), before);
+}
+
+#[test]
+fn what_was_not_committed_did_not_happen() {
+    let memory = Memory::new(MIN_POOL as usize);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    let heap = pool.geometry().small;
+    let before = heap.free_blocks(&pool);
+    let mut dropped = txn(&pool);
+    let range = heap.allocate(&mut dropped, 5).unwrap().unwrap();
+    drop(dropped);
+    assert_eq!(heap.free_blocks(&pool), before);
+    assert_eq!(allocate(&pool, &heap, 5), Some(range));
+}
