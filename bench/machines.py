@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
 
+import priority
 from pong import Measurement, parse, pingpong_command
 from sides import OUT, Failed, command, vshmem
 
@@ -33,6 +35,8 @@ class Machines:
                 f"The machines did not boot within {UP_LIMIT} s. Try: vshmem up --timeout 600"
             ) from None
         self.booted_in = time.monotonic() - began
+        for pid in self._pids():
+            priority.make_heavy(pid)
         return self
 
     def __exit__(self, *_exc) -> None:
@@ -41,6 +45,12 @@ class Machines:
                 process.terminate()
             process.wait()
         vshmem("down", "--cluster", self.cluster, limit=60)
+
+    def _pids(self) -> list[int]:
+        """Of the machines' QEMUs."""
+        clusters = json.loads(vshmem("ps", "--json"))
+        ours = [c for c in clusters if c["name"] == self.cluster]
+        return [machine["pid"] for c in ours for machine in c["machines"]]
 
     def start(self, action: str, *arguments: str) -> subprocess.Popen:
         """Starts `vshmem ACTION` on our machines, beside us; ended with them at the latest."""

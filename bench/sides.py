@@ -55,9 +55,9 @@ def build_programs() -> None:
 
 
 def vshmem(*arguments: str, limit: int = LIMIT_SECONDS) -> str:
-    """Runs `vshmem ARGUMENTS`; its output. Machines that it starts weigh more than others."""
+    """Runs `vshmem ARGUMENTS`; its output."""
     done = subprocess.run(
-        priority.heavy([str(command()), *arguments]),
+        [str(command()), *arguments],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
