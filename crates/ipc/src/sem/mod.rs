@@ -15,6 +15,8 @@
 mod ctl;
 mod fast;
 mod get;
+#[cfg(test)]
+mod model;
 mod serve;
 mod set;
 mod slow;

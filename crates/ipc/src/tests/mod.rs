@@ -2,6 +2,7 @@
 
 mod death;
 mod directory;
+mod hostile;
 mod msg;
 mod sem;
 mod shm;
