@@ -190,9 +190,7 @@ fn what_was_not_committed_did_not_happen() {
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().small;
     let before = heap.free_blocks(&pool);
-    let mut dropped = txn(&pool);
-    let range = heap.allocate(&mut dropped, 5).unwrap().unwrap();
-    drop(dropped);
+    let range = heap.allocate(&mut txn(&pool), 5).unwrap().unwrap();
     assert_eq!(heap.free_blocks(&pool), before);
     assert_eq!(allocate(&pool, &heap, 5), Some(range));
 }
