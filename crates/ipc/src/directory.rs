@@ -8,7 +8,7 @@ use vshmem_pool::log::{Log, Txn};
 
 /// Takes the pool's lock.
 pub fn lock<'a>(c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
-    let log = Log {
+    let log = || Log {
         at: POOL_LOG,
         entries: POOL_LOG_ENTRIES as u32,
     };

@@ -29,6 +29,10 @@ impl Log {
 
     /// Finishes what a dead owner had committed, drops what it had not. The caller owns the lock.
     pub(crate) fn recover(&self, pool: &Pool) {
+        if self.at == 0 || self.entries == 0 {
+            // The construct is removed.
+            return;
+        }
         let Some(state) = pool.mem.word(self.at) else {
             return;
         };

@@ -18,7 +18,9 @@ pub const MORE_TEXT: usize = 120;
 #[repr(u8)]
 pub enum State {
     /// Free for a message of this lap; or taken by a sender that has not written its name yet.
-    Free = 0,
+    ///
+    /// Not 0: a late comer must not mistake memory that became somebody else's for a free cell.
+    Free = 6,
     /// Taken by a sender who is named, and not finished. `len` counts cells.
     Reserved = 1,
     /// A message.
@@ -61,7 +63,7 @@ impl Mark {
     #[inline]
     pub fn of(word: u64) -> Option<Mark> {
         let state = match word & 15 {
-            0 => State::Free,
+            6 => State::Free,
             1 => State::Reserved,
             2 => State::Ready,
             3 => State::Taken,
@@ -285,7 +287,7 @@ mod tests {
             };
             assert_eq!(Mark::of(mark.word()), Some(mark));
         }
-        assert_eq!(Mark::of(6), None);
+        assert_eq!(Mark::of(0), None);
     }
 
     #[test]

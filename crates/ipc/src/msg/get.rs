@@ -124,6 +124,7 @@ pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(),
         dir::give_block(c, &mut txn, entry.log.load(Relaxed), Log::size(LOG_ENTRIES))?;
         txn.put(&entry.ring, 0)?;
         txn.put(&entry.cells, 0)?;
+        txn.put(&entry.log, 0)?;
         txn.commit();
         return Ok(());
     }

@@ -111,7 +111,7 @@ impl Queue {
 
     /// Takes the lock, freezes both ends, and brings what the dead have left in order.
     pub fn lock<'a>(&self, c: &'a Ctx, quiet: &Quiet) -> Result<Slow<'a>, Errno> {
-        let log = Log {
+        let log = || Log {
             at: self.entry.log.load(Relaxed),
             entries: LOG_ENTRIES as u32,
         };

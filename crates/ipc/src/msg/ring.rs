@@ -8,6 +8,7 @@ use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Waiter, DONE};
 use vshmem_pool::lock::Quiet;
+use vshmem_pool::log::{Full, Txn};
 
 /// Cells of a queue's first ring: 8 KiB.
 const FIRST: u32 = 64;
@@ -87,6 +88,7 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
             .store(Mark::free(new.lap(pos)).word(), Relaxed);
     }
     let mut to = first;
+    let mut lost = false;
     if let Some(old) = &old {
         scan::find(slow, old, |item| {
             if item.mark.state != State::Consumed {
@@ -100,12 +102,15 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
                     Relaxed,
                 );
                 if item.mark.state == State::Assigned {
-                    tell_receiver(c, slow, item.mark, item.pos, to);
+                    lost |= tell_receiver(c, &mut txn, slow, item.mark, item.pos, to).is_err();
                 }
                 to = to.wrapping_add(item.cells);
             }
             false
         });
+        if lost {
+            return Err(Errno::ENOMEM);
+        }
         dir::give_block(c, &mut txn, old.offset(), old.cells() as u64 * CELL)?;
     }
     txn.put(&entry.ring, at)?;
@@ -132,9 +137,16 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
     Ok(new)
 }
 
-/// A message that was handed to a receiver moves: the receiver's record has to say where it is now. The record keeps the cell number
-/// in the new ring beside the old one until the receiver comes; it looks under the queue's lock.
-fn tell_receiver(c: &Ctx, slow: &Slow, mark: Mark, from: u32, to: u32) {
+/// A message that was handed to a receiver moves: the receiver's record has to say where it is then. The receiver looks under the
+/// queue's lock.
+fn tell_receiver(
+    c: &Ctx,
+    txn: &mut Txn,
+    slow: &Slow,
+    mark: Mark,
+    from: u32,
+    to: u32,
+) -> Result<(), Full> {
     let high = c
         .pool
         .root()
@@ -147,11 +159,12 @@ fn tell_receiver(c: &Ctx, slow: &Slow, mark: Mark, from: u32, to: u32) {
             && w.status.load(Acquire) == DONE
             && w.arg3.load(Relaxed) == from as u64
     };
-    if let Some(w) = (0..high)
+    match (0..high)
         .filter_map(|i| c.pool.waiter(i))
         .find(|w| is_it(w))
     {
-        w.arg3.store(to as u64, Relaxed);
+        Some(w) => txn.put(&w.arg3, to.into()),
+        None => Ok(()),
     }
 }
 

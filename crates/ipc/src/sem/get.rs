@@ -139,6 +139,8 @@ pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(),
     let total = &c.pool.kind_root(Kind::Sem).total;
     txn.put(total, total.load(Relaxed).saturating_sub(set.nsems.into()))?;
     txn.put(&set.entry.nsems, 0)?;
+    txn.put(&set.entry.log, 0)?;
+    txn.put(&set.entry.log_entries, 0)?;
     txn.commit();
     Ok(())
 }

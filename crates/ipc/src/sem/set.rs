@@ -162,7 +162,7 @@ impl Set {
 
     /// Takes the set's lock, and finishes what a dead owner has left.
     pub fn lock<'a>(&self, c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
-        let log = Log {
+        let log = || Log {
             at: self.entry.log.load(Relaxed),
             entries: self.entry.log_entries.load(Relaxed).min(1 << 20) as u32,
         };

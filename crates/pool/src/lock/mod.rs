@@ -74,18 +74,20 @@ pub struct Guard<'a> {
 const LATER: usize = 8;
 
 impl<'a> Guard<'a> {
-    /// Takes the lock at `word`, whose redo log is `log`; finishes what a dead owner has left.
+    /// Takes the lock at `word`; finishes what a dead owner has left in its redo log. Where the log is, `log` tells once the lock is
+    /// held: before, the construct may be removed and its memory be somebody else's.
     pub fn lock(
         ctx: &'a Ctx,
         _quiet: &Quiet,
         word: &'static AtomicU32,
-        log: Log,
+        log: impl Fn() -> Log,
     ) -> Result<Guard<'a>, Stuck> {
-        let inherited = protocol::acquire(&Here { ctx, log }, word, owner_word(ctx))?;
+        let here = Here { ctx, log: &log };
+        let inherited = protocol::acquire(&here, word, owner_word(ctx))?;
         Ok(Guard {
             ctx,
             word,
-            log,
+            log: log(),
             inherited,
             later: [const { Cell::new(None) }; LATER],
         })
@@ -115,7 +117,7 @@ impl Drop for Guard<'_> {
         protocol::release(
             &Here {
                 ctx: self.ctx,
-                log: self.log,
+                log: &|| self.log,
             },
             self.word,
         );
@@ -148,7 +150,7 @@ impl Word for AtomicU32 {
 /// The protocol's world in a pool.
 struct Here<'a> {
     ctx: &'a Ctx<'a>,
-    log: Log,
+    log: &'a dyn Fn() -> Log,
 }
 
 impl World<AtomicU32> for Here<'_> {
@@ -160,7 +162,7 @@ impl World<AtomicU32> for Here<'_> {
         })
     }
     fn recover(&self) {
-        self.log.recover(self.ctx.pool);
+        (self.log)().recover(self.ctx.pool);
     }
     fn wait(&self, word: &AtomicU32, expected: u32, pause: Duration) {
         self.ctx.kernel.wait(word, expected, Some(pause));
