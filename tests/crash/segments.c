@@ -156,7 +156,12 @@ static void churn_check(void) {
             OK(shmctl(segment, IPC_RMID, NULL));
     }
     struct shm_info used;
-    int highest = (int)OK(shmctl(0, SHM_INFO, (struct shmid_ds *)&used));
+    int highest;
+    /* The memory of a dead process may be let go of a moment after its parent was told. */
+    double began = seconds_now();
+    do
+        highest = (int)OK(shmctl(0, SHM_INFO, (struct shmid_ds *)&used));
+    while (used.used_ids > 0 && seconds_now() - began < 1);
     for (int i = 0; used.used_ids > 0 && i <= highest; i++) {
         struct shmid_ds ds;
         if (shmctl(i, SHM_STAT_ANY, &ds) != -1)
