@@ -98,18 +98,7 @@ impl<'a> Txn<'a> {
     pub fn set(&mut self, offset: u64, value: u64) -> Result<(), Full> {
         self.pool.mem.word(offset).ok_or(Full)?;
         let i = self.find(offset).unwrap_or(self.n);
-        if i >= self.log.entries {
-            return Err(Full);
-        }
-        let at = self.log.at + 16 + i as u64 * 16;
-        self.pool.mem.word(at).ok_or(Full)?.store(offset, Relaxed);
-        self.pool
-            .mem
-            .word(at + 8)
-            .ok_or(Full)?
-            .store(value, Relaxed);
-        self.n = self.n.max(i + 1);
-        Ok(())
+        self.write(i, offset, value)
     }
 
     /// Like [`Txn::set`] for a word that this transaction has not changed yet: does not look for it.
