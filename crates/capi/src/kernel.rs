@@ -1,16 +1,39 @@
 //! What the pool and the upper half need of the kernel below, from the rooms `port` and `wait`.
 
 use crate::errno::Kept;
-use crate::state::OpenPool;
+use crate::page::MAX_POOLS;
+use crate::state::{OpenPool, POOLS};
 use crate::{cred, process, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use vshmem_pool::{Cred, Kernel, Waited};
 
-/// When a slot's process was last seen alive, in ticks of which the slot takes the low 16 bits.
-static SEEN_ALIVE: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-/// How long that counts for those whom it is enough: some 50 us.
+/// When processes of a pool were last seen alive, in ticks of which the slot takes the low 16 bits.
+struct SeenAlive([AtomicU64; 64]);
+
+/// One for each of [`POOLS`].
+static SEEN_ALIVE: [SeenAlive; MAX_POOLS] = [const { SeenAlive::new() }; MAX_POOLS];
+/// How long it counts that somebody was seen alive, for those whom it is enough: some 50 us.
 const LATELY: u64 = 2 << 16;
+
+impl SeenAlive {
+    const fn new() -> SeenAlive {
+        SeenAlive([const { AtomicU64::new(0) }; 64])
+    }
+
+    /// Was the slot's process seen alive lately, or is it `alive`, which is noted? `now` is 0 where there is no clock.
+    fn lately(&self, slot: u32, now: u64, alive: impl FnOnce() -> bool) -> bool {
+        let seen = &self.0[slot as usize % self.0.len()];
+        let word = now & !0xffff | u64::from(slot & 0xffff);
+        let last = seen.load(Ordering::Relaxed);
+        if now != 0 && last & 0xffff == word & 0xffff && word.wrapping_sub(last) <= LATELY {
+            return true;
+        }
+        let alive = alive();
+        seen.store(if alive { word } else { 0 }, Ordering::Relaxed);
+        alive
+    }
+}
 
 impl Kernel for OpenPool {
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
@@ -26,16 +49,7 @@ impl Kernel for OpenPool {
     }
 
     fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {
-        let now = cred::ticks();
-        let seen = &SEEN_ALIVE[slot as usize % SEEN_ALIVE.len()];
-        let word = now & !0xffff | u64::from(slot & 0xffff);
-        let last = seen.load(Ordering::Relaxed);
-        if now != 0 && last & 0xffff == word & 0xffff && word.wrapping_sub(last) <= LATELY {
-            return true;
-        }
-        let alive = self.alive(slot, pid, started);
-        seen.store(if alive { word } else { 0 }, Ordering::Relaxed);
-        alive
+        SEEN_ALIVE[self.place()].lately(slot, cred::ticks(), || self.alive(slot, pid, started))
     }
 
     fn has_executed(&self, pid: u32, started: u64) -> bool {
@@ -124,6 +138,12 @@ impl Kernel for OpenPool {
 }
 
 impl OpenPool {
+    /// Its place among [`POOLS`].
+    fn place(&self) -> usize {
+        let ahead = core::ptr::from_ref(self) as usize - POOLS.as_ptr() as usize;
+        ahead / size_of::<OpenPool>()
+    }
+
     /// Who may wait for the words of this pool.
     fn scope(&self) -> vshmem_wait::Scope {
         // SAFETY: only an open pool is asked.
@@ -144,5 +164,27 @@ impl OpenPool {
             .pool
             .members(|index, _, alive| alone &= index == opened.member || !alive);
         alone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_seen_alive_in_one_pool_may_be_dead_in_another() {
+        let now = 1 << 40;
+        let [first, second] = [&POOLS[1], &POOLS[2]].map(|pool| &SEEN_ALIVE[pool.place()]);
+        assert!(first.lately(3, now, || true));
+        assert!(first.lately(3, now + 1, || false), "seen a moment ago");
+        assert!(!second.lately(3, now + 1, || false), "in another pool");
+        assert!(!first.lately(3, now + 2 * LATELY, || false), "long ago");
+        assert!(first.lately(3, now, || true));
+        assert!(!first.lately(3 + 64, now + 1, || false), "another slot");
+    }
+
+    #[test]
+    fn pools_know_their_places() {
+        assert!((0..MAX_POOLS).all(|i| POOLS[i].place() == i));
     }
 }
