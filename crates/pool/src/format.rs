@@ -94,7 +94,7 @@ impl Limits {
     fn clamped(mut self) -> Limits {
         self.semmsl = self.semmsl.min(65535);
         self.semopm = self.semopm.clamp(1, 4096);
-        self.msgmax = self.msgmax.min(4 << 20);
+        self.msgmax = self.msgmax.min(MSGMAX_MOST);
         self.msgmnb = self.msgmnb.min(64 << 20);
         self
     }

@@ -63,6 +63,10 @@ pub trait Kernel: Sync {
     fn uid(&self) -> u32 {
         self.cred().uid
     }
+    /// The same if it is known without a call to the kernel.
+    fn known_uid(&self) -> Option<u32> {
+        None
+    }
     /// Is the caller's effective group, or one of its supplementary groups, `gid`?
     fn in_group(&self, gid: u32) -> bool;
     /// Sleeps while `word` holds `expected`, `timeout` at the most.

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 /// First eight bytes of every pool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VSHMEM\x01\n");
 /// Version of the layout; another version is another layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes in a page, the unit of segments.
 pub const PAGE: u64 = 4096;
 /// Bytes in the smallest block of the small heap.
@@ -116,6 +116,10 @@ pub struct Root {
     pub small_backed: AtomicU64,
     /// Free pages that still have their memory: those of small segments are kept for the next ones.
     pub kept: AtomicU64,
+    /// How often the back end has said that it lives: once a second. 0: no back end ever served this pool.
+    pub beat: AtomicU64,
+    /// When it did so last, in nanoseconds of the host's monotonic clock; 0: it has ended in good order.
+    pub beat_at: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Root {}
@@ -126,14 +130,14 @@ const _: () = assert!(ROOT as usize + size_of::<Root>() <= 4096);
 pub struct Member {
     /// 0 free, 1 being written, 2 in use, 3 dead.
     pub state: AtomicU32,
-    /// Zero.
-    pub reserved: AtomicU32,
+    /// By which number it is rung, + 1; 0: it can't be rung.
+    pub peer: AtomicU32,
     /// The kernel's boot id.
     pub boot: [AtomicU64; 2],
     /// Its name, zero-terminated.
     pub name: [AtomicU8; 32],
-    /// Zero.
-    pub spare: AtomicU64,
+    /// Since when the back end knows it, in seconds since the epoch; 0: it does not.
+    pub since: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Member {}
@@ -314,6 +318,9 @@ pub struct Msg {
 // SAFETY: atomics only.
 unsafe impl Shared for Msg {}
 
+/// Largest message in bytes: an end moves by less than 2^15 cells of 64 bytes at once.
+pub const MSGMAX_MOST: u32 = 0x7fff * 64;
+
 /// One end of a queue: a cache line that one side advances.
 #[repr(C, align(64))]
 pub struct MsgEnd {
@@ -325,6 +332,10 @@ pub struct MsgEnd {
     pub time: AtomicI64,
     /// `member << 22 | pid` of the last sender or receiver.
     pub pid: AtomicU64,
+    /// Receiving end: the position before which all cells are free. Sending end: what it was when it was last looked at.
+    pub done: AtomicU64,
+    /// Sending end: the position at which old marks must be swept away before anything is sent.
+    pub sweep: AtomicU64,
 }
 
 /// A thread that waits, for semaphores or for a queue.

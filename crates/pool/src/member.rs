@@ -56,6 +56,8 @@ impl Pool {
             }
             m.boot[0].store(words[0], Relaxed);
             m.boot[1].store(words[1], Relaxed);
+            m.peer.store(0, Relaxed);
+            m.since.store(0, Relaxed);
             for (i, b) in m.name.iter().enumerate() {
                 b.store(
                     if i < 31 {
@@ -84,6 +86,39 @@ impl Pool {
         if let Some(m) = self.member(member.into()) {
             let _ = m.state.compare_exchange(LIVE, DEAD, AcqRel, Relaxed);
         }
+    }
+
+    /// Writes down by which number a member is rung, and since when, in seconds since the epoch.
+    pub fn set_member_peer(&self, member: u16, peer: u16, since: u64) {
+        if let Some(m) = self.member(member.into()) {
+            m.since.store(since, Relaxed);
+            m.peer.store(u32::from(peer) + 1, Release);
+        }
+    }
+
+    /// By which number a member is rung, if it can be, and since when it is known, in seconds since the epoch.
+    pub fn member_peer(&self, member: u16) -> Option<(u16, u64)> {
+        let m = self.member(member.into())?;
+        let peer = m.peer.load(Acquire).checked_sub(1)?;
+        Some((u16::try_from(peer).ok()?, m.since.load(Relaxed)))
+    }
+
+    /// The back end says that it lives. `now` is the host's monotonic clock in nanoseconds; 0: it ends.
+    pub fn beat(&self, now: u64) {
+        let root = self.root();
+        root.beat_at.store(now, Relaxed);
+        // Only the one back end of a pool counts.
+        let count = root.beat.load(Relaxed).wrapping_add(1);
+        root.beat.store(count.max(1), Release);
+    }
+
+    /// What the back end said last: how often it has, and when. It lives if the count changes within a few seconds, or, for
+    /// processes of the host, if that was not long ago. `None`: there is none, or it has ended in good order.
+    pub fn last_beat(&self) -> Option<(u64, u64)> {
+        let root = self.root();
+        let count = root.beat.load(Acquire);
+        let at = root.beat_at.load(Relaxed);
+        (count != 0 && at != 0).then_some((count, at))
     }
 
     /// Calls `each` with index, name (without the zeros) and whether it is not known to be dead, of every member.

@@ -101,7 +101,7 @@ fn limits_are_kept_and_lowered_to_what_there_is_room_for() {
     let l = pool.limits();
     assert_eq!(
         (l.shmmax, l.semmsl, l.semopm, l.msgmax),
-        (12345, 65535, 1, 4 << 20)
+        (12345, 65535, 1, MSGMAX_MOST)
     );
     assert_eq!(l.shmmni, pool.capacity(Kind::Shm));
     assert_eq!(l.semmni, pool.capacity(Kind::Sem));
