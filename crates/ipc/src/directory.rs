@@ -247,18 +247,16 @@ fn back(c: &Ctx, txn: &mut Txn, end: u64) -> Result<bool, Errno> {
     const STEP: u64 = 64 << 10;
     let heap = &c.pool.geometry().small;
     let word = &c.pool.root().small_backed;
+    let all = heap.count as u64 * heap.block();
     let backed = txn.get(c.pool.offset_of(word)).ok_or(Errno::EINVAL)?;
+    // More than there is: nobody counted that, so nothing is known to be backed.
+    let backed = if backed > all { 0 } else { backed };
     let need = end - heap.base;
     if need <= backed {
         return Ok(true);
     }
-    let upto = need
-        .next_multiple_of(STEP)
-        .min(heap.count as u64 * heap.block());
-    if !c
-        .kernel
-        .reserve(heap.base + backed.min(upto), upto - backed.min(upto))
-    {
+    let upto = need.next_multiple_of(STEP).min(all);
+    if !c.kernel.reserve(heap.base + backed, upto - backed) {
         return Ok(false);
     }
     txn.put(word, upto)?;

@@ -209,7 +209,10 @@ fn publish(
     txn.put(&shm.nattch, 0)?;
     txn.put(&shm.holds, 0)?;
     let total = &c.pool.kind_root(Kind::Shm).total;
-    txn.put(total, total.load(Relaxed) + range.count as u64)?;
+    txn.put(
+        total,
+        total.load(Relaxed).saturating_add(range.count.into()),
+    )?;
     if range.dirty {
         let kept = &c.pool.root().kept;
         txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
@@ -301,22 +304,24 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     Ok(extent)
 }
 
-fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
+/// The pages of a segment, if they are in the heap.
+fn range_of(c: &Ctx, shm: &Shm) -> Option<Range> {
     let heap = &c.pool.geometry().pages;
-    let (first, pages) = (shm.first.load(Relaxed), shm.pages.load(Relaxed));
+    let first = u32::try_from(shm.first.load(Relaxed)).ok()?;
+    let count = u32::try_from(shm.pages.load(Relaxed)).ok()?;
+    let end = first.checked_add(count)?;
+    (count > 0 && end <= heap.count).then_some(Range {
+        first,
+        count,
+        dirty: true,
+    })
+}
+
+fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
+    let (offset, len) = bytes_of(c, range_of(c, shm).ok_or(Errno::EINVAL)?);
     let size = shm.size.load(Relaxed);
-    let end = first
-        .checked_add(pages)
-        .filter(|e| *e <= heap.count as u64 && pages > 0)
-        .ok_or(Errno::EINVAL)?;
-    debug_assert!(end > first);
-    let len = pages * PAGE;
     (size <= len)
-        .then_some(Extent {
-            offset: heap.offset(first as u32),
-            size,
-            len,
-        })
+        .then_some(Extent { offset, size, len })
         .ok_or(Errno::EINVAL)
 }
 
@@ -331,7 +336,7 @@ fn count_one(
 ) -> Result<(), Errno> {
     let mut txn = guard.txn();
     match find_hold(c, shm, who) {
-        Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed) + n)?,
+        Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed).saturating_add(n))?,
         None => {
             let (at, _) = dir::take_block(c, &mut txn, size_of::<Hold>() as u64)?;
             txn.set(at, who.word())?;
@@ -340,7 +345,7 @@ fn count_one(
             txn.put(&shm.holds, at)?;
         }
     }
-    txn.put(&shm.nattch, shm.nattch.load(Relaxed) + n)?;
+    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_add(n))?;
     txn.put(&shm.atime, c.kernel.now() as u64)?;
     txn.put(&shm.lpid, pid_word(c))?;
     c.pool.touch(who, Kind::Shm.reference(index));
@@ -360,14 +365,20 @@ fn each_hold(
 ) -> Option<(u64, &'static Hold)> {
     let mut link = c.pool.offset_of(&shm.holds);
     for _ in 0..MAX_HOLDS {
-        let at = c.pool.mem().word(link)?.load(Acquire);
-        let hold = c.pool.mem().at::<Hold>(at).filter(|_| at != 0)?;
+        let (at, hold) = hold_at(c, link)?;
         if stop(link, hold) {
             return Some((link, hold));
         }
         link = at + 8;
     }
     None
+}
+
+/// The record that a link leads to, and its offset.
+fn hold_at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
+    let at = c.pool.mem().word(link)?.load(Acquire);
+    let hold = c.pool.mem().at::<Hold>(at).filter(|_| at != 0)?;
+    Some((at, hold))
 }
 
 /// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment.
@@ -400,8 +411,28 @@ pub(crate) fn drop_holds(
     let Some((link, hold)) = find_hold(c, shm, who) else {
         return Ok(());
     };
+    let n = n.unwrap_or(u64::MAX);
+    if drop_hold(c, &guard, shm, link, hold, n, pid)? {
+        c.pool.untouch(who, Kind::Shm.reference(index));
+    }
+    if shm.nattch.load(Relaxed) == 0 && head.mode.load(Relaxed) & SHM_DEST != 0 {
+        destroy(c, quiet, guard, index)?;
+    }
+    Ok(())
+}
+
+/// Takes up to `n` attachments from a record. Returns whether that was all of them: then the record is gone.
+fn drop_hold(
+    c: &Ctx,
+    guard: &Guard,
+    shm: &Shm,
+    link: u64,
+    hold: &Hold,
+    n: u64,
+    pid: u64,
+) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
-    let less = n.unwrap_or(has).min(has);
+    let less = n.min(has);
     let mut txn = guard.txn();
     if less == has {
         txn.set(link, hold.next.load(Relaxed))?;
@@ -414,18 +445,11 @@ pub(crate) fn drop_holds(
     } else {
         txn.put(&hold.count, has - less)?;
     }
-    let left = shm.nattch.load(Relaxed).saturating_sub(less);
-    txn.put(&shm.nattch, left)?;
+    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
     txn.put(&shm.dtime, c.kernel.now() as u64)?;
     txn.put(&shm.lpid, pid)?;
     txn.commit();
-    if less == has {
-        c.pool.untouch(who, Kind::Shm.reference(index));
-    }
-    if left == 0 && head.mode.load(Relaxed) & SHM_DEST != 0 {
-        destroy(c, quiet, guard, index)?;
-    }
-    Ok(())
+    Ok(less == has)
 }
 
 /// Counts all attachments of the caller for its child too, before it forks. False if one could not be counted: the child
@@ -449,12 +473,7 @@ pub fn fork(c: &Ctx, child: ProcId) -> bool {
 /// Frees a segment that is removed and not attached. Its memory goes back outside of the lock.
 fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno> {
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
-    let extent = extent_of(c, shm)?;
-    let range = Range {
-        first: shm.first.load(Relaxed) as u32,
-        count: (extent.len / PAGE) as u32,
-        dirty: true,
-    };
+    let range = range_of(c, shm).ok_or(Errno::EINVAL)?;
     let mut txn = guard.txn();
     dir::unhash(c, &mut txn, Kind::Shm, index)?;
     dir::retire(c, &mut txn, Kind::Shm, index)?;
@@ -479,41 +498,40 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
     };
     txn.commit();
     drop(guard);
-    let zeroed = c.kernel.release(extent.offset, extent.len);
+    let (at, len) = bytes_of(c, range);
+    let zeroed = c.kernel.release(at, len);
     let guard = dir::lock(c, quiet)?;
     unpark(c, &guard, limbo, !zeroed)
 }
 
 /// Takes from a segment what the dead have left. Returns whether there was something.
 fn reap_one(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
+    drop_dead_holds(c, quiet, id).unwrap_or(false) | destroy_unattached(c, quiet, id)
+}
+
+fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
+    let guard = dir::lock(c, quiet)?;
+    let (index, _) = dir::lookup(c, Kind::Shm, id)?;
+    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
     let mut any = false;
-    loop {
-        let dead = {
-            let Ok(_guard) = dir::lock(c, quiet) else {
-                return any;
-            };
-            let Ok((index, _)) = dir::lookup(c, Kind::Shm, id) else {
-                return any;
-            };
-            let Some(shm) = c.pool.shm(index) else {
-                return any;
-            };
-            let mut dead = None;
-            each_hold(c, shm, |_, hold| {
-                dead = ProcId::of_word(hold.owner.load(Relaxed))
-                    .filter(|o| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o));
-                dead.is_some()
-            });
-            dead
+    let mut link = c.pool.offset_of(&shm.holds);
+    // One step for each record, kept or dropped: a list that leads back to itself comes to an end too.
+    for _ in 0..MAX_HOLDS {
+        let Some((at, hold)) = hold_at(c, link) else {
+            break;
         };
-        let Some(dead) = dead else {
-            return any | destroy_unattached(c, quiet, id);
-        };
-        if drop_holds(c, quiet, id, dead, None, life::pid_word_of(c, dead)).is_err() {
-            return any;
+        let owner = ProcId::of_word(hold.owner.load(Relaxed));
+        match owner.filter(|o| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o)) {
+            Some(dead) => {
+                let pid = life::pid_word_of(c, dead);
+                drop_hold(c, &guard, shm, link, hold, u64::MAX, pid)?;
+                c.pool.untouch(dead, Kind::Shm.reference(index));
+                any = true;
+            }
+            None => link = at + 8,
         }
-        any = true;
     }
+    Ok(any)
 }
 
 /// Destroys a removed segment that nobody has attached: whoever dropped the last attachment may have died just then.

@@ -128,7 +128,8 @@ pub fn find(c: &Ctx, queue: Queue, mut stop: impl FnMut(Ticket) -> bool) -> Opti
     let mut link = queue.first.load(Acquire);
     // A queue is never longer than the table.
     for _ in 0..c.pool.geometry().waiters.1 {
-        let ticket = at(c, link)?;
+        // Who was served stands in no queue: a list with such a one in it was scribbled on.
+        let ticket = at(c, link).filter(|t| outcome(t.waiter).is_none())?;
         if stop(ticket) {
             return Some(ticket);
         }

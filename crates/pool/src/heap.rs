@@ -293,8 +293,8 @@ impl Heap {
         for order in 0..ORDERS as u32 {
             let head = self.head_offset(pool, order).ok_or(Full)?;
             let mut link = pool.mem().word(head).map_or(0, |w| w.load(Relaxed));
-            // A list is never longer than the heap.
-            for _ in 0..self.count {
+            // The heap has no more pieces of an order: a longer list leads back to itself.
+            for _ in 0..=self.count >> order {
                 let mut change = txn();
                 let Some((block, piece)) =
                     self.linked(&change, link).filter(|(_, p)| p.order == order)

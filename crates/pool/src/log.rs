@@ -43,8 +43,13 @@ impl Log {
         }
     }
 
+    /// Offset of an entry. A hostile construct may say that its log is anywhere.
+    fn entry_at(&self, i: u32) -> Option<u64> {
+        self.at.checked_add(16 + i as u64 * 16)
+    }
+
     fn entry(&self, pool: &Pool, i: u32) -> Option<(u64, u64)> {
-        let at = self.at + 16 + i as u64 * 16;
+        let at = self.entry_at(i)?;
         Some((
             pool.mem.word(at)?.load(Relaxed),
             pool.mem.word(at + 8)?.load(Relaxed),
@@ -111,7 +116,7 @@ impl<'a> Txn<'a> {
         if i >= self.log.entries {
             return Err(Full);
         }
-        let at = self.log.at + 16 + i as u64 * 16;
+        let at = self.log.entry_at(i).ok_or(Full)?;
         self.pool.mem.word(at).ok_or(Full)?.store(offset, Relaxed);
         self.pool
             .mem

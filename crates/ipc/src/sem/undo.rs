@@ -138,8 +138,11 @@ fn is_empty(c: &Ctx, set: &Set, record: u64) -> bool {
 
 /// Frees records that hold nothing, so that fast paths may keep adjustments beside the semaphores again.
 pub fn sweep(c: &Ctx, set: &Set, quiet: &Quiet) {
-    while let Some((link, at, record)) = each_record(c, set, |_, at, _| is_empty(c, set, at)) {
-        if free_record(c, quiet, link, at, record).is_err() {
+    // No process has two records: a list with more leads back to itself.
+    for _ in 0..MAX_PROCS {
+        let empty = each_record(c, set, |_, at, _| is_empty(c, set, at));
+        let freed = empty.map(|(link, at, record)| free_record(c, quiet, link, at, record));
+        if !matches!(freed, Some(Ok(()))) {
             return;
         }
     }
@@ -210,7 +213,10 @@ pub fn reap_records(
     gone: Gone,
 ) -> Result<bool, Errno> {
     let mut any = false;
-    while set.entry.undo.load(Relaxed) != 0 {
+    for _ in 0..MAX_PROCS {
+        if set.entry.undo.load(Relaxed) == 0 {
+            break;
+        }
         let mut dead = None;
         each_record(c, set, |_, at, record| {
             dead = ProcId::of_word(record.owner.load(Relaxed))

@@ -4,5 +4,6 @@ mod death;
 mod directory;
 mod hostile;
 mod msg;
+mod scribble;
 mod sem;
 mod shm;
