@@ -212,24 +212,22 @@ pub fn reap_records(
     guard: &Guard,
     gone: Gone,
 ) -> Result<bool, Errno> {
-    let mut any = false;
-    for _ in 0..MAX_PROCS {
-        if set.entry.undo.load(Relaxed) == 0 {
-            break;
-        }
+    let mut last = None;
+    while set.entry.undo.load(Relaxed) != 0 {
         let mut dead = None;
         each_record(c, set, |_, at, record| {
             dead = ProcId::of_word(record.owner.load(Relaxed))
                 .filter(|o| !is_empty(c, set, at) && gone.is(c, *o));
             dead.is_some()
         });
-        match dead {
-            Some(dead) => apply(c, set, quiet, guard, dead)?,
-            None => break,
-        }
-        any = true;
+        // No process has two records: what is left of one whose adjustments were just applied was scribbled.
+        let Some(next) = dead.filter(|_| dead != last) else {
+            break;
+        };
+        apply(c, set, quiet, guard, next)?;
+        last = dead;
     }
-    Ok(any)
+    Ok(last.is_some())
 }
 
 /// Applies everything that dead processes have on a set.
