@@ -42,6 +42,7 @@
  *   is open or mapped the driver can't be unloaded.
  *
  * Errors of all calls
+ *   EBADF   VSHMEM_WAKE or VSHMEM_RING, and the file was opened read-only
  *   EFAULT  the argument is no readable (writable, for VSHMEM_INFO) memory
  *   EINVAL  an argument is out of range, or unused bits of it are set
  *   ENODEV  the device is gone
@@ -56,9 +57,13 @@
 /* Number of this interface; another number means that calls have changed. */
 #define VSHMEM_ABI 1
 
-/* vshmem_info.flags */
-#define VSHMEM_DOORBELL 1 /* this member can be rung, and can ring */
-#define VSHMEM_CACHED   2 /* mappings are write-back; without: at device speed */
+/*
+ * vshmem_info.flags:
+ * VSHMEM_DOORBELL  this member can be rung, and can ring
+ * VSHMEM_CACHED    mappings are write-back; else they are at device speed
+ */
+#define VSHMEM_DOORBELL 1
+#define VSHMEM_CACHED 2
 
 /*
  * VSHMEM_INFO fills it in.

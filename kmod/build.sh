@@ -1,0 +1,130 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Builds vshmem.ko, and prints its path. Needs no root, and leaves the checkout as it is.
+#
+#   kmod/build.sh                    for the running kernel
+#   kmod/build.sh VERSION            for the kernel VERSION, e.g. 6.1.0-56-amd64
+#   kmod/build.sh --newest SERIES    no build: prints the version of Debian's newest cloud kernel of 6.1 or 6.12
+#   kmod/build.sh --image VERSION    no build: prints the path of that kernel's image
+#
+# Headers are those of /lib/modules/VERSION/build. Where there are none, Debian's packages are downloaded by apt (also
+# from bookworm-backports, through lists of our own) and unpacked below the cache directory, as images are:
+# $VSHMEM_CACHE, by default ~/.cache/vshmem. Each thing is fetched and built once.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/kmod
+
+fail() {
+    echo "kmod/build.sh: $*" >&2
+    exit 1
+}
+
+# apt with lists of our own that have backports too, so that neither root nor the system's settings are needed.
+own_apt() {
+    apt=$cache/apt
+    if [ ! -e "$apt/ready" ]; then
+        mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+        keys=/usr/share/keyrings/debian-archive-keyring.gpg
+        for suite in bookworm bookworm-updates bookworm-backports; do
+            echo "deb [signed-by=$keys] http://deb.debian.org/debian $suite main"
+        done >"$apt/sources.list"
+        echo "deb [signed-by=$keys] http://deb.debian.org/debian-security bookworm-security main" >>"$apt/sources.list"
+        cat >"$apt/apt.conf" <<CONF
+Dir::Etc::sourcelist "$apt/sources.list";
+Dir::Etc::sourceparts "-";
+Dir::State::lists "$apt/lists";
+Dir::Cache "$apt/cache";
+CONF
+        APT_CONFIG=$apt/apt.conf apt-get -qq update 2>/dev/null || fail "the package lists can't be fetched"
+        : >"$apt/ready"
+    fi
+    export APT_CONFIG="$apt/apt.conf"
+}
+
+# download PACKAGE DIRECTORY: unpacks it there
+download() {
+    mkdir -p "$2"
+    own_apt
+    debs=$(mktemp -d "$cache/debs.XXXXXX")
+    (cd "$debs" && apt-get -qq download "$1" >/dev/null 2>&1) || fail "there is no package $1 to be downloaded"
+    dpkg-deb -x "$debs"/*.deb "$2" || fail "the package $1 can't be unpacked into $2"
+    rm -rf "$debs"
+}
+
+# The packages that the headers of a kernel consist of, and those packages' own parts.
+parts_of_headers() {
+    own_apt
+    echo "linux-headers-$1"
+    apt-cache depends "linux-headers-$1" | sed -n 's/^ *Depends: \(linux-headers-.*-common\|linux-kbuild-.*\)$/\1/p'
+}
+
+headers() { # headers VERSION: prints the build directory
+    if [ -e "/lib/modules/$1/build/Makefile" ]; then
+        echo "/lib/modules/$1/build"
+        return
+    fi
+    unpacked=$cache/headers/$1
+    if [ ! -e "$unpacked" ]; then
+        rm -rf "$unpacked.new"
+        parts=$(parts_of_headers "$1") || fail "there are no headers for the kernel $1"
+        for package in $parts; do
+            download "$package" "$unpacked.new" || exit 1
+        done
+        # The makefiles know each other by absolute paths.
+        sed -i "s|/usr/src/|$unpacked/usr/src/|" "$unpacked.new/usr/src/linux-headers-$1/Makefile"
+        mv "$unpacked.new" "$unpacked"
+    fi
+    echo "$unpacked/usr/src/linux-headers-$1"
+}
+
+image() { # image VERSION: prints the path of the kernel
+    unpacked=$cache/images/$1
+    if [ ! -e "$unpacked" ]; then
+        rm -rf "$unpacked.new"
+        download "linux-image-$1" "$unpacked.new"
+        mv "$unpacked.new" "$unpacked"
+    fi
+    echo "$unpacked/boot/vmlinuz-$1"
+}
+
+build() { # build VERSION: prints the path of the module
+    sources="$here/vshmem.c $here/vshmem_ioctl.h $here/Kbuild"
+    # shellcheck disable=SC2086 # a list of files
+    sum=$(cat $sources | sha256sum | cut -c1-16)
+    made=$cache/modules/$1/$sum
+    if [ ! -e "$made/vshmem.ko" ]; then
+        tree=$(headers "$1")
+        rm -rf "$made"
+        mkdir -p "$made"
+        # shellcheck disable=SC2086
+        cp $sources "$made"
+        # The compiler of the kernel, if it is there.
+        cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$tree/.config" 2>/dev/null)
+        cc=${cc##*-linux-gnu-}
+        command -v "${cc:-gcc}" >/dev/null || cc=gcc
+        if ! make -C "$tree" M="$made" CC="${cc:-gcc}" CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="-Wall -Wextra -Wno-unused-parameter \
+-Wno-sign-compare -Wno-missing-field-initializers -Wno-type-limits -Wno-shift-negative-value" modules >"$made/log" 2>&1; then
+            cat "$made/log" >&2
+            mv "$made" "$made.failed.$$"
+            rm -rf "$made.failed.$$"
+            fail "vshmem.ko can't be built for $1 (above)"
+        fi
+        grep -i 'warning:' "$made/log" >&2 || true
+    fi
+    echo "$made/vshmem.ko"
+}
+
+newest() { # newest SERIES: prints the version of the newest cloud kernel
+    own_apt
+    apt-cache pkgnames "linux-headers-$1." | sed -n "s/^linux-headers-\($1\.[^ ]*-cloud-amd64\)$/\1/p" |
+        sort -V | tail -n 1 | grep . || fail "there is no kernel of the series $1"
+}
+
+case ${1:-} in
+--newest) newest "${2:?a series is missing}" ;;
+--image) image "${2:?a version is missing}" ;;
+-h | --help) sed -n '3,12s/^# \{0,1\}//p' "$0" ;;
+-*) fail "there is no option $1" ;;
+*) build "${1:-$(uname -r)}" ;;
+esac
