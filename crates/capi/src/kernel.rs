@@ -124,6 +124,11 @@ impl Kernel for OpenPool {
         vshmem_wait::wake(word, n, self.scope())
     }
 
+    fn has_sleeper(&self, word: &AtomicU32) -> bool {
+        let _errno = Kept::now();
+        vshmem_wait::has_sleeper(word, self.scope())
+    }
+
     fn spin_rounds(&self) -> u32 {
         vshmem_wait::spin::rounds(self.scope())
     }

@@ -69,6 +69,13 @@ pub fn is_settled(lock: &AtomicU32) -> bool {
     lock.load(Acquire) == 0
 }
 
+/// The same where the construct's redo log is at `log`: whoever served the record has cleared the log since, which it does
+/// when all of the transaction is done. Its commit came before the status that was seen, so an earlier clear log is not seen.
+pub fn is_applied(c: &Ctx, lock: &AtomicU32, log: &AtomicU64) -> bool {
+    let state = c.pool.mem().word(log.load(Acquire));
+    state.is_some_and(|s| s.load(Acquire) == 0) || is_settled(lock)
+}
+
 /// Frees a record that stands in no queue.
 pub fn give_back(ticket: Ticket) {
     ticket.waiter.construct.store(0, Relaxed);
@@ -138,8 +145,11 @@ pub fn find(c: &Ctx, queue: Queue, mut stop: impl FnMut(Ticket) -> bool) -> Opti
     None
 }
 
-/// Is the thread that waits certainly dead?
+/// Is the thread that waits certainly dead? Who sleeps on its record is not, and that is asked in one system call.
 pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
+    if c.kernel.has_sleeper(&waiter.status) {
+        return false;
+    }
     match ProcId::of_word(waiter.owner.load(Relaxed)) {
         Some(owner) => owner != c.me && c.pool.owner_is_dead(c.kernel, c.member, owner),
         None => true,

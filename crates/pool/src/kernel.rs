@@ -73,6 +73,10 @@ pub trait Kernel: Sync {
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited;
     /// Wakes up to `n` waiters of `word`; returns how many, 0 if that is unknown.
     fn wake(&self, word: &AtomicU32, n: u32) -> u32;
+    /// Does a thread certainly sleep on `word` now? Then its process lives.
+    fn has_sleeper(&self, _word: &AtomicU32) -> bool {
+        false
+    }
     /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
     fn spin_rounds(&self) -> u32;
     /// Called in each round of spinning: nothing else happens in this thread meanwhile.

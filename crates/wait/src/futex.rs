@@ -1,13 +1,14 @@
 //! Waiting on one kernel: futex(2), shared between processes.
 
 use crate::{nap, Waited};
-use core::ptr::null;
+use core::ptr::{null, without_provenance};
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
-/// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno.
+/// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno. The second word, for operations
+/// that have one, is the same.
 fn futex(word: &AtomicU32, op: i32, value: u32, timeout: *const libc::timespec) -> i64 {
-    // SAFETY: the word is live for the call; the timeout is null or points to a timespec of the caller. errno is put back,
+    // SAFETY: the word is live for the call; the timeout is null, or points to a timespec of the caller where the operation has one. errno is put back,
     // because a wait is not a call that the program made.
     unsafe {
         let errno = libc::__errno_location();
@@ -18,7 +19,7 @@ fn futex(word: &AtomicU32, op: i32, value: u32, timeout: *const libc::timespec) 
             op,
             value,
             timeout,
-            null::<u32>(),
+            word.as_ptr(),
             0,
         );
         let error = *errno;
@@ -47,6 +48,40 @@ pub fn wake(word: &AtomicU32, n: u32) -> u32 {
     futex(word, libc::FUTEX_WAKE, n.min(i32::MAX as u32), null()).max(0) as u32
 }
 
+/// Does a thread sleep on this word now? Moving one sleeper from the word to itself changes nothing, and tells whether there was one.
+pub fn has_sleeper(word: &AtomicU32) -> bool {
+    // Where a wait has its timeout, this operation has how many to move.
+    let one = without_provenance(1);
+    futex(word, libc::FUTEX_REQUEUE, 0, one) > 0
+}
+
 pub fn works_on(word: &AtomicU32) -> bool {
     futex(word, libc::FUTEX_WAKE, 0, null()) >= 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::Ordering::SeqCst;
+    use std::thread;
+
+    /// Nobody, a sleeper, who is asked for as often as one likes and still sleeps, and nobody again once it is woken.
+    #[test]
+    fn a_sleeper_is_seen_and_sleeps_on() {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        assert!(!has_sleeper(&WORD));
+        let sleeper = thread::spawn(|| while wait(&WORD, 0, None) != Waited::Woken {});
+        let mut waited = 0;
+        while !has_sleeper(&WORD) && waited < 10_000 {
+            thread::sleep(Duration::from_millis(1));
+            waited += 1;
+        }
+        for _ in 0..3 {
+            assert!(has_sleeper(&WORD));
+        }
+        WORD.store(1, SeqCst);
+        assert_eq!(wake(&WORD, 1), 1);
+        sleeper.join().unwrap();
+        assert!(!has_sleeper(&WORD));
+    }
 }

@@ -47,19 +47,32 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: S
     if word.load(Ordering::Acquire) != expected {
         return Waited::Woken;
     }
-    match scope {
+    let waited = match scope {
         Scope::Kernel => futex::wait(word, expected, timeout),
         Scope::Machines => nap::wait(word, expected, timeout),
-    }
+    };
+    spin::waited();
+    waited
 }
 
 /// Wakes up to `n` waiters of `word`; returns how many, 0 where that can't be known.
 pub fn wake(word: &AtomicU32, n: u32, scope: Scope) -> u32 {
     match scope {
-        Scope::Kernel => futex::wake(word, n),
+        Scope::Kernel => {
+            let woken = futex::wake(word, n);
+            if woken > 0 {
+                spin::woke();
+            }
+            woken
+        }
         // Who naps looks by itself.
         Scope::Machines => 0,
     }
+}
+
+/// Does a thread certainly sleep on `word` now? Then its process lives. False where that can't be known.
+pub fn has_sleeper(word: &AtomicU32, scope: Scope) -> bool {
+    scope == Scope::Kernel && futex::has_sleeper(word)
 }
 
 /// Can a futex be had on this word? Not on memory of a PCI device.

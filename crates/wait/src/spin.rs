@@ -2,28 +2,36 @@
 //!
 //! A sleep and a wake-up cost some tens of microseconds; spinning for about as long at the most doubles the price of the worst
 //! case (competitive spinning). Where it never helps, because the one who is waited for needs this processor, it is
-//! given up: each failure halves the budget of this process, a success restores it, and now and then the full budget is tried again.
+//! given up, by two signs:
+//! * Each failure halves the budget of this process, a success restores it.
+//! * Whoever has woken a sleeper since it last waited sleeps at once: somebody needs a processor now, and most often it is the one
+//!   who is waited for (a token that goes round). Two that could spin, but have both come to sleep, find back by a long try
+//!   now and then: the other one meets nobody asleep meanwhile, so it spins as well.
 
 use crate::Scope;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
 const MOST: u32 = 1000;
 /// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can be fast, so a try
 /// has to outlast a wake-up, or they would never find back.
-const TRY: u32 = 5 * MOST;
+const TRY: u32 = 2 * MOST;
 /// So many times as long is worth it across machines.
 const ACROSS: u32 = 10;
 /// Below this many rounds it is not worth beginning.
 const LEAST: u32 = 60;
 /// After so many waits without spinning, spinning is tried again; after twice as many each time that it fails,
-const TRY_AGAIN: u32 = 64;
+const TRY_AGAIN: u32 = 256;
 /// up to this.
 const TRY_SELDOM: u32 = 4096;
 
 static BUDGET: AtomicU32 = AtomicU32::new(MOST);
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
 static INTERVAL: AtomicU32 = AtomicU32::new(TRY_AGAIN);
+/// The last rounds were a try.
+static TRYING: AtomicBool = AtomicBool::new(false);
+/// Somebody was woken since this process last waited.
+static WOKE: AtomicBool = AtomicBool::new(false);
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// Processors that this process may run on; looked up once.
@@ -67,13 +75,15 @@ pub fn rounds(scope: Scope) -> u32 {
 
 fn on_one_kernel() -> u32 {
     let budget = BUDGET.load(Relaxed);
-    if budget >= LEAST {
+    if budget >= LEAST && !WOKE.load(Relaxed) {
+        TRYING.store(false, Relaxed);
         return budget;
     }
     let interval = INTERVAL.load(Relaxed);
     if SKIPPED.fetch_add(1, Relaxed) >= interval {
         SKIPPED.store(0, Relaxed);
         INTERVAL.store((interval * 2).min(TRY_SELDOM), Relaxed);
+        TRYING.store(true, Relaxed);
         return TRY;
     }
     0
@@ -84,9 +94,70 @@ pub fn spun(worth_it: bool) {
     if worth_it {
         if BUDGET.load(Relaxed) != MOST {
             BUDGET.store(MOST, Relaxed);
+        }
+        // A try that ends well may still have taken longer than sleeping: that alone is no reason to try more often.
+        if !TRYING.load(Relaxed) && INTERVAL.load(Relaxed) != TRY_AGAIN {
             INTERVAL.store(TRY_AGAIN, Relaxed);
         }
-    } else {
+        waited();
+    } else if !TRYING.load(Relaxed) {
         BUDGET.store(BUDGET.load(Relaxed) / 2, Relaxed);
+    }
+}
+
+/// Somebody who slept was woken.
+pub(crate) fn woke() {
+    if !WOKE.load(Relaxed) {
+        WOKE.store(true, Relaxed);
+    }
+}
+
+/// A wait is over.
+pub(crate) fn waited() {
+    if WOKE.load(Relaxed) {
+        WOKE.store(false, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits that sleep until one spins, and how long that one spins.
+    fn until_spinning() -> (u32, u32) {
+        let mut slept = 0;
+        loop {
+            match on_one_kernel() {
+                0 => slept += 1,
+                rounds => return (slept, rounds),
+            }
+        }
+    }
+
+    /// One test, because what is tested is the process's.
+    #[test]
+    fn spinning_is_given_up_where_it_does_not_pay() {
+        assert_eq!(on_one_kernel(), MOST);
+        woke();
+        assert_eq!(
+            until_spinning(),
+            (TRY_AGAIN, TRY),
+            "who woke somebody sleeps"
+        );
+        spun(false);
+        assert_eq!(until_spinning(), (2 * TRY_AGAIN, TRY), "tries become rarer");
+        spun(true);
+        assert_eq!(on_one_kernel(), MOST, "the wait is over");
+        spun(true);
+        woke();
+        assert_eq!(until_spinning().0, TRY_AGAIN, "spinning has paid");
+        waited();
+        for rounds in [1000, 500, 250, 125, 62] {
+            assert_eq!(on_one_kernel(), rounds);
+            spun(false);
+        }
+        assert_eq!(until_spinning().1, TRY, "failures use the budget up");
+        spun(true);
+        assert_eq!(on_one_kernel(), MOST);
     }
 }

@@ -1,6 +1,6 @@
 //! The queue of a set: operations that wait, performed by whoever makes them possible (`do_smart_update` in Linux).
 
-use super::set::Set;
+use super::set::{value, Set};
 use super::slow::{perform, thaw_all, Actor, Outcome};
 use super::Sembuf;
 use crate::waiters::{self, Ticket};
@@ -200,6 +200,9 @@ fn serve_one(
         return Ok(Some(false));
     };
     let n = count(c, w);
+    if n == 1 && is_blocked(c, set, sop(c, w, 0)) {
+        return Ok(None);
+    }
     let actor = Actor {
         who,
         pid: w.arg3.load(Relaxed),
@@ -232,6 +235,15 @@ fn serve_one(
     guard.wake_later(&w.status);
     thaw_all(c, set, n, |i| sop(c, w, i).num as u32);
     Ok(Some(true))
+}
+
+/// A single operation that waits, on a semaphore that its waiter keeps frozen: is the value still in its way? Spares most of those
+/// who stand in a queue the transaction that would tell the same.
+fn is_blocked(c: &Ctx, set: &Set, s: Sembuf) -> bool {
+    set.cell(c, s.num.into()).is_ok_and(|cell| {
+        let now = value(cell.lo.load(Acquire));
+        !s.nowait() && ((s.op == 0 && now != 0) || now + (s.op as i32) < 0)
+    })
 }
 
 fn status(result: Result<(), Errno>) -> u32 {

@@ -264,9 +264,9 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
     }
 }
 
-/// See [`waiters::is_settled`].
+/// See [`waiters::is_applied`].
 fn settle(c: &Ctx, set: &Set) {
-    if !waiters::is_settled(&set.entry.lock) {
+    if !waiters::is_applied(c, &set.entry.lock, &set.entry.log) {
         let quiet = Quiet::new(c.kernel);
         drop(set.lock(c, &quiet));
     }
