@@ -1,0 +1,48 @@
+#!/bin/sh
+# Tests vshmem.ko in machines that are booted for it.
+#
+#   tests/kmod/run.sh                 with Debian's newest kernels of 6.1 and 6.12
+#   tests/kmod/run.sh SERIES [TEST]   with one of them, and only one test: plain doorbell unplug look pair
+#
+# KMOD_ROUNDS (50000) says how often two machines wake each other, KMOD_SECONDS (3) how long calls are made at random.
+# Needs gcc, qemu-system-x86, busybox-static, cpio, and apt for the kernels and their headers. For each kernel it ends with
+# "N passed, N failed".
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+kmod=$here/../../kmod
+work=$(mktemp -d "${TMPDIR:-/tmp}/vk.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+busybox=$(command -v busybox) || {
+    echo "busybox is not there: install busybox-static" >&2
+    exit 1
+}
+
+make_initramfs() { # make_initramfs MODULE
+    root=$work/root
+    rm -rf "$root"
+    mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys"
+    cp "$busybox" "$root/bin/busybox"
+    cp "$1" "$root/vshmem.ko"
+    install -m 755 "$here/init" "$root/init"
+    cc -O1 -static -Wall -Wextra -I"$kmod" "$here"/guest/*.c -o "$root/guest"
+    (cd "$root" && find . | cpio --quiet -o -H newc) >"$work/initramfs"
+}
+
+run_series() { # run_series SERIES [TEST]
+    version=$("$kmod/build.sh" --newest "$1")
+    module=$("$kmod/build.sh" "$version")
+    kernel=$("$kmod/build.sh" --image "$version")
+    make_initramfs "$module"
+    shift
+    python3 "$here/run.py" "$kernel" "$work/initramfs" "$work" "$@"
+}
+
+if [ $# -gt 0 ]; then
+    run_series "$@"
+else
+    run_series 6.1
+    run_series 6.12
+fi
