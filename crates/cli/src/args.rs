@@ -53,6 +53,8 @@ pub enum Command {
     Ipcs(Ipcs),
     /// Remove segments, semaphore sets and queues from a pool
     Ipcrm(Ipcrm),
+    /// Serve doorbells between machines
+    Agent(crate::agent::Agent),
     /// Print a shell's completions
     #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -117,6 +119,9 @@ pub struct Up {
     /// No network between the machines
     #[arg(long)]
     pub no_net: bool,
+    /// Doorbells between the machines, which vshmem agent serves
+    #[arg(long)]
+    pub doorbell: bool,
     /// What carries out the machines' instructions
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub accel: Accel,

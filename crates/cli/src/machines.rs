@@ -20,6 +20,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
         memory: up.memory,
         pool_size: up.pool_size,
         network: up.net || !up.no_net,
+        doorbell: up.doorbell,
         accel: match up.accel {
             args::Accel::Auto => AccelChoice::Auto,
             args::Accel::Kvm => AccelChoice::Kvm,

@@ -2,6 +2,7 @@
 //!
 //! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and serves it.
 
+mod agent;
 mod args;
 mod ipcs;
 mod machines;
@@ -43,6 +44,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Pool(pool) => pools::pool(pool),
         Command::Ipcs(ipcs) => ipcs::ipcs(&ipcs),
         Command::Ipcrm(ipcrm) => ipcs::ipcrm(&ipcrm),
+        Command::Agent(agent) => agent::agent(&agent),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "vshmem", &mut io::stdout());
             Ok(0)

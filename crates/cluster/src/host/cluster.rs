@@ -4,7 +4,7 @@ use super::process::Process;
 use super::state::{
     boot_id, cluster_directory, cluster_names, forget_cluster, lock_cluster, Machine, Record,
 };
-use super::{pool, qemu};
+use super::{doorbell, pool, qemu};
 use crate::error::{Error, Result};
 use crate::visitor::Visitor;
 use serde::Serialize;
@@ -214,6 +214,9 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
         });
     }
     if let Some(record) = record {
+        if record.doorbell {
+            doorbell::end(&record.pool);
+        }
         // Processes of this host may use the pool on without its file.
         bury(record, &vec![MachineState::Died; record.machines.len()]);
         pool::remove(&record.pool)?;

@@ -5,6 +5,7 @@ pub mod affinity;
 pub mod channel;
 pub mod cluster;
 pub mod command;
+pub mod doorbell;
 pub mod initramfs;
 pub mod interrupt;
 pub mod kernel;

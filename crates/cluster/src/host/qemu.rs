@@ -68,12 +68,17 @@ impl Accel {
     }
 }
 
+/// How many ways there are to ring a machine.
+pub const VECTORS: usize = 2;
+
 /// A file that a machine gets as a pool.
 pub struct PoolFile<'a> {
     /// Where it is.
     pub path: &'a Path,
     /// Its size in bytes, a power of two.
     pub size: u64,
+    /// Where the back end serves it, if machines are to ring each other.
+    pub doorbell: Option<&'a Path>,
 }
 
 /// A network card's other side.
@@ -168,6 +173,13 @@ pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
     out.add("-device", "virtio-9p-pci,fsdev=root,mount_tag=root");
     channels(&mut out, spec);
     for (i, pool) in spec.pools.iter().enumerate() {
+        if let Some(socket) = pool.doorbell {
+            let socket = quoted(socket);
+            out.add("-chardev", &format!("socket,id=bell{i},path={socket}"));
+            let device = format!("ivshmem-doorbell,vectors={VECTORS},chardev=bell{i},master=on");
+            out.add("-device", &device);
+            continue;
+        }
         let (path, size) = (quoted(pool.path), pool.size);
         out.add(
             "-object",
@@ -321,6 +333,7 @@ mod tests {
             pools: vec![PoolFile {
                 path: Path::new("/dev/shm/p"),
                 size: 1 << 20,
+                doorbell: None,
             }],
             link,
             index: 1,

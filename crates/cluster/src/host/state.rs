@@ -46,6 +46,9 @@ pub struct Record {
     pub pool: PathBuf,
     /// Size of the pool in bytes.
     pub pool_size: u64,
+    /// The back end serves doorbells on the pool.
+    #[serde(default)]
+    pub doorbell: bool,
     /// How many channels for commands each machine has.
     pub channels: usize,
     /// Seconds since the epoch when it was started.

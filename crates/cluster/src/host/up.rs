@@ -10,7 +10,7 @@ use super::settings::{address, Network, Settings};
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, uid, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, initramfs, interrupt, pool, vmlinux};
+use super::{affinity, cluster, doorbell, initramfs, interrupt, pool, vmlinux};
 use crate::error::{Error, Explain, Result};
 use crate::modules::parse_wanted;
 use std::fs;
@@ -35,6 +35,8 @@ pub struct Options {
     pub pool_size: u64,
     /// A network between the machines.
     pub network: bool,
+    /// Doorbells between the machines, by the back end.
+    pub doorbell: bool,
     /// KVM or TCG.
     pub accel: Choice,
     /// A kernel image to use.
@@ -220,6 +222,7 @@ fn prepare(
         memory: options.memory,
         pool: pool::path(&options.cluster),
         pool_size: options.pool_size,
+        doorbell: options.doorbell,
         channels: CHANNELS,
         since: now.as_secs(),
         machines: (0..options.machines).map(machine).collect(),
@@ -242,6 +245,10 @@ fn boot(
     accel: Accel,
 ) -> Result<()> {
     let links = links(options)?;
+    let bell = match record.doorbell {
+        true => Some(doorbell::serve(&record.pool)?),
+        false => None,
+    };
     for (place, link) in links.into_iter().enumerate() {
         let machine = &record.machines[place];
         let network = Network {
@@ -268,12 +275,16 @@ fn boot(
             pools: vec![PoolFile {
                 path: &record.pool,
                 size: record.pool_size,
+                doorbell: bell.as_deref(),
             }],
             link,
             index: machine.index,
         };
         let (child, process) = qemu::start(&spec)?;
         started.children.push(child);
+        if record.doorbell {
+            doorbell::name(process.pid, &machine.name)?;
+        }
         let kept = started.record.as_mut().expect("prepare has put it there");
         kept.machines[place].qemu = Some(process);
         kept.write()?;

@@ -1,0 +1,213 @@
+//! A pool's ledger: who is connected, and what each peer was told of each other. It lies in a memory file that the keeper has too, so
+//! it survives the back end; every change is one store.
+
+use rustix::fs::{fstat, ftruncate, memfd_create, MemfdFlags};
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::ptr::{null_mut, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+/// Peers that a pool can have at once, the host included.
+pub const MOST_PEERS: usize = 256;
+const VERSION: u32 = 1;
+
+/// One peer.
+#[repr(C)]
+pub struct Entry {
+    /// Rises with each connection; 0: there is none.
+    pub generation: AtomicU64,
+    /// How many of the three messages that come first were sent.
+    pub greeted: AtomicU32,
+    /// The process at the other end.
+    pub pid: AtomicU32,
+    /// Since when, in seconds since the epoch.
+    pub since: AtomicU64,
+}
+
+#[repr(C)]
+struct Page {
+    version: AtomicU32,
+    vectors: AtomicU32,
+    generation: AtomicU64,
+    /// `client << 16 | subject`, + 1, of the message under way; 0: none.
+    under_way: AtomicU64,
+    entries: [Entry; MOST_PEERS],
+    /// By client and subject: `generation << 8 | vectors told`.
+    told: [[AtomicU64; MOST_PEERS]; MOST_PEERS],
+}
+
+/// The mapped ledger.
+pub struct Ledger {
+    /// The memory file.
+    pub file: OwnedFd,
+    page: NonNull<Page>,
+}
+
+/// What a client was told of a subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// Which connection of the subject's number it was.
+    pub generation: u64,
+    /// Vectors.
+    pub vectors: usize,
+}
+
+impl Ledger {
+    /// An empty one.
+    pub fn new(vectors: usize) -> io::Result<Ledger> {
+        let file = memfd_create("vshmem-ledger", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, size_of::<Page>() as u64)?;
+        let ledger = Ledger::map(file)?;
+        ledger.page().vectors.store(vectors as u32, Relaxed);
+        ledger.page().version.store(VERSION, Relaxed);
+        Ok(ledger)
+    }
+
+    /// One that a back end before this one has kept.
+    pub fn open(file: OwnedFd) -> io::Result<Ledger> {
+        if fstat(&file)?.st_size as usize != size_of::<Page>() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let ledger = Ledger::map(file)?;
+        if ledger.page().version.load(Relaxed) != VERSION {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(ledger)
+    }
+
+    fn map(file: OwnedFd) -> io::Result<Ledger> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at a place of the kernel's choice, as long as the file.
+        let page = unsafe { mmap(null_mut(), size_of::<Page>(), prot, flags, &file, 0) }?;
+        let page = NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Ledger { file, page })
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: mapped for as long as this value lives; Page is made of atomics, for which all bit patterns are valid.
+        unsafe { self.page.as_ref() }
+    }
+
+    /// Vectors of each peer.
+    pub fn vectors(&self) -> usize {
+        self.page().vectors.load(Relaxed) as usize
+    }
+
+    /// A peer's entry.
+    pub fn entry(&self, peer: u16) -> &Entry {
+        &self.page().entries[usize::from(peer) % MOST_PEERS]
+    }
+
+    /// Enters a new peer, who was told nothing.
+    pub fn enter(&self, peer: u16, pid: u32, since: u64) {
+        let entry = self.entry(peer);
+        for told in &self.page().told[usize::from(peer) % MOST_PEERS] {
+            told.store(0, Relaxed);
+        }
+        entry.greeted.store(0, Relaxed);
+        entry.pid.store(pid, Relaxed);
+        entry.since.store(since, Relaxed);
+        let generation = self.page().generation.fetch_add(1, Relaxed) + 1;
+        entry.generation.store(generation, SeqCst);
+    }
+
+    /// Strikes a peer out.
+    pub fn leave(&self, peer: u16) {
+        self.entry(peer).generation.store(0, SeqCst);
+    }
+
+    fn cell(&self, client: u16, subject: u16) -> &AtomicU64 {
+        let row = &self.page().told[usize::from(client) % MOST_PEERS];
+        &row[usize::from(subject) % MOST_PEERS]
+    }
+
+    /// What `client` was told of `subject`.
+    pub fn told(&self, client: u16, subject: u16) -> Told {
+        let word = self.cell(client, subject).load(Relaxed);
+        Told {
+            generation: word >> 8,
+            vectors: (word & 0xff) as usize,
+        }
+    }
+
+    /// A message from this pair is sent by `send`; if that succeeds, `after` is written down.
+    pub fn telling(
+        &self,
+        client: u16,
+        subject: u16,
+        send: impl FnOnce() -> io::Result<()>,
+        after: impl FnOnce(&Ledger),
+    ) -> io::Result<()> {
+        let pair = u64::from(client) << 16 | u64::from(subject);
+        self.page().under_way.store(pair + 1, SeqCst);
+        let sent = send();
+        if sent.is_ok() {
+            after(self);
+        }
+        self.page().under_way.store(0, SeqCst);
+        sent
+    }
+
+    /// Writes down what `client` was told of `subject`.
+    pub fn write_told(&self, client: u16, subject: u16, told: Told) {
+        let word = told.generation << 8 | told.vectors as u64 & 0xff;
+        self.cell(client, subject).store(word, SeqCst);
+    }
+
+    /// Client and subject of the message that was under way when the back end before this one died.
+    pub fn take_under_way(&self) -> Option<(u16, u16)> {
+        let pair = self.page().under_way.swap(0, SeqCst).checked_sub(1)?;
+        Some(((pair >> 16) as u16, pair as u16))
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length; no reference outlives `self`.
+        let _ = unsafe { munmap(self.page.as_ptr().cast(), size_of::<Page>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_found_by_the_next() {
+        let ledger = Ledger::new(2).unwrap();
+        ledger.enter(3, 77, 5);
+        let told = Told {
+            generation: 1,
+            vectors: 2,
+        };
+        let sent = ledger.telling(3, 0, || Ok(()), |l| l.write_told(3, 0, told));
+        assert!(sent.is_ok());
+        let next = Ledger::open(ledger.file.try_clone().unwrap()).unwrap();
+        assert_eq!(next.vectors(), 2);
+        assert_eq!(next.told(3, 0), told);
+        assert_eq!(next.entry(3).pid.load(Relaxed), 77);
+        assert_eq!(next.take_under_way(), None);
+        next.enter(3, 78, 6);
+        assert_eq!(ledger.told(3, 0).vectors, 0);
+    }
+
+    #[test]
+    fn a_message_that_failed_is_not_told() {
+        let ledger = Ledger::new(1).unwrap();
+        let failed = ledger.telling(
+            1,
+            2,
+            || Err(io::ErrorKind::WouldBlock.into()),
+            |_| panic!("it was not sent"),
+        );
+        assert!(failed.is_err());
+        assert_eq!(ledger.told(1, 2).vectors, 0);
+    }
+
+    #[test]
+    fn a_file_that_is_no_ledger_is_refused() {
+        let file = memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+        assert!(Ledger::open(file).is_err());
+    }
+}

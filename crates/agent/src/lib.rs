@@ -1,0 +1,41 @@
+//! The host's back end: it hands out doorbells between the machines of a pool, knows who lives, and wakes the host's sleepers.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `message` | the protocol of ivshmem-server, version 0, that QEMU speaks |
+//! | `ledger` | who is connected to a pool and what each was told, in memory that outlives this process |
+//! | `served` | one pool: its peers, and telling each what it does not know yet |
+//! | `ring` | the host was rung: which sleepers are due? |
+//! | `server` | the loop over all of that |
+//! | `keeper`, `link` | the process that keeps descriptors when the back end dies, and how the two talk |
+//! | `program` | starting the one from the other |
+//! | `control`, [`client`] | the control socket, from both sides |
+//!
+//! `docs/protocol.md` specifies both sockets.
+//!
+//! # Why machines go on
+//! Every descriptor that matters (listening sockets, peers' sockets, eventfds, pools, ledgers) is also the keeper's. When the back
+//! end dies, the keeper starts another and hands all of them over; connections that come in between wait in the
+//! listening socket. What each peer was told is in a ledger, which is written after each message; the one message that may have been under way is
+//! told anew in a way that does no harm ([`served`]). When the keeper dies, the back end starts another.
+
+pub mod client;
+mod control;
+mod directory;
+mod error;
+mod keeper;
+mod ledger;
+mod link;
+mod message;
+mod program;
+mod ring;
+mod served;
+mod server;
+
+pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
+pub use directory::Directory;
+pub use error::{Error, Result};
+pub use ledger::MOST_PEERS;
+pub use link::MOST_VECTORS;
+pub use message::receive as receive_message;
+pub use program::{run_part, Part, Program};

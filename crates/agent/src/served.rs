@@ -1,0 +1,438 @@
+//! One pool: who is connected, and telling each what it does not know yet.
+//!
+//! There are no queues of messages. What a peer should know (who is here, with which eventfds) is compared with what the ledger says that
+//! it was told, and the difference is sent as far as it reads. So a peer that never reads costs a fixed amount of memory, and a
+//! new back end goes on where the old one ended.
+//!
+//! # What a death leaves
+//! The ledger is written after each message, so when a back end dies, of one message it is not known whether it was sent. If it was about
+//! another peer, that peer is taken back and announced again; if it was one of the greeting, the connection is closed; if it was
+//! the client's own vector, it is sent again, and clients ignore more vectors than they have room for.
+
+use crate::control::{MemberStatus, PeerStatus, PoolStatus};
+use crate::error::{Error, Explain, Result};
+use crate::ledger::{Ledger, Told, MOST_PEERS};
+use crate::message;
+use crate::ring::{self, Backed};
+use rustix::event::{eventfd, EventfdFlags};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
+use vshmem_pool::Pool;
+use vshmem_port::{Handle, PoolRef};
+
+/// A generation that no connection has, and that is not that of nobody, either.
+const NO_CONNECTION: u64 = (1 << 56) - 1;
+
+/// The number of the host itself.
+pub const HOST: u16 = 0;
+
+/// A connection.
+pub struct Peer {
+    /// To the machine.
+    pub socket: OwnedFd,
+    /// By which it is rung.
+    pub bells: Vec<OwnedFd>,
+    /// What it is called.
+    pub name: String,
+    /// It does not read now.
+    pub behind: bool,
+}
+
+/// What is kept of a pool over the death of a back end.
+pub struct Parts {
+    /// The pool's name.
+    pub name: String,
+    /// The pool's file.
+    pub file: OwnedFd,
+    /// Where machines connect.
+    pub listener: OwnedFd,
+    /// Who is connected.
+    pub ledger: Ledger,
+    /// By which the host is rung.
+    pub bells: Vec<OwnedFd>,
+}
+
+/// A pool that is served.
+pub struct Served {
+    /// What is kept.
+    pub parts: Parts,
+    /// Where machines connect.
+    pub socket: PathBuf,
+    /// Who is connected, by number.
+    pub peers: BTreeMap<u16, Peer>,
+    handle: Handle,
+    pool: Pool,
+    member: u16,
+    backed: Backed,
+    rung: u64,
+}
+
+/// Makes the eventfds of a peer.
+pub fn new_bells(vectors: usize) -> io::Result<Vec<OwnedFd>> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    (0..vectors).map(|_| Ok(eventfd(0, flags)?)).collect()
+}
+
+/// Seconds since the epoch.
+pub fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
+}
+
+/// Nanoseconds of the host's monotonic clock.
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Served {
+    /// Opens the pool, and becomes a member of it.
+    pub fn new(parts: Parts, socket: PathBuf) -> Result<Served> {
+        let refused =
+            |why: String| Error::new(format!("could not open the pool {}: {why}", parts.name));
+        // By its descriptor: its path may lead elsewhere by now.
+        let link = format!("/proc/self/fd/{}", parts.file.as_raw_fd());
+        let reference = PoolRef::at(link.as_bytes()).map_err(|e| refused(e.to_string()))?;
+        let handle = vshmem_port::open(&reference).map_err(|e| refused(e.to_string()))?;
+        let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
+        let boot = boot().ok_or_else(|| refused("this kernel has no boot id in /proc".into()))?;
+        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let member = pool
+            .join(boot, name.trim().as_bytes())
+            .map_err(|e| refused(e.to_string()))?;
+        pool.set_member_peer(member, HOST, now());
+        if parts.ledger.entry(HOST).generation.load(Relaxed) == 0 {
+            parts.ledger.enter(HOST, std::process::id(), now());
+        }
+        let served = Served {
+            parts,
+            socket,
+            peers: BTreeMap::new(),
+            handle,
+            pool,
+            member,
+            backed: Backed::default(),
+            rung: 0,
+        };
+        served.pool.beat(monotonic());
+        Ok(served)
+    }
+
+    /// Puts a peer back whose connection was kept. Returns false if nothing is known of it.
+    pub fn adopt(&mut self, number: u16, socket: OwnedFd, bells: Vec<OwnedFd>) -> bool {
+        let ledger = &self.parts.ledger;
+        let entry = ledger.entry(number);
+        let known = entry.generation.load(Relaxed) != 0;
+        if !known || bells.len() != ledger.vectors() {
+            return false;
+        }
+        let name = name_of(entry.pid.load(Relaxed));
+        let peer = Peer {
+            socket,
+            bells,
+            name,
+            behind: false,
+        };
+        self.peers.insert(number, peer);
+        true
+    }
+
+    /// After the last [`Served::adopt`]: puts right what the back end before was doing when it died. Returns who has to go.
+    pub fn settle(&mut self) -> Option<u16> {
+        let ledger = &self.parts.ledger;
+        for number in 1..MOST_PEERS as u16 {
+            if !self.peers.contains_key(&number) {
+                ledger.leave(number);
+            }
+        }
+        let (client, subject) = ledger.take_under_way()?;
+        if ledger.entry(client).greeted.load(Relaxed) < 3 {
+            return Some(client);
+        }
+        if client != subject {
+            let told = Told {
+                vectors: ledger.told(client, subject).vectors.max(1),
+                // No connection has this number: it is taken back, and announced again if it is here.
+                generation: NO_CONNECTION,
+            };
+            ledger.write_told(client, subject, told);
+        }
+        None
+    }
+
+    /// The number that the next peer gets.
+    pub fn free_number(&self) -> Option<u16> {
+        (1..MOST_PEERS as u16).find(|number| !self.peers.contains_key(number))
+    }
+
+    /// Enters a peer whose descriptors are with the keeper already.
+    pub fn enter(&mut self, number: u16, peer: Peer, pid: u32) {
+        self.parts.ledger.enter(number, pid, now());
+        self.peers.insert(number, peer);
+    }
+
+    /// Strikes a peer out; its machine is dead for this pool. Returns it.
+    pub fn leave(&mut self, number: u16) -> Option<Peer> {
+        let peer = self.peers.remove(&number)?;
+        self.parts.ledger.leave(number);
+        self.bind_members();
+        let pool = &self.pool;
+        pool.members(|index, name, alive| {
+            let rung_so = pool
+                .member_peer(index)
+                .is_some_and(|(peer, _)| peer == number);
+            let called_so = pool.member_peer(index).is_none() && name == peer.name.as_bytes();
+            if alive && index != self.member && (rung_so || called_so) {
+                pool.bury_member(index);
+            }
+        });
+        Some(peer)
+    }
+
+    /// Tells everybody what is new.
+    pub fn tell_all(&mut self) -> Vec<u16> {
+        let numbers: Vec<u16> = self.peers.keys().copied().collect();
+        numbers
+            .into_iter()
+            .filter(|number| !self.tell(*number))
+            .collect()
+    }
+
+    /// Tells one peer what it does not know, as far as it reads. False if the connection is broken.
+    pub fn tell(&mut self, client: u16) -> bool {
+        let result = self.try_tell(client);
+        let Some(peer) = self.peers.get_mut(&client) else {
+            return true;
+        };
+        let again = |e: &io::Error| {
+            // Linux limits how many descriptors of a user are under way at once.
+            e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ETOOMANYREFS)
+        };
+        peer.behind = result.as_ref().is_err_and(again);
+        peer.behind || result.is_ok()
+    }
+
+    fn try_tell(&self, client: u16) -> io::Result<()> {
+        self.greet(client)?;
+        for subject in 0..MOST_PEERS as u16 {
+            if subject != client {
+                self.tell_about(client, subject)?;
+            }
+        }
+        // Its own vectors come last: then it knows everybody.
+        self.tell_about(client, client)
+    }
+
+    fn greet(&self, client: u16) -> io::Result<()> {
+        let Some(peer) = self.peers.get(&client) else {
+            return Ok(());
+        };
+        let greeted = &self.parts.ledger.entry(client).greeted;
+        let memory = Some(self.parts.file.as_fd());
+        let greeting = [
+            (message::VERSION, None),
+            (i64::from(client), None),
+            (message::MEMORY, memory),
+        ];
+        for (number, with) in greeting.into_iter().skip(greeted.load(Relaxed) as usize) {
+            self.parts.ledger.telling(
+                client,
+                client,
+                || message::send(peer.socket.as_fd(), number, with),
+                |_| greeted.store(greeted.load(Relaxed) + 1, Relaxed),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn tell_about(&self, client: u16, subject: u16) -> io::Result<()> {
+        let ledger = &self.parts.ledger;
+        let Some(peer) = self.peers.get(&client) else {
+            return Ok(());
+        };
+        let here = ledger.entry(subject).generation.load(Relaxed);
+        let mut told = ledger.told(client, subject);
+        if told.vectors > 0 && told.generation != here {
+            told = Told {
+                generation: 0,
+                vectors: 0,
+            };
+            self.say(peer, client, subject, None, told)?;
+        }
+        if here == 0 {
+            return Ok(());
+        }
+        let bells = self.bells(subject);
+        for (vector, bell) in bells.iter().enumerate().skip(told.vectors) {
+            let after = Told {
+                generation: here,
+                vectors: vector + 1,
+            };
+            self.say(peer, client, subject, Some(bell.as_fd()), after)?;
+        }
+        Ok(())
+    }
+
+    fn bells(&self, subject: u16) -> &[OwnedFd] {
+        match subject {
+            HOST => &self.parts.bells,
+            _ => self.peers.get(&subject).map_or(&[], |peer| &peer.bells),
+        }
+    }
+
+    fn say(
+        &self,
+        peer: &Peer,
+        client: u16,
+        subject: u16,
+        bell: Option<BorrowedFd<'_>>,
+        after: Told,
+    ) -> io::Result<()> {
+        self.parts.ledger.telling(
+            client,
+            subject,
+            || message::send(peer.socket.as_fd(), subject.into(), bell),
+            |ledger| ledger.write_told(client, subject, after),
+        )
+    }
+
+    /// The host was rung.
+    pub fn rung(&mut self) {
+        self.rung += 1;
+        ring::wake_served(&self.pool, &self.handle, self.member, &mut self.backed);
+    }
+
+    /// Once a second: says that the back end lives, and finds out which member is which peer.
+    pub fn tick(&mut self) {
+        self.pool.beat(monotonic());
+        self.bind_members();
+    }
+
+    /// The back end ends in good order.
+    pub fn say_good_bye(&self) {
+        self.pool.beat(0);
+    }
+
+    /// The pool's file has no name any more, and no machine uses it.
+    pub fn is_abandoned(&self) -> bool {
+        let links = rustix::fs::fstat(&self.parts.file).map_or(1, |stat| stat.st_nlink);
+        links == 0 && self.peers.is_empty()
+    }
+
+    /// A member that has not said itself which peer it is, is known by its name. Of several by which a machine went, as it
+    /// was started anew, the last one lives.
+    fn bind_members(&mut self) {
+        let pool = &self.pool;
+        for (number, peer) in &self.peers {
+            let mut last = None;
+            pool.members(|index, name, alive| {
+                let known = pool.member_peer(index);
+                let is_it = known.is_some_and(|(peer, _)| peer == *number)
+                    || known.is_none() && name == peer.name.as_bytes();
+                if !alive || index == self.member || !is_it {
+                    return;
+                }
+                if let Some(before) = last.replace(index) {
+                    pool.bury_member(before);
+                }
+                if known.is_none_or(|(_, since)| since == 0) {
+                    let since = self.parts.ledger.entry(*number).since.load(Relaxed);
+                    pool.set_member_peer(index, *number, since);
+                }
+            });
+        }
+    }
+
+    /// For the control socket.
+    pub fn status(&self) -> PoolStatus {
+        let path = format!("/proc/self/fd/{}", self.parts.file.as_raw_fd());
+        let path = fs::read_link(path).unwrap_or_default();
+        let peers = self.peers.iter().map(|(number, peer)| {
+            let entry = self.parts.ledger.entry(*number);
+            PeerStatus {
+                peer: *number,
+                name: peer.name.clone(),
+                pid: entry.pid.load(Relaxed),
+                since: entry.since.load(Relaxed),
+                behind: peer.behind,
+            }
+        });
+        let mut members = Vec::new();
+        self.pool.members(|index, name, alive| {
+            let known = self.pool.member_peer(index);
+            members.push(MemberStatus {
+                member: index,
+                name: String::from_utf8_lossy(name).into_owned(),
+                alive,
+                peer: known.map(|(peer, _)| peer),
+                since: known.map(|(_, since)| since).filter(|since| *since != 0),
+            });
+        });
+        PoolStatus {
+            name: self.parts.name.clone(),
+            path: path.to_string_lossy().into_owned(),
+            size: self.pool.mem().len() as u64,
+            vectors: self.parts.ledger.vectors(),
+            socket: self.socket.to_string_lossy().into_owned(),
+            rung: self.rung,
+            peers: peers.collect(),
+            members,
+        }
+    }
+
+    /// Unmaps the pool.
+    pub fn close(self) -> Parts {
+        // SAFETY: the pool's memory is used through `self.pool` alone, which goes with `self`.
+        unsafe { self.handle.close() };
+        self.parts
+    }
+}
+
+/// Opens the file of a pool that is to be served, after a look at what it is.
+pub fn open_file(reference: &PoolRef) -> Result<OwnedFd> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(reference.path().to_bytes()));
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .explain(|| format!("could not open {}", path.display()))?;
+    let meta = file
+        .metadata()
+        .explain(|| format!("could not look at {}", path.display()))?;
+    if !meta.is_file() || !meta.len().is_power_of_two() {
+        return Err(Error::new(format!(
+            "{} can't be a machine's device: it must be a file whose size is a power of two",
+            path.display()
+        )));
+    }
+    Ok(file.into())
+}
+
+/// What a machine is called: QEMU's -name, else its program and number.
+pub fn name_of(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = line
+        .split(|b| *b == 0)
+        .map(String::from_utf8_lossy)
+        .collect();
+    let given = words.iter().position(|word| word == "-name");
+    if let Some(value) = given.and_then(|at| words.get(at + 1)) {
+        let name = value.split(',').next().unwrap_or_default();
+        return name.strip_prefix("guest=").unwrap_or(name).into();
+    }
+    let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("{}[{pid}]", program.trim())
+}
+
+fn boot() -> Option<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16));
+    Some(number?.ok()?.to_be_bytes())
+}

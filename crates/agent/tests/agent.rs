@@ -1,0 +1,513 @@
+//! The back end as a machine's QEMU sees it: by a client of the protocol of its own. The processes under test are this program.
+
+use rustix::io::{read, write};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use vshmem_agent::client::{ensure, request, status};
+use vshmem_agent::{receive_message, run_part, Directory, Part, PoolStatus, Program, Request};
+use vshmem_pool::layout::DONE;
+use vshmem_pool::{Params, Pool};
+use vshmem_port::{create_local, open, remove_local, PoolRef};
+
+const VECTORS: usize = 2;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A back end with one pool, in a place of its own.
+struct Place {
+    program: Program,
+    pool: PathBuf,
+    socket: PathBuf,
+}
+
+impl Place {
+    fn new(test: &str) -> Place {
+        let root = std::env::temp_dir().join(format!("va-{}-{test}", std::process::id()));
+        let pool = PathBuf::from(format!("/dev/shm/va-{}-{test}", std::process::id()));
+        let path = CString::new(pool.to_str().unwrap()).unwrap();
+        create_local(&path, 1 << 20, 0o600, &mut |memory| {
+            Pool::format(memory, &Params::default()).is_ok()
+        })
+        .unwrap();
+        let program = Program {
+            path: std::env::current_exe().unwrap(),
+            words: vec![],
+            directory: Directory::named(&root.join("agent")),
+            transient: false,
+        };
+        fs::create_dir(&root).unwrap();
+        assert!(ensure(&program).unwrap());
+        assert!(!ensure(&program).unwrap());
+        let serve = Request::Serve {
+            pool: pool.to_str().unwrap().into(),
+            vectors: VECTORS,
+        };
+        let socket = request(&program.directory, &serve).unwrap().unwrap();
+        Place {
+            program,
+            pool,
+            socket,
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.status_of_agent().map_or(0, |status| status.pid)
+    }
+
+    fn status_of_agent(&self) -> Option<vshmem_agent::Status> {
+        status(&self.program.directory).ok().flatten()
+    }
+
+    fn status(&self) -> PoolStatus {
+        self.status_of_agent().unwrap().pools.remove(0)
+    }
+
+    fn open(&self) -> Pool {
+        let reference = PoolRef::at(self.pool.to_str().unwrap().as_bytes()).unwrap();
+        Pool::open(open(&reference).unwrap().mem()).unwrap()
+    }
+
+    fn kill_back_end(&self) {
+        let before = self.pid();
+        kill(before, libc::SIGKILL);
+        eventually("another back end serves", || {
+            let now = self.pid();
+            now != 0 && now != before
+        });
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = request(&self.program.directory, &Request::Stop {});
+        let path = CString::new(self.pool.to_str().unwrap()).unwrap();
+        let _ = remove_local(&path);
+        let root = self.program.directory.path().parent().unwrap();
+        let gone = Instant::now() + PATIENCE;
+        while root.exists() && Instant::now() < gone {
+            sleep(Duration::from_millis(5));
+        }
+        let _ = fs::remove_dir_all(root);
+    }
+}
+
+fn kill(pid: u32, signal: i32) {
+    assert!(pid > 1);
+    // SAFETY: plain values.
+    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// A machine, as far as the protocol goes. It takes more than it should be told for an error.
+struct Machine {
+    socket: UnixStream,
+    number: i64,
+    bells: BTreeMap<i64, Vec<OwnedFd>>,
+}
+
+impl Machine {
+    fn join(path: &Path) -> Machine {
+        let socket = UnixStream::connect(path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(receive_message(&socket).unwrap().unwrap().0, 0, "version");
+        let number = receive_message(&socket).unwrap().unwrap().0;
+        assert!((1..65536).contains(&number));
+        let (memory, fd) = receive_message(&socket).unwrap().unwrap();
+        assert_eq!((memory, fd.is_some()), (-1, true));
+        let mut machine = Machine {
+            socket,
+            number,
+            bells: BTreeMap::new(),
+        };
+        machine.hear_until("its own vectors", |m| m.knows(number));
+        assert!(machine.knows(0), "the host comes first");
+        machine
+    }
+
+    fn knows(&self, number: i64) -> bool {
+        self.bells.get(&number).map_or(0, Vec::len) == VECTORS
+    }
+
+    fn hear_until(&mut self, what: &str, is_so: impl Fn(&Machine) -> bool) {
+        while !is_so(self) {
+            let message = receive_message(&self.socket)
+                .unwrap_or_else(|e| panic!("{} waits for {what}: {e}", self.number));
+            let (number, fd) = message.expect("the connection was closed");
+            match fd {
+                None => drop(self.bells.remove(&number)),
+                Some(fd) => {
+                    let bells = self.bells.entry(number).or_default();
+                    bells.push(fd);
+                    assert!(bells.len() <= VECTORS, "too many vectors of {number}");
+                }
+            }
+        }
+    }
+
+    /// Hears everything that there is to be told; numbers may have been others' before.
+    fn hear_all(&mut self) {
+        let short = Duration::from_millis(500);
+        self.socket.set_read_timeout(Some(short)).unwrap();
+        while let Ok(Some((number, fd))) = receive_message(&self.socket) {
+            match fd {
+                None => drop(self.bells.remove(&number)),
+                Some(fd) => self.bells.entry(number).or_default().push(fd),
+            }
+        }
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+
+    fn ring(&self, number: i64, vector: usize) {
+        write(&self.bells[&number][vector], &1u64.to_ne_bytes()).unwrap();
+    }
+
+    fn was_rung(&self, vector: usize) -> bool {
+        read(&self.bells[&self.number][vector], &mut [0u8; 8]).is_ok()
+    }
+}
+
+/// All ring each other on every vector, and nobody else hears it.
+fn all_ring(machines: &[&Machine]) {
+    for from in machines {
+        for to in machines {
+            for vector in 0..VECTORS {
+                from.ring(to.number, vector);
+                for other in machines {
+                    for v in 0..VECTORS {
+                        let meant = other.number == to.number && v == vector;
+                        assert_eq!(other.was_rung(v), meant, "{} to {}", from.number, to.number);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn machines_ring_each_other_and_the_host(place: &Place) {
+    let mut a = Machine::join(&place.socket);
+    let b = Machine::join(&place.socket);
+    a.hear_until("the other", |m| m.knows(b.number));
+    all_ring(&[&a, &b]);
+    let before = place.status().rung;
+    a.ring(0, 1);
+    eventually("the host was rung", || place.status().rung > before);
+    let left = b.number;
+    drop(b);
+    a.hear_until("news of the end", |m| !m.bells.contains_key(&left));
+    assert_eq!(place.status().peers.len(), 1);
+}
+
+fn a_killed_back_end_is_not_missed(place: &Place) {
+    let mut a = Machine::join(&place.socket);
+    let mut b = Machine::join(&place.socket);
+    a.hear_until("the other", |m| m.knows(b.number));
+    for _ in 0..3 {
+        place.kill_back_end();
+        all_ring(&[&a, &b]);
+        let c = Machine::join(&place.socket);
+        a.hear_until("the new one", |m| m.knows(c.number));
+        b.hear_until("the new one", |m| m.knows(c.number));
+        all_ring(&[&a, &b, &c]);
+        a.ring(0, 0);
+        eventually("the host was rung", || place.status().rung > 0);
+        let left = c.number;
+        drop(c);
+        a.hear_until("news of the end", |m| !m.bells.contains_key(&left));
+        b.hear_until("news of the end", |m| !m.bells.contains_key(&left));
+    }
+}
+
+fn who_comes_or_goes_meanwhile_is_served_later(place: &Place) {
+    let mut a = Machine::join(&place.socket);
+    let b = Machine::join(&place.socket);
+    a.hear_until("the other", |m| m.knows(b.number));
+    let left = b.number;
+    let keeper = place.status_of_agent().unwrap().keeper;
+    // The keeper can't start another back end yet.
+    kill(keeper, libc::SIGSTOP);
+    kill(place.pid(), libc::SIGKILL);
+    drop(b);
+    let socket = place.socket.clone();
+    let late = std::thread::spawn(move || Machine::join(&socket));
+    sleep(Duration::from_millis(100));
+    kill(keeper, libc::SIGCONT);
+    let mut c = late.join().unwrap();
+    a.hear_until("all news", |m| m.knows(c.number));
+    c.hear_until("all news", |m| m.knows(a.number));
+    if c.number != left {
+        a.hear_until("news of the end", |m| !m.bells.contains_key(&left));
+    }
+    all_ring(&[&a, &c]);
+}
+
+fn a_killed_keeper_is_replaced(place: &Place) {
+    let mut a = Machine::join(&place.socket);
+    let keeper = || place.status_of_agent().map_or(0, |status| status.keeper);
+    let (pid, before) = (place.pid(), keeper());
+    kill(before, libc::SIGKILL);
+    eventually("another keeper", || ![0, before].contains(&keeper()));
+    assert_eq!(place.pid(), pid);
+    place.kill_back_end();
+    let b = Machine::join(&place.socket);
+    a.hear_until("the new one", |m| m.knows(b.number));
+    all_ring(&[&a, &b]);
+}
+
+fn a_restart_is_not_noticed(place: &Place) {
+    let mut a = Machine::join(&place.socket);
+    let pid = place.pid();
+    for asked in [true, false] {
+        if asked {
+            request(&place.program.directory, &Request::Restart {}).unwrap();
+        } else {
+            kill(pid, libc::SIGHUP);
+        }
+        let mut b = Machine::join(&place.socket);
+        a.hear_until("the new one", |m| m.knows(b.number));
+        b.hear_until("the old one", |m| m.knows(a.number));
+        all_ring(&[&a, &b]);
+        assert_eq!(place.pid(), pid, "the process stays");
+        let left = b.number;
+        drop(b);
+        a.hear_until("news of the end", |m| !m.bells.contains_key(&left));
+    }
+}
+
+fn kills_at_any_moment_are_survived(place: &Place) {
+    let mut a = Machine::join(&place.socket);
+    for round in 0..10u64 {
+        let pid = place.pid();
+        let killer = std::thread::spawn(move || {
+            sleep(Duration::from_micros(round * 150));
+            kill(pid, libc::SIGKILL);
+        });
+        let joined = UnixStream::connect(&place.socket).is_ok();
+        killer.join().unwrap();
+        eventually("another back end serves", || {
+            ![0, pid].contains(&place.pid())
+        });
+        assert!(joined);
+    }
+    let b = Machine::join(&place.socket);
+    eventually("only two are left", || place.status().peers.len() == 2);
+    a.hear_all();
+    assert!(a.knows(b.number) && a.bells.len() == 3, "{:?}", a.bells);
+    all_ring(&[&a, &b]);
+}
+
+fn misbehaviour_is_ones_own_harm(place: &Place) {
+    // Connects and never reads.
+    let silent = UnixStream::connect(&place.socket).unwrap();
+    // Connects and is gone.
+    for _ in 0..50 {
+        drop(UnixStream::connect(&place.socket).unwrap());
+    }
+    // Talks where it has nothing to say.
+    let mut chatty = UnixStream::connect(&place.socket).unwrap();
+    chatty.write_all(b"hello").unwrap();
+    let mut a = Machine::join(&place.socket);
+    for _ in 0..300 {
+        let b = Machine::join(&place.socket);
+        a.hear_until("the other", |m| m.knows(b.number));
+        let left = b.number;
+        drop(b);
+        a.hear_until("news of the end", |m| !m.bells.contains_key(&left));
+    }
+    eventually("only two are left", || place.status().peers.len() == 2);
+    let behind = place.status().peers.iter().filter(|p| p.behind).count();
+    assert_eq!(behind, 1, "who never reads is behind");
+    drop(silent);
+    eventually("only one is left", || place.status().peers.len() == 1);
+}
+
+fn members_are_known_and_die(place: &Place) {
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let member = pool.join([7; 16], b"guest").unwrap();
+    pool.set_member_peer(member, machine.number as u16, 0);
+    let find = |index: u16| {
+        let members = place.status().members;
+        members.into_iter().find(|m| m.member == index).unwrap()
+    };
+    eventually("the back end has looked", || find(member).since.is_some());
+    assert_eq!(find(member).peer, Some(machine.number as u16));
+    assert!(find(member).alive);
+    assert_eq!(find(0).peer, Some(0), "the host");
+    drop(machine);
+    eventually("the machine is dead", || pool.member_is_dead(member));
+
+    // One that does not say which peer it is.
+    let machine = Machine::join(&place.socket);
+    let call = Request::Name {
+        pid: std::process::id(),
+        name: "named".into(),
+    };
+    request(&place.program.directory, &call).unwrap();
+    let before = pool.join([8; 16], b"named").unwrap();
+    eventually("it is found by its name", || find(before).peer.is_some());
+    let after = pool.join([9; 16], b"named").unwrap();
+    eventually("it was started anew", || pool.member_is_dead(before));
+    assert!(find(after).alive);
+    drop(machine);
+    eventually("it is dead", || pool.member_is_dead(after));
+    assert!(!pool.member_is_dead(0));
+}
+
+fn the_pulse_is_felt(place: &Place) {
+    let pool = place.open();
+    let (count, at) = pool.last_beat().unwrap();
+    eventually("the next beat", || {
+        pool.last_beat().is_some_and(|(c, t)| c > count && t > at)
+    });
+    let drop_it = Request::Drop {
+        pool: place.status().name,
+    };
+    request(&place.program.directory, &drop_it).unwrap();
+    assert_eq!(pool.last_beat(), None);
+}
+
+fn sleepers_of_the_host_are_woken(place: &Place) {
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let mut slot = 0;
+    let me = pool.claim_process(0, std::process::id(), 0, &mut |s| {
+        slot = s;
+        true
+    });
+    let waiter = pool.waiter(3).unwrap();
+    waiter.owner.store(me.unwrap().word(), SeqCst);
+    waiter.status.store(DONE, Release);
+    pool.root().waiter_high.store(4, SeqCst);
+    let sleeper = std::thread::spawn(move || {
+        let begun = Instant::now();
+        vshmem_wait::wait(
+            &waiter.status,
+            DONE,
+            Some(PATIENCE),
+            vshmem_wait::Scope::Kernel,
+        );
+        begun.elapsed()
+    });
+    sleep(Duration::from_millis(100));
+    assert!(!sleeper.is_finished());
+    machine.ring(0, 0);
+    assert!(sleeper.join().unwrap() < PATIENCE, "it was woken");
+    // A count that an enemy wrote.
+    pool.root().waiter_high.store(u32::MAX, SeqCst);
+    machine.ring(0, 1);
+    eventually("the host was rung", || place.status().rung >= 2);
+    assert_eq!(waiter.status.load(Acquire), DONE);
+}
+
+fn bad_requests_are_answered(place: &Place) {
+    let none = Request::Serve {
+        pool: "/dev/shm/no-such-pool".into(),
+        vectors: 2,
+    };
+    let error = request(&place.program.directory, &none).unwrap_err();
+    assert!(error.to_string().contains("could not open"), "{error}");
+    let other = Request::Serve {
+        pool: place.pool.to_str().unwrap().into(),
+        vectors: 5,
+    };
+    let error = request(&place.program.directory, &other).unwrap_err();
+    assert!(error.to_string().contains("2 vectors"), "{error}");
+    let mut stream = UnixStream::connect(place.program.directory.control()).unwrap();
+    stream.write_all(b"nonsense\n{\"list\":{}}\n").unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stream));
+    assert!(lines.next().unwrap().unwrap().contains("error"));
+    assert!(lines.next().unwrap().unwrap().contains("\"pools\""));
+    let mut endless = UnixStream::connect(place.program.directory.control()).unwrap();
+    let line = vec![b'x'; 1 << 20];
+    assert!(endless.write_all(&line).is_err(), "a line has an end");
+}
+
+fn nothing_is_left_after_the_end(place: &Place) {
+    let status = place.status_of_agent().unwrap();
+    request(&place.program.directory, &Request::Stop {}).unwrap();
+    eventually("the directory is gone", || {
+        !place.program.directory.path().exists()
+    });
+    for pid in [status.pid, status.keeper] {
+        eventually("the process is gone", || {
+            !Path::new(&format!("/proc/{pid}")).exists()
+        });
+    }
+}
+
+fn part_of_arguments(words: &[String]) -> Option<(Program, Part, i32)> {
+    let after = |option: &str| {
+        let at = words.iter().position(|word| word == option)?;
+        words.get(at + 1)
+    };
+    let part = match after("--part")?.as_str() {
+        "keeper" => Part::Keeper,
+        _ => Part::BackEnd,
+    };
+    let program = Program {
+        path: std::env::current_exe().ok()?,
+        words: vec![],
+        directory: Directory::named(Path::new(after("--directory")?)),
+        transient: false,
+    };
+    Some((program, part, after("--link")?.parse().ok()?))
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if let Some((program, part, link)) = part_of_arguments(&words) {
+        if let Err(error) = run_part(&program, part, link) {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+        return;
+    }
+    type Test = (&'static str, fn(&Place));
+    let tests: [Test; 12] = [
+        ("ring", machines_ring_each_other_and_the_host),
+        ("killed", a_killed_back_end_is_not_missed),
+        ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
+        ("keeper", a_killed_keeper_is_replaced),
+        ("restart", a_restart_is_not_noticed),
+        ("moments", kills_at_any_moment_are_survived),
+        ("hostile", misbehaviour_is_ones_own_harm),
+        ("members", members_are_known_and_die),
+        ("pulse", the_pulse_is_felt),
+        ("sleepers", sleepers_of_the_host_are_woken),
+        ("requests", bad_requests_are_answered),
+        ("end", nothing_is_left_after_the_end),
+    ];
+    let wanted = words.get(1).filter(|word| !word.starts_with('-'));
+    let mut failed = 0;
+    for (name, test) in tests {
+        if wanted.is_some_and(|wanted| !name.contains(wanted.as_str())) {
+            continue;
+        }
+        let begun = Instant::now();
+        let place = Place::new(name);
+        let passed = catch_unwind(AssertUnwindSafe(|| test(&place))).is_ok();
+        drop(place);
+        let verdict = if passed { "ok" } else { "FAILED" };
+        println!(
+            "{name} ... {verdict} ({:.2} s)",
+            begun.elapsed().as_secs_f64()
+        );
+        failed += u32::from(!passed);
+    }
+    assert_eq!(failed, 0, "tests failed");
+}

@@ -1,0 +1,142 @@
+//! `vshmem agent`: the host's back end.
+
+use crate::{print, table};
+use clap::Args;
+use std::path::PathBuf;
+use vshmem_agent::client::{ensure, request, status};
+use vshmem_agent::{run_part, Directory, Part, Program, Request, Status};
+use vshmem_cluster::{agent_directory, Error, Result};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem agent work                        serve the pool work; start the back end if there is none
+  qemu-system-x86_64 ... -chardev socket,id=work,path=$(vshmem agent work) \\
+      -device ivshmem-doorbell,vectors=2,chardev=work
+  vshmem agent --status                    who is connected
+  vshmem agent --restart                   go on with the program as it is installed now
+  vshmem agent --stop
+
+The back end runs in the background. If it is killed, it is started anew, and machines don't notice.")]
+pub struct Agent {
+    /// Pools to serve: names, or paths with a slash in them. Prints where machines connect
+    #[arg(conflicts_with_all = ["drop", "restart", "stop", "part"])]
+    pool: Vec<String>,
+    /// How many vectors each machine can be rung by
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    vectors: usize,
+    /// Tell which pools are served, and who is connected
+    #[arg(long)]
+    status: bool,
+    /// Tell it as JSON
+    #[arg(long, requires = "status")]
+    json: bool,
+    /// Serve this pool no longer
+    #[arg(long, value_name = "POOL")]
+    drop: Vec<String>,
+    /// Begin anew with the program as it is installed now; machines go on
+    #[arg(long)]
+    restart: bool,
+    /// End the back end; machines go on, but later ones can't join them
+    #[arg(long, conflicts_with = "restart")]
+    stop: bool,
+    /// The back end's directory, instead of the one in XDG_RUNTIME_DIR
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+    /// End when no pool is served any more
+    #[arg(long)]
+    transient: bool,
+    #[arg(long, hide = true, requires = "link", value_parser = ["back-end", "keeper"])]
+    part: Option<String>,
+    #[arg(long, hide = true)]
+    link: Option<i32>,
+}
+
+/// Starts, asks or ends the back end.
+pub fn agent(agent: &Agent) -> Result<u8> {
+    let program = program(agent)?;
+    if let (Some(part), Some(link)) = (&agent.part, agent.link) {
+        let part = match part.as_str() {
+            "keeper" => Part::Keeper,
+            _ => Part::BackEnd,
+        };
+        return run_part(&program, part, link).map(|()| 0).map_err(ours);
+    }
+    let directory = &program.directory;
+    for pool in &agent.drop {
+        let pool = pool.clone();
+        request(directory, &Request::Drop { pool }).map_err(|e| ours(e).code(1))?;
+    }
+    if agent.restart {
+        request(directory, &Request::Restart {}).map_err(|e| ours(e).code(1))?;
+    }
+    if agent.stop {
+        request(directory, &Request::Stop {}).map_err(|e| ours(e).code(1))?;
+    }
+    let only_asked = agent.status || agent.restart || agent.stop || !agent.drop.is_empty();
+    if !agent.pool.is_empty() || !only_asked {
+        ensure(&program).map_err(ours)?;
+    }
+    for pool in &agent.pool {
+        let serve = Request::Serve {
+            pool: pool.clone(),
+            vectors: agent.vectors,
+        };
+        if let Some(socket) = request(directory, &serve).map_err(|e| ours(e).code(1))? {
+            print(&format!("{}\n", socket.display()))?;
+        }
+    }
+    if agent.status {
+        return show(status(directory).map_err(ours)?, agent.json);
+    }
+    Ok(0)
+}
+
+fn program(agent: &Agent) -> Result<Program> {
+    let path = std::env::current_exe()
+        .map_err(|e| Error::new(format!("this program's own file is not known: {e}")))?;
+    let directory = match &agent.directory {
+        Some(directory) => directory.clone(),
+        None => agent_directory()?,
+    };
+    let directory = std::path::absolute(&directory)
+        .map_err(|e| Error::new(format!("{} is no directory: {e}", directory.display())))?;
+    Ok(Program {
+        path,
+        words: vec!["agent".into()],
+        directory: Directory::named(&directory),
+        transient: agent.transient,
+    })
+}
+
+fn ours(error: vshmem_agent::Error) -> Error {
+    Error::new(error.to_string())
+}
+
+fn show(status: Option<Status>, json: bool) -> Result<u8> {
+    let Some(status) = status else {
+        eprintln!("vshmem: there is no back end; start one with: vshmem agent POOL");
+        return Ok(1);
+    };
+    if json {
+        let text = serde_json::to_string_pretty(&status).expect("a status is plain data");
+        return print(&format!("{text}\n")).map(|()| 0);
+    }
+    let heading = ["POOL", "PEER", "NAME", "PID", "STATE"];
+    let mut rows = vec![heading.map(String::from).to_vec()];
+    for pool in &status.pools {
+        let host = ["0", "(host)", &status.pid.to_string(), "connected"].map(String::from);
+        rows.push([vec![pool.name.clone()], host.to_vec()].concat());
+        for peer in &pool.peers {
+            let state = if peer.behind { "behind" } else { "connected" };
+            rows.push(vec![
+                pool.name.clone(),
+                peer.peer.to_string(),
+                peer.name.clone(),
+                peer.pid.to_string(),
+                state.into(),
+            ]);
+        }
+    }
+    print(&table::layout(&rows)).map(|()| 0)
+}
