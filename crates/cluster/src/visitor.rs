@@ -49,6 +49,10 @@ impl Visitor {
         let mut life = None;
         let pid = std::process::id();
         let me = life::claim(&pool, &kernel, member, pid, 0, &mut |slot| {
+            if let Some(other) = life.take() {
+                // SAFETY: claimed by this process for a slot that it did not get, or does not need any more.
+                unsafe { Life::end(other) };
+            }
             life = kernel.handle.claim_life(slot);
             life.is_some()
         });

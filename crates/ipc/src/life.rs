@@ -1,7 +1,8 @@
 //! Processes come and go, most of them without saying good-bye.
 
 use crate::{directory as dir, msg, sem, shm, waiters, Ctx, Kernel, Pool, ProcId};
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::time::Duration;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::Quiet;
 
@@ -9,6 +10,10 @@ use vshmem_pool::lock::Quiet;
 const REAPED_PER_CLAIM: u32 = 4;
 /// Slots that it looks at for that.
 const LOOKED_AT_PER_CLAIM: u32 = 16;
+
+/// How often a newcomer to a full pool looks whether the one who cleans up has made room, and how long it naps before each time.
+const LOOKS: u32 = 200;
+const NAP: Duration = Duration::from_millis(5);
 
 /// Takes a process slot. Each new process also looks after a few others, so that the dead don't pile up.
 pub fn claim(
@@ -26,17 +31,21 @@ pub fn claim(
         pid,
         member,
     };
-    if let Some(me) = pool.claim_process(member, pid, started, claim) {
-        reap_some(&as_me(me), me.slot);
-        return Some(me);
+    for _ in 0..LOOKS {
+        if let Some(me) = pool.claim_process(member, pid, started, claim) {
+            reap_some(&as_me(me), me.slot);
+            return Some(me);
+        }
+        // Full: room is made from the spare slot, by one at a time.
+        if let Some(spare) = pool.claim_spare(kernel, member, pid, started, claim) {
+            reap_slots(&as_me(spare));
+            let me = pool.claim_process(member, pid, started, claim);
+            pool.free_process(spare);
+            return me;
+        }
+        kernel.wait(&AtomicU32::new(0), 0, Some(NAP));
     }
-    // Full: the slot of one who is gone, with what it has left.
-    let (me, dead) = pool.take_over_process(kernel, member, pid, started, claim)?;
-    let c = as_me(me);
-    clean(&c, dead);
-    pool.forget_touched(me);
-    reap_some(&c, me.slot);
-    Some(me)
+    None
 }
 
 fn reap_some(c: &Ctx, from: u32) {
@@ -80,13 +89,17 @@ fn put_together(c: &Ctx, quiet: &Quiet) -> bool {
 
 /// Cleans up after every dead process. Returns whether there was one.
 fn reap(c: &Ctx, quiet: &Quiet) -> bool {
+    shm::reap_limbo(c, quiet) | reap_slots(c)
+}
+
+fn reap_slots(c: &Ctx) -> bool {
     let high = c
         .pool
         .root()
         .proc_high
         .load(Relaxed)
         .min(c.pool.proc_slots());
-    let mut any = shm::reap_limbo(c, quiet);
+    let mut any = false;
     for slot in 0..high {
         any |= reap_slot(c, slot);
     }
@@ -110,8 +123,25 @@ fn reap_slot(c: &Ctx, slot: u32) -> bool {
         return true;
     }
     clean(c, dead);
-    c.pool.free_process(dead);
+    // What could not be cleaned (its lock is held by one who is stopped) keeps the slot from being used again.
+    if is_clean(c, dead) {
+        c.pool.free_process(dead);
+    }
     true
+}
+
+/// Is no set or queue left that may know the process? Records of other kinds name it with its generation.
+fn is_clean(c: &Ctx, dead: ProcId) -> bool {
+    let knows = |kind: Kind, index| {
+        let head = c.pool.head(kind, index);
+        kind != Kind::Shm && head.is_some_and(|head| head.id.load(Relaxed) != 0)
+    };
+    c.pool.proc(dead.slot).is_none_or(|p| {
+        p.touched
+            .iter()
+            .filter_map(|touched| Kind::of_reference(touched.load(Relaxed)))
+            .all(|(kind, index)| !knows(kind, index))
+    })
 }
 
 /// Takes from every construct what a process has there.

@@ -139,7 +139,31 @@ impl World {
 
     /// A new process, unless the pool has no slot for it.
     pub fn try_process(&self) -> Option<Arc<Process>> {
-        let mut process = Process {
+        let mut process = self.newcomer();
+        let member = self.0.pool.join([7; 16], b"test").ok()?;
+        if member != 0 {
+            // There is one kernel in tests; an enemy may have hidden that it is known already.
+            return None;
+        }
+        process.id = process.claim()?;
+        Some(Arc::new(process))
+    }
+
+    /// A process that is killed at its n-th call while it looks for a slot. False: it was not in the middle of that any more.
+    pub fn dies_on_its_way_in(&self, n: u32) -> bool {
+        let process = Arc::new(self.newcomer());
+        process.kill_at_call(n);
+        let died = process
+            .start_with(|p| p.claim())
+            .result_or_death()
+            .is_none();
+        process.kill();
+        died
+    }
+
+    /// A process that has no slot yet.
+    fn newcomer(&self) -> Process {
+        Process {
             world: self.0.clone(),
             id: ProcId {
                 slot: 0,
@@ -154,15 +178,7 @@ impl World {
             calls_left: AtomicI64::new(i64::MAX),
             interrupted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-        };
-        let member = self.0.pool.join([7; 16], b"test").ok()?;
-        if member != 0 {
-            // There is one kernel in tests; an enemy may have hidden that it is known already.
-            return None;
         }
-        let pid = process.pid;
-        process.id = crate::life::claim(&self.0.pool, &process, 0, pid, 1, &mut |_| true)?;
-        Some(Arc::new(process))
     }
 
     /// A new process.
@@ -244,10 +260,17 @@ impl Process {
         self: &Arc<Self>,
         body: impl FnOnce(&Ctx) -> T + Send + 'static,
     ) -> Task<T> {
+        self.start_with(|process| body(&process.ctx()))
+    }
+
+    fn start_with<T: Send + 'static>(
+        self: &Arc<Self>,
+        body: impl FnOnce(&Process) -> T + Send + 'static,
+    ) -> Task<T> {
         let (sender, result) = channel();
         let process = self.clone();
         thread::spawn(move || {
-            let value = body(&process.ctx());
+            let value = body(&process);
             // The test may have lost interest.
             let _ = sender.send(value);
         });
@@ -255,6 +278,10 @@ impl Process {
             result,
             process: self.clone(),
         }
+    }
+
+    fn claim(&self) -> Option<ProcId> {
+        crate::life::claim(&self.world.pool, self, 0, self.pid, 1, &mut |_| true)
     }
 
     /// Each call to the kernel begins here.

@@ -314,7 +314,8 @@ impl Geometry {
         }
         Some(Geometry {
             members: table(0, MAX_MEMBERS, size_of::<Member>() as u64)?,
-            procs: table(1, MAX_PROCS, size_of::<Proc>() as u64)?,
+            // One of them is spare.
+            procs: table(1, MAX_PROCS, size_of::<Proc>() as u64).filter(|procs| procs.1 >= 2)?,
             waiters: table(2, 1 << 20, size_of::<Waiter>() as u64)?,
             entries,
             buckets,

@@ -3,6 +3,11 @@
 //! A slot's word `ident` is `{state:32, member:16, generation:16}`. It goes from free to live by compare-and-swap, by a process that
 //! holds the slot's life lock; the generation rises with each claim, so that a name `(slot, generation)` is never given twice
 //! (within 65536 claims of one slot).
+//!
+//! The last slot is the *spare* one: nobody lives in it. A process that finds all others taken is there while it cleans up
+//! after the dead, and then takes a slot that this made free. So a slot is used again only when nothing names it any more:
+//! some records (marks in a queue) name a slot without its generation. The spare slot itself is in none of those: who is in
+//! it takes locks, which know generations, and nothing else. So whoever died in it can be followed at once.
 
 use crate::layout::Proc;
 use crate::{Kernel, Pool};
@@ -80,90 +85,70 @@ impl Pool {
         claim: &mut dyn FnMut(u32) -> bool,
     ) -> Option<ProcId> {
         let root = self.root();
-        let slots = self.proc_slots();
+        let slots = self.spare_slot();
         // Slots are handed out round and round, so that a slot's generation rises slowly.
         let from = root.proc_hint.load(Relaxed);
         for i in 0..slots {
             let slot = from.wrapping_add(i) % slots;
             let p = self.proc(slot)?;
             let old = p.ident.load(Acquire);
-            let ident = Ident::of(old);
-            if ident.state != FREE || !claim(slot) {
+            if Ident::of(old).state != FREE || !claim(slot) {
                 continue;
             }
-            let generation = ident.generation.wrapping_add(1);
-            let new = Ident {
-                state: LIVE,
-                member,
-                generation,
-            };
-            p.pid.store(pid, Relaxed);
-            p.started.store(started, Relaxed);
-            p.overflow.store(0, Relaxed);
-            p.touched.iter().for_each(|t| t.store(0, Relaxed));
-            // Whoever holds the life lock is the only one who may claim: failure means that the pool is being scribbled on.
-            if p.ident
-                .compare_exchange(old, new.word(), AcqRel, Relaxed)
-                .is_err()
-            {
-                return None;
-            }
+            let me = self.settle_in(slot, old, member, pid, started)?;
             root.proc_hint.store(slot.wrapping_add(1) % slots, Relaxed);
             root.proc_high.fetch_max(slot + 1, Relaxed);
-            return Some(ProcId { slot, generation });
+            return Some(me);
         }
         None
     }
 
-    /// Takes the slot of a process of `member` that is gone, when none is free. What that one has left is in its name still; the caller
-    /// cleans it up. Returns both names.
-    pub fn take_over_process(
+    /// Takes the spare slot, unless somebody who lives is in it. For a while only: [`Pool::free_process`] gives it up.
+    pub fn claim_spare(
         &self,
         kernel: &dyn Kernel,
         member: u16,
         pid: u32,
         started: u64,
         claim: &mut dyn FnMut(u32) -> bool,
-    ) -> Option<(ProcId, ProcId)> {
-        for slot in 0..self.proc_slots() {
-            let p = self.proc(slot)?;
-            let old = p.ident.load(Acquire);
-            let ident = Ident::of(old);
-            let dead = ProcId {
-                slot,
-                generation: ident.generation,
-            };
-            if ident.state != LIVE
-                || ident.member != member
-                || !self.owner_is_gone(kernel, member, dead)
-                || !claim(slot)
-            {
-                continue;
-            }
-            let generation = ident.generation.wrapping_add(1);
-            p.pid.store(pid, Relaxed);
-            p.started.store(started, Relaxed);
-            let taken = p.ident.compare_exchange(
-                old,
-                Ident {
-                    generation,
-                    ..ident
-                }
-                .word(),
-                AcqRel,
-                Relaxed,
-            );
-            return taken.is_ok().then_some((ProcId { slot, generation }, dead));
-        }
-        None
+    ) -> Option<ProcId> {
+        let slot = self.spare_slot();
+        let old = self.proc(slot)?.ident.load(Acquire);
+        let is_free = self.is_dead(kernel, member, slot, |_| true) && claim(slot);
+        is_free.then(|| self.settle_in(slot, old, member, pid, started))?
     }
 
-    /// Forgets what a process may hold, when it holds nothing.
-    pub fn forget_touched(&self, who: ProcId) {
-        if let Some(p) = self.proc(who.slot) {
-            p.touched.iter().for_each(|t| t.store(0, Relaxed));
-            p.overflow.store(0, Relaxed);
-        }
+    /// The slot that nobody lives in.
+    fn spare_slot(&self) -> u32 {
+        self.proc_slots() - 1
+    }
+
+    /// Enters a process into a slot whose identity was `old`, and whose life lock it holds.
+    fn settle_in(
+        &self,
+        slot: u32,
+        old: u64,
+        member: u16,
+        pid: u32,
+        started: u64,
+    ) -> Option<ProcId> {
+        let p = self.proc(slot)?;
+        let generation = Ident::of(old).generation.wrapping_add(1);
+        let new = Ident {
+            state: LIVE,
+            member,
+            generation,
+        };
+        p.pid.store(pid, Relaxed);
+        p.started.store(started, Relaxed);
+        p.overflow.store(0, Relaxed);
+        p.touched.iter().for_each(|t| t.store(0, Relaxed));
+        // Whoever holds the life lock is the only one who may claim: failure means that the pool is being scribbled on, or that a
+        // member without life locks was faster.
+        p.ident
+            .compare_exchange(old, new.word(), AcqRel, Relaxed)
+            .is_ok()
+            .then_some(ProcId { slot, generation })
     }
 
     /// Gives a slot back. Everything that it owned is gone already.
@@ -272,6 +257,10 @@ impl Pool {
     /// The construct holds nothing of the process any more.
     pub fn untouch(&self, who: ProcId, reference: u32) {
         let Some(p) = self.proc(who.slot) else { return };
+        // Somebody else may have cleaned up faster, and the slot be another's.
+        if Ident::of(p.ident.load(Acquire)).generation != who.generation {
+            return;
+        }
         for t in &p.touched {
             let _ = t.compare_exchange(reference, 0, AcqRel, Relaxed);
         }

@@ -2,6 +2,7 @@
 
 mod death;
 mod directory;
+mod full;
 mod hostile;
 mod msg;
 mod scribble;
