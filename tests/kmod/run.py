@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Boots machines with ivshmem devices and tests vshmem.ko in them. Run by run.sh, which builds what it needs.
+"""Boots machines with ivshmem devices and tests vshmem.ko in them.
+
+run.sh builds what it needs and runs it:
 
     run.py KERNEL INITRAMFS WORK-DIRECTORY [TEST...]
 
-The machines run under QEMU's TCG. Each has room for two processors, else TCG's locked instructions are not atomic
-between machines.
+The machines run under QEMU's TCG. Each has room for two processors, else TCG's locked instructions
+are not atomic between machines.
 """
 
 import contextlib
@@ -42,7 +44,8 @@ class Machine:
         self.name = name
         self.monitor_path = setup.work / f"{name}.qmp"
         self.monitor = None
-        append = f"console=ttyS0 quiet panic=-1 test={test} rounds={ROUNDS} seconds={SECONDS} memory_type={memory_type}"
+        append = f"console=ttyS0 quiet panic=-1 test={test} memory_type={memory_type}"
+        append += f" rounds={ROUNDS} seconds={SECONDS}"
         command = [
             "qemu-system-x86_64",
             "-machine",

@@ -3,8 +3,9 @@
 
     server.py SOCKET MEMORY-FILE SIZE VECTORS
 
-Gives numbers to the machines that connect, from 0, and tells each of the others' eventfds. It is written apart from
-the back end of `vshmem agent`, so that the driver is tested against a second reading of the protocol.
+Gives numbers to the machines that connect, from 0, and tells each of the others' eventfds. It is
+written apart from the project's back end, so that the driver is tested against a second reading of
+the protocol.
 """
 
 import array
