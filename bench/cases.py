@@ -89,8 +89,8 @@ CASES: tuple[Case, ...] = (
         floor="handover bare",
     ),
     one("64 B ping-pong, one queue, two types", "handover types", floor="handover bare"),
-    one("queue stream, 64 B, per message", "stream 64", faster(8)),
-    one("queue stream, 4 KiB, per message", "stream 4096", faster(5)),
+    one("queue stream, 64 B, per message", "stream 64", faster(8), floor="stream bare,64"),
+    one("queue stream, 4 KiB, per message", "stream 4096", faster(5), floor="stream bare,4096"),
     one("get, attach, touch, detach, remove, 4 KiB", "segment 4096", within(1, "kernel")),
     one("get, attach, touch, detach, remove, 1 MiB", "segment 1048576", within(1, "kernel")),
     Case(

@@ -22,7 +22,7 @@ static const struct {
     {"queue", bench_queue, "SIZE: send and receive, nobody else there"},
     {"handover", bench_handover,
      "bare|semaphore|queue|types: there and back across two processors"},
-    {"stream", bench_stream, "SIZE: messages from one process to another"},
+    {"stream", bench_stream, "[bare,]SIZE: messages from one process to another"},
     {"segment", bench_segment, "SIZE: get, attach, touch, detach, remove"},
     {"lookup", bench_lookup, "SETS,SEGMENTS: get, attach and operate among so many constructs"},
     {"crowd", bench_crowd, "mutex|ring,N: N processes per processor"},

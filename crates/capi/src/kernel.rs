@@ -133,6 +133,10 @@ impl Kernel for OpenPool {
         vshmem_wait::spin::rounds(self.scope())
     }
 
+    fn flows(&self) {
+        vshmem_wait::spin::flows();
+    }
+
     fn spinning(&self) {
         cred::keep();
     }

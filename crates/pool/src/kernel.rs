@@ -83,6 +83,8 @@ pub trait Kernel: Sync {
     fn spinning(&self) {
         core::hint::spin_loop();
     }
+    /// What is waited for comes in a flow, as messages do: that the caller has just woken somebody is then no reason not to spin.
+    fn flows(&self) {}
     /// Tells whether spinning was worth it the last time, so that `spin_rounds` may adapt.
     fn spun(&self, _worth_it: bool) {}
 }

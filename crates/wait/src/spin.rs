@@ -112,6 +112,11 @@ pub(crate) fn woke() {
     }
 }
 
+/// What is waited for comes in a flow: whoever was woken is at work beside the caller, so waking says nothing about processors.
+pub fn flows() {
+    waited();
+}
+
 /// A wait is over.
 pub(crate) fn waited() {
     if WOKE.load(Relaxed) {

@@ -161,6 +161,7 @@ unsafe fn receive_slowly(
     free: bool,
 ) -> Result<Received, Errno> {
     let may_wait = flg & IPC_NOWAIT == 0;
+    c.kernel.flows();
     // The sending end is not looked at while spinning: that would slow the sender down.
     if free && may_wait {
         let came = spin_for_message(c, queue);
