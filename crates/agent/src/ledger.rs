@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCs
 /// Peers that a pool can have at once, the host included.
 pub const MOST_PEERS: usize = 256;
 const VERSION: u32 = 1;
+/// The message under way is one of those that come first.
+const GREETING: u64 = 1 << 40;
 
 /// One peer.
 #[repr(C)]
 pub struct Entry {
-    /// Rises with each connection; 0: there is none.
+    /// Rises with each connection to the pool; 0: there is none. The peer's number is this less 1.
     pub generation: AtomicU64,
     /// How many of the three messages that come first were sent.
     pub greeted: AtomicU32,
@@ -23,6 +25,33 @@ pub struct Entry {
     pub pid: AtomicU32,
     /// Since when, in seconds since the epoch.
     pub since: AtomicU64,
+    /// Its name, at most 32 bytes, with zeros behind.
+    name: [AtomicU64; NAME],
+}
+
+/// Words of a name.
+const NAME: usize = 4;
+
+impl Entry {
+    /// What the machine is called.
+    pub fn name(&self) -> String {
+        let bytes: Vec<u8> = self
+            .name
+            .iter()
+            .flat_map(|word| word.load(Relaxed).to_le_bytes())
+            .take_while(|byte| *byte != 0)
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Calls the machine so.
+    pub fn set_name(&self, name: &str) {
+        let mut bytes = name.bytes().chain(std::iter::repeat(0));
+        for word in &self.name {
+            let next = std::array::from_fn(|_| bytes.next().unwrap_or(0));
+            word.store(u64::from_le_bytes(next), Relaxed);
+        }
+    }
 }
 
 #[repr(C)]
@@ -30,8 +59,10 @@ struct Page {
     version: AtomicU32,
     vectors: AtomicU32,
     generation: AtomicU64,
-    /// `client << 16 | subject`, + 1, of the message under way; 0: none.
+    /// `client << 16 | subject`, + 1, of the message under way, and [`GREETING`]; 0: none.
     under_way: AtomicU64,
+    /// What is written down when it has been sent.
+    then: AtomicU64,
     entries: [Entry; MOST_PEERS],
     /// By client and subject: `generation << 8 | vectors told`.
     told: [[AtomicU64; MOST_PEERS]; MOST_PEERS],
@@ -42,6 +73,11 @@ pub struct Ledger {
     /// The memory file.
     pub file: OwnedFd,
     page: NonNull<Page>,
+}
+
+/// The number of a peer. It is never given to another: QEMU can't bear it (it uses what it has freed).
+pub fn number_of(generation: u64) -> u16 {
+    generation.wrapping_sub(1) as u16
 }
 
 /// What a client was told of a subject.
@@ -99,7 +135,12 @@ impl Ledger {
         &self.page().entries[usize::from(peer) % MOST_PEERS]
     }
 
-    /// Enters a new peer, who was told nothing.
+    /// Whether there is a number left for another peer.
+    pub fn has_numbers(&self) -> bool {
+        self.page().generation.load(Relaxed) < 1 << 16
+    }
+
+    /// Enters a new peer in a place, who was told nothing.
     pub fn enter(&self, peer: u16, pid: u32, since: u64) {
         let entry = self.entry(peer);
         for told in &self.page().told[usize::from(peer) % MOST_PEERS] {
@@ -131,34 +172,64 @@ impl Ledger {
         }
     }
 
-    /// A message from this pair is sent by `send`; if that succeeds, `after` is written down.
-    pub fn telling(
+    /// Sends a message of the greeting; if that succeeds, `greeted` is written down.
+    pub fn greeting(
+        &self,
+        client: u16,
+        greeted: u32,
+        send: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let what = GREETING | u64::from(client) << 16;
+        self.telling(what, greeted.into(), send)
+    }
+
+    /// Sends a message to `client` about `subject`; if that succeeds, `told` is written down.
+    pub fn tell(
         &self,
         client: u16,
         subject: u16,
+        told: Told,
         send: impl FnOnce() -> io::Result<()>,
-        after: impl FnOnce(&Ledger),
     ) -> io::Result<()> {
-        let pair = u64::from(client) << 16 | u64::from(subject);
-        self.page().under_way.store(pair + 1, SeqCst);
+        let what = u64::from(client) << 16 | u64::from(subject);
+        let then = told.generation << 8 | told.vectors as u64 & 0xff;
+        self.telling(what, then, send)
+    }
+
+    fn telling(
+        &self,
+        what: u64,
+        then: u64,
+        send: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let page = self.page();
+        page.then.store(then, SeqCst);
+        page.under_way.store(what + 1, SeqCst);
         let sent = send();
         if sent.is_ok() {
-            after(self);
+            self.write(what, then);
         }
-        self.page().under_way.store(0, SeqCst);
+        page.under_way.store(0, SeqCst);
         sent
     }
 
-    /// Writes down what `client` was told of `subject`.
-    pub fn write_told(&self, client: u16, subject: u16, told: Told) {
-        let word = told.generation << 8 | told.vectors as u64 & 0xff;
-        self.cell(client, subject).store(word, SeqCst);
+    fn write(&self, what: u64, then: u64) {
+        let (client, subject) = ((what >> 16) as u16, what as u16);
+        if what & GREETING != 0 {
+            self.entry(client).greeted.store(then as u32, SeqCst);
+        } else {
+            self.cell(client, subject).store(then, SeqCst);
+        }
     }
 
-    /// Client and subject of the message that was under way when the back end before this one died.
-    pub fn take_under_way(&self) -> Option<(u16, u16)> {
-        let pair = self.page().under_way.swap(0, SeqCst).checked_sub(1)?;
-        Some(((pair >> 16) as u16, pair as u16))
+    /// The back end before this one may have died with a message under way. It counts as sent: who is killed in a system call that
+    /// does not wait, dies when that is done.
+    pub fn settle(&self) {
+        let page = self.page();
+        if let Some(what) = page.under_way.load(SeqCst).checked_sub(1) {
+            self.write(what, page.then.load(SeqCst));
+            page.under_way.store(0, SeqCst);
+        }
     }
 }
 
@@ -181,13 +252,14 @@ mod tests {
             generation: 1,
             vectors: 2,
         };
-        let sent = ledger.telling(3, 0, || Ok(()), |l| l.write_told(3, 0, told));
-        assert!(sent.is_ok());
+        assert!(ledger.tell(3, 0, told, || Ok(())).is_ok());
         let next = Ledger::open(ledger.file.try_clone().unwrap()).unwrap();
         assert_eq!(next.vectors(), 2);
         assert_eq!(next.told(3, 0), told);
         assert_eq!(next.entry(3).pid.load(Relaxed), 77);
-        assert_eq!(next.take_under_way(), None);
+        next.entry(3)
+            .set_name("a machine whose name is longer than there is room for");
+        assert_eq!(ledger.entry(3).name(), "a machine whose name is longer t");
         next.enter(3, 78, 6);
         assert_eq!(ledger.told(3, 0).vectors, 0);
     }
@@ -195,14 +267,34 @@ mod tests {
     #[test]
     fn a_message_that_failed_is_not_told() {
         let ledger = Ledger::new(1).unwrap();
-        let failed = ledger.telling(
-            1,
-            2,
-            || Err(io::ErrorKind::WouldBlock.into()),
-            |_| panic!("it was not sent"),
-        );
+        let told = Told {
+            generation: 1,
+            vectors: 1,
+        };
+        let failed = ledger.tell(1, 2, told, || Err(io::ErrorKind::WouldBlock.into()));
         assert!(failed.is_err());
         assert_eq!(ledger.told(1, 2).vectors, 0);
+    }
+
+    #[test]
+    fn a_message_under_way_counts_as_sent() {
+        let ledger = Ledger::new(1).unwrap();
+        let told = Told {
+            generation: 4,
+            vectors: 1,
+        };
+        let next = Ledger::open(ledger.file.try_clone().unwrap()).unwrap();
+        // The next back end looks at what this one has left in the middle of a message.
+        let looked = || {
+            next.settle();
+            assert_eq!(next.told(1, 2), told);
+            Err(io::ErrorKind::WouldBlock.into())
+        };
+        assert!(ledger.tell(1, 2, told, looked).is_err());
+        assert!(ledger.greeting(1, 2, || Ok(())).is_ok());
+        next.settle();
+        assert_eq!(next.entry(1).greeted.load(Relaxed), 2);
+        assert_eq!(next.told(1, 2), told);
     }
 
     #[test]

@@ -16,8 +16,8 @@
 //! # Why machines go on
 //! Every descriptor that matters (listening sockets, peers' sockets, eventfds, pools, ledgers) is also the keeper's. When the back
 //! end dies, the keeper starts another and hands all of them over; connections that come in between wait in the
-//! listening socket. What each peer was told is in a ledger, which is written after each message; the one message that may have been under way is
-//! told anew in a way that does no harm ([`served`]). When the keeper dies, the back end starts another.
+//! listening socket. What each peer was told is in a ledger, which is written after each message; the one message that may
+//! have been under way counts as sent ([`served`]). When the keeper dies, the back end starts another.
 
 pub mod client;
 mod control;

@@ -4,31 +4,30 @@
 //! it was told, and the difference is sent as far as it reads. So a peer that never reads costs a fixed amount of memory, and a
 //! new back end goes on where the old one ended.
 //!
+//! A peer stands in a place of the ledger, which is given to others after it; its number never is.
+//!
 //! # What a death leaves
-//! The ledger is written after each message, so when a back end dies, of one message it is not known whether it was sent. If it was about
-//! another peer, that peer is taken back and announced again; if it was one of the greeting, the connection is closed; if it was
-//! the client's own vector, it is sent again, and clients ignore more vectors than they have room for.
+//! The ledger is written after each message, so when a back end dies, of one message it is not known whether it was sent. It counts as
+//! sent ([`Ledger::settle`]). Nothing may be told twice: QEMU frees twice what is taken back twice, and takes a vector that comes
+//! twice for the next one.
 
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
-use crate::ledger::{Ledger, Told, MOST_PEERS};
+use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
 use crate::ring::{self, Backed};
 use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_pool::Pool;
 use vshmem_port::{Handle, PoolRef};
 
-/// A generation that no connection has, and that is not that of nobody, either.
-const NO_CONNECTION: u64 = (1 << 56) - 1;
-
-/// The number of the host itself.
+/// The place of the host itself, which is the first to be entered, and its number.
 pub const HOST: u16 = 0;
 
 /// A connection.
@@ -63,7 +62,7 @@ pub struct Served {
     pub parts: Parts,
     /// Where machines connect.
     pub socket: PathBuf,
-    /// Who is connected, by number.
+    /// Who is connected, by place.
     pub peers: BTreeMap<u16, Peer>,
     handle: Handle,
     pool: Pool,
@@ -124,70 +123,64 @@ impl Served {
     }
 
     /// Puts a peer back whose connection was kept. Returns false if nothing is known of it.
-    pub fn adopt(&mut self, number: u16, socket: OwnedFd, bells: Vec<OwnedFd>) -> bool {
+    pub fn adopt(&mut self, place: u16, socket: OwnedFd, bells: Vec<OwnedFd>) -> bool {
         let ledger = &self.parts.ledger;
-        let entry = ledger.entry(number);
+        let entry = ledger.entry(place);
         let known = entry.generation.load(Relaxed) != 0;
         if !known || bells.len() != ledger.vectors() {
             return false;
         }
-        let name = name_of(entry.pid.load(Relaxed));
+        let name = entry.name();
         let peer = Peer {
             socket,
             bells,
             name,
             behind: false,
         };
-        self.peers.insert(number, peer);
+        self.peers.insert(place, peer);
         true
     }
 
-    /// After the last [`Served::adopt`]: puts right what the back end before was doing when it died. Returns who has to go.
-    pub fn settle(&mut self) -> Option<u16> {
+    /// After the last [`Served::adopt`]: puts right what the back end before was doing when it died.
+    pub fn settle(&mut self) {
         let ledger = &self.parts.ledger;
-        for number in 1..MOST_PEERS as u16 {
-            if !self.peers.contains_key(&number) {
-                ledger.leave(number);
+        for place in 1..MOST_PEERS as u16 {
+            if !self.peers.contains_key(&place) {
+                ledger.leave(place);
             }
         }
-        let (client, subject) = ledger.take_under_way()?;
-        if ledger.entry(client).greeted.load(Relaxed) < 3 {
-            return Some(client);
-        }
-        if client != subject {
-            let told = Told {
-                vectors: ledger.told(client, subject).vectors.max(1),
-                // No connection has this number: it is taken back, and announced again if it is here.
-                generation: NO_CONNECTION,
-            };
-            ledger.write_told(client, subject, told);
-        }
-        None
+        ledger.settle();
     }
 
-    /// The number that the next peer gets.
-    pub fn free_number(&self) -> Option<u16> {
-        (1..MOST_PEERS as u16).find(|number| !self.peers.contains_key(number))
+    /// A place for the next peer, if there is one, and a number.
+    pub fn free_place(&self) -> Option<u16> {
+        let mut places = 1..MOST_PEERS as u16;
+        places.find(|place| !self.peers.contains_key(place) && self.parts.ledger.has_numbers())
+    }
+
+    fn number(&self, place: u16) -> u16 {
+        number_of(self.parts.ledger.entry(place).generation.load(Relaxed))
     }
 
     /// Enters a peer whose descriptors are with the keeper already.
     pub fn enter(&mut self, number: u16, peer: Peer, pid: u32) {
         self.parts.ledger.enter(number, pid, now());
+        self.parts.ledger.entry(number).set_name(&peer.name);
         self.peers.insert(number, peer);
     }
 
     /// Strikes a peer out; its machine is dead for this pool. Returns it.
-    pub fn leave(&mut self, number: u16) -> Option<Peer> {
-        let peer = self.peers.remove(&number)?;
-        self.parts.ledger.leave(number);
+    pub fn leave(&mut self, place: u16) -> Option<Peer> {
         self.bind_members();
+        let number = self.number(place);
+        let peer = self.peers.remove(&place)?;
+        self.parts.ledger.leave(place);
         let pool = &self.pool;
-        pool.members(|index, name, alive| {
-            let rung_so = pool
+        pool.members(|index, _, alive| {
+            let is_it = pool
                 .member_peer(index)
                 .is_some_and(|(peer, _)| peer == number);
-            let called_so = pool.member_peer(index).is_none() && name == peer.name.as_bytes();
-            if alive && index != self.member && (rung_so || called_so) {
+            if alive && index != self.member && is_it {
                 pool.bury_member(index);
             }
         });
@@ -236,16 +229,13 @@ impl Served {
         let memory = Some(self.parts.file.as_fd());
         let greeting = [
             (message::VERSION, None),
-            (i64::from(client), None),
+            (i64::from(self.number(client)), None),
             (message::MEMORY, memory),
         ];
         for (number, with) in greeting.into_iter().skip(greeted.load(Relaxed) as usize) {
-            self.parts.ledger.telling(
-                client,
-                client,
-                || message::send(peer.socket.as_fd(), number, with),
-                |_| greeted.store(greeted.load(Relaxed) + 1, Relaxed),
-            )?;
+            let next = greeted.load(Relaxed) + 1;
+            let send = || message::send(peer.socket.as_fd(), number, with);
+            self.parts.ledger.greeting(client, next, send)?;
         }
         Ok(())
     }
@@ -258,11 +248,13 @@ impl Served {
         let here = ledger.entry(subject).generation.load(Relaxed);
         let mut told = ledger.told(client, subject);
         if told.vectors > 0 && told.generation != here {
+            let gone = number_of(told.generation).into();
             told = Told {
                 generation: 0,
                 vectors: 0,
             };
-            self.say(peer, client, subject, None, told)?;
+            let send = || message::send(peer.socket.as_fd(), gone, None);
+            ledger.tell(client, subject, told, send)?;
         }
         if here == 0 {
             return Ok(());
@@ -273,7 +265,9 @@ impl Served {
                 generation: here,
                 vectors: vector + 1,
             };
-            self.say(peer, client, subject, Some(bell.as_fd()), after)?;
+            let number = number_of(here).into();
+            let send = || message::send(peer.socket.as_fd(), number, Some(bell.as_fd()));
+            ledger.tell(client, subject, after, send)?;
         }
         Ok(())
     }
@@ -283,22 +277,6 @@ impl Served {
             HOST => &self.parts.bells,
             _ => self.peers.get(&subject).map_or(&[], |peer| &peer.bells),
         }
-    }
-
-    fn say(
-        &self,
-        peer: &Peer,
-        client: u16,
-        subject: u16,
-        bell: Option<BorrowedFd<'_>>,
-        after: Told,
-    ) -> io::Result<()> {
-        self.parts.ledger.telling(
-            client,
-            subject,
-            || message::send(peer.socket.as_fd(), subject.into(), bell),
-            |ledger| ledger.write_told(client, subject, after),
-        )
     }
 
     /// The host was rung.
@@ -328,11 +306,12 @@ impl Served {
     /// was started anew, the last one lives.
     fn bind_members(&mut self) {
         let pool = &self.pool;
-        for (number, peer) in &self.peers {
+        for (place, peer) in &self.peers {
+            let number = self.number(*place);
             let mut last = None;
             pool.members(|index, name, alive| {
                 let known = pool.member_peer(index);
-                let is_it = known.is_some_and(|(peer, _)| peer == *number)
+                let is_it = known.is_some_and(|(peer, _)| peer == number)
                     || known.is_none() && name == peer.name.as_bytes();
                 if !alive || index == self.member || !is_it {
                     return;
@@ -341,8 +320,8 @@ impl Served {
                     pool.bury_member(before);
                 }
                 if known.is_none_or(|(_, since)| since == 0) {
-                    let since = self.parts.ledger.entry(*number).since.load(Relaxed);
-                    pool.set_member_peer(index, *number, since);
+                    let since = self.parts.ledger.entry(*place).since.load(Relaxed);
+                    pool.set_member_peer(index, number, since);
                 }
             });
         }
@@ -352,10 +331,10 @@ impl Served {
     pub fn status(&self) -> PoolStatus {
         let path = format!("/proc/self/fd/{}", self.parts.file.as_raw_fd());
         let path = fs::read_link(path).unwrap_or_default();
-        let peers = self.peers.iter().map(|(number, peer)| {
-            let entry = self.parts.ledger.entry(*number);
+        let peers = self.peers.iter().map(|(place, peer)| {
+            let entry = self.parts.ledger.entry(*place);
             PeerStatus {
-                peer: *number,
+                peer: self.number(*place),
                 name: peer.name.clone(),
                 pid: entry.pid.load(Relaxed),
                 since: entry.since.load(Relaxed),
@@ -375,7 +354,7 @@ impl Served {
         });
         PoolStatus {
             name: self.parts.name.clone(),
-            path: path.to_string_lossy().into_owned(),
+            path: path.to_string_lossy().trim_end_matches(" (deleted)").into(),
             size: self.pool.mem().len() as u64,
             vectors: self.parts.ledger.vectors(),
             socket: self.socket.to_string_lossy().into_owned(),

@@ -221,11 +221,8 @@ impl<'a> Server<'a> {
                     self.tell_keeper(FORGET, &label(&name, number), &[]);
                 }
             }
-            let gone = served.settle();
+            served.settle();
             let pool = self.add(served);
-            if let Some(number) = gone {
-                self.part(pool, number);
-            }
             self.tell_all(pool);
         }
     }
@@ -379,8 +376,8 @@ impl<'a> Server<'a> {
             return Ok(());
         };
         let number = served
-            .free_number()
-            .ok_or_else(|| Error::new("the pool has as many peers as it can have"))?;
+            .free_place()
+            .ok_or_else(|| Error::new("the pool has, or had, as many peers as it can have"))?;
         let bells = new_bells(served.parts.ledger.vectors())
             .explain(|| "could not make eventfds".into())?;
         let label = label(&served.parts.name, number);
@@ -610,7 +607,8 @@ impl<'a> Server<'a> {
             for (number, peer) in &mut served.peers {
                 let of = served.parts.ledger.entry(*number);
                 if of.pid.load(std::sync::atomic::Ordering::Relaxed) == pid {
-                    peer.name.clone_from(&name);
+                    of.set_name(&name);
+                    peer.name = of.name();
                 }
             }
         }

@@ -176,7 +176,7 @@ pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
         if let Some(socket) = pool.doorbell {
             let socket = quoted(socket);
             out.add("-chardev", &format!("socket,id=bell{i},path={socket}"));
-            let device = format!("ivshmem-doorbell,vectors={VECTORS},chardev=bell{i},master=on");
+            let device = format!("ivshmem-doorbell,vectors={VECTORS},chardev=bell{i}");
             out.add("-device", &device);
             continue;
         }
