@@ -13,9 +13,11 @@ import contextlib
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -89,6 +91,8 @@ class Machine:
     def finish(self, on_line=None):
         """Counts its checks until it ends; calls on_line for the other lines."""
         finished = False
+        limit = threading.Timer(LIMIT_S, self.process.kill)
+        limit.start()
         for line in self.lines():
             if line.startswith(("ok ", "FAILED ")):
                 note(line.startswith("ok "), f"{self.name}: {line[8:]}")
@@ -98,6 +102,7 @@ class Machine:
                     on_line(line)
                 if re.search("WARNING|BUG|Oops|panic|RIP|segfault", line):
                     print(f"        {line}")
+        limit.cancel()
         if not finished:
             note(False, f"{self.name}: the machine ended before its test")
 
@@ -230,6 +235,7 @@ TESTS = {
 def main():
     """Runs the tests that were named, or all."""
     kernel, initramfs, work, *names = sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("run.py: ended from outside"))
     for name in names or TESTS:
         print(f"== {name} ({Path(kernel).name})", flush=True)
         setup = Setup(kernel, initramfs, work)
