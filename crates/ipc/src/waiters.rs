@@ -28,18 +28,28 @@ pub struct Ticket {
     pub waiter: &'static Waiter,
 }
 
+/// The record that this process took last, + 1: it is free again as a rule, and in the processor's cache. Only a hint, so
+/// it serves all pools.
+static LAST: AtomicU32 = AtomicU32::new(0);
+
 /// Takes a record for the calling thread.
 pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
     let root = c.pool.root();
     let count = c.pool.geometry().waiters.1;
-    let from = root.waiter_hint.load(Relaxed);
-    for i in 0..count {
-        let index = from.wrapping_add(i) % count;
+    let high = root.waiter_high.load(Relaxed).min(count);
+    let from = match LAST.load(Relaxed).checked_sub(1) {
+        Some(last) => last,
+        None => root.waiter_hint.load(Relaxed),
+    };
+    let from = if from < high { from } else { 0 };
+    // Records that were used before are backed by memory; the others come last.
+    for index in (from..high).chain(0..from).chain(high..count) {
         let waiter = c.pool.waiter(index).ok_or(Errno::ENOMEM)?;
         if waiter.owner.load(Relaxed) != 0 {
             continue;
         }
-        if index >= root.waiter_high.load(Relaxed)
+        if index >= high
+            && index >= root.waiter_high.load(Relaxed)
             && !c.kernel.reserve(c.pool.offset_of(waiter), 256)
         {
             return Err(Errno::ENOMEM);
@@ -49,9 +59,13 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
             .compare_exchange(0, c.me.word(), AcqRel, Relaxed)
             .is_ok()
         {
-            root.waiter_high.fetch_max(index + 1, Relaxed);
-            // The record just used is used again: it is in the cache.
-            root.waiter_hint.store(index, Relaxed);
+            if index >= high {
+                root.waiter_high.fetch_max(index + 1, Relaxed);
+            }
+            if LAST.swap(index + 1, Relaxed) == 0 {
+                // Where others begin to look who have taken none yet.
+                root.waiter_hint.store(index + 1, Relaxed);
+            }
             waiter.construct.store(construct, Relaxed);
             waiter.arg4.store(0, Relaxed);
             waiter.next.store(0, Relaxed);
@@ -181,5 +195,44 @@ pub fn reap_process(c: &Ctx, quiet: &Quiet, dead: ProcId) {
             _ => {}
         }
         give_back(ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::World;
+
+    /// Two that wait by turns, while a third waits all the time, need three records, however often.
+    #[test]
+    fn free_records_are_used_before_fresh_ones() {
+        let world = World::new(8 << 20);
+        let (a, b, c) = (world.process(), world.process(), world.process());
+        let standing = take(&c.ctx(), 1).unwrap();
+        for _ in 0..50 {
+            let (one, other) = (take(&a.ctx(), 1).unwrap(), take(&b.ctx(), 1).unwrap());
+            give_back(one);
+            give_back(other);
+        }
+        give_back(standing);
+        assert_eq!(world.pool().root().waiter_high.load(Relaxed), 3);
+    }
+
+    /// With the lock in somebody's hands, a record may go only when the log says that nothing is half done.
+    #[test]
+    fn a_record_is_kept_while_the_log_is_not_clear() {
+        let world = World::new(8 << 20);
+        let process = world.process();
+        let c = process.ctx();
+        let state = &take(&c, 1).unwrap().waiter.arg0;
+        let log = AtomicU64::new(c.pool.offset_of(state));
+        let held = AtomicU32::new(1);
+        state.store(2, Release);
+        assert!(!is_applied(&c, &held, &log));
+        assert!(is_applied(&c, &AtomicU32::new(0), &log));
+        state.store(0, Release);
+        assert!(is_applied(&c, &held, &log));
+        log.store(u64::MAX, Release);
+        assert!(!is_applied(&c, &held, &log), "a log outside of the pool");
     }
 }
