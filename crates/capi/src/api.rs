@@ -70,6 +70,10 @@ pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the header demands.
+    if unsafe { sem::at_once(id, sops, count) } {
+        return 0;
+    }
+    // SAFETY: as the header demands.
     guard("vshm_semop", move || unsafe {
         sem::op(&caller()?, id, sops, count)
     })

@@ -15,6 +15,8 @@ pub struct CredCache {
     state: u32,
     uid: u32,
     gid: u32,
+    /// Of spinning, see [`keep`].
+    rounds: u32,
     caps: u64,
     /// When all of it was right.
     looked_at: u64,
@@ -98,6 +100,12 @@ pub fn now() -> Cred {
 /// The calling thread's effective user now.
 #[inline]
 pub fn uid() -> u32 {
+    known_uid().unwrap_or_else(find_uid)
+}
+
+/// The same if what was read counts still.
+#[inline(always)]
+pub fn known_uid() -> Option<u32> {
     // SAFETY: the thread's own block.
     let cache = unsafe { &mut (*tls::thread()).cred };
     let (state, uid, uid_at) = (cache.state, cache.uid, cache.uid_at); // first, as in `now`
@@ -105,23 +113,36 @@ pub fn uid() -> u32 {
     if state == CHANGING {
         let now = ticks();
         if !is_short(uid_at, now) {
-            return read_uid(cache);
+            return None;
         }
         cache.uid_at = now;
-    } else if state == UNREAD {
-        return read(cache).uid;
     }
-    uid
+    (state != UNREAD).then_some(uid)
+}
+
+#[cold]
+fn find_uid() -> u32 {
+    // SAFETY: the thread's own block.
+    let cache = unsafe { &mut (*tls::thread()).cred };
+    if cache.state == UNREAD {
+        read(cache).uid
+    } else {
+        read_uid(cache)
+    }
 }
 
 /// The thread has done nothing but spin since it was last here: what was right is right still. After a gap (it was preempted,
-/// or a handler ran) nothing is said.
+/// or a handler ran) nothing is said. Reading the clock takes as long as a look at a semaphore or longer, so that is done
+/// in every fourth round only; that is often enough.
 #[inline]
 pub fn keep() {
     // SAFETY: as in `now`.
     let cache = unsafe { &mut (*tls::thread()).cred };
-    core::hint::spin_loop();
     if cache.state != CHANGING {
+        return;
+    }
+    cache.rounds = cache.rounds.wrapping_add(1);
+    if cache.rounds % 4 != 0 {
         return;
     }
     let now = ticks();

@@ -90,6 +90,17 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
 /// `sops` points to `count` operations; an address that can't be accessed is EFAULT.
 #[no_mangle]
 pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
+    // SAFETY: as the caller vouches.
+    if unsafe { sem::at_once(id, sops, count) } {
+        return 0;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { semop_at_length(id, sops, count) }
+}
+
+/// A function of its own, so that [`semop`] itself has little to save and restore.
+#[inline(never)]
+unsafe extern "C" fn semop_at_length(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     by_id(
         "semop",
         id,
@@ -111,6 +122,10 @@ pub unsafe extern "C" fn semtimedop(
     count: usize,
     timeout: *const Timespec,
 ) -> i32 {
+    // SAFETY: as the caller vouches.
+    if timeout.is_null() && unsafe { sem::at_once(id, sops, count) } {
+        return 0;
+    }
     by_id(
         "semtimedop",
         id,

@@ -83,6 +83,7 @@ impl Kernel for OpenPool {
         unsafe { self.opened().handle.statfs_room() }
     }
 
+    #[inline(always)]
     fn now(&self) -> i64 {
         // SAFETY: with a null pointer, libc only returns the time; in user space, as a rule.
         unsafe { libc::time(core::ptr::null_mut()) }
@@ -104,6 +105,11 @@ impl Kernel for OpenPool {
 
     fn uid(&self) -> u32 {
         cred::uid()
+    }
+
+    #[inline(always)]
+    fn known_uid(&self) -> Option<u32> {
+        cred::known_uid()
     }
 
     fn in_group(&self, gid: u32) -> bool {
@@ -133,11 +139,18 @@ impl Kernel for OpenPool {
         vshmem_wait::spin::rounds(self.scope())
     }
 
+    #[inline(always)]
+    fn spinning_pays(&self) -> bool {
+        vshmem_wait::spin::pays()
+    }
+
+    #[inline(always)]
     fn flows(&self) {
         vshmem_wait::spin::flows();
     }
 
     fn spinning(&self) {
+        vshmem_wait::spin::pause();
         cred::keep();
     }
 

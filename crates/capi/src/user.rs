@@ -25,6 +25,12 @@ pub fn readable<T>(p: *const T, len: usize) -> Result<(), Errno> {
     check(p as usize, len, &READABLE, MADV_POPULATE_READ)
 }
 
+/// Are `len` bytes at `p`, which are few, known to be readable?
+#[inline(always)]
+pub fn known_readable<T>(p: *const T, len: usize) -> bool {
+    is_known(p as usize, len, &READABLE)
+}
+
 /// Fails with EFAULT unless `len` bytes at `p` can be written.
 #[inline]
 pub fn writable<T>(p: *mut T, len: usize) -> Result<(), Errno> {
@@ -41,10 +47,17 @@ pub fn surely_writable<T>(p: *mut T, len: usize) -> Result<(), Errno> {
     ask(p as usize, len, MADV_POPULATE_WRITE)
 }
 
+/// Do the bytes lie in one page, and was that one found good?
+#[inline(always)]
+fn is_known(at: usize, len: usize, known: &[AtomicUsize; SLOTS]) -> bool {
+    let page = at / PAGE;
+    let found = known[page % SLOTS].load(Ordering::Relaxed);
+    (len <= PAGE - at % PAGE) & (page != 0) & (found == page)
+}
+
 #[inline(always)]
 fn check(at: usize, len: usize, known: &[AtomicUsize; SLOTS], advice: usize) -> Result<(), Errno> {
-    let page = at / PAGE;
-    if len <= PAGE - at % PAGE && page != 0 && known[page % SLOTS].load(Ordering::Relaxed) == page {
+    if is_known(at, len, known) {
         return Ok(());
     }
     check_pages(at, len, known, advice)

@@ -79,6 +79,10 @@ pub trait Kernel: Sync {
     }
     /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
     fn spin_rounds(&self) -> u32;
+    /// Was it worth it the last time? For a few rounds before anything dearer is done.
+    fn spinning_pays(&self) -> bool {
+        false
+    }
     /// Called in each round of spinning: nothing else happens in this thread meanwhile.
     fn spinning(&self) {
         core::hint::spin_loop();

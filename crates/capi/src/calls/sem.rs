@@ -2,7 +2,7 @@
 
 use super::{check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
-use crate::state::Caller;
+use crate::state::{self, Caller};
 use crate::user;
 use core::mem::MaybeUninit;
 use core::time::Duration;
@@ -30,6 +30,20 @@ const COPIED: usize = 128;
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
     sem::get(&caller.ctx, key, count, flags)
+}
+
+/// `semop` with one operation that nothing stands in the way of, see [`sem::at_once`]. True: done. It can't panic.
+///
+/// # Safety
+/// As [`op`].
+#[inline(always)]
+pub unsafe fn at_once(id: i32, sops: *const Sembuf, count: usize) -> bool {
+    if (count != 1) | !user::known_readable(sops, size_of::<Sembuf>()) {
+        return false;
+    }
+    // SAFETY: found readable; and copied, since the program may change it at any time.
+    let sop = unsafe { sops.read_unaligned() };
+    state::known().is_some_and(|ctx| sem::at_once(&ctx, id, sop))
 }
 
 /// `semop` on a pool.

@@ -26,7 +26,7 @@ pub use ctl::{
     getall, getncnt, getpid, getval, getzcnt, highest, info, nsems, set, setall, setval, stat,
     stat_index, SemDs, SemInfo,
 };
-pub use fast::op;
+pub use fast::{at_once, op};
 pub use get::{get, remove};
 pub(crate) use serve::drop_waiter;
 pub(crate) use undo::reap_process;
