@@ -37,6 +37,8 @@ test|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
 test|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
 test|cmd:pgrep|procps|finds what tests started
 test|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+test|cmd:busybox|busybox-static|what machines that test the driver run
+test|cmd:cpio|cpio|packs what they boot
 test|cmd:xz|xz-utils|unpacks the machines' kernel modules
 test|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|cmd:python3|python3|runs the demo, and receives in one machine
