@@ -51,7 +51,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: S
         Scope::Kernel => futex::wait(word, expected, timeout),
         Scope::Machines => nap::wait(word, expected, timeout),
     };
-    spin::waited();
+    spin::slept();
     waited
 }
 

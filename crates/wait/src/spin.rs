@@ -6,18 +6,20 @@
 //! * Each failure halves the budget of this process, a success restores it.
 //! * Whoever has woken a sleeper since it last waited sleeps at once: somebody needs a processor now, and most often it is the one
 //!   who is waited for (a token that goes round). Two that could spin, but have both come to sleep, find back by a long try
-//!   now and then: the other one meets nobody asleep meanwhile, so it spins as well.
+//!   now and then: the other one meets nobody asleep meanwhile, so it spins as well. And one that has not slept for long tries, too.
 
 use crate::Scope;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
 const MOST: u32 = 1000;
 /// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can be fast, so a try
 /// has to outlast a wake-up, or they would never find back.
-const TRY: u32 = 2 * MOST;
+const TRY: u32 = 3 * MOST;
 /// So many times as long is worth it across machines.
 const ACROSS: u32 = 10;
+/// A process that has not slept for so many nanoseconds can spend a try.
+const LONG: u64 = 1_000_000;
 /// Below this many rounds it is not worth beginning.
 const LEAST: u32 = 60;
 /// After so many waits without spinning, spinning is tried again; after twice as many each time that it fails,
@@ -32,6 +34,8 @@ static INTERVAL: AtomicU32 = AtomicU32::new(TRY_AGAIN);
 static TRYING: AtomicBool = AtomicBool::new(false);
 /// Somebody was woken since this process last waited.
 static WOKE: AtomicBool = AtomicBool::new(false);
+/// When this process was last woken here, in nanoseconds.
+static SLEPT: AtomicU64 = AtomicU64::new(0);
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// What [`pause`] does: 0: not known yet.
@@ -114,9 +118,14 @@ pub fn rounds(scope: Scope) -> u32 {
 
 fn on_one_kernel() -> u32 {
     let budget = BUDGET.load(Relaxed);
-    if budget >= LEAST && !WOKE.load(Relaxed) {
+    let woke = WOKE.load(Relaxed);
+    if budget >= LEAST && !woke {
         TRYING.store(false, Relaxed);
         return budget;
+    }
+    if woke && is_leisurely() {
+        TRYING.store(true, Relaxed);
+        return TRY;
     }
     let interval = INTERVAL.load(Relaxed);
     if SKIPPED.fetch_add(1, Relaxed) >= interval {
@@ -148,6 +157,29 @@ pub fn spun(worth_it: bool) {
     } else if !TRYING.load(Relaxed) {
         BUDGET.store(BUDGET.load(Relaxed) / 2, Relaxed);
     }
+}
+
+/// Has this process not slept here for long? Then there is no hurry on the processors, and whoever it has just woken comes back to it
+/// while it still looks, so that it is spared being woken in turn: a try each time is little, compared with that time.
+fn is_leisurely() -> bool {
+    now().wrapping_sub(SLEPT.load(Relaxed)) > LONG
+}
+
+/// Nanoseconds of a clock that is read without entering the kernel, as a rule.
+fn now() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: fills the structure; can't fail for this clock, so errno stays.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// A sleep is over.
+pub(crate) fn slept() {
+    SLEPT.store(now(), Relaxed);
+    waited();
 }
 
 /// Somebody who slept was woken.
@@ -188,6 +220,10 @@ mod tests {
     #[test]
     fn spinning_is_given_up_where_it_does_not_pay() {
         assert_eq!(on_one_kernel(), MOST);
+        woke();
+        assert_eq!(on_one_kernel(), TRY, "it has not slept for long");
+        spun(false);
+        slept();
         woke();
         assert_eq!(
             until_spinning(),
