@@ -2,6 +2,7 @@
 
 use crate::{perm, Ctx, Errno, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::heap::{Heap, Range};
 use vshmem_pool::layout::*;
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::{Log, Txn};
@@ -41,6 +42,10 @@ pub fn is_dying(head: &Head) -> bool {
 /// The entry at an index, for the `*_STAT` commands.
 pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
     let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
+    if index as u64 >= c.pool.kind_root(kind).high.load(Relaxed) {
+        // It may have no memory, nor be looked at.
+        return Err(Errno::EINVAL);
+    }
     let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
     match head.id.load(Acquire) {
         0 => Err(Errno::EINVAL),
@@ -114,6 +119,10 @@ fn bucket(c: &Ctx, kind: Kind, key: u32) -> u64 {
 }
 
 fn search(c: &Ctx, kind: Kind, key: i32) -> Option<(u32, &'static Head)> {
+    // The table has no memory before the first one of the kind is made.
+    if c.pool.kind_root(kind).high.load(Relaxed) == 0 {
+        return None;
+    }
     let mut link = c
         .pool
         .mem()
@@ -179,7 +188,10 @@ fn take_index(c: &Ctx, txn: &mut Txn, kind: Kind) -> Result<u32, Errno> {
     let high = root.high.load(Relaxed);
     let index = u32::try_from(high).map_err(|_| Errno::ENOSPC)?;
     let at = c.pool.entry_offset(kind, index).ok_or(Errno::ENOSPC)?;
-    if !c.kernel.reserve(at, kind.entry_size()) {
+    let (buckets, count) = c.pool.geometry().buckets[kind as usize];
+    // The first of a kind is the first to look at the buckets.
+    let backed = index > 0 || c.kernel.reserve(buckets, count as u64 * 8);
+    if !backed || !c.kernel.reserve(at, kind.entry_size()) {
         return Err(Errno::ENOMEM);
     }
     txn.put(&root.high, high + 1)?;
@@ -230,11 +242,17 @@ pub fn retire(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errn
     Ok(())
 }
 
+/// Takes blocks of a heap, whose own memory is not touched yet.
+pub fn allocate(c: &Ctx, heap: &Heap, txn: &mut Txn, count: u32) -> Result<Range, Errno> {
+    let reserve = &mut |at, len| c.kernel.reserve(at, len);
+    heap.allocate(txn, count, reserve)?.ok_or(Errno::ENOMEM)
+}
+
 /// Takes a block of at least `len` bytes from the small heap; it is zeroed. Returns offset and length in blocks.
 pub fn take_block(c: &Ctx, txn: &mut Txn, len: u64) -> Result<(u64, u64), Errno> {
     let heap = &c.pool.geometry().small;
     let count = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
-    let range = heap.allocate(txn, count)?.ok_or(Errno::ENOMEM)?;
+    let range = allocate(c, heap, txn, count)?;
     let (at, bytes) = (heap.offset(range.first), range.count as u64 * heap.block());
     if !back(c, txn, at + bytes)? || !c.pool.mem().zero(at, bytes) {
         return Err(Errno::ENOMEM);
@@ -272,7 +290,7 @@ pub fn give_block(c: &Ctx, txn: &mut Txn, at: u64, bytes: u64) -> Result<(), Err
     let count = heap.blocks_for(bytes).ok_or(Errno::EINVAL)?;
     heap.free(
         txn,
-        vshmem_pool::heap::Range {
+        Range {
             first,
             count,
             dirty: true,

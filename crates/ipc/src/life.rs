@@ -32,14 +32,14 @@ pub fn claim(
         member,
     };
     for _ in 0..LOOKS {
-        if let Some(me) = pool.claim_process(member, pid, started, claim) {
+        if let Some(me) = pool.claim_process(kernel, member, pid, started, claim) {
             reap_some(&as_me(me), me.slot);
             return Some(me);
         }
         // Full: room is made from the spare slot, by one at a time.
         if let Some(spare) = pool.claim_spare(kernel, member, pid, started, claim) {
             reap_slots(&as_me(spare));
-            let me = pool.claim_process(member, pid, started, claim);
+            let me = pool.claim_process(kernel, member, pid, started, claim);
             pool.free_process(spare);
             return me;
         }

@@ -100,7 +100,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32,
     let heap = &c.pool.geometry().pages;
     let pages = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
     let mut txn = guard.txn();
-    let range = heap.allocate(&mut txn, pages)?.ok_or(Errno::ENOMEM)?;
+    let range = dir::allocate(c, heap, &mut txn, pages)?;
     if len <= SMALL || (!range.dirty && flg & SHM_NORESERVE != 0) {
         prepare(c, range, flg)?;
         return publish(c, txn, range, key, size, flg);
@@ -166,9 +166,10 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
 /// Backs pages with memory and makes them read as zeros.
 fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
     let (at, len) = bytes_of(c, range);
-    let backed = if flg & SHM_NORESERVE != 0 {
+    // What may not read as zeros is written to here, which must not fail.
+    let backed = if flg & SHM_NORESERVE != 0 && !range.dirty {
         true
-    } else if len <= RESERVED_UP_TO {
+    } else if len <= RESERVED_UP_TO || range.dirty {
         c.kernel.reserve(at, len)
     } else {
         let pages = c.pool.kind_root(Kind::Shm).total.load(Relaxed);

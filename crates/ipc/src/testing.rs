@@ -12,6 +12,8 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::vec::Vec;
+use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Mem, Params};
 
 /// No test waits longer than this for anything.
@@ -80,6 +82,10 @@ struct Inner {
     next_pid: AtomicU32,
     /// How much faster than real time passes.
     speed: AtomicU32,
+    /// How often memory can still be reserved.
+    reservations: AtomicI64,
+    /// Pages that were reserved.
+    reserved: Mutex<BTreeSet<u64>>,
     memory: Memory,
 }
 
@@ -114,6 +120,8 @@ impl World {
             changed: Condvar::new(),
             next_pid: AtomicU32::new(100),
             speed: AtomicU32::new(1),
+            reservations: AtomicI64::new(i64::MAX),
+            reserved: Mutex::new(BTreeSet::new()),
             memory,
         })))
     }
@@ -126,6 +134,27 @@ impl World {
     /// Lets time run faster, so that long waits are over soon.
     pub fn hurry(&self, times: u32) {
         self.0.speed.store(times, SeqCst);
+    }
+
+    /// From now on, memory can be reserved so often.
+    pub fn reservations_left(&self, n: i64) {
+        self.0.reservations.store(n, SeqCst);
+    }
+
+    /// Was there memory for all that was reserved?
+    pub fn reservations_left_over(&self) -> bool {
+        self.0.reservations.load(SeqCst) >= 0
+    }
+
+    /// Which of these pages that have never been reserved hold something?
+    pub fn written_unreserved(&self, pages: &BTreeSet<u64>) -> Vec<u64> {
+        let reserved = self.0.reserved.lock().unwrap();
+        let is_written = |page: &u64| {
+            let word = |i: u64| self.0.pool.mem().word(page * PAGE + i * 8).unwrap();
+            (0..PAGE / 8).any(|i| word(i).load(SeqCst) != 0)
+        };
+        let unreserved = pages.difference(&reserved).copied();
+        unreserved.filter(is_written).collect()
     }
 
     /// Has nobody written beside the pool?
@@ -358,7 +387,14 @@ impl Kernel for Process {
     }
     fn reserve(&self, offset: u64, len: u64) -> bool {
         self.call();
-        self.world.memory.mem().bytes(offset, len).is_some()
+        if self.world.memory.mem().bytes(offset, len).is_none()
+            || self.world.reservations.fetch_sub(1, SeqCst) <= 0
+        {
+            return false;
+        }
+        let pages = offset / PAGE..(offset + len).div_ceil(PAGE);
+        self.world.reserved.lock().unwrap().extend(pages);
+        true
     }
     fn release(&self, offset: u64, len: u64) -> bool {
         self.call();

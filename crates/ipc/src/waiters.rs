@@ -45,14 +45,15 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
     // Records that were used before are backed by memory; the others come last.
     for index in (from..high).chain(0..from).chain(high..count) {
         let waiter = c.pool.waiter(index).ok_or(Errno::ENOMEM)?;
-        if waiter.owner.load(Relaxed) != 0 {
-            continue;
-        }
+        // Before it is looked at for the first time.
         if index >= high
             && index >= root.waiter_high.load(Relaxed)
             && !c.kernel.reserve(c.pool.offset_of(waiter), 256)
         {
             return Err(Errno::ENOMEM);
+        }
+        if waiter.owner.load(Relaxed) != 0 {
+            continue;
         }
         if waiter
             .owner

@@ -350,6 +350,14 @@ impl Pool {
         };
         geometry.small.format(&pool);
         geometry.pages.format(&pool);
+        // The root, its log and the members are touched so that they have memory from the start; all else gets it at its first use.
+        let members_len = geometry.members.1 as u64 * size_of::<Member>() as u64;
+        for (from, len) in [(0, TABLES), (geometry.members.0, members_len)] {
+            for at in (from..from + len).step_by(PAGE as usize) {
+                let word = mem.word(at).ok_or(FormatError::TooSmall)?;
+                word.store(word.load(Relaxed), Relaxed);
+            }
+        }
         sb.magic.store(MAGIC, Release);
         Ok(())
     }

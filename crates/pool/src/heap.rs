@@ -7,11 +7,15 @@
 //! The last free piece of an order is not merged with its buddy, so that a program that takes and gives the same size again and
 //! again does not split and merge all orders each time; and pieces that read as zeros are not merged with pieces that
 //! may not. [`Heap::merge_all`] does what was left undone, when it matters.
+//!
+//! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process. So a block's word is
+//! written for the first time only after memory was reserved for it, when blocks are taken: also for the words that giving them
+//! back will write. Giving back needs no memory. Words that may have none are not looked at.
 
 use crate::format::Pool;
-use crate::layout::{BLOCK, ORDERS, PAGE};
+use crate::layout::{BLOCK, CHUNKS, ORDERS, PAGE};
 use crate::log::{Full, Txn};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 /// One of the two heaps of a pool: `count` blocks from `base` on, described by `count` words from `table` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,9 @@ pub struct Range {
     /// Some of it may not read as zeros.
     pub dirty: bool,
 }
+
+/// Gives memory to a range of the pool (offset, length); false if there is none.
+pub type Reserve<'a> = dyn FnMut(u64, u64) -> bool + 'a;
 
 const FREE: u64 = 1 << 62;
 const DIRTY: u64 = 1 << 63;
@@ -202,8 +209,68 @@ impl Heap {
         txn.set(self.word_offset(block), 0)
     }
 
-    /// Takes `count` blocks; `Ok(None)` if there is no piece that large.
-    pub fn allocate(&self, txn: &mut Txn, count: u32) -> Result<Option<Range>, Full> {
+    /// Which of the words' chunks a block's word is in, and how many bytes such a chunk has: whole pages.
+    fn chunk_of(&self, block: u32) -> (usize, u64) {
+        let len = (self.count as u64 * 8).div_ceil(CHUNKS as u64);
+        let chunk = len.next_multiple_of(PAGE);
+        ((block as u64 * 8 / chunk) as usize, chunk)
+    }
+
+    fn backed<'p>(&self, pool: &'p Pool, chunk: usize) -> (Option<&'p AtomicU64>, u64) {
+        let known = &pool.root().words_backed[self.pages as usize];
+        (known.get(chunk / 64), 1 << (chunk % 64))
+    }
+
+    /// Is a block's word known to have memory?
+    fn is_backed(&self, pool: &Pool, block: u32) -> bool {
+        let (word, bit) = self.backed(pool, self.chunk_of(block).0);
+        word.is_some_and(|w| w.load(Acquire) & bit != 0)
+    }
+
+    /// Sees to it that a block's word has memory, which `reserve` (offset, length) gives.
+    fn back(&self, pool: &Pool, block: u32, reserve: &mut Reserve) -> bool {
+        if self.is_backed(pool, block) {
+            return true;
+        }
+        let (index, chunk) = self.chunk_of(block);
+        let (from, all) = (index as u64 * chunk, self.count as u64 * 8);
+        if !reserve(self.table + from, chunk.min(all - from)) {
+            return false;
+        }
+        let (word, bit) = self.backed(pool, index);
+        word.is_some_and(|w| {
+            w.fetch_or(bit, AcqRel);
+            true
+        })
+    }
+
+    /// The same for the first blocks of all pieces that a range falls into.
+    fn back_pieces(
+        &self,
+        pool: &Pool,
+        mut first: u32,
+        mut count: u32,
+        reserve: &mut Reserve,
+    ) -> bool {
+        while count > 0 {
+            if !self.back(pool, first, reserve) {
+                return false;
+            }
+            let order = self.largest_order(first, count);
+            first += 1 << order;
+            count -= 1 << order;
+        }
+        true
+    }
+
+    /// Takes `count` blocks; `Ok(None)` if there is no piece that large, or `reserve` (offset, length) has no memory for the words
+    /// that this and giving them back will write.
+    pub fn allocate(
+        &self,
+        txn: &mut Txn,
+        count: u32,
+        reserve: &mut Reserve,
+    ) -> Result<Option<Range>, Full> {
         if count == 0 || count > self.count {
             return Ok(None);
         }
@@ -219,6 +286,12 @@ impl Heap {
             // A list that a stranger has damaged is not followed further.
             if piece.order != order || block as u64 + (1 << order) > self.count as u64 {
                 continue;
+            }
+            let pool = txn.pool();
+            if !self.back_pieces(pool, block, count, reserve)
+                || !self.back_pieces(pool, block + count, (1 << order) - count, reserve)
+            {
+                return Ok(None);
             }
             self.unlink(txn, block, piece)?;
             self.give(txn, block + count, (1 << order) - count, piece.dirty)?;
@@ -274,7 +347,7 @@ impl Heap {
     /// The free piece that a piece could be merged with.
     fn buddy(&self, txn: &Txn, block: u32, order: u32, dirty: bool) -> Option<(u32, Piece)> {
         let buddy = block ^ 1 << order;
-        if buddy as u64 + (1 << order) > self.count as u64 {
+        if buddy as u64 + (1 << order) > self.count as u64 || !self.is_backed(txn.pool(), buddy) {
             return None;
         }
         self.piece(txn, buddy)

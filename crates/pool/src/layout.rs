@@ -40,6 +40,9 @@ pub const LIMBO: usize = 32;
 /// Orders of blocks in a heap.
 pub const ORDERS: usize = 28;
 
+/// Chunks of a heap's words of which is known whether they are backed with memory.
+pub const CHUNKS: usize = 4096;
+
 /// The head of a pool. Written once, by whoever makes the pool; copied and checked by whoever opens it.
 #[repr(C)]
 pub struct Superblock {
@@ -120,6 +123,8 @@ pub struct Root {
     pub beat: AtomicU64,
     /// When it did so last, in nanoseconds of the host's monotonic clock; 0: it has ended in good order.
     pub beat_at: AtomicU64,
+    /// A bit for each chunk of the words of the small heap and of the page heap: it is backed with memory.
+    pub words_backed: [[AtomicU64; CHUNKS / 64]; 2],
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Root {}

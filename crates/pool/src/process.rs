@@ -79,6 +79,7 @@ impl Pool {
     /// Takes a free slot for a process of `member`. `claim` takes a slot's life lock: it is false if somebody holds it.
     pub fn claim_process(
         &self,
+        kernel: &dyn Kernel,
         member: u16,
         pid: u32,
         started: u64,
@@ -90,6 +91,9 @@ impl Pool {
         let from = root.proc_hint.load(Relaxed);
         for i in 0..slots {
             let slot = from.wrapping_add(i) % slots;
+            if slot >= root.proc_high.load(Relaxed) && !self.back_slot(kernel, slot) {
+                return None;
+            }
             let p = self.proc(slot)?;
             let old = p.ident.load(Acquire);
             if Ident::of(old).state != FREE || !claim(slot) {
@@ -113,9 +117,18 @@ impl Pool {
         claim: &mut dyn FnMut(u32) -> bool,
     ) -> Option<ProcId> {
         let slot = self.spare_slot();
+        if !self.back_slot(kernel, slot) {
+            return None;
+        }
         let old = self.proc(slot)?.ident.load(Acquire);
         let is_free = self.is_dead(kernel, member, slot, |_| true) && claim(slot);
         is_free.then(|| self.settle_in(slot, old, member, pid, started))?
+    }
+
+    /// Sees to it that a slot has memory before it is looked at for the first time.
+    fn back_slot(&self, kernel: &dyn Kernel, slot: u32) -> bool {
+        let len = size_of::<Proc>() as u64;
+        kernel.reserve(self.geometry.procs.0 + slot as u64 * len, len)
     }
 
     /// The slot that nobody lives in.

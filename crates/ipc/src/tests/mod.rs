@@ -1,5 +1,6 @@
 //! Tests of the calls as programs make them, on a pool in plain memory.
 
+mod backing;
 mod death;
 mod directory;
 mod full;

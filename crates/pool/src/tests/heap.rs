@@ -18,7 +18,7 @@ fn txn(pool: &Pool) -> Txn<'_> {
 
 fn allocate(pool: &Pool, heap: &Heap, count: u32) -> Option<Range> {
     let mut change = txn(pool);
-    let range = heap.allocate(&mut change, count).unwrap();
+    let range = heap.allocate(&mut change, count, &mut |_, _| true).unwrap();
     change.commit();
     range
 }
@@ -190,7 +190,10 @@ fn what_was_not_committed_did_not_happen() {
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().small;
     let before = heap.free_blocks(&pool);
-    let range = heap.allocate(&mut txn(&pool), 5).unwrap().unwrap();
+    let range = heap
+        .allocate(&mut txn(&pool), 5, &mut |_, _| true)
+        .unwrap()
+        .unwrap();
     assert_eq!(heap.free_blocks(&pool), before);
     assert_eq!(allocate(&pool, &heap, 5), Some(range));
 }

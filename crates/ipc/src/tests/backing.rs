@@ -1,0 +1,118 @@
+//! A file system that is full: what has no memory is not written to, and the call says so.
+
+use super::msg::{receive, send};
+use super::sem::{op, undone};
+use crate::testing::World;
+use crate::{life, msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::vec::Vec;
+use vshmem_pool::layout::{PAGE, TABLES};
+use vshmem_pool::lock::Quiet;
+
+/// Enough for tables that are longer than a page.
+const SIZE: usize = 16 << 20;
+
+fn pages(from: u64, len: u64) -> impl Iterator<Item = u64> {
+    from / PAGE..(from + len).div_ceil(PAGE)
+}
+
+/// Pages that have no memory when a pool was made: all but the root, its log, the members, and what is not 0.
+fn without_memory(world: &World) -> BTreeSet<u64> {
+    let members = world.pool().geometry().members.0;
+    let mut all: BTreeSet<u64> = pages(0, SIZE as u64).collect();
+    pages(0, TABLES)
+        .chain(pages(members, PAGE))
+        .for_each(|page| assert!(all.remove(&page)));
+    for page in world.written_unreserved(&all.clone()) {
+        all.remove(&page);
+    }
+    all
+}
+
+/// Makes and uses one of each kind and removes it. The first thing that there was no room for.
+fn use_everything(c: &Ctx) -> Result<(), Errno> {
+    let set = sem::get(c, 1, 500, IPC_CREAT | 0o600)?;
+    let used = sem::op(c, set, &[undone(0, 1), op(499, 1)], None);
+    let waited = sem::op(c, set, &[op(1, -1)], Some(Duration::from_micros(1)));
+    sem::remove(c, set)?;
+    let queue = msg::get(c, 1, IPC_CREAT | 0o600)?;
+    let sent = send(c, queue, 1, &[1; 5000]);
+    let received = receive(c, queue, 5000, 0, IPC_NOWAIT);
+    msg::remove(c, queue)?;
+    let segments: Vec<_> = [5000, 300_000, 3 << 20]
+        .map(|size| shm::get(c, IPC_PRIVATE, size, 0o600))
+        .into();
+    for id in segments.iter().flatten() {
+        let attached = shm::attach(c, *id, 0);
+        shm::remove(c, *id)?;
+        if attached.is_ok() {
+            shm::detach(c, *id);
+        }
+    }
+    life::make_room(c, &Quiet::new(c.kernel));
+    used?;
+    assert!(
+        matches!(waited, Err(Errno::EAGAIN | Errno::ENOMEM)),
+        "{waited:?}"
+    );
+    waited.or(Ok(())).and(sent)?;
+    received?;
+    segments.into_iter().try_for_each(|id| id.map(|_| ()))
+}
+
+/// Memory runs out after each of the reservations in turn.
+#[test]
+fn nothing_is_written_to_that_has_no_memory() {
+    for n in 0..1000 {
+        let world = World::new(SIZE);
+        let empty = without_memory(&world);
+        assert!(empty.len() > 3000, "a pool is sparse");
+        world.reservations_left(n);
+        let done = match world.try_process() {
+            Some(process) => use_everything(&process.ctx()),
+            None => Err(Errno::ENOMEM),
+        };
+        assert_eq!(world.written_unreserved(&empty), [], "after {n}, {done:?}");
+        let enough = world.reservations_left_over();
+        // When there is memory again, everything goes on, and nothing was lost.
+        world.reservations_left(i64::MAX);
+        let process = world.process();
+        assert_eq!(use_everything(&process.ctx()), Ok(()), "after {n}");
+        assert_eq!(world.written_unreserved(&empty), [], "after {n}");
+        assert_eq!(sem::info(&process.ctx()).1, sem::SemInfo::default());
+        assert_eq!(msg::info(&process.ctx()).1, msg::MsgInfo::default());
+        assert_eq!(shm::info(&process.ctx()).1, shm::ShmInfo::default());
+        if enough {
+            assert_eq!(done, Ok(()));
+            assert!(n > 5, "hardly anything was reserved");
+            return;
+        }
+        assert!(
+            matches!(done, Err(Errno::ENOMEM | Errno::ENOSPC)) || done.is_ok(),
+            "{done:?}"
+        );
+    }
+    panic!("it reserves too often");
+}
+
+/// No memory is needed to give back what was taken.
+#[test]
+fn removing_needs_no_memory() {
+    let world = World::new(SIZE);
+    let empty = without_memory(&world);
+    let process = world.process();
+    let c = &process.ctx();
+    let heap = world.pool().geometry().pages;
+    let before = heap.free_blocks(world.pool());
+    let ids: Vec<i32> = (1..44)
+        .map(|i| shm::get(c, IPC_PRIVATE, i * 5000, 0o600).unwrap())
+        .collect();
+    world.reservations_left(0);
+    // In an order in which neighbours are put together late.
+    for i in 0..ids.len() {
+        shm::remove(c, ids[i * 7 % ids.len()]).unwrap();
+    }
+    assert_eq!(heap.free_blocks(world.pool()), before);
+    assert_eq!(world.written_unreserved(&empty), []);
+}
