@@ -173,21 +173,29 @@ pub fn name_the_last(c: &Ctx, queue: &Queue) {
 #[inline]
 pub fn name_sender(ring: &Ring, tail: At) {
     let pos = tail.pos.wrapping_sub(tail.step.into());
-    let old = ring.mark_word(pos).load(Acquire);
-    if tail.step == 0 || ring.valid(pos, old).is_some() {
-        return;
+    let word = ring.mark_word(pos);
+    let mut old = word.load(Acquire);
+    // Somebody who is late may yet name a receiver of the lap before, once or twice. Only who scribbles goes on for ever.
+    for _ in 0..ATTEMPTS {
+        if tail.step == 0 || ring.valid(pos, old).is_some() {
+            return;
+        }
+        let named = Mark {
+            state: State::Reserved,
+            lap: ring.lap(pos),
+            len: tail.step.into(),
+            owner: tail.owner,
+        };
+        // The mark is of an earlier lap and never comes back, so whoever is late here does nothing.
+        match word.compare_exchange(old, named.word(), AcqRel, Acquire) {
+            Ok(_) => return,
+            Err(now) => old = now,
+        }
     }
-    let named = Mark {
-        state: State::Reserved,
-        lap: ring.lap(pos),
-        len: tail.step.into(),
-        owner: tail.owner,
-    };
-    // The mark is of an earlier lap and never comes back, so whoever is late here does nothing.
-    let _ = ring
-        .mark_word(pos)
-        .compare_exchange(old, named.word(), AcqRel, Relaxed);
 }
+
+/// How often a mark may change while its lap is over.
+const ATTEMPTS: u32 = 1000;
 
 /// Names the last receiver, if it has not finished.
 #[inline]
