@@ -1,9 +1,7 @@
 //! A queue that was found.
 
-use super::done;
+use super::cell::{Mark, Ring, State};
 use super::end::{self, At};
-use super::mark::{Mark, State};
-use super::ring::Ring;
 use crate::waiters::Queue as WaitQueue;
 use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -160,60 +158,53 @@ impl Drop for Slow<'_> {
     }
 }
 
-/// Writes the names of those who moved the ends last beside their messages, if these are not finished.
+/// Writes the names of those who moved the ends last into their cells, if these are not finished.
 pub fn name_the_last(c: &Ctx, queue: &Queue) {
     let (tail, head) = (queue.tail(), queue.head());
     if let Some(ring) = queue.ring(c) {
         name_sender(&ring, tail);
-        name_receiver(queue, &ring, head);
+        name_receiver(&ring, head);
     }
 }
 
-/// Names the last sender, if its message is not there yet.
+/// Names the last sender in its cell, if that is not finished.
 #[inline]
 pub fn name_sender(ring: &Ring, tail: At) {
     let pos = tail.pos.wrapping_sub(tail.step.into());
-    let word = ring.mark_word(pos);
-    let mut old = word.load(Acquire);
-    // Somebody who is late may yet name a receiver of the lap before, once or twice. Only who scribbles goes on for ever.
-    for _ in 0..ATTEMPTS {
-        if tail.step == 0 || ring.valid(pos, old).is_some() {
-            return;
-        }
-        let named = Mark {
-            state: State::Reserved,
-            lap: ring.lap(pos),
-            len: tail.step.into(),
-            owner: tail.owner,
-        };
-        // The mark is of an earlier lap and never comes back, so whoever is late here does nothing.
-        match word.compare_exchange(old, named.word(), AcqRel, Acquire) {
-            Ok(_) => return,
-            Err(now) => old = now,
-        }
-    }
-}
-
-/// How often a mark may change while its lap is over.
-const ATTEMPTS: u32 = 1000;
-
-/// Names the last receiver, if it has not finished.
-#[inline]
-pub fn name_receiver(queue: &Queue, ring: &Ring, head: At) {
-    let pos = head.pos.wrapping_sub(head.step.into());
-    // In turn, `done` is at the head, and there is nothing to do.
-    if head.step == 0 || done::at(queue) == head.pos {
+    if tail.step == 0 || !ring.is_free(pos) {
         return;
     }
-    let old = ring.mark_word(pos).load(Acquire);
-    if let Some(mark) = ring.valid(pos, old).filter(|m| m.state == State::Ready) {
-        let named = Mark {
-            state: State::Taken,
-            owner: head.owner,
-            ..mark
-        };
-        let _ = ring
-            .mark_word(pos)
-            .compare_exchange(old, named.word(), AcqRel, Relaxed);
+    let lap = ring.lap(pos);
+    let named = Mark {
+        state: State::Reserved,
+        lap,
+        len: tail.step.into(),
+        owner: tail.owner,
+    };
+    let _ = ring
+        .state(pos)
+        .compare_exchange(Mark::free(lap).word(), named.word(), AcqRel, Relaxed);
+}
+
+/// Names the last receiver in its cell, if that is not finished.
+#[inline]
+pub fn name_receiver(ring: &Ring, head: At) {
+    let pos = head.pos.wrapping_sub(head.step.into());
+    if head.step == 0 {
+        return;
+    }
+    let old = ring.state(pos).load(Acquire);
+    match Mark::of(old) {
+        Some(mark) if mark.state == State::Ready && mark.lap == ring.lap(pos) => {
+            let named = Mark {
+                state: State::Taken,
+                owner: head.owner,
+                ..mark
+            };
+            let _ = ring
+                .state(pos)
+                .compare_exchange(old, named.word(), AcqRel, Relaxed);
+        }
+        _ => {}
     }
 }

@@ -1,12 +1,10 @@
 //! `msgsnd`.
 
+use super::cell::{cells_for, Mark, Ring, State};
 use super::deliver::deliver;
-use super::done;
 use super::end::{self, At, MAX_STEP};
-use super::mark::{Mark, State};
 use super::queue::{name_sender, Queue};
-use super::ring::{cells_for, Ring};
-use super::room::{is_due_for_sweep, make_room, Room};
+use super::ring::{make_room, Room};
 use super::wait;
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -28,8 +26,6 @@ enum Attempt {
     Done,
     /// The queue is full.
     Full,
-    /// It is not, but a receiver that has taken a message has not finished yet.
-    Busy,
     Slow,
 }
 
@@ -60,7 +56,7 @@ pub unsafe fn send(
     match unsafe { attempt(c, &queue, message) } {
         Attempt::Done => Ok(()),
         // SAFETY: as above.
-        other => unsafe { send_slowly(c, &queue, message, flg, other) },
+        other => unsafe { send_slowly(c, &queue, message, flg, matches!(other, Attempt::Full)) },
     }
 }
 
@@ -78,25 +74,20 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
         let Some(ring) = queue.ring(c) else {
             return Attempt::Slow;
         };
-        ring.prefetch_to_write(tail.pos);
-        let unchanged = || end::read(&entry.send) == tail;
+        ring.prefetch(tail.pos, true);
         if !fits(queue, tail, message.len) {
-            if unchanged() {
-                return Attempt::Full;
-            }
-            continue;
+            return if end::read(&entry.send) == tail {
+                Attempt::Full
+            } else {
+                continue;
+            };
         }
         let cells = cells_for(message.len);
-        if cells > MAX_STEP.min(ring.cells()) || is_due_for_sweep(queue, tail.pos) {
-            return Attempt::Slow;
-        }
-        if !done::remembers_room(queue, &ring, tail.pos, cells)
-            && !done::look_for_room(queue, &ring, tail.pos, cells)
+        if cells > MAX_STEP
+            || cells > ring.cells()
+            || !(0..cells).all(|i| ring.is_free(tail.pos.wrapping_add(i)))
         {
-            if unchanged() {
-                return Attempt::Busy;
-            }
-            continue;
+            return Attempt::Slow;
         }
         name_sender(&ring, tail);
         c.pool.touch(c.me, queue.reference());
@@ -105,7 +96,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
             // SAFETY: the compare-and-swap made the cells ours; the caller vouches for the text.
             unsafe { ring.write(tail.pos, message.kind, message.text, message.len) };
             note(c, &entry.send);
-            ring.mark_word(tail.pos)
+            ring.state(tail.pos)
                 .store(ready(c, &ring, tail.pos, message.len).word(), Release);
             return Attempt::Done;
         }
@@ -145,14 +136,11 @@ fn fits(queue: &Queue, tail: At, len: usize) -> bool {
             tail.msgs.wrapping_sub(msgs),
         )
     };
-    let seen = &queue.entry.send.seen;
-    let remembered = seen.load(Relaxed);
-    if room(remembered) {
+    if room(queue.entry.send.seen.load(Relaxed)) {
         return true;
     }
     let counts = end::read(&queue.entry.receive).counts();
-    // Not stored blindly: nobody who slept for long may bring back a count from before it wrapped around.
-    let _ = seen.compare_exchange(remembered, counts, Relaxed, Relaxed);
+    queue.entry.send.seen.store(counts, Relaxed);
     room(counts)
 }
 
@@ -177,25 +165,23 @@ unsafe fn send_slowly(
     queue: &Queue,
     message: Outgoing,
     flg: i32,
-    mut found: Attempt,
+    full: bool,
 ) -> Result<(), Errno> {
     let nowait = flg & IPC_NOWAIT != 0;
-    c.kernel.flows();
-    let mut rounds = c.kernel.spin_rounds();
-    while matches!(found, Attempt::Full | Attempt::Busy) && rounds > 0 {
-        if nowait && matches!(found, Attempt::Full) {
-            return Err(Errno::EAGAIN);
-        }
-        rounds = spin_for_room(c, queue, message.len, rounds);
-        c.kernel.spun(rounds > 0);
+    if full && nowait {
+        return Err(Errno::EAGAIN);
+    }
+    if full {
+        c.kernel.flows();
+    }
+    if full && spin_for_room(c, queue, message.len) {
         // SAFETY: as for send.
-        found = unsafe { attempt(c, queue, message) };
-        if let Attempt::Done = found {
+        if let Attempt::Done = unsafe { attempt(c, queue, message) } {
+            c.kernel.spun(true);
             return Ok(());
         }
-    }
-    if nowait && matches!(found, Attempt::Full) {
-        return Err(Errno::EAGAIN);
+    } else if full {
+        c.kernel.spun(false);
     }
     let mut pause = wait::Pause::new();
     loop {
@@ -248,7 +234,7 @@ unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> R
     let (lo, hi) = next.words();
     let mut txn = slow.guard.txn();
     txn.set(
-        ring.mark_offset(tail.pos),
+        ring.state_offset(tail.pos),
         ready(c, &ring, tail.pos, message.len).word(),
     )?;
     txn.put(&queue.entry.send.at.lo, lo)?;
@@ -259,18 +245,17 @@ unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> R
     Ok(Step::Done)
 }
 
-/// Spins until there may be room; returns the rounds that are left.
-fn spin_for_room(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
-    let cells = cells_for(len);
-    for round in 1..=rounds {
+/// Spins until there may be room.
+fn spin_for_room(c: &Ctx, queue: &Queue, len: usize) -> bool {
+    for _ in 0..c.kernel.spin_rounds() {
         let tail = At::of(queue.entry.send.at.load());
-        let Some(ring) = queue.ring(c).filter(|_| !tail.slow) else {
-            return 0;
-        };
-        if fits(queue, tail, len) && done::look_for_room(queue, &ring, tail.pos, cells) {
-            return rounds - round;
+        if tail.slow {
+            return false;
+        }
+        if fits(queue, tail, len) {
+            return true;
         }
         c.kernel.spinning();
     }
-    0
+    false
 }
