@@ -9,13 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
 use vshmem_agent::{receive_message, run_part, Directory, Part, PoolStatus, Program, Request};
 use vshmem_pool::layout::DONE;
-use vshmem_pool::{Params, Pool};
+use vshmem_pool::{Cred, Kernel, Params, Pool, Waited};
 use vshmem_port::{create_local, open, remove_local, PoolRef};
 
 const VECTORS: usize = 2;
@@ -384,7 +385,7 @@ fn sleepers_of_the_host_are_woken(place: &Place) {
     let pool = place.open();
     let machine = Machine::join(&place.socket);
     let mut slot = 0;
-    let me = pool.claim_process(0, std::process::id(), 0, &mut |s| {
+    let me = pool.claim_process(&Backed, 0, std::process::id(), 0, &mut |s| {
         slot = s;
         true
     });
@@ -509,4 +510,47 @@ fn main() {
         failed += u32::from(!passed);
     }
     assert_eq!(failed, 0, "tests failed");
+}
+
+/// The kernel under the pool, as far as taking a slot asks it: memory that is there already.
+struct Backed;
+
+impl Kernel for Backed {
+    fn alive(&self, _slot: u32, _pid: u32, _started: u64) -> bool {
+        true
+    }
+    fn block_signals(&self) -> u64 {
+        0
+    }
+    fn restore_signals(&self, _old: u64) {}
+    fn reserve(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+    fn release(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+    fn room(&self) -> Option<u64> {
+        None
+    }
+    fn now(&self) -> i64 {
+        0
+    }
+    fn monotonic(&self) -> u64 {
+        0
+    }
+    fn cred(&self) -> Cred {
+        unreachable!("taking a slot asks nobody's credentials")
+    }
+    fn in_group(&self, _gid: u32) -> bool {
+        false
+    }
+    fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
+        Waited::TimedOut
+    }
+    fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
+        0
+    }
+    fn spin_rounds(&self) -> u32 {
+        0
+    }
 }
