@@ -1,12 +1,12 @@
 //! The queue of a set: operations that wait, performed by whoever makes them possible (`do_smart_update` in Linux).
 
 use super::set::{value, Set};
-use super::slow::{perform, thaw_all, Actor, Outcome};
+use super::slow::{perform, thaw_all, Actor, Gone, Outcome};
 use super::Sembuf;
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Waiter, DONE};
+use vshmem_pool::layout::{Waiter, DONE, MAX_PROCS};
 use vshmem_pool::lock::{Guard, Quiet};
 
 const ALTERS: u64 = 1 << 32;
@@ -130,58 +130,68 @@ pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> u32 {
     n
 }
 
+/// What became of a waiter that was looked at.
+enum Look {
+    /// It was served.
+    Performed,
+    /// It left the queue with an error.
+    Failed,
+    /// Somebody who died owed something to its semaphores, which has them now. The waiter is to be looked at again, and others too.
+    Repaid,
+}
+
 /// Performs what waiters wait for, as far as it is possible now: those that wait for zero first, then in order.
 pub fn serve(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
     if !set.has_waiters() {
         return Ok(());
     }
     serve_for_zero(c, set, quiet, guard)?;
-    // Every round takes at least one waiter out of the queue.
-    loop {
-        let mut altered = false;
-        while let Some((_, performed)) = serve_next(c, set, quiet, guard, true)? {
-            if performed {
-                altered = true;
-                break;
+    for _ in 0..most_rounds(c) {
+        let altered = loop {
+            match serve_next(c, set, quiet, guard, true)? {
+                None => break false,
+                Some(Look::Failed) => {}
+                Some(Look::Performed | Look::Repaid) => break true,
             }
-        }
+        };
         if !altered {
             return Ok(());
         }
         serve_for_zero(c, set, quiet, guard)?;
     }
-}
-
-fn serve_for_zero(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
-    while serve_next(c, set, quiet, guard, false)?.is_some() {}
     Ok(())
 }
 
-/// Serves the first waiter (of those that alter, or that don't) that need not wait any more. Returns it, and whether its
-/// operations were performed.
+fn serve_for_zero(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
+    for _ in 0..most_rounds(c) {
+        if serve_next(c, set, quiet, guard, false)?.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Every round takes a waiter out of the queue, or the last from a process that owed something: more there can't be of either,
+/// unless somebody scribbles.
+fn most_rounds(c: &Ctx) -> u32 {
+    c.pool.geometry().waiters.1.saturating_add(MAX_PROCS)
+}
+
+/// Looks at the waiters (those that alter, or those that don't) up to the first that need not wait as it does any more.
 fn serve_next(
     c: &Ctx,
     set: &Set,
     quiet: &Quiet,
     guard: &Guard,
     altering: bool,
-) -> Result<Option<(Ticket, bool)>, Errno> {
+) -> Result<Option<Look>, Errno> {
     let mut result = Ok(None);
     waiters::find(c, set.queue(), |ticket| {
         if alters(ticket.waiter) != altering {
             return false;
         }
-        match serve_one(c, set, quiet, guard, ticket) {
-            Ok(None) => false,
-            Ok(Some(performed)) => {
-                result = Ok(Some((ticket, performed)));
-                true
-            }
-            Err(errno) => {
-                result = Err(errno);
-                true
-            }
-        }
+        result = serve_one(c, set, quiet, guard, ticket);
+        !matches!(result, Ok(None))
     });
     result
 }
@@ -193,15 +203,20 @@ fn serve_one(
     quiet: &Quiet,
     guard: &Guard,
     ticket: Ticket,
-) -> Result<Option<bool>, Errno> {
+) -> Result<Option<Look>, Errno> {
     let w = ticket.waiter;
     let Some(who) = ProcId::of_word(w.owner.load(Acquire)) else {
         take_out(c, set, guard, ticket, Err(Errno::EIDRM))?;
-        return Ok(Some(false));
+        return Ok(Some(Look::Failed));
     };
     let n = count(c, w);
     if n == 1 && is_blocked(c, set, sop(c, w, 0)) {
         return Ok(None);
+    }
+    if let Some(dead) = undo::dead_owner(c, set, n, |i| sop(c, w, i), Gone::Lately) {
+        if undo::take_back(c, set, guard, dead)? {
+            return Ok(Some(Look::Repaid));
+        }
     }
     let actor = Actor {
         who,
@@ -220,12 +235,12 @@ fn serve_one(
         }
         _ if waiters::is_dead(c, w) => {
             take_out(c, set, guard, ticket, Err(Errno::EINTR))?;
-            return Ok(Some(false));
+            return Ok(Some(Look::Failed));
         }
         Outcome::Possible => Ok(()),
         Outcome::Failed(errno) => {
             take_out(c, set, guard, ticket, Err(errno))?;
-            return Ok(Some(false));
+            return Ok(Some(Look::Failed));
         }
     };
     txn.put(&set.entry.otime, c.kernel.now() as u64)?;
@@ -234,7 +249,7 @@ fn serve_one(
     txn.commit();
     guard.wake_later(&w.status);
     thaw_all(c, set, n, |i| sop(c, w, i).num as u32);
-    Ok(Some(true))
+    Ok(Some(Look::Performed))
 }
 
 /// A single operation that waits, on a semaphore that its waiter keeps frozen: is the value still in its way? Spares most of those

@@ -159,6 +159,15 @@ fn free_record(c: &Ctx, quiet: &Quiet, link: u64, at: u64, record: &Undo) -> Res
 
 /// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the queue.
 pub fn apply(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, who: ProcId) -> Result<(), Errno> {
+    if take_back(c, set, guard, who)? {
+        serve(c, set, quiet, guard)?;
+    }
+    sweep(c, set, quiet);
+    Ok(())
+}
+
+/// Applies and forgets all adjustments of a process that is gone, and nothing else. Returns whether it had any.
+pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool, Errno> {
     let pid = if who == c.me {
         crate::pid_word(c)
     } else {
@@ -197,11 +206,34 @@ pub fn apply(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, who: ProcId) -> R
         any = true;
     }
     if any {
-        serve(c, set, quiet, guard)?;
         super::slow::thaw_all(c, set, set.nsems as usize, |i| i as u32);
     }
-    sweep(c, set, quiet);
-    Ok(())
+    Ok(any)
+}
+
+/// A process that is gone and still has an adjustment beside a semaphore that the operations name, or in a record.
+pub fn dead_owner(
+    c: &Ctx,
+    set: &Set,
+    n: usize,
+    sop: impl Fn(usize) -> Sembuf,
+    gone: Gone,
+) -> Option<ProcId> {
+    let beside = (0..n).find_map(|i| {
+        let cell = set.cell(c, sop(i).num.into()).ok()?;
+        Beside::of(cell.hi.load(Relaxed))
+            .map(|b| b.owner)
+            .filter(|o| gone.is(c, *o))
+    });
+    beside.or_else(|| dead_recorder(c, set, gone))
+}
+
+fn dead_recorder(c: &Ctx, set: &Set, gone: Gone) -> Option<ProcId> {
+    let (_, _, record) = each_record(c, set, |_, at, record| {
+        let owner = ProcId::of_word(record.owner.load(Relaxed));
+        owner.is_some_and(|o| !is_empty(c, set, at) && gone.is(c, o))
+    })?;
+    ProcId::of_word(record.owner.load(Relaxed))
 }
 
 /// Applies what dead processes have in records. Returns whether there was something.
@@ -214,12 +246,7 @@ pub fn reap_records(
 ) -> Result<bool, Errno> {
     let mut last = None;
     while set.entry.undo.load(Relaxed) != 0 {
-        let mut dead = None;
-        each_record(c, set, |_, at, record| {
-            dead = ProcId::of_word(record.owner.load(Relaxed))
-                .filter(|o| !is_empty(c, set, at) && gone.is(c, *o));
-            dead.is_some()
-        });
+        let dead = dead_recorder(c, set, gone);
         // No process has two records: what is left of one whose adjustments were just applied was scribbled.
         let Some(next) = dead.filter(|_| dead != last) else {
             break;
