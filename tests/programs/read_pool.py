@@ -122,22 +122,29 @@ class Pool:
         check("queue: messages", (sent_messages - received_messages) % 2**32, 3)
         check("queue: last sender", self.u64(entry + 64 + 32) & 0x3FFFFF, pid)
         check("queue: last receiver", self.u64(entry + 128 + 32) & 0x3FFFFF, pid)
+        done, remembered = self.u64(entry + 128 + 40), self.u64(entry + 64 + 40)
+        check("queue: done is at the head", done, head)
+        check(
+            "queue: the sender's copy of it is not ahead",
+            (done - remembered) % 2**32 <= cells,
+            True,
+        )
         messages = []
         position = head
         while position != tail:
-            cell = ring + position % cells * 128
-            word = self.u64(cell)
-            check("queue: state", word & 15, 2)
-            check("queue: lap", word >> 4 & 0xFFFFF, position // cells & 0xFFFFF)
-            length = word >> 24 & 0xFFFFFF
-            text = self.bytes[cell + 16 : cell + 128]
-            count = 1
-            while len(text) < length:
-                more = ring + (position + count) % cells * 128
-                text += self.bytes[more + 8 : more + 128]
-                count += 1
-            messages.append((self.i64(cell + 8), text[:length]))
-            position = (position + count) % 2**32
+            top = ring + position % cells * 32
+            mark = self.u64(top)
+            check("queue: state", mark & 15, 2)
+            check("queue: lap", mark >> 4 & 0xFFFFF, position // cells & 0xFFFFF)
+            length = mark >> 24 & 0xFFFFFF
+            texts = ring + cells * 32
+            begin = position % cells * 64
+            round_about = (
+                self.bytes[texts + begin : texts + cells * 64] + self.bytes[texts : texts + begin]
+            )
+            text = self.bytes[top + 16 : top + 32] if length <= 16 else round_about
+            messages.append((self.i64(top + 8), text[:length]))
+            position = (position + max(1, -(-length // 64))) % 2**32
         check("queue: messages", messages, [(7, b"short"), (9, b"y" * 700), (8, b"")])
 
     def check_heap(self, name, free_lists):

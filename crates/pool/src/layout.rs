@@ -337,6 +337,10 @@ pub struct MsgEnd {
     pub time: AtomicI64,
     /// `member << 22 | pid` of the last sender or receiver.
     pub pid: AtomicU64,
+    /// Receiving end: the position before which all cells are free. Sending end: what it was when it was last looked at.
+    pub done: AtomicU64,
+    /// Sending end: the position at which old marks must be swept away before anything is sent.
+    pub sweep: AtomicU64,
 }
 
 /// A thread that waits, for semaphores or for a queue.

@@ -1,8 +1,9 @@
 //! Handing a message to a receiver that waits (`pipelined_send` in Linux).
 
-use super::cell::{cells_for, Mark, Ring, State};
 use super::end::At;
+use super::mark::{Mark, State};
 use super::queue::Slow;
+use super::ring::{cells_for, Ring};
 use super::scan::{self, Wanted};
 use super::{wait, MSG_NOERROR};
 use crate::waiters::{self, Ticket};
@@ -71,7 +72,7 @@ fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> 
     .words();
     let now = c.kernel.now() as u64;
     let mut txn = slow.guard.txn();
-    txn.set(ring.state_offset(tail.pos), mark.word())?;
+    txn.set(ring.mark_offset(tail.pos), mark.word())?;
     txn.put(&entry.send.at.lo, lo)?;
     txn.put(&entry.send.at.hi, hi)?;
     txn.put(&entry.send.time, now)?;

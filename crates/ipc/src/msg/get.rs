@@ -53,6 +53,8 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
         txn.put(&end.at.lo, lo)?;
         txn.put(&end.at.hi, hi)?;
         txn.put(&end.seen, first.counts())?;
+        txn.put(&end.done, first.pos.into())?;
+        txn.put(&end.sweep, first.pos.into())?;
         txn.put(&end.time, 0)?;
         txn.put(&end.pid, 0)?;
     }

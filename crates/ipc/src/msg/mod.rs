@@ -1,16 +1,18 @@
 //! V-msgq: message queues (msgget(2), msgop(2), msgctl(2)).
 //!
-//! A queue is a ring of 128-byte cells ([`cell`]). Positions count up for ever; a position's cell is the position modulo the
-//! number of cells, its *lap* the quotient. A message takes consecutive cells. Senders own one end ([`end`]), receivers the other.
+//! A queue is a [`ring`] of 64-byte cells. Positions count up for ever; a position's cell is the position modulo the
+//! number of cells, its *lap* the quotient. A message takes consecutive cells, and has a [`mark`] beside the first one, which counts only
+//! in its own lap. Senders own one end ([`end`]), receivers the other. Cells are free up to a position that receivers move on ([`done`]).
 //!
 //! # Why it is correct
-//! * *Fast send*: the cells after the tail are free for this lap; one compare-and-swap of the sending end takes them, checks and
-//!   counts bytes and messages, and names the taker. Then the text is written, and the state of the first cell becomes READY by one store:
-//!   before it, receivers pass the message by, which is right, since `msgsnd` has not returned.
-//! * *Fast receive*: the cell at the head is READY for this lap; one compare-and-swap of the receiving end takes the message. Nobody else
-//!   can have it then. Then the text is copied out and the cells are set free for the next lap, the first one last.
+//! * *Fast send*: there are free cells after the tail; one compare-and-swap of the sending end takes them, checks and
+//!   counts bytes and messages, and names the taker. Then the text is written, and the mark of the first cell becomes READY by one store:
+//!   before it, receivers pass the message by, which is right, since `msgsnd` has not returned. Marks of earlier laps can't be taken for it:
+//!   they are swept away long before laps come round ([`room`]).
+//! * *Fast receive*: the mark at the head is READY in this lap; one compare-and-swap of the receiving end takes the message. Nobody else
+//!   can have it then. Then the text is copied out, and the cells are set free ([`done`]), which in turn writes nothing near the text.
 //! * *Death in between*: the end names who moved it last and by how many cells. Before the next one moves it, it writes that name into
-//!   the cell if the cell is not finished. So every unfinished cell has a name, and whoever finds its bearer dead drops the message: its sender had not
+//!   the mark if the message is not finished. So everything unfinished has a name, and whoever finds its bearer dead drops the message: its sender had not
 //!   returned, or its receiver took it to the grave, as with the kernel.
 //! * *Slow path*: under the queue's lock, with both ends marked SLOW, so that no fast path begins. Unfinished cells of fast paths that
 //!   had begun are left alone. Changes go through the redo log.
@@ -18,14 +20,16 @@
 //!   and hand their message over. Earlier ones that were not finished are visible as cells that are taken but not READY: as long as
 //!   there are such, the receiver looks again soon instead of sleeping. The same holds for senders that wait for room.
 
-mod cell;
 mod ctl;
 mod deliver;
+mod done;
 mod end;
 mod get;
+mod mark;
 mod queue;
 mod receive;
 mod ring;
+mod room;
 mod scan;
 mod send;
 mod wait;

@@ -1,8 +1,10 @@
 //! `msgrcv`.
 
-use super::cell::{cells_for, Mark, Ring, State};
+use super::done;
 use super::end::{self, At, MAX_STEP};
+use super::mark::State;
 use super::queue::{name_receiver, Queue, Slow};
+use super::ring::{cells_for, Ring};
 use super::scan::{self, Item, Wanted};
 use super::send::note;
 use super::{wait, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
@@ -96,20 +98,14 @@ unsafe fn attempt(
         let Some(ring) = queue.ring(c) else {
             return Ok(Attempt::Slow);
         };
-        let Some(mark) = Mark::of(ring.state(head.pos).load(Acquire)) else {
-            return Ok(Attempt::Slow);
-        };
         let unchanged = || end::read(&entry.receive) == head;
-        if mark == Mark::free(ring.lap(head.pos)) {
-            return Ok(Attempt::Free);
-        }
-        if mark.state != State::Ready || mark.lap != ring.lap(head.pos) {
-            if unchanged() {
-                return Ok(Attempt::Slow);
-            }
-            continue;
-        }
-        ring.prefetch(head.pos, false);
+        let mark = match ring.mark(head.pos) {
+            Some(mark) if mark.state == State::Ready => mark,
+            _ if !unchanged() => continue,
+            Some(_) => return Ok(Attempt::Slow),
+            None => return Ok(Attempt::Free),
+        };
+        ring.prefetch_to_read(head.pos);
         let kind = ring.kind(head.pos);
         let len = mark.len as usize;
         let cells = cells_for(len);
@@ -122,7 +118,7 @@ unsafe fn attempt(
             }
             continue;
         }
-        name_receiver(&ring, head);
+        name_receiver(queue, &ring, head);
         c.pool.touch(c.me, queue.reference());
         let next = At {
             owner: c.me.slot as u16 + 1,
@@ -132,9 +128,9 @@ unsafe fn attempt(
         if entry.receive.at.cas(pair, next.words()).is_ok() {
             let n = len.min(into.cap);
             // SAFETY: the compare-and-swap made the message ours; the caller vouches for the buffer.
-            unsafe { ring.read(head.pos, into.text, n) };
+            unsafe { ring.read(head.pos, len, into.text, n) };
             note(c, &entry.receive);
-            scan::free_taken(&ring, head.pos, cells);
+            done::finish(queue, &ring, head.pos, cells);
             return Ok(Attempt::Done((n, kind)));
         }
     }
@@ -237,7 +233,7 @@ pub unsafe fn take(slow: &Slow, into: Incoming, wanted: Wanted) -> Result<Option
     let kind = ring.kind(item.pos);
     let n = len.min(into.cap);
     // SAFETY: the lock is held and both ends are frozen; the caller vouches for the buffer.
-    unsafe { ring.read(item.pos, into.text, n) };
+    unsafe { ring.read(item.pos, len, into.text, n) };
     if !matches!(wanted, Wanted::Number(_)) {
         consume(slow, &ring, item)?;
         wait::wake_senders(slow)?;
@@ -257,8 +253,8 @@ fn consume(slow: &Slow, ring: &Ring, item: Item) -> Result<(), Errno> {
     .words();
     let mut txn = slow.guard.txn();
     txn.set(
-        ring.state_offset(item.pos),
-        scan::consumed(ring, item).word(),
+        ring.mark_offset(item.pos),
+        done::consumed(ring, item.pos, item.cells).word(),
     )?;
     txn.put(&entry.receive.at.lo, lo)?;
     txn.put(&entry.receive.at.hi, hi)?;
@@ -278,12 +274,14 @@ pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Rec
     let owner = slow.c.me.slot as u16 + 1;
     let is_it = |i: &Item| i.pos == pos && i.mark.state == State::Assigned && i.mark.owner == owner;
     let item = scan::find(slow, &ring, |i| is_it(&i)).ok_or(scan::DAMAGED)?;
-    let n = (item.mark.len as usize).min(into.cap);
+    let len = item.mark.len as usize;
+    let n = len.min(into.cap);
     let kind = ring.kind(pos);
     // SAFETY: the message is the caller's; the caller vouches for the buffer.
-    unsafe { ring.read(pos, into.text, n) };
+    unsafe { ring.read(pos, len, into.text, n) };
     let mut txn = slow.guard.txn();
-    txn.set(ring.state_offset(pos), scan::consumed(&ring, item).word())?;
+    let used = done::consumed(&ring, pos, item.cells);
+    txn.set(ring.mark_offset(pos), used.word())?;
     txn.commit();
     scan::advance(slow, &ring);
     Ok((n, kind))
@@ -323,7 +321,7 @@ fn spin_for_message(c: &Ctx, queue: &Queue) -> bool {
         let Some(ring) = queue.ring(c).filter(|_| !head.slow) else {
             return true;
         };
-        if !ring.is_free(head.pos) {
+        if ring.mark(head.pos).is_some() {
             return true;
         }
         c.kernel.spinning();

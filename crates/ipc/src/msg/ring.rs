@@ -1,174 +1,236 @@
-//! Rings are made at the first message and grow with need.
+//! The memory of a ring: heads of 32 bytes, then as many cells of 64 bytes of text.
+//!
+//! Heads and text are apart so that a position's mark is never anything but a mark: text that looks like one can't be
+//! mistaken for it, and a long message needs one mark only. So the text is contiguous, and the cells of a received message are
+//! not written to again until they carry the next one.
 
-use super::cell::{Mark, Ring, State, CELL};
-use super::end::{At, MAX_STEP};
-use super::queue::Slow;
-use super::scan;
-use crate::{directory as dir, Ctx, Errno};
+use super::mark::{Mark, LAP};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Waiter, DONE};
-use vshmem_pool::lock::Quiet;
-use vshmem_pool::log::{Full, Txn};
+use vshmem_pool::Mem;
 
-/// Cells of a queue's first ring: 8 KiB.
-const FIRST: u32 = 64;
+/// Bytes of a head: mark, type, and a short text.
+const HEAD: u64 = 32;
+/// Bytes of text in a cell.
+pub const CELL: usize = 64;
+/// Bytes of a text that is short enough to stand in the head.
+pub const SHORT: usize = 16;
 /// Most cells of a ring: 128 MiB.
-const MOST: u32 = 1 << 20;
+pub const MOST: u32 = 1 << 20;
 
-/// Whether there is room after the tail.
-pub enum Room {
-    /// Yes, in this ring.
-    Here(Ring),
-    /// Not until somebody who lives has finished: try again.
-    Busy,
+/// Cells that a message of `len` bytes takes.
+#[inline]
+pub fn cells_for(len: usize) -> u32 {
+    len.div_ceil(CELL).max(1) as u32
 }
 
-/// Makes sure that `cells` cells after the tail are free.
-pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Room, Errno> {
-    if cells > MAX_STEP {
-        return Err(Errno::ENOMEM);
-    }
-    if let Some(ring) = slow.queue.ring(slow.c) {
-        let tail = slow.queue.tail().pos;
-        let has_room = |ring: &Ring| {
-            cells <= ring.cells() && (0..cells).all(|i| ring.is_free(tail.wrapping_add(i)))
-        };
-        if has_room(&ring) {
-            return Ok(Room::Here(ring));
-        }
-        let unfinished = scan::settle(slow);
-        let behind = scan::settle_behind(slow, &ring);
-        if has_room(&ring) {
-            return Ok(Room::Here(ring));
-        }
-        if unfinished || behind {
-            return Ok(Room::Busy);
-        }
-    }
-    grow(slow, quiet, cells).map(Room::Here)
-}
-
-/// Moves the queue into a larger ring. Nobody is in the middle of anything.
-fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
-    let c = slow.c;
-    let (head, tail) = (slow.queue.head(), slow.queue.tail());
-    let old = slow.queue.ring(c);
-    let mut used = 0;
-    if let Some(old) = &old {
-        scan::find(slow, old, |item| {
-            used += if item.mark.state == State::Consumed {
-                0
-            } else {
-                item.cells
-            };
-            false
-        });
-    }
-    let need = (used as u64 + cells as u64)
-        .next_power_of_two()
-        .max(FIRST as u64);
-    let count = match &old {
-        // Half full means that it was only in disorder.
-        Some(old) if used * 2 > old.cells() => need.max(old.cells() as u64 * 2),
-        _ => need,
-    };
-    if count > MOST as u64 {
-        return Err(Errno::ENOMEM);
-    }
-    let entry = slow.queue.entry;
-    let guard = dir::lock(c, quiet)?;
-    let mut txn = guard.txn();
-    let (at, _) = dir::take_block(c, &mut txn, count * CELL)?;
-    let new = Ring::at(c.pool.mem(), at, count).ok_or(Errno::ENOMEM)?;
-    // Positions never come back, so a fast path that looked before the move can't mistake the new ring for the old one.
-    let first = (tail.pos as u64 + 1).next_multiple_of(count) as u32;
-    for i in 0..count as u32 {
-        let pos = first.wrapping_add(i);
-        new.state(pos)
-            .store(Mark::free(new.lap(pos)).word(), Relaxed);
-    }
-    let mut to = first;
-    let mut lost = false;
-    if let Some(old) = &old {
-        scan::find(slow, old, |item| {
-            if item.mark.state != State::Consumed {
-                new.copy_message(to, old, item.pos, item.cells);
-                new.state(to).store(
-                    Mark {
-                        lap: new.lap(to),
-                        ..item.mark
-                    }
-                    .word(),
-                    Relaxed,
-                );
-                if item.mark.state == State::Assigned {
-                    lost |= tell_receiver(c, &mut txn, slow, item.mark, item.pos, to).is_err();
-                }
-                to = to.wrapping_add(item.cells);
-            }
-            false
-        });
-        if lost {
-            return Err(Errno::ENOMEM);
-        }
-        dir::give_block(c, &mut txn, old.offset(), old.cells() as u64 * CELL)?;
-    }
-    txn.put(&entry.ring, at)?;
-    txn.put(&entry.cells, count)?;
-    let (lo, hi) = At {
-        pos: to,
-        owner: 0,
-        step: 0,
-        ..tail
-    }
-    .words();
-    txn.put(&entry.send.at.lo, lo)?;
-    txn.put(&entry.send.at.hi, hi)?;
-    let (lo, hi) = At {
-        pos: first,
-        owner: 0,
-        step: 0,
-        ..head
-    }
-    .words();
-    txn.put(&entry.receive.at.lo, lo)?;
-    txn.put(&entry.receive.at.hi, hi)?;
-    txn.commit();
-    Ok(new)
-}
-
-/// A message that was handed to a receiver moves: the receiver's record has to say where it is then. The receiver looks under the
-/// queue's lock.
-fn tell_receiver(
-    c: &Ctx,
-    txn: &mut Txn,
-    slow: &Slow,
-    mark: Mark,
-    from: u32,
-    to: u32,
-) -> Result<(), Full> {
-    let high = c
-        .pool
-        .root()
-        .waiter_high
-        .load(Relaxed)
-        .min(c.pool.geometry().waiters.1);
-    let is_it = |w: &Waiter| {
-        w.owner.load(Relaxed) as u32 == mark.owner as u32
-            && w.construct.load(Relaxed) == slow.queue.reference()
-            && w.status.load(Acquire) == DONE
-            && w.arg3.load(Relaxed) == from as u64
-    };
-    match (0..high)
-        .filter_map(|i| c.pool.waiter(i))
-        .find(|w| is_it(w))
-    {
-        Some(w) => txn.put(&w.arg3, to.into()),
-        None => Ok(()),
-    }
-}
-
-/// Bytes that a ring of so many cells takes.
+/// Bytes that a ring of so many cells takes. The last quarter is not used: the heap is best at powers of two.
+#[inline]
 pub fn bytes(cells: u64) -> u64 {
-    cells * CELL
+    cells * 2 * CELL as u64
+}
+
+/// A ring that was checked to lie inside the pool.
+#[derive(Clone, Copy)]
+pub struct Ring {
+    mem: Mem,
+    at: u64,
+    cells: u32,
+}
+
+impl Ring {
+    /// The ring at an offset; `None` if it is not inside the pool, or not a ring.
+    #[inline]
+    pub fn at(mem: Mem, at: u64, cells: u64) -> Option<Ring> {
+        if !cells.is_power_of_two() || cells > MOST as u64 || at % 64 != 0 {
+            return None;
+        }
+        mem.bytes(at, bytes(cells))?;
+        Some(Ring {
+            mem,
+            at,
+            cells: cells as u32,
+        })
+    }
+
+    /// Cells in the ring.
+    #[inline]
+    pub fn cells(&self) -> u32 {
+        self.cells
+    }
+
+    /// Offset of the ring.
+    pub fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// The lap of a position.
+    #[inline]
+    pub fn lap(&self, pos: u32) -> u32 {
+        pos >> self.cells.trailing_zeros() & LAP
+    }
+
+    #[inline]
+    fn index(&self, pos: u32) -> u64 {
+        (pos & (self.cells - 1)).into()
+    }
+
+    /// Offset in the pool of a position's mark.
+    #[inline]
+    pub fn mark_offset(&self, pos: u32) -> u64 {
+        self.at + self.index(pos) * HEAD
+    }
+
+    #[inline]
+    fn head(&self, pos: u32) -> *mut u8 {
+        // SAFETY: the index is below the number of cells, all heads of which `at` found to be inside the mapping.
+        unsafe { self.mem.base().add(self.mark_offset(pos) as usize) }
+    }
+
+    #[inline]
+    fn cell(&self, pos: u32) -> *mut u8 {
+        let at = self.at + u64::from(self.cells) * HEAD + self.index(pos) * CELL as u64;
+        // SAFETY: the index is below the number of cells, all of which `at` found to be inside the mapping.
+        unsafe { self.mem.base().add(at as usize) }
+    }
+
+    /// A position's mark, as it is.
+    #[inline]
+    pub fn mark_word(&self, pos: u32) -> &'static AtomicU64 {
+        // SAFETY: `head` is inside the mapping and 32-byte aligned; atomics accept every bit pattern.
+        unsafe { &*self.head(pos).cast::<AtomicU64>() }
+    }
+
+    /// A position's mark, if it is of the position's lap and says something.
+    #[inline]
+    pub fn mark(&self, pos: u32) -> Option<Mark> {
+        self.valid(pos, self.mark_word(pos).load(Acquire))
+    }
+
+    /// What a word says at a position, if it is of the position's lap.
+    #[inline]
+    pub fn valid(&self, pos: u32, word: u64) -> Option<Mark> {
+        Mark::of(word).filter(|m| m.lap == self.lap(pos))
+    }
+
+    /// A message's type.
+    #[inline]
+    pub fn kind(&self, pos: u32) -> i64 {
+        // SAFETY: bytes 8..16 of a head are inside the mapping and aligned.
+        unsafe { (*self.head(pos).add(8).cast::<AtomicU64>()).load(Acquire) as i64 }
+    }
+
+    /// Writes type and text of a message, not its mark.
+    ///
+    /// # Safety
+    /// `text` must point to `len` readable bytes, and the cells must be the caller's and enough.
+    #[inline]
+    pub unsafe fn write(&self, pos: u32, kind: i64, text: *const u8, len: usize) {
+        if len > SHORT {
+            let near = self.until_the_end(pos, len);
+            // SAFETY: the first part ends with the ring at the latest, the second begins with it and is shorter than it;
+            // `text` has `len` bytes.
+            unsafe {
+                core::ptr::copy_nonoverlapping(text, self.cell(pos), near);
+                if near < len {
+                    core::ptr::copy_nonoverlapping(text.add(near), self.cell(0), len - near);
+                }
+            }
+        }
+        // The head comes last, all at once: a receiver looks at it all the time.
+        // SAFETY: bytes 8..16 and 16..32 of a head are inside the mapping; `text` has `len` bytes.
+        unsafe {
+            (*self.head(pos).add(8).cast::<AtomicU64>()).store(kind as u64, Relaxed);
+            if len <= SHORT {
+                core::ptr::copy_nonoverlapping(text, self.head(pos).add(16), len);
+            }
+        }
+    }
+
+    /// Copies the first `part` bytes of a message's text, which has `len` bytes, out.
+    ///
+    /// # Safety
+    /// `text` must point to `part` writable bytes.
+    #[inline]
+    pub unsafe fn read(&self, pos: u32, len: usize, text: *mut u8, part: usize) {
+        let part = part.min(len).min(self.cells as usize * CELL);
+        if len <= SHORT {
+            // SAFETY: a head has so many bytes behind the type; racing writers cost the text, not us.
+            unsafe { core::ptr::copy_nonoverlapping(self.head(pos).add(16), text, part) };
+            return;
+        }
+        let near = self.until_the_end(pos, part);
+        // SAFETY: as in `write`, in the other direction.
+        unsafe {
+            core::ptr::copy_nonoverlapping(self.cell(pos), text, near);
+            if near < part {
+                core::ptr::copy_nonoverlapping(self.cell(0), text.add(near), part - near);
+            }
+        }
+    }
+
+    /// How much of `len` bytes from a position fits before the ring begins again.
+    #[inline]
+    fn until_the_end(&self, pos: u32, len: usize) -> usize {
+        len.min((self.cells as usize - self.index(pos) as usize) * CELL)
+    }
+
+    /// Asks for the lines of a message's beginning, to write to them soon.
+    #[inline]
+    pub fn prefetch_to_write(&self, pos: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: head and cell are inside the mapping; a prefetch does not fault anyway.
+        unsafe {
+            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
+            _mm_prefetch(self.head(pos).cast::<i8>(), _MM_HINT_ET0);
+            _mm_prefetch(self.cell(pos).cast::<i8>(), _MM_HINT_ET0);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = pos;
+    }
+
+    /// Asks for the first line of a message's text, to read it soon.
+    #[inline]
+    pub fn prefetch_to_read(&self, pos: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        unsafe {
+            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            _mm_prefetch(self.cell(pos).cast::<i8>(), _MM_HINT_T0);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = pos;
+    }
+
+    /// Copies type and text of a message of another ring.
+    pub fn copy_message(&self, pos: u32, from: &Ring, from_pos: u32, cells: u32) {
+        // SAFETY: heads and cells are inside the mapping, and rings don't overlap unless somebody scribbled, which `copy`
+        // stands.
+        unsafe {
+            let behind_mark = (HEAD - 8) as usize;
+            core::ptr::copy(
+                from.head(from_pos).add(8),
+                self.head(pos).add(8),
+                behind_mark,
+            );
+            for i in 0..cells {
+                let (to, of) = (pos.wrapping_add(i), from_pos.wrapping_add(i));
+                core::ptr::copy(from.cell(of), self.cell(to), CELL);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(cells_for(0), 1);
+        assert_eq!(cells_for(64), 1);
+        assert_eq!(cells_for(65), 2);
+        assert_eq!(cells_for(8192), 128);
+        assert_eq!(bytes(64), 8192);
+    }
 }

@@ -1,10 +1,12 @@
 //! Walking the messages of a queue whose lock is held.
 
-use super::cell::{cells_for, Mark, Ring, State};
+use super::done;
 use super::end;
+use super::mark::{Mark, State};
 use super::queue::Slow;
+use super::ring::{cells_for, Ring};
 use crate::{Ctx, Errno};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 /// Something in the ring.
 #[derive(Clone, Copy)]
@@ -105,104 +107,60 @@ fn recount(slow: &Slow, bytes: u32, msgs: u32) {
 
 /// Marks an item as used up. Its counts are right already: it was never counted as received, or is no message.
 fn consume_at(ring: &Ring, item: Item) {
-    let used = Mark {
-        state: State::Consumed,
-        lap: ring.lap(item.pos),
-        len: item.cells,
-        owner: 0,
-    };
-    let _ = ring
-        .state(item.pos)
-        .compare_exchange(item.mark.word(), used.word(), AcqRel, Relaxed);
+    let used = done::consumed(ring, item.pos, item.cells);
+    let _ =
+        ring.mark_word(item.pos)
+            .compare_exchange(item.mark.word(), used.word(), AcqRel, Relaxed);
 }
 
-/// The mark of a used-up item.
-pub fn consumed(ring: &Ring, item: Item) -> Mark {
-    Mark {
-        state: State::Consumed,
-        lap: ring.lap(item.pos),
-        len: item.cells,
-        owner: 0,
-    }
-}
-
-/// Frees used-up cells at the head.
+/// Moves the head over what is used up, and frees that.
 pub fn advance(slow: &Slow, ring: &Ring) {
-    loop {
-        let (head, tail) = (slow.queue.head(), slow.queue.tail());
-        let left = tail.pos.wrapping_sub(head.pos).min(ring.cells());
-        let Some(item) =
-            item(ring, head.pos, left).filter(|i| i.mark.state == State::Consumed && left > 0)
-        else {
-            return;
-        };
-        free_rest(ring, item);
-        // The first cell and the head together: until then the item is where it was.
-        let mut txn = slow.guard.txn();
-        let (lo, _) = end::At {
-            pos: head.pos.wrapping_add(item.cells),
-            ..head
+    let head = slow.queue.head();
+    let mut pos = head.pos;
+    find(slow, ring, |item| {
+        let used = item.mark.state == State::Consumed;
+        if used {
+            pos = item.pos.wrapping_add(item.cells);
         }
-        .words();
-        let (_, hi) = end::At {
+        !used
+    });
+    if pos != head.pos {
+        let (lo, hi) = end::At {
+            pos,
             step: 0,
             owner: 0,
             ..head
         }
         .words();
-        let freed = txn
-            .set(ring.state_offset(item.pos), ring.next_free(item.pos).word())
-            .and_then(|()| txn.put(&slow.queue.entry.receive.at.lo, lo))
-            .and_then(|()| txn.put(&slow.queue.entry.receive.at.hi, hi));
-        if freed.is_err() {
-            return;
+        let mut txn = slow.guard.txn();
+        let receive = &slow.queue.entry.receive.at;
+        if (txn.put(&receive.lo, lo))
+            .and_then(|()| txn.put(&receive.hi, hi))
+            .is_ok()
+        {
+            txn.commit();
         }
-        txn.commit();
     }
-}
-
-/// Frees all cells of an item but the first.
-fn free_rest(ring: &Ring, item: Item) {
-    for i in 1..item.cells {
-        let pos = item.pos.wrapping_add(i);
-        ring.state(pos).store(ring.next_free(pos).word(), Relaxed);
-    }
-}
-
-/// Frees all cells of a message that was taken, the first one last.
-#[inline]
-pub fn free_taken(ring: &Ring, pos: u32, cells: u32) {
-    for i in 1..cells {
-        let pos = pos.wrapping_add(i);
-        ring.state(pos).store(ring.next_free(pos).word(), Relaxed);
-    }
-    ring.state(pos).store(ring.next_free(pos).word(), Release);
+    done::catch_up(&slow.queue, ring);
 }
 
 /// Frees what dead receivers had taken behind the head. Returns whether something that the living have taken is left there.
 pub fn settle_behind(slow: &Slow, ring: &Ring) -> bool {
-    let (head, tail) = (slow.queue.head().pos, slow.queue.tail().pos);
-    let used = tail.wrapping_sub(head).min(ring.cells());
+    done::catch_up(&slow.queue, ring);
+    let mut pos = done::at(&slow.queue);
+    let mut left = slow.queue.head().pos.wrapping_sub(pos);
     let mut unfinished = false;
-    let mut behind = ring.cells() - used;
-    while behind > 0 {
-        let pos = head.wrapping_sub(behind);
-        let mark = Mark::of(ring.state(pos).load(Acquire));
-        let taken = mark.filter(|m| m.state == State::Taken && m.lap == ring.lap(pos));
-        let mut step = 1;
-        if let Some(mark) = taken {
-            let cells = cells_for(mark.len as usize);
-            if cells <= behind {
-                step = cells;
-                if owner_is_dead(slow.c, mark.owner) {
-                    free_taken(ring, pos, cells);
-                } else {
-                    unfinished = true;
-                }
-            }
+    // What makes no sense there was written by somebody who scribbles, and keeps nobody.
+    while let Some(item) = (left > 0).then(|| item(ring, pos, left)).flatten() {
+        match item.mark.state {
+            State::Taken if owner_is_dead(slow.c, item.mark.owner) => consume_at(ring, item),
+            State::Taken => unfinished = true,
+            _ => {}
         }
-        behind -= step;
+        pos = pos.wrapping_add(item.cells);
+        left -= item.cells;
     }
+    done::catch_up(&slow.queue, ring);
     unfinished
 }
 

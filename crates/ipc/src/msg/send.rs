@@ -1,10 +1,12 @@
 //! `msgsnd`.
 
-use super::cell::{cells_for, Mark, Ring, State};
 use super::deliver::deliver;
+use super::done;
 use super::end::{self, At, MAX_STEP};
+use super::mark::{Mark, State};
 use super::queue::{name_sender, Queue};
-use super::ring::{make_room, Room};
+use super::ring::{cells_for, Ring};
+use super::room::{is_due_for_sweep, make_room, Room};
 use super::wait;
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT};
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -26,6 +28,8 @@ enum Attempt {
     Done,
     /// The queue is full.
     Full,
+    /// It is not, but a receiver that has taken a message has not finished yet.
+    Busy,
     Slow,
 }
 
@@ -56,7 +60,7 @@ pub unsafe fn send(
     match unsafe { attempt(c, &queue, message) } {
         Attempt::Done => Ok(()),
         // SAFETY: as above.
-        other => unsafe { send_slowly(c, &queue, message, flg, matches!(other, Attempt::Full)) },
+        other => unsafe { send_slowly(c, &queue, message, flg, other) },
     }
 }
 
@@ -74,29 +78,34 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
         let Some(ring) = queue.ring(c) else {
             return Attempt::Slow;
         };
-        ring.prefetch(tail.pos, true);
+        ring.prefetch_to_write(tail.pos);
+        let unchanged = || end::read(&entry.send) == tail;
         if !fits(queue, tail, message.len) {
-            return if end::read(&entry.send) == tail {
-                Attempt::Full
-            } else {
-                continue;
-            };
+            if unchanged() {
+                return Attempt::Full;
+            }
+            continue;
         }
         let cells = cells_for(message.len);
-        if cells > MAX_STEP
-            || cells > ring.cells()
-            || !(0..cells).all(|i| ring.is_free(tail.pos.wrapping_add(i)))
-        {
+        if cells > MAX_STEP.min(ring.cells()) || is_due_for_sweep(queue, tail.pos) {
             return Attempt::Slow;
         }
-        name_sender(&ring, tail);
+        if !done::remembers_room(queue, &ring, tail.pos, cells)
+            && !done::look_for_room(queue, &ring, tail.pos, cells)
+        {
+            if unchanged() {
+                return Attempt::Busy;
+            }
+            continue;
+        }
+        name_sender(queue, &ring, tail);
         c.pool.touch(c.me, queue.reference());
         let next = after(c, tail, cells, message.len);
         if entry.send.at.cas(pair, next.words()).is_ok() {
             // SAFETY: the compare-and-swap made the cells ours; the caller vouches for the text.
             unsafe { ring.write(tail.pos, message.kind, message.text, message.len) };
             note(c, &entry.send);
-            ring.state(tail.pos)
+            ring.mark_word(tail.pos)
                 .store(ready(c, &ring, tail.pos, message.len).word(), Release);
             return Attempt::Done;
         }
@@ -136,11 +145,14 @@ fn fits(queue: &Queue, tail: At, len: usize) -> bool {
             tail.msgs.wrapping_sub(msgs),
         )
     };
-    if room(queue.entry.send.seen.load(Relaxed)) {
+    let seen = &queue.entry.send.seen;
+    let remembered = seen.load(Relaxed);
+    if room(remembered) {
         return true;
     }
     let counts = end::read(&queue.entry.receive).counts();
-    queue.entry.send.seen.store(counts, Relaxed);
+    // Not stored blindly: nobody who slept for long may bring back a count from before it wrapped around.
+    let _ = seen.compare_exchange(remembered, counts, Relaxed, Relaxed);
     room(counts)
 }
 
@@ -165,23 +177,25 @@ unsafe fn send_slowly(
     queue: &Queue,
     message: Outgoing,
     flg: i32,
-    full: bool,
+    mut found: Attempt,
 ) -> Result<(), Errno> {
     let nowait = flg & IPC_NOWAIT != 0;
-    if full && nowait {
-        return Err(Errno::EAGAIN);
-    }
-    if full {
-        c.kernel.flows();
-    }
-    if full && spin_for_room(c, queue, message.len) {
+    c.kernel.flows();
+    let mut rounds = c.kernel.spin_rounds();
+    while matches!(found, Attempt::Full | Attempt::Busy) && rounds > 0 {
+        if nowait && matches!(found, Attempt::Full) {
+            return Err(Errno::EAGAIN);
+        }
+        rounds = spin_for_room(c, queue, message.len, rounds);
+        c.kernel.spun(rounds > 0);
         // SAFETY: as for send.
-        if let Attempt::Done = unsafe { attempt(c, queue, message) } {
-            c.kernel.spun(true);
+        found = unsafe { attempt(c, queue, message) };
+        if let Attempt::Done = found {
             return Ok(());
         }
-    } else if full {
-        c.kernel.spun(false);
+    }
+    if nowait && matches!(found, Attempt::Full) {
+        return Err(Errno::EAGAIN);
     }
     let mut pause = wait::Pause::new();
     loop {
@@ -234,7 +248,7 @@ unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> R
     let (lo, hi) = next.words();
     let mut txn = slow.guard.txn();
     txn.set(
-        ring.state_offset(tail.pos),
+        ring.mark_offset(tail.pos),
         ready(c, &ring, tail.pos, message.len).word(),
     )?;
     txn.put(&queue.entry.send.at.lo, lo)?;
@@ -245,17 +259,18 @@ unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> R
     Ok(Step::Done)
 }
 
-/// Spins until there may be room.
-fn spin_for_room(c: &Ctx, queue: &Queue, len: usize) -> bool {
-    for _ in 0..c.kernel.spin_rounds() {
+/// Spins until there may be room; returns the rounds that are left.
+fn spin_for_room(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
+    let cells = cells_for(len);
+    for round in 1..=rounds {
         let tail = At::of(queue.entry.send.at.load());
-        if tail.slow {
-            return false;
-        }
-        if fits(queue, tail, len) {
-            return true;
+        let Some(ring) = queue.ring(c).filter(|_| !tail.slow) else {
+            return 0;
+        };
+        if fits(queue, tail, len) && done::look_for_room(queue, &ring, tail.pos, cells) {
+            return rounds - round;
         }
         c.kernel.spinning();
     }
-    false
+    0
 }

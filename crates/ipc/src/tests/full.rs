@@ -31,12 +31,12 @@ fn unfinish(world: &World, id: i32, sender: ProcId) {
     let (ring, cells) = (entry.ring.load(Relaxed), entry.cells.load(Relaxed));
     let (ready, reserved) = (2, 1);
     let mark = (0..cells)
-        .map(|i| pool.mem().word(ring + i * 128).unwrap())
+        .map(|i| pool.mem().word(ring + i * 32).unwrap())
         .find(|mark| mark.load(Relaxed) & 0xffff_ff00_000f == 300 << 24 | ready)
         .expect("a message of 300 bytes");
     let lap = mark.load(Relaxed) & 0xff_fff0;
     let owner = u64::from(sender.slot + 1) << 48;
-    mark.store(owner | 3 << 24 | lap | reserved, Relaxed);
+    mark.store(owner | 5 << 24 | lap | reserved, Relaxed);
 }
 
 /// Who takes the slot of a dead sender must not be taken for the one who has begun to send.

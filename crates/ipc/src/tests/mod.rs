@@ -5,7 +5,7 @@ mod death;
 mod directory;
 mod full;
 mod hostile;
-mod msg;
+pub(crate) mod msg;
 mod scribble;
 mod sem;
 mod shm;

@@ -1,0 +1,92 @@
+//! Which cells are free again: all before the position *done*, which receivers move on as they finish.
+//!
+//! # Why it is correct
+//! A receiver that has copied its message out and finds `done` at its own position moves it past its cells. Otherwise somebody
+//! before it has not finished: it leaves a CONSUMED mark, and then looks whether `done` has come to stand at a CONSUMED mark, as does everyone who
+//! has moved `done`. Mark and `done` are written before the other one is read, in one total order, so one of two receivers that
+//! finish at the same moment sees what the other did. `done` only grows and never passes the head, behind which everything that is
+//! not finished names its receiver, or is what the head says who moved it last.
+//!
+//! Senders remember `done` on their own line. An old value errs on the safe side; it is replaced by compare-and-swap, so that nobody who
+//! slept for long brings one back from before the positions wrapped around.
+
+use super::mark::{Mark, State};
+use super::queue::Queue;
+use super::ring::Ring;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+/// The mark of cells that carry no message any more.
+#[inline]
+pub fn consumed(ring: &Ring, pos: u32, cells: u32) -> Mark {
+    Mark {
+        state: State::Consumed,
+        lap: ring.lap(pos),
+        len: cells,
+        owner: 0,
+    }
+}
+
+/// Says that the caller has copied out the message at a position.
+#[inline]
+pub fn finish(queue: &Queue, ring: &Ring, pos: u32, cells: u32) {
+    if !move_on(queue, pos, cells) {
+        let used = consumed(ring, pos, cells).word();
+        ring.mark_word(pos).swap(used, SeqCst);
+    }
+    catch_up(queue, ring);
+}
+
+/// Moves `done` over consumed cells, at most up to the head.
+#[inline]
+pub fn catch_up(queue: &Queue, ring: &Ring) {
+    let mut left = ring.cells();
+    while left > 0 {
+        let pos = at(queue);
+        if queue.entry.receive.at.lo.load(SeqCst) as u32 == pos {
+            return;
+        }
+        let word = ring.mark_word(pos).load(SeqCst);
+        match ring.valid(pos, word) {
+            Some(mark) if mark.state == State::Consumed && (1..=left).contains(&mark.len) => {
+                move_on(queue, pos, mark.len);
+                left -= mark.len;
+            }
+            _ => return,
+        }
+    }
+}
+
+#[inline]
+fn move_on(queue: &Queue, pos: u32, cells: u32) -> bool {
+    let next = pos.wrapping_add(cells);
+    let done = &queue.entry.receive.done;
+    done.compare_exchange(pos.into(), next.into(), SeqCst, Relaxed)
+        .is_ok()
+}
+
+/// Everything before this is free.
+#[inline]
+pub fn at(queue: &Queue) -> u32 {
+    queue.entry.receive.done.load(SeqCst) as u32
+}
+
+/// Are there `cells` free ones after the tail, as far as senders remember?
+#[inline]
+pub fn remembers_room(queue: &Queue, ring: &Ring, tail: u32, cells: u32) -> bool {
+    let done = queue.entry.send.done.load(Acquire) as u32;
+    has_room(ring, done, tail, cells)
+}
+
+/// Looks, and remembers it.
+pub fn look_for_room(queue: &Queue, ring: &Ring, tail: u32, cells: u32) -> bool {
+    let remembered = queue.entry.send.done.load(Relaxed);
+    let done = at(queue);
+    let _ = (queue.entry.send.done).compare_exchange(remembered, done.into(), SeqCst, Relaxed);
+    has_room(ring, done, tail, cells)
+}
+
+#[inline]
+fn has_room(ring: &Ring, done: u32, tail: u32, cells: u32) -> bool {
+    let used = tail.wrapping_sub(done);
+    used <= ring.cells() && cells <= ring.cells() - used
+}

@@ -1,0 +1,105 @@
+//! What is said about a message beside its text: one word.
+
+/// What stands at a position of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Nothing since the marks were made or swept.
+    Free = 6,
+    /// Taken by a sender who is named, and not finished. `len` counts cells.
+    Reserved = 1,
+    /// A message.
+    Ready = 2,
+    /// A message that is being copied out by the receiver that is named.
+    Taken = 3,
+    /// A message that was handed to a waiting receiver, who is named.
+    Assigned = 4,
+    /// No message any more. `len` counts cells.
+    Consumed = 5,
+}
+
+/// A mark: `{state:4, lap:20, len:24, owner:16}`. It counts only in its own lap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// State.
+    pub state: State,
+    /// Low 20 bits of the lap.
+    pub lap: u32,
+    /// Bytes of text, or cells.
+    pub len: u32,
+    /// Process slot + 1, 0: nobody.
+    pub owner: u16,
+}
+
+/// The part of a lap that a mark keeps.
+pub const LAP: u32 = (1 << 20) - 1;
+
+impl Mark {
+    /// The word.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.state as u64
+            | ((self.lap & LAP) as u64) << 4
+            | (self.len as u64 & 0xff_ffff) << 24
+            | (self.owner as u64) << 48
+    }
+
+    /// Reads a word; `None` if no such state exists.
+    #[inline]
+    pub fn of(word: u64) -> Option<Mark> {
+        let state = match word & 15 {
+            6 => State::Free,
+            1 => State::Reserved,
+            2 => State::Ready,
+            3 => State::Taken,
+            4 => State::Assigned,
+            5 => State::Consumed,
+            _ => return None,
+        };
+        Some(Mark {
+            state,
+            lap: (word >> 4) as u32 & LAP,
+            len: (word >> 24) as u32 & 0xff_ffff,
+            owner: (word >> 48) as u16,
+        })
+    }
+
+    /// Nothing, since a lap. The word looks like nobody's data: a late comer must not mistake memory that became somebody else's
+    /// for it.
+    #[inline]
+    pub fn free(lap: u32) -> Mark {
+        Mark {
+            state: State::Free,
+            lap: lap & LAP,
+            len: 0xa5_5a69,
+            owner: u16::MAX,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_survive_packing() {
+        for state in [
+            State::Free,
+            State::Reserved,
+            State::Ready,
+            State::Taken,
+            State::Assigned,
+            State::Consumed,
+        ] {
+            let mark = Mark {
+                state,
+                lap: 0xabcde,
+                len: 0x123456,
+                owner: 65535,
+            };
+            assert_eq!(Mark::of(mark.word()), Some(mark));
+        }
+        assert_eq!(Mark::of(0), None);
+        assert_eq!(Mark::of(Mark::free(7).word()), Some(Mark::free(7)));
+    }
+}

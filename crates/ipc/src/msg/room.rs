@@ -1,0 +1,208 @@
+//! Rings are made at the first message and grow with need.
+
+use super::done;
+use super::end::{At, MAX_STEP};
+use super::mark::{Mark, State};
+use super::queue::{Queue, Slow};
+use super::ring::{self, Ring, MOST};
+use super::scan;
+use crate::{directory as dir, Ctx, Errno};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::layout::{Waiter, DONE};
+use vshmem_pool::lock::Quiet;
+use vshmem_pool::log::{Full, Txn};
+
+/// Cells of a queue's first ring.
+const FIRST: u32 = 64;
+
+/// Whether there is room after the tail.
+pub enum Room {
+    /// Yes, in this ring.
+    Here(Ring),
+    /// Not until somebody who lives has finished: try again.
+    Busy,
+}
+
+/// Makes sure that `cells` cells after the tail are free.
+pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Room, Errno> {
+    if cells > MAX_STEP {
+        return Err(Errno::ENOMEM);
+    }
+    if let Some(ring) = slow.queue.ring(slow.c) {
+        let tail = slow.queue.tail().pos;
+        let has_room = |ring: &Ring| done::look_for_room(&slow.queue, ring, tail, cells);
+        if is_due_for_sweep(&slow.queue, tail) {
+            sweep(slow, &ring)?;
+        }
+        if has_room(&ring) {
+            return Ok(Room::Here(ring));
+        }
+        let unfinished = scan::settle(slow);
+        let behind = scan::settle_behind(slow, &ring);
+        if has_room(&ring) {
+            return Ok(Room::Here(ring));
+        }
+        if unfinished || behind {
+            return Ok(Room::Busy);
+        }
+    }
+    grow(slow, quiet, cells).map(Room::Here)
+}
+
+/// Moves the queue into a larger ring. Nobody is in the middle of anything.
+fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
+    let c = slow.c;
+    let (head, tail) = (slow.queue.head(), slow.queue.tail());
+    let old = slow.queue.ring(c);
+    let mut used = 0;
+    if let Some(old) = &old {
+        scan::find(slow, old, |item| {
+            used += if item.mark.state == State::Consumed {
+                0
+            } else {
+                item.cells
+            };
+            false
+        });
+    }
+    let need = (used as u64 + cells as u64)
+        .next_power_of_two()
+        .max(FIRST as u64);
+    let count = match &old {
+        // Half full means that it was only in disorder.
+        Some(old) if used * 2 > old.cells() => need.max(old.cells() as u64 * 2),
+        _ => need,
+    };
+    if count > MOST as u64 {
+        return Err(Errno::ENOMEM);
+    }
+    let entry = slow.queue.entry;
+    let guard = dir::lock(c, quiet)?;
+    let mut txn = guard.txn();
+    let (at, _) = dir::take_block(c, &mut txn, ring::bytes(count))?;
+    let new = Ring::at(c.pool.mem(), at, count).ok_or(Errno::ENOMEM)?;
+    // Positions never come back, so a fast path that looked before the move can't mistake the new ring for the old one.
+    let first = (tail.pos as u64 + 1).next_multiple_of(count) as u32;
+    clear(&new, first, count as u32);
+    let mut to = first;
+    let mut lost = false;
+    if let Some(old) = &old {
+        scan::find(slow, old, |item| {
+            if item.mark.state != State::Consumed {
+                new.copy_message(to, old, item.pos, item.cells);
+                new.mark_word(to).store(
+                    Mark {
+                        lap: new.lap(to),
+                        ..item.mark
+                    }
+                    .word(),
+                    Relaxed,
+                );
+                if item.mark.state == State::Assigned {
+                    lost |= tell_receiver(c, &mut txn, slow, item.mark, item.pos, to).is_err();
+                }
+                to = to.wrapping_add(item.cells);
+            }
+            false
+        });
+        if lost {
+            return Err(Errno::ENOMEM);
+        }
+        dir::give_block(c, &mut txn, old.offset(), ring::bytes(old.cells().into()))?;
+    }
+    txn.put(&entry.ring, at)?;
+    txn.put(&entry.cells, count)?;
+    let (lo, hi) = At {
+        pos: to,
+        owner: 0,
+        step: 0,
+        ..tail
+    }
+    .words();
+    txn.put(&entry.send.at.lo, lo)?;
+    txn.put(&entry.send.at.hi, hi)?;
+    let (lo, hi) = At {
+        pos: first,
+        owner: 0,
+        step: 0,
+        ..head
+    }
+    .words();
+    txn.put(&entry.receive.at.lo, lo)?;
+    txn.put(&entry.receive.at.hi, hi)?;
+    for end in [&entry.send, &entry.receive] {
+        txn.put(&end.done, first.into())?;
+    }
+    txn.put(&entry.send.sweep, next_sweep(&new, to))?;
+    txn.commit();
+    Ok(new)
+}
+
+/// Marks are told apart by 20 bits of their lap, and a position's mark is only written when a message begins there. So before laps
+/// come round, those that are old are swept away. After this many laps,
+const SWEEP_LAPS: u32 = 18;
+/// or this many positions if that is less.
+const SWEEP_MOST: u64 = 1 << 30;
+
+fn next_sweep(ring: &Ring, tail: u32) -> u64 {
+    let after = (u64::from(ring.cells()) << SWEEP_LAPS).min(SWEEP_MOST);
+    tail.wrapping_add(after as u32).into()
+}
+
+/// Has the tail come so far that marks must be swept before the next message?
+#[inline]
+pub fn is_due_for_sweep(queue: &Queue, tail: u32) -> bool {
+    let sweep = queue.entry.send.sweep.load(Relaxed) as u32;
+    tail.wrapping_sub(sweep) as i32 >= 0
+}
+
+/// Sweeps the marks of all free positions.
+fn sweep(slow: &Slow, ring: &Ring) -> Result<(), Errno> {
+    let tail = slow.queue.tail().pos;
+    let used = tail.wrapping_sub(done::at(&slow.queue)).min(ring.cells());
+    clear(ring, tail, ring.cells() - used);
+    let mut txn = slow.guard.txn();
+    txn.put(&slow.queue.entry.send.sweep, next_sweep(ring, tail))?;
+    txn.commit();
+    Ok(())
+}
+
+/// Says of positions from `first` that nothing stands there: their marks are of the lap before.
+fn clear(ring: &Ring, first: u32, count: u32) {
+    for i in 0..count {
+        let pos = first.wrapping_add(i);
+        let nothing = Mark::free(ring.lap(pos).wrapping_sub(1));
+        ring.mark_word(pos).store(nothing.word(), Relaxed);
+    }
+}
+
+/// A message that was handed to a receiver moves: the receiver's record has to say where it is then. The receiver looks under the
+/// queue's lock.
+fn tell_receiver(
+    c: &Ctx,
+    txn: &mut Txn,
+    slow: &Slow,
+    mark: Mark,
+    from: u32,
+    to: u32,
+) -> Result<(), Full> {
+    let high = c
+        .pool
+        .root()
+        .waiter_high
+        .load(Relaxed)
+        .min(c.pool.geometry().waiters.1);
+    let is_it = |w: &Waiter| {
+        w.owner.load(Relaxed) as u32 == mark.owner as u32
+            && w.construct.load(Relaxed) == slow.queue.reference()
+            && w.status.load(Acquire) == DONE
+            && w.arg3.load(Relaxed) == from as u64
+    };
+    match (0..high)
+        .filter_map(|i| c.pool.waiter(i))
+        .find(|w| is_it(w))
+    {
+        Some(w) => txn.put(&w.arg3, to.into()),
+        None => Ok(()),
+    }
+}
