@@ -43,7 +43,7 @@ pub unsafe fn at_once(id: i32, sops: *const Sembuf, count: usize) -> bool {
     }
     // SAFETY: found readable; and copied, since the program may change it at any time.
     let sop = unsafe { sops.read_unaligned() };
-    state::known().is_some_and(|ctx| sem::at_once(&ctx, id, sop))
+    sop.is_plain() && state::known().is_some_and(|ctx| sem::at_once(&ctx, id, sop))
 }
 
 /// `semop` on a pool.

@@ -34,7 +34,7 @@ enum Attempt {
 /// nothing; [`op`] finds out. `c` must not be passed on from here, so that it never has to exist in memory.
 #[inline(always)]
 pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
-    if (sop.op == 0) | sop.undo() {
+    if !sop.is_plain() {
         return false;
     }
     let Some(entry) = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)) else {
@@ -56,6 +56,8 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     if !perm::grants_at_once(c, head, perm::WRITE) {
         return false;
     }
+    // Who waits has the time to look at the clock before, and is expected to go on at once when it need not wait any more.
+    let before = if sop.op < 0 { c.kernel.now() } else { 0 };
     let mut rounds = 0;
     loop {
         let (lo, hi) = cell.load();
@@ -69,7 +71,10 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
             rounds += 1;
             c.kernel.spinning();
         } else if cell.cas_low(lo, with_value(lo, new, my_pid(c))) {
-            note(c, &entry.otime);
+            note(
+                &entry.otime,
+                if sop.op < 0 { before } else { c.kernel.now() },
+            );
             return true;
         }
     }
@@ -226,12 +231,11 @@ fn fits(adjust: i32) -> bool {
 /// `sem_otime`. Written only when the second changes, so that the line can stay shared.
 #[inline]
 pub fn note_time(c: &Ctx, set: &Set) {
-    note(c, &set.entry.otime);
+    note(&set.entry.otime, c.kernel.now());
 }
 
 #[inline(always)]
-fn note(c: &Ctx, otime: &AtomicI64) {
-    let now = c.kernel.now();
+fn note(otime: &AtomicI64, now: i64) {
     if otime.load(Relaxed) != now {
         otime.store(now, Relaxed);
     }

@@ -62,6 +62,11 @@ impl Sembuf {
     fn nowait(self) -> bool {
         self.flg as i32 & crate::IPC_NOWAIT != 0
     }
+    /// Is it one that [`at_once`] is for: no waiting for zero, and no `SEM_UNDO`?
+    #[inline(always)]
+    pub fn is_plain(self) -> bool {
+        (self.op != 0) & !self.undo()
+    }
     fn undo(self) -> bool {
         self.flg & SEM_UNDO != 0
     }
