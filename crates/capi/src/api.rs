@@ -109,6 +109,10 @@ pub unsafe extern "C" fn vshm_msgsnd(
     size: usize,
     flags: i32,
 ) -> i32 {
+    // SAFETY: as the header demands.
+    if unsafe { msg::send_at_once(id, message.cast(), size) } {
+        return 0;
+    }
     guard("vshm_msgsnd", move || {
         // SAFETY: as the header demands.
         unsafe { msg::send(&caller()?, id, message.cast(), size, flags) }
@@ -123,6 +127,10 @@ pub unsafe extern "C" fn vshm_msgrcv(
     mtype: i64,
     flags: i32,
 ) -> isize {
+    // SAFETY: as the header demands.
+    if let Some(length) = unsafe { msg::receive_at_once(id, message.cast(), size, mtype, flags) } {
+        return length;
+    }
     guard("vshm_msgrcv", move || {
         // SAFETY: as the header demands.
         unsafe { msg::receive(&caller()?, id, message.cast(), size, mtype, flags) }

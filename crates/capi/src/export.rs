@@ -164,6 +164,22 @@ pub extern "C" fn msgget(key: i32, flags: i32) -> i32 {
 /// `message` points to a type and `size` bytes; an address that can't be accessed is EFAULT.
 #[no_mangle]
 pub unsafe extern "C" fn msgsnd(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
+    // SAFETY: as the caller vouches.
+    if unsafe { msg::send_at_once(id, message.cast(), size) } {
+        return 0;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { msgsnd_at_length(id, message, size, flags) }
+}
+
+/// See [`semop_at_length`].
+#[inline(never)]
+unsafe extern "C" fn msgsnd_at_length(
+    id: i32,
+    message: *const c_void,
+    size: usize,
+    flags: i32,
+) -> i32 {
     by_id(
         "msgsnd",
         id,
@@ -180,6 +196,23 @@ pub unsafe extern "C" fn msgsnd(id: i32, message: *const c_void, size: usize, fl
 /// `message` points to room for a type and `size` bytes; an address that can't be accessed is EFAULT.
 #[no_mangle]
 pub unsafe extern "C" fn msgrcv(
+    id: i32,
+    message: *mut c_void,
+    size: usize,
+    mtype: i64,
+    flags: i32,
+) -> isize {
+    // SAFETY: as the caller vouches.
+    if let Some(length) = unsafe { msg::receive_at_once(id, message.cast(), size, mtype, flags) } {
+        return length;
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { msgrcv_at_length(id, message, size, mtype, flags) }
+}
+
+/// See [`semop_at_length`].
+#[inline(never)]
+unsafe extern "C" fn msgrcv_at_length(
     id: i32,
     message: *mut c_void,
     size: usize,

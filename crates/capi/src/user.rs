@@ -25,10 +25,16 @@ pub fn readable<T>(p: *const T, len: usize) -> Result<(), Errno> {
     check(p as usize, len, &READABLE, MADV_POPULATE_READ)
 }
 
-/// Are `len` bytes at `p`, which are few, known to be readable?
+/// Are `len` bytes at `p` known to be readable?
 #[inline(always)]
 pub fn known_readable<T>(p: *const T, len: usize) -> bool {
     is_known(p as usize, len, &READABLE)
+}
+
+/// Are `len` bytes at `p` known to be writable?
+#[inline(always)]
+pub fn known_writable<T>(p: *mut T, len: usize) -> bool {
+    is_known(p as usize, len, &WRITABLE)
 }
 
 /// Fails with EFAULT unless `len` bytes at `p` can be written.
@@ -47,12 +53,26 @@ pub fn surely_writable<T>(p: *mut T, len: usize) -> Result<(), Errno> {
     ask(p as usize, len, MADV_POPULATE_WRITE)
 }
 
-/// Do the bytes lie in one page, and was that one found good?
+/// Were all pages of the bytes found good?
 #[inline(always)]
 fn is_known(at: usize, len: usize, known: &[AtomicUsize; SLOTS]) -> bool {
     let page = at / PAGE;
-    let found = known[page % SLOTS].load(Ordering::Relaxed);
-    (len <= PAGE - at % PAGE) & (page != 0) & (found == page)
+    if (len <= PAGE - at % PAGE) & (page != 0) {
+        known[page % SLOTS].load(Ordering::Relaxed) == page
+    } else {
+        are_known(at, len, known)
+    }
+}
+
+/// The same where there are several.
+#[inline(never)]
+fn are_known(at: usize, len: usize, known: &[AtomicUsize; SLOTS]) -> bool {
+    let first = at / PAGE;
+    let Some(last) = len.checked_sub(1).and_then(|n| at.checked_add(n)) else {
+        return false;
+    };
+    (first != 0) & (last < END)
+        && (first..=last / PAGE).all(|page| known[page % SLOTS].load(Ordering::Relaxed) == page)
 }
 
 #[inline(always)]
@@ -77,16 +97,8 @@ fn check_pages(
         .checked_add(len)
         .filter(|end| *end <= END)
         .ok_or(Errno(libc::EFAULT))?;
-    let pages = at / PAGE..(end - 1) / PAGE + 1;
-    if pages.start != 0
-        && pages
-            .clone()
-            .all(|p| known[p % SLOTS].load(Ordering::Relaxed) == p)
-    {
-        return Ok(());
-    }
     ask(at, len, advice)?;
-    for page in pages {
+    for page in at / PAGE..(end - 1) / PAGE + 1 {
         known[page % SLOTS].store(page, Ordering::Relaxed);
     }
     Ok(())

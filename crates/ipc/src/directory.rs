@@ -28,6 +28,16 @@ pub fn lookup(c: &Ctx, kind: Kind, id: i32) -> Result<(u32, &'static Head), Errn
     }
 }
 
+/// Is the entry what `id` names? For fast paths, with few jumps: where instructions are translated, each costs as much as all that
+/// lies between two of them.
+#[inline(always)]
+pub fn is_named(head: &Head, id: i32) -> bool {
+    let other = (head.id.load(Acquire) ^ id as u32)
+        | (!(id as u32) & ID_BIT)
+        | (head.flags.load(Relaxed) & HEAD_DYING);
+    other == 0
+}
+
 /// Is the entry still what `id` named when the caller looked?
 pub fn still(head: &Head, id: i32) -> bool {
     head.id.load(Acquire) == id as u32 && !is_dying(head)

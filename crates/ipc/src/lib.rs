@@ -33,6 +33,9 @@ pub const IPC_PRIVATE: i32 = 0;
 pub const IPC_CREAT: i32 = 0o1000;
 /// `IPC_EXCL`.
 pub const IPC_EXCL: i32 = 0o2000;
+/// Rounds that the `*_at_once` functions wait for somebody else who is just about to come: as long as the answer takes in a ping-pong.
+const PATIENCE: u32 = 40;
+
 /// `IPC_NOWAIT`.
 pub const IPC_NOWAIT: i32 = 0o4000;
 

@@ -341,6 +341,8 @@ pub struct MsgEnd {
     pub done: AtomicU64,
     /// Sending end: the position at which old marks must be swept away before anything is sent.
     pub sweep: AtomicU64,
+    /// Sending end: the position behind a message that is there wholly, as a rule the last one.
+    pub finished: AtomicU64,
 }
 
 /// A thread that waits, for semaphores or for a queue.

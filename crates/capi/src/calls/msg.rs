@@ -2,7 +2,7 @@
 
 use super::{check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, Msginfo, MsqidDs};
-use crate::state::Caller;
+use crate::state::{self, Caller};
 use crate::{raw, user};
 use vshmem_ipc::{msg, Errno};
 
@@ -19,6 +19,26 @@ const TEXT_AT: usize = size_of::<i64>();
 /// `msgget` on a pool.
 pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
     msg::get(&caller.ctx, key, flags)
+}
+
+/// `msgsnd` where nothing stands in the way, see [`msg::send_at_once`]. True: done. It can't panic.
+///
+/// # Safety
+/// As [`send`].
+#[inline(always)]
+pub unsafe fn send_at_once(id: i32, message: *const u8, size: usize) -> bool {
+    let Some(ctx) = state::known() else {
+        return false;
+    };
+    // Before the sum is made.
+    if size > ctx.pool.limits().msgmax as usize || !user::known_readable(message, TEXT_AT + size) {
+        return false;
+    }
+    // SAFETY: type and text were found readable.
+    unsafe {
+        let mtype = message.cast::<i64>().read_unaligned();
+        msg::send_at_once(&ctx, id, mtype, message.add(TEXT_AT), size)
+    }
 }
 
 /// `msgsnd` on a pool.
@@ -48,6 +68,32 @@ pub unsafe fn send(
         msg::send(&caller.ctx, id, mtype, message.add(TEXT_AT), size, flags)?;
     }
     Ok(0)
+}
+
+/// `msgrcv` where nothing stands in the way, see [`msg::receive_at_once`]. `None`: it is not known. It can't panic.
+///
+/// # Safety
+/// As [`receive`].
+#[inline(always)]
+pub unsafe fn receive_at_once(
+    id: i32,
+    message: *mut u8,
+    capacity: usize,
+    mtype: i64,
+    flags: i32,
+) -> Option<isize> {
+    let ctx = state::known()?;
+    let longest = (ctx.pool.limits().msgmax as usize).min(capacity);
+    if !user::known_writable(message, TEXT_AT + longest) {
+        return None;
+    }
+    // SAFETY: as much as a message can have was found writable.
+    unsafe {
+        let text = message.add(TEXT_AT);
+        let (length, got) = msg::receive_at_once(&ctx, id, text, capacity, mtype, flags)?;
+        message.cast::<i64>().write_unaligned(got);
+        Some(length as isize)
+    }
 }
 
 /// `msgrcv` on a pool.

@@ -36,8 +36,8 @@ mod wait;
 
 pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
 pub use get::{get, remove};
-pub use receive::receive;
-pub use send::send;
+pub use receive::{receive, receive_at_once};
+pub use send::{send, send_at_once};
 pub(crate) use wait::{drop_waiter, reap_process};
 
 /// `MSG_NOERROR`: a text that is too long is cut.

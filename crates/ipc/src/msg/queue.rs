@@ -5,9 +5,9 @@ use super::end::{self, At};
 use super::mark::{Mark, State};
 use super::ring::Ring;
 use crate::waiters::Queue as WaitQueue;
-use crate::{directory as dir, Ctx, Errno};
+use crate::{directory as dir, perm, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use vshmem_pool::layout::{Kind, Msg, MsgEnd};
+use vshmem_pool::layout::{Kind, Msg, MsgEnd, MAX_ENTRIES};
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::Log;
 
@@ -35,6 +35,16 @@ impl Queue {
             index,
             id,
         })
+    }
+
+    /// The same for a fast path. `None` says nothing.
+    #[inline(always)]
+    pub fn find_at_once(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
+        let index = id as u32 & (MAX_ENTRIES - 1);
+        let entry = c.pool.msg(index)?;
+        let granted =
+            dir::is_named(&entry.head, id) && perm::grants_at_once(c, &entry.head, wanted);
+        granted.then_some(Queue { entry, index, id })
     }
 
     /// The queue at an index, in whatever state it is.
@@ -172,13 +182,17 @@ pub fn name_the_last(c: &Ctx, queue: &Queue) {
 /// Names the last sender, if its message is not there yet.
 #[inline]
 pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
+    // Said beside the tail, so that its mark need not be looked at: that one is in the receiver's cache.
+    if tail.step == 0 || queue.entry.send.finished.load(Acquire) as u32 == tail.pos {
+        return;
+    }
     let pos = tail.pos.wrapping_sub(tail.step.into());
     let word = ring.mark_word(pos);
     let mut old = word.load(Acquire);
     // Somebody who is late may yet name a receiver of the lap before, once or twice. Only who scribbles goes on for ever.
     for _ in 0..ATTEMPTS {
         // A mark of another lap is of an earlier one only as long as the tail stands still. Of a later one, it would be a message's.
-        if tail.step == 0 || ring.valid(pos, old).is_some() || has_moved(&queue.entry.send, tail) {
+        if ring.valid(pos, old).is_some() || has_moved(&queue.entry.send, tail) {
             return;
         }
         let named = Mark {

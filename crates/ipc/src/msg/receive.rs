@@ -8,7 +8,7 @@ use super::ring::{cells_for, Ring};
 use super::scan::{self, Item, Wanted};
 use super::send::note;
 use super::{wait, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
-use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT};
+use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, PATIENCE};
 use core::sync::atomic::Ordering::Acquire;
 use vshmem_pool::lock::Quiet;
 
@@ -23,6 +23,15 @@ pub struct Incoming {
     pub cut: bool,
 }
 
+impl Incoming {
+    /// Bytes of a message of `len` that are copied: the buffer was found writable for what a message can have, not for
+    /// what a mark says that somebody scribbled.
+    #[inline(always)]
+    fn part_of(&self, c: &Ctx, len: usize) -> usize {
+        len.min(self.cap).min(c.pool.limits().msgmax as usize)
+    }
+}
+
 /// Bytes copied, and type.
 pub type Received = (usize, i64);
 
@@ -31,6 +40,47 @@ enum Attempt {
     /// Nothing is at the head.
     Free,
     Slow,
+}
+
+/// `msgrcv` in the commonest case, put in line where the program comes in: the message is at the head, or is about to come.
+/// `None` says nothing; [`receive`] finds out. It can't panic.
+///
+/// # Safety
+/// As for [`receive`].
+#[inline(always)]
+pub unsafe fn receive_at_once(
+    c: &Ctx,
+    id: i32,
+    text: *mut u8,
+    cap: usize,
+    mtyp: i64,
+    flg: i32,
+) -> Option<Received> {
+    if (cap > isize::MAX as usize) | (flg & MSG_COPY != 0) {
+        return None;
+    }
+    let queue = Queue::find_at_once(c, id, perm::READ)?;
+    let into = Incoming {
+        text,
+        cap,
+        cut: flg & MSG_NOERROR != 0,
+    };
+    let wanted = Wanted::new(mtyp, flg);
+    let now = c.kernel.now();
+    let mut rounds = 0;
+    loop {
+        // SAFETY: the caller vouches for the buffer.
+        match unsafe { attempt(c, &queue, into, wanted, now) } {
+            Ok(Attempt::Done(received)) => return Some(received),
+            Ok(Attempt::Free)
+                if rounds < PATIENCE && flg & IPC_NOWAIT == 0 && c.kernel.spinning_pays() =>
+            {
+                rounds += 1;
+                c.kernel.spinning();
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// `msgrcv`. Returns the number of bytes copied and the type.
@@ -61,7 +111,7 @@ pub unsafe fn receive(
     };
     let wanted = Wanted::new(mtyp, flg);
     // SAFETY: the caller vouches for the buffer.
-    match unsafe { attempt(c, &queue, into, wanted)? } {
+    match unsafe { attempt(c, &queue, into, wanted, c.kernel.now())? } {
         Attempt::Done(received) => Ok(received),
         Attempt::Free if flg & IPC_NOWAIT != 0 && is_empty(&queue) => Err(Errno::ENOMSG),
         // SAFETY: as above.
@@ -79,14 +129,18 @@ pub unsafe fn receive(
     }
 }
 
+/// Takes the message at the head, if it is there and wanted. `now` was read from the clock a moment ago: that takes as long as half
+/// of the rest, and is better done before the message is there.
+///
 /// # Safety
 /// As for [`receive`].
-#[inline]
+#[inline(always)]
 unsafe fn attempt(
     c: &Ctx,
     queue: &Queue,
     into: Incoming,
     wanted: Wanted,
+    now: i64,
 ) -> Result<Attempt, Errno> {
     let entry = queue.entry;
     loop {
@@ -126,10 +180,10 @@ unsafe fn attempt(
             ..after(head, cells, len)
         };
         if entry.receive.at.cas(pair, next.words()).is_ok() {
-            let n = len.min(into.cap);
+            let n = into.part_of(c, len);
             // SAFETY: the compare-and-swap made the message ours; the caller vouches for the buffer.
             unsafe { ring.read(head.pos, len, into.text, n) };
-            note(c, &entry.receive);
+            note(c, &entry.receive, now);
             done::finish(queue, &ring, head.pos, cells);
             return Ok(Attempt::Done((n, kind)));
         }
@@ -167,8 +221,9 @@ unsafe fn receive_slowly(
         let came = spin_for_message(c, queue);
         c.kernel.spun(came);
         if came {
+            let now = c.kernel.now();
             // SAFETY: as for receive.
-            if let Attempt::Done(received) = unsafe { attempt(c, queue, into, wanted)? } {
+            if let Attempt::Done(received) = unsafe { attempt(c, queue, into, wanted, now)? } {
                 return Ok(received);
             }
         }
@@ -231,7 +286,7 @@ pub unsafe fn take(slow: &Slow, into: Incoming, wanted: Wanted) -> Result<Option
         }
     }
     let kind = ring.kind(item.pos);
-    let n = len.min(into.cap);
+    let n = into.part_of(slow.c, len);
     // SAFETY: the lock is held and both ends are frozen; the caller vouches for the buffer.
     unsafe { ring.read(item.pos, len, into.text, n) };
     if !matches!(wanted, Wanted::Number(_)) {
@@ -275,7 +330,7 @@ pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Rec
     let is_it = |i: &Item| i.pos == pos && i.mark.state == State::Assigned && i.mark.owner == owner;
     let item = scan::find(slow, &ring, |i| is_it(&i)).ok_or(scan::DAMAGED)?;
     let len = item.mark.len as usize;
-    let n = len.min(into.cap);
+    let n = into.part_of(slow.c, len);
     let kind = ring.kind(pos);
     // SAFETY: the message is the caller's; the caller vouches for the buffer.
     unsafe { ring.read(pos, len, into.text, n) };

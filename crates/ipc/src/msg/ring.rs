@@ -124,7 +124,7 @@ impl Ring {
     ///
     /// # Safety
     /// `text` must point to `len` readable bytes, and the cells must be the caller's and enough.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn write(&self, pos: u32, kind: i64, text: *const u8, len: usize) {
         if len > SHORT {
             let near = self.until_the_end(pos, len);
@@ -151,7 +151,7 @@ impl Ring {
     ///
     /// # Safety
     /// `text` must point to `part` writable bytes.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn read(&self, pos: u32, len: usize, text: *mut u8, part: usize) {
         let part = part.min(len).min(self.cells as usize * CELL);
         if len <= SHORT {

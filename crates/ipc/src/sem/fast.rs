@@ -11,13 +11,14 @@
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::slow;
 use super::{Sembuf, SEMVMX};
-use crate::{perm, Ctx, Errno};
+use crate::PATIENCE;
+use crate::{directory as dir, perm, Ctx, Errno};
 use core::sync::atomic::{
     AtomicI64,
     Ordering::{Acquire, Relaxed},
 };
 use core::time::Duration;
-use vshmem_pool::layout::{HEAD_DYING, ID_BIT, MAX_ENTRIES};
+use vshmem_pool::layout::MAX_ENTRIES;
 use vshmem_pool::pair::Pair;
 
 /// What an attempt found.
@@ -40,14 +41,10 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     let Some(entry) = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)) else {
         return false;
     };
-    // Few jumps: where instructions are translated, each costs as much as all that lies between two of them.
     let head = &entry.head;
-    let other = (head.id.load(Acquire) ^ id as u32)
-        | (!(id as u32) & ID_BIT)
-        | (head.flags.load(Relaxed) & HEAD_DYING);
     let (nsems, cells) = (entry.nsems.load(Relaxed), entry.cells.load(Relaxed));
     let num = u64::from(sop.num);
-    if (other != 0) | (num >= nsems) {
+    if !dir::is_named(head, id) | (num >= nsems) {
         return false;
     }
     let Some(cell) = c.pool.mem().at::<Pair>(cells.wrapping_add(num * 16)) else {
@@ -79,9 +76,6 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
         }
     }
 }
-
-/// Rounds that [`at_once`] waits for somebody else who is just about to come: as long as the answer takes in a ping-pong.
-const PATIENCE: u32 = 40;
 
 /// `semop` and, with `timeout`, `semtimedop`.
 #[inline]
@@ -247,6 +241,7 @@ mod tests {
     use crate::sem::{self, SEM_UNDO};
     use crate::testing::World;
     use crate::{IPC_NOWAIT, IPC_PRIVATE};
+    use vshmem_pool::layout::ID_BIT;
 
     fn plain(num: u16, op: i16) -> Sembuf {
         Sembuf { num, op, flg: 0 }
