@@ -37,6 +37,7 @@ class Case:
     floor_interposed: bool = False  # the floor is Vshmem too (few constructs against many)
     kernel: bool = True
     once: bool = False  # long and steady: one round is enough
+    across: bool = False  # between two processors: the floor tells how far apart they are
     unit: str = "ns"
 
 
@@ -81,16 +82,35 @@ CASES: tuple[Case, ...] = (
         "handover semaphore",
         within(2.5, "floor"),
         floor="handover bare",
+        across=True,
     ),
     one(
         "64 B queue ping-pong across cores",
         "handover queue",
         within(4, "floor"),
         floor="handover bare",
+        across=True,
     ),
-    one("64 B ping-pong, one queue, two types", "handover types", floor="handover bare"),
-    one("queue stream, 64 B, per message", "stream 64", faster(8), floor="stream bare,64"),
-    one("queue stream, 4 KiB, per message", "stream 4096", faster(5), floor="stream bare,4096"),
+    one(
+        "64 B ping-pong, one queue, two types",
+        "handover types",
+        floor="handover bare",
+        across=True,
+    ),
+    one(
+        "queue stream, 64 B, per message",
+        "stream 64",
+        faster(8),
+        floor="stream bare,64",
+        across=True,
+    ),
+    one(
+        "queue stream, 4 KiB, per message",
+        "stream 4096",
+        faster(5),
+        floor="stream bare,4096",
+        across=True,
+    ),
     one("get, attach, touch, detach, remove, 4 KiB", "segment 4096", within(1, "kernel")),
     one("get, attach, touch, detach, remove, 1 MiB", "segment 1048576", within(1, "kernel")),
     Case(

@@ -39,9 +39,13 @@ class Result:
         return (max(values) - min(values)) / 2 / statistics.median(values)
 
     def ratio(self, of: str) -> float | None:
-        """Vshmem's time as a multiple of another side's."""
-        ours, theirs = self.median("vshmem"), self.median(of)
-        return ours / theirs if ours is not None and theirs else None
+        """Vshmem's time as a multiple of another side's: the median of the rounds' ratios."""
+        ours, theirs = self.samples.get("vshmem"), self.samples.get(of)
+        if not ours or not theirs or not all(theirs):
+            return None
+        if len(ours) != len(theirs):  # not measured round by round
+            return statistics.median(ours) / statistics.median(theirs)
+        return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
     def verdict(self) -> str:
         """pass, FAIL, or nothing where nothing is wanted or nothing could be compared."""
@@ -64,7 +68,11 @@ class Result:
         if ratio is None:
             return ""
         faster = of == "kernel" and (self.wanted is None or self.wanted.factor < 1)
-        return f"{1 / ratio:.1f} x faster" if faster else f"{ratio:.2f} of {of}"
+        if not faster:
+            return f"{ratio:.2f} of {of}"
+        floor = self.ratio("floor")
+        at_floor = f", {floor:.2f} of floor" if floor else ""
+        return f"{1 / ratio:.1f} x faster{at_floor}"
 
     def wish(self) -> str:
         """What is wanted, in words."""

@@ -34,6 +34,15 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(result(within(2.5, "floor"), floor=[100], vshmem=[250]).verdict(), "pass")
         self.assertEqual(result(within(2.5, "floor"), floor=[100], vshmem=[251]).verdict(), "FAIL")
 
+    def test_rounds_are_compared_one_by_one(self) -> None:
+        # In two rounds of three, the processors were far apart for both sides.
+        row = result(within(2.5, "floor"), floor=[70, 300, 310], vshmem=[140, 600, 1000])
+        self.assertEqual((row.ratio("floor"), row.verdict()), (2.0, "pass"))
+
+    def test_a_stream_is_compared_with_its_floor_too(self) -> None:
+        row = result(faster(8), floor=[200], kernel=[1400], vshmem=[210])
+        self.assertEqual(row.comparison(), "6.7 x faster, 1.05 of floor")
+
     def test_an_absolute_limit(self) -> None:
         self.assertEqual(result(Wanted(absolute=10), vshmem=[10]).verdict(), "pass")
         self.assertEqual(result(Wanted(absolute=10), vshmem=[11]).verdict(), "FAIL")
