@@ -181,11 +181,7 @@ impl OpenPool {
     fn is_one_kernels(&self) -> bool {
         // SAFETY: only an open pool is asked.
         let opened = unsafe { self.opened() };
-        let mut alone = true;
-        opened
-            .pool
-            .members(|index, _, alive| alone &= index == opened.member || !alive);
-        alone
+        opened.pool.is_alone(opened.member)
     }
 }
 

@@ -121,6 +121,14 @@ impl Pool {
         (count != 0 && at != 0).then_some((count, at))
     }
 
+    /// Is `member` the only one that is not known to be dead?
+    pub fn is_alone(&self, member: u16) -> bool {
+        let states = (0..MAX_MEMBERS).map_while(|i| self.member(i).map(|m| m.state.load(Acquire)));
+        // Entries are taken in order and never freed.
+        let mut taken = states.take_while(|state| *state != FREE).enumerate();
+        taken.all(|(i, state)| i == usize::from(member) || state != LIVE)
+    }
+
     /// Calls `each` with index, name (without the zeros) and whether it is not known to be dead, of every member.
     pub fn members(&self, mut each: impl FnMut(u16, &[u8], bool)) {
         for i in 0..MAX_MEMBERS {

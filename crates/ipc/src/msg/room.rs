@@ -4,7 +4,7 @@ use super::done;
 use super::end::{At, MAX_STEP};
 use super::mark::{Mark, State};
 use super::queue::{Queue, Slow};
-use super::ring::{self, Ring, MOST};
+use super::ring::{self, Ring, CELL, MOST};
 use super::scan;
 use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -37,17 +37,38 @@ pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Room, Errno> 
         if has_room(&ring) {
             return Ok(Room::Here(ring));
         }
-        let unfinished = scan::settle(slow);
-        let behind = scan::settle_behind(slow, &ring);
-        if has_room(&ring) {
-            return Ok(Room::Here(ring));
+        let is_ample = ring.cells() >= ample(slow, cells);
+        let mut patience = if is_ample {
+            0
+        } else {
+            slow.c.kernel.spin_rounds()
+        };
+        while scan::settle(slow) | scan::settle_behind(slow, &ring) {
+            if patience == 0 {
+                let room = has_room(&ring);
+                return Ok(if room { Room::Here(ring) } else { Room::Busy });
+            }
+            patience -= 1;
+            slow.c.kernel.spinning();
         }
-        if unfinished || behind {
-            return Ok(Room::Busy);
+        if has_room(&ring) {
+            let larger = (!is_ample).then(|| grow(slow, quiet, cells).ok()).flatten();
+            return Ok(Room::Here(larger.unwrap_or(ring)));
         }
     }
     grow(slow, quiet, cells).map(Room::Here)
 }
+
+/// Cells of a ring that has room for some messages of this size, as far as the queue's limit admits them: a sender and a receiver
+/// that have only one or two in flight wait for each other all the time.
+fn ample(slow: &Slow, cells: u32) -> u32 {
+    let limit = slow.queue.entry.qbytes.load(Relaxed).div_ceil(CELL as u64);
+    let most = limit.clamp(cells.into(), MOST.into()) as u32;
+    (cells * IN_FLIGHT).min(most).next_power_of_two().max(FIRST)
+}
+
+/// Messages that [`ample`] rings have room for.
+const IN_FLIGHT: u32 = 4;
 
 /// Moves the queue into a larger ring. Nobody is in the middle of anything.
 fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
@@ -67,7 +88,7 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
     }
     let need = (used as u64 + cells as u64)
         .next_power_of_two()
-        .max(FIRST as u64);
+        .max(ample(slow, cells).into());
     let count = match &old {
         // Half full means that it was only in disorder.
         Some(old) if used * 2 > old.cells() => need.max(old.cells() as u64 * 2),
