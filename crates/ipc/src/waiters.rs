@@ -6,7 +6,7 @@
 use crate::{msg, sem, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use vshmem_pool::layout::{Kind, Waiter, DONE, WAITING};
+use vshmem_pool::layout::{Kind, Waiter, DONE, ON_TRUST, WAITING};
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::{Full, Txn};
 
@@ -105,7 +105,7 @@ pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
 /// How a wait ended, if it has.
 pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
     let status = waiter.status.load(Acquire);
-    match (status & DONE != 0, status & !DONE) {
+    match (status & DONE != 0, status & !(DONE | ON_TRUST)) {
         (false, _) => None,
         (true, 0) => Some(Ok(())),
         (true, errno) => Some(Err(Errno(errno as i32))),

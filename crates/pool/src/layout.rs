@@ -360,7 +360,7 @@ pub struct Waiter {
     pub prev: AtomicU64,
     /// Semaphores: number of operations. Queues: the type asked for.
     pub arg0: AtomicU64,
-    /// Semaphores: offset of the operations when they don't fit in `ops`. Queues: most bytes wanted or offered.
+    /// Semaphores: offset of the operations when they don't fit in `ops`, otherwise the set's id. Queues: most bytes wanted or offered.
     pub arg1: AtomicU64,
     /// Semaphores: operation that blocks. Queues: flags.
     pub arg2: AtomicU64,
@@ -381,6 +381,8 @@ const _: () = assert!(size_of::<Waiter>() == 256);
 pub const WAITING: u32 = 1;
 /// [`Waiter::status`]: served; the low bits are an errno or 0.
 pub const DONE: u32 = 1 << 31;
+/// [`Waiter::status`], beside [`DONE`]: whoever served the waiter does not know yet whether it lives.
+pub const ON_TRUST: u32 = 1 << 30;
 
 /// The kinds of construct, in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

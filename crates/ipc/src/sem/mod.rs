@@ -11,6 +11,7 @@
 //! * *Waiters*: a semaphore that a waiter's operations name is SLOW for as long as the waiter stands in the queue. Every change of it
 //!   hence goes through the lock, and the changer serves the queue before it lets go. A waiter registers under the same lock,
 //!   after it found that it can't proceed. So none is missed.
+//! * *Waiters that died* are served by mistake only in a way that is mended before anybody can know ([`trust`]).
 
 mod ctl;
 mod fast;
@@ -20,6 +21,7 @@ mod model;
 mod serve;
 mod set;
 mod slow;
+mod trust;
 mod undo;
 
 pub use ctl::{

@@ -2,11 +2,12 @@
 
 use super::set::{value, Set};
 use super::slow::{perform, thaw_all, Actor, Gone, Outcome};
+use super::trust::{self, Trust};
 use super::Sembuf;
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Waiter, DONE, MAX_PROCS};
+use vshmem_pool::layout::{Waiter, DONE, MAX_PROCS, ON_TRUST};
 use vshmem_pool::lock::{Guard, Quiet};
 
 const ALTERS: u64 = 1 << 32;
@@ -43,6 +44,7 @@ pub fn register(
         for (slot, s) in w.ops.iter().zip(sops) {
             slot.store(s.word(), Relaxed);
         }
+        w.arg1.store(set.id as u64, Relaxed);
     }
     // What waits names all its semaphores, not only those up to the one that blocks.
     for s in sops {
@@ -89,12 +91,12 @@ pub fn finish(c: &Ctx, ticket: Ticket) {
 }
 
 /// How many operations a waiter has.
-fn count(c: &Ctx, w: &Waiter) -> usize {
+pub fn count(c: &Ctx, w: &Waiter) -> usize {
     w.arg0.load(Relaxed).min(c.pool.limits().semopm as u64) as usize
 }
 
 /// A waiter's operation.
-fn sop(c: &Ctx, w: &Waiter, i: usize) -> Sembuf {
+pub fn sop(c: &Ctx, w: &Waiter, i: usize) -> Sembuf {
     let word = match w.ops.get(i) {
         Some(slot) if count(c, w) <= w.ops.len() => slot.load(Relaxed),
         _ => {
@@ -142,13 +144,24 @@ enum Look {
 
 /// Performs what waiters wait for, as far as it is possible now: those that wait for zero first, then in order.
 pub fn serve(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
+    serve_on_trust(c, set, quiet, guard, None)
+}
+
+/// The same; some of those that are served may be dead, as [`Trust`] finds out.
+pub fn serve_on_trust(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    trust: Option<&Trust>,
+) -> Result<(), Errno> {
     if !set.has_waiters() {
         return Ok(());
     }
     serve_for_zero(c, set, quiet, guard)?;
     for _ in 0..most_rounds(c) {
         let altered = loop {
-            match serve_next(c, set, quiet, guard, true)? {
+            match serve_next(c, set, quiet, guard, trust, true)? {
                 None => break false,
                 Some(Look::Failed) => {}
                 Some(Look::Performed | Look::Repaid) => break true,
@@ -164,7 +177,7 @@ pub fn serve(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Err
 
 fn serve_for_zero(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
     for _ in 0..most_rounds(c) {
-        if serve_next(c, set, quiet, guard, false)?.is_none() {
+        if serve_next(c, set, quiet, guard, None, false)?.is_none() {
             break;
         }
     }
@@ -183,6 +196,7 @@ fn serve_next(
     set: &Set,
     quiet: &Quiet,
     guard: &Guard,
+    trust: Option<&Trust>,
     altering: bool,
 ) -> Result<Option<Look>, Errno> {
     let mut result = Ok(None);
@@ -190,7 +204,7 @@ fn serve_next(
         if alters(ticket.waiter) != altering {
             return false;
         }
-        result = serve_one(c, set, quiet, guard, ticket);
+        result = serve_one(c, set, quiet, guard, trust, ticket);
         !matches!(result, Ok(None))
     });
     result
@@ -202,6 +216,7 @@ fn serve_one(
     set: &Set,
     quiet: &Quiet,
     guard: &Guard,
+    trust: Option<&Trust>,
     ticket: Ticket,
 ) -> Result<Option<Look>, Errno> {
     let w = ticket.waiter;
@@ -224,7 +239,7 @@ fn serve_one(
     };
     undo::make_room_for(c, set, quiet, who, n, |i| sop(c, w, i))?;
     let mut txn = guard.txn();
-    let done = match perform(c, set, &mut txn, actor, n, |i| sop(c, w, i))? {
+    match perform(c, set, &mut txn, actor, n, |i| sop(c, w, i))? {
         Outcome::Blocked(i) => {
             let blocked = i as u64 | w.arg2.load(Relaxed) & ALTERS;
             if blocked != w.arg2.load(Relaxed) {
@@ -233,21 +248,25 @@ fn serve_one(
             }
             return Ok(None);
         }
+        Outcome::Possible if trust.is_some_and(|t| t.take_on(c, ticket)) => {
+            txn.set(status_at(c, w), waiters::status_word(w, DONE | ON_TRUST))?;
+        }
         _ if waiters::is_dead(c, w) => {
             take_out(c, set, guard, ticket, Err(Errno::EINTR))?;
             return Ok(Some(Look::Failed));
         }
-        Outcome::Possible => Ok(()),
+        Outcome::Possible => {
+            txn.set(status_at(c, w), waiters::status_word(w, DONE))?;
+            guard.wake_later(&w.status);
+        }
         Outcome::Failed(errno) => {
             take_out(c, set, guard, ticket, Err(errno))?;
             return Ok(Some(Look::Failed));
         }
-    };
+    }
     txn.put(&set.entry.otime, c.kernel.now() as u64)?;
-    txn.set(status_at(c, w), waiters::status_word(w, status(done)))?;
     waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
     txn.commit();
-    guard.wake_later(&w.status);
     thaw_all(c, set, n, |i| sop(c, w, i).num as u32);
     Ok(Some(Look::Performed))
 }
@@ -265,7 +284,8 @@ fn status(result: Result<(), Errno>) -> u32 {
     DONE | result.err().map_or(0, |e| e.0 as u32)
 }
 
-fn status_at(c: &Ctx, w: &Waiter) -> u64 {
+/// Offset of the word that holds a waiter's status.
+pub fn status_at(c: &Ctx, w: &Waiter) -> u64 {
     c.pool.offset_of(&w.status)
 }
 
@@ -317,6 +337,8 @@ pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
     let queued = waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some();
     if queued {
         let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
+    } else {
+        let _ = trust::put_back(c, &set, quiet, &guard, ticket);
     }
     drop(guard);
     let w = ticket.waiter;

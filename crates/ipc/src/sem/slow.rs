@@ -2,6 +2,7 @@
 
 use super::serve::{self, serve};
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
+use super::trust::Trust;
 use super::{undo, Sembuf, SEMVMX};
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId, Waited};
@@ -85,14 +86,10 @@ pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Res
     });
     let ticket = {
         let quiet = Quiet::new(c.kernel);
-        let guard = set.lock(c, &quiet)?;
-        if !set.still() {
-            // Found a moment ago, so it was removed in between.
-            return Err(Errno::EIDRM);
-        }
-        let result = begin(c, set, &quiet, &guard, sops, timeout);
-        thaw_all(c, set, sops.len(), |i| sops[i].num as u32);
-        match result? {
+        let trust = Trust::new();
+        let begun = begin(c, set, &quiet, &trust, sops, timeout);
+        trust.wake(c, set, &quiet);
+        match begun? {
             None => return Ok(()),
             Some(ticket) => ticket,
         }
@@ -105,7 +102,26 @@ fn begin(
     c: &Ctx,
     set: &Set,
     quiet: &Quiet,
+    trust: &Trust,
+    sops: &[Sembuf],
+    timeout: Option<Duration>,
+) -> Result<Option<Ticket>, Errno> {
+    let guard = set.lock(c, quiet)?;
+    if !set.still() {
+        // Found a moment ago, so it was removed in between.
+        return Err(Errno::EIDRM);
+    }
+    let result = begin_locked(c, set, quiet, &guard, trust, sops, timeout);
+    thaw_all(c, set, sops.len(), |i| sops[i].num as u32);
+    result
+}
+
+fn begin_locked(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
     guard: &Guard,
+    trust: &Trust,
     sops: &[Sembuf],
     timeout: Option<Duration>,
 ) -> Result<Option<Ticket>, Errno> {
@@ -126,7 +142,7 @@ fn begin(
     let blocked = match outcome {
         Outcome::Possible => {
             if sops.iter().any(|s| s.op != 0) {
-                serve(c, set, quiet, guard)?;
+                serve::serve_on_trust(c, set, quiet, guard, Some(trust))?;
             }
             undo::sweep(c, set, quiet);
             return Ok(None);

@@ -129,6 +129,52 @@ fn while_serving_a_waiter() {
     );
 }
 
+/// A set on which a process waits that was killed since.
+fn set_with_a_dead_waiter(w: &World) -> i32 {
+    let id = set_of(&w.process().ctx(), &[0]);
+    let waiter = w.process();
+    waiter.start(move |c| sem::op(c, id, &TAKE, None));
+    until("it waits", || {
+        sem::getncnt(&w.process().ctx(), id, 0) == Ok(1)
+    });
+    waiter.kill();
+    id
+}
+
+#[test]
+fn while_serving_a_dead_waiter() {
+    at_every_call(
+        set_with_a_dead_waiter,
+        |c, id| sem::op(c, id, &[op(0, 1)], None),
+        |w, id, result| {
+            let p = w.process();
+            let c = &p.ctx();
+            let value = values(c, id)[0];
+            assert!(value == 1 || (result.is_none() && value == 0), "{value}");
+            // What was given on trust comes back with the dead, and only once.
+            sem::op(c, id, &[op(0, 1)], None).unwrap();
+            free_after_all(w);
+            let all = values(c, id)[0];
+            assert!((value + 1..=2).contains(&all), "{value}, then {all}");
+            assert_eq!(sem::getncnt(c, id, 0), Ok(0));
+        },
+    );
+}
+
+#[test]
+fn a_dead_waiter_is_not_served_twice_over() {
+    let world = World::new(4 << 20);
+    let id = set_with_a_dead_waiter(&world);
+    let (p, next) = (world.process(), world.process());
+    let c = &p.ctx();
+    let second = next.start(move |c| sem::op(c, id, &TAKE, None));
+    until("it waits, too", || sem::getncnt(c, id, 0) == Ok(1));
+    sem::op(c, id, &[op(0, 1)], None).unwrap();
+    assert_eq!(second.result_or_death(), Some(Ok(())));
+    free_after_all(&world);
+    assert_eq!(values(c, id), [0]);
+}
+
 #[test]
 fn in_semget() {
     at_every_call(

@@ -1,0 +1,106 @@
+//! Serving a waiter before it is known whether it lives.
+//!
+//! To ask whether a waiter lives takes a microsecond, between the V and the wake-up that it leads to. The wake-up says the same: whom
+//! it wakes, lives. So the commonest waiter, with one P and no `SEM_UNDO`, is served first, and its record says that it was
+//! served on trust. If then nobody was woken and its process is dead, what it was given is put back before the V returns.
+//!
+//! # Why it is correct
+//! * *A dead waiter takes nothing*: what the V promises holds when it returns. Until then, others may find the semaphore as it was
+//!   before the V, which has not happened for them yet.
+//! * *Put back once at the most*: under the set's lock, in one transaction with the record's status. A record that its owner has
+//!   given back, or that belongs to somebody else by now, does not say that it was served on trust by this set.
+//! * *Who serves dies* before it has found out: then whoever reaps the waiter puts back what it was given. If the waiter lived when
+//!   it was served, it never learnt of it and the V did not return either, so that waiter may have died first.
+//! * *A waiter that lived* is trusted no longer, but known: it keeps what it was given, even if it dies before it returns.
+
+use super::serve::{self, serve};
+use super::set::{my_pid, value, with_value, Set};
+use super::slow::thaw_all;
+use super::{Sembuf, SEMVMX};
+use crate::waiters::{self, Ticket};
+use crate::{Ctx, Errno};
+use core::cell::Cell;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::layout::{Waiter, DONE, ON_TRUST};
+use vshmem_pool::lock::{Guard, Quiet};
+
+/// Most waiters that one call serves on trust.
+const MOST: usize = 4;
+
+/// Waiters that were served on trust, to be woken when the lock is free.
+pub struct Trust([Cell<Option<Ticket>>; MOST]);
+
+impl Trust {
+    /// Nobody yet.
+    pub fn new() -> Trust {
+        Trust([const { Cell::new(None) }; MOST])
+    }
+
+    /// Takes a waiter on, if it is of the kind that can be served on trust.
+    pub fn take_on(&self, c: &Ctx, ticket: Ticket) -> bool {
+        let free = self.0.iter().find(|slot| slot.get().is_none());
+        match free.filter(|_| only_takes(c, ticket.waiter).is_some()) {
+            Some(slot) => {
+                slot.set(Some(ticket));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Wakes them, and puts back what the dead were given. The lock must be free.
+    pub fn wake(&self, c: &Ctx, set: &Set, quiet: &Quiet) {
+        for ticket in self.0.iter().map_while(Cell::take) {
+            let status = &ticket.waiter.status;
+            if c.kernel.wake(status, 1) == 0 && is_lost(c, ticket.waiter) {
+                // Where that fails, it is left to whoever reaps the waiter: the V itself is done.
+                let _ = set
+                    .lock(c, quiet)
+                    .and_then(|guard| put_back(c, set, quiet, &guard, ticket));
+            } else {
+                let _ = status.compare_exchange(DONE | ON_TRUST, DONE, AcqRel, Relaxed);
+            }
+        }
+    }
+}
+
+/// The operation of a waiter that has only one, a P that nothing is to undo.
+fn only_takes(c: &Ctx, w: &Waiter) -> Option<Sembuf> {
+    let sop = serve::sop(c, w, 0);
+    (serve::count(c, w) == 1 && sop.is_plain() && sop.op < 0).then_some(sop)
+}
+
+/// Was the waiter dead when it was served? What was said of it on trust is looked at last: until it is dead, it may give its record back.
+fn is_lost(c: &Ctx, w: &Waiter) -> bool {
+    waiters::is_dead(c, w) && w.status.load(Acquire) == DONE | ON_TRUST
+}
+
+/// Puts back what a dead process's waiter was given on trust, if it was.
+pub fn put_back(
+    c: &Ctx,
+    set: &Set,
+    quiet: &Quiet,
+    guard: &Guard,
+    ticket: Ticket,
+) -> Result<(), Errno> {
+    let w = ticket.waiter;
+    let is_ours = w.status.load(Acquire) == DONE | ON_TRUST
+        && w.construct.load(Relaxed) == set.reference()
+        && w.arg1.load(Relaxed) == set.id as u64
+        && set.still();
+    let Some(sop) = only_takes(c, w).filter(|_| is_ours) else {
+        return Ok(());
+    };
+    let num = u32::from(sop.num);
+    set.freeze(c, num)?;
+    let mut txn = guard.txn();
+    let lo = txn.get(set.lo(num)).ok_or(Errno::EINVAL)?;
+    let new = (value(lo) - i32::from(sop.op)).min(SEMVMX);
+    txn.set(set.lo(num), with_value(lo, new, my_pid(c)))?;
+    let status = DONE | Errno::EINTR.0 as u32;
+    txn.set(serve::status_at(c, w), waiters::status_word(w, status))?;
+    txn.commit();
+    let served = serve(c, set, quiet, guard);
+    thaw_all(c, set, 1, |_| num);
+    served
+}
