@@ -301,9 +301,14 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     }
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
     let extent = extent_of(c, shm)?;
+    drop_dead_among(c, &guard, shm, index, FEW)?;
     count_one(c, &guard, shm, index, c.me, 1)?;
     Ok(extent)
 }
+
+/// Who died before somebody attached or detached a segment must not be the last one who did (`shm_lpid`). So many others are
+/// looked at each time; where there are more, that can be wrong until somebody asks for the segment's state.
+const FEW: u32 = 16;
 
 /// The pages of a segment, if they are in the heap.
 fn range_of(c: &Ctx, shm: &Shm) -> Option<Range> {
@@ -409,6 +414,9 @@ pub(crate) fn drop_holds(
     let guard = dir::lock(c, quiet)?;
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    if who == c.me {
+        drop_dead_among(c, &guard, shm, index, FEW)?;
+    }
     let Some((link, hold)) = find_hold(c, shm, who) else {
         return Ok(());
     };
@@ -514,10 +522,21 @@ fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
     let guard = dir::lock(c, quiet)?;
     let (index, _) = dir::lookup(c, Kind::Shm, id)?;
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    // One step for each record, kept or dropped: a list that leads back to itself comes to an end too.
+    drop_dead_among(c, &guard, shm, index, MAX_HOLDS)
+}
+
+/// Drops what the dead have left, as far as it is among the first `most` records.
+fn drop_dead_among(
+    c: &Ctx,
+    guard: &Guard,
+    shm: &Shm,
+    index: u32,
+    most: u32,
+) -> Result<bool, Errno> {
     let mut any = false;
     let mut link = c.pool.offset_of(&shm.holds);
-    // One step for each record, kept or dropped: a list that leads back to itself comes to an end too.
-    for _ in 0..MAX_HOLDS {
+    for _ in 0..most {
         let Some((at, hold)) = hold_at(c, link) else {
             break;
         };
@@ -525,7 +544,7 @@ fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
         match owner.filter(|o| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o)) {
             Some(dead) => {
                 let pid = life::pid_word_of(c, dead);
-                drop_hold(c, &guard, shm, link, hold, u64::MAX, pid)?;
+                drop_hold(c, guard, shm, link, hold, u64::MAX, pid)?;
                 c.pool.untouch(dead, Kind::Shm.reference(index));
                 any = true;
             }

@@ -81,11 +81,13 @@ pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut 
     }
     let prot = protection(flags);
     let mapped = caller.map(extent.offset, len, place.addr, place.replace, prot)? as usize;
+    // Before what was replaced is counted off, which may be all that keeps a removed segment alive.
+    let counted = count(caller, id, flags, &extent);
     if place.replace || TABLE.count() <= FEW {
         TABLE.cut(&gate, &(mapped..mapped + len), &mut count_rests);
     }
     let pool = caller.pool_index();
-    if let Err(error) = count(caller, id, flags, &extent) {
+    if let Err(error) = counted {
         state::unmap(pool, mapped..mapped + len);
         return Err(error);
     }
