@@ -44,6 +44,7 @@ run() { # run VARIANT COMMAND...: each scenario by itself, so that one can't spo
     done
 }
 
+# The pool has room for all segments that processes can leave attached when they are killed (34 MiB were seen), and to spare.
 for variant in "" --signals; do
     echo "== on the kernel ${variant#--}"
     run "$variant" "$scratch/storm" --seconds 0.5
@@ -51,7 +52,7 @@ done
 if [ -n "$library" ]; then
     for variant in "" --signals; do
         echo "== under the library ${variant#--}"
-        run "$variant" env "VSHMEM_POOL=$pools/pool" VSHMEM_POOL_SIZE=64M VSHMEM_KEYS=all \
+        run "$variant" env "VSHMEM_POOL=$pools/pool" VSHMEM_POOL_SIZE=256M VSHMEM_KEYS=all \
             "LD_PRELOAD=$scratch/libvshmem.so" "$scratch/storm" --seconds "$((seconds / 6 + 1))"
     done
 fi

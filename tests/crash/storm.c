@@ -178,20 +178,33 @@ static int capacity(void) {
     return count + full;
 }
 
-static void nothing_is_left(void) {
+struct usage {
     struct shm_info segments;
     struct seminfo sets;
     struct msginfo queues;
-    OK(shmctl(0, SHM_INFO, (struct shmid_ds *)&segments));
-    EQUAL(segments.used_ids, 0);
-    EQUAL(segments.shm_tot, 0);
-    OK(semctl(0, 0, SEM_INFO, (union semun){.info = &sets}));
-    EQUAL(sets.semusz, 0);
-    EQUAL(sets.semaem, 0);
-    OK(msgctl(0, MSG_INFO, (struct msqid_ds *)&queues));
-    EQUAL(queues.msgpool, 0);
-    EQUAL(queues.msgmap, 0);
-    EQUAL(queues.msgtql, 0);
+};
+
+static int usage(struct usage *now) {
+    OK(shmctl(0, SHM_INFO, (struct shmid_ds *)&now->segments));
+    OK(semctl(0, 0, SEM_INFO, (union semun){.info = &now->sets}));
+    OK(msgctl(0, MSG_INFO, (struct msqid_ds *)&now->queues));
+    return now->segments.used_ids + now->sets.semusz + now->queues.msgpool;
+}
+
+static void nothing_is_left(void) {
+    struct usage now;
+    /* What a dead process had begun to remove is removed when it is known to be dead, which may be
+     * a moment after its parent was told. */
+    double began = seconds_now();
+    while (usage(&now) > 0 && seconds_now() - began < 1)
+        ;
+    EQUAL(now.segments.used_ids, 0);
+    EQUAL(now.segments.shm_tot, 0);
+    EQUAL(now.sets.semusz, 0);
+    EQUAL(now.sets.semaem, 0);
+    EQUAL(now.queues.msgpool, 0);
+    EQUAL(now.queues.msgmap, 0);
+    EQUAL(now.queues.msgtql, 0);
 }
 
 static const struct scenario *chosen;
