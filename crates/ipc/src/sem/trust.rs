@@ -1,12 +1,12 @@
 //! Serving a waiter before it is known whether it lives.
 //!
 //! To ask whether a waiter lives takes a microsecond, between the V and the wake-up that it leads to. The wake-up says the same: whom
-//! it wakes, lives. So the commonest waiter, with one P and no `SEM_UNDO`, is served first, and its record says that it was
-//! served on trust. If then nobody was woken and its process is dead, what it was given is put back before the V returns.
+//! it wakes, lives. So the commonest waiter, with one P and no `SEM_UNDO`, is served first by a single V, and its record says that it
+//! was served on trust. If then nobody was woken and its process is dead, what it was given is put back before the V returns.
 //!
 //! # Why it is correct
-//! * *A dead waiter takes nothing*: what the V promises holds when it returns. Until then, others may find the semaphore as it was
-//!   before the V, which has not happened for them yet.
+//! * *A dead waiter takes nothing*: what the V promises holds when it returns. Until then, others may find less than that, but never less
+//!   than before the V, which has not happened wholly for them yet: no more is given on trust than the V gives.
 //! * *Put back once at the most*: under the set's lock, in one transaction with the record's status. A record that its owner has
 //!   given back, or that belongs to somebody else by now, does not say that it was served on trust by this set.
 //! * *Who serves dies* before it has found out: then whoever reaps the waiter puts back what it was given. If the waiter lived when
@@ -28,29 +28,41 @@ use vshmem_pool::lock::{Guard, Quiet};
 const MOST: usize = 4;
 
 /// Waiters that were served on trust, to be woken when the lock is free.
-pub struct Trust([Cell<Option<Ticket>>; MOST]);
+pub struct Trust {
+    taken_on: [Cell<Option<Ticket>>; MOST],
+    num: u16,
+    left: Cell<i16>,
+}
 
 impl Trust {
-    /// Nobody yet.
-    pub fn new() -> Trust {
-        Trust([const { Cell::new(None) }; MOST])
+    /// Nobody yet. Something can be given on trust if the operations are a single V.
+    pub fn new(sops: &[Sembuf]) -> Trust {
+        let v = sops.first().filter(|_| sops.len() == 1);
+        Trust {
+            taken_on: [const { Cell::new(None) }; MOST],
+            num: v.map_or(0, |s| s.num),
+            left: Cell::new(v.map_or(0, |s| s.op)),
+        }
     }
 
     /// Takes a waiter on, if it is of the kind that can be served on trust.
     pub fn take_on(&self, c: &Ctx, ticket: Ticket) -> bool {
-        let free = self.0.iter().find(|slot| slot.get().is_none());
-        match free.filter(|_| only_takes(c, ticket.waiter).is_some()) {
-            Some(slot) => {
+        let free = self.taken_on.iter().find(|slot| slot.get().is_none());
+        let p = only_takes(c, ticket.waiter).filter(|p| p.num == self.num);
+        let left = p.and_then(|p| self.left.get().checked_add(p.op));
+        match (free, left.filter(|left| *left >= 0)) {
+            (Some(slot), Some(left)) => {
                 slot.set(Some(ticket));
+                self.left.set(left);
                 true
             }
-            None => false,
+            _ => false,
         }
     }
 
     /// Wakes them, and puts back what the dead were given. The lock must be free.
     pub fn wake(&self, c: &Ctx, set: &Set, quiet: &Quiet) {
-        for ticket in self.0.iter().map_while(Cell::take) {
+        for ticket in self.taken_on.iter().map_while(Cell::take) {
             let status = &ticket.waiter.status;
             if c.kernel.wake(status, 1) == 0 && is_lost(c, ticket.waiter) {
                 // Where that fails, it is left to whoever reaps the waiter: the V itself is done.
@@ -96,7 +108,14 @@ pub fn put_back(
     let mut txn = guard.txn();
     let lo = txn.get(set.lo(num)).ok_or(Errno::EINVAL)?;
     let new = (value(lo) - i32::from(sop.op)).min(SEMVMX);
-    txn.set(set.lo(num), with_value(lo, new, my_pid(c)))?;
+    // Who acted after the dead one remains the last who did.
+    let last = lo >> 32;
+    let pid = if last == w.arg3.load(Relaxed) & u64::from(u32::MAX) {
+        my_pid(c)
+    } else {
+        last
+    };
+    txn.set(set.lo(num), with_value(lo, new, pid))?;
     let status = DONE | Errno::EINTR.0 as u32;
     txn.set(serve::status_at(c, w), waiters::status_word(w, status))?;
     txn.commit();
