@@ -3,7 +3,7 @@
 use crate::errno::Kept;
 use crate::page::MAX_POOLS;
 use crate::state::{OpenPool, POOLS};
-use crate::{cred, process, raw};
+use crate::{cred, interrupted, process, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use vshmem_pool::{Cred, Kernel, Waited};
@@ -118,7 +118,9 @@ impl Kernel for OpenPool {
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
         let _errno = Kept::now();
-        match vshmem_wait::wait(word, expected, timeout, self.scope()) {
+        let scope = self.scope();
+        let wait = || vshmem_wait::wait(word, expected, timeout, scope);
+        match interrupted::during(word, wait) {
             vshmem_wait::Waited::Woken => Waited::Woken,
             vshmem_wait::Waited::TimedOut => Waited::TimedOut,
             vshmem_wait::Waited::Interrupted => Waited::Interrupted,

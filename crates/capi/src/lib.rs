@@ -30,6 +30,7 @@ pub mod dispatch;
 pub mod errno;
 pub mod fork;
 pub mod gate;
+pub mod interrupted;
 pub mod kernel;
 pub mod open;
 pub mod page;

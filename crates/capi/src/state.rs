@@ -8,7 +8,7 @@ use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::page::{self, pack, unpack, Page, MAX_POOLS};
 use crate::text::{explain, Text};
-use crate::{open, process, raw};
+use crate::{interrupted, open, process, raw};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -157,6 +157,9 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
     };
     let me = unpack(me).ok_or(Errno::EINVAL)?;
     let ctx = POOLS[index].ctx(me, page.pid());
+    if interrupted::is_waiting() {
+        interrupted::end_wait(&ctx);
+    }
     Ok(Caller { ctx, index })
 }
 
@@ -165,7 +168,7 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
 #[inline(always)]
 pub fn known() -> Option<Ctx<'static>> {
     let index = CURRENT.load(Ordering::Relaxed) % MAX_POOLS;
-    let page = page::existing()?;
+    let page = page::existing().filter(|_| !interrupted::is_waiting())?;
     let me = unpack(page.memberships[index].me.load(Ordering::Acquire))?;
     match page.pid.load(Ordering::Relaxed) {
         0 => None,

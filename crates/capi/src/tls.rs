@@ -6,6 +6,7 @@
 
 use crate::cred::CredCache;
 use crate::gate::Fork;
+use crate::interrupted::Wait;
 use crate::text::{LastError, Message};
 
 /// One thread's data; all zeros at first.
@@ -15,6 +16,8 @@ pub struct Thread {
     pub cred: CredCache,
     /// The forks under way.
     pub fork: Fork,
+    /// The wait under way.
+    pub wait: Wait,
     /// Why the last call that failed did so.
     pub error: LastError,
     /// The text that `vshm_last_error` handed out.
@@ -22,7 +25,7 @@ pub struct Thread {
 }
 
 /// Bytes reserved in assembly. The whole of it comes from the loader's small reserve if the library is loaded late.
-const SIZE: usize = 848;
+const SIZE: usize = 880;
 const _: () = assert!(size_of::<Thread>() <= SIZE && align_of::<Thread>() <= 16);
 
 core::arch::global_asm!(

@@ -26,6 +26,7 @@ mod tests;
 pub use errno::Errno;
 pub use life::leave;
 pub use vshmem_pool::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
+pub use waiters::interrupt;
 
 /// `IPC_PRIVATE`.
 pub const IPC_PRIVATE: i32 = 0;

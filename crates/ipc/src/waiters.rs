@@ -171,6 +171,34 @@ pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
     }
 }
 
+/// Ends the wait of the calling thread on the word of a record, in whose middle it is: a signal handler has interrupted it, and calls
+/// now. As in the kernel, who runs a handler waits no more. If the wait `is_over`, the handler has jumped out of it, and nobody will
+/// look at the record again. False if the word is not of this pool.
+pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
+    let (table, count) = c.pool.geometry().waiters;
+    let base = c.pool.mem().base() as usize;
+    let Some(at) = (word as usize)
+        .checked_sub(base)
+        .filter(|at| *at < c.pool.mem().len())
+    else {
+        return false;
+    };
+    let index = (at as u64).wrapping_sub(table) / size_of::<Waiter>() as u64;
+    let found = u32::try_from(index).ok().filter(|i| *i < count);
+    let found = found.and_then(|i| c.pool.waiter(i).map(|waiter| Ticket { index: i, waiter }));
+    let Some(ticket) = found.filter(|t| core::ptr::eq(&t.waiter.status, word)) else {
+        return true;
+    };
+    if ticket.waiter.owner.load(Acquire) == c.me.word() {
+        match Kind::of_reference(ticket.waiter.construct.load(Relaxed)) {
+            Some((Kind::Sem, set)) => sem::interrupt(c, set, ticket, is_over),
+            Some((Kind::Msg, queue)) => msg::interrupt(c, queue, ticket, is_over),
+            _ => {}
+        }
+    }
+    true
+}
+
 /// Frees the records of a dead process, or of the caller's own threads when it exits.
 pub fn reap_process(c: &Ctx, quiet: &Quiet, dead: ProcId) {
     if dead == c.me {

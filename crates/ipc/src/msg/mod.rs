@@ -38,7 +38,7 @@ pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
 pub use get::{get, remove};
 pub use receive::{receive, receive_at_once};
 pub use send::{send, send_at_once};
-pub(crate) use wait::{drop_waiter, reap_process};
+pub(crate) use wait::{drop_waiter, interrupt, reap_process};
 
 /// `MSG_NOERROR`: a text that is too long is cut.
 pub const MSG_NOERROR: i32 = 0o10000;

@@ -11,10 +11,10 @@ use core::time::Duration;
 use vshmem_pool::layout::{DONE, WAITING};
 use vshmem_pool::lock::Quiet;
 
-/// A sleeper looks around now and then: at first after this time,
-const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// A sleeper looks around now and then: at first after this time (no round number, as for semaphores),
+const FIRST_LOOK: Duration = Duration::from_micros(9_370);
 /// later less and less often, down to this.
-const LAST_LOOK: Duration = Duration::from_millis(250);
+const LAST_LOOK: Duration = Duration::from_micros(243_170);
 /// As long as somebody has begun and not finished, it looks after this time.
 const SOON: Duration = Duration::from_micros(50);
 /// Errno that a waiter gets that is to try again from the start.
@@ -298,6 +298,37 @@ fn again(result: Result<(), Errno>) -> Result<(), Errno> {
         Err(RETRY) => Ok(()),
         other => other,
     }
+}
+
+/// See [`waiters::interrupt`].
+pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
+    let quiet = Quiet::new(c.kernel);
+    let Ok(queue) = Queue::at(c, index) else {
+        return;
+    };
+    let Ok(slow) = queue.lock(c, &quiet) else {
+        return;
+    };
+    for list in [queue.receivers(), queue.senders()] {
+        if waiters::find(c, list, |t| t.index == ticket.index).is_some() {
+            let _ = take_out(&slow, list, ticket, Err(Errno::EINTR));
+        }
+    }
+    if !is_over {
+        return;
+    }
+    if let (Some(Ok(())), true) = (waiters::outcome(ticket.waiter), queue.still()) {
+        // It was given a message, and is not there to take it any more.
+        let nowhere = Incoming {
+            text: core::ptr::null_mut(),
+            cap: 0,
+            cut: true,
+        };
+        // SAFETY: nothing is written to a buffer of no bytes.
+        let _ = unsafe { take_assigned(&slow, nowhere, ticket.waiter.arg3.load(Relaxed) as u32) };
+    }
+    drop(slow);
+    waiters::give_back(ticket);
 }
 
 /// Takes a dead process's waiter out of its queue.

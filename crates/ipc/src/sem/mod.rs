@@ -30,7 +30,7 @@ pub use ctl::{
 };
 pub use fast::{at_once, op};
 pub use get::{get, remove};
-pub(crate) use serve::drop_waiter;
+pub(crate) use serve::{drop_waiter, interrupt};
 pub(crate) use undo::reap_process;
 
 /// `SEM_UNDO`.

@@ -328,6 +328,23 @@ pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
     serve(c, set, &quiet, &guard)
 }
 
+/// See [`waiters::interrupt`].
+pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
+    let quiet = Quiet::new(c.kernel);
+    let Ok(set) = Set::at(c, index) else { return };
+    let Ok(guard) = set.lock(c, &quiet) else {
+        return;
+    };
+    if waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some() {
+        let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
+        let _ = serve(c, &set, &quiet, &guard);
+    }
+    drop(guard);
+    if is_over {
+        finish(c, ticket);
+    }
+}
+
 /// Takes a dead process's waiter out of its queue.
 pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
     let Ok(set) = Set::at(c, index) else { return };

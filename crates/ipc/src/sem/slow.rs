@@ -12,10 +12,11 @@ use vshmem_pool::layout::WAITING;
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::Txn;
 
-/// Sleepers look whether somebody they wait for is dead, at first after this time,
-const FIRST_LOOK: Duration = Duration::from_millis(10);
+/// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are its multiples: a program's
+/// alarm that goes off at the same moment as the sleep's time is up would not be seen to have interrupted it),
+const FIRST_LOOK: Duration = Duration::from_micros(9_370);
 /// later less and less often, down to this.
-const LAST_LOOK: Duration = Duration::from_millis(250);
+const LAST_LOOK: Duration = Duration::from_micros(243_170);
 
 /// Whose operations are performed.
 #[derive(Clone, Copy)]

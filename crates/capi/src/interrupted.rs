@@ -1,0 +1,120 @@
+//! Signal handlers that run in the middle of a wait.
+//!
+//! In the kernel a signal ends the wait before its handler runs. Here the handler runs while the thread stands in the construct's queue.
+//! So the first call that it makes ends that wait, with EINTR; then nobody serves it any more, neither the handler itself nor
+//! others. A handler that jumps out of the wait (`siglongjmp` after `alarm`) leaves it behind: the thread's next call ends it, or the
+//! thread's end (`pthread_exit` in a handler, asynchronous cancellation).
+
+use crate::tls;
+use core::ffi::c_void;
+use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use vshmem_ipc::Ctx;
+
+/// What a thread is waiting on. All zeros: on nothing.
+#[repr(C)]
+pub struct Wait {
+    /// Address of the word.
+    word: usize,
+    /// Where its stack was then.
+    stack: usize,
+    /// Whether [`thread_ends`] is called at the thread's end.
+    watched: usize,
+}
+
+/// The key by which libc calls [`thread_ends`], + 1; 0: there is none.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Asks libc to tell about threads that end. When the library is loaded, since libc's lock must not be met in a signal handler.
+pub fn on_load() {
+    let mut key = 0;
+    // SAFETY: the function stays in memory: the library can't be unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } == 0 {
+        KEY.store(key + 1, Relaxed);
+    }
+}
+
+/// A thread that has ever waited ends: perhaps in the middle of a wait.
+unsafe extern "C" fn thread_ends(_: *mut c_void) {
+    if is_waiting() {
+        let _errno = crate::errno::Kept::now();
+        // A fault of ours must not end the process.
+        let _ = std::panic::catch_unwind(|| drop(crate::state::caller()));
+    }
+}
+
+/// Has [`thread_ends`] called at the calling thread's end.
+#[cold]
+fn watch() {
+    let Some(key) = KEY.load(Relaxed).checked_sub(1) else {
+        return;
+    };
+    let something = core::ptr::without_provenance(1);
+    // SAFETY: a key that was made. Where libc has no memory for it, it is tried again at the next wait.
+    if unsafe { libc::pthread_setspecific(key, something) } == 0 {
+        // SAFETY: the thread's own block.
+        unsafe { (*tls::thread()).wait.watched = 1 };
+    }
+}
+
+/// Notes what the thread waits on for the time of the wait.
+#[inline]
+pub fn during<T>(word: &AtomicU32, wait: impl FnOnce() -> T) -> T {
+    // By pointer: a handler changes it meanwhile.
+    let noted = tls::thread();
+    // SAFETY: the thread's own block.
+    if unsafe { (*noted).wait.watched } == 0 {
+        watch();
+    }
+    // SAFETY: the thread's own block.
+    unsafe { (&raw mut (*noted).wait.stack).write_volatile(here()) };
+    note(word);
+    let result = wait();
+    note(core::ptr::null());
+    result
+}
+
+fn note(word: *const AtomicU32) {
+    compiler_fence(SeqCst);
+    // SAFETY: the thread's own block.
+    unsafe { (&raw mut (*tls::thread()).wait.word).write_volatile(word as usize) };
+    compiler_fence(SeqCst);
+}
+
+/// Is the thread in the middle of a wait?
+#[inline(always)]
+pub fn is_waiting() -> bool {
+    // SAFETY: the thread's own block.
+    unsafe { (*tls::thread()).wait.word != 0 }
+}
+
+/// Ends the wait that the calling thread is in the middle of, if that is in this pool.
+#[cold]
+#[inline(never)]
+pub fn end_wait(c: &Ctx) {
+    // SAFETY: the thread's own block.
+    let Wait { word, stack, .. } = unsafe { (&raw const (*tls::thread()).wait).read_volatile() };
+    let word = word as *const AtomicU32;
+    note(core::ptr::null());
+    // The frame of the wait is gone if the stack ends above it: stacks grow downwards. On a stack of its own, a handler runs
+    // on top of the wait.
+    let is_over = here() > stack && !is_on_signal_stack();
+    if !vshmem_ipc::interrupt(c, word, is_over) {
+        note(word);
+    }
+}
+
+/// Roughly where the stack ends now.
+#[inline(always)]
+fn here() -> usize {
+    let local = 0u8;
+    core::hint::black_box(&local) as *const u8 as usize
+}
+
+fn is_on_signal_stack() -> bool {
+    // SAFETY: a zeroed stack_t is a value, and the call only fills it.
+    unsafe {
+        let mut stack: libc::stack_t = core::mem::zeroed();
+        let result = crate::raw::syscall!(libc::SYS_sigaltstack, 0usize, &mut stack as *mut _);
+        result == 0 && stack.ss_flags & libc::SS_ONSTACK != 0
+    }
+}

@@ -1,0 +1,204 @@
+/*
+ * Signal handlers in the middle of a wait: in the kernel, the wait is over before they run. They
+ * may use what was waited for, jump away, or end the thread.
+ */
+#include "check.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <sys/time.h>
+
+static int set, queue;
+static volatile sig_atomic_t seen; /* what the handler found */
+static sigjmp_buf back;
+static void (*in_handler)(void);
+
+static void handler(int number) {
+    (void)number;
+    int before = errno;
+    in_handler();
+    errno = before;
+}
+
+/* A signal that comes while the next call waits. The time is one at which nothing else is due. */
+static void interrupted_by(void (*act)(void)) {
+    struct sigaction action = {.sa_handler = handler};
+    in_handler = act;
+    OK(sigaction(SIGALRM, &action, NULL));
+    OK(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 34500}}, NULL));
+}
+
+static int add(int by) {
+    struct sembuf operation = {0, (short)by, 0};
+    return semop(set, &operation, 1);
+}
+
+static int value(void) { return (int)OK(semctl(set, 0, GETVAL)); }
+
+static int waiters(void) { return (int)OK(semctl(set, 0, GETNCNT)); }
+
+struct message {
+    long type;
+    char text[8];
+};
+
+static int sent(long type) {
+    struct message m = {type, "message"};
+    return msgsnd(queue, &m, sizeof m.text, IPC_NOWAIT);
+}
+
+static long received(long type, int flags) {
+    struct message m;
+    return msgrcv(queue, &m, sizeof m.text, type, flags);
+}
+
+static void begin(void) {
+    set = (int)OK(semget(IPC_PRIVATE, 1, 0600));
+    queue = (int)OK(msgget(IPC_PRIVATE, 0600));
+}
+
+static void end(void) {
+    OK(semctl(set, 0, IPC_RMID));
+    OK(msgctl(queue, IPC_RMID, NULL));
+}
+
+static void raise_it(void) { OK(add(1)); }
+
+static void take_it(void) {
+    struct sembuf operation = {0, -1, IPC_NOWAIT};
+    OK(add(1));
+    seen = semop(set, &operation, 1) == 0;
+}
+
+static void count(void) { seen = waiters(); }
+
+static void set_it(void) { OK(semctl(set, 0, SETVAL, 1)); }
+
+static void remove_set(void) { OK(semctl(set, 0, IPC_RMID)); }
+
+static void a_semaphore_raised_in_the_handler_stays_raised(void) {
+    begin();
+    interrupted_by(raise_it);
+    FAILS(add(-1), EINTR);
+    EQUAL(value(), 1);
+    OK(semctl(set, 0, SETVAL, 0));
+    interrupted_by(set_it);
+    FAILS(add(-1), EINTR);
+    EQUAL(value(), 1);
+    end();
+}
+
+static void the_handler_takes_what_it_raises(void) {
+    begin();
+    interrupted_by(take_it);
+    FAILS(add(-1), EINTR);
+    EQUAL(seen, 1);
+    EQUAL(value(), 0);
+    end();
+}
+
+static void nobody_waits_while_the_handler_runs(void) {
+    begin();
+    seen = -1;
+    interrupted_by(count);
+    FAILS(add(-1), EINTR);
+    EQUAL(seen, 0);
+    end();
+}
+
+static void removing_the_set_in_the_handler_is_too_late(void) {
+    begin();
+    interrupted_by(remove_set);
+    FAILS(add(-1), EINTR);
+    OK(msgctl(queue, IPC_RMID, NULL));
+}
+
+static void send_it(void) { OK(sent(1)); }
+
+static void pass_it(void) {
+    OK(sent(1));
+    seen = (int)received(0, IPC_NOWAIT);
+}
+
+static void a_message_sent_in_the_handler_stays(void) {
+    begin();
+    interrupted_by(send_it);
+    FAILS(received(0, 0), EINTR);
+    EQUAL(received(0, IPC_NOWAIT), 8);
+    interrupted_by(pass_it);
+    FAILS(received(0, 0), EINTR);
+    EQUAL(seen, 8);
+    FAILS(received(0, IPC_NOWAIT), ENOMSG);
+    end();
+}
+
+static void jump(void) { siglongjmp(back, 1); }
+
+static void who_jumped_away_waits_no_more(void) {
+    begin();
+    for (int i = 0; i < 5; i++) {
+        if (sigsetjmp(back, 1) == 0) {
+            interrupted_by(jump);
+            add(-1);
+            CHECK(!"semop has returned");
+        }
+        EQUAL(waiters(), 0);
+        OK(add(1));
+        EQUAL(value(), 1);
+        OK(add(-1));
+    }
+    if (sigsetjmp(back, 1) == 0) {
+        interrupted_by(jump);
+        received(0, 0);
+        CHECK(!"msgrcv has returned");
+    }
+    OK(sent(3));
+    EQUAL(received(0, IPC_NOWAIT), 8);
+    end();
+}
+
+static void leave(void) { pthread_exit(NULL); }
+
+static void *take_for_ever(void *unused) {
+    (void)unused;
+    add(-1);
+    return NULL;
+}
+
+static void *receive_for_ever(void *unused) {
+    (void)unused;
+    received(5, 0);
+    return NULL;
+}
+
+static void gone_while_it_waits(void *(*wait)(void *)) {
+    struct sigaction action = {.sa_handler = handler};
+    pthread_t thread;
+    in_handler = leave;
+    OK(sigaction(SIGUSR1, &action, NULL));
+    EQUAL(pthread_create(&thread, NULL, wait, NULL), 0);
+    usleep(50000);
+    EQUAL(pthread_kill(thread, SIGUSR1), 0);
+    EQUAL(pthread_join(thread, NULL), 0);
+}
+
+static void a_thread_that_ended_waits_no_more(void) {
+    begin();
+    gone_while_it_waits(take_for_ever);
+    EQUAL(waiters(), 0);
+    OK(add(1));
+    EQUAL(value(), 1);
+    gone_while_it_waits(receive_for_ever);
+    OK(sent(5));
+    EQUAL(received(5, IPC_NOWAIT), 8);
+    end();
+}
+
+TESTS({"handlers/a_semaphore_raised_in_the_handler_stays_raised",
+       a_semaphore_raised_in_the_handler_stays_raised},
+      {"handlers/the_handler_takes_what_it_raises", the_handler_takes_what_it_raises},
+      {"handlers/nobody_waits_while_the_handler_runs", nobody_waits_while_the_handler_runs},
+      {"handlers/removing_the_set_in_the_handler_is_too_late",
+       removing_the_set_in_the_handler_is_too_late},
+      {"handlers/a_message_sent_in_the_handler_stays", a_message_sent_in_the_handler_stays},
+      {"handlers/who_jumped_away_waits_no_more", who_jumped_away_waits_no_more},
+      {"handlers/a_thread_that_ended_waits_no_more", a_thread_that_ended_waits_no_more})
