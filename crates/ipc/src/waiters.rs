@@ -6,7 +6,7 @@
 use crate::{msg, sem, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use vshmem_pool::layout::{Kind, Waiter, DONE, ON_TRUST, WAITING};
+use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, WAITING};
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::{Full, Txn};
 
@@ -67,11 +67,12 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
                 // Where others begin to look who have taken none yet.
                 root.waiter_hint.store(index + 1, Relaxed);
             }
-            waiter.construct.store(construct, Relaxed);
             waiter.arg4.store(0, Relaxed);
             waiter.next.store(0, Relaxed);
             waiter.prev.store(0, Relaxed);
+            // Before the construct: the record must not say for a moment that it was served there on trust.
             waiter.status.store(WAITING, Release);
+            waiter.construct.store(construct, Release);
             return Ok(Ticket { index, waiter });
         }
     }
@@ -105,7 +106,7 @@ pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
 /// How a wait ended, if it has.
 pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
     let status = waiter.status.load(Acquire);
-    match (status & DONE != 0, status & !(DONE | ON_TRUST)) {
+    match (status & DONE != 0, status & ERRNO) {
         (false, _) => None,
         (true, 0) => Some(Ok(())),
         (true, errno) => Some(Err(Errno(errno as i32))),
@@ -165,7 +166,8 @@ pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
     if c.kernel.has_sleeper(&waiter.status) {
         return false;
     }
-    match ProcId::of_word(waiter.owner.load(Relaxed)) {
+    // What is read of the record after this is no older than the owner.
+    match ProcId::of_word(waiter.owner.load(Acquire)) {
         Some(owner) => owner != c.me && c.pool.owner_is_dead(c.kernel, c.member, owner),
         None => true,
     }

@@ -26,6 +26,8 @@ mod done;
 mod end;
 mod get;
 mod mark;
+#[cfg(test)]
+mod model;
 mod queue;
 mod receive;
 mod ring;

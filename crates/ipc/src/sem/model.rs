@@ -14,6 +14,9 @@ use loom::thread;
 use std::collections::VecDeque;
 use std::vec::Vec;
 
+mod pair;
+mod trust;
+
 const SLOW: u64 = 1 << 16;
 const WAITING: u64 = 1;
 const DONE: u64 = 2;

@@ -7,7 +7,7 @@ use super::Sembuf;
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Waiter, DONE, MAX_PROCS, ON_TRUST};
+use vshmem_pool::layout::{Waiter, DONE, MAX_PROCS};
 use vshmem_pool::lock::{Guard, Quiet};
 
 const ALTERS: u64 = 1 << 32;
@@ -249,7 +249,8 @@ fn serve_one(
             return Ok(None);
         }
         Outcome::Possible if trust.is_some_and(|t| t.take_on(c, ticket)) => {
-            txn.set(status_at(c, w), waiters::status_word(w, DONE | ON_TRUST))?;
+            let status = trust.map_or(DONE, Trust::status);
+            txn.set(status_at(c, w), waiters::status_word(w, status))?;
         }
         _ if waiters::is_dead(c, w) => {
             take_out(c, set, guard, ticket, Err(Errno::EINTR))?;
@@ -355,7 +356,8 @@ pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
     if queued {
         let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
     } else {
-        let _ = trust::put_back(c, &set, quiet, &guard, ticket);
+        let served = ticket.waiter.status.load(Acquire);
+        let _ = trust::put_back(c, &set, quiet, &guard, ticket, served);
     }
     drop(guard);
     let w = ticket.waiter;

@@ -87,7 +87,7 @@ pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Res
     });
     let ticket = {
         let quiet = Quiet::new(c.kernel);
-        let trust = Trust::new(sops);
+        let trust = Trust::new(c, sops);
         let begun = begin(c, set, &quiet, &trust, sops, timeout);
         trust.wake(c, set, &quiet);
         match begun? {

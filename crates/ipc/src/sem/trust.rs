@@ -20,9 +20,16 @@ use super::{Sembuf, SEMVMX};
 use crate::waiters::{self, Ticket};
 use crate::{Ctx, Errno};
 use core::cell::Cell;
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::{Waiter, DONE, ON_TRUST};
 use vshmem_pool::lock::{Guard, Quiet};
+
+/// The bits of a status that name the call which served on trust.
+const NAME: u32 = 0x3fff << 16;
+
+/// Calls of this process that might have.
+static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// Most waiters that one call serves on trust.
 const MOST: usize = 4;
@@ -30,19 +37,27 @@ const MOST: usize = 4;
 /// Waiters that were served on trust, to be woken when the lock is free.
 pub struct Trust {
     taken_on: [Cell<Option<Ticket>>; MOST],
+    status: u32,
     num: u16,
     left: Cell<i16>,
 }
 
 impl Trust {
     /// Nobody yet. Something can be given on trust if the operations are a single V.
-    pub fn new(sops: &[Sembuf]) -> Trust {
+    pub fn new(c: &Ctx, sops: &[Sembuf]) -> Trust {
+        let call = CALLS.fetch_add(1, Relaxed).wrapping_add(c.me.slot << 7);
         let v = sops.first().filter(|_| sops.len() == 1);
         Trust {
             taken_on: [const { Cell::new(None) }; MOST],
+            status: DONE | ON_TRUST | call << 16 & NAME,
             num: v.map_or(0, |s| s.num),
             left: Cell::new(v.map_or(0, |s| s.op)),
         }
+    }
+
+    /// What the records of waiters that were taken on say.
+    pub fn status(&self) -> u32 {
+        self.status
     }
 
     /// Takes a waiter on, if it is of the kind that can be served on trust.
@@ -64,15 +79,22 @@ impl Trust {
     pub fn wake(&self, c: &Ctx, set: &Set, quiet: &Quiet) {
         for ticket in self.taken_on.iter().map_while(Cell::take) {
             let status = &ticket.waiter.status;
-            if c.kernel.wake(status, 1) == 0 && is_lost(c, ticket.waiter) {
+            if c.kernel.wake(status, 1) == 0 && self.is_lost(c, ticket.waiter) {
                 // Where that fails, it is left to whoever reaps the waiter: the V itself is done.
                 let _ = set
                     .lock(c, quiet)
-                    .and_then(|guard| put_back(c, set, quiet, &guard, ticket));
+                    .and_then(|guard| put_back(c, set, quiet, &guard, ticket, self.status));
             } else {
-                let _ = status.compare_exchange(DONE | ON_TRUST, DONE, AcqRel, Relaxed);
+                // Its name is in it: the record may wait anew by now, and be served by another call.
+                let _ = status.compare_exchange(self.status, DONE, AcqRel, Relaxed);
             }
         }
+    }
+
+    /// Was the waiter dead when it was served? What was said of it on trust is looked at last: until it is dead, it may give its record
+    /// back.
+    fn is_lost(&self, c: &Ctx, w: &Waiter) -> bool {
+        waiters::is_dead(c, w) && w.status.load(Acquire) == self.status
     }
 }
 
@@ -82,21 +104,18 @@ fn only_takes(c: &Ctx, w: &Waiter) -> Option<Sembuf> {
     (serve::count(c, w) == 1 && sop.is_plain() && sop.op < 0).then_some(sop)
 }
 
-/// Was the waiter dead when it was served? What was said of it on trust is looked at last: until it is dead, it may give its record back.
-fn is_lost(c: &Ctx, w: &Waiter) -> bool {
-    waiters::is_dead(c, w) && w.status.load(Acquire) == DONE | ON_TRUST
-}
-
-/// Puts back what a dead process's waiter was given on trust, if it was.
+/// Puts back what a dead process's waiter was given on trust, if that is what its record says with the status `served`.
 pub fn put_back(
     c: &Ctx,
     set: &Set,
     quiet: &Quiet,
     guard: &Guard,
     ticket: Ticket,
+    served: u32,
 ) -> Result<(), Errno> {
     let w = ticket.waiter;
-    let is_ours = w.status.load(Acquire) == DONE | ON_TRUST
+    let is_ours = w.status.load(Acquire) == served
+        && served & (DONE | ON_TRUST) == DONE | ON_TRUST
         && w.construct.load(Relaxed) == set.reference()
         && w.arg1.load(Relaxed) == set.id as u64
         && set.still();
