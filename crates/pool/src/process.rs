@@ -63,6 +63,9 @@ impl Ident {
     }
 }
 
+/// Free slots whose life lock can't be had: after so many, there is another reason (no descriptor for the pool's file).
+const REFUSALS: u32 = 64;
+
 impl Pool {
     /// Process slots in this pool.
     pub fn proc_slots(&self) -> u32 {
@@ -89,6 +92,7 @@ impl Pool {
         let slots = self.spare_slot();
         // Slots are handed out round and round, so that a slot's generation rises slowly.
         let from = root.proc_hint.load(Relaxed);
+        let mut refused = 0;
         for i in 0..slots {
             let slot = from.wrapping_add(i) % slots;
             if slot >= root.proc_high.load(Relaxed) && !self.back_slot(kernel, slot) {
@@ -96,7 +100,14 @@ impl Pool {
             }
             let p = self.proc(slot)?;
             let old = p.ident.load(Acquire);
-            if Ident::of(old).state != FREE || !claim(slot) {
+            if Ident::of(old).state != FREE {
+                continue;
+            }
+            if !claim(slot) {
+                refused += 1;
+                if refused == REFUSALS {
+                    return None;
+                }
                 continue;
             }
             let me = self.settle_in(slot, old, member, pid, started)?;

@@ -146,7 +146,8 @@ unsafe fn attempt(
     loop {
         let pair = entry.receive.at.load();
         let head = At::of(pair);
-        if head.slow {
+        // As in `send`.
+        if head.slow || !queue.still() {
             return Ok(Attempt::Slow);
         }
         let Some(ring) = queue.ring(c) else {

@@ -95,7 +95,8 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
     loop {
         let pair = entry.send.at.load();
         let tail = At::of(pair);
-        if tail.slow {
+        // Removed, and perhaps another queue since: asked after the end was read, which no later queue has again.
+        if tail.slow || !queue.still() {
             return Attempt::Slow;
         }
         let Some(ring) = queue.ring(c) else {

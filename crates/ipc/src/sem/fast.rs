@@ -44,7 +44,7 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     let head = &entry.head;
     let (nsems, cells) = (entry.nsems.load(Relaxed), entry.cells.load(Relaxed));
     let num = u64::from(sop.num);
-    if !dir::is_named(head, id) | (num >= nsems) {
+    if num >= nsems {
         return false;
     }
     let Some(cell) = c.pool.mem().at::<Pair>(cells.wrapping_add(num * 16)) else {
@@ -58,6 +58,10 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     let mut rounds = 0;
     loop {
         let (lo, hi) = cell.load();
+        // After the value was read: what is swapped below then belongs to this set, or has another generation.
+        if !dir::is_named(head, id) {
+            return false;
+        }
         let new = value(lo) + i32::from(sop.op);
         // SEMVMX is all ones: a negative number is above it, too.
         if (lo & SLOW | hi != 0) | (new as u32 > SEMVMX as u32) {
@@ -158,7 +162,8 @@ fn blocked(
 fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, Errno> {
     loop {
         let (lo, hi) = cell.load();
-        if lo & SLOW != 0 {
+        // Removed, and perhaps another set since. Asked after the value was read, as in `at_once`.
+        if lo & SLOW != 0 || !set.still() {
             return Ok(Attempt::Slow);
         }
         let mut new = value(lo);
