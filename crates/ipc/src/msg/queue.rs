@@ -43,7 +43,7 @@ impl Queue {
         let index = id as u32 & (MAX_ENTRIES - 1);
         let entry = c.pool.msg(index)?;
         let granted =
-            dir::is_named(&entry.head, id) && perm::grants_at_once(c, &entry.head, wanted);
+            dir::other_than(&entry.head, id) == 0 && perm::grants_at_once(c, &entry.head, wanted);
         granted.then_some(Queue { entry, index, id })
     }
 

@@ -59,13 +59,11 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     loop {
         let (lo, hi) = cell.load();
         // After the value was read: what is swapped below then belongs to this set, or has another generation.
-        if !dir::is_named(head, id) {
-            return false;
-        }
+        let other = u64::from(dir::other_than(head, id));
         let new = value(lo) + i32::from(sop.op);
         // SEMVMX is all ones: a negative number is above it, too.
-        if (lo & SLOW | hi != 0) | (new as u32 > SEMVMX as u32) {
-            let waits = (lo & SLOW | hi == 0) & (new < 0) & !sop.nowait();
+        if (lo & SLOW | hi | other != 0) | (new as u32 > SEMVMX as u32) {
+            let waits = (lo & SLOW | hi | other == 0) & (new < 0) & !sop.nowait();
             if !waits || rounds == PATIENCE || !c.kernel.spinning_pays() {
                 return false;
             }
