@@ -277,4 +277,21 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_new_queue_does_not_begin_with_what_another_had_finished() {
+        let world = World::new(4 << 20);
+        let process = world.process();
+        let c = &process.ctx();
+        let id = queue(c);
+        for _ in 0..3 {
+            send(c, id, 1, b"x").unwrap();
+        }
+        let old = Queue::find(c, id).unwrap();
+        assert_eq!(old.entry.send.finished.load(Acquire) as u32, old.tail().pos);
+        crate::msg::remove(c, id).unwrap();
+        let new = Queue::find(c, queue(c)).unwrap();
+        assert_eq!(new.index, old.index);
+        assert_eq!(new.entry.send.finished.load(Acquire), 0);
+    }
 }
