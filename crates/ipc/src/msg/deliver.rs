@@ -1,6 +1,6 @@
 //! Handing a message to a receiver that waits (`pipelined_send` in Linux).
 
-use super::end::At;
+use super::end::{self, At};
 use super::mark::{Mark, State};
 use super::queue::Slow;
 use super::ring::{cells_for, Ring};
@@ -63,18 +63,16 @@ fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> 
     };
     // The message never counts as being in the queue.
     let pos = tail.pos.wrapping_add(cells_for(len));
-    let (lo, hi) = At {
+    let next = At {
         pos,
         owner: 0,
         step: 0,
         ..tail
-    }
-    .words();
+    };
     let now = c.kernel.now() as u64;
     let mut txn = slow.guard.txn();
     txn.set(ring.mark_offset(tail.pos), mark.word())?;
-    txn.put(&entry.send.at.lo, lo)?;
-    txn.put(&entry.send.at.hi, hi)?;
+    end::put(&mut txn, &entry.send, next)?;
     txn.put(&entry.send.time, now)?;
     txn.put(&entry.send.pid, pid_word(c))?;
     txn.put(&entry.receive.time, now)?;

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use vshmem_pool::layout::MsgEnd;
+use vshmem_pool::log::{Full, Txn};
 
 /// Fast paths keep off.
 pub const SLOW: u64 = 1 << 63;
@@ -65,6 +66,13 @@ pub fn read(end: &MsgEnd) -> At {
             return At::of(pair);
         }
     }
+}
+
+/// Moves an end in a transaction.
+pub fn put(txn: &mut Txn, end: &MsgEnd, at: At) -> Result<(), Full> {
+    let (lo, hi) = at.words();
+    txn.put(&end.at.lo, lo)?;
+    txn.put(&end.at.hi, hi)
 }
 
 /// Keeps fast paths off an end.

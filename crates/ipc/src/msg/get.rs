@@ -1,6 +1,6 @@
 //! `msgget` and `IPC_RMID`.
 
-use super::end::At;
+use super::end::{self, At};
 use super::queue::{Queue, LOG_ENTRIES};
 use super::{ring, scan, wait};
 use crate::directory::{self as dir, Found};
@@ -48,10 +48,8 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
         step: 0,
         slow: true,
     };
-    let (lo, hi) = first.words();
     for end in [&entry.send, &entry.receive] {
-        txn.put(&end.at.lo, lo)?;
-        txn.put(&end.at.hi, hi)?;
+        end::put(&mut txn, end, first)?;
         txn.put(&end.seen, first.counts())?;
         txn.put(&end.done, first.pos.into())?;
         txn.put(&end.sweep, first.pos.into())?;

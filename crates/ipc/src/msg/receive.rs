@@ -302,18 +302,13 @@ fn consume(slow: &Slow, ring: &Ring, item: Item) -> Result<(), Errno> {
     let (c, entry) = (slow.c, slow.queue.entry);
     let head = slow.queue.head();
     // The head itself stays until the used-up cells at it are freed.
-    let (lo, hi) = At {
-        pos: head.pos,
-        ..after(head, 0, item.mark.len as usize)
-    }
-    .words();
+    let counted = after(head, 0, item.mark.len as usize);
     let mut txn = slow.guard.txn();
     txn.set(
         ring.mark_offset(item.pos),
         done::consumed(ring, item.pos, item.cells).word(),
     )?;
-    txn.put(&entry.receive.at.lo, lo)?;
-    txn.put(&entry.receive.at.hi, hi)?;
+    end::put(&mut txn, &entry.receive, counted)?;
     txn.put(&entry.receive.time, c.kernel.now() as u64)?;
     txn.put(&entry.receive.pid, pid_word(c))?;
     txn.commit();

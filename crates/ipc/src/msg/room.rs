@@ -1,7 +1,7 @@
 //! Rings are made at the first message and grow with need.
 
 use super::done;
-use super::end::{At, MAX_STEP};
+use super::end::{self, At, MAX_STEP};
 use super::mark::{Mark, State};
 use super::queue::{Queue, Slow};
 use super::ring::{self, Ring, CELL, MOST};
@@ -133,24 +133,15 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
     }
     txn.put(&entry.ring, at)?;
     txn.put(&entry.cells, count)?;
-    let (lo, hi) = At {
-        pos: to,
-        owner: 0,
-        step: 0,
-        ..tail
+    for (end, pos, at) in [(&entry.send, to, tail), (&entry.receive, first, head)] {
+        let moved = At {
+            pos,
+            owner: 0,
+            step: 0,
+            ..at
+        };
+        end::put(&mut txn, end, moved)?;
     }
-    .words();
-    txn.put(&entry.send.at.lo, lo)?;
-    txn.put(&entry.send.at.hi, hi)?;
-    let (lo, hi) = At {
-        pos: first,
-        owner: 0,
-        step: 0,
-        ..head
-    }
-    .words();
-    txn.put(&entry.receive.at.lo, lo)?;
-    txn.put(&entry.receive.at.hi, hi)?;
     for end in [&entry.send, &entry.receive] {
         txn.put(&end.done, first.into())?;
     }

@@ -93,14 +93,8 @@ fn recount(slow: &Slow, bytes: u32, msgs: u32) {
     if right == tail {
         return;
     }
-    let (lo, hi) = right.words();
     let mut txn = slow.guard.txn();
-    let send = &slow.queue.entry.send.at;
-    if txn
-        .put(&send.lo, lo)
-        .and_then(|()| txn.put(&send.hi, hi))
-        .is_ok()
-    {
+    if end::put(&mut txn, &slow.queue.entry.send, right).is_ok() {
         txn.commit();
     }
 }
@@ -125,19 +119,14 @@ pub fn advance(slow: &Slow, ring: &Ring) {
         !used
     });
     if pos != head.pos {
-        let (lo, hi) = end::At {
+        let moved = end::At {
             pos,
             step: 0,
             owner: 0,
             ..head
-        }
-        .words();
+        };
         let mut txn = slow.guard.txn();
-        let receive = &slow.queue.entry.receive.at;
-        if (txn.put(&receive.lo, lo))
-            .and_then(|()| txn.put(&receive.hi, hi))
-            .is_ok()
-        {
+        if end::put(&mut txn, &slow.queue.entry.receive, moved).is_ok() {
             txn.commit();
         }
     }

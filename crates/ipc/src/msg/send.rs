@@ -270,14 +270,12 @@ unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> R
         step: 0,
         ..after(c, tail, cells, message.len)
     };
-    let (lo, hi) = next.words();
     let mut txn = slow.guard.txn();
     txn.set(
         ring.mark_offset(tail.pos),
         ready(c, &ring, tail.pos, message.len).word(),
     )?;
-    txn.put(&queue.entry.send.at.lo, lo)?;
-    txn.put(&queue.entry.send.at.hi, hi)?;
+    end::put(&mut txn, &queue.entry.send, next)?;
     txn.put(&queue.entry.send.time, c.kernel.now() as u64)?;
     txn.put(&queue.entry.send.pid, pid_word(c))?;
     txn.commit();
