@@ -63,9 +63,10 @@ fn reap_some(c: &Ctx, from: u32) {
     }
 }
 
-/// For a caller that found no room: cleans up after every dead process and puts free memory together. Returns whether to try again.
+/// For a caller that found no room: cleans up after every dead process, finishes what could not be removed before, and puts free
+/// memory together. Returns whether to try again.
 pub fn make_room(c: &Ctx, quiet: &Quiet) -> bool {
-    let reaped = reap(c, quiet);
+    let reaped = reap(c, quiet) | msg::finish_removals(c, quiet);
     reaped | put_together(c, quiet)
 }
 

@@ -317,8 +317,8 @@ pub struct Msg {
     pub ctime: AtomicI64,
     /// Offset of the redo log.
     pub log: AtomicU64,
-    /// Zero.
-    pub spare: AtomicU64,
+    /// The last ring that was left while somebody was at work there: offset and how many times two its cells are; 0: none.
+    pub parked: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Msg {}

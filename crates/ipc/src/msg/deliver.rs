@@ -4,7 +4,7 @@ use super::end::{self, At};
 use super::mark::{Mark, State};
 use super::queue::Slow;
 use super::ring::{cells_for, Ring};
-use super::scan::{self, Wanted};
+use super::scan::{self, Item, Wanted};
 use super::{wait, MSG_NOERROR};
 use crate::waiters::{self, Ticket};
 use crate::{pid_word, Errno, ProcId};
@@ -23,7 +23,8 @@ pub fn wanted(w: &Waiter) -> Wanted {
 /// unfinished look again soon. A receiver for whom one has become ready since it looked takes that one.
 pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Result<bool, Errno> {
     let (c, queue) = (slow.c, slow.queue);
-    if scan::find(slow, ring, |item| item.mark.state == State::Reserved).is_some() {
+    let is_unfinished = |item: Item| matches!(item.mark.state, State::Reserved | State::Parked);
+    if scan::find(slow, ring, is_unfinished).is_some() {
         return Ok(false);
     }
     loop {

@@ -2,7 +2,7 @@
 
 use super::end::{self, At};
 use super::queue::{Queue, LOG_ENTRIES};
-use super::{ring, scan, wait};
+use super::{park, ring, scan, wait};
 use crate::directory::{self as dir, Found};
 use crate::{life, perm, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -61,6 +61,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
     txn.put(&entry.qbytes, limits.msgmnb.into())?;
     txn.put(&entry.ring, 0)?;
     txn.put(&entry.cells, 0)?;
+    txn.put(&entry.parked, 0)?;
     txn.put(&entry.first_receiver, 0)?;
     txn.put(&entry.last_receiver, 0)?;
     txn.put(&entry.first_sender, 0)?;
@@ -96,38 +97,49 @@ pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(),
         id,
         ..Queue::at(c, index)?
     };
-    let entry = queue.entry;
     let mut pause = wait::Pause::new();
-    loop {
-        let slow = queue.lock(c, quiet)?;
-        if !dir::is_dying(&entry.head) || entry.head.id.load(Relaxed) != id as u32 {
-            return Ok(());
+    // Memory that somebody is about to write to or read from can't be given to others. It is a matter of
+    // nanoseconds, unless that one is stopped: then who cleans up after it finishes this, or who needs room.
+    while !try_to_finish(c, quiet, &queue)? && pause.nap_briefly(c) {}
+    Ok(())
+}
+
+/// Removes the queues that are marked as dying, but for those where somebody is still at work. Returns whether there was one.
+pub fn finish_removals(c: &Ctx, quiet: &Quiet) -> bool {
+    let mut any = false;
+    dir::each_dying(c, Kind::Msg, |index, id| {
+        if let Ok(queue) = Queue::at(c, index) {
+            any |= try_to_finish(c, quiet, &Queue { id, ..queue }) == Ok(true);
         }
-        wait::end_all(&slow, Err(Errno::EIDRM))?;
-        super::queue::name_the_last(c, &queue);
-        let ring = queue.ring(c);
-        // Memory that somebody is about to write to or read from can't be given to others. It is a matter of
-        // nanoseconds, unless that one is stopped: then whoever cleans up after it finishes this.
-        let busy = ring.is_some_and(|ring| scan::settle(&slow) | scan::settle_behind(&slow, &ring));
-        if busy {
-            drop(slow);
-            if pause.nap_briefly(c) {
-                continue;
-            }
-            return Ok(());
-        }
-        let guard = dir::lock(c, quiet)?;
-        let mut txn = guard.txn();
-        dir::unhash(c, &mut txn, Kind::Msg, index)?;
-        dir::retire(c, &mut txn, Kind::Msg, index)?;
-        if let Some(ring) = ring {
-            dir::give_block(c, &mut txn, ring.offset(), ring::bytes(ring.cells().into()))?;
-        }
-        dir::give_block(c, &mut txn, entry.log.load(Relaxed), Log::size(LOG_ENTRIES))?;
-        txn.put(&entry.ring, 0)?;
-        txn.put(&entry.cells, 0)?;
-        txn.put(&entry.log, 0)?;
-        txn.commit();
-        return Ok(());
+    });
+    any
+}
+
+/// False if somebody is at work in the queue's memory.
+fn try_to_finish(c: &Ctx, quiet: &Quiet, queue: &Queue) -> Result<bool, Errno> {
+    let entry = queue.entry;
+    let slow = queue.lock(c, quiet)?;
+    if !dir::is_dying(&entry.head) || entry.head.id.load(Relaxed) != queue.id as u32 {
+        return Ok(true);
     }
+    wait::end_all(&slow, Err(Errno::EIDRM))?;
+    super::queue::name_the_last(c, queue);
+    let ring = queue.ring(c);
+    if !ring.is_none_or(|ring| scan::is_quiet(&slow, &ring)) || park::is_busy(&slow) {
+        return Ok(false);
+    }
+    let guard = dir::lock(c, quiet)?;
+    let mut txn = guard.txn();
+    dir::unhash(c, &mut txn, Kind::Msg, queue.index)?;
+    dir::retire(c, &mut txn, Kind::Msg, queue.index)?;
+    if let Some(ring) = ring {
+        dir::give_block(c, &mut txn, ring.offset(), ring::bytes(ring.cells().into()))?;
+    }
+    park::give_all_back(c, &mut txn, queue)?;
+    dir::give_block(c, &mut txn, entry.log.load(Relaxed), Log::size(LOG_ENTRIES))?;
+    txn.put(&entry.ring, 0)?;
+    txn.put(&entry.cells, 0)?;
+    txn.put(&entry.log, 0)?;
+    txn.commit();
+    Ok(true)
 }

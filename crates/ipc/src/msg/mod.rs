@@ -16,6 +16,7 @@
 //!   returned, or its receiver took it to the grave, as with the kernel.
 //! * *Slow path*: under the queue's lock, with both ends marked SLOW, so that no fast path begins. Unfinished cells of fast paths that
 //!   had begun are left alone. Changes go through the redo log.
+//! * *Who is stopped in the middle* keeps its cells, but not the queue: that leaves the ring and goes on in another ([`park`]).
 //! * *No message waits beside a sleeping receiver*: a receiver registers with the sending end SLOW, so later senders come the slow way
 //!   and hand their message over. Earlier ones that were not finished are visible as cells that are taken but not READY: as long as
 //!   there are such, the receiver looks again soon instead of sleeping. The same holds for senders that wait for room.
@@ -28,6 +29,7 @@ mod get;
 mod mark;
 #[cfg(test)]
 mod model;
+mod park;
 mod queue;
 mod receive;
 mod ring;
@@ -37,6 +39,7 @@ mod send;
 mod wait;
 
 pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
+pub(crate) use get::finish_removals;
 pub use get::{get, remove};
 pub use receive::{receive, receive_at_once};
 pub use send::{send, send_at_once};

@@ -20,6 +20,7 @@ use loom::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::vec::Vec;
 
+mod park;
 mod scene;
 mod slow;
 

@@ -3,6 +3,7 @@
 use super::done;
 use super::end::{self, At};
 use super::mark::{Mark, State};
+use super::park;
 use super::ring::Ring;
 use crate::waiters::Queue as WaitQueue;
 use crate::{directory as dir, perm, Ctx, Errno};
@@ -140,6 +141,9 @@ impl Queue {
         };
         if self.still() {
             name_the_last(c, self);
+        }
+        if self.entry.parked.load(Relaxed) != 0 {
+            park::collect(&slow, quiet)?;
         }
         Ok(slow)
     }

@@ -379,3 +379,29 @@ fn spin_for_message(c: &Ctx, queue: &Queue) -> bool {
     }
     false
 }
+
+/// A receiver that has taken the first message and does not go on. The second part lets it.
+#[cfg(test)]
+pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32) -> impl FnOnce() -> std::vec::Vec<u8> + 'a {
+    let queue = Queue::find(c, id).unwrap();
+    let (ring, pair) = (queue.ring(c).unwrap(), queue.entry.receive.at.load());
+    let head = At::of(pair);
+    let len = ring.mark(head.pos).unwrap().len as usize;
+    name_receiver(&queue, &ring, head);
+    c.pool.touch(c.me, queue.reference());
+    let cells = cells_for(len);
+    let next = At {
+        owner: c.me.slot as u16 + 1,
+        step: cells as u16,
+        ..after(head, cells, len)
+    };
+    assert!(queue.entry.receive.at.cas(pair, next.words()).is_ok());
+    move || {
+        let mut text = std::vec![0; len];
+        // SAFETY: the message is this receiver's, and the buffer has room for it.
+        unsafe { ring.read(head.pos, len, text.as_mut_ptr(), len) };
+        note(c, &queue.entry.receive, c.kernel.now());
+        done::finish(&queue, &ring, head.pos, cells);
+        text
+    }
+}

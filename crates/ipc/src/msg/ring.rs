@@ -11,6 +11,8 @@ use vshmem_pool::Mem;
 
 /// Bytes of a head: mark, type, and a short text.
 const HEAD: u64 = 32;
+/// Bytes for each cell that are not used.
+const NOTES: u64 = 32;
 /// Bytes of text in a cell.
 pub const CELL: usize = 64;
 /// Bytes of a text that is short enough to stand in the head.
@@ -27,7 +29,7 @@ pub fn cells_for(len: usize) -> u32 {
 /// Bytes that a ring of so many cells takes. The last quarter is not used: the heap is best at powers of two.
 #[inline]
 pub fn bytes(cells: u64) -> u64 {
-    cells * 2 * CELL as u64
+    cells * (HEAD + CELL as u64 + NOTES)
 }
 
 /// A ring that was checked to lie inside the pool.
@@ -202,22 +204,44 @@ impl Ring {
         let _ = pos;
     }
 
-    /// Copies type and text of a message of another ring.
-    pub fn copy_message(&self, pos: u32, from: &Ring, from_pos: u32, cells: u32) {
-        // SAFETY: heads and cells are inside the mapping, and rings don't overlap unless somebody scribbled, which `copy`
-        // stands.
-        unsafe {
-            let behind_mark = (HEAD - 8) as usize;
-            core::ptr::copy(
-                from.head(from_pos).add(8),
-                self.head(pos).add(8),
-                behind_mark,
-            );
-            for i in 0..cells {
-                let (to, of) = (pos.wrapping_add(i), from_pos.wrapping_add(i));
-                core::ptr::copy(from.cell(of), self.cell(to), CELL);
-            }
+    /// What stands in a head behind the mark: a message's type, and its text if it is short.
+    pub fn head_words(&self, pos: u32) -> [&'static AtomicU64; 3] {
+        let head = self.head(pos).cast::<AtomicU64>();
+        // SAFETY: a head has four words, all inside the mapping and aligned.
+        [1, 2, 3].map(|i| unsafe { &*head.add(i) })
+    }
+
+    /// Copies a message of another ring that nobody else is at work on.
+    pub fn copy_message(&self, pos: u32, from: &Ring, from_pos: u32, mark: Mark, cells: u32) {
+        self.copy_text(pos, from, from_pos, cells);
+        for (to, of) in self.head_words(pos).iter().zip(from.head_words(from_pos)) {
+            to.store(of.load(Relaxed), Relaxed);
         }
+        let lap = self.lap(pos);
+        self.mark_word(pos)
+            .store(Mark { lap, ..mark }.word(), Relaxed);
+    }
+
+    /// Copies what stands in cells of another ring.
+    pub fn copy_text(&self, pos: u32, from: &Ring, from_pos: u32, cells: u32) {
+        for i in 0..cells {
+            let (to, of) = (pos.wrapping_add(i), from_pos.wrapping_add(i));
+            // SAFETY: cells are inside the mapping, and rings don't overlap unless somebody scribbled, which `copy` stands.
+            unsafe { core::ptr::copy(from.cell(of), self.cell(to), CELL) };
+        }
+    }
+
+    /// Words in the last quarter of the block, which is not the ring's: for notes once the ring is not used any more.
+    pub fn notes(&self) -> u64 {
+        u64::from(self.cells) * NOTES / 8
+    }
+
+    /// One of them; the last if there are not so many.
+    pub fn note(&self, n: u64) -> &'static AtomicU64 {
+        let n = n.min(self.notes() - 1);
+        let at = self.at + u64::from(self.cells) * (HEAD + CELL as u64) + n * 8;
+        // SAFETY: it is in the last quarter of what `at` found to be inside the mapping, and aligned as the ring is.
+        unsafe { &*self.mem.base().add(at as usize).cast::<AtomicU64>() }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::done;
 use super::end::{self, At, MAX_STEP};
 use super::mark::{Mark, State};
+use super::park;
 use super::queue::{Queue, Slow};
 use super::ring::{self, Ring, CELL, MOST};
 use super::scan;
@@ -24,7 +25,9 @@ pub enum Room {
 }
 
 /// Makes sure that `cells` cells after the tail are free.
-pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Room, Errno> {
+///
+/// `leave`: also if somebody is at work in the ring, and seems to be stopped.
+pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32, leave: bool) -> Result<Room, Errno> {
     if cells > MAX_STEP {
         return Err(Errno::ENOMEM);
     }
@@ -43,10 +46,15 @@ pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Room, Errno> 
         } else {
             slow.c.kernel.spin_rounds()
         };
-        while scan::settle(slow) | scan::settle_behind(slow, &ring) {
+        while !scan::is_quiet(slow, &ring) {
             if patience == 0 {
-                let room = has_room(&ring);
-                return Ok(if room { Room::Here(ring) } else { Room::Busy });
+                return Ok(if has_room(&ring) {
+                    Room::Here(ring)
+                } else if leave {
+                    grow(slow, quiet, cells).map_or(Room::Busy, Room::Here)
+                } else {
+                    Room::Busy
+                });
             }
             patience -= 1;
             slow.c.kernel.spinning();
@@ -70,7 +78,7 @@ fn ample(slow: &Slow, cells: u32) -> u32 {
 /// Messages that [`ample`] rings have room for.
 const IN_FLIGHT: u32 = 4;
 
-/// Moves the queue into a larger ring. Nobody is in the middle of anything.
+/// Moves the queue into a larger ring, or into one that nobody holds up.
 fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
     let c = slow.c;
     let (head, tail) = (slow.queue.head(), slow.queue.tail());
@@ -109,27 +117,21 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
     let mut lost = false;
     if let Some(old) = &old {
         scan::find(slow, old, |item| {
-            if item.mark.state != State::Consumed {
-                new.copy_message(to, old, item.pos, item.cells);
-                new.mark_word(to).store(
-                    Mark {
-                        lap: new.lap(to),
-                        ..item.mark
-                    }
-                    .word(),
-                    Relaxed,
-                );
-                if item.mark.state == State::Assigned {
-                    lost |= tell_receiver(c, &mut txn, slow, item.mark, item.pos, to).is_err();
-                }
-                to = to.wrapping_add(item.cells);
+            match item.mark.state {
+                State::Consumed => return false,
+                State::Reserved => park::keep_place(&new, to, old, item),
+                _ => new.copy_message(to, old, item.pos, item.mark, item.cells),
             }
+            if item.mark.state == State::Assigned {
+                lost |= tell_receiver(c, &mut txn, slow, item.mark, item.pos, to).is_err();
+            }
+            to = to.wrapping_add(item.cells);
             false
         });
         if lost {
             return Err(Errno::ENOMEM);
         }
-        dir::give_block(c, &mut txn, old.offset(), ring::bytes(old.cells().into()))?;
+        park::leave(slow, &mut txn, *old)?;
     }
     txn.put(&entry.ring, at)?;
     txn.put(&entry.cells, count)?;

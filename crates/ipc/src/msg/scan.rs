@@ -22,12 +22,17 @@ pub struct Item {
 /// The item at a position, if the ring is sound there.
 fn item(ring: &Ring, pos: u32, left: u32) -> Option<Item> {
     let mark = ring.mark(pos)?;
-    let cells = match mark.state {
-        State::Ready | State::Taken | State::Assigned => cells_for(mark.len as usize),
-        State::Reserved | State::Consumed => mark.len,
-        State::Free => return None,
-    };
+    let cells = cells_of(mark)?;
     (cells >= 1 && cells <= left).then_some(Item { pos, mark, cells })
+}
+
+/// Cells of what a mark stands before.
+pub fn cells_of(mark: Mark) -> Option<u32> {
+    match mark.state {
+        State::Ready | State::Taken | State::Assigned => Some(cells_for(mark.len as usize)),
+        State::Reserved | State::Parked | State::Consumed => Some(mark.len),
+        State::Free => None,
+    }
 }
 
 /// Calls `stop` with everything between head and tail, in order, until it returns true; returns that.
@@ -66,7 +71,7 @@ pub fn settle(slow: &Slow) -> bool {
             State::Reserved | State::Assigned if owner_is_dead(slow.c, item.mark.owner) => {
                 consume_at(&ring, item)
             }
-            State::Reserved => unfinished = true,
+            State::Reserved | State::Parked => unfinished = true,
             State::Ready => {
                 bytes += item.mark.len;
                 msgs += 1;
@@ -100,7 +105,7 @@ fn recount(slow: &Slow, bytes: u32, msgs: u32) {
 }
 
 /// Marks an item as used up. Its counts are right already: it was never counted as received, or is no message.
-fn consume_at(ring: &Ring, item: Item) {
+pub fn consume_at(ring: &Ring, item: Item) {
     let used = done::consumed(ring, item.pos, item.cells);
     let _ =
         ring.mark_word(item.pos)
@@ -136,21 +141,33 @@ pub fn advance(slow: &Slow, ring: &Ring) {
 /// Frees what dead receivers had taken behind the head. Returns whether something that the living have taken is left there.
 pub fn settle_behind(slow: &Slow, ring: &Ring) -> bool {
     done::catch_up(&slow.queue, ring);
+    let mut unfinished = false;
+    behind(slow, ring, |item| match item.mark.state {
+        State::Taken if owner_is_dead(slow.c, item.mark.owner) => consume_at(ring, item),
+        State::Taken => unfinished = true,
+        _ => {}
+    });
+    done::catch_up(&slow.queue, ring);
+    unfinished
+}
+
+/// Calls `see` with everything behind the head that is not free yet, in order.
+pub fn behind(slow: &Slow, ring: &Ring, mut see: impl FnMut(Item)) {
     let mut pos = done::at(&slow.queue);
     let mut left = slow.queue.head().pos.wrapping_sub(pos);
-    let mut unfinished = false;
     // What makes no sense there was written by somebody who scribbles, and keeps nobody.
     while let Some(item) = (left > 0).then(|| item(ring, pos, left)).flatten() {
-        match item.mark.state {
-            State::Taken if owner_is_dead(slow.c, item.mark.owner) => consume_at(ring, item),
-            State::Taken => unfinished = true,
-            _ => {}
-        }
+        see(item);
         pos = pos.wrapping_add(item.cells);
         left -= item.cells;
     }
-    done::catch_up(&slow.queue, ring);
-    unfinished
+}
+
+/// Settles everything; is nobody who lives at work in this ring then?
+pub fn is_quiet(slow: &Slow, ring: &Ring) -> bool {
+    settle(slow);
+    let is_reserved = |item: Item| item.mark.state == State::Reserved;
+    !settle_behind(slow, ring) && find(slow, ring, is_reserved).is_none()
 }
 
 /// Which messages a receiver wants, as `convert_mode` in Linux has it.

@@ -127,15 +127,26 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
         let next = after(c, tail, cells, message.len);
         if entry.send.at.cas(pair, next.words()).is_ok() {
             // SAFETY: the compare-and-swap made the cells ours; the caller vouches for the text.
-            unsafe { ring.write(tail.pos, message.kind, message.text, message.len) };
-            note(c, &entry.send, now);
-            ring.mark_word(tail.pos)
-                .store(ready(c, &ring, tail.pos, message.len).word(), Release);
-            let behind = tail.pos.wrapping_add(cells);
-            entry.send.finished.store(behind.into(), Release);
+            unsafe { complete(c, queue, &ring, tail.pos, message, now) };
             return Attempt::Done;
         }
     }
+}
+
+/// Writes a message to the cells that were taken for it.
+///
+/// # Safety
+/// As for [`send`], and the cells must be the caller's.
+#[inline(always)]
+unsafe fn complete(c: &Ctx, queue: &Queue, ring: &Ring, pos: u32, message: Outgoing, now: i64) {
+    let send = &queue.entry.send;
+    // SAFETY: the caller vouches for cells and text.
+    unsafe { ring.write(pos, message.kind, message.text, message.len) };
+    note(c, send, now);
+    ring.mark_word(pos)
+        .store(ready(c, ring, pos, message.len).word(), Release);
+    let behind = pos.wrapping_add(cells_for(message.len));
+    send.finished.store(behind.into(), Release);
 }
 
 /// The sending end after a message of `len` bytes.
@@ -226,7 +237,7 @@ unsafe fn send_slowly(
     loop {
         perm::check(c, &queue.entry.head, perm::WRITE)?;
         // SAFETY: as for send.
-        match unsafe { try_send(c, queue, message, nowait)? } {
+        match unsafe { try_send(c, queue, message, nowait, pause.is_long())? } {
             Step::Done => return Ok(()),
             Step::Busy => pause.nap(c)?,
             Step::Wait(ticket) => wait::for_room(c, queue, ticket)?,
@@ -242,7 +253,13 @@ enum Step {
 
 /// # Safety
 /// As for [`send`].
-unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> Result<Step, Errno> {
+unsafe fn try_send(
+    c: &Ctx,
+    queue: &Queue,
+    message: Outgoing,
+    nowait: bool,
+    leave: bool,
+) -> Result<Step, Errno> {
     let quiet = Quiet::new(c.kernel);
     let slow = queue.lock(c, &quiet)?;
     if !queue.still() {
@@ -254,7 +271,7 @@ unsafe fn try_send(c: &Ctx, queue: &Queue, message: Outgoing, nowait: bool) -> R
         }
         return wait::register_sender(&slow, message.len).map(Step::Wait);
     }
-    let ring = match make_room(&slow, &quiet, cells_for(message.len))? {
+    let ring = match make_room(&slow, &quiet, cells_for(message.len), leave)? {
         Room::Here(ring) => ring,
         Room::Busy => return Ok(Step::Busy),
     };
@@ -296,4 +313,33 @@ fn spin_for_room(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
         c.kernel.spinning();
     }
     0
+}
+
+/// A sender that has taken its cells and does not go on. The second part lets it.
+#[cfg(test)]
+pub fn stopped_in_the_middle<'a>(
+    c: &'a Ctx,
+    id: i32,
+    kind: i64,
+    text: &'a [u8],
+) -> impl FnOnce() + 'a {
+    let queue = Queue::find(c, id).unwrap();
+    let (ring, pair) = (queue.ring(c).unwrap(), queue.entry.send.at.load());
+    let tail = At::of(pair);
+    assert!(!tail.slow);
+    name_sender(&queue, &ring, tail);
+    c.pool.touch(c.me, queue.reference());
+    let cells = cells_for(text.len());
+    assert!(done::look_for_room(&queue, &ring, tail.pos, cells));
+    let next = after(c, tail, cells, text.len());
+    assert!(queue.entry.send.at.cas(pair, next.words()).is_ok());
+    move || {
+        let message = Outgoing {
+            kind,
+            text: text.as_ptr(),
+            len: text.len(),
+        };
+        // SAFETY: the cells are this sender's.
+        unsafe { complete(c, &queue, &ring, tail.pos, message, c.kernel.now()) };
+    }
 }

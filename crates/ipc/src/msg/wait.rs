@@ -50,9 +50,14 @@ impl Pause {
         Ok(())
     }
 
+    /// Has it been longer than a moment? Who is only not running now, though it might, takes no longer.
+    pub fn is_long(&self) -> bool {
+        self.slept >= Duration::from_millis(20)
+    }
+
     /// Naps; false when it has been longer than a moment.
     pub fn nap_briefly(&mut self, c: &Ctx) -> bool {
-        self.slept < Duration::from_millis(20) && self.nap(c).is_ok()
+        !self.is_long() && self.nap(c).is_ok()
     }
 }
 

@@ -14,7 +14,7 @@ const KEY: i32 = 4711;
 
 /// Runs `act` in a process that is killed at its n-th call, for every n until it gets through (and is killed then), each time on a
 /// fresh pool; `check` gets what `act` returned, if it did.
-fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
+pub fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
     setup: impl Fn(&World) -> S,
     act: impl Fn(&Ctx, S) -> T + Copy + Send + 'static,
     check: impl Fn(&World, S, Option<T>),
@@ -52,7 +52,7 @@ fn free(world: &World) -> (u64, u64) {
 }
 
 /// Cleans up as a process that finds no room does, and says what is free then.
-fn free_after_all(world: &World) -> (u64, u64) {
+pub fn free_after_all(world: &World) -> (u64, u64) {
     let last = world.process();
     let quiet = vshmem_pool::lock::Quiet::new(last.ctx().kernel);
     crate::life::make_room(&last.ctx(), &quiet);

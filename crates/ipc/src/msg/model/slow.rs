@@ -2,7 +2,7 @@
 
 use super::super::end::{At, SLOW};
 use super::super::mark::{Mark, State};
-use super::super::ring::cells_for;
+use super::super::scan::cells_of;
 use super::{after, newest, pack, put, read_end, Did, Queue};
 use loom::sync::atomic::Ordering::*;
 
@@ -23,11 +23,7 @@ impl Queue {
 
     fn item(&self, pos: u32, left: u32) -> Option<(Mark, u32)> {
         let mark = self.valid(pos, self.mark_word(pos).load(Acquire))?;
-        let cells = match mark.state {
-            State::Ready | State::Taken | State::Assigned => cells_for(mark.len as usize),
-            State::Reserved | State::Consumed => mark.len,
-            State::Free => return None,
-        };
+        let cells = cells_of(mark)?;
         (cells >= 1 && cells <= left).then_some((mark, cells))
     }
 

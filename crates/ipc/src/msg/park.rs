@@ -1,0 +1,254 @@
+//! Rings that a queue has left while somebody was in the middle of a message there.
+//!
+//! A queue that needs a larger ring can't wait for ever for a process that is stopped between taking its cells and its last store, or for
+//! one that is in a signal handler there, or has left by `siglongjmp`. So it leaves. The old ring stays as it is, *parked*, since that one
+//! writes or reads there when it goes on; what it holds up is listed in the quarter of the ring's block that nobody uses.
+//!
+//! * A message that is being *sent* has its place in the new ring: a mark PARKED with as many cells, and in the head where the message
+//!   will be in the old ring. It is a message when the old mark says READY, and is then brought over.
+//! * A message that is being *received* has left the queue. Only the memory has to stay.
+//!
+//! # Why it is correct
+//! Both ends are frozen and the last movers are named when a queue moves, so every cell that somebody is at work on has a mark RESERVED or
+//! TAKEN with a name, and no other begins: a fast path that read an end before can't swap it any more, for positions never come back. The
+//! one at work ends with one store to that mark, as it always does, and needs not know that the queue has gone on.
+//! Who collects takes a listed mark that is no more what it was for finished. If its owner is dead, the mark is *swapped* to CONSUMED:
+//! either the owner's last store came before, then the swap fails and the message counts, or it never comes. Only then the marks PARKED are
+//! gone through; so a ring all of whose list was finished at first has nothing left that is not brought over, and its memory is given back.
+//! A message is brought over by one transaction: its text to cells that nobody else uses, then type, short text and mark
+//! together. Whoever dies before has done nothing that could not be done again.
+
+use super::done;
+use super::mark::{Mark, State};
+use super::queue::{Queue, Slow};
+use super::ring::{self, Ring};
+use super::scan::{self, owner_is_dead, Item};
+use crate::{directory as dir, Ctx, Errno};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::lock::Quiet;
+use vshmem_pool::log::Txn;
+
+/// Most rings that a queue leaves behind at a time.
+const MOST_RINGS: usize = 8;
+/// Most messages that a parked ring may be kept for.
+const MOST_HELD: u64 = 1024;
+
+/// A parked ring. In the unused quarter: the link to the next, how many messages are listed, and each one's position and mark.
+#[derive(Clone, Copy)]
+struct Parked {
+    ring: Ring,
+}
+
+/// Offset of a ring and how many times two its cells are, in one word: rings begin at multiples of 64.
+fn link(ring: &Ring) -> u64 {
+    ring.offset() | u64::from(ring.cells().trailing_zeros())
+}
+
+impl Parked {
+    /// `None` at the end, or where nothing sensible stands.
+    fn of(c: &Ctx, link: u64) -> Option<Parked> {
+        let ring = Ring::at(c.pool.mem(), link & !63, 1 << (link & 63))?;
+        (link != 0).then_some(Parked { ring })
+    }
+
+    /// The n-th word of the quarter.
+    fn note(&self, n: u64) -> &'static AtomicU64 {
+        self.ring.note(n)
+    }
+
+    fn room(ring: &Ring) -> u64 {
+        ((ring.notes() - 2) / 2).min(MOST_HELD)
+    }
+
+    fn listed(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let count = self.note(1).load(Relaxed).min(Self::room(&self.ring));
+        (0..count).map(|i| {
+            let entry = 2 + 2 * i;
+            let (pos, mark) = (self.note(entry), self.note(entry + 1));
+            (pos.load(Relaxed) as u32, mark.load(Relaxed))
+        })
+    }
+
+    /// Is everybody finished, or dead?
+    fn is_finished(&self, c: &Ctx) -> bool {
+        self.listed().fold(true, |all, (pos, mark)| {
+            all & is_finished(c, &self.ring, pos, mark)
+        })
+    }
+}
+
+/// Is who had this mark not at work any more? What the dead had begun is marked as consumed.
+fn is_finished(c: &Ctx, ring: &Ring, pos: u32, word: u64) -> bool {
+    let Some(mark) = ring.valid(pos, word) else {
+        return true;
+    };
+    if ring.mark_word(pos).load(Acquire) != word {
+        return true;
+    }
+    if !owner_is_dead(c, mark.owner) {
+        return false;
+    }
+    let cells = scan::cells_of(mark).unwrap_or_default();
+    let used = done::consumed(ring, pos, cells).word();
+    let _ = ring
+        .mark_word(pos)
+        .compare_exchange(word, used, AcqRel, Acquire);
+    true
+}
+
+/// The rings that a queue has left, the last one first.
+fn rings<'a>(c: &'a Ctx, queue: &Queue) -> impl Iterator<Item = Parked> + 'a {
+    let mut next = queue.entry.parked.load(Acquire);
+    core::iter::from_fn(move || {
+        let parked = Parked::of(c, next)?;
+        next = parked.note(0).load(Relaxed);
+        Some(parked)
+    })
+    .take(MOST_RINGS)
+}
+
+/// Puts into a transaction that the queue leaves its ring: it is parked if somebody is at work in it, else its block is given back.
+/// `ENOMEM` if too much is parked already.
+pub fn leave(slow: &Slow, txn: &mut Txn, old: Ring) -> Result<(), Errno> {
+    let c = slow.c;
+    let parked = Parked { ring: old };
+    let mut held = 0;
+    let mut note = |item: Item| {
+        if held < Parked::room(&old) {
+            parked.note(2 + 2 * held).store(item.pos.into(), Relaxed);
+            parked.note(3 + 2 * held).store(item.mark.word(), Relaxed);
+        }
+        held += 1;
+    };
+    scan::find(slow, &old, |item| {
+        if item.mark.state == State::Reserved {
+            note(item);
+        }
+        false
+    });
+    scan::behind(slow, &old, |item| {
+        if item.mark.state == State::Taken {
+            note(item);
+        }
+    });
+    if held == 0 {
+        return give_back(c, txn, &old);
+    }
+    if held > Parked::room(&old) || rings(c, &slow.queue).count() == MOST_RINGS {
+        return Err(Errno::ENOMEM);
+    }
+    let first = &slow.queue.entry.parked;
+    parked.note(0).store(first.load(Relaxed), Relaxed);
+    parked.note(1).store(held, Relaxed);
+    Ok(txn.put(first, link(&old))?)
+}
+
+fn give_back(c: &Ctx, txn: &mut Txn, ring: &Ring) -> Result<(), Errno> {
+    dir::give_block(c, txn, ring.offset(), ring::bytes(ring.cells().into()))
+}
+
+/// Keeps the place of a message that is being sent, at `to` in the new ring.
+pub fn keep_place(new: &Ring, to: u32, old: &Ring, item: Item) {
+    let place = [link(old), item.pos.into(), 0];
+    for (word, value) in new.head_words(to).iter().zip(place) {
+        word.store(value, Relaxed);
+    }
+    let mark = Mark {
+        state: State::Parked,
+        lap: new.lap(to),
+        ..item.mark
+    };
+    new.mark_word(to).store(mark.word(), Relaxed);
+}
+
+/// Brings over what was finished in rings that were left, and gives back those where nobody is at work any more.
+#[cold]
+pub fn collect(slow: &Slow, quiet: &Quiet) -> Result<(), Errno> {
+    let (c, queue) = (slow.c, &slow.queue);
+    let mut finished = [false; MOST_RINGS];
+    for (parked, is_finished) in rings(c, queue).zip(&mut finished) {
+        *is_finished = parked.is_finished(c);
+    }
+    if let Some(ring) = queue.ring(c) {
+        scan::find(slow, &ring, |item| {
+            if item.mark.state == State::Parked {
+                bring_over(slow, &ring, item);
+            }
+            false
+        });
+    }
+    if !finished.contains(&true) {
+        return Ok(());
+    }
+    let guard = dir::lock(c, quiet)?;
+    let mut txn = guard.txn();
+    let mut before = &queue.entry.parked;
+    for (parked, is_finished) in rings(c, queue).zip(finished) {
+        if is_finished {
+            txn.put(before, parked.note(0).load(Relaxed))?;
+            give_back(c, &mut txn, &parked.ring)?;
+        } else {
+            before = parked.note(0);
+        }
+    }
+    txn.commit();
+    Ok(())
+}
+
+/// If the message was finished in the ring where it is, it is brought to its place, or is none any more.
+fn bring_over(slow: &Slow, ring: &Ring, item: Item) {
+    let [old, from, _] = ring.head_words(item.pos);
+    let from = from.load(Relaxed) as u32;
+    let old = Parked::of(slow.c, old.load(Relaxed)).map(|p| p.ring);
+    let mark = old.and_then(|old| old.mark(from));
+    match (old, mark.map(|m| m.state)) {
+        (_, Some(State::Reserved)) => {}
+        (Some(old), Some(State::Ready)) => {
+            let ready = mark.filter(|m| ring::cells_for(m.len as usize) == item.cells);
+            match ready.map(|m| move_message(slow, ring, item, &old, from, m)) {
+                Some(Ok(())) => {}
+                _ => scan::consume_at(ring, item),
+            }
+        }
+        _ => scan::consume_at(ring, item),
+    }
+}
+
+fn move_message(
+    slow: &Slow,
+    ring: &Ring,
+    item: Item,
+    old: &Ring,
+    from: u32,
+    mark: Mark,
+) -> Result<(), Errno> {
+    ring.copy_text(item.pos, old, from, item.cells);
+    let mut txn = slow.guard.txn();
+    for (word, value) in ring.head_words(item.pos).iter().zip(old.head_words(from)) {
+        txn.put(*word, value.load(Relaxed))?;
+    }
+    let moved = Mark {
+        lap: ring.lap(item.pos),
+        ..mark
+    };
+    txn.set(ring.mark_offset(item.pos), moved.word())?;
+    txn.commit();
+    Ok(())
+}
+
+/// Is somebody at work in a ring that the queue has left?
+pub fn is_busy(slow: &Slow) -> bool {
+    rings(slow.c, &slow.queue).any(|parked| !parked.is_finished(slow.c))
+}
+
+/// Puts into a transaction that the memory of all rings that were left is given back. Nobody is at work there.
+pub fn give_all_back(c: &Ctx, txn: &mut Txn, queue: &Queue) -> Result<(), Errno> {
+    for parked in rings(c, queue) {
+        give_back(c, txn, &parked.ring)?;
+    }
+    Ok(txn.put(&queue.entry.parked, 0)?)
+}
+
+#[cfg(test)]
+mod tests;
