@@ -3,6 +3,7 @@
 //! One 64-bit word counts phases and, within a phase, who has arrived; the last to arrive moves it to the next phase. A
 //! second word repeats the phase for sleepers. Each party has a seat with its name, so that the others learn when it dies.
 
+use crate::calls::{self, again};
 use crate::raw;
 use crate::state::{self, Caller, POOLS};
 use core::ffi::c_void;
@@ -61,11 +62,11 @@ impl Barrier {
             return Err(Errno::EINVAL);
         }
         let caller = state::caller()?;
-        let id = shm::get(&caller.ctx, key, bytes_of(parties), libc::IPC_CREAT | 0o600)?;
-        let at = crate::calls::shm::attach(&caller, id, 0, 0)?;
+        let id = calls::shm::get(&caller, key, bytes_of(parties), libc::IPC_CREAT | 0o600)?;
+        let at = calls::shm::attach(&caller, id, 0, 0)?;
         let result = Self::sit_down(&caller, id, at.cast(), parties);
         if result.is_err() {
-            let _ = crate::calls::shm::detach(at as usize);
+            let _ = calls::shm::detach(at as usize);
         }
         result
     }
@@ -240,7 +241,7 @@ impl Barrier {
         let caller = state::caller_of(this.pool)?;
         let seat = &this.seats()[this.seat()];
         let _ = seat.compare_exchange(caller.ctx.me.word(), 0, AcqRel, Relaxed);
-        crate::calls::shm::detach(this.head as usize)?;
+        calls::shm::detach(this.head as usize)?;
         // SAFETY: the view's own mapping.
         unsafe { raw::unmap(barrier.cast(), VIEW) };
         Ok(())
@@ -249,8 +250,8 @@ impl Barrier {
     /// Removes the barrier of that key from the current pool; it goes when the last party closes it.
     pub fn remove(key: i32) -> Result<(), Errno> {
         let caller = state::caller()?;
-        let id = shm::get(&caller.ctx, key, 0, 0)?;
-        shm::remove(&caller.ctx, id)
+        let id = calls::shm::get(&caller, key, 0, 0)?;
+        again(|| shm::remove(&caller.ctx, id))
     }
 
     /// The segment, for those who want to look at it.

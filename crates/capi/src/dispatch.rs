@@ -1,7 +1,7 @@
 //! Which calls are ours: by key where a construct is made or found, by id afterwards. The rest goes to the kernel, by
 //! the system call instruction.
 
-use crate::calls::{cmd, msg, sem, shm};
+use crate::calls::{again, cmd, msg, sem, shm};
 use crate::config::config;
 use crate::errno::{from_kernel, guard, Failure};
 use crate::raw::syscall;
@@ -136,7 +136,8 @@ impl Control {
 
     /// The call on the current pool.
     pub fn on_pool(&self, id: i32, number: i32, command: i32, arg: usize) -> Result<i32, Errno> {
-        (self.ours)(&state::caller()?, id, number, command, arg)
+        let caller = state::caller()?;
+        again(|| (self.ours)(&caller, id, number, command, arg))
     }
 
     /// The call on the current pool, for C.

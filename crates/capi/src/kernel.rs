@@ -56,6 +56,10 @@ impl Kernel for OpenPool {
         process::has_executed(pid, started)
     }
 
+    fn is_stopped(&self, pid: u32, started: u64) -> bool {
+        process::is_stopped(pid, started)
+    }
+
     fn block_signals(&self) -> u64 {
         raw::block_signals()
     }
@@ -66,6 +70,10 @@ impl Kernel for OpenPool {
 
     fn handler_waits(&self, old: u64) -> bool {
         raw::handler_waits(old)
+    }
+
+    fn signal_waits(&self, old: u64) -> bool {
+        raw::signal_waits(old)
     }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {

@@ -137,6 +137,13 @@ fn is_close(noted: u64, start: u64) -> bool {
     ahead.min(TICKS_MASK + 1 - ahead) <= TOLERANCE
 }
 
+/// Is a process certainly stopped now, by a signal or a debugger, that noted `pid` and `started`?
+pub fn is_stopped(pid: u32, started: u64) -> bool {
+    let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
+    let stopped = |stat: Stat| b"Tt".contains(&stat.state) && is_close(ticks, stat.start);
+    pid != 0 && theirs != 0 && theirs == namespaces() && stat_of(Some(pid)).is_some_and(stopped)
+}
+
 /// The running kernel's boot id, which all its containers share.
 pub fn boot_id() -> Option<[u8; 16]> {
     let mut buffer = [0; 64];
@@ -219,6 +226,27 @@ mod tests {
             !has_left(child.id(), started() ^ 1 << 40),
             "another namespace"
         );
+    }
+
+    #[test]
+    fn who_is_stopped_is_known_to_be() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let (pid, noted) = (child.id(), started());
+        assert!(!is_stopped(pid, noted));
+        // SAFETY: signals to a child of our own.
+        unsafe {
+            libc::kill(pid as i32, libc::SIGSTOP);
+            libc::waitpid(pid as i32, core::ptr::null_mut(), libc::WUNTRACED);
+        }
+        assert!(is_stopped(pid, noted));
+        assert!(!is_stopped(pid, noted ^ 0x4000), "same pid, other start");
+        assert!(!is_stopped(pid, noted ^ 1 << 40), "another namespace");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_stopped(pid, noted));
     }
 
     #[test]

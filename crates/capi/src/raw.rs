@@ -70,14 +70,30 @@ pub fn gettid() -> u32 {
 
 /// All signals are blocked: does one wait that has a handler and that the mask `old` lets through?
 pub fn handler_waits(old: u64) -> bool {
+    pending(old).any(|signal| !matches!(action(signal), libc::SIG_DFL | libc::SIG_IGN))
+}
+
+/// All signals are blocked: does one wait that the mask `old` lets through and that does anything?
+pub fn signal_waits(old: u64) -> bool {
+    const NOTHING: [i32; 4] = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
+    pending(old).any(|signal| match action(signal) {
+        libc::SIG_DFL => !NOTHING.contains(&signal),
+        libc::SIG_IGN => false,
+        _ => true,
+    })
+}
+
+/// The signals that wait and that the mask `old` lets through.
+fn pending(old: u64) -> impl Iterator<Item = i32> {
     let mut pending = 0u64;
     // SAFETY: the set is 8 bytes, as the last argument says.
     unsafe { syscall!(libc::SYS_rt_sigpending, &raw mut pending, 8) };
     let pending = pending & !old;
-    (1..=64).any(|signal| pending & 1 << (signal - 1) != 0 && has_handler(signal))
+    (1..=64).filter(move |signal| pending & 1 << (signal - 1) != 0)
 }
 
-fn has_handler(signal: u32) -> bool {
+/// What is done about a signal: a handler's address, `SIG_DFL` or `SIG_IGN`.
+fn action(signal: i32) -> usize {
     // The kernel's structure: handler, flags, restorer, mask of 8 bytes; the handler comes first on every architecture with 64 bits.
     let mut action = [0usize; 4];
     // SAFETY: no new action; the old one is four words.
@@ -90,7 +106,11 @@ fn has_handler(signal: u32) -> bool {
             8
         )
     };
-    done == 0 && action[0] != libc::SIG_DFL && action[0] != libc::SIG_IGN
+    if done == 0 {
+        action[0]
+    } else {
+        libc::SIG_IGN
+    }
 }
 
 /// Blocks all 64 signals, those that libc keeps for itself included; returns the mask before.

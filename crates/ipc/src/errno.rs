@@ -54,7 +54,10 @@ impl From<Full> for Errno {
 
 impl From<Stuck> for Errno {
     /// A construct whose lock can't be had is as good as removed.
-    fn from(_: Stuck) -> Errno {
-        Errno::EIDRM
+    fn from(stuck: Stuck) -> Errno {
+        match stuck {
+            Stuck::Owner => Errno::EIDRM,
+            Stuck::Signal => Errno::EINTR,
+        }
     }
 }

@@ -81,7 +81,7 @@ pub struct ShmInfo {
 
 /// `shmget`.
 pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     match try_get(c, &quiet, key, size as u64, flg) {
         // The dead may still hold what is missing.
         Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
@@ -599,7 +599,7 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<ShmDs, Errno> {
     if !any {
         perm::check(c, head, perm::READ)?;
     }
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     reap_one(c, &quiet, id);
     let _guard = dir::lock(c, &quiet)?;
     if !dir::still(head, id) {
@@ -623,7 +623,7 @@ pub fn stat_index(c: &Ctx, index: i32, any: bool) -> Result<(i32, ShmDs), Errno>
 pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno> {
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     perm::check_owner(c, head)?;
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     let guard = dir::lock(c, &quiet)?;
     if !dir::still(head, id) {
         return Err(Errno::EIDRM);
@@ -643,7 +643,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
 pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let (_, head) = dir::lookup(c, Kind::Shm, id)?;
     perm::check_owner(c, head)?;
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     reap_one(c, &quiet, id);
     let guard = dir::lock(c, &quiet)?;
     // The dead may have been the last to have it attached after an earlier removal.
@@ -671,7 +671,7 @@ pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
     if !perm::owner_or(c, head, perm::CAP_IPC_LOCK) {
         return Err(Errno::EPERM);
     }
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     let guard = dir::lock(c, &quiet)?;
     if !dir::still(head, id) {
         return Err(Errno::EIDRM);

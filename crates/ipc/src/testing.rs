@@ -80,6 +80,8 @@ struct Inner {
     /// Something was woken, or somebody died.
     changed: Condvar,
     next_pid: AtomicU32,
+    /// Whom the kernel says to be stopped; 0: nobody.
+    stopped: AtomicU32,
     /// How much faster than real time passes.
     speed: AtomicU32,
     /// How often memory can still be reserved.
@@ -119,6 +121,7 @@ impl World {
             dead: Mutex::new(BTreeSet::new()),
             changed: Condvar::new(),
             next_pid: AtomicU32::new(100),
+            stopped: AtomicU32::new(0),
             speed: AtomicU32::new(1),
             reservations: AtomicI64::new(i64::MAX),
             reserved: Mutex::new(BTreeSet::new()),
@@ -207,6 +210,7 @@ impl World {
             calls_left: AtomicI64::new(i64::MAX),
             interrupted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            signalled: AtomicBool::new(false),
         }
     }
 
@@ -225,6 +229,7 @@ pub struct Process {
     calls_left: AtomicI64,
     interrupted: AtomicBool,
     stopped: AtomicBool,
+    signalled: AtomicBool,
 }
 
 impl Process {
@@ -270,6 +275,17 @@ impl Process {
         self.stopped.store(true, SeqCst);
         let _held = self.world.dead();
         self.world.changed.notify_all();
+    }
+
+    /// The kernel says that it is stopped, or that it is not any more.
+    pub fn seems_stopped(&self, yes: bool) {
+        let pid = if yes { self.pid } else { 0 };
+        self.world.stopped.store(pid, SeqCst);
+    }
+
+    /// A signal waits until it does not block signals any more.
+    pub fn signal(&self) {
+        self.signalled.store(true, SeqCst);
     }
 
     /// Is it dead?
@@ -378,9 +394,15 @@ impl Kernel for Process {
         self.call();
         !self.world.dead().contains(&pid)
     }
+    fn is_stopped(&self, pid: u32, _started: u64) -> bool {
+        self.world.stopped.load(SeqCst) == pid
+    }
     fn block_signals(&self) -> u64 {
         self.call();
         0
+    }
+    fn signal_waits(&self, _old: u64) -> bool {
+        self.signalled.load(SeqCst)
     }
     fn restore_signals(&self, _old: u64) {
         self.call();

@@ -39,6 +39,10 @@ pub trait Kernel: Sync {
     fn has_executed(&self, _pid: u32, _started: u64) -> bool {
         false
     }
+    /// Is the process of this kernel that took a slot stopped now, by a signal or a debugger? False where that can't be known.
+    fn is_stopped(&self, _pid: u32, _started: u64) -> bool {
+        false
+    }
     /// Blocks every signal for the calling thread; returns the mask before.
     fn block_signals(&self) -> u64;
     /// Puts the mask back.
@@ -46,6 +50,10 @@ pub trait Kernel: Sync {
     /// Signals are blocked: is there one that a handler will get when the mask is `old` again?
     fn handler_waits(&self, _old: u64) -> bool {
         false
+    }
+    /// Signals are blocked: is there one that does anything when the mask is `old` again?
+    fn signal_waits(&self, old: u64) -> bool {
+        self.handler_waits(old)
     }
     /// Backs a range of the pool with memory, so that touching it can't fail; false if there is no room.
     fn reserve(&self, offset: u64, len: u64) -> bool;

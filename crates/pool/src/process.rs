@@ -235,6 +235,16 @@ impl Pool {
         !kernel.alive(slot, p.pid.load(Relaxed), p.started.load(Relaxed))
     }
 
+    /// Is the process in a slot stopped now? False where that can't be known, as of other kernels' processes.
+    pub fn is_stopped(&self, kernel: &dyn Kernel, member: u16, slot: u32) -> bool {
+        match (self.process(slot), self.proc(slot)) {
+            (Some((_, of, pid)), Some(p)) if of == member => {
+                kernel.is_stopped(pid, p.started.load(Relaxed))
+            }
+            _ => false,
+        }
+    }
+
     /// Is the owner of a record certainly dead?
     pub fn owner_is_dead(&self, kernel: &dyn Kernel, member: u16, owner: ProcId) -> bool {
         self.is_dead(kernel, member, owner.slot, |g| g == owner.generation)

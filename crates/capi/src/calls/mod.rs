@@ -22,6 +22,17 @@ pub mod cmd {
     pub const IPC_64: i32 = 0x100;
 }
 
+/// Does again what a signal ended while it waited for somebody who is stopped: the kernel's calls that make, find or control something
+/// know no EINTR.
+pub fn again<T>(call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
 /// Fails unless `id` can be an id and `command` a command.
 fn check_ctl(id: i32, command: i32) -> Result<(), Errno> {
     if id < 0 || command < 0 {

@@ -1,6 +1,6 @@
 //! `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
 
-use super::{check_ctl, cmd, fetch, store};
+use super::{again, check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, Msginfo, MsqidDs};
 use crate::state::{self, Caller};
 use crate::{raw, user};
@@ -18,7 +18,7 @@ const TEXT_AT: usize = size_of::<i64>();
 
 /// `msgget` on a pool.
 pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
-    msg::get(&caller.ctx, key, flags)
+    again(|| msg::get(&caller.ctx, key, flags))
 }
 
 /// `msgsnd` where nothing stands in the way, see [`msg::send_at_once`]. True: done. It can't panic.

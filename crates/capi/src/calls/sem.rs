@@ -1,6 +1,6 @@
 //! `semget`, `semop`, `semtimedop`, `semctl`.
 
-use super::{check_ctl, cmd, fetch, store};
+use super::{again, check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
 use crate::state::{self, Caller};
 use crate::user;
@@ -29,7 +29,7 @@ const COPIED: usize = 128;
 
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
-    sem::get(&caller.ctx, key, count, flags)
+    again(|| sem::get(&caller.ctx, key, count, flags))
 }
 
 /// `semop` with one operation that nothing stands in the way of, see [`sem::at_once`]. True: done. It can't panic.

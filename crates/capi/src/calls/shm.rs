@@ -1,6 +1,6 @@
 //! `shmget`, `shmat`, `shmdt`, `shmctl`.
 
-use super::{check_ctl, cmd, fetch, store};
+use super::{again, check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, ShmInfo, ShmidDs, Shminfo};
 use crate::attach::{Piece, TABLE};
 use crate::gate;
@@ -19,7 +19,7 @@ pub const SHM_STAT_ANY: i32 = 15;
 
 /// `shmget` on a pool.
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
-    shm::get(&caller.ctx, key, size, flags)
+    again(|| shm::get(&caller.ctx, key, size, flags))
 }
 
 /// Where a segment shall go.

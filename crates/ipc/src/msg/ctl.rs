@@ -55,7 +55,7 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<MsgDs, Errno> {
     if !any {
         perm::check(c, &entry.head, perm::READ)?;
     }
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     let slow = queue.lock(c, &quiet)?;
     if !queue.still() {
         return Err(Errno::EIDRM);
@@ -95,7 +95,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     {
         return Err(Errno::EPERM);
     }
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     let slow = queue.lock(c, &quiet)?;
     if !queue.still() {
         return Err(Errno::EIDRM);
@@ -135,7 +135,7 @@ pub fn info(c: &Ctx) -> (i32, MsgInfo) {
 
 /// Finishes what those have begun who died while they removed something.
 fn finish_removals(c: &Ctx) {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     dir::each_dying(c, Kind::Msg, |index, id| {
         let _ = super::get::finish_removal(c, &quiet, index, id);
     });

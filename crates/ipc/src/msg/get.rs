@@ -12,7 +12,7 @@ use vshmem_pool::log::Log;
 
 /// `msgget`.
 pub fn get(c: &Ctx, key: i32, flg: i32) -> Result<i32, Errno> {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     match try_get(c, &quiet, key, flg) {
         Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
             try_get(c, &quiet, key, flg)
@@ -76,7 +76,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
 pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let queue = Queue::find(c, id)?;
     perm::check_owner(c, &queue.entry.head)?;
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     {
         let _slow = queue.lock(c, &quiet)?;
         if !queue.still() {
@@ -86,8 +86,10 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         c.pool.touch(c.me, queue.reference());
         queue.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
-    finish_removal(c, &quiet, queue.index, id)?;
-    c.pool.untouch(c.me, queue.reference());
+    // It is removed, whoever gives the memory back.
+    if finish_removal(c, &quiet, queue.index, id).is_ok() {
+        c.pool.untouch(c.me, queue.reference());
+    }
     Ok(())
 }
 

@@ -234,7 +234,7 @@ unsafe fn receive_slowly(
         perm::check(c, &queue.entry.head, perm::READ)?;
         let seen = ends(queue);
         let (ticket, unfinished) = {
-            let quiet = Quiet::new(c.kernel);
+            let quiet = Quiet::attentive(c.kernel);
             let slow = queue.lock(c, &quiet)?;
             if !queue.still() {
                 return Err(Errno::EIDRM);

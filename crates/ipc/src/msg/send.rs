@@ -260,7 +260,7 @@ unsafe fn try_send(
     nowait: bool,
     leave: bool,
 ) -> Result<Step, Errno> {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     let slow = queue.lock(c, &quiet)?;
     if !queue.still() {
         return Err(Errno::EIDRM);

@@ -48,7 +48,7 @@ fn with_lock<T>(
 ) -> Result<T, Errno> {
     let set = Set::find(c, id)?;
     perm::check(c, &set.entry.head, wanted)?;
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     let guard = set.lock(c, &quiet)?;
     if !set.still() {
         return Err(Errno::EIDRM);
@@ -120,7 +120,7 @@ pub fn setval(c: &Ctx, id: i32, num: i32, val: i32) -> Result<(), Errno> {
         txn.put(&set.entry.clear, n as u64 + 1)?;
         txn.commit();
         undo::finish_clearing(c, set);
-        serve(c, set, quiet, guard)?;
+        let _ = serve(c, set, quiet, guard);
         thaw_all(c, set, 1, |_| n);
         undo::sweep(c, set, quiet);
         Ok(())
@@ -173,7 +173,7 @@ pub fn setall(c: &Ctx, id: i32, get: &mut dyn FnMut(usize) -> Option<u16>) -> Re
             txn.push(c.pool.offset_of(&set.entry.clear), CLEAR_ALL)?;
             txn.commit();
             undo::finish_clearing(c, set);
-            serve(c, set, quiet, guard)?;
+            let _ = serve(c, set, quiet, guard);
             undo::sweep(c, set, quiet);
         }
         thaw_all(c, set, set.nsems as usize, |i| i as u32);
@@ -208,7 +208,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
     let set = Set::find(c, id)?;
     let head = &set.entry.head;
     perm::check_owner(c, head)?;
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     let guard = set.lock(c, &quiet)?;
     if !set.still() {
         return Err(Errno::EIDRM);

@@ -14,7 +14,7 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
     if nsems < 0 || nsems > c.pool.limits().semmsl as i32 {
         return Err(Errno::EINVAL);
     }
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     match try_get(c, &quiet, key, nsems as u32, flg) {
         Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
             try_get(c, &quiet, key, nsems as u32, flg)
@@ -85,7 +85,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32
 pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let set = Set::find(c, id)?;
     perm::check_owner(c, &set.entry.head)?;
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     {
         let _guard = set.lock(c, &quiet)?;
         if !set.still() {
@@ -95,8 +95,10 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         c.pool.touch(c.me, set.reference());
         set.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
-    finish_removal(c, &quiet, set.index, id)?;
-    c.pool.untouch(c.me, set.reference());
+    // It is removed, whoever gives the memory back.
+    if finish_removal(c, &quiet, set.index, id).is_ok() {
+        c.pool.untouch(c.me, set.reference());
+    }
     Ok(())
 }
 

@@ -86,7 +86,7 @@ pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Res
             .saturating_add(t.as_nanos().min(1 << 62) as u64)
     });
     let ticket = {
-        let quiet = Quiet::new(c.kernel);
+        let quiet = Quiet::attentive(c.kernel);
         let trust = Trust::new(c, sops);
         let begun = begin(c, set, &quiet, &trust, sops, timeout);
         trust.wake(c, set, &quiet);
@@ -143,7 +143,8 @@ fn begin_locked(
     let blocked = match outcome {
         Outcome::Possible => {
             if sops.iter().any(|s| s.op != 0) {
-                serve::serve_on_trust(c, set, quiet, guard, Some(trust))?;
+                // It is done, whatever comes of that; waiters look by themselves, too.
+                let _ = serve::serve_on_trust(c, set, quiet, guard, Some(trust));
             }
             undo::sweep(c, set, quiet);
             return Ok(None);

@@ -488,3 +488,34 @@ fn in_destroying_a_small_segment() {
 fn in_destroying_a_large_segment() {
     in_destroying(300_000);
 }
+
+/// Somebody holds a lock for a minute.
+#[test]
+fn a_lock_is_waited_for_while_its_owner_is_stopped() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    const FASTER: u32 = 500;
+    let ends = |stopped: bool, signal: bool| {
+        let world = World::new(4 << 20);
+        let (owner, other) = (world.process(), world.process());
+        let ctx = owner.ctx();
+        let quiet = vshmem_pool::lock::Quiet::new(ctx.kernel);
+        let guard = crate::directory::lock(&ctx, &quiet);
+        world.hurry(FASTER);
+        owner.seems_stopped(stopped);
+        let call = other.start(move |c| msg::get(c, KEY, IPC_CREAT | 0o600).map(drop));
+        if signal {
+            other.signal();
+        }
+        std::thread::sleep(MINUTE / FASTER);
+        drop(guard);
+        call.result()
+    };
+    assert_eq!(
+        ends(false, false),
+        Err(Errno::EIDRM),
+        "it would wait for ever for one that hangs"
+    );
+    assert_eq!(ends(true, false), Ok(()));
+    assert_eq!(ends(true, true), Err(Errno::EINTR));
+    assert_eq!(ends(false, true), Err(Errno::EINTR));
+}

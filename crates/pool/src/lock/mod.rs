@@ -10,7 +10,9 @@
 //!   releases by an atomic exchange and wakes one if the bit was set. Who was asleep takes the lock with the bit set, since others may sleep too.
 //! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the latest after 50.
 //! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
-//! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck`].
+//! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck::Owner`]. Who is
+//!   known to be stopped is waited for as long as that lasts. Where a call has changed nothing yet, a signal ends a wait that is
+//!   longer than [`DEAF`].
 
 mod protocol;
 
@@ -24,18 +26,27 @@ use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Orderin
 use core::time::Duration;
 use protocol::{Word, World, HELD};
 
-/// How long an owner that lives may keep others waiting, in nanoseconds. Owners need microseconds; this is for one that is
-/// stopped by a debugger, or for a scribbled lock word.
+/// How long an owner that lives may keep others waiting, in nanoseconds. Owners need microseconds; this is for one whose machine
+/// is paused, or for a scribbled lock word.
 pub const PATIENCE: u64 = 20_000_000_000;
+/// How long a wait may be that signals don't end, in nanoseconds.
+pub const DEAF: u64 = 50_000_000;
 
-/// The lock's owner lives but has not let go for [`PATIENCE`].
+/// Why a lock was not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stuck;
+pub enum Stuck {
+    /// The lock's owner lives but has not let go for [`PATIENCE`].
+    Owner,
+    /// The lock's owner lives but has not let go for [`DEAF`], and a signal waits for the caller.
+    Signal,
+}
 
 /// While this lives, the calling thread gets no signal.
 pub struct Quiet<'a> {
     kernel: &'a dyn Kernel,
     old: u64,
+    /// Whether a signal ends the wait for the next lock.
+    attentive: Cell<bool>,
 }
 
 impl<'a> Quiet<'a> {
@@ -44,7 +55,15 @@ impl<'a> Quiet<'a> {
         Quiet {
             kernel,
             old: kernel.block_signals(),
+            attentive: Cell::new(false),
         }
+    }
+
+    /// The same for a call that has changed nothing yet: a signal ends the wait for the first lock.
+    pub fn attentive(kernel: &'a dyn Kernel) -> Quiet<'a> {
+        let quiet = Quiet::new(kernel);
+        quiet.attentive.set(true);
+        quiet
     }
 }
 
@@ -52,6 +71,11 @@ impl Quiet<'_> {
     /// Will a signal handler run when this is dropped?
     pub fn handler_waits(&self) -> bool {
         self.kernel.handler_waits(self.old)
+    }
+
+    /// Is there a signal that does anything, be it only to end or stop the process, and should end the wait for a lock?
+    fn is_called(&self) -> bool {
+        self.attentive.get() && self.kernel.signal_waits(self.old)
     }
 }
 
@@ -78,12 +102,17 @@ impl<'a> Guard<'a> {
     /// held: before, the construct may be removed and its memory be somebody else's.
     pub fn lock(
         ctx: &'a Ctx,
-        _quiet: &Quiet,
+        quiet: &Quiet,
         word: &'static AtomicU32,
         log: impl Fn() -> Log,
     ) -> Result<Guard<'a>, Stuck> {
-        let here = Here { ctx, log: &log };
+        let here = Here {
+            ctx,
+            quiet: Some(quiet),
+            log: &log,
+        };
         let inherited = protocol::acquire(&here, word, owner_word(ctx))?;
+        quiet.attentive.set(false);
         Ok(Guard {
             ctx,
             word,
@@ -117,6 +146,7 @@ impl Drop for Guard<'_> {
         protocol::release(
             &Here {
                 ctx: self.ctx,
+                quiet: None,
                 log: &|| self.log,
             },
             self.word,
@@ -150,6 +180,7 @@ impl Word for AtomicU32 {
 /// The protocol's world in a pool.
 struct Here<'a> {
     ctx: &'a Ctx<'a>,
+    quiet: Option<&'a Quiet<'a>>,
     log: &'a dyn Fn() -> Log,
 }
 
@@ -160,6 +191,14 @@ impl World<AtomicU32> for Here<'_> {
         ctx.pool.is_dead(ctx.kernel, ctx.member, slot, |g| {
             g as u32 & 0x3fff == generation
         })
+    }
+    fn gives_up(&self, word: u32, waited: u64) -> Option<Stuck> {
+        if waited > DEAF && self.quiet.is_some_and(Quiet::is_called) {
+            return Some(Stuck::Signal);
+        }
+        let ctx = self.ctx;
+        let is_stopped = || ctx.pool.is_stopped(ctx.kernel, ctx.member, word & 0xffff);
+        (waited > PATIENCE && !is_stopped()).then_some(Stuck::Owner)
     }
     fn recover(&self) {
         (self.log)().recover(self.ctx.pool);

@@ -1,6 +1,6 @@
 //! The lock's algorithm, apart from what it runs on, so that it runs under a model checker too.
 
-use super::{Stuck, PATIENCE};
+use super::Stuck;
 use core::time::Duration;
 
 /// Somebody holds the lock.
@@ -25,6 +25,8 @@ pub trait Word {
 pub trait World<W> {
     /// Is the owner that a word names certainly dead?
     fn is_dead(&self, word: u32) -> bool;
+    /// After so many nanoseconds for the owner that a word names: is that enough, and why?
+    fn gives_up(&self, word: u32, waited: u64) -> Option<Stuck>;
     /// Finishes or drops what a dead owner had begun.
     fn recover(&self);
     /// Sleeps while the word is `expected`, for `pause` at the most.
@@ -87,8 +89,8 @@ fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Resul
                 }
                 continue;
             }
-            if world.now().wrapping_sub(since) > PATIENCE {
-                return Err(Stuck);
+            if let Some(stuck) = world.gives_up(now, world.now().wrapping_sub(since)) {
+                return Err(stuck);
             }
         }
         if now & CONTENDED == 0 && !word.replace(now, now | CONTENDED) {
