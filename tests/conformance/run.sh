@@ -6,7 +6,7 @@ set -eu
 
 library=${1:-}
 here=$(cd "$(dirname "$0")" && pwd)
-tests=${TESTS:-sem msg shm process handlers users stopped stress}
+tests=${TESTS:-sem msg shm process handlers users stopped death stress}
 match=${MATCH:-}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-conformance.XXXXXX")
 pools=$scratch

@@ -11,7 +11,7 @@
 //! | [`state`], [`open`] | the pools that are open, and who we are in them |
 //! | [`attach`] | which segments are attached where |
 //! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
-//! | [`kernel`], [`cred`], [`process`] | what the pool needs of the kernel |
+//! | [`kernel`], [`cred`], [`process`], [`ending`] | what the pool needs of the kernel |
 //! | [`user`] | addresses that the program passes |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`errno`], [`text`], [`tls`], [`raw`] | tools |
@@ -27,6 +27,7 @@ pub mod calls;
 pub mod config;
 pub mod cred;
 pub mod dispatch;
+pub mod ending;
 pub mod errno;
 pub mod fork;
 pub mod gate;

@@ -1,5 +1,6 @@
 //! What tells this process from others of its kernel, and this kernel from others.
 
+use crate::ending;
 use crate::raw::{self, syscall};
 use crate::text::Text;
 use core::ffi::CStr;
@@ -108,8 +109,8 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
     ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !is_close(ticks, stat.start))
 }
 
-/// Has a process that seems to hold its life lock left, and its parent been told? Its memory, and so the lock, may be held a
-/// little longer by others who look at it (/proc, DAMON).
+/// Has a process that seems to hold its life lock left? The kernel closes its files before it lets the lock go, so others may know
+/// already; and its memory, and so the lock, may be held a little longer by others who look at it (/proc, DAMON).
 pub fn has_left(pid: u32, started: u64) -> bool {
     let theirs = (started >> 32) as u32;
     if pid == 0 || theirs == 0 {
@@ -117,17 +118,18 @@ pub fn has_left(pid: u32, started: u64) -> bool {
     }
     // SAFETY: signal 0 only asks.
     let absent = unsafe { syscall!(libc::SYS_kill, pid, 0) } == -(libc::ESRCH as isize);
-    absent && theirs == namespaces()
+    (absent || ending::is_over(pid) == Some(true)) && theirs == namespaces()
 }
 
 /// Is a process certainly still there, alive, that noted `pid` and `started`? One that lost its life lock all the same runs
-/// another program now. A zombie is over.
+/// another program now. A zombie is over, unless other threads of its process go on.
 pub fn has_executed(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
     if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
         return false;
     }
-    let alive = |stat: Stat| !b"ZXx".contains(&stat.state) && is_close(ticks, stat.start);
+    let is_over = |stat: Stat| ending::is_over(pid).unwrap_or(b"ZXx".contains(&stat.state));
+    let alive = |stat: Stat| is_close(ticks, stat.start) && !is_over(stat);
     stat_of(Some(pid)).is_some_and(alive)
 }
 
