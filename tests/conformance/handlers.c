@@ -105,6 +105,36 @@ static void nobody_waits_while_the_handler_runs(void) {
     end();
 }
 
+static volatile pid_t forked;
+
+static void fork_it(void) { forked = (pid_t)OK(fork()); }
+
+/* The wait is over for both, and its place in the queue is the parent's. */
+static void a_child_of_the_handler_waits_no_more(void) {
+    begin();
+    for (int round = 0; round < 4; round++) {
+        interrupted_by(fork_it);
+        if (round % 2 == 0)
+            FAILS(add(-1), EINTR);
+        else
+            FAILS(received(0, 0), EINTR);
+        /* The child goes on first, last, or somewhere between. */
+        nap_ms(forked == 0 ? round * 3 : 3);
+        OK(add(1));
+        OK(sent(1));
+        if (forked == 0)
+            _exit(0);
+        joined(forked, 0);
+        EQUAL(value(), 2);
+        EQUAL(waiters(), 0);
+        for (int i = 0; i < 2; i++) {
+            OK(add(-1));
+            EQUAL(received(0, IPC_NOWAIT), sizeof(((struct message *)0)->text));
+        }
+    }
+    end();
+}
+
 static void removing_the_set_in_the_handler_is_too_late(void) {
     begin();
     interrupted_by(remove_set);
@@ -197,6 +227,7 @@ TESTS({"handlers/a_semaphore_raised_in_the_handler_stays_raised",
        a_semaphore_raised_in_the_handler_stays_raised},
       {"handlers/the_handler_takes_what_it_raises", the_handler_takes_what_it_raises},
       {"handlers/nobody_waits_while_the_handler_runs", nobody_waits_while_the_handler_runs},
+      {"handlers/a_child_of_the_handler_waits_no_more", a_child_of_the_handler_waits_no_more},
       {"handlers/removing_the_set_in_the_handler_is_too_late",
        removing_the_set_in_the_handler_is_too_late},
       {"handlers/a_message_sent_in_the_handler_stays", a_message_sent_in_the_handler_stays},

@@ -10,7 +10,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use core::time::Duration;
 use vshmem_ipc::{shm, Errno};
-use vshmem_pool::{Kernel, ProcId};
+use vshmem_pool::{Kernel, ProcId, Waited};
 
 /// Most parties.
 const MOST: usize = 480;
@@ -205,9 +205,12 @@ impl Barrier {
                 let _ = head.turn.compare_exchange(turn, phase, AcqRel, Relaxed);
                 continue;
             }
-            let woken = place.wait(&head.turn, phase, Some(left));
-            if woken == vshmem_pool::Waited::TimedOut && self.somebody_died() {
-                return self.withdraw(phase, libc::EOWNERDEAD);
+            match place.wait(&head.turn, phase, Some(left)) {
+                Waited::TimedOut if self.somebody_died() => {
+                    return self.withdraw(phase, libc::EOWNERDEAD);
+                }
+                Waited::Forked => return Err(Errno::EINTR),
+                _ => {}
             }
         }
         Ok(false)

@@ -1,9 +1,9 @@
 //! Around `fork`: a child's slot, life and attachments are there before the child is, so that no count drops in between.
 
-use crate::gate;
 use crate::page::{self, unpack, MAX_POOLS};
 use crate::state::{self, POOLS};
 use crate::{errno::Kept, process};
+use crate::{gate, interrupted};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 use vshmem_pool::{Ctx, ProcId};
@@ -99,6 +99,7 @@ pub extern "C" fn parent() {
 pub extern "C" fn child() {
     let _errno = Kept::now();
     page::wipe_in_child();
+    interrupted::forget();
     if let Some(page) = page::existing() {
         take_claimed(|index, me, life| {
             // SAFETY: the parent claimed it for this child.

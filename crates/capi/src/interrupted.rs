@@ -80,6 +80,11 @@ fn note(word: *const AtomicU32) {
     compiler_fence(SeqCst);
 }
 
+/// In the child of a handler's fork: what the thread was waiting on is its parent's.
+pub fn forget() {
+    note(core::ptr::null());
+}
+
 /// Is the thread in the middle of a wait?
 #[inline(always)]
 pub fn is_waiting() -> bool {

@@ -1,7 +1,7 @@
 //! What the pool and the upper half need of the kernel below, from the rooms `port` and `wait`.
 
 use crate::errno::Kept;
-use crate::page::MAX_POOLS;
+use crate::page::{self, Page, MAX_POOLS};
 use crate::state::{OpenPool, POOLS};
 use crate::{cred, interrupted, process, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -128,7 +128,12 @@ impl Kernel for OpenPool {
         let _errno = Kept::now();
         let scope = self.scope();
         let wait = || vshmem_wait::wait(word, expected, timeout, scope);
-        match interrupted::during(word, wait) {
+        let who = page::existing().map(Page::pid);
+        let waited = interrupted::during(word, wait);
+        if page::existing().map(Page::pid) != who {
+            return Waited::Forked;
+        }
+        match waited {
             vshmem_wait::Waited::Woken => Waited::Woken,
             vshmem_wait::Waited::TimedOut => Waited::TimedOut,
             vshmem_wait::Waited::Interrupted => Waited::Interrupted,

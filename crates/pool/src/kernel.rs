@@ -12,6 +12,8 @@ pub enum Waited {
     TimedOut,
     /// A signal handler ran.
     Interrupted,
+    /// A signal handler forked, and this is the child: it is its parent who waits. Nothing that belongs to the wait may be touched.
+    Forked,
 }
 
 /// Effective credentials of a process, as `ipcperms` in Linux uses them.

@@ -44,7 +44,9 @@ impl Pause {
             return Err(Errno::ENOMEM);
         }
         let nobody = AtomicU32::new(0);
-        c.kernel.wait(&nobody, 0, Some(self.nap));
+        if c.kernel.wait(&nobody, 0, Some(self.nap)) == Waited::Forked {
+            return Err(Errno::EINTR);
+        }
         self.slept += self.nap;
         self.nap = (self.nap * 2).min(Duration::from_millis(5));
         Ok(())
@@ -163,6 +165,8 @@ enum Slept {
     Look,
     /// A signal handler ran.
     Interrupted,
+    /// It was somebody else's.
+    Forked,
 }
 
 fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
@@ -174,6 +178,7 @@ fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
             Waited::Woken => {}
             Waited::TimedOut => return Slept::Look,
             Waited::Interrupted => return Slept::Interrupted,
+            Waited::Forked => return Slept::Forked,
         }
     }
 }
@@ -197,6 +202,7 @@ pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
                 return again(result);
             }
             Slept::Interrupted => true,
+            Slept::Forked => return Err(Errno::EINTR),
             Slept::Look => false,
         };
         nap = (nap * 2).min(LAST_LOOK);
@@ -252,6 +258,7 @@ pub unsafe fn for_message(
                 return again(result).map(|()| None);
             }
             Slept::Interrupted => true,
+            Slept::Forked => return Err(Errno::EINTR),
             Slept::Look => false,
         };
         nap = (nap * 2).min(if unfinished {

@@ -267,6 +267,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
         let give_up = match waited {
             Waited::Woken => None,
             Waited::Interrupted => Some(Errno::EINTR),
+            Waited::Forked => return Err(Errno::EINTR),
             Waited::TimedOut if left.is_some_and(|l| l <= nap) => Some(Errno::EAGAIN),
             Waited::TimedOut => {
                 look = (look * 2).min(LAST_LOOK);
