@@ -245,6 +245,34 @@ static void one_queue_takes_many_empty_messages(void) {
     remove_queue(id);
 }
 
+/* Linux passes it through an int. */
+static void a_limit_has_32_bits(void) {
+    int id = new_queue();
+    struct msqid_ds ds = state(id);
+    msglen_t limit = ds.msg_qbytes;
+    ds.msg_qbytes = (1ul << 33) + limit / 2;
+    OK(msgctl(id, IPC_SET, &ds));
+    EQUAL(state(id).msg_qbytes, limit / 2);
+    ds.msg_qbytes = 1ul << 33;
+    OK(msgctl(id, IPC_SET, &ds));
+    EQUAL(state(id).msg_qbytes, 0);
+    struct message message = {.type = 1};
+    FAILS(msgsnd(id, &message, 0, IPC_NOWAIT), EAGAIN);
+    remove_queue(id);
+}
+
+static void a_copy_looks_at_its_room_first(void) {
+    int id = new_queue();
+    struct message message;
+    if (msgrcv(id, &message, 8, 0, MSG_COPY | IPC_NOWAIT) == -1 && errno == ENOSYS)
+        skip("this kernel has no MSG_COPY");
+    FAILS(msgrcv(id, NULL, 8, 0, MSG_COPY | IPC_NOWAIT), EFAULT);
+    FAILS(msgrcv(id + 1, NULL, 8, 0, MSG_COPY | IPC_NOWAIT), EFAULT);
+    FAILS(msgrcv(id, NULL, 8, 0, MSG_COPY | MSG_EXCEPT | IPC_NOWAIT), EINVAL);
+    FAILS(msgrcv(id, NULL, 8, 0, IPC_NOWAIT), ENOMSG);
+    remove_queue(id);
+}
+
 static void notes_times_and_pids(void) {
     time_t before = time(NULL) - 1;
     int id = new_queue();
@@ -278,4 +306,6 @@ TESTS({"msg/reports_limits", reports_limits}, {"msg/keeps_limits", keeps_limits}
       {"msg/keeps_many_queues_apart", keeps_many_queues_apart},
       {"msg/as_many_queues_as_allowed_and_no_more", as_many_queues_as_allowed_and_no_more},
       {"msg/one_queue_takes_many_empty_messages", one_queue_takes_many_empty_messages},
+      {"msg/a_limit_has_32_bits", a_limit_has_32_bits},
+      {"msg/a_copy_looks_at_its_room_first", a_copy_looks_at_its_room_first},
       {"msg/notes_times_and_pids", notes_times_and_pids})

@@ -137,6 +137,12 @@ fn receive_indirectly(
     flags: i32,
 ) -> Result<isize, Errno> {
     let room = (caller.pool().limits().msgmax as usize).min(capacity);
+    // For a copy, Linux reads the room before anything else.
+    if flags & (msg::MSG_COPY | msg::MSG_EXCEPT | libc::IPC_NOWAIT)
+        == msg::MSG_COPY | libc::IPC_NOWAIT
+    {
+        user::surely_readable(message, room)?;
+    }
     let Some(buffer) = Buffer::new(room) else {
         return Err(Errno::ENOMEM);
     };

@@ -86,13 +86,14 @@ pub fn stat_index(c: &Ctx, index: i32, any: bool) -> Result<(i32, MsgDs), Errno>
     Ok((id, stat_checked(c, id, any)?))
 }
 
-/// `IPC_SET`.
+/// `IPC_SET`. As in Linux, the limit goes through an `int`.
 pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Result<(), Errno> {
     let queue = Queue::find(c, id)?;
     let (entry, head) = (queue.entry, &queue.entry.head);
     perm::check_owner(c, head)?;
-    if qbytes > c.pool.limits().msgmnb.into() && c.kernel.cred().caps & perm::CAP_SYS_RESOURCE == 0
-    {
+    let qbytes = qbytes as i32;
+    let is_more = qbytes as u32 > c.pool.limits().msgmnb;
+    if is_more && c.kernel.cred().caps & perm::CAP_SYS_RESOURCE == 0 {
         return Err(Errno::EPERM);
     }
     let quiet = Quiet::attentive(c.kernel);
@@ -105,7 +106,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     let at = c.pool.offset_of(head);
     txn.set(at, word0)?;
     txn.set(at + 8, word1)?;
-    txn.put(&entry.qbytes, qbytes)?;
+    txn.put(&entry.qbytes, i64::from(qbytes) as u64)?;
     txn.put(&entry.ctime, c.kernel.now() as u64)?;
     txn.commit();
     wait::retry(&slow)
