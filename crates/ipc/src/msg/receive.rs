@@ -24,6 +24,13 @@ pub struct Incoming {
 }
 
 impl Incoming {
+    /// From the arguments of `msgrcv`.
+    #[inline(always)]
+    fn new(text: *mut u8, cap: usize, flg: i32) -> Incoming {
+        let cut = flg & MSG_NOERROR != 0;
+        Incoming { text, cap, cut }
+    }
+
     /// Bytes of a message of `len` that are copied: the buffer was found writable for what a message can have, not for
     /// what a mark says that somebody scribbled.
     #[inline(always)]
@@ -60,11 +67,7 @@ pub unsafe fn receive_at_once(
         return None;
     }
     let queue = Queue::find_at_once(c, id, perm::READ)?;
-    let into = Incoming {
-        text,
-        cap,
-        cut: flg & MSG_NOERROR != 0,
-    };
+    let into = Incoming::new(text, cap, flg);
     let wanted = Wanted::new(mtyp, flg);
     let now = c.kernel.now();
     let mut rounds = 0;
@@ -104,11 +107,7 @@ pub unsafe fn receive(
     }
     let queue = Queue::find(c, id)?;
     perm::check(c, &queue.entry.head, perm::READ)?;
-    let into = Incoming {
-        text,
-        cap,
-        cut: flg & MSG_NOERROR != 0,
-    };
+    let into = Incoming::new(text, cap, flg);
     let wanted = Wanted::new(mtyp, flg);
     // SAFETY: the caller vouches for the buffer.
     match unsafe { attempt(c, &queue, into, wanted, c.kernel.now())? } {

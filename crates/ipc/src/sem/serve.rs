@@ -77,17 +77,23 @@ fn take_list(c: &Ctx, quiet: &Quiet, w: &Waiter, n: usize) -> Result<(), Errno> 
 pub fn finish(c: &Ctx, ticket: Ticket) {
     let w = ticket.waiter;
     if w.arg4.load(Relaxed) != 0 {
-        let quiet = Quiet::new(c.kernel);
-        let freed = dir::lock(c, &quiet).and_then(|guard| {
-            let mut txn = guard.txn();
-            dir::give_block(c, &mut txn, w.arg1.load(Relaxed), w.arg4.load(Relaxed))?;
-            txn.put(&w.arg4, 0)?;
-            txn.commit();
-            Ok(())
-        });
+        let freed = free_list(c, &Quiet::new(c.kernel), w);
         debug_assert!(freed.is_ok());
     }
     waiters::give_back(ticket);
+}
+
+/// Gives the block of a waiter's operations back, if it has one.
+fn free_list(c: &Ctx, quiet: &Quiet, w: &Waiter) -> Result<(), Errno> {
+    if w.arg4.load(Relaxed) == 0 {
+        return Ok(());
+    }
+    let guard = dir::lock(c, quiet)?;
+    let mut txn = guard.txn();
+    dir::give_block(c, &mut txn, w.arg1.load(Relaxed), w.arg4.load(Relaxed))?;
+    txn.put(&w.arg4, 0)?;
+    txn.commit();
+    Ok(())
 }
 
 /// How many operations a waiter has.
@@ -360,17 +366,7 @@ pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
         let _ = trust::put_back(c, &set, quiet, &guard, ticket, served);
     }
     drop(guard);
-    let w = ticket.waiter;
-    if w.arg4.load(Relaxed) != 0 {
-        if let Ok(guard) = dir::lock(c, quiet) {
-            let mut txn = guard.txn();
-            if dir::give_block(c, &mut txn, w.arg1.load(Relaxed), w.arg4.load(Relaxed)).is_ok()
-                && txn.put(&w.arg4, 0).is_ok()
-            {
-                txn.commit();
-            }
-        }
-    }
+    let _ = free_list(c, quiet, ticket.waiter);
 }
 
 use super::undo;
