@@ -10,7 +10,8 @@
 //!   releases by an atomic exchange and wakes one if the bit was set. Who was asleep takes the lock with the bit set, since others may sleep too.
 //! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the latest after 50.
 //! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
-//! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck`].
+//! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck`]. Who must not be held up,
+//!   as the back end, gives up sooner ([`Kernel::patience`]), and even if the word changes all the time.
 
 mod protocol;
 
@@ -172,6 +173,9 @@ impl World<AtomicU32> for Here<'_> {
     }
     fn now(&self) -> u64 {
         self.ctx.kernel.monotonic()
+    }
+    fn patience(&self) -> Option<u64> {
+        self.ctx.kernel.patience()
     }
     fn spin_rounds(&self) -> u32 {
         self.ctx.kernel.spin_rounds().min(200)
