@@ -14,6 +14,7 @@ pub mod errno;
 pub mod life;
 pub mod msg;
 mod perm;
+pub mod reclaim;
 pub mod sem;
 pub mod shm;
 mod waiters;

@@ -14,7 +14,7 @@ const KEY: i32 = 4711;
 
 /// Runs `act` in a process that is killed at its n-th call, for every n until it gets through (and is killed then), each time on a
 /// fresh pool; `check` gets what `act` returned, if it did.
-fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
+pub(super) fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
     setup: impl Fn(&World) -> S,
     act: impl Fn(&Ctx, S) -> T + Copy + Send + 'static,
     check: impl Fn(&World, S, Option<T>),

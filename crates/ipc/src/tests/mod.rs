@@ -6,6 +6,7 @@ mod directory;
 mod full;
 mod hostile;
 pub(crate) mod msg;
+mod reclaim;
 mod scribble;
 mod sem;
 mod shm;
