@@ -66,6 +66,8 @@ pub struct PoolStatus {
     pub socket: String,
     /// How often the host was rung.
     pub rung: u64,
+    /// Bytes of removed segments that were given back to the host since this back end began.
+    pub given_back: u64,
     /// Who is connected, without the host.
     pub peers: Vec<PeerStatus>,
     /// The pool's members.

@@ -11,8 +11,10 @@
 //! sent ([`Ledger::settle`]). Nothing may be told twice: QEMU frees twice what is taken back twice, and takes a vector that comes
 //! twice for the next one.
 
+use crate::caretaker::{Caretaker, Place};
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
+use crate::kernel::{monotonic, now};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
 use crate::ring::{self, Backed};
@@ -23,7 +25,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_pool::Pool;
 use vshmem_port::{Handle, PoolRef};
 
@@ -69,24 +70,13 @@ pub struct Served {
     member: u16,
     backed: Backed,
     rung: u64,
+    caretaker: Caretaker,
 }
 
 /// Makes the eventfds of a peer.
 pub fn new_bells(vectors: usize) -> io::Result<Vec<OwnedFd>> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     (0..vectors).map(|_| Ok(eventfd(0, flags)?)).collect()
-}
-
-/// Seconds since the epoch.
-pub fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
-}
-
-/// Nanoseconds of the host's monotonic clock.
-fn monotonic() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Served {
@@ -117,6 +107,7 @@ impl Served {
             member,
             backed: Backed::default(),
             rung: 0,
+            caretaker: Caretaker::default(),
         };
         served.pool.beat(monotonic());
         Ok(served)
@@ -289,6 +280,29 @@ impl Served {
     pub fn tick(&mut self) {
         self.pool.beat(monotonic());
         self.bind_members();
+        let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
+        if self.caretaker.tick(&place) {
+            for bell in self.peers.values().filter_map(|peer| peer.bells.first()) {
+                // One that is full rings anyway.
+                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Is there something to do before the next tick?
+    pub fn is_busy(&self) -> bool {
+        self.caretaker.is_busy()
+    }
+
+    /// Does a little of it.
+    pub fn step(&mut self) {
+        let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
+        self.caretaker.step(&place);
+    }
+
+    /// Before this process ends or becomes another program: it is no process of the pool any more.
+    pub fn leave_pool(&mut self) {
+        self.caretaker.leave(&self.pool);
     }
 
     /// The back end ends in good order.
@@ -359,16 +373,27 @@ impl Served {
             vectors: self.parts.ledger.vectors(),
             socket: self.socket.to_string_lossy().into_owned(),
             rung: self.rung,
+            given_back: self.caretaker.given_back,
             peers: peers.collect(),
             members,
         }
     }
 
     /// Unmaps the pool.
-    pub fn close(self) -> Parts {
+    pub fn close(mut self) -> Parts {
+        self.leave_pool();
         // SAFETY: the pool's memory is used through `self.pool` alone, which goes with `self`.
         unsafe { self.handle.close() };
         self.parts
+    }
+}
+
+fn place_of<'a>(pool: &'a Pool, handle: &'a Handle, parts: &'a Parts, host: u16) -> Place<'a> {
+    Place {
+        pool,
+        handle,
+        file: parts.file.as_fd(),
+        host,
     }
 }
 

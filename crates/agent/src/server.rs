@@ -3,10 +3,11 @@
 use crate::control::{Answer, Request, Status, LONGEST};
 use crate::directory::Directory;
 use crate::error::{Error, Explain, Result};
+use crate::kernel::now;
 use crate::ledger::Ledger;
 use crate::link::{Link, BYE, END, FORGET, HAND_OVER, MOST_VECTORS, STORE};
 use crate::program::{Part, Program};
-use crate::served::{name_of, new_bells, now, open_file, Parts, Peer, Served};
+use crate::served::{name_of, new_bells, open_file, Parts, Peer, Served};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::SocketFlags;
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +28,12 @@ const MOST_CLIENTS: usize = 64;
 const AT_ONCE: usize = 16;
 /// Names of machines that have not connected yet.
 const MOST_NAMES: usize = 256;
+
+/// While there is something to do besides.
+const AT_ONCE_OR_NOT: rustix::event::Timespec = rustix::event::Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 /// What an event is about. A number belongs to a pool or a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +140,7 @@ pub fn serve(program: &Program, link: Link) -> Result<()> {
             Next::GoOn => (),
             Next::Restart => {
                 server.log("beginning anew");
+                server.pools.values_mut().for_each(Served::leave_pool);
                 let error = program.become_anew(&server.link);
                 server.log(&format!("could not begin anew: {error}"));
             }
@@ -228,7 +236,7 @@ impl<'a> Server<'a> {
     }
 
     /// Begins to watch a pool.
-    fn add(&mut self, served: Served) -> u32 {
+    fn add(&mut self, mut served: Served) -> u32 {
         self.serial += 1;
         let pool = self.serial;
         self.ever_served = true;
@@ -251,6 +259,8 @@ impl<'a> Server<'a> {
         if failed {
             self.log("out of memory for watching a pool: some of its events are missed");
         }
+        // At once, since a back end before this one may have died with the pool's lock.
+        served.tick();
         self.pools.insert(pool, served);
         pool
     }
@@ -268,7 +278,8 @@ impl<'a> Server<'a> {
     fn round(&mut self) -> Result<Next> {
         let mut events = Vec::with_capacity(64);
         let buffer = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.epoll, buffer, None) {
+        let busy = self.pools.values().any(Served::is_busy);
+        match epoll::wait(&self.epoll, buffer, busy.then_some(&AT_ONCE_OR_NOT)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => (),
             Err(e) => return Err(e).explain(|| "could not wait for events".into()),
         }
@@ -303,6 +314,8 @@ impl<'a> Server<'a> {
                 return Ok(next);
             }
         }
+        let busy = self.pools.values_mut().filter(|served| served.is_busy());
+        busy.for_each(Served::step);
         Ok(Next::GoOn)
     }
 

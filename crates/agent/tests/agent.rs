@@ -15,8 +15,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
 use vshmem_agent::{receive_message, run_part, Directory, Part, PoolStatus, Program, Request};
-use vshmem_pool::layout::DONE;
-use vshmem_pool::{Cred, Kernel, Params, Pool, Waited};
+use vshmem_ipc::{sem, shm, Ctx};
+use vshmem_pool::layout::{Kind, DONE};
+use vshmem_pool::{Cred, Kernel, Params, Pool, ProcId, Waited};
 use vshmem_port::{create_local, open, remove_local, PoolRef};
 
 const VECTORS: usize = 2;
@@ -30,11 +31,11 @@ struct Place {
 }
 
 impl Place {
-    fn new(test: &str) -> Place {
+    fn new(test: &str, size: u64) -> Place {
         let root = std::env::temp_dir().join(format!("va-{}-{test}", std::process::id()));
         let pool = PathBuf::from(format!("/dev/shm/va-{}-{test}", std::process::id()));
         let path = CString::new(pool.to_str().unwrap()).unwrap();
-        create_local(&path, 1 << 20, 0o600, &mut |memory| {
+        create_local(&path, size, 0o600, &mut |memory| {
             Pool::format(memory, &Params::default()).is_ok()
         })
         .unwrap();
@@ -368,6 +369,123 @@ fn members_are_known_and_die(place: &Place) {
     assert!(!pool.member_is_dead(0));
 }
 
+/// Bytes of memory that the pool's file has.
+fn memory_of(pool: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&fs::metadata(pool).unwrap()) * 512
+}
+
+/// A process of a machine, which says itself which peer it is.
+fn process_in(pool: &Pool, machine: &Machine, boot: u8) -> (ProcId, u16) {
+    let member = pool.join([boot; 16], b"guest").unwrap();
+    pool.set_member_peer(member, machine.number as u16, 0);
+    let me = pool.claim_process(&Guest, member, 77, 0, &mut |_| true);
+    (me.unwrap(), member)
+}
+
+fn guest<'a>(pool: &'a Pool, (me, member): (ProcId, u16)) -> Ctx<'a> {
+    Ctx {
+        pool,
+        kernel: &Guest,
+        me,
+        pid: 77,
+        member,
+    }
+}
+
+/// What a machine removes goes back to the host, also while the back end is killed again and again, and the next one reads zeros.
+fn memory_goes_back_to_the_host(place: &Place) {
+    const SIZE: u64 = 16 << 20;
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let c = guest(&pool, process_in(&pool, &machine, 7));
+    for round in 0..6u64 {
+        let id = shm::get(&c, 0, SIZE as usize, 0o600).unwrap();
+        let extent = shm::look(&c, id, 0).unwrap();
+        let words = || (extent.offset..extent.offset + SIZE).step_by(512);
+        let swapped = |at| pool.mem().word(at).unwrap().swap(u64::MAX, SeqCst);
+        assert!(
+            words().all(|at| swapped(at) == 0),
+            "round {round}: not empty"
+        );
+        let full = memory_of(&place.pool);
+        shm::remove(&c, id).unwrap();
+        if round > 0 {
+            sleep(Duration::from_micros(900_000 + 37_000 * round));
+            place.kill_back_end();
+        }
+        eventually("the memory is back", || {
+            memory_of(&place.pool) + SIZE <= full + 65536
+        });
+    }
+    assert_eq!(place.status().members.iter().filter(|m| m.alive).count(), 2);
+}
+
+/// Whoever dies with the pool's lock, here the back end, leaves it to the next back end: machines can't tell that it is dead.
+fn a_lock_of_the_dead_is_taken_over(place: &Place) {
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let c = guest(&pool, process_in(&pool, &machine, 7));
+    let is_back_end = |slot: &u32| {
+        pool.process(*slot)
+            .is_some_and(|(_, _, pid)| pid == place.pid())
+    };
+    eventually("the back end takes part", || {
+        (0..8).any(|slot| is_back_end(&slot))
+    });
+    let slot = (0..8).find(is_back_end).unwrap();
+    let (owner, _, _) = pool.process(slot).unwrap();
+    let pid = place.pid();
+    kill(pid, libc::SIGSTOP);
+    pool.root()
+        .lock
+        .store(1 << 30 | u32::from(owner.generation) << 16 | slot, SeqCst);
+    kill(pid, libc::SIGKILL);
+    eventually("the lock is free", || pool.root().lock.load(SeqCst) == 0);
+    assert!(shm::get(&c, 0, 5000, 0o600).is_ok());
+}
+
+fn what_a_dead_machine_leaves_is_cleared(place: &Place) {
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let (me, member) = process_in(&pool, &machine, 7);
+    let c = guest(&pool, (me, member));
+    let id = shm::get(&c, 0, 5000, 0o600).unwrap();
+    shm::attach(&c, id, 0).unwrap();
+    shm::remove(&c, id).unwrap();
+    let set = sem::get(&c, 0, 1, 0o600).unwrap();
+    sem::op(
+        &c,
+        set,
+        &[sem::Sembuf {
+            num: 0,
+            op: 3,
+            flg: 0o10000,
+        }],
+        None,
+    )
+    .unwrap();
+    sleep(Duration::from_millis(1200));
+    let segments = &pool.kind_root(Kind::Shm).used;
+    assert_eq!((segments.load(SeqCst), sem::getval(&c, set, 0)), (1, Ok(3)));
+    // It dies with the pool's lock.
+    pool.root()
+        .lock
+        .store(1 << 30 | u32::from(me.generation) << 16 | me.slot, SeqCst);
+    drop(machine);
+    eventually("the machine is dead", || pool.member_is_dead(member));
+    eventually("its process is gone", || {
+        pool.process(me.slot).is_none_or(|(now, _, _)| now != me)
+    });
+    assert_eq!(
+        segments.load(SeqCst),
+        0,
+        "the last who had it attached was there"
+    );
+    let machine = Machine::join(&place.socket);
+    let c = guest(&pool, process_in(&pool, &machine, 8));
+    assert_eq!(sem::getval(&c, set, 0), Ok(0), "SEM_UNDO");
+}
+
 fn the_pulse_is_felt(place: &Place) {
     let pool = place.open();
     let (count, at) = pool.last_beat().unwrap();
@@ -385,7 +503,7 @@ fn sleepers_of_the_host_are_woken(place: &Place) {
     let pool = place.open();
     let machine = Machine::join(&place.socket);
     let mut slot = 0;
-    let me = pool.claim_process(&Backed, 0, std::process::id(), 0, &mut |s| {
+    let me = pool.claim_process(&Guest, 0, std::process::id(), 0, &mut |s| {
         slot = s;
         true
     });
@@ -478,7 +596,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 12] = [
+    let tests: [Test; 15] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -487,6 +605,9 @@ fn main() {
         ("moments", kills_at_any_moment_are_survived),
         ("hostile", misbehaviour_is_ones_own_harm),
         ("members", members_are_known_and_die),
+        ("memory", memory_goes_back_to_the_host),
+        ("lock", a_lock_of_the_dead_is_taken_over),
+        ("dead", what_a_dead_machine_leaves_is_cleared),
         ("pulse", the_pulse_is_felt),
         ("sleepers", sleepers_of_the_host_are_woken),
         ("requests", bad_requests_are_answered),
@@ -499,7 +620,7 @@ fn main() {
             continue;
         }
         let begun = Instant::now();
-        let place = Place::new(name);
+        let place = Place::new(name, if name == "memory" { 64 << 20 } else { 1 << 20 });
         let passed = catch_unwind(AssertUnwindSafe(|| test(&place))).is_ok();
         drop(place);
         let verdict = if passed { "ok" } else { "FAILED" };
@@ -512,10 +633,10 @@ fn main() {
     assert_eq!(failed, 0, "tests failed");
 }
 
-/// The kernel under the pool, as far as taking a slot asks it: memory that is there already.
-struct Backed;
+/// The kernel of a machine: memory is there already, and can't be given back.
+struct Guest;
 
-impl Kernel for Backed {
+impl Kernel for Guest {
     fn alive(&self, _slot: u32, _pid: u32, _started: u64) -> bool {
         true
     }
@@ -527,7 +648,7 @@ impl Kernel for Backed {
         true
     }
     fn release(&self, _offset: u64, _len: u64) -> bool {
-        true
+        false
     }
     fn room(&self) -> Option<u64> {
         None
@@ -539,7 +660,11 @@ impl Kernel for Backed {
         0
     }
     fn cred(&self) -> Cred {
-        unreachable!("taking a slot asks nobody's credentials")
+        Cred {
+            uid: 1,
+            gid: 1,
+            caps: u64::MAX,
+        }
     }
     fn in_group(&self, _gid: u32) -> bool {
         false
