@@ -12,6 +12,7 @@ extern crate std;
 mod directory;
 pub mod errno;
 pub mod life;
+pub mod look;
 pub mod msg;
 mod perm;
 pub mod reclaim;

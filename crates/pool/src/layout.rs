@@ -368,8 +368,10 @@ pub struct Waiter {
     pub arg3: AtomicU64,
     /// Bytes in the block at `arg1`.
     pub arg4: AtomicU64,
+    /// When the thread began to wait, in seconds since the epoch; 0: unknown. Shown to people, and relied on by nobody.
+    pub since: AtomicI64,
     /// Zero.
-    pub spare: [AtomicU64; 3],
+    pub spare: [AtomicU64; 2],
     /// Semaphores: the operations, `num:16 | op:16 | flags:16` each.
     pub ops: [AtomicU64; 20],
 }

@@ -5,6 +5,7 @@ mod death;
 mod directory;
 mod full;
 mod hostile;
+mod look;
 pub(crate) mod msg;
 mod reclaim;
 mod scribble;
