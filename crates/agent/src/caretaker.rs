@@ -1,5 +1,5 @@
 //! What the back end does in a pool as one of its processes: it gives memory back to the host that machines can't, and cleans up after
-//! machines that died.
+//! machines that died, down to their entries among the members.
 //!
 //! All of it is done in steps, between which the loop looks after everybody else, and under locks for which it waits some milliseconds
 //! at the most; what can't be done now is tried again in the next second.
@@ -8,6 +8,7 @@ use crate::kernel::Below;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use vshmem_ipc::census::Census;
 use vshmem_ipc::{life, reclaim, Ctx};
 use vshmem_pool::{Pool, ProcId};
 use vshmem_port::{Handle, Life};
@@ -22,6 +23,8 @@ const LEAST: u64 = 64 << 10;
 const SHORT: Duration = Duration::from_millis(20);
 /// Process slots that are looked at in a second.
 const SLOTS_AT_ONCE: u32 = 1024;
+/// Records that are looked at between looks at the clock.
+const RECORDS_AT_ONCE: u32 = 256;
 /// There must be more free than this where the pool lies, lest the back end dies of touching what has no memory.
 const ROOM: u64 = 1 << 20;
 
@@ -45,6 +48,7 @@ pub struct Caretaker {
     impossible: bool,
     slot: u32,
     slots_backed: u32,
+    census: Census,
     /// Bytes that were given back to the host since this back end began.
     pub given_back: u64,
 }
@@ -59,7 +63,9 @@ impl Caretaker {
             return false;
         };
         if place.handle.statfs_room().is_none_or(|room| room > ROOM) {
-            self.clean_up(&context(place, &below, me));
+            let c = context(place, &below, me);
+            self.clean_up(&c);
+            self.count(&c);
         }
         below.woke.load(Relaxed)
     }
@@ -151,6 +157,16 @@ impl Caretaker {
             life::bury(c, self.slot);
             self.slot += 1;
             if begun.elapsed() > SHORT {
+                return;
+            }
+        }
+    }
+
+    /// Gives back the entries of dead members that nothing names any more; counting goes on where it stopped in the last second.
+    fn count(&mut self, c: &Ctx) {
+        let begun = Instant::now();
+        while c.pool.dead_members() != 0 && begun.elapsed() < SHORT / 4 {
+            if self.census.step(c, RECORDS_AT_ONCE).is_some() {
                 return;
             }
         }

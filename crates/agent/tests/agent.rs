@@ -486,6 +486,36 @@ fn what_a_dead_machine_leaves_is_cleared(place: &Place) {
     assert_eq!(sem::getval(&c, set, 0), Ok(0), "SEM_UNDO");
 }
 
+/// There are 64 entries for members.
+fn more_machines_come_than_there_are_entries(place: &Place) {
+    let pool = place.open();
+    let mut segment = 0;
+    for batch in 0..3 {
+        let machines: Vec<_> = (0..30).map(|_| Machine::join(&place.socket)).collect();
+        for (i, machine) in machines.iter().enumerate() {
+            let who = process_in(&pool, machine, 1 + batch * 30 + i as u8);
+            if (batch, i) == (0, 5) {
+                segment = shm::get(&guest(&pool, who), 0, 5000, 0o600).unwrap();
+            }
+        }
+        let alive = || place.status().members.iter().filter(|m| m.alive).count();
+        eventually("all are known", || alive() == 31);
+        drop(machines);
+        eventually("all are forgotten", || {
+            pool.dead_members().count_ones() == 1
+        });
+    }
+    let named = place.status().members;
+    let dead: Vec<_> = named.iter().filter(|m| !m.alive).collect();
+    assert_eq!(dead.len(), 1, "who made what is there yet is not");
+    let machine = Machine::join(&place.socket);
+    let who = process_in(&pool, &machine, 99);
+    assert!(who.1 < 62);
+    shm::remove(&guest(&pool, who), segment).unwrap();
+    eventually("that one too", || pool.dead_members() == 0);
+    assert!(!pool.member_is_dead(who.1));
+}
+
 fn the_pulse_is_felt(place: &Place) {
     let pool = place.open();
     let (count, at) = pool.last_beat().unwrap();
@@ -596,7 +626,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 15] = [
+    let tests: [Test; 16] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -608,6 +638,7 @@ fn main() {
         ("memory", memory_goes_back_to_the_host),
         ("lock", a_lock_of_the_dead_is_taken_over),
         ("dead", what_a_dead_machine_leaves_is_cleared),
+        ("many", more_machines_come_than_there_are_entries),
         ("pulse", the_pulse_is_felt),
         ("sleepers", sleepers_of_the_host_are_woken),
         ("requests", bad_requests_are_answered),

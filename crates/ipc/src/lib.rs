@@ -9,6 +9,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod census;
 mod directory;
 pub mod errno;
 pub mod life;

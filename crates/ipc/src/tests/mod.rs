@@ -6,6 +6,7 @@ mod directory;
 mod full;
 mod hostile;
 mod look;
+mod members;
 pub(crate) mod msg;
 mod reclaim;
 mod scribble;

@@ -6,6 +6,7 @@
 
 use super::msg::{receive, send};
 use super::sem::{op, undone};
+use crate::census::Census;
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
 use crate::{life, look, msg, reclaim, sem, shm, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
@@ -199,6 +200,8 @@ fn look_at_everything(c: &Ctx) {
     let mut seen = 0;
     look::sleepers(c.pool, back, |_| seen += 1);
     assert!(seen <= c.pool.geometry().waiters.1, "a list without end");
+    let mut census = Census::default();
+    let _ = (0..100).find_map(|_| census.step(c, 1000));
     for _ in 0..4 {
         let _ = reclaim::step(c, 1 << 16, |at, _| Some(at));
     }
