@@ -4,7 +4,7 @@
 //! read is believed: counts are cut at what there is room for, lists end after as many steps as there are records. Before tables are
 //! looked at, `back` (offset, length) is asked to see to their memory: touching what has none could end the process.
 
-use crate::{member_of, pid_of};
+use crate::{member_of, msg, pid_of};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::heap::Reserve;
 use vshmem_pool::layout::{Head, Kind, MsgEnd, Proc, Waiter, HEAD_DYING, WAITING};
@@ -121,6 +121,8 @@ pub enum Wanted {
     },
     /// A message of this type, as `msgrcv` takes it.
     Message(i64),
+    /// A message of any other type than this (`MSG_EXCEPT`).
+    OtherMessage(i64),
     /// Room for so many bytes.
     Room(u64),
 }
@@ -263,6 +265,28 @@ pub fn queues(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Queue)) {
     }
 }
 
+/// Process slots that were ever used, if they have memory.
+fn slots(pool: &Pool, back: &mut Reserve) -> u32 {
+    let (table, _) = pool.geometry().procs;
+    let high = pool.root().proc_high.load(Acquire).min(pool.proc_slots());
+    let len = u64::from(high) * size_of::<Proc>() as u64;
+    if high > 0 && back(table, len) {
+        high
+    } else {
+        0
+    }
+}
+
+/// Calls `each` with every process that has a slot; it may be dead.
+pub fn processes(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(ProcId, Who)) {
+    for slot in 0..slots(pool, back) {
+        if let Some((id, member, pid)) = pool.process(slot) {
+            let pid = pid as i32;
+            each(id, Who { member, pid });
+        }
+    }
+}
+
 /// Calls `each` with every thread that waits, construct by construct, in the order in which they stand there.
 pub fn sleepers(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Sleeper)) {
     let high = pool
@@ -270,15 +294,9 @@ pub fn sleepers(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Sleeper)) 
         .waiter_high
         .load(Acquire)
         .min(pool.geometry().waiters.1);
-    let procs = pool
-        .root()
-        .proc_high
-        .load(Acquire)
-        .clamp(1, pool.proc_slots());
     let len = size_of::<Waiter>() as u64 * u64::from(high);
-    let (waiters, slots) = (pool.geometry().waiters.0, pool.geometry().procs.0);
-    if high == 0 || !back(waiters, len) || !back(slots, size_of::<Proc>() as u64 * u64::from(procs))
-    {
+    let procs = slots(pool, back);
+    if high == 0 || procs == 0 || !back(pool.geometry().waiters.0, len) {
         return;
     }
     let mut walk = Walk {
@@ -306,8 +324,7 @@ pub fn sleepers(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Sleeper)) 
         let Some(entry) = entry(&msg.head, index) else {
             continue;
         };
-        let message =
-            |w: &Waiter, _: &mut Reserve| Some(Wanted::Message(w.arg0.load(Relaxed) as i64));
+        let message = |w: &Waiter, _: &mut Reserve| Some(message(w));
         let room = |w: &Waiter, _: &mut Reserve| Some(Wanted::Room(w.arg1.load(Relaxed)));
         walk.queue(
             msg.first_receiver.load(Acquire),
@@ -375,6 +392,17 @@ impl Walk<'_> {
         let (now, member, pid) = self.pool.process(owner.slot)?;
         let pid = pid as i32;
         (now == owner).then_some((owner, Who { member, pid }))
+    }
+}
+
+/// The message that a waiting receiver wants.
+fn message(waiter: &Waiter) -> Wanted {
+    let kind = waiter.arg0.load(Relaxed) as i64;
+    let but = waiter.arg2.load(Relaxed) & msg::MSG_EXCEPT as u64 != 0;
+    if but && kind > 0 {
+        Wanted::OtherMessage(kind)
+    } else {
+        Wanted::Message(kind)
     }
 }
 

@@ -31,25 +31,36 @@ impl fmt::Display for JoinError {
 }
 impl core::error::Error for JoinError {}
 
+/// A boot id as it is kept.
+fn words_of(boot: [u8; 16]) -> [u64; 2] {
+    [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| boot[i + j])))
+}
+
 impl Pool {
     fn member(&self, index: u32) -> Option<&'static Member> {
         let (offset, count) = self.geometry.members;
         (index < count).then(|| self.fixed(offset + index as u64 * size_of::<Member>() as u64))
     }
 
-    /// Finds the entry of the kernel whose boot id is `boot`, or makes one. Of several processes that make one at the same
-    /// time, all but one entry stay unused.
-    pub fn join(&self, boot: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
-        let words = [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| boot[i + j])));
-        let is_ours = |m: &Member| {
+    /// The entry of the kernel whose boot id is `boot`, if it has one.
+    pub fn find_member(&self, boot: [u8; 16]) -> Option<u16> {
+        let words = words_of(boot);
+        let is_it = |m: &Member| {
             m.state.load(Acquire) == LIVE
                 && m.boot[0].load(Relaxed) == words[0]
                 && m.boot[1].load(Relaxed) == words[1]
         };
-        let find = || (0..MAX_MEMBERS).find(|i| self.member(*i).is_some_and(is_ours));
-        if let Some(i) = find() {
-            return Ok(i as u16);
+        let found = (0..MAX_MEMBERS).find(|i| self.member(*i).is_some_and(is_it));
+        found.map(|i| i as u16)
+    }
+
+    /// Finds the entry of the kernel whose boot id is `boot`, or makes one. Of several processes that make one at the same
+    /// time, all but one entry stay unused.
+    pub fn join(&self, boot: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
+        if let Some(i) = self.find_member(boot) {
+            return Ok(i);
         }
+        let words = words_of(boot);
         // Those that were used before come first, so that there are few to look at.
         let each = || (0..MAX_MEMBERS).map_while(|i| self.member(i).map(|m| (i, m)));
         let vacant = each().map(|(i, m)| (i, m, VACANT));
@@ -74,7 +85,7 @@ impl Pool {
             }
             m.state.store(LIVE, Release);
             // The first entry counts, whoever else made one.
-            return Ok(find().unwrap_or(i) as u16);
+            return Ok(self.find_member(boot).unwrap_or(i as u16));
         }
         Err(JoinError::Full)
     }
