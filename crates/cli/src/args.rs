@@ -280,12 +280,16 @@ pub struct Down {
 Examples:
   vshmem ipcs                              all your pools
   vshmem ipcs --pool cluster.default       the pool of the machines that vshmem up started
+  vshmem ipcs --waiters                    who waits, where, for what and since when; which kernels live
   vshmem exec vm0 -- vshmem ipcs           the same, as seen from a machine")]
 pub struct Ipcs {
     /// Only this pool: a name, or a path with a slash in it
     #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
     pub pool: Option<String>,
-    /// As JSON
+    /// Also the kernels that use the pool, and the threads that wait
+    #[arg(long, short)]
+    pub waiters: bool,
+    /// As JSON, with all of that
     #[arg(long)]
     pub json: bool,
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::host::command::Identity;
+use crate::sample;
 use std::fs;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -92,13 +93,14 @@ impl Visitor {
         });
     }
 
-    /// The names of the kernels that use the pool, by their number.
-    pub fn members(&self) -> Vec<(u16, String)> {
-        let mut out = Vec::new();
-        self.pool.members(|index, name, _| {
-            out.push((index, String::from_utf8_lossy(name).into_owned()));
-        });
-        out
+    /// The kernels that use the pool, or did.
+    pub fn members(&self) -> Vec<sample::Member> {
+        sample::members(&self.pool, &self.kernel.handle, Some(self.me))
+    }
+
+    /// The threads that wait in it.
+    pub fn waiters(&self) -> Vec<sample::Waiter> {
+        sample::waiters(&self.pool, &self.kernel.handle)
     }
 }
 
@@ -213,7 +215,8 @@ fn capabilities() -> u64 {
         .unwrap_or(0)
 }
 
-fn boot() -> Option<[u8; 16]> {
+/// The boot of this kernel.
+pub fn boot() -> Option<[u8; 16]> {
     parse_boot(&crate::host::state::boot_id())
 }
 
