@@ -95,6 +95,8 @@ pub struct Queue {
     pub sent: End,
     /// What was received.
     pub received: End,
+    /// What was handed from senders to receivers who waited: bytes and messages modulo 2^32, which neither end counts.
+    pub handed: (u32, u32),
 }
 
 impl Queue {
@@ -256,11 +258,13 @@ pub fn queues(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Queue)) {
         };
         // Received first: so never more was received than sent.
         let received = end(&msg.receive);
+        let handed = msg.handed.load(Relaxed);
         each(Queue {
             entry,
             most: msg.qbytes.load(Relaxed),
             sent: end(&msg.send),
             received,
+            handed: ((handed >> 32) as u32, handed as u32),
         });
     }
 }

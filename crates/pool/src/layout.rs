@@ -317,8 +317,8 @@ pub struct Msg {
     pub ctime: AtomicI64,
     /// Offset of the redo log.
     pub log: AtomicU64,
-    /// Zero.
-    pub spare: AtomicU64,
+    /// Messages that were handed to waiting receivers, and their bytes << 32, modulo 2^32 each. They count at neither end.
+    pub handed: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Msg {}

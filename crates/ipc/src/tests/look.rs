@@ -68,6 +68,24 @@ fn constructs_and_what_has_passed_are_seen() {
     look::segments(w.pool(), &mut |_, _| false, |_| panic!("it was looked at"));
 }
 
+/// It is in the queue at no time.
+#[test]
+fn what_is_handed_to_a_waiting_receiver_is_counted() {
+    let w = World::new(8 << 20);
+    let (p, receiver) = (w.process(), w.process());
+    let id = queue(&p.ctx());
+    for round in 1..=3 {
+        let task = receiver.start(move |c| receive(c, id, 100, 0, 0));
+        until("it waits", || sleepers(&w).len() == 1);
+        send(&p.ctx(), id, 1, &[1; 70]).unwrap();
+        assert!(task.result().is_ok());
+        let mut seen = None;
+        look::queues(w.pool(), &mut |_, _| true, |q| seen = Some(q));
+        let seen = seen.unwrap();
+        assert_eq!((seen.handed, seen.messages()), ((70 * round, round), 0));
+    }
+}
+
 #[test]
 fn who_waits_is_seen_with_what_for_and_since_when() {
     const TAKE: [Sembuf; 2] = [
