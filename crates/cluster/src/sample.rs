@@ -3,11 +3,14 @@
 //! It is only looked at (`vshmem_ipc::look`): no lock is taken, nobody waits, and what a machine may have scribbled is not believed.
 
 use crate::error::{Error, Result};
+use crate::rates::Rates;
 use crate::view::name_of;
 use crate::visitor;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_ipc::look::{self, Wanted, Who};
 use vshmem_pool::layout::Kind;
@@ -118,6 +121,8 @@ pub struct Queue {
     pub sent: Passed,
     /// What was received.
     pub received: Passed,
+    /// In a second, since the sample before.
+    pub rates: Option<Rates>,
 }
 
 /// A pool at one moment.
@@ -149,12 +154,15 @@ pub struct Sample {
     pub queues: Vec<Queue>,
     /// Threads that wait.
     pub waiters: Vec<Waiter>,
+    /// All queues, in a second, since the sample before.
+    pub rates: Option<Rates>,
 }
 
 /// An open pool that is looked at.
 pub struct Watched {
     name: String,
-    path: Option<std::path::PathBuf>,
+    path: Option<PathBuf>,
+    identity: Option<(u64, u64)>,
     pool: Pool,
     handle: ManuallyDrop<Handle>,
 }
@@ -167,9 +175,11 @@ impl Watched {
         let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let path = reference.path().to_string_lossy().into_owned();
+        let path = (reference.origin() != Origin::Device).then(|| PathBuf::from(path));
         Ok(Watched {
             name: name_of(reference),
-            path: (reference.origin() != Origin::Device).then(|| path.into()),
+            identity: path.as_deref().and_then(identity),
+            path,
             pool,
             handle: ManuallyDrop::new(handle),
         })
@@ -180,9 +190,11 @@ impl Watched {
         &self.name
     }
 
-    /// Has its file been removed?
+    /// Has its file been removed, or is another there?
     pub fn is_gone(&self) -> bool {
-        self.path.as_ref().is_some_and(|path| !path.exists())
+        self.path
+            .as_ref()
+            .is_some_and(|path| identity(path) != self.identity)
     }
 
     /// Who uses it.
@@ -192,7 +204,6 @@ impl Watched {
 
     /// How it is now.
     pub fn sample(&self) -> Sample {
-        use std::os::unix::fs::MetadataExt;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let totals = look::totals(&self.pool);
         let file = self.path.as_ref().and_then(|path| path.metadata().ok());
@@ -216,6 +227,7 @@ impl Watched {
             sets: Vec::new(),
             queues: Vec::new(),
             waiters: Vec::new(),
+            rates: None,
         };
         let names = names(&self.pool);
         let back = &mut |at, len| self.handle.reserve(at, len);
@@ -240,8 +252,9 @@ impl Watched {
                 messages: seen.messages(),
                 bytes: seen.bytes(),
                 most: seen.most,
-                sent: passed(&seen.sent),
-                received: passed(&seen.received),
+                sent: passed(&seen.sent, seen.handed),
+                received: passed(&seen.received, seen.handed),
+                rates: None,
             });
         });
         sample.waiters = waiters;
@@ -256,6 +269,12 @@ impl Drop for Watched {
     }
 }
 
+/// What tells a file from others.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let file = path.metadata().ok()?;
+    Some((file.dev(), file.ino()))
+}
+
 fn construct(entry: &look::Entry, waiting: u32, used: i64) -> Construct {
     Construct {
         id: entry.id,
@@ -266,10 +285,11 @@ fn construct(entry: &look::Entry, waiting: u32, used: i64) -> Construct {
     }
 }
 
-fn passed(end: &look::End) -> Passed {
+/// What has passed an end, with what was handed over without being in the queue.
+fn passed(end: &look::End, (bytes, messages): (u32, u32)) -> Passed {
     Passed {
-        messages: end.messages,
-        bytes: end.bytes,
+        messages: end.messages.wrapping_add(messages),
+        bytes: end.bytes.wrapping_add(bytes),
     }
 }
 
