@@ -316,28 +316,38 @@ impl Served {
         links == 0 && self.peers.is_empty()
     }
 
-    /// A member that has not said itself which peer it is, is known by its name. Of several by which a machine went, as it
-    /// was started anew, the last one lives.
+    /// A member that has not said itself which peer it is, is known by its name. Of several by which a machine went, as it was started
+    /// anew, the newest lives: one that this back end, or one before it, has not seen yet. Entries are used again, so their order says
+    /// less. Of entries that a kernel made at the same time by mistake, the first counts.
     fn bind_members(&mut self) {
         let pool = &self.pool;
         for (place, peer) in &self.peers {
             let number = self.number(*place);
-            let mut last = None;
+            let mut found = Vec::new();
             pool.members(|index, name, alive| {
                 let known = pool.member_peer(index);
                 let is_it = known.is_some_and(|(peer, _)| peer == number)
                     || known.is_none() && name == peer.name.as_bytes();
-                if !alive || index == self.member || !is_it {
-                    return;
-                }
-                if let Some(before) = last.replace(index) {
-                    pool.bury_member(before);
-                }
-                if known.is_none_or(|(_, since)| since == 0) {
-                    let since = self.parts.ledger.entry(*place).since.load(Relaxed);
-                    pool.set_member_peer(index, number, since);
+                if alive && index != self.member && is_it {
+                    let unseen = known.is_none_or(|(_, since)| since == 0);
+                    found.push((unseen, index, pool.member_boot(index)));
                 }
             });
+            let Some((unseen, _, boot)) = found.iter().max().copied() else {
+                continue;
+            };
+            let first = found
+                .iter()
+                .filter(|found| found.2 == boot)
+                .map(|found| found.1)
+                .min();
+            for (_, index, _) in found.iter().filter(|found| Some(found.1) != first) {
+                pool.bury_member(*index);
+            }
+            if let Some(first) = first.filter(|_| unseen) {
+                let since = self.parts.ledger.entry(*place).since.load(Relaxed);
+                pool.set_member_peer(first, number, since);
+            }
         }
     }
 

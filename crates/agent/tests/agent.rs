@@ -361,7 +361,10 @@ fn members_are_known_and_die(place: &Place) {
     request(&place.program.directory, &call).unwrap();
     let before = pool.join([8; 16], b"named").unwrap();
     eventually("it is found by its name", || find(before).peer.is_some());
+    // The first machine's entry is free for others, and comes before that one.
+    eventually("an entry is vacant", || pool.dead_members() == 0);
     let after = pool.join([9; 16], b"named").unwrap();
+    assert!(after < before || member == before);
     eventually("it was started anew", || pool.member_is_dead(before));
     assert!(find(after).alive);
     drop(machine);

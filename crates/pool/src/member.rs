@@ -90,6 +90,12 @@ impl Pool {
         Err(JoinError::Full)
     }
 
+    /// The boot id of a member, as it is kept.
+    pub fn member_boot(&self, member: u16) -> Option<[u64; 2]> {
+        let boot = &self.member(member.into())?.boot;
+        Some([boot[0].load(Relaxed), boot[1].load(Relaxed)])
+    }
+
     /// Whether a machine is known to be dead.
     pub fn member_is_dead(&self, member: u16) -> bool {
         self.member(member.into())
