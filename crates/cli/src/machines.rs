@@ -20,11 +20,9 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
     let members = pool.map(|pool| pool.members()).unwrap_or_default();
     let is = |member: &&Member, name: &str| !member.here && member.name == name;
     let of = |name: &str| {
-        members
-            .iter()
-            .rev()
-            .find(|member| is(member, name))
-            .cloned()
+        // A machine that was started anew may have a dead entry besides.
+        let all = members.iter().filter(|member| is(member, name));
+        all.max_by_key(|member| member.alive).cloned()
     };
     listed
         .record
