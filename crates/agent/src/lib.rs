@@ -8,6 +8,7 @@
 //! | `ring` | the host was rung: which sleepers are due? |
 //! | `caretaker`, `kernel` | what it does in a pool as one of its processes: giving memory back, cleaning up after machines |
 //! | `server` | the loop over all of that |
+//! | `metrics`, `http` | what it knows, for Prometheus |
 //! | `keeper`, `link` | the process that keeps descriptors when the back end dies, and how the two talk |
 //! | `program` | starting the one from the other |
 //! | `control`, [`client`] | the control socket, from both sides |
@@ -25,11 +26,13 @@ pub mod client;
 mod control;
 mod directory;
 mod error;
+mod http;
 mod keeper;
 mod kernel;
 mod ledger;
 mod link;
 mod message;
+mod metrics;
 mod program;
 mod ring;
 mod served;

@@ -17,6 +17,7 @@ use crate::error::{Error, Explain, Result};
 use crate::kernel::{monotonic, now};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
+use crate::metrics;
 use crate::ring::{self, Backed};
 use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
+use vshmem_ipc::look;
+use vshmem_pool::layout::Kind;
 use vshmem_pool::Pool;
 use vshmem_port::{Handle, PoolRef};
 
@@ -385,6 +388,60 @@ impl Served {
             rung: self.rung,
             given_back: self.caretaker.given_back,
             peers: peers.collect(),
+            members,
+        }
+    }
+
+    /// For who watches. Nothing is locked, and nothing that is read is believed.
+    pub fn metrics(&self) -> metrics::Pool {
+        let (pool, handle) = (&self.pool, &self.handle);
+        let back = &mut |at, len| handle.reserve(at, len);
+        let totals = look::totals(pool);
+        let mut members = Vec::new();
+        pool.members(|member, name, alive| {
+            members.push(metrics::Member {
+                member,
+                name: String::from_utf8_lossy(name).into_owned(),
+                alive,
+                processes: 0,
+                sleepers: 0,
+            });
+        });
+        let of = |members: &mut Vec<metrics::Member>, member| {
+            members.iter().position(|m| m.member == member)
+        };
+        look::processes(pool, back, |_, who| {
+            if let Some(i) = of(&mut members, who.member) {
+                members[i].processes += 1;
+            }
+        });
+        let mut sleepers = [0; 2];
+        look::sleepers(pool, back, |sleeper| {
+            sleepers[usize::from(sleeper.kind == Kind::Msg)] += 1;
+            if let Some(i) = of(&mut members, sleeper.who.member) {
+                members[i].sleepers += 1;
+            }
+        });
+        let (mut messages, mut text) = (0, 0);
+        look::queues(pool, back, |queue| {
+            messages += u64::from(queue.messages());
+            text += u64::from(queue.bytes());
+        });
+        let blocks = rustix::fs::fstat(&self.parts.file).map_or(0, |stat| stat.st_blocks);
+        metrics::Pool {
+            name: self.parts.name.clone(),
+            size: pool.mem().len() as u64,
+            memory: blocks as u64 * 512,
+            segments: totals.segment_bytes,
+            free: totals.page_bytes - totals.segment_bytes,
+            constructs: totals.constructs,
+            semaphores: totals.semaphores,
+            messages,
+            text,
+            sleepers,
+            peers: self.peers.len() as u64,
+            rung: self.rung,
+            given_back: self.caretaker.given_back,
             members,
         }
     }

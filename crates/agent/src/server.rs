@@ -1,5 +1,8 @@
 //! The back end: one loop over all sockets, eventfds and the clock. Nothing in it waits for a peer.
 
+mod scrape;
+
+use self::scrape::{Scrapes, METRICS};
 use crate::control::{Answer, Request, Status, LONGEST};
 use crate::directory::Directory;
 use crate::error::{Error, Explain, Result};
@@ -46,6 +49,8 @@ enum Token {
     Listener(u32),
     Bell(u32, u16),
     Peer(u32, u16),
+    Endpoint,
+    Scrape(u32),
 }
 
 impl Token {
@@ -59,6 +64,8 @@ impl Token {
             Token::Listener(n) => (5, n, 0),
             Token::Bell(n, part) => (6, n, part),
             Token::Peer(n, part) => (7, n, part),
+            Token::Endpoint => (8, 0, 0),
+            Token::Scrape(n) => (9, n, 0),
         };
         kind << 48 | u64::from(part) << 32 | u64::from(number)
     }
@@ -73,7 +80,9 @@ impl Token {
             4 => Token::Client(number),
             5 => Token::Listener(number),
             6 => Token::Bell(number, part),
-            _ => Token::Peer(number, part),
+            7 => Token::Peer(number, part),
+            8 => Token::Endpoint,
+            _ => Token::Scrape(number),
         }
     }
 }
@@ -108,6 +117,7 @@ struct Server<'a> {
     serial: u32,
     since: u64,
     ever_served: bool,
+    scrapes: Scrapes,
 }
 
 /// Takes the lock of the directory; `None` if a back end or its keeper has it.
@@ -186,7 +196,11 @@ impl<'a> Server<'a> {
             serial: 0,
             since: now(),
             ever_served: false,
+            scrapes: Scrapes::default(),
         };
+        if let Some((address, listener)) = kept.endpoint() {
+            server.adopt_endpoint(address, listener);
+        }
         server.store_own();
         let heard = [
             (server.signals.as_fd(), Token::Signal),
@@ -309,6 +323,14 @@ impl<'a> Server<'a> {
                     self.peer_event(pool, number, event.flags);
                     Next::GoOn
                 }
+                Token::Endpoint => {
+                    self.accept_scrapes();
+                    Next::GoOn
+                }
+                Token::Scrape(number) => {
+                    self.scrape(number);
+                    Next::GoOn
+                }
             };
             if next != Next::GoOn {
                 return Ok(next);
@@ -346,6 +368,7 @@ impl<'a> Server<'a> {
                 self.tell_all(pool);
             }
         }
+        self.expire_scrapes();
         self.names
             .retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
         if self.program.transient && self.ever_served && self.pools.is_empty() {
@@ -475,6 +498,7 @@ impl<'a> Server<'a> {
     fn store_own(&self) {
         self.tell_keeper(STORE, LOCK, &[self.lock.as_fd()]);
         self.tell_keeper(STORE, CONTROL, &[self.control.as_fd()]);
+        self.store_endpoint();
     }
 
     fn store_pool(&self, served: &Served) {
@@ -579,6 +603,7 @@ impl<'a> Server<'a> {
                 self.call(pid, name);
                 Ok(None)
             }
+            Ok(Request::Metrics { address }) => self.serve_metrics(address),
             Ok(Request::Restart {}) => {
                 next = Next::Restart;
                 Ok(None)
@@ -611,6 +636,7 @@ impl<'a> Server<'a> {
             keeper: self.keeper,
             since: self.since,
             transient: self.program.transient,
+            metrics: self.metrics_address(),
             pools: self.pools.values().map(Served::status).collect(),
         }
     }
@@ -700,6 +726,7 @@ impl<'a> Server<'a> {
     fn end(&mut self) {
         let pools: Vec<u32> = self.pools.keys().copied().collect();
         pools.into_iter().for_each(|pool| self.drop_pool(pool));
+        self.end_metrics();
         self.tell_keeper(BYE, "", &[]);
         self.program.directory.remove();
         self.log("ended");
@@ -778,6 +805,17 @@ impl Kept {
 
     fn take(&mut self, label: &str) -> Vec<OwnedFd> {
         self.entries.remove(label).unwrap_or_default()
+    }
+
+    /// The endpoint for metrics: its address and its socket.
+    fn endpoint(&mut self) -> Option<(String, OwnedFd)> {
+        let label = self
+            .entries
+            .keys()
+            .find(|label| label.starts_with(METRICS))?
+            .clone();
+        let listener = self.take(&label).pop()?;
+        Some((label[METRICS.len()..].into(), listener))
     }
 
     fn pools(&self) -> Vec<String> {
@@ -940,6 +978,8 @@ mod tests {
             Token::Client(u32::MAX),
             Token::Bell(7, 31),
             Token::Peer(9, 255),
+            Token::Endpoint,
+            Token::Scrape(5),
         ] {
             assert_eq!(Token::of(token.word()), token);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -15,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
 use vshmem_agent::{receive_message, run_part, Directory, Part, PoolStatus, Program, Request};
-use vshmem_ipc::{sem, shm, Ctx};
+use vshmem_ipc::{msg, sem, shm, Ctx};
 use vshmem_pool::layout::{Kind, DONE};
 use vshmem_pool::{Cred, Kernel, Params, Pool, ProcId, Waited};
 use vshmem_port::{create_local, open, remove_local, PoolRef};
@@ -565,6 +566,115 @@ fn sleepers_of_the_host_are_woken(place: &Place) {
     assert_eq!(waiter.status.load(Acquire), DONE);
 }
 
+fn listen_for_metrics(place: &Place, address: &str) -> String {
+    let address = Some(address.into());
+    let told = request(&place.program.directory, &Request::Metrics { address }).unwrap();
+    told.unwrap().to_str().unwrap().into()
+}
+
+/// What comes in answer to a request, until the end.
+fn ask(mut stream: impl std::io::Read + Write, words: &str) -> String {
+    let mut answer = String::new();
+    // Who says too much may be interrupted.
+    let _ = stream.write_all(words.as_bytes());
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+const GET: &str = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+
+fn metrics_are_told(place: &Place) {
+    let pool = place.open();
+    let mut machine = Machine::join(&place.socket);
+    let who = process_in(&pool, &machine, 7);
+    let c = guest(&pool, who);
+    shm::get(&c, 0, 5000, 0o600).unwrap();
+    msg::get(&c, 0, 0o600).unwrap();
+    let address = listen_for_metrics(place, "0");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let answer = ask(connect(&address), GET);
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"),
+        "{answer}"
+    );
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
+    let name = place.status().name;
+    for line in [
+        format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"segment\"}} 1"),
+        format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"queue\"}} 1"),
+        format!("vshmem_pool_segment_bytes{{pool=\"{name}\"}} 8192"),
+        format!(
+            "vshmem_machine_up{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
+            who.1
+        ),
+        format!(
+            "vshmem_machine_processes{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
+            who.1
+        ),
+    ] {
+        assert!(body.lines().any(|l| l == line), "{line} is not in {body}");
+    }
+    assert!(ask(connect(&address), "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    let endless = ask(connect(&address), &"x".repeat(20_000));
+    assert!(
+        endless.starts_with("HTTP/1.1 431 ") || endless.is_empty(),
+        "{endless}"
+    );
+
+    // The endpoint outlives the back end, and a restart.
+    place.kill_back_end();
+    assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
+    request(&place.program.directory, &Request::Restart {}).unwrap();
+    assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
+    assert_eq!(
+        place.status_of_agent().unwrap().metrics.as_deref(),
+        Some(&*address)
+    );
+
+    // Who says nothing, or never an end, or reads nothing, holds up nobody for long.
+    let silent: Vec<_> = (0..40).map(|_| connect(&address)).collect();
+    for mut stream in &silent {
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
+    }
+    let before = place.status().rung;
+    machine.ring(0, 0);
+    eventually("the host was rung", || place.status().rung > before);
+    machine.hear_until("nothing more", |_| true);
+    let begun = Instant::now();
+    let mut last = connect(&address);
+    last.set_read_timeout(Some(2 * PATIENCE)).unwrap();
+    assert!(
+        ask(&mut last, GET).contains("vshmem_pools 1\n"),
+        "after {:?}",
+        begun.elapsed()
+    );
+    drop(silent);
+
+    let path = place.program.directory.path().join("metrics.sock");
+    assert_eq!(listen_for_metrics(place, "socket"), path.to_str().unwrap());
+    assert!(
+        TcpStream::connect(&address).is_err(),
+        "the old address is let go"
+    );
+    assert!(ask(UnixStream::connect(&path).unwrap(), GET).contains("vshmem_pools 1\n"));
+    let none = Request::Metrics { address: None };
+    assert_eq!(request(&place.program.directory, &none).unwrap(), None);
+    assert!(!path.exists());
+    // A file that is no socket is not replaced.
+    let file = place.program.directory.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let address = Some(file.to_str().unwrap().to_string());
+    assert!(request(&place.program.directory, &Request::Metrics { address }).is_err());
+    assert_eq!(fs::read(&file).unwrap(), b"x");
+}
+
 fn bad_requests_are_answered(place: &Place) {
     let none = Request::Serve {
         pool: "/dev/shm/no-such-pool".into(),
@@ -629,7 +739,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 16] = [
+    let tests: [Test; 17] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -642,6 +752,7 @@ fn main() {
         ("lock", a_lock_of_the_dead_is_taken_over),
         ("dead", what_a_dead_machine_leaves_is_cleared),
         ("many", more_machines_come_than_there_are_entries),
+        ("metrics", metrics_are_told),
         ("pulse", the_pulse_is_felt),
         ("sleepers", sleepers_of_the_host_are_woken),
         ("requests", bad_requests_are_answered),
