@@ -134,6 +134,8 @@ impl Endpoint {
 
     /// Listens no longer.
     pub fn close(self) {
+        // The keeper has it, too, for a moment.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if self.address.contains('/') {
             remove_socket(Path::new(&self.address));
         }
