@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use vshmem_ipc::census::Census;
 use vshmem_ipc::{life, reclaim, Ctx};
+use vshmem_pool::layout::Proc;
 use vshmem_pool::{Pool, ProcId};
 use vshmem_port::{Handle, Life};
 
@@ -48,6 +49,7 @@ pub struct Caretaker {
     impossible: bool,
     slot: u32,
     slots_backed: u32,
+    spare_backed: bool,
     census: Census,
     /// Bytes that were given back to the host since this back end began.
     pub given_back: u64,
@@ -129,37 +131,47 @@ impl Caretaker {
         }
     }
 
-    /// Takes from the pool what processes of dead machines have there: some slots at a time.
+    /// Takes from the pool what processes of dead machines have there: some slots at a time, of those that were ever used and the spare
+    /// one.
     fn clean_up(&mut self, c: &Ctx) {
-        let high = c
-            .pool
-            .root()
-            .proc_high
-            .load(Relaxed)
-            .min(c.pool.proc_slots());
-        if high > self.slots_backed {
-            let each = size_of::<vshmem_pool::layout::Proc>() as u64;
-            let (from, more) = (
-                u64::from(self.slots_backed),
-                u64::from(high - self.slots_backed),
-            );
-            if !c
-                .kernel
-                .reserve(c.pool.geometry().procs.0 + from * each, more * each)
-            {
-                return;
-            }
-            self.slots_backed = high;
+        let slots = c.pool.proc_slots();
+        let high = c.pool.root().proc_high.load(Relaxed).min(slots);
+        if !self.back_slots(c, high) {
+            return;
         }
         let begun = Instant::now();
-        for _ in 0..SLOTS_AT_ONCE.min(high) {
-            self.slot = if self.slot < high { self.slot } else { 0 };
-            life::bury(c, self.slot);
+        for _ in 0..=SLOTS_AT_ONCE.min(high) {
+            self.slot = if self.slot > high { 0 } else { self.slot };
+            let spare = self.slot == high;
+            life::bury(
+                c,
+                if spare {
+                    c.pool.spare_slot()
+                } else {
+                    self.slot
+                },
+            );
             self.slot += 1;
             if begun.elapsed() > SHORT {
                 return;
             }
         }
+    }
+
+    /// Sees to it that the slots that are looked at have memory.
+    fn back_slots(&mut self, c: &Ctx, high: u32) -> bool {
+        const EACH: u64 = size_of::<Proc>() as u64;
+        let table = c.pool.geometry().procs.0;
+        let back = |from: u32, to: u32| {
+            let len = u64::from(to - from) * EACH;
+            c.kernel.reserve(table + u64::from(from) * EACH, len)
+        };
+        let spare = c.pool.spare_slot();
+        self.spare_backed = self.spare_backed || back(spare, spare + 1);
+        if high > self.slots_backed && back(self.slots_backed, high) {
+            self.slots_backed = high;
+        }
+        self.spare_backed && self.slots_backed >= high
     }
 
     /// Gives back the entries of dead members that nothing names any more; counting goes on where it stopped in the last second.

@@ -80,11 +80,9 @@ impl Census {
             Stage::Begin => true,
             Stage::Slots => {
                 let (table, count) = geometry.procs;
-                back(
-                    table,
-                    root.proc_high.load(Acquire).min(count),
-                    size_of::<Proc>(),
-                )
+                let len = size_of::<Proc>();
+                let spare = table + u64::from(c.pool.spare_slot()) * len as u64;
+                back(table, root.proc_high.load(Acquire).min(count), len) && back(spare, 1, len)
             }
             Stage::Waiters => {
                 let (table, count) = geometry.waiters;
@@ -117,6 +115,7 @@ impl Census {
         (u64::from(index) < high).then_some(index)
     }
 
+    /// Slots that were ever used, and the spare one.
     fn slot(&mut self, c: &Ctx) -> bool {
         let high = c
             .pool
@@ -124,8 +123,13 @@ impl Census {
             .proc_high
             .load(Acquire)
             .min(c.pool.proc_slots());
-        let Some(slot) = self.next(high.into()) else {
+        let Some(slot) = self.next(u64::from(high) + 1) else {
             return false;
+        };
+        let slot = if slot == high {
+            c.pool.spare_slot()
+        } else {
+            slot
         };
         if let Some((_, member, _)) = c.pool.process(slot) {
             self.named |= if u32::from(member) < MAX_MEMBERS {

@@ -50,8 +50,13 @@ fn count(c: &Ctx, most: u32) -> u64 {
 
 /// Everybody's slots are cleaned up after.
 fn bury(c: &Ctx, foreign: &Foreign) {
+    bury_but_spare(c, foreign);
+    life::bury(c, c.pool.spare_slot());
+}
+
+fn bury_but_spare(c: &Ctx, foreign: &Foreign) {
     c.pool.bury_member(foreign.member);
-    (0..c.pool.proc_slots()).for_each(|slot| life::bury(c, slot));
+    (0..c.pool.spare_slot()).for_each(|slot| life::bury(c, slot));
 }
 
 #[test]
@@ -92,6 +97,21 @@ fn a_pool_that_is_full_of_kernels_has_room_when_one_is_forgotten() {
     let next = Foreign::new(&w, &here, 99).unwrap();
     assert_eq!(next.member, last.member);
     assert!(!w.pool().member_is_dead(next.member));
+}
+
+/// In the spare slot, too, somebody can be when its kernel dies.
+#[test]
+fn who_died_in_the_spare_slot_is_found() {
+    let w = World::new(4 << 20);
+    let here = w.process();
+    let guest = Foreign::new(&w, &here, 9).unwrap();
+    let member = guest.member;
+    let spare = w.pool().claim_spare(&*here, member, 78, 1, &mut |_| true);
+    assert_eq!(spare.map(|spare| spare.slot), Some(w.pool().spare_slot()));
+    bury_but_spare(&here.ctx(), &guest);
+    assert_eq!(count(&here.ctx(), 5), 0);
+    bury(&here.ctx(), &guest);
+    assert_eq!(count(&here.ctx(), 5), 1 << member);
 }
 
 /// Each place that names a kernel keeps its entry.
