@@ -32,6 +32,7 @@ class Terminal:
             stdout=self.other,
             stderr=self.other,
             start_new_session=True,
+            env={**os.environ, "TERM": "xterm"},
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
 

@@ -396,3 +396,94 @@ fn words(wanted: Wanted) -> String {
         Wanted::Room(bytes) => format!("room for {bytes} bytes"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::pools;
+    use crate::visitor::Visitor;
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::Ordering::SeqCst;
+    use vshmem_ipc::{msg, sem, shm};
+
+    /// A pool in a file of its own, with something of each kind; the file goes with the value.
+    struct Scene(String);
+
+    impl Scene {
+        fn new(name: &str) -> Scene {
+            let path = format!("/dev/shm/vshmem-sample-{name}-{}", std::process::id());
+            crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+            let visitor = Visitor::enter(&pools(Some(&path)).unwrap()[0]).unwrap();
+            let c = visitor.context();
+            shm::get(&c, 7, 5000, 0o1600).unwrap();
+            sem::get(&c, 7, 3, 0o1600).unwrap();
+            msg::get(&c, 7, 0o1600).unwrap();
+            c.pool.join([9; 16], b"a\x1b[31mb").unwrap();
+            Scene(path)
+        }
+
+        fn watched(&self) -> Watched {
+            Watched::open(&pools(Some(&self.0)).unwrap()[0]).unwrap()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            crate::pools::remove(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pool_whose_lock_is_held_is_looked_at() {
+        let scene = Scene::new("lock");
+        let watched = scene.watched();
+        watched.pool.root().lock.store(u32::MAX >> 1, SeqCst);
+        let sample = watched.sample();
+        let counts = (
+            sample.segments.len(),
+            sample.sets.len(),
+            sample.queues.len(),
+        );
+        assert_eq!(counts, (1, 1, 1));
+        assert_eq!(
+            watched.pool.root().lock.load(SeqCst),
+            u32::MAX >> 1,
+            "it is left alone"
+        );
+        let names: Vec<&str> = sample.members.iter().map(|member| &*member.name).collect();
+        assert_eq!(names[1], "a?[31mb", "no commands for terminals");
+        assert!(sample.members[0].here && !sample.members[1].here);
+        assert_eq!(watched.members().len(), 2, "who looks does not join");
+        std::fs::rename(&scene.0, format!("{}.x", scene.0)).unwrap();
+        assert!(watched.is_gone());
+        std::fs::rename(format!("{}.x", scene.0), &scene.0).unwrap();
+        assert!(!watched.is_gone());
+    }
+
+    #[test]
+    fn a_pool_full_of_nonsense_is_looked_at() {
+        let scene = Scene::new("nonsense");
+        let watched = scene.watched();
+        let file = std::fs::File::options().write(true).open(&scene.0).unwrap();
+        let mut state = 88172645463325252u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..40 {
+            // Small numbers lead further than large ones.
+            let shift = [0, 20, 40, 50, 60][round % 5];
+            let words: Vec<u8> = (0..(4 << 17) - 128)
+                .flat_map(|_| (next() >> shift).to_le_bytes())
+                .collect();
+            file.write_all_at(&words, 1024).unwrap();
+            let begun = std::time::Instant::now();
+            let mut sample = watched.sample();
+            sample.compare(&watched.sample());
+            assert!(serde_json::to_string(&sample).is_ok());
+            assert!(begun.elapsed().as_secs() < 5, "it takes too long");
+        }
+    }
+}

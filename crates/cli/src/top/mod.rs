@@ -28,7 +28,8 @@ pub fn top(top: &args::Top) -> Result<u8> {
     let mut view = View::new(top.sort);
     // An error in a pool that was named is one before anything is shown.
     watch.sample()?;
-    if !top.json && !top.once && io::stdout().is_terminal() {
+    let is_simple = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if !top.json && !top.once && !is_simple && io::stdout().is_terminal() {
         return screen::run(&mut watch, &mut view, interval);
     }
     interrupt::watch();
