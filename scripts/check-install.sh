@@ -4,9 +4,13 @@ set -eu
 
 cd "$(dirname "$0")/.."
 work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-install.XXXXXX")
-trap 'rm -rf "$work"' EXIT
 stage=$work/stage prefix=/opt/vshmem
 root=$stage$prefix
+finish() {
+    [ ! -d "$work/run" ] || XDG_RUNTIME_DIR="$work/run" "$root/bin/vshmem" agent --stop >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap finish EXIT
 
 fail() {
     echo "install: $*" >&2
@@ -18,7 +22,7 @@ make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2
     fail "make install failed"
 }
 for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 include/vshmem.h lib/pkgconfig/vshmem.pc \
-    share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem; do
+    lib/systemd/user/vshmem-agent.service share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem; do
     [ -s "$root/$file" ] || fail "$prefix/$file was not installed, or is empty"
 done
 bash -n "$root/share/bash-completion/completions/vshmem" || fail "the completion for bash is not valid"
@@ -46,6 +50,47 @@ VSHMEM_POOL="$work/pool" LD_LIBRARY_PATH="$root/lib" "$work/program" || fail "a 
 "$root/bin/vshmem" --version >/dev/null || fail "the installed command does not run"
 # The installed command finds the installed library.
 "$root/bin/vshmem" run --local -- true || fail "vshmem run --local fails from where it is installed"
+
+# What the user unit says, done by hand: the back end serves a pool and tells metrics, begins anew, and ends.
+unit=$root/lib/systemd/user/vshmem-agent.service
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR="$work/run"
+does() { # does SETTING: carries out that line of the unit, with the options of a user
+    command=$(sed -n "s|^$1=||p" "$unit")
+    case $command in
+    "$prefix/bin/vshmem agent"*) ;;
+    *) fail "$1 in the user unit does not start the installed command: $command" ;;
+    esac
+    VSHMEM_AGENT_OPTIONS="--metrics socket $work/pool" sh -ec "$stage$command"
+}
+truncate -s 64M "$work/pool" # a length that a pool has, but no pool
+if does ExecStart >"$work/log" 2>&1; then
+    fail "the back end serves what is no pool"
+fi
+rm "$work/pool"
+"$root/bin/vshmem" pool create "$work/pool" --size 64M
+does ExecStart >"$work/log" 2>&1 || fail "ExecStart of the user unit: $(cat "$work/log")"
+metrics() {
+    python3 -c 'import socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+print(b"".join(iter(lambda: connection.recv(4096), b"")).decode())' "$work/run/vshmem/.agent/metrics.sock" >"$work/metrics"
+    grep -q '^vshmem_pools 1$' "$work/metrics"
+}
+metrics || fail "the back end tells no metrics"
+does ExecReload || fail "ExecReload of the user unit"
+metrics || fail "the back end does not go on after ExecReload"
+does ExecStop || fail "ExecStop of the user unit"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ -e "$work/run/vshmem" ] || break
+    sleep 0.2
+done
+[ ! -e "$work/run/vshmem" ] || fail "something is left of the back end: $(find "$work/run")"
+if command -v systemd-analyze >/dev/null; then
+    sed -e "s|$prefix/bin|$root/bin|" "$unit" >"$work/vshmem-agent.service"
+    MANPATH="$root/share/man" systemd-analyze verify --user "$work/vshmem-agent.service" 2>"$work/log" || fail "the user unit: $(cat "$work/log")"
+fi
 
 make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2>&1
 left=$(find "$stage" ! -type d)

@@ -30,6 +30,11 @@ pub enum Request {
         /// The name.
         name: String,
     },
+    /// Tell metrics at an address, or if there is none, no longer.
+    Metrics {
+        /// A path, `IP:PORT`, a port of the loopback interface, or `socket`: one in the back end's directory.
+        address: Option<String>,
+    },
     /// Begin anew with the program as it is installed now. Machines don't notice.
     Restart {},
     /// End. Machines go on, but later ones can't join.
@@ -47,6 +52,8 @@ pub struct Status {
     pub since: u64,
     /// It ends with the last pool.
     pub transient: bool,
+    /// Where metrics are told.
+    pub metrics: Option<String>,
     /// The pools that are served.
     pub pools: Vec<PoolStatus>,
 }
@@ -66,6 +73,8 @@ pub struct PoolStatus {
     pub socket: String,
     /// How often the host was rung.
     pub rung: u64,
+    /// Bytes of removed segments that were given back to the host since this back end began.
+    pub given_back: u64,
     /// Who is connected, without the host.
     pub peers: Vec<PeerStatus>,
     /// The pool's members.
@@ -108,7 +117,7 @@ pub struct Answer {
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
-    /// Where machines with the pool connect.
+    /// Where machines with the pool connect, or metrics are told.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket: Option<String>,
 }

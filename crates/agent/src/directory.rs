@@ -33,6 +33,11 @@ impl Directory {
         self.0.join("control.sock")
     }
 
+    /// The socket at which metrics are told, if no other address was given.
+    pub(crate) fn metrics(&self) -> PathBuf {
+        self.0.join("metrics.sock")
+    }
+
     /// The socket that machines with this pool connect to.
     pub fn pool(&self, name: &str) -> PathBuf {
         self.0.join("pools").join(name)

@@ -6,7 +6,9 @@
 //! | `ledger` | who is connected to a pool and what each was told, in memory that outlives this process |
 //! | `served` | one pool: its peers, and telling each what it does not know yet |
 //! | `ring` | the host was rung: which sleepers are due? |
+//! | `caretaker`, `kernel` | what it does in a pool as one of its processes: giving memory back, cleaning up after machines |
 //! | `server` | the loop over all of that |
+//! | `metrics`, `http` | what it knows, for Prometheus |
 //! | `keeper`, `link` | the process that keeps descriptors when the back end dies, and how the two talk |
 //! | `program` | starting the one from the other |
 //! | `control`, [`client`] | the control socket, from both sides |
@@ -19,14 +21,18 @@
 //! listening socket. What each peer was told is in a ledger, which is written after each message; the one message that may
 //! have been under way counts as sent ([`served`]). When the keeper dies, the back end starts another.
 
+mod caretaker;
 pub mod client;
 mod control;
 mod directory;
 mod error;
+mod http;
 mod keeper;
+mod kernel;
 mod ledger;
 mod link;
 mod message;
+mod metrics;
 mod program;
 mod ring;
 mod served;

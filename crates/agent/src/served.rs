@@ -11,10 +11,13 @@
 //! sent ([`Ledger::settle`]). Nothing may be told twice: QEMU frees twice what is taken back twice, and takes a vector that comes
 //! twice for the next one.
 
+use crate::caretaker::{Caretaker, Place};
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
+use crate::kernel::{monotonic, now};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
+use crate::metrics;
 use crate::ring::{self, Backed};
 use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
@@ -23,7 +26,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
+use vshmem_ipc::look;
+use vshmem_pool::layout::Kind;
 use vshmem_pool::Pool;
 use vshmem_port::{Handle, PoolRef};
 
@@ -69,24 +73,13 @@ pub struct Served {
     member: u16,
     backed: Backed,
     rung: u64,
+    caretaker: Caretaker,
 }
 
 /// Makes the eventfds of a peer.
 pub fn new_bells(vectors: usize) -> io::Result<Vec<OwnedFd>> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     (0..vectors).map(|_| Ok(eventfd(0, flags)?)).collect()
-}
-
-/// Seconds since the epoch.
-pub fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
-}
-
-/// Nanoseconds of the host's monotonic clock.
-fn monotonic() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Served {
@@ -117,6 +110,7 @@ impl Served {
             member,
             backed: Backed::default(),
             rung: 0,
+            caretaker: Caretaker::default(),
         };
         served.pool.beat(monotonic());
         Ok(served)
@@ -289,6 +283,29 @@ impl Served {
     pub fn tick(&mut self) {
         self.pool.beat(monotonic());
         self.bind_members();
+        let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
+        if self.caretaker.tick(&place) {
+            for bell in self.peers.values().filter_map(|peer| peer.bells.first()) {
+                // One that is full rings anyway.
+                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            }
+        }
+    }
+
+    /// Is there something to do before the next tick?
+    pub fn is_busy(&self) -> bool {
+        self.caretaker.is_busy()
+    }
+
+    /// Does a little of it.
+    pub fn step(&mut self) {
+        let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
+        self.caretaker.step(&place);
+    }
+
+    /// Before this process ends or becomes another program: it is no process of the pool any more.
+    pub fn leave_pool(&mut self) {
+        self.caretaker.leave(&self.pool);
     }
 
     /// The back end ends in good order.
@@ -302,28 +319,38 @@ impl Served {
         links == 0 && self.peers.is_empty()
     }
 
-    /// A member that has not said itself which peer it is, is known by its name. Of several by which a machine went, as it
-    /// was started anew, the last one lives.
+    /// A member that has not said itself which peer it is, is known by its name. Of several by which a machine went, as it was started
+    /// anew, the newest lives: one that this back end, or one before it, has not seen yet. Entries are used again, so their order says
+    /// less. Of entries that a kernel made at the same time by mistake, the first counts.
     fn bind_members(&mut self) {
         let pool = &self.pool;
         for (place, peer) in &self.peers {
             let number = self.number(*place);
-            let mut last = None;
+            let mut found = Vec::new();
             pool.members(|index, name, alive| {
                 let known = pool.member_peer(index);
                 let is_it = known.is_some_and(|(peer, _)| peer == number)
                     || known.is_none() && name == peer.name.as_bytes();
-                if !alive || index == self.member || !is_it {
-                    return;
-                }
-                if let Some(before) = last.replace(index) {
-                    pool.bury_member(before);
-                }
-                if known.is_none_or(|(_, since)| since == 0) {
-                    let since = self.parts.ledger.entry(*place).since.load(Relaxed);
-                    pool.set_member_peer(index, number, since);
+                if alive && index != self.member && is_it {
+                    let unseen = known.is_none_or(|(_, since)| since == 0);
+                    found.push((unseen, index, pool.member_boot(index)));
                 }
             });
+            let Some((unseen, _, boot)) = found.iter().max().copied() else {
+                continue;
+            };
+            let first = found
+                .iter()
+                .filter(|found| found.2 == boot)
+                .map(|found| found.1)
+                .min();
+            for (_, index, _) in found.iter().filter(|found| Some(found.1) != first) {
+                pool.bury_member(*index);
+            }
+            if let Some(first) = first.filter(|_| unseen) {
+                let since = self.parts.ledger.entry(*place).since.load(Relaxed);
+                pool.set_member_peer(first, number, since);
+            }
         }
     }
 
@@ -359,16 +386,81 @@ impl Served {
             vectors: self.parts.ledger.vectors(),
             socket: self.socket.to_string_lossy().into_owned(),
             rung: self.rung,
+            given_back: self.caretaker.given_back,
             peers: peers.collect(),
             members,
         }
     }
 
+    /// For who watches. Nothing is locked, and nothing that is read is believed.
+    pub fn metrics(&self) -> metrics::Pool {
+        let (pool, handle) = (&self.pool, &self.handle);
+        let back = &mut |at, len| handle.reserve(at, len);
+        let totals = look::totals(pool);
+        let mut members = Vec::new();
+        pool.members(|member, name, alive| {
+            members.push(metrics::Member {
+                member,
+                name: String::from_utf8_lossy(name).into_owned(),
+                alive,
+                processes: 0,
+                sleepers: 0,
+            });
+        });
+        let of = |members: &mut Vec<metrics::Member>, member| {
+            members.iter().position(|m| m.member == member)
+        };
+        look::processes(pool, back, |_, who| {
+            if let Some(i) = of(&mut members, who.member) {
+                members[i].processes += 1;
+            }
+        });
+        let mut sleepers = [0; 2];
+        look::sleepers(pool, back, |sleeper| {
+            sleepers[usize::from(sleeper.kind == Kind::Msg)] += 1;
+            if let Some(i) = of(&mut members, sleeper.who.member) {
+                members[i].sleepers += 1;
+            }
+        });
+        let (mut messages, mut text) = (0, 0);
+        look::queues(pool, back, |queue| {
+            messages += u64::from(queue.messages());
+            text += u64::from(queue.bytes());
+        });
+        let blocks = rustix::fs::fstat(&self.parts.file).map_or(0, |stat| stat.st_blocks);
+        metrics::Pool {
+            name: self.parts.name.clone(),
+            size: pool.mem().len() as u64,
+            memory: blocks as u64 * 512,
+            segments: totals.segment_bytes,
+            free: totals.page_bytes - totals.segment_bytes,
+            constructs: totals.constructs,
+            semaphores: totals.semaphores,
+            messages,
+            text,
+            sleepers,
+            peers: self.peers.len() as u64,
+            rung: self.rung,
+            given_back: self.caretaker.given_back,
+            members,
+        }
+    }
+
     /// Unmaps the pool.
-    pub fn close(self) -> Parts {
+    pub fn close(mut self) -> Parts {
+        self.leave_pool();
         // SAFETY: the pool's memory is used through `self.pool` alone, which goes with `self`.
         unsafe { self.handle.close() };
         self.parts
+    }
+}
+
+fn place_of<'a>(pool: &'a Pool, handle: &'a Handle, parts: &'a Parts, host: u16) -> Place<'a> {
+    Place {
+        pool,
+        handle,
+        file: parts.file.as_fd(),
+        host,
     }
 }
 

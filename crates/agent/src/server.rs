@@ -1,12 +1,16 @@
 //! The back end: one loop over all sockets, eventfds and the clock. Nothing in it waits for a peer.
 
+mod scrape;
+
+use self::scrape::{Scrapes, METRICS};
 use crate::control::{Answer, Request, Status, LONGEST};
 use crate::directory::Directory;
 use crate::error::{Error, Explain, Result};
+use crate::kernel::now;
 use crate::ledger::Ledger;
 use crate::link::{Link, BYE, END, FORGET, HAND_OVER, MOST_VECTORS, STORE};
 use crate::program::{Part, Program};
-use crate::served::{name_of, new_bells, now, open_file, Parts, Peer, Served};
+use crate::served::{name_of, new_bells, open_file, Parts, Peer, Served};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::SocketFlags;
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +32,12 @@ const AT_ONCE: usize = 16;
 /// Names of machines that have not connected yet.
 const MOST_NAMES: usize = 256;
 
+/// While there is something to do besides.
+const AT_ONCE_OR_NOT: rustix::event::Timespec = rustix::event::Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
 /// What an event is about. A number belongs to a pool or a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
@@ -39,6 +49,8 @@ enum Token {
     Listener(u32),
     Bell(u32, u16),
     Peer(u32, u16),
+    Endpoint,
+    Scrape(u32),
 }
 
 impl Token {
@@ -52,6 +64,8 @@ impl Token {
             Token::Listener(n) => (5, n, 0),
             Token::Bell(n, part) => (6, n, part),
             Token::Peer(n, part) => (7, n, part),
+            Token::Endpoint => (8, 0, 0),
+            Token::Scrape(n) => (9, n, 0),
         };
         kind << 48 | u64::from(part) << 32 | u64::from(number)
     }
@@ -66,7 +80,9 @@ impl Token {
             4 => Token::Client(number),
             5 => Token::Listener(number),
             6 => Token::Bell(number, part),
-            _ => Token::Peer(number, part),
+            7 => Token::Peer(number, part),
+            8 => Token::Endpoint,
+            _ => Token::Scrape(number),
         }
     }
 }
@@ -101,6 +117,7 @@ struct Server<'a> {
     serial: u32,
     since: u64,
     ever_served: bool,
+    scrapes: Scrapes,
 }
 
 /// Takes the lock of the directory; `None` if a back end or its keeper has it.
@@ -133,6 +150,7 @@ pub fn serve(program: &Program, link: Link) -> Result<()> {
             Next::GoOn => (),
             Next::Restart => {
                 server.log("beginning anew");
+                server.pools.values_mut().for_each(Served::leave_pool);
                 let error = program.become_anew(&server.link);
                 server.log(&format!("could not begin anew: {error}"));
             }
@@ -178,7 +196,11 @@ impl<'a> Server<'a> {
             serial: 0,
             since: now(),
             ever_served: false,
+            scrapes: Scrapes::default(),
         };
+        if let Some((address, listener)) = kept.endpoint() {
+            server.adopt_endpoint(address, listener);
+        }
         server.store_own();
         let heard = [
             (server.signals.as_fd(), Token::Signal),
@@ -228,7 +250,7 @@ impl<'a> Server<'a> {
     }
 
     /// Begins to watch a pool.
-    fn add(&mut self, served: Served) -> u32 {
+    fn add(&mut self, mut served: Served) -> u32 {
         self.serial += 1;
         let pool = self.serial;
         self.ever_served = true;
@@ -251,6 +273,8 @@ impl<'a> Server<'a> {
         if failed {
             self.log("out of memory for watching a pool: some of its events are missed");
         }
+        // At once, since a back end before this one may have died with the pool's lock.
+        served.tick();
         self.pools.insert(pool, served);
         pool
     }
@@ -268,7 +292,8 @@ impl<'a> Server<'a> {
     fn round(&mut self) -> Result<Next> {
         let mut events = Vec::with_capacity(64);
         let buffer = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.epoll, buffer, None) {
+        let busy = self.pools.values().any(Served::is_busy);
+        match epoll::wait(&self.epoll, buffer, busy.then_some(&AT_ONCE_OR_NOT)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => (),
             Err(e) => return Err(e).explain(|| "could not wait for events".into()),
         }
@@ -298,11 +323,21 @@ impl<'a> Server<'a> {
                     self.peer_event(pool, number, event.flags);
                     Next::GoOn
                 }
+                Token::Endpoint => {
+                    self.accept_scrapes();
+                    Next::GoOn
+                }
+                Token::Scrape(number) => {
+                    self.scrape(number);
+                    Next::GoOn
+                }
             };
             if next != Next::GoOn {
                 return Ok(next);
             }
         }
+        let busy = self.pools.values_mut().filter(|served| served.is_busy());
+        busy.for_each(Served::step);
         Ok(Next::GoOn)
     }
 
@@ -333,6 +368,7 @@ impl<'a> Server<'a> {
                 self.tell_all(pool);
             }
         }
+        self.expire_scrapes();
         self.names
             .retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
         if self.program.transient && self.ever_served && self.pools.is_empty() {
@@ -462,6 +498,7 @@ impl<'a> Server<'a> {
     fn store_own(&self) {
         self.tell_keeper(STORE, LOCK, &[self.lock.as_fd()]);
         self.tell_keeper(STORE, CONTROL, &[self.control.as_fd()]);
+        self.store_endpoint();
     }
 
     fn store_pool(&self, served: &Served) {
@@ -566,6 +603,7 @@ impl<'a> Server<'a> {
                 self.call(pid, name);
                 Ok(None)
             }
+            Ok(Request::Metrics { address }) => self.serve_metrics(address),
             Ok(Request::Restart {}) => {
                 next = Next::Restart;
                 Ok(None)
@@ -598,6 +636,7 @@ impl<'a> Server<'a> {
             keeper: self.keeper,
             since: self.since,
             transient: self.program.transient,
+            metrics: self.metrics_address(),
             pools: self.pools.values().map(Served::status).collect(),
         }
     }
@@ -687,6 +726,7 @@ impl<'a> Server<'a> {
     fn end(&mut self) {
         let pools: Vec<u32> = self.pools.keys().copied().collect();
         pools.into_iter().for_each(|pool| self.drop_pool(pool));
+        self.end_metrics();
         self.tell_keeper(BYE, "", &[]);
         self.program.directory.remove();
         self.log("ended");
@@ -765,6 +805,17 @@ impl Kept {
 
     fn take(&mut self, label: &str) -> Vec<OwnedFd> {
         self.entries.remove(label).unwrap_or_default()
+    }
+
+    /// The endpoint for metrics: its address and its socket.
+    fn endpoint(&mut self) -> Option<(String, OwnedFd)> {
+        let label = self
+            .entries
+            .keys()
+            .find(|label| label.starts_with(METRICS))?
+            .clone();
+        let listener = self.take(&label).pop()?;
+        Some((label[METRICS.len()..].into(), listener))
     }
 
     fn pools(&self) -> Vec<String> {
@@ -927,6 +978,8 @@ mod tests {
             Token::Client(u32::MAX),
             Token::Bell(7, 31),
             Token::Peer(9, 255),
+            Token::Endpoint,
+            Token::Scrape(5),
         ] {
             assert_eq!(Token::of(token.word()), token);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -15,8 +16,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
 use vshmem_agent::{receive_message, run_part, Directory, Part, PoolStatus, Program, Request};
-use vshmem_pool::layout::DONE;
-use vshmem_pool::{Cred, Kernel, Params, Pool, Waited};
+use vshmem_ipc::{msg, sem, shm, Ctx};
+use vshmem_pool::layout::{Kind, DONE};
+use vshmem_pool::{Cred, Kernel, Params, Pool, ProcId, Waited};
 use vshmem_port::{create_local, open, remove_local, PoolRef};
 
 const VECTORS: usize = 2;
@@ -30,11 +32,11 @@ struct Place {
 }
 
 impl Place {
-    fn new(test: &str) -> Place {
+    fn new(test: &str, size: u64) -> Place {
         let root = std::env::temp_dir().join(format!("va-{}-{test}", std::process::id()));
         let pool = PathBuf::from(format!("/dev/shm/va-{}-{test}", std::process::id()));
         let path = CString::new(pool.to_str().unwrap()).unwrap();
-        create_local(&path, 1 << 20, 0o600, &mut |memory| {
+        create_local(&path, size, 0o600, &mut |memory| {
             Pool::format(memory, &Params::default()).is_ok()
         })
         .unwrap();
@@ -360,12 +362,163 @@ fn members_are_known_and_die(place: &Place) {
     request(&place.program.directory, &call).unwrap();
     let before = pool.join([8; 16], b"named").unwrap();
     eventually("it is found by its name", || find(before).peer.is_some());
+    // The first machine's entry is free for others, and comes before that one.
+    eventually("an entry is vacant", || pool.dead_members() == 0);
     let after = pool.join([9; 16], b"named").unwrap();
+    assert!(after < before || member == before);
     eventually("it was started anew", || pool.member_is_dead(before));
     assert!(find(after).alive);
     drop(machine);
     eventually("it is dead", || pool.member_is_dead(after));
     assert!(!pool.member_is_dead(0));
+}
+
+/// Bytes of memory that the pool's file has.
+fn memory_of(pool: &Path) -> u64 {
+    std::os::unix::fs::MetadataExt::blocks(&fs::metadata(pool).unwrap()) * 512
+}
+
+/// A process of a machine, which says itself which peer it is.
+fn process_in(pool: &Pool, machine: &Machine, boot: u8) -> (ProcId, u16) {
+    let member = pool.join([boot; 16], b"guest").unwrap();
+    pool.set_member_peer(member, machine.number as u16, 0);
+    let me = pool.claim_process(&Guest, member, 77, 0, &mut |_| true);
+    (me.unwrap(), member)
+}
+
+fn guest<'a>(pool: &'a Pool, (me, member): (ProcId, u16)) -> Ctx<'a> {
+    Ctx {
+        pool,
+        kernel: &Guest,
+        me,
+        pid: 77,
+        member,
+    }
+}
+
+/// What a machine removes goes back to the host, also while the back end is killed again and again, and the next one reads zeros.
+fn memory_goes_back_to_the_host(place: &Place) {
+    const SIZE: u64 = 16 << 20;
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let c = guest(&pool, process_in(&pool, &machine, 7));
+    for round in 0..6u64 {
+        let id = shm::get(&c, 0, SIZE as usize, 0o600).unwrap();
+        let extent = shm::look(&c, id, 0).unwrap();
+        let words = || (extent.offset..extent.offset + SIZE).step_by(512);
+        let swapped = |at| pool.mem().word(at).unwrap().swap(u64::MAX, SeqCst);
+        assert!(
+            words().all(|at| swapped(at) == 0),
+            "round {round}: not empty"
+        );
+        let full = memory_of(&place.pool);
+        shm::remove(&c, id).unwrap();
+        if round > 0 {
+            sleep(Duration::from_micros(900_000 + 37_000 * round));
+            place.kill_back_end();
+        }
+        eventually("the memory is back", || {
+            memory_of(&place.pool) + SIZE <= full + 65536
+        });
+    }
+    assert_eq!(place.status().members.iter().filter(|m| m.alive).count(), 2);
+}
+
+/// Whoever dies with the pool's lock, here the back end, leaves it to the next back end: machines can't tell that it is dead.
+fn a_lock_of_the_dead_is_taken_over(place: &Place) {
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let c = guest(&pool, process_in(&pool, &machine, 7));
+    let is_back_end = |slot: &u32| {
+        pool.process(*slot)
+            .is_some_and(|(_, _, pid)| pid == place.pid())
+    };
+    eventually("the back end takes part", || {
+        (0..8).any(|slot| is_back_end(&slot))
+    });
+    let slot = (0..8).find(is_back_end).unwrap();
+    let (owner, _, _) = pool.process(slot).unwrap();
+    let pid = place.pid();
+    kill(pid, libc::SIGSTOP);
+    pool.root()
+        .lock
+        .store(1 << 30 | u32::from(owner.generation) << 16 | slot, SeqCst);
+    kill(pid, libc::SIGKILL);
+    eventually("the lock is free", || pool.root().lock.load(SeqCst) == 0);
+    assert!(shm::get(&c, 0, 5000, 0o600).is_ok());
+}
+
+fn what_a_dead_machine_leaves_is_cleared(place: &Place) {
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let (me, member) = process_in(&pool, &machine, 7);
+    let c = guest(&pool, (me, member));
+    let id = shm::get(&c, 0, 5000, 0o600).unwrap();
+    shm::attach(&c, id, 0).unwrap();
+    shm::remove(&c, id).unwrap();
+    let set = sem::get(&c, 0, 1, 0o600).unwrap();
+    sem::op(
+        &c,
+        set,
+        &[sem::Sembuf {
+            num: 0,
+            op: 3,
+            flg: 0o10000,
+        }],
+        None,
+    )
+    .unwrap();
+    sleep(Duration::from_millis(1200));
+    let segments = &pool.kind_root(Kind::Shm).used;
+    assert_eq!((segments.load(SeqCst), sem::getval(&c, set, 0)), (1, Ok(3)));
+    // It dies with the pool's lock.
+    pool.root()
+        .lock
+        .store(1 << 30 | u32::from(me.generation) << 16 | me.slot, SeqCst);
+    drop(machine);
+    eventually("the machine is dead", || pool.member_is_dead(member));
+    eventually("its process is gone", || {
+        pool.process(me.slot).is_none_or(|(now, _, _)| now != me)
+    });
+    assert_eq!(
+        segments.load(SeqCst),
+        0,
+        "the last who had it attached was there"
+    );
+    let machine = Machine::join(&place.socket);
+    let c = guest(&pool, process_in(&pool, &machine, 8));
+    assert_eq!(sem::getval(&c, set, 0), Ok(0), "SEM_UNDO");
+}
+
+/// There are 64 entries for members.
+fn more_machines_come_than_there_are_entries(place: &Place) {
+    let pool = place.open();
+    let mut segment = 0;
+    for batch in 0..3 {
+        let machines: Vec<_> = (0..30).map(|_| Machine::join(&place.socket)).collect();
+        for (i, machine) in machines.iter().enumerate() {
+            let who = process_in(&pool, machine, 1 + batch * 30 + i as u8);
+            if (batch, i) == (0, 5) {
+                segment = shm::get(&guest(&pool, who), 0, 5000, 0o600).unwrap();
+            }
+        }
+        let alive = || place.status().members.iter().filter(|m| m.alive).count();
+        eventually("all are known", || alive() == 31);
+        drop(machines);
+        eventually("all are dead", || alive() == 1);
+        eventually("all but one are forgotten", || {
+            pool.dead_members().count_ones() == 1
+        });
+    }
+    let named = place.status().members;
+    let dead: Vec<_> = named.iter().filter(|m| !m.alive).collect();
+    assert_eq!(dead.len(), 1, "who made what is there yet is not");
+    let machine = Machine::join(&place.socket);
+    let who = process_in(&pool, &machine, 99);
+    assert!(who.1 < 62);
+    shm::remove(&guest(&pool, who), segment).unwrap();
+    eventually("that one too", || pool.dead_members() == 0);
+    assert!(!pool.member_is_dead(who.1));
 }
 
 fn the_pulse_is_felt(place: &Place) {
@@ -385,7 +538,7 @@ fn sleepers_of_the_host_are_woken(place: &Place) {
     let pool = place.open();
     let machine = Machine::join(&place.socket);
     let mut slot = 0;
-    let me = pool.claim_process(&Backed, 0, std::process::id(), 0, &mut |s| {
+    let me = pool.claim_process(&Guest, 0, std::process::id(), 0, &mut |s| {
         slot = s;
         true
     });
@@ -412,6 +565,116 @@ fn sleepers_of_the_host_are_woken(place: &Place) {
     machine.ring(0, 1);
     eventually("the host was rung", || place.status().rung >= 2);
     assert_eq!(waiter.status.load(Acquire), DONE);
+}
+
+fn listen_for_metrics(place: &Place, address: &str) -> String {
+    let address = Some(address.into());
+    let told = request(&place.program.directory, &Request::Metrics { address }).unwrap();
+    told.unwrap().to_str().unwrap().into()
+}
+
+/// What comes in answer to a request, until the end.
+fn ask(mut stream: impl std::io::Read + Write, words: &str) -> String {
+    let mut answer = String::new();
+    // Who says too much may be interrupted.
+    let _ = stream.write_all(words.as_bytes());
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+const GET: &str = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+
+fn metrics_are_told(place: &Place) {
+    let pool = place.open();
+    let mut machine = Machine::join(&place.socket);
+    let who = process_in(&pool, &machine, 7);
+    let c = guest(&pool, who);
+    shm::get(&c, 0, 5000, 0o600).unwrap();
+    msg::get(&c, 0, 0o600).unwrap();
+    let address = listen_for_metrics(place, "0");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let answer = ask(connect(&address), GET);
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"),
+        "{answer}"
+    );
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
+    let name = place.status().name;
+    for line in [
+        format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"segment\"}} 1"),
+        format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"queue\"}} 1"),
+        format!("vshmem_pool_segment_bytes{{pool=\"{name}\"}} 8192"),
+        format!(
+            "vshmem_machine_up{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
+            who.1
+        ),
+        format!(
+            "vshmem_machine_processes{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
+            who.1
+        ),
+    ] {
+        assert!(body.lines().any(|l| l == line), "{line} is not in {body}");
+    }
+    assert!(ask(connect(&address), "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    let endless = ask(connect(&address), &"x".repeat(20_000));
+    assert!(
+        endless.starts_with("HTTP/1.1 431 ") || endless.is_empty(),
+        "{endless}"
+    );
+
+    // The endpoint outlives the back end, and a restart.
+    place.kill_back_end();
+    assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
+    request(&place.program.directory, &Request::Restart {}).unwrap();
+    assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
+    assert_eq!(
+        place.status_of_agent().unwrap().metrics.as_deref(),
+        Some(&*address)
+    );
+
+    // Who says nothing, or never an end, or reads nothing, holds up nobody for long.
+    let silent: Vec<_> = (0..40).map(|_| connect(&address)).collect();
+    for mut stream in &silent {
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
+    }
+    let before = place.status().rung;
+    machine.ring(0, 0);
+    eventually("the host was rung", || place.status().rung > before);
+    machine.hear_until("nothing more", |_| true);
+    let begun = Instant::now();
+    let mut last = connect(&address);
+    last.set_read_timeout(Some(2 * PATIENCE)).unwrap();
+    let answer = ask(&mut last, GET);
+    let after = begun.elapsed();
+    assert!(
+        answer.contains("vshmem_pools 1\n"),
+        "after {after:?}: {answer:?}"
+    );
+    drop(silent);
+
+    let path = place.program.directory.path().join("metrics.sock");
+    assert_eq!(listen_for_metrics(place, "socket"), path.to_str().unwrap());
+    assert!(
+        TcpStream::connect(&address).is_err(),
+        "the old address is let go"
+    );
+    assert!(ask(UnixStream::connect(&path).unwrap(), GET).contains("vshmem_pools 1\n"));
+    let none = Request::Metrics { address: None };
+    assert_eq!(request(&place.program.directory, &none).unwrap(), None);
+    assert!(!path.exists());
+    // A file that is no socket is not replaced.
+    let file = place.program.directory.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let address = Some(file.to_str().unwrap().to_string());
+    assert!(request(&place.program.directory, &Request::Metrics { address }).is_err());
+    assert_eq!(fs::read(&file).unwrap(), b"x");
 }
 
 fn bad_requests_are_answered(place: &Place) {
@@ -478,7 +741,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 12] = [
+    let tests: [Test; 17] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -487,6 +750,11 @@ fn main() {
         ("moments", kills_at_any_moment_are_survived),
         ("hostile", misbehaviour_is_ones_own_harm),
         ("members", members_are_known_and_die),
+        ("memory", memory_goes_back_to_the_host),
+        ("lock", a_lock_of_the_dead_is_taken_over),
+        ("dead", what_a_dead_machine_leaves_is_cleared),
+        ("many", more_machines_come_than_there_are_entries),
+        ("metrics", metrics_are_told),
         ("pulse", the_pulse_is_felt),
         ("sleepers", sleepers_of_the_host_are_woken),
         ("requests", bad_requests_are_answered),
@@ -499,7 +767,7 @@ fn main() {
             continue;
         }
         let begun = Instant::now();
-        let place = Place::new(name);
+        let place = Place::new(name, if name == "memory" { 64 << 20 } else { 1 << 20 });
         let passed = catch_unwind(AssertUnwindSafe(|| test(&place))).is_ok();
         drop(place);
         let verdict = if passed { "ok" } else { "FAILED" };
@@ -512,10 +780,10 @@ fn main() {
     assert_eq!(failed, 0, "tests failed");
 }
 
-/// The kernel under the pool, as far as taking a slot asks it: memory that is there already.
-struct Backed;
+/// The kernel of a machine: memory is there already, and can't be given back.
+struct Guest;
 
-impl Kernel for Backed {
+impl Kernel for Guest {
     fn alive(&self, _slot: u32, _pid: u32, _started: u64) -> bool {
         true
     }
@@ -527,7 +795,7 @@ impl Kernel for Backed {
         true
     }
     fn release(&self, _offset: u64, _len: u64) -> bool {
-        true
+        false
     }
     fn room(&self) -> Option<u64> {
         None
@@ -539,7 +807,11 @@ impl Kernel for Backed {
         0
     }
     fn cred(&self) -> Cred {
-        unreachable!("taking a slot asks nobody's credentials")
+        Cred {
+            uid: 1,
+            gid: 1,
+            caps: u64::MAX,
+        }
     }
     fn in_group(&self, _gid: u32) -> bool {
         false

@@ -14,6 +14,7 @@ Examples:
   qemu-system-x86_64 ... -chardev socket,id=work,path=$(vshmem agent work) \\
       -device ivshmem-doorbell,vectors=2,chardev=work
   vshmem agent --status                    who is connected
+  vshmem agent --metrics 9500              tell metrics at http://127.0.0.1:9500/metrics; off: no longer
   vshmem agent --restart                   go on with the program as it is installed now
   vshmem agent --stop
 
@@ -34,6 +35,10 @@ pub struct Agent {
     /// Serve this pool no longer
     #[arg(long, value_name = "POOL")]
     drop: Vec<String>,
+    /// Tell metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket` (metrics.sock in the
+    /// back end's directory); `off`: no longer. Who can connect can read
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
     /// Begin anew with the program as it is installed now; machines go on
     #[arg(long)]
     restart: bool,
@@ -73,7 +78,9 @@ pub fn agent(agent: &Agent) -> Result<u8> {
     if agent.stop {
         request(directory, &Request::Stop {}).map_err(|e| ours(e).code(1))?;
     }
-    let only_asked = agent.status || agent.restart || agent.stop || !agent.drop.is_empty();
+    let ends_metrics = agent.metrics.as_deref() == Some("off");
+    let only_asked =
+        agent.status || agent.restart || agent.stop || ends_metrics || !agent.drop.is_empty();
     if !agent.pool.is_empty() || !only_asked {
         ensure(&program).map_err(ours)?;
     }
@@ -84,6 +91,17 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         };
         if let Some(socket) = request(directory, &serve).map_err(|e| ours(e).code(1))? {
             print(&format!("{}\n", socket.display()))?;
+        }
+    }
+    if let Some(address) = &agent.metrics {
+        let address = (address != "off").then(|| absolute(address)).transpose()?;
+        let told =
+            request(directory, &Request::Metrics { address }).map_err(|e| ours(e).code(1))?;
+        if let Some(told) = told {
+            let told = told.display().to_string();
+            let before = if told.contains('/') { "" } else { "http://" };
+            let after = if told.contains('/') { "" } else { "/metrics" };
+            print(&format!("{before}{told}{after}\n"))?;
         }
     }
     if agent.status {
@@ -107,6 +125,16 @@ fn program(agent: &Agent) -> Result<Program> {
         directory: Directory::named(&directory),
         transient: agent.transient,
     })
+}
+
+/// An address for metrics, whose path does not depend on where the back end runs.
+fn absolute(address: &str) -> Result<String> {
+    if !address.contains('/') {
+        return Ok(address.into());
+    }
+    let path = std::path::absolute(address)
+        .map_err(|e| Error::new(format!("{address} is no path: {e}")).code(2))?;
+    Ok(path.to_string_lossy().into_owned())
 }
 
 fn ours(error: vshmem_agent::Error) -> Error {

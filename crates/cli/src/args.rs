@@ -53,6 +53,8 @@ pub enum Command {
     Ipcs(Ipcs),
     /// Remove segments, semaphore sets and queues from a pool
     Ipcrm(Ipcrm),
+    /// Show live what passes through pools, and who waits
+    Top(Top),
     /// Serve doorbells between machines
     Agent(crate::agent::Agent),
     /// Print a shell's completions
@@ -280,12 +282,16 @@ pub struct Down {
 Examples:
   vshmem ipcs                              all your pools
   vshmem ipcs --pool cluster.default       the pool of the machines that vshmem up started
+  vshmem ipcs --waiters                    who waits, where, for what and since when; which kernels live
   vshmem exec vm0 -- vshmem ipcs           the same, as seen from a machine")]
 pub struct Ipcs {
     /// Only this pool: a name, or a path with a slash in it
     #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
     pub pool: Option<String>,
-    /// As JSON
+    /// Also the kernels that use the pool, and the threads that wait
+    #[arg(long, short)]
+    pub waiters: bool,
+    /// As JSON, with all of that
     #[arg(long)]
     pub json: bool,
 }
@@ -321,6 +327,56 @@ pub struct Ipcrm {
     /// Remove everything in the pool
     #[arg(long, short)]
     pub all: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem top                               all your pools; q quits
+  vshmem top --pool cluster.default --sort waiting
+  vshmem top --once                        what passes in one second, as text
+  vshmem top --json --interval 5 | jq .pools[].rates
+
+Keys: q quit; m, b, w, u, i sort by rate, bytes, waiting, last use, id; r reverses; t shows the threads that wait
+instead of the constructs; arrows, page keys and Home scroll. Where the output is no terminal, each sample is
+printed whole. Pools are only looked at: nobody is held up, and no lock is taken.")]
+pub struct Top {
+    /// Only this pool: a name, or a path with a slash in it
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
+    pub pool: Option<String>,
+    /// Seconds between samples, 0.1 at the least
+    #[arg(long, short = 'n', default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
+    pub interval: f64,
+    /// One sample, after one interval
+    #[arg(long, short = '1')]
+    pub once: bool,
+    /// A line of JSON for each sample
+    #[arg(long)]
+    pub json: bool,
+    /// What constructs are sorted by
+    #[arg(long, short, value_enum, default_value_t = Sort::Rate)]
+    pub sort: Sort,
+}
+
+/// What constructs are sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Messages in a second
+    Rate,
+    /// Bytes in them
+    Bytes,
+    /// Threads that wait
+    Waiting,
+    /// Last use
+    Used,
+    /// Id
+    Id,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok();
+    let good = number.filter(|seconds| (0.1..=3600.0).contains(seconds));
+    good.ok_or_else(|| "an interval is a number of seconds from 0.1 to 3600".into())
 }
 
 /// A key, decimal or, behind `0x`, hexadecimal.

@@ -1,7 +1,10 @@
 //! `vshmem ipcs` and `vshmem ipcrm`.
 
+use crate::machines::{age, show_age};
 use crate::{args, print, table};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use vshmem_cluster::sample::{Member, Waiter};
 use vshmem_cluster::view::{contents, name_of, pools, remove, Contents, Kind, Owner, Target};
 use vshmem_cluster::{Error, Result};
 
@@ -24,7 +27,10 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
         let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
         print(&format!("{text}\n"))?;
     } else {
-        let text: Vec<_> = seen.iter().map(describe).collect();
+        let text: Vec<_> = seen
+            .iter()
+            .map(|seen| describe(seen, ipcs.waiters))
+            .collect();
         print(&text.join("\n"))?;
         if seen.is_empty() && code == 0 {
             eprintln!("You have no pools. They are made at first use, by vshmem pool create, or by vshmem up.");
@@ -33,8 +39,17 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
     Ok(code)
 }
 
-fn describe(contents: &Contents) -> String {
-    let kernels = contents.members.join(", ");
+fn describe(contents: &Contents, with_waiters: bool) -> String {
+    let kernels = contents.members.iter().map(|member| match member.alive {
+        true => member.name.clone(),
+        false => format!("{}, which is dead", member.name),
+    });
+    let kernels = kernels.collect::<Vec<_>>().join("; ");
+    let mut waiters = BTreeMap::new();
+    for waiter in &contents.waiters {
+        *waiters.entry((waiter.kind, waiter.id)).or_insert(0) += 1;
+    }
+    let waiting = |kind, id| waiters.get(&(kind, id)).unwrap_or(&0).to_string();
     let mut out = format!("Pool {} (kernels: {kernels})\n", contents.pool);
     let mut section = |title: &str, heading: &[&str], rows: Vec<Vec<String>>| {
         let mut all = vec![heading.iter().map(|cell| cell.to_string()).collect()];
@@ -64,11 +79,12 @@ fn describe(contents: &Contents) -> String {
     let sets = contents.sets.iter().map(|set| {
         let mut row = owner_cells(&set.owner);
         row.push(set.count.to_string());
+        row.push(waiting("set", set.owner.id));
         row
     });
     section(
         "Semaphore sets",
-        &["KEY", "ID", "OWNER", "PERMS", "NSEMS"],
+        &["KEY", "ID", "OWNER", "PERMS", "NSEMS", "WAITING"],
         sets.collect(),
     );
     let queues = contents.queues.iter().map(|queue| {
@@ -77,16 +93,56 @@ fn describe(contents: &Contents) -> String {
         row.push(queue.messages.to_string());
         row.push(queue.sender.to_string());
         row.push(queue.receiver.to_string());
+        row.push(waiting("queue", queue.owner.id));
         row
     });
     section(
         "Message queues",
         &[
-            "KEY", "ID", "OWNER", "PERMS", "BYTES", "MESSAGES", "SENDER", "RECEIVER",
+            "KEY", "ID", "OWNER", "PERMS", "BYTES", "MESSAGES", "SENDER", "RECEIVER", "WAITING",
         ],
         queues.collect(),
     );
+    if with_waiters {
+        let kernels = contents.members.iter().map(member_row);
+        section("Kernels", &MEMBER_HEADING, kernels.collect());
+        let waiters = contents.waiters.iter().map(waiter_row);
+        section("Waiting threads", &WAITER_HEADING, waiters.collect());
+    }
     out
+}
+
+const MEMBER_HEADING: [&str; 6] = ["KERNEL", "STATE", "PEER", "SINCE", "PROCESSES", "WAITING"];
+const WAITER_HEADING: [&str; 6] = ["KIND", "ID", "PROCESS", "STATE", "SINCE", "WAITS FOR"];
+
+fn state(alive: bool) -> String {
+    if alive { "alive" } else { "dead" }.into()
+}
+
+fn member_row(member: &Member) -> Vec<String> {
+    let unknown = || "-".to_string();
+    vec![
+        member.name.clone(),
+        state(member.alive),
+        member.peer.map_or_else(unknown, |peer| peer.to_string()),
+        member
+            .since
+            .map_or_else(unknown, |since| show_age(age(since))),
+        member.processes.to_string(),
+        member.waiting.to_string(),
+    ]
+}
+
+fn waiter_row(waiter: &Waiter) -> Vec<String> {
+    let since = waiter.since.and_then(|since| u64::try_from(since).ok());
+    vec![
+        waiter.kind.into(),
+        waiter.id.to_string(),
+        format!("{}@{}", waiter.pid, waiter.kernel),
+        state(waiter.alive),
+        since.map_or_else(|| "-".into(), |since| show_age(age(since))),
+        waiter.wanted.clone(),
+    ]
 }
 
 fn owner_cells(owner: &Owner) -> Vec<String> {
@@ -102,7 +158,9 @@ fn owner_cells(owner: &Owner) -> Vec<String> {
 #[derive(Serialize)]
 struct Shown<'a> {
     pool: &'a str,
-    kernels: &'a [String],
+    kernels: Vec<&'a str>,
+    members: &'a [Member],
+    waiters: &'a [Waiter],
     segments: Vec<Segment<'a>>,
     semaphores: Vec<Set>,
     queues: Vec<Queue>,
@@ -183,7 +241,9 @@ impl<'a> Shown<'a> {
         });
         Shown {
             pool: &contents.pool,
-            kernels: &contents.members,
+            kernels: contents.members.iter().map(|m| &*m.name).collect(),
+            members: &contents.members,
+            waiters: &contents.waiters,
             segments: segments.collect(),
             semaphores: sets.collect(),
             queues: queues.collect(),

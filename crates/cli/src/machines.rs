@@ -4,10 +4,33 @@ use crate::{args, print, size, table};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vshmem_cluster::sample::{Member, Watched};
+use vshmem_cluster::view::pools;
 use vshmem_cluster::{
     down as end, interrupt, list, up as start, AccelChoice, Listed, MachineState, Result, Step,
     UpOptions,
 };
+
+/// The members of a cluster's pool that its machines are, one for each machine.
+fn members(listed: &Listed) -> Vec<Option<Member>> {
+    let path = listed.record.pool.to_string_lossy();
+    let pool = pools(Some(&path))
+        .ok()
+        .and_then(|found| Watched::open(found.first()?).ok());
+    let members = pool.map(|pool| pool.members()).unwrap_or_default();
+    let is = |member: &&Member, name: &str| !member.here && member.name == name;
+    let of = |name: &str| {
+        // A machine that was started anew may have a dead entry besides.
+        let all = members.iter().filter(|member| is(member, name));
+        all.max_by_key(|member| member.alive).cloned()
+    };
+    listed
+        .record
+        .machines
+        .iter()
+        .map(|machine| of(&machine.name))
+        .collect()
+}
 
 /// Starts machines.
 pub fn up(up: &args::Up) -> Result<u8> {
@@ -68,7 +91,18 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         return Ok(0);
     }
     let heading = [
-        "CLUSTER", "VM", "STATE", "ACCEL", "CPUS", "MEMORY", "POOL", "ADDRESS", "PID", "UP",
+        "CLUSTER",
+        "VM",
+        "STATE",
+        "ACCEL",
+        "CPUS",
+        "MEMORY",
+        "POOL",
+        "ADDRESS",
+        "PID",
+        "UP",
+        "PROCESSES",
+        "WAITING",
     ];
     let mut rows = vec![heading.map(String::from).to_vec()];
     rows.extend(clusters.iter().flat_map(rows_of));
@@ -87,7 +121,10 @@ fn rows_of(listed: &Listed) -> Vec<Vec<String>> {
     let record = &listed.record;
     let up = age(record.since);
     let mut rows = Vec::new();
-    for (machine, state) in record.machines.iter().zip(&listed.states) {
+    let machines = record.machines.iter().zip(&listed.states);
+    for ((machine, state), member) in machines.zip(members(listed)) {
+        // A machine becomes a member with its first process that uses the pool.
+        let count = |n: fn(&Member) -> u32| member.as_ref().map_or(0, n).to_string();
         rows.push(vec![
             record.name.clone(),
             machine.name.clone(),
@@ -101,6 +138,8 @@ fn rows_of(listed: &Listed) -> Vec<Vec<String>> {
                 .qemu
                 .map_or_else(|| "-".into(), |process| process.pid.to_string()),
             show_age(up),
+            count(|member| member.processes),
+            count(|member| member.waiting),
         ]);
     }
     rows
@@ -114,7 +153,7 @@ fn state_name(state: MachineState) -> &'static str {
     }
 }
 
-fn age(since: u64) -> u64 {
+pub fn age(since: u64) -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
@@ -122,7 +161,7 @@ fn age(since: u64) -> u64 {
     now.saturating_sub(since)
 }
 
-fn show_age(seconds: u64) -> String {
+pub fn show_age(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds}s"),
         120..=7199 => format!("{}m", seconds / 60),
@@ -152,17 +191,23 @@ struct Machine<'a> {
     address: Option<&'a str>,
     pid: Option<i32>,
     cores: &'a [usize],
+    member: Option<Member>,
 }
 
 impl<'a> Cluster<'a> {
     fn of(listed: &'a Listed) -> Cluster<'a> {
         let record = &listed.record;
-        let machine = |(machine, &state): (&'a vshmem_cluster::Machine, &MachineState)| Machine {
+        type Parts<'a> = (
+            (&'a vshmem_cluster::Machine, &'a MachineState),
+            Option<Member>,
+        );
+        let machine = |((machine, &state), member): Parts<'a>| Machine {
             name: &machine.name,
             state,
             address: machine.address.as_deref(),
             pid: machine.qemu.map(|process| process.pid),
             cores: &machine.cores,
+            member,
         };
         Cluster {
             name: &record.name,
@@ -177,6 +222,7 @@ impl<'a> Cluster<'a> {
                 .machines
                 .iter()
                 .zip(&listed.states)
+                .zip(members(listed))
                 .map(machine)
                 .collect(),
         }

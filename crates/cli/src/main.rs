@@ -11,6 +11,7 @@ mod pools;
 mod run;
 mod size;
 mod table;
+mod top;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
@@ -44,6 +45,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Pool(pool) => pools::pool(pool),
         Command::Ipcs(ipcs) => ipcs::ipcs(&ipcs),
         Command::Ipcrm(ipcrm) => ipcs::ipcrm(&ipcrm),
+        Command::Top(top) => top::top(&top),
         Command::Agent(agent) => agent::agent(&agent),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "vshmem", &mut io::stdout());

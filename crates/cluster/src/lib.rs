@@ -12,6 +12,8 @@ mod host;
 pub mod limits;
 mod modules;
 pub mod pools;
+pub mod rates;
+pub mod sample;
 pub mod view;
 mod visitor;
 mod wire;

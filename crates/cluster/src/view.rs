@@ -1,6 +1,7 @@
 //! What lies in a pool, and removing it.
 
 use crate::error::{Error, Result};
+use crate::sample::{Member, Waiter};
 use crate::visitor::Visitor;
 use std::collections::BTreeMap;
 use vshmem_ipc::{msg, sem, shm, Ctx, Errno, Perm};
@@ -69,14 +70,16 @@ pub struct Queue {
 pub struct Contents {
     /// The pool's name, or its path if it has none.
     pub pool: String,
-    /// Names of the kernels that use it.
-    pub members: Vec<String>,
+    /// The kernels that use it, or did.
+    pub members: Vec<Member>,
     /// Segments.
     pub segments: Vec<Segment>,
     /// Semaphore sets.
     pub sets: Vec<Set>,
     /// Message queues.
     pub queues: Vec<Queue>,
+    /// Threads that wait.
+    pub waiters: Vec<Waiter>,
 }
 
 /// What to remove.
@@ -150,10 +153,11 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let visitor = Visitor::enter(pool)?;
     let c = visitor.context();
     let members = visitor.members();
-    let names: BTreeMap<u16, String> = members.iter().cloned().collect();
+    let named = |member: &Member| (member.member, member.name.clone());
+    let names: BTreeMap<u16, String> = members.iter().map(named).collect();
     Ok(Contents {
         pool: name_of(pool),
-        members: members.into_iter().map(|(_, name)| name).collect(),
+        members,
         segments: each(shm::highest(&c), |i| shm::stat_index(&c, i, true))
             .map(|(id, ds)| segment(id, &ds, &names))
             .collect(),
@@ -172,6 +176,8 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
                 receiver: ds.lrpid,
             })
             .collect(),
+        // After the looks above, which have cleaned up after the dead.
+        waiters: visitor.waiters(),
     })
 }
 

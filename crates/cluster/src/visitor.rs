@@ -2,12 +2,16 @@
 
 use crate::error::{Error, Result};
 use crate::host::command::Identity;
+use crate::sample;
 use std::fs;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use vshmem_ipc::{life, Ctx};
 use vshmem_pool::{Cred, Kernel, Pool, ProcId, Waited};
 use vshmem_port::{Handle, Life, PoolRef};
+
+/// Beside a process's start (`docs/layout.md`): it has no life lock.
+const NO_LIFE_LOCK: u64 = 1 << 31;
 
 /// An open pool, with this process in its table of processes.
 pub struct Visitor {
@@ -89,13 +93,14 @@ impl Visitor {
         });
     }
 
-    /// The names of the kernels that use the pool, by their number.
-    pub fn members(&self) -> Vec<(u16, String)> {
-        let mut out = Vec::new();
-        self.pool.members(|index, name, _| {
-            out.push((index, String::from_utf8_lossy(name).into_owned()));
-        });
-        out
+    /// The kernels that use the pool, or did.
+    pub fn members(&self) -> Vec<sample::Member> {
+        sample::members(&self.pool, &self.kernel.handle, Some(self.me))
+    }
+
+    /// The threads that wait in it.
+    pub fn waiters(&self) -> Vec<sample::Waiter> {
+        sample::waiters(&self.pool, &self.kernel.handle)
     }
 }
 
@@ -117,8 +122,9 @@ impl Host {
 }
 
 impl Kernel for Host {
-    fn alive(&self, slot: u32, _pid: u32, _started: u64) -> bool {
-        self.handle.alive(slot).unwrap_or(true)
+    fn alive(&self, slot: u32, _pid: u32, started: u64) -> bool {
+        // Who has no life lock is left to those who can judge by its pid.
+        started & NO_LIFE_LOCK != 0 || self.handle.alive(slot).unwrap_or(true)
     }
 
     fn block_signals(&self) -> u64 {
@@ -209,7 +215,8 @@ fn capabilities() -> u64 {
         .unwrap_or(0)
 }
 
-fn boot() -> Option<[u8; 16]> {
+/// The boot of this kernel.
+pub fn boot() -> Option<[u8; 16]> {
     parse_boot(&crate::host::state::boot_id())
 }
 

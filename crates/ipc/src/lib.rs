@@ -9,11 +9,14 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod census;
 mod directory;
 pub mod errno;
 pub mod life;
+pub mod look;
 pub mod msg;
 mod perm;
+pub mod reclaim;
 pub mod sem;
 pub mod shm;
 mod waiters;

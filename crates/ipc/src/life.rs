@@ -70,22 +70,29 @@ pub fn make_room(c: &Ctx, quiet: &Quiet) -> bool {
     reaped | put_together(c, quiet)
 }
 
-/// Merges what is free in both heaps, giving memory back to the host.
+/// Merges what is free in both heaps, giving memory back to the host. Where that can't be done, pages that read as zeros are merged
+/// with those that may not, lest there be room only in pieces.
 fn put_together(c: &Ctx, quiet: &Quiet) -> bool {
     let Ok(guard) = dir::lock(c, quiet) else {
         return false;
     };
     let geometry = c.pool.geometry();
-    let merged = geometry
-        .small
-        .merge_all(c.pool, || guard.txn(), |_, _| false)
-        .is_ok();
+    let txn = || guard.txn();
     c.pool.root().kept.store(0, Relaxed);
-    merged
-        & geometry
+    let mut all_clean = true;
+    let release = |at, len| {
+        let clean = c.kernel.release(at, len);
+        all_clean &= clean;
+        clean
+    };
+    let small = geometry.small.merge_all(c.pool, txn, false, |_, _| false);
+    let pages = geometry.pages.merge_all(c.pool, txn, false, release);
+    let mixed = all_clean
+        || geometry
             .pages
-            .merge_all(c.pool, || guard.txn(), |at, len| c.kernel.release(at, len))
-            .is_ok()
+            .merge_all(c.pool, txn, true, |_, _| false)
+            .is_ok();
+    small.is_ok() && pages.is_ok() && mixed
 }
 
 /// Cleans up after every dead process. Returns whether there was one.
@@ -105,6 +112,14 @@ fn reap_slots(c: &Ctx) -> bool {
         any |= reap_slot(c, slot);
     }
     any
+}
+
+/// Cleans up after the process in a slot if it is one of a machine that is dead. For the host's back end: nobody else needs to know of it.
+pub fn bury(c: &Ctx, slot: u32) {
+    let of_dead = |(_, member, _)| c.pool.member_is_dead(member);
+    if c.pool.process(slot).is_some_and(of_dead) {
+        reap_slot(c, slot);
+    }
 }
 
 /// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its

@@ -211,6 +211,8 @@ impl World {
             interrupted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             signalled: AtomicBool::new(false),
+            in_machine: AtomicBool::new(false),
+            patience: AtomicI64::new(-1),
         }
     }
 
@@ -230,6 +232,8 @@ pub struct Process {
     interrupted: AtomicBool,
     stopped: AtomicBool,
     signalled: AtomicBool,
+    in_machine: AtomicBool,
+    patience: AtomicI64,
 }
 
 impl Process {
@@ -286,6 +290,16 @@ impl Process {
     /// A signal waits until it does not block signals any more.
     pub fn signal(&self) {
         self.signalled.store(true, SeqCst);
+    }
+
+    /// From now on it sees the pool as a device's memory, which it can't give back.
+    pub fn move_into_machine(&self) {
+        self.in_machine.store(true, SeqCst);
+    }
+
+    /// From now on it waits so many nanoseconds for a lock at the most.
+    pub fn hurry(&self, most: i64) {
+        self.patience.store(most, SeqCst);
     }
 
     /// Is it dead?
@@ -420,7 +434,7 @@ impl Kernel for Process {
     }
     fn release(&self, offset: u64, len: u64) -> bool {
         self.call();
-        self.world.memory.mem().zero(offset, len)
+        !self.in_machine.load(SeqCst) && self.world.memory.mem().zero(offset, len)
     }
     fn room(&self) -> Option<u64> {
         self.call();
@@ -467,6 +481,9 @@ impl Kernel for Process {
         };
         drop(held);
         waited
+    }
+    fn patience(&self) -> Option<u64> {
+        u64::try_from(self.patience.load(SeqCst)).ok()
     }
     fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
         self.call();

@@ -70,6 +70,7 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
             waiter.arg4.store(0, Relaxed);
             waiter.next.store(0, Relaxed);
             waiter.prev.store(0, Relaxed);
+            waiter.since.store(c.kernel.now(), Relaxed);
             // Before the construct: the record must not say for a moment that it was served there on trust.
             waiter.status.store(WAITING, Release);
             waiter.construct.store(construct, Release);

@@ -8,6 +8,10 @@
 //! again does not split and merge all orders each time; and pieces that read as zeros are not merged with pieces that
 //! may not. [`Heap::merge_all`] does what was left undone, when it matters.
 //!
+//! Who can give memory back to the host, and is not in the middle of anything, looks for pieces that may not read as zeros
+//! ([`Heap::soiled`]), empties them while it holds the lock, so that nobody can take them, and says so ([`Heap::set_clean`]).
+//! A death before that leaves a piece that may not read as zeros, as it was.
+//!
 //! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process. So a block's word is
 //! written for the first time only after memory was reserved for it, when blocks are taken: also for the words that giving them
 //! back will write. Giving back needs no memory. Words that may have none are not looked at.
@@ -44,6 +48,8 @@ pub struct Range {
 /// Gives memory to a range of the pool (offset, length); false if there is none.
 pub type Reserve<'a> = dyn FnMut(u64, u64) -> bool + 'a;
 
+/// So many pieces of an order are looked at in a search that must not take long.
+const LOOKED_AT: u32 = 256;
 const FREE: u64 = 1 << 62;
 const DIRTY: u64 = 1 << 63;
 const LINK: u64 = (1 << 28) - 1;
@@ -331,7 +337,7 @@ impl Heap {
         dirty: bool,
     ) -> Result<(), Full> {
         while order + 1 < ORDERS as u32 {
-            let Some((buddy, piece)) = self.buddy(txn, block, order, dirty) else {
+            let Some((buddy, piece)) = self.buddy(txn, block, order, Some(dirty)) else {
                 break;
             };
             if piece.next == 0 && piece.prev == 0 {
@@ -344,23 +350,85 @@ impl Heap {
         self.push(txn, block, order, dirty)
     }
 
-    /// The free piece that a piece could be merged with.
-    fn buddy(&self, txn: &Txn, block: u32, order: u32, dirty: bool) -> Option<(u32, Piece)> {
+    /// The free piece that a piece could be merged with: one that may not read as zeros only if that one may not either, unless
+    /// `dirty` is `None`.
+    fn buddy(
+        &self,
+        txn: &Txn,
+        block: u32,
+        order: u32,
+        dirty: Option<bool>,
+    ) -> Option<(u32, Piece)> {
         let buddy = block ^ 1 << order;
         if buddy as u64 + (1 << order) > self.count as u64 || !self.is_backed(txn.pool(), buddy) {
             return None;
         }
         self.piece(txn, buddy)
-            .filter(|p| p.order == order && p.dirty == dirty)
+            .filter(|p| p.order == order && dirty.is_none_or(|dirty| p.dirty == dirty))
             .map(|p| (buddy, p))
     }
 
+    /// A free piece of at least 2^`least` blocks that may not read as zeros, a large one if there is; `None` if none was found among
+    /// those that were looked at. Call it under the pool's lock.
+    pub fn soiled(&self, pool: &Pool, least: u32) -> Option<Range> {
+        for order in (least..ORDERS as u32).rev() {
+            let head = self.head_offset(pool, order)?;
+            let mut link = pool.mem.word(head)?.load(Relaxed);
+            for _ in 0..(self.count >> order).min(LOOKED_AT) {
+                let Some(block) = link.checked_sub(1).and_then(|b| u32::try_from(b).ok()) else {
+                    break;
+                };
+                let Some(piece) = self.at(pool, block).filter(|p| p.order == order) else {
+                    break;
+                };
+                if piece.dirty {
+                    return self.whole(block, order);
+                }
+                link = piece.next;
+            }
+        }
+        None
+    }
+
+    /// A piece that begins at a block, if it is one of those that are free.
+    fn at(&self, pool: &Pool, block: u32) -> Option<Piece> {
+        if block >= self.count {
+            return None;
+        }
+        Piece::of(pool.mem.word(self.word_offset(block))?.load(Relaxed))
+    }
+
+    /// All of a piece, if it lies in the heap.
+    fn whole(&self, first: u32, order: u32) -> Option<Range> {
+        let (count, dirty) = (1 << order, true);
+        (first as u64 + count as u64 <= self.count as u64).then_some(Range {
+            first,
+            count,
+            dirty,
+        })
+    }
+
+    /// Says that a piece that [`Heap::soiled`] found, under the same lock, reads as zeros now.
+    pub fn set_clean(&self, txn: &mut Txn, range: Range) -> Result<(), Full> {
+        let piece = self
+            .piece(txn, range.first)
+            .filter(|p| p.dirty)
+            .ok_or(Full)?;
+        if self.whole(range.first, piece.order) != Some(range) {
+            return Err(Full);
+        }
+        self.unlink(txn, range.first, piece)?;
+        self.give_piece(txn, range.first, piece.order, false)
+    }
+
     /// Merges all pieces that can be merged. Pieces that may not read as zeros are offered to `release` first (offset, length); they
-    /// count as zeros if it returns true. Needs the lock that `txn` makes transactions of.
+    /// count as zeros if it returns true. If not, they are not merged with pieces that do, unless `mixed`: what comes of it may not
+    /// read as zeros. Needs the lock that `txn` makes transactions of.
     pub fn merge_all<'a>(
         &self,
         pool: &'a Pool,
         txn: impl Fn() -> Txn<'a>,
+        mixed: bool,
         mut release: impl FnMut(u64, u64) -> bool,
     ) -> Result<(), Full> {
         for order in 0..ORDERS as u32 {
@@ -378,9 +446,10 @@ impl Heap {
                 let clean = piece.dirty && release(self.offset(block), self.block() << order);
                 let dirty = piece.dirty && !clean;
                 let buddy = self
-                    .buddy(&change, block, order, dirty)
+                    .buddy(&change, block, order, (!mixed).then_some(dirty))
                     .filter(|_| order + 1 < ORDERS as u32);
-                if let Some((buddy, _)) = buddy {
+                if let Some((buddy, other)) = buddy {
+                    let dirty = dirty || other.dirty;
                     if link == buddy as u64 + 1 {
                         link = self.piece(&change, buddy).map_or(0, |p| p.next);
                     }

@@ -81,6 +81,11 @@ pub trait Kernel: Sync {
     fn in_group(&self, gid: u32) -> bool;
     /// Sleeps while `word` holds `expected`, `timeout` at the most.
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited;
+    /// How many nanoseconds the caller may wait for a lock in all; `None`: as long as its owners make progress. Less than 3 ms is
+    /// not enough to take a lock over from the dead.
+    fn patience(&self) -> Option<u64> {
+        None
+    }
     /// Wakes up to `n` waiters of `word`; returns how many, 0 if that is unknown.
     fn wake(&self, word: &AtomicU32, n: u32) -> u32;
     /// Does a thread certainly sleep on `word` now? Then its process lives.

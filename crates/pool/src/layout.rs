@@ -341,7 +341,8 @@ pub struct MsgEnd {
     pub done: AtomicU64,
     /// Sending end: the position at which old marks must be swept away before anything is sent.
     pub sweep: AtomicU64,
-    /// Sending end: the position behind a message that is there wholly, as a rule the last one.
+    /// Sending end: the position behind a message that is there wholly, as a rule the last one. Receiving end: messages that were handed to
+    /// waiting receivers, and their bytes << 32, modulo 2^32 each; they count at neither end.
     pub finished: AtomicU64,
 }
 
@@ -368,8 +369,10 @@ pub struct Waiter {
     pub arg3: AtomicU64,
     /// Bytes in the block at `arg1`.
     pub arg4: AtomicU64,
+    /// When the thread began to wait, in seconds since the epoch; 0: unknown. Shown to people, and relied on by nobody.
+    pub since: AtomicI64,
     /// Zero.
-    pub spare: [AtomicU64; 3],
+    pub spare: [AtomicU64; 2],
     /// Semaphores: the operations, `num:16 | op:16 | flags:16` each.
     pub ops: [AtomicU64; 20],
 }

@@ -1,4 +1,7 @@
 //! The member table: which kernels use the pool.
+//!
+//! An entry of a dead member is *vacant*, and may be taken by another kernel, once somebody has found that nothing in the pool names it
+//! any more. It is never free again: entries that were ever used come before those that were not.
 
 use crate::layout::{Member, MAX_MEMBERS};
 use crate::Pool;
@@ -9,6 +12,7 @@ const FREE: u32 = 0;
 const WRITING: u32 = 1;
 const LIVE: u32 = 2;
 const DEAD: u32 = 3;
+const VACANT: u32 = 4;
 
 /// Why a kernel could not join a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,31 +31,42 @@ impl fmt::Display for JoinError {
 }
 impl core::error::Error for JoinError {}
 
+/// A boot id as it is kept.
+fn words_of(boot: [u8; 16]) -> [u64; 2] {
+    [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| boot[i + j])))
+}
+
 impl Pool {
     fn member(&self, index: u32) -> Option<&'static Member> {
         let (offset, count) = self.geometry.members;
         (index < count).then(|| self.fixed(offset + index as u64 * size_of::<Member>() as u64))
     }
 
-    /// Finds the entry of the kernel whose boot id is `boot`, or makes one. Of several processes that make one at the same
-    /// time, all but one entry stay unused.
-    pub fn join(&self, boot: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
-        let words = [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| boot[i + j])));
-        let is_ours = |m: &Member| {
+    /// The entry of the kernel whose boot id is `boot`, if it has one.
+    pub fn find_member(&self, boot: [u8; 16]) -> Option<u16> {
+        let words = words_of(boot);
+        let is_it = |m: &Member| {
             m.state.load(Acquire) == LIVE
                 && m.boot[0].load(Relaxed) == words[0]
                 && m.boot[1].load(Relaxed) == words[1]
         };
-        let find = || (0..MAX_MEMBERS).find(|i| self.member(*i).is_some_and(is_ours));
-        if let Some(i) = find() {
-            return Ok(i as u16);
+        let found = (0..MAX_MEMBERS).find(|i| self.member(*i).is_some_and(is_it));
+        found.map(|i| i as u16)
+    }
+
+    /// Finds the entry of the kernel whose boot id is `boot`, or makes one. Of several processes that make one at the same
+    /// time, all but one entry stay unused.
+    pub fn join(&self, boot: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
+        if let Some(i) = self.find_member(boot) {
+            return Ok(i);
         }
-        for i in 0..MAX_MEMBERS {
-            let Some(m) = self.member(i) else { break };
-            if m.state
-                .compare_exchange(FREE, WRITING, AcqRel, Relaxed)
-                .is_err()
-            {
+        let words = words_of(boot);
+        // Those that were used before come first, so that there are few to look at.
+        let each = || (0..MAX_MEMBERS).map_while(|i| self.member(i).map(|m| (i, m)));
+        let vacant = each().map(|(i, m)| (i, m, VACANT));
+        for (i, m, state) in vacant.chain(each().map(|(i, m)| (i, m, FREE))) {
+            let taken = m.state.compare_exchange(state, WRITING, AcqRel, Relaxed);
+            if taken.is_err() {
                 continue;
             }
             m.boot[0].store(words[0], Relaxed);
@@ -70,15 +85,40 @@ impl Pool {
             }
             m.state.store(LIVE, Release);
             // The first entry counts, whoever else made one.
-            return Ok(find().unwrap_or(i) as u16);
+            return Ok(self.find_member(boot).unwrap_or(i as u16));
         }
         Err(JoinError::Full)
+    }
+
+    /// The boot id of a member, as it is kept.
+    pub fn member_boot(&self, member: u16) -> Option<[u64; 2]> {
+        let boot = &self.member(member.into())?.boot;
+        Some([boot[0].load(Relaxed), boot[1].load(Relaxed)])
     }
 
     /// Whether a machine is known to be dead.
     pub fn member_is_dead(&self, member: u16) -> bool {
         self.member(member.into())
-            .is_none_or(|m| m.state.load(Acquire) == DEAD)
+            .is_none_or(|m| matches!(m.state.load(Acquire), DEAD | VACANT))
+    }
+
+    /// The dead members whose entries are not vacant, a bit each.
+    pub fn dead_members(&self) -> u64 {
+        let is_dead = |i: &u32| {
+            self.member(*i)
+                .is_some_and(|m| m.state.load(Acquire) == DEAD)
+        };
+        (0..MAX_MEMBERS)
+            .filter(is_dead)
+            .fold(0, |all, i| all | 1 << i)
+    }
+
+    /// Lets another kernel have the entry of a dead member, which nothing in the pool names any more. Whether it was one.
+    pub fn vacate_member(&self, member: u16) -> bool {
+        self.member(member.into()).is_some_and(|m| {
+            let vacated = m.state.compare_exchange(DEAD, VACANT, AcqRel, Relaxed);
+            vacated.is_ok()
+        })
     }
 
     /// Declares a machine dead: the host calls this when it has ended the machine.
@@ -124,7 +164,7 @@ impl Pool {
     /// Is `member` the only one that is not known to be dead?
     pub fn is_alone(&self, member: u16) -> bool {
         let states = (0..MAX_MEMBERS).map_while(|i| self.member(i).map(|m| m.state.load(Acquire)));
-        // Entries are taken in order and never freed.
+        // Entries are taken in order, and those that were used are never free again.
         let mut taken = states.take_while(|state| *state != FREE).enumerate();
         taken.all(|(i, state)| i == usize::from(member) || state != LIVE)
     }
@@ -134,7 +174,7 @@ impl Pool {
         for i in 0..MAX_MEMBERS {
             let Some(m) = self.member(i) else { break };
             let state = m.state.load(Acquire);
-            // Entries are taken in order and never freed.
+            // Entries are taken in order, and those that were used are never free again.
             if state == FREE {
                 break;
             }

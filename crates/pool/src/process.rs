@@ -143,7 +143,7 @@ impl Pool {
     }
 
     /// The slot that nobody lives in.
-    fn spare_slot(&self) -> u32 {
+    pub fn spare_slot(&self) -> u32 {
         self.proc_slots() - 1
     }
 

@@ -81,6 +81,29 @@ vshmem ipcrm --pool "cluster.$VSHMEM_CLUSTER" -Q 0x4444 -M 0x4444
 equal "and what was made can be removed from there" "" \
     "$(vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" | grep 0x00004444)"
 
+cat >"$work/wait.pl" <<'P'
+my $set = semget(0x6666, 3, 01600) // die "semget: $!";
+semop($set, pack("s!3", 2, -4, 0)) or $!{EIDRM} or die "semop: $!";
+P
+vshmem run --vm vm1 -n 1 --no-prefix -- perl "$work/wait.pl" &
+waiter=$!
+waits() { vshmem ipcs --waiters --pool "cluster.$VSHMEM_CLUSTER" | grep -q '@vm1 .*alive .*semaphore 2 to let -4 be added'; }
+eventually "the host sees who waits in a machine, and what for" waits
+pid=$(vshmem exec vm1 -- pgrep -f wait.pl | head -1)
+told() {
+    vshmem "$@" --json | python3 -c "
+import json, sys
+told = json.load(sys.stdin)
+$code"
+}
+code='waiter, = [w for p in told for w in p["waiters"]]; print(waiter["kernel"], waiter["pid"], 0 <= __import__("time").time() - waiter["since"] < 60)'
+equal "with its pid there and since when" "vm1 $pid True" "$(told ipcs --pool "cluster.$VSHMEM_CLUSTER")"
+code='print(*[(m["name"], m["member"]["processes"], m["member"]["waiting"]) for c in told for m in c["machines"] if m["name"] == "vm1"])'
+equal "vshmem ps counts it" "('vm1', 1, 1)" "$(told ps)"
+contains "vshmem top in the other machine shows it" "@vm1 " "$(vshmem exec vm0 -- "$VSHMEM_BIN" top --once)"
+vshmem ipcrm --pool "cluster.$VSHMEM_CLUSTER" -S 0x6666
+code "and it ends" 0 wait "$waiter"
+
 cat >"$work/fresh.pl" <<'P'
 # A segment's memory served the other machine before; it must be empty all the same.
 my $size = 300000;

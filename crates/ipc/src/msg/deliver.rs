@@ -51,6 +51,12 @@ pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Res
     }
 }
 
+/// The count of messages handed over, with one more.
+fn one_more(handed: u64, len: usize) -> u64 {
+    let (messages, bytes) = (handed as u32, (handed >> 32) as u32);
+    u64::from(messages.wrapping_add(1)) | u64::from(bytes.wrapping_add(len as u32)) << 32
+}
+
 fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> Result<(), Errno> {
     let (c, queue, w) = (slow.c, slow.queue, ticket.waiter);
     let entry = queue.entry;
@@ -79,6 +85,8 @@ fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> 
     txn.put(&entry.receive.time, now)?;
     txn.put(&entry.receive.pid, w.arg4.load(Relaxed))?;
     txn.put(&w.arg3, tail.pos.into())?;
+    let handed = &entry.receive.finished;
+    txn.put(handed, one_more(handed.load(Relaxed), len))?;
     txn.set(c.pool.offset_of(&w.status), waiters::status_word(w, DONE))?;
     waiters::dequeue(c, &mut txn, queue.receivers(), ticket)?;
     txn.commit();

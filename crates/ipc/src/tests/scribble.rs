@@ -6,9 +6,10 @@
 
 use super::msg::{receive, send};
 use super::sem::{op, undone};
+use crate::census::Census;
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
-use crate::{life, msg, sem, shm, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
+use crate::{life, look, msg, reclaim, sem, shm, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -169,6 +170,7 @@ fn bad_words(at: u64, good: u64) -> Vec<u64> {
 fn call_everything(scene: &Scene) {
     let c = &scene.me.ctx();
     let ids = scene.ids;
+    look_at_everything(c);
     use_sets(c, ids.set);
     for queue in [ids.queue, ids.full] {
         use_queue(c, queue);
@@ -186,6 +188,25 @@ fn call_everything(scene: &Scene) {
     let _ = msg::remove(c, ids.full);
     let _ = shm::remove(c, ids.segment);
     crate::leave(c);
+}
+
+/// As displays and the back end do.
+fn look_at_everything(c: &Ctx) {
+    let back = &mut |at, len| c.kernel.reserve(at, len);
+    let _ = look::totals(c.pool);
+    look::segments(c.pool, back, |_| {});
+    look::sets(c.pool, back, |_| {});
+    look::queues(c.pool, back, |_| {});
+    let mut seen = 0;
+    look::sleepers(c.pool, back, |_| seen += 1);
+    assert!(seen <= c.pool.geometry().waiters.1, "a list without end");
+    let mut census = Census::default();
+    let _ = (0..100).find_map(|_| census.step(c, 1000));
+    for _ in 0..4 {
+        let _ = reclaim::step(c, 1 << 16, |at, _| Some(at));
+    }
+    let _ = reclaim::step(c, 1 << 16, |_, _| None);
+    life::bury(c, 0);
 }
 
 fn use_sets(c: &Ctx, set: i32) {

@@ -13,6 +13,7 @@
 //! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck::Owner`]. Who is
 //!   known to be stopped is waited for as long as that lasts. Where a call has changed nothing yet, a signal ends a wait that is
 //!   longer than [`DEAF`].
+//! * *In a hurry*: who must not be held up, as the back end, gives up sooner ([`Kernel::patience`]), and even if the word changes all the time.
 
 mod protocol;
 
@@ -211,6 +212,9 @@ impl World<AtomicU32> for Here<'_> {
     }
     fn now(&self) -> u64 {
         self.ctx.kernel.monotonic()
+    }
+    fn patience(&self) -> Option<u64> {
+        self.ctx.kernel.patience()
     }
     fn spin_rounds(&self) -> u32 {
         self.ctx.kernel.spin_rounds().min(200)

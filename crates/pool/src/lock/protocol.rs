@@ -35,6 +35,10 @@ pub trait World<W> {
     fn wake_one(&self, word: &W);
     /// Nanoseconds of a clock.
     fn now(&self) -> u64;
+    /// How long the caller waits in all; `None`: as long as the owner makes progress.
+    fn patience(&self) -> Option<u64> {
+        None
+    }
     /// Rounds to spin before sleeping.
     fn spin_rounds(&self) -> u32;
     /// One round's pause.
@@ -69,7 +73,12 @@ fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Resul
     let mut pause = FIRST_PAUSE;
     let mut seen = word.read();
     let mut since = world.now();
+    let begun = since;
     loop {
+        let is_late = |most| world.now().wrapping_sub(begun) > most;
+        if world.patience().is_some_and(is_late) {
+            return Err(Stuck::Owner);
+        }
         let now = word.read();
         if now == 0 {
             if word.replace(0, mine | CONTENDED) {

@@ -54,6 +54,18 @@ impl Model {
         }
     }
 
+    fn clean(&mut self, range: Range) {
+        for b in range.first..range.first + range.count {
+            assert!(!self.taken[b as usize], "block {b} is somebody's");
+            self.dirty[b as usize] = false;
+        }
+    }
+
+    fn nothing_soiled(&self) -> bool {
+        let mut blocks = self.taken.iter().zip(&self.dirty);
+        blocks.all(|(taken, dirty)| *taken || !dirty)
+    }
+
     fn free(&self) -> u64 {
         self.taken.iter().filter(|t| !**t).count() as u64
     }
@@ -63,7 +75,8 @@ impl Model {
 enum Step {
     Take(u32),
     Give { which: usize, dirty: bool },
-    Merge { clean: bool },
+    Merge { clean: bool, mixed: bool },
+    Clean { least: u32 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -71,7 +84,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1u32..40).prop_map(Step::Take),
         1 => (40u32..200).prop_map(Step::Take),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(which, dirty)| Step::Give { which, dirty }),
-        1 => any::<bool>().prop_map(|clean| Step::Merge { clean }),
+        1 => any::<(bool, bool)>().prop_map(|(clean, mixed)| Step::Merge { clean, mixed }),
+        2 => (0u32..4).prop_map(|least| Step::Clean { least }),
     ]
 }
 
@@ -101,13 +115,13 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                 model.give(range);
                 free(pool, heap, range);
             }
-            Step::Merge { clean } => {
+            Step::Merge { clean, mixed } => {
                 let mut released = Vec::new();
                 let release = |at, len: u64| {
                     released.push((at, len));
                     clean
                 };
-                heap.merge_all(pool, || txn(pool), release).unwrap();
+                heap.merge_all(pool, || txn(pool), mixed, release).unwrap();
                 for (at, len) in released {
                     let first = heap.block_at(at).unwrap() as usize;
                     for b in first..first + (len / heap.block()) as usize {
@@ -115,6 +129,17 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                         model.dirty[b] &= !clean;
                     }
                 }
+            }
+            Step::Clean { least } => {
+                let Some(range) = heap.soiled(pool, least) else {
+                    assert!(least > 0 || model.nothing_soiled(), "it is not found");
+                    continue;
+                };
+                assert!(range.dirty && range.count >= 1 << least);
+                model.clean(range);
+                let mut change = txn(pool);
+                heap.set_clean(&mut change, range).unwrap();
+                change.commit();
             }
         }
         assert_eq!(heap.free_blocks(pool), model.free());
@@ -129,7 +154,8 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
             },
         );
     }
-    heap.merge_all(pool, || txn(pool), |_, _| true).unwrap();
+    heap.merge_all(pool, || txn(pool), false, |_, _| true)
+        .unwrap();
     assert_eq!(heap.free_blocks(pool), heap.count as u64);
     // All in as few pieces as at the beginning: the largest one can be had, and reads as zeros.
     let largest = 1 << heap.count.ilog2();
@@ -196,4 +222,63 @@ fn what_was_not_committed_did_not_happen() {
         .unwrap();
     assert_eq!(heap.free_blocks(&pool), before);
     assert_eq!(allocate(&pool, &heap, 5), Some(range));
+}
+
+#[test]
+fn what_is_not_free_is_not_cleaned() {
+    let memory = Memory::new(MIN_POOL as usize);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    let heap = pool.geometry().pages;
+    assert_eq!(heap.soiled(&pool, 0), None);
+    let taken = allocate(&pool, &heap, 8).unwrap();
+    free(
+        &pool,
+        &heap,
+        Range {
+            dirty: true,
+            ..taken
+        },
+    );
+    let found = heap.soiled(&pool, 3).unwrap();
+    assert!(found.first <= taken.first && found.count >= 8);
+    // Somebody has taken it since it was found.
+    let again = allocate(&pool, &heap, 8).unwrap();
+    assert!(again.dirty);
+    assert!(heap.set_clean(&mut txn(&pool), found).is_err());
+    free(&pool, &heap, again);
+    // What it says of itself is not believed.
+    let found = heap.soiled(&pool, 3).unwrap();
+    let longer = Range {
+        count: found.count * 2,
+        ..found
+    };
+    assert!(heap.set_clean(&mut txn(&pool), longer).is_err());
+    let mut change = txn(&pool);
+    heap.set_clean(&mut change, found).unwrap();
+    change.commit();
+    assert_eq!(heap.soiled(&pool, 0), None);
+    assert_eq!(allocate(&pool, &heap, 8).map(|r| r.dirty), Some(false));
+}
+
+#[test]
+fn a_large_piece_comes_of_mixed_ones() {
+    let memory = Memory::new(MIN_POOL as usize);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    let heap = pool.geometry().pages;
+    let largest = 1 << heap.count.ilog2();
+    let taken: Vec<Range> = std::iter::from_fn(|| allocate(&pool, &heap, 1)).collect();
+    for range in taken {
+        let dirty = range.first % 16 == 0;
+        free(&pool, &heap, Range { dirty, ..range });
+    }
+    let merge = |mixed| {
+        heap.merge_all(&pool, || txn(&pool), mixed, |_, _| false)
+            .unwrap()
+    };
+    merge(false);
+    assert_eq!(allocate(&pool, &heap, largest), None);
+    merge(true);
+    assert_eq!(allocate(&pool, &heap, largest).map(|r| r.dirty), Some(true));
 }

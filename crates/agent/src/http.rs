@@ -1,0 +1,292 @@
+//! Answering `GET /metrics`. Whoever connects is told once and let go; a request has a length and a time that it must keep to.
+
+use crate::error::{Error, Explain, Result};
+use crate::metrics::CONTENT_TYPE;
+use rustix::net::SocketFlags;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Connections at once; others wait in the listening socket.
+const MOST: usize = 16;
+/// Longest request, in bytes.
+const LONGEST: usize = 8 << 10;
+/// From accepting a connection to the last byte of the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection.
+struct Scrape {
+    socket: OwnedFd,
+    heard: Vec<u8>,
+    to_say: Vec<u8>,
+    since: Instant,
+}
+
+/// What became of a connection.
+pub enum After {
+    /// It is over.
+    Over,
+    /// More is to be read.
+    Reads,
+    /// The request is there: [`Endpoint::answer`] it.
+    Asks,
+    /// More is to be written.
+    Writes,
+}
+
+/// The listening socket, and who has connected.
+pub struct Endpoint {
+    /// Where it listens, as people write it.
+    pub address: String,
+    /// The socket.
+    pub listener: OwnedFd,
+    connections: BTreeMap<u32, Scrape>,
+}
+
+impl Endpoint {
+    /// Listens at an address: a path, `IP:PORT`, or a port of the loopback interface.
+    pub fn listen(address: &str) -> Result<Endpoint> {
+        let failed = || format!("could not listen at {address}");
+        let listener: OwnedFd = if address.contains('/') {
+            remove_socket(Path::new(address));
+            let listener = UnixListener::bind(address).explain(failed)?;
+            fs::set_permissions(address, fs::Permissions::from_mode(0o600)).explain(failed)?;
+            listener.set_nonblocking(true).explain(failed)?;
+            listener.into()
+        } else {
+            let listener = TcpListener::bind(parse(address)?).explain(failed)?;
+            listener.set_nonblocking(true).explain(failed)?;
+            let at = listener.local_addr().explain(failed)?.to_string();
+            return Ok(Endpoint::adopt(at, listener.into()));
+        };
+        Ok(Endpoint::adopt(address.into(), listener))
+    }
+
+    /// Goes on with a socket that listens already.
+    pub fn adopt(address: String, listener: OwnedFd) -> Endpoint {
+        Endpoint {
+            address,
+            listener,
+            connections: BTreeMap::new(),
+        }
+    }
+
+    /// Is there room for another connection?
+    pub fn has_room(&self) -> bool {
+        self.connections.len() < MOST
+    }
+
+    /// The next who has connected, if there is one.
+    pub fn accept(&mut self, number: u32) -> Option<&OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::accept_with(&self.listener, flags).ok()?;
+        let scrape = Scrape {
+            socket,
+            heard: Vec::new(),
+            to_say: Vec::new(),
+            since: Instant::now(),
+        };
+        self.connections.insert(number, scrape);
+        self.connections.get(&number).map(|scrape| &scrape.socket)
+    }
+
+    /// The socket of a connection.
+    pub fn socket(&self, number: u32) -> Option<&OwnedFd> {
+        self.connections.get(&number).map(|scrape| &scrape.socket)
+    }
+
+    /// Something can be read or written.
+    pub fn go_on(&mut self, number: u32) -> After {
+        let Some(scrape) = self.connections.get_mut(&number) else {
+            return After::Over;
+        };
+        if scrape.to_say.is_empty() {
+            scrape.read()
+        } else {
+            scrape.write()
+        }
+    }
+
+    /// Answers a request; `text` makes what is asked for.
+    pub fn answer(&mut self, number: u32, text: impl FnOnce() -> String) -> After {
+        let Some(scrape) = self.connections.get_mut(&number) else {
+            return After::Over;
+        };
+        scrape.to_say = respond(&scrape.heard, text).into_bytes();
+        scrape.write()
+    }
+
+    /// Lets a connection go.
+    pub fn drop(&mut self, number: u32) {
+        self.connections.remove(&number);
+    }
+
+    /// Lets those go who have taken too long.
+    pub fn expire(&mut self) {
+        self.connections
+            .retain(|_, scrape| scrape.since.elapsed() < PATIENCE);
+    }
+
+    /// Listens no longer.
+    pub fn close(self) {
+        // The keeper has it, too, for a moment.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if self.address.contains('/') {
+            remove_socket(Path::new(&self.address));
+        }
+    }
+}
+
+/// Removes a socket that lies at a path, and nothing else.
+fn remove_socket(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn parse(address: &str) -> Result<SocketAddr> {
+    if let Ok(port) = address.parse::<u16>() {
+        return Ok((IpAddr::from(Ipv4Addr::LOCALHOST), port).into());
+    }
+    address.parse().map_err(|_| {
+        Error::new(format!(
+            "{address} is no address for metrics; give a port (of 127.0.0.1), IP:PORT, a path with a slash in it, or socket"
+        ))
+    })
+}
+
+impl Scrape {
+    fn read(&mut self) -> After {
+        let mut part = [0u8; 2048];
+        loop {
+            match rustix::io::read(&self.socket, &mut part) {
+                Ok(0) => return After::Over,
+                Ok(len) => self.heard.extend_from_slice(&part[..len]),
+                Err(e) if is_later(e) => break,
+                Err(_) => return After::Over,
+            }
+            if is_whole(&self.heard) || self.heard.len() > LONGEST {
+                return After::Asks;
+            }
+        }
+        After::Reads
+    }
+
+    fn write(&mut self) -> After {
+        while !self.to_say.is_empty() {
+            // Who is gone costs no signal.
+            let flags = rustix::net::SendFlags::NOSIGNAL;
+            match rustix::net::send(&self.socket, &self.to_say, flags) {
+                Ok(len) => drop(self.to_say.drain(..len)),
+                Err(e) if is_later(e) => return After::Writes,
+                Err(_) => return After::Over,
+            }
+        }
+        let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write);
+        // What was not read would have the answer thrown away with the connection.
+        let mut rest = [0u8; 2048];
+        for _ in 0..8 {
+            if !matches!(rustix::io::read(&self.socket, &mut rest), Ok(1..)) {
+                break;
+            }
+        }
+        After::Over
+    }
+}
+
+fn is_later(error: rustix::io::Errno) -> bool {
+    matches!(
+        error,
+        rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR
+    )
+}
+
+/// Does a request's head end here?
+fn is_whole(request: &[u8]) -> bool {
+    request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n")
+}
+
+/// The answer to a request.
+fn respond(request: &[u8], text: impl FnOnce() -> String) -> String {
+    let refusal = |status: &str, more: &str| {
+        response(status, more, "text/plain", &format!("{status}\n"), true)
+    };
+    if !is_whole(request) {
+        return refusal("431 Request Header Fields Too Large", "");
+    }
+    let line = request.split(|b| *b == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [method, target, version] = words[..] else {
+        return refusal("400 Bad Request", "");
+    };
+    if !version.starts_with("HTTP/1.") {
+        return refusal("505 HTTP Version Not Supported", "");
+    }
+    if !matches!(method, "GET" | "HEAD") {
+        return refusal("405 Method Not Allowed", "Allow: GET, HEAD\r\n");
+    }
+    if target.split('?').next() != Some("/metrics") {
+        return refusal("404 Not Found", "");
+    }
+    response("200 OK", "", CONTENT_TYPE, &text(), method == "GET")
+}
+
+fn response(status: &str, more: &str, kind: &str, body: &str, with_body: bool) -> String {
+    let length = body.len();
+    let body = if with_body { body } else { "" };
+    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{more}Connection: close\r\n\r\n{body}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(request: &str) -> String {
+        let response = respond(request.as_bytes(), || "x 1\n".into());
+        response.split("\r\n").next().unwrap_or_default().into()
+    }
+
+    #[test]
+    fn requests_are_told_apart() {
+        assert_eq!(
+            status("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
+            "HTTP/1.1 200 OK"
+        );
+        assert_eq!(
+            status("GET /metrics?a=b HTTP/1.0\r\n\r\n"),
+            "HTTP/1.1 200 OK"
+        );
+        assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
+        assert_eq!(
+            status("POST /metrics HTTP/1.1\r\n\r\n"),
+            "HTTP/1.1 405 Method Not Allowed"
+        );
+        assert_eq!(
+            status("GET /metrics HTTP/2\r\n\r\n"),
+            "HTTP/1.1 505 HTTP Version Not Supported"
+        );
+        assert_eq!(status("\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+        assert_eq!(
+            status("GET /metrics HTTP/1.1\r\n"),
+            "HTTP/1.1 431 Request Header Fields Too Large"
+        );
+        let head = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", || "x 1\n".into());
+        assert!(head.contains("Content-Length: 4\r\n") && head.ends_with("\r\n\r\n"));
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        assert_eq!(parse("9500").unwrap().to_string(), "127.0.0.1:9500");
+        assert_eq!(parse("[::1]:80").unwrap().to_string(), "[::1]:80");
+        assert_eq!(parse("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");
+        for bad in ["", "localhost", "65536", "1.2.3.4", "a:1"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What the back end knows, in Prometheus's text format.
+//!
+//! There is a series for each pool, and for each of its members, but none for a construct: how many there are, machines decide.
+
+use std::fmt::{Display, Write};
+
+/// Where the format is told of, as a response says.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A member of a pool.
+pub struct Member {
+    /// Its number.
+    pub member: u16,
+    /// Its name.
+    pub name: String,
+    /// It is not known to be dead.
+    pub alive: bool,
+    /// Its processes that have a slot.
+    pub processes: u64,
+    /// Its threads that wait.
+    pub sleepers: u64,
+}
+
+/// A pool that is served.
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of its file that have memory.
+    pub memory: u64,
+    /// Bytes of segments.
+    pub segments: u64,
+    /// Bytes that segments can have besides.
+    pub free: u64,
+    /// Segments, sets, queues.
+    pub constructs: [u64; 3],
+    /// Semaphores of all sets.
+    pub semaphores: u64,
+    /// Messages in all queues.
+    pub messages: u64,
+    /// Bytes of text in all queues.
+    pub text: u64,
+    /// Threads that wait at sets, and at queues.
+    pub sleepers: [u64; 2],
+    /// Machines that are connected.
+    pub peers: u64,
+    /// How often the host was rung.
+    pub rung: u64,
+    /// Bytes of removed segments that were given back to the host.
+    pub given_back: u64,
+    /// Its members.
+    pub members: Vec<Member>,
+}
+
+/// A text in the format.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    /// Begins a metric.
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(
+            self.0,
+            "# HELP vshmem_{name} {help}\n# TYPE vshmem_{name} {kind}"
+        );
+    }
+
+    fn value(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        let _ = write!(self.0, "vshmem_{name}");
+        for (i, (label, value)) in labels.iter().enumerate() {
+            let before = if i == 0 { '{' } else { ',' };
+            let _ = write!(
+                self.0,
+                "{before}{label}=\"{}\"",
+                escaped(&value.to_string())
+            );
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{after} {value}");
+    }
+}
+
+/// A label's value as the format wants it.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+type OfPool = (&'static str, &'static str, &'static str, fn(&Pool) -> u64);
+
+/// Metrics that are one number for each pool: name, type, help, number.
+const OF_POOLS: [OfPool; 10] = [
+    ("pool_size_bytes", "gauge", "Size of a pool.", |p| p.size),
+    (
+        "pool_memory_bytes",
+        "gauge",
+        "Memory of the host that a pool takes.",
+        |p| p.memory,
+    ),
+    (
+        "pool_segment_bytes",
+        "gauge",
+        "Bytes of all segments in a pool, in whole pages.",
+        |p| p.segments,
+    ),
+    (
+        "pool_segment_free_bytes",
+        "gauge",
+        "Bytes of a pool that segments can have besides.",
+        |p| p.free,
+    ),
+    (
+        "pool_semaphores",
+        "gauge",
+        "Semaphores of all sets in a pool.",
+        |p| p.semaphores,
+    ),
+    (
+        "pool_queued_messages",
+        "gauge",
+        "Messages in all queues of a pool.",
+        |p| p.messages,
+    ),
+    (
+        "pool_queued_bytes",
+        "gauge",
+        "Bytes of text in all queues of a pool.",
+        |p| p.text,
+    ),
+    (
+        "pool_peers",
+        "gauge",
+        "Machines that are connected for a pool.",
+        |p| p.peers,
+    ),
+    (
+        "pool_rings_total",
+        "counter",
+        "How often machines have rung the host for a pool.",
+        |p| p.rung,
+    ),
+    (
+        "pool_given_back_bytes_total",
+        "counter",
+        "Bytes of segments that machines have removed and that went back to the host.",
+        |p| p.given_back,
+    ),
+];
+
+type OfMember = (&'static str, &'static str, fn(&Member) -> u64);
+
+/// Metrics that are one number for each member: name, help, number.
+const OF_MEMBERS: [OfMember; 3] = [
+    (
+        "machine_up",
+        "Whether a machine that uses a pool lives, the host included.",
+        |m| u64::from(m.alive),
+    ),
+    (
+        "machine_processes",
+        "Processes of a machine that use a pool.",
+        |m| m.processes,
+    ),
+    (
+        "machine_sleepers",
+        "Threads of a machine that wait in a pool.",
+        |m| m.sleepers,
+    ),
+];
+
+/// All metrics.
+pub fn text(pools: &[Pool], since: u64) -> String {
+    let mut text = Text::default();
+    text.metric("build_info", "gauge", "Version of the back end.");
+    text.value("build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
+    text.metric(
+        "agent_start_time_seconds",
+        "gauge",
+        "When the back end began, since the epoch.",
+    );
+    text.value("agent_start_time_seconds", &[], since);
+    text.metric("pools", "gauge", "Pools that are served.");
+    text.value("pools", &[], pools.len());
+    for (name, kind, help, number) in OF_POOLS {
+        text.metric(name, kind, help);
+        for pool in pools {
+            text.value(name, &[("pool", &pool.name)], number(pool));
+        }
+    }
+    text.metric("pool_constructs", "gauge", "Constructs in a pool.");
+    for pool in pools {
+        for (kind, count) in ["segment", "set", "queue"].iter().zip(pool.constructs) {
+            text.value(
+                "pool_constructs",
+                &[("pool", &pool.name), ("kind", kind)],
+                count,
+            );
+        }
+    }
+    text.metric("pool_sleepers", "gauge", "Threads that wait in a pool.");
+    for pool in pools {
+        for (kind, count) in ["set", "queue"].iter().zip(pool.sleepers) {
+            text.value(
+                "pool_sleepers",
+                &[("pool", &pool.name), ("kind", kind)],
+                count,
+            );
+        }
+    }
+    for (name, help, number) in OF_MEMBERS {
+        text.metric(name, "gauge", help);
+        for pool in pools {
+            for m in &pool.members {
+                let labels: [(&str, &dyn Display); 3] = [
+                    ("pool", &pool.name),
+                    ("machine", &m.name),
+                    ("member", &m.member),
+                ];
+                text.value(name, &labels, number(m));
+            }
+        }
+    }
+    text.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_series_told_apart() {
+        let member = |member| Member {
+            member,
+            name: "a\"b\\c\nd".into(),
+            alive: member == 2,
+            processes: 3,
+            sleepers: 1,
+        };
+        let pool = Pool {
+            name: "work".into(),
+            size: 1 << 20,
+            memory: 4096,
+            segments: 8192,
+            free: 1,
+            constructs: [1, 2, 3],
+            semaphores: 9,
+            messages: 4,
+            text: 5,
+            sleepers: [6, 7],
+            peers: 1,
+            rung: 10,
+            given_back: 11,
+            members: vec![member(1), member(2)],
+        };
+        let text = text(&[pool], 1000);
+        assert!(text.ends_with('\n'));
+        for line in [
+            "vshmem_pools 1",
+            "vshmem_pool_constructs{pool=\"work\",kind=\"queue\"} 3",
+            "vshmem_pool_given_back_bytes_total{pool=\"work\"} 11",
+            "vshmem_machine_up{pool=\"work\",machine=\"a\\\"b\\\\c\\nd\",member=\"1\"} 0",
+            "vshmem_machine_up{pool=\"work\",machine=\"a\\\"b\\\\c\\nd\",member=\"2\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in {text}");
+        }
+        let mut series: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+        let all = series.len();
+        series.sort_unstable_by_key(|line| line.rsplit_once(' ').unwrap().0);
+        series.dedup_by_key(|line| line.rsplit_once(' ').unwrap().0);
+        assert_eq!(series.len(), all, "a series comes twice");
+    }
+}

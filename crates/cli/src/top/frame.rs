@@ -1,0 +1,483 @@
+//! What `vshmem top` shows, as lines of text.
+
+use crate::args::Sort;
+use crate::machines::{age, show_age};
+use crate::{size, table};
+use std::cmp::Ordering;
+use vshmem_cluster::rates::Rates;
+use vshmem_cluster::sample::{Construct, Sample};
+
+/// What the person who looks has chosen.
+pub struct View {
+    /// What constructs are sorted by.
+    pub sort: Sort,
+    /// The least first.
+    pub reverse: bool,
+    /// Threads that wait, instead of constructs.
+    pub threads: bool,
+    /// So many lines of the last table are above its top.
+    pub scrolled: usize,
+}
+
+impl View {
+    /// As it is at first.
+    pub fn new(sort: Sort) -> View {
+        View {
+            sort,
+            reverse: false,
+            threads: false,
+            scrolled: 0,
+        }
+    }
+}
+
+/// A row of the table of constructs, and what it can be sorted by.
+struct Row {
+    cells: Vec<String>,
+    rate: f64,
+    bytes: u64,
+    waiting: u32,
+    used: i64,
+    id: i32,
+}
+
+/// All of it, for who reads it elsewhere.
+pub fn text(view: &View, samples: &[Sample]) -> String {
+    let mut out = headline(samples) + "\n";
+    let sections = [("Pools", pools(samples)), ("Kernels", kernels(samples))];
+    let last = [
+        ("Constructs", constructs(view, samples)),
+        ("Waiting threads", threads(samples)),
+    ];
+    for (title, rows) in sections.into_iter().chain(last) {
+        out.push_str(&format!("\n{title}\n{}", table::layout(&rows)));
+    }
+    out
+}
+
+/// As much of it as there is room for: at most `height` lines of at most `width` characters. The first one stands out, as do those
+/// that begin with `Heading`.
+pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -> Vec<Line> {
+    let mut out = vec![Line::heading(headline(samples)), Line::plain(help(view))];
+    // Pools and kernels get a third of what there is at most.
+    for rows in [pools(samples), kernels(samples)] {
+        out.push(Line::plain(String::new()));
+        out.extend(section(&rows, (height / 6).max(2), 0));
+    }
+    out.push(Line::plain(String::new()));
+    let rows = if view.threads {
+        threads(samples)
+    } else {
+        constructs(view, samples)
+    };
+    let room = height.saturating_sub(out.len());
+    view.scrolled = view.scrolled.min((rows.len()).saturating_sub(room));
+    out.extend(section(&rows, room, view.scrolled));
+    out.truncate(height);
+    for line in &mut out {
+        line.text = line.text.chars().take(width).collect();
+    }
+    out
+}
+
+/// A line on the screen.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Line {
+    /// What it says.
+    pub text: String,
+    /// It stands out.
+    pub heading: bool,
+}
+
+impl Line {
+    fn plain(text: String) -> Line {
+        let heading = false;
+        Line { text, heading }
+    }
+
+    fn heading(text: String) -> Line {
+        let heading = true;
+        Line { text, heading }
+    }
+}
+
+/// A table in so many lines, its heading included, without the first rows.
+fn section(rows: &[Vec<String>], room: usize, scrolled: usize) -> Vec<Line> {
+    let all = table::layout(rows);
+    let mut lines = all.lines().map(|line| Line::plain(line.into()));
+    let heading = lines.next().map(|line| Line::heading(line.text));
+    let below: Vec<Line> = lines.skip(scrolled).collect();
+    let shown = room.saturating_sub(1);
+    let hidden = below.len().saturating_sub(shown);
+    let mut out: Vec<Line> = heading
+        .into_iter()
+        .chain(below.into_iter().take(shown))
+        .collect();
+    if let Some(last) = out.last_mut().filter(|_| hidden > 0) {
+        *last = Line::plain(format!("... and {} more", hidden + 1));
+    }
+    out
+}
+
+fn headline(samples: &[Sample]) -> String {
+    let members = || samples.iter().flat_map(|sample| &sample.members);
+    let dead = members().filter(|member| !member.alive).count();
+    let processes: u32 = members().map(|member| member.processes).sum();
+    let waiting: usize = samples.iter().map(|sample| sample.waiters.len()).sum();
+    let seconds = age(0) % 86400;
+    format!(
+        "vshmem top  {:02}:{:02}:{:02} UTC  pools: {}, kernels: {}{}, processes: {processes}, waiting threads: {waiting}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        samples.len(),
+        members().count() - dead,
+        if dead == 0 { String::new() } else { format!(" ({dead} dead)") },
+    )
+}
+
+fn help(view: &View) -> String {
+    let sort = match view.sort {
+        Sort::Rate => "rate",
+        Sort::Bytes => "bytes",
+        Sort::Waiting => "waiting",
+        Sort::Used => "last use",
+        Sort::Id => "id",
+    };
+    let order = if view.reverse { ", least first" } else { "" };
+    format!("q quit  sort by {sort}{order}: m rate b bytes w waiting u use i id, r reverse  t threads  arrows scroll")
+}
+
+fn heading(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| word.to_string()).collect()
+}
+
+fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "-".into(), show)
+}
+
+/// A pool's name, or the end of its path, so that there is room beside it.
+fn short(pool: &str) -> String {
+    const MOST: usize = 24;
+    let skipped = pool.chars().count().saturating_sub(MOST - 2);
+    if skipped > 2 {
+        format!("..{}", pool.chars().skip(skipped).collect::<String>())
+    } else {
+        pool.into()
+    }
+}
+
+fn number(rate: f64) -> String {
+    format!("{rate:.0}")
+}
+
+fn rates(rates: Option<Rates>) -> [String; 3] {
+    let bytes = |r: Rates| size::show((r.sent_bytes + r.received_bytes) as u64);
+    [
+        or_dash(rates, |r| number(r.sent)),
+        or_dash(rates, |r| number(r.received)),
+        or_dash(rates, bytes),
+    ]
+}
+
+fn pools(samples: &[Sample]) -> Vec<Vec<String>> {
+    let mut rows = vec![heading(&[
+        "POOL",
+        "SIZE",
+        "MEMORY",
+        "IN SEGMENTS",
+        "SEGMENTS",
+        "SETS",
+        "QUEUES",
+        "WAITING",
+        "SENT/s",
+        "RECEIVED/s",
+        "BYTES/s",
+    ])];
+    rows.extend(samples.iter().map(|sample| {
+        let mut row = vec![
+            short(&sample.pool),
+            size::show(sample.size),
+            or_dash(sample.memory, size::show),
+            size::show(sample.segment_bytes),
+            sample.segments.len().to_string(),
+            sample.sets.len().to_string(),
+            sample.queues.len().to_string(),
+            sample.waiters.len().to_string(),
+        ];
+        row.extend(rates(sample.rates));
+        row
+    }));
+    rows
+}
+
+fn kernels(samples: &[Sample]) -> Vec<Vec<String>> {
+    let mut rows = vec![heading(&[
+        "KERNEL",
+        "POOL",
+        "STATE",
+        "PEER",
+        "KNOWN",
+        "PROCESSES",
+        "WAITING",
+    ])];
+    for sample in samples {
+        rows.extend(sample.members.iter().map(|member| {
+            vec![
+                member.name.clone(),
+                short(&sample.pool),
+                if member.alive { "alive" } else { "dead" }.into(),
+                or_dash(member.peer, |peer| peer.to_string()),
+                or_dash(member.since, |since| show_age(age(since))),
+                member.processes.to_string(),
+                member.waiting.to_string(),
+            ]
+        }));
+    }
+    rows
+}
+
+fn row(pool: &str, kind: &str, construct: &Construct, content: String) -> Row {
+    let used = u64::try_from(construct.used).ok().filter(|used| *used != 0);
+    Row {
+        cells: vec![
+            short(pool),
+            kind.into(),
+            format!("{:#010x}", construct.key),
+            construct.id.to_string(),
+            content,
+            construct.waiting.to_string(),
+            or_dash(used, |used| show_age(age(used))),
+        ],
+        rate: 0.0,
+        bytes: 0,
+        waiting: construct.waiting,
+        used: construct.used,
+        id: construct.id,
+    }
+}
+
+fn constructs(view: &View, samples: &[Sample]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for sample in samples {
+        rows.extend(sample.queues.iter().map(|queue| {
+            let bytes = size::show(queue.bytes.into());
+            let content = format!("{} messages, {bytes}", queue.messages);
+            let mut row = row(&sample.pool, "queue", &queue.construct, content);
+            row.cells.extend(rates(queue.rates));
+            row.rate = queue.rates.map_or(0.0, |r| r.sent + r.received);
+            row.bytes = queue.bytes.into();
+            row
+        }));
+        rows.extend(sample.sets.iter().map(|set| {
+            row(
+                &sample.pool,
+                "set",
+                &set.construct,
+                format!("{} semaphores", set.count),
+            )
+        }));
+        rows.extend(sample.segments.iter().map(|segment| {
+            let content = format!(
+                "{}, attached {} times",
+                size::show(segment.size),
+                segment.attached
+            );
+            let row = row(&sample.pool, "segment", &segment.construct, content);
+            Row {
+                bytes: segment.size,
+                ..row
+            }
+        }));
+    }
+    rows.sort_by(|a, b| {
+        let by = compare(view.sort, a, b);
+        if view.reverse {
+            by.reverse()
+        } else {
+            by
+        }
+    });
+    let mut out = vec![heading(&[
+        "POOL",
+        "KIND",
+        "KEY",
+        "ID",
+        "CONTENT",
+        "WAITING",
+        "USED",
+        "SENT/s",
+        "RECEIVED/s",
+        "BYTES/s",
+    ])];
+    out.extend(rows.into_iter().map(|row| row.cells));
+    out
+}
+
+/// The largest first; but ids rise. What is alike keeps its order.
+fn compare(sort: Sort, a: &Row, b: &Row) -> Ordering {
+    match sort {
+        Sort::Rate => b.rate.total_cmp(&a.rate).then(b.waiting.cmp(&a.waiting)),
+        Sort::Bytes => b.bytes.cmp(&a.bytes),
+        Sort::Waiting => b.waiting.cmp(&a.waiting),
+        Sort::Used => b.used.cmp(&a.used),
+        Sort::Id => a.id.cmp(&b.id),
+    }
+}
+
+fn threads(samples: &[Sample]) -> Vec<Vec<String>> {
+    let mut rows = vec![heading(&[
+        "POOL",
+        "PROCESS",
+        "STATE",
+        "KIND",
+        "ID",
+        "SINCE",
+        "WAITS FOR",
+    ])];
+    for sample in samples {
+        rows.extend(sample.waiters.iter().map(|waiter| {
+            let since = waiter.since.and_then(|since| u64::try_from(since).ok());
+            vec![
+                short(&sample.pool),
+                format!("{}@{}", waiter.pid, waiter.kernel),
+                if waiter.alive { "alive" } else { "dead" }.into(),
+                waiter.kind.into(),
+                waiter.id.to_string(),
+                or_dash(since, |since| show_age(age(since))),
+                waiter.wanted.clone(),
+            ]
+        }));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vshmem_cluster::sample::{Member, Passed, Queue, Segment, Waiter};
+
+    fn construct(id: i32, waiting: u32) -> Construct {
+        Construct {
+            id,
+            key: 1,
+            uid: 0,
+            waiting,
+            used: i64::MAX,
+        }
+    }
+
+    fn sample() -> Sample {
+        let passed = Passed {
+            messages: 0,
+            bytes: 0,
+        };
+        let queue = |id, sent| Queue {
+            construct: construct(id, 0),
+            messages: 3,
+            bytes: 300,
+            most: 1,
+            sent: passed,
+            received: passed,
+            rates: Some(Rates {
+                sent,
+                ..Rates::default()
+            }),
+        };
+        let segment = |id| Segment {
+            construct: construct(id, 0),
+            size: u64::MAX,
+            attached: u64::MAX,
+            creator: "1@a".into(),
+        };
+        Sample {
+            pool: "work".into(),
+            time: 1.0,
+            size: 1 << 30,
+            memory: None,
+            segment_bytes: 5,
+            segment_room: 6,
+            semaphores: 0,
+            beat: 0,
+            members: (0..64)
+                .map(|member| Member {
+                    member,
+                    name: "ü".repeat(31),
+                    alive: member != 3,
+                    here: false,
+                    peer: None,
+                    since: Some(u64::MAX),
+                    processes: 1,
+                    waiting: 0,
+                })
+                .collect(),
+            segments: (10..40).map(segment).collect(),
+            sets: vec![],
+            queues: vec![queue(1, 5.0), queue(2, 900.0), queue(3, f64::NAN)],
+            waiters: vec![Waiter {
+                kind: "queue",
+                id: 1,
+                kernel: "vm0".into(),
+                pid: 77,
+                alive: true,
+                wanted: "a message".into(),
+                since: Some(i64::MIN),
+            }],
+            rates: None,
+        }
+    }
+
+    #[test]
+    fn it_fits_whatever_the_size_is() {
+        let samples = [sample()];
+        let mut view = View::new(Sort::Rate);
+        for (width, height) in [(0, 0), (1, 1), (5, 3), (80, 24), (20, 200), (300, 60)] {
+            for threads in [false, true] {
+                (view.threads, view.scrolled) = (threads, 1000);
+                let lines = lines(&mut view, &samples, width, height);
+                assert!(lines.len() <= height, "{width} x {height}");
+                assert!(lines.iter().all(|line| line.text.chars().count() <= width));
+            }
+        }
+        assert!(lines(&mut view, &[], 80, 24).len() > 5);
+    }
+
+    #[test]
+    fn constructs_are_sorted() {
+        let samples = [sample()];
+        let ids = |view: &View| -> Vec<String> {
+            constructs(view, &samples)
+                .iter()
+                .skip(1)
+                .map(|row| row[3].clone())
+                .collect()
+        };
+        let mut view = View::new(Sort::Rate);
+        view.sort = Sort::Id;
+        assert_eq!(ids(&view)[..4], ["1", "2", "3", "10"]);
+        view.reverse = true;
+        assert_eq!(ids(&view)[0], "39");
+        view = View::new(Sort::Bytes);
+        assert_eq!(ids(&view)[0], "10");
+        view = View::new(Sort::Rate);
+        let busy: Vec<String> = ids(&view).into_iter().filter(|id| id != "3").collect();
+        assert_eq!(busy[..2], ["2", "1"]);
+    }
+
+    #[test]
+    fn long_names_leave_room() {
+        assert_eq!(short("cluster.default"), "cluster.default");
+        assert_eq!(short(&"x".repeat(24)).len(), 24);
+        let path = short("/dev/shm/some/where/deep/down/pool");
+        assert!(path.starts_with("..") && path.ends_with("/deep/down/pool") && path.len() == 24);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let rows: Vec<Vec<String>> = (0..10).map(|i| vec![format!("row {i}")]).collect();
+        let shown = section(&rows, 4, 2);
+        let texts: Vec<&str> = shown.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(texts, ["row 0", "row 3", "row 4", "... and 5 more"]);
+        assert!(shown[0].heading && !shown[1].heading);
+    }
+}

@@ -1,0 +1,161 @@
+//! The terminal of `vshmem top`. However it ends, the terminal is as it was.
+
+use super::frame::{lines, Line, View};
+use super::Watch;
+use crate::args::Sort;
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::style::{Attribute, Print, SetAttribute};
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{execute, queue};
+use std::io::{self, ErrorKind, Write};
+use std::time::{Duration, Instant};
+use vshmem_cluster::{interrupt, Error, Result};
+
+/// How often signals are looked for.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Shows until somebody presses q, or a signal comes.
+pub fn run(watch: &mut Watch, view: &mut View, interval: Duration) -> Result<u8> {
+    interrupt::watch();
+    // What a panic says must not be lost with the screen that it is said on.
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        restore();
+        before(panic);
+    }));
+    let mut screen = Screen::new().map_err(lost)?;
+    loop {
+        watch.sample()?;
+        let due = Instant::now() + interval;
+        loop {
+            screen.draw(view, watch).map_err(lost)?;
+            match screen.wait(due).map_err(lost)? {
+                Said::Nothing => break,
+                Said::Changed => screen.shown.clear(),
+                Said::Key(key) => {
+                    if !obey(view, key) {
+                        return Ok(0);
+                    }
+                }
+                Said::Signal(signal) => return Ok(128u8.saturating_add(signal as u8)),
+            }
+        }
+    }
+}
+
+fn lost(error: io::Error) -> Error {
+    Error::new(format!("could not use the terminal: {error}"))
+}
+
+/// Does what a key means; false: quit.
+fn obey(view: &mut View, key: KeyEvent) -> bool {
+    let page = 10;
+    match key.code {
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+        KeyCode::Char('q') | KeyCode::Esc => return false,
+        KeyCode::Char('m') => view.sort = Sort::Rate,
+        KeyCode::Char('b') => view.sort = Sort::Bytes,
+        KeyCode::Char('w') => view.sort = Sort::Waiting,
+        KeyCode::Char('u') => view.sort = Sort::Used,
+        KeyCode::Char('i') => view.sort = Sort::Id,
+        KeyCode::Char('r') => view.reverse = !view.reverse,
+        KeyCode::Char('t') => (view.threads, view.scrolled) = (!view.threads, 0),
+        KeyCode::Up => view.scrolled = view.scrolled.saturating_sub(1),
+        KeyCode::Down => view.scrolled += 1,
+        KeyCode::PageUp => view.scrolled = view.scrolled.saturating_sub(page),
+        KeyCode::PageDown => view.scrolled += page,
+        KeyCode::Home => view.scrolled = 0,
+        _ => (),
+    }
+    true
+}
+
+/// What came while it waited.
+enum Said {
+    Nothing,
+    Key(KeyEvent),
+    Changed,
+    Signal(i32),
+}
+
+/// The terminal, for as long as this lives.
+struct Screen {
+    shown: Vec<Line>,
+}
+
+impl Screen {
+    fn new() -> io::Result<Screen> {
+        terminal::enable_raw_mode()?;
+        // From here on, whatever goes wrong, it is put back.
+        let screen = Screen { shown: Vec::new() };
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+
+    /// Writes the lines that have changed: little goes over a slow connection.
+    fn draw(&mut self, view: &mut View, watch: &Watch) -> io::Result<()> {
+        let (width, height) = terminal::size()?;
+        let lines = lines(view, &watch.samples, width.into(), height.into());
+        let mut out = io::stdout().lock();
+        if self.shown.is_empty() {
+            queue!(out, Clear(ClearType::All))?;
+        }
+        for (row, line) in lines.iter().enumerate() {
+            if self.shown.get(row) == Some(line) {
+                continue;
+            }
+            queue!(out, MoveTo(0, row as u16), Clear(ClearType::UntilNewLine))?;
+            if line.heading {
+                queue!(out, SetAttribute(Attribute::Bold))?;
+            }
+            queue!(out, Print(&line.text), SetAttribute(Attribute::Reset))?;
+        }
+        if self.shown.len() > lines.len() {
+            queue!(
+                out,
+                MoveTo(0, lines.len() as u16),
+                Clear(ClearType::FromCursorDown)
+            )?;
+        }
+        self.shown = lines;
+        out.flush()
+    }
+
+    /// Waits until something is said, or it is time.
+    fn wait(&self, due: Instant) -> io::Result<Said> {
+        loop {
+            if let Some(signal) = interrupt::signal() {
+                return Ok(Said::Signal(signal));
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            let there = match event::poll(left.min(GLANCE)) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                there => there?,
+            };
+            if there {
+                match event::read()? {
+                    Event::Key(key) if key.kind != KeyEventKind::Release => {
+                        return Ok(Said::Key(key))
+                    }
+                    Event::Resize(..) => return Ok(Said::Changed),
+                    _ => (),
+                }
+            } else if left.is_zero() {
+                return Ok(Said::Nothing);
+            }
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+/// Makes the terminal what it was. Does no harm twice.
+fn restore() {
+    let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
+    let _ = terminal::disable_raw_mode();
+}

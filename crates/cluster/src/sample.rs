@@ -1,0 +1,489 @@
+//! A pool at one moment, as a display shows it: its members, what lies in it, what has passed, who waits.
+//!
+//! It is only looked at (`vshmem_ipc::look`): no lock is taken, nobody waits, and what a machine may have scribbled is not believed.
+
+use crate::error::{Error, Result};
+use crate::rates::Rates;
+use crate::view::name_of;
+use crate::visitor;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use vshmem_ipc::look::{self, Wanted, Who};
+use vshmem_pool::layout::Kind;
+use vshmem_pool::{Pool, ProcId};
+use vshmem_port::{Handle, Origin, PoolRef};
+
+/// A kernel that uses the pool, or did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Member {
+    /// Its number.
+    pub member: u16,
+    /// Its name.
+    pub name: String,
+    /// It is not known to be dead.
+    pub alive: bool,
+    /// It is the kernel that looks.
+    pub here: bool,
+    /// By which number it is rung.
+    pub peer: Option<u16>,
+    /// Since when the back end knows it, in seconds since the epoch.
+    pub since: Option<u64>,
+    /// Its processes in the pool.
+    pub processes: u32,
+    /// Its threads that wait.
+    pub waiting: u32,
+}
+
+/// A thread that waits.
+#[derive(Debug, Clone, Serialize)]
+pub struct Waiter {
+    /// `set` or `queue`.
+    pub kind: &'static str,
+    /// Its id.
+    pub id: i32,
+    /// Name of the kernel that the thread runs on.
+    pub kernel: String,
+    /// Its process there.
+    pub pid: i32,
+    /// Its process is not known to be dead.
+    pub alive: bool,
+    /// What for, in words.
+    pub wanted: String,
+    /// Since when, in seconds since the epoch.
+    pub since: Option<i64>,
+}
+
+/// What all constructs have.
+#[derive(Debug, Clone, Serialize)]
+pub struct Construct {
+    /// Id.
+    pub id: i32,
+    /// Key, 0: private.
+    pub key: i32,
+    /// Owner.
+    pub uid: u32,
+    /// Threads that wait at it.
+    pub waiting: u32,
+    /// When it was used last, in seconds since the epoch; 0: never.
+    pub used: i64,
+}
+
+/// A segment.
+#[derive(Debug, Clone, Serialize)]
+pub struct Segment {
+    /// What all constructs have.
+    #[serde(flatten)]
+    pub construct: Construct,
+    /// Bytes.
+    pub size: u64,
+    /// Attachments.
+    pub attached: u64,
+    /// Who made it.
+    pub creator: String,
+}
+
+/// A semaphore set.
+#[derive(Debug, Clone, Serialize)]
+pub struct Set {
+    /// What all constructs have.
+    #[serde(flatten)]
+    pub construct: Construct,
+    /// Semaphores.
+    pub count: u64,
+}
+
+/// What has passed an end of a queue. The counts begin anywhere and are modulo 2^32: differences count.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Passed {
+    /// Messages.
+    pub messages: u32,
+    /// Bytes of text.
+    pub bytes: u32,
+}
+
+/// A message queue.
+#[derive(Debug, Clone, Serialize)]
+pub struct Queue {
+    /// What all constructs have.
+    #[serde(flatten)]
+    pub construct: Construct,
+    /// Messages in it.
+    pub messages: u32,
+    /// Bytes in it.
+    pub bytes: u32,
+    /// Most bytes in it.
+    pub most: u64,
+    /// What was sent.
+    pub sent: Passed,
+    /// What was received.
+    pub received: Passed,
+    /// In a second, since the sample before.
+    pub rates: Option<Rates>,
+}
+
+/// A pool at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sample {
+    /// Its name, or its path.
+    pub pool: String,
+    /// When, in seconds since the epoch.
+    pub time: f64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Bytes of it that take memory, where that is known: not in a machine.
+    pub memory: Option<u64>,
+    /// Bytes of all segments.
+    pub segment_bytes: u64,
+    /// Bytes that segments can have.
+    pub segment_room: u64,
+    /// Semaphores of all sets.
+    pub semaphores: u64,
+    /// How often the back end has said that it lives, once a second; 0: there is none.
+    pub beat: u64,
+    /// Who uses it.
+    pub members: Vec<Member>,
+    /// Segments.
+    pub segments: Vec<Segment>,
+    /// Semaphore sets.
+    pub sets: Vec<Set>,
+    /// Queues.
+    pub queues: Vec<Queue>,
+    /// Threads that wait.
+    pub waiters: Vec<Waiter>,
+    /// All queues, in a second, since the sample before.
+    pub rates: Option<Rates>,
+}
+
+/// An open pool that is looked at.
+pub struct Watched {
+    name: String,
+    path: Option<PathBuf>,
+    identity: Option<(u64, u64)>,
+    pool: Pool,
+    handle: ManuallyDrop<Handle>,
+}
+
+impl Watched {
+    /// Opens a pool, without joining it.
+    pub fn open(reference: &PoolRef) -> Result<Watched> {
+        let refused =
+            |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
+        let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
+        let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
+        let path = reference.path().to_string_lossy().into_owned();
+        let path = (reference.origin() != Origin::Device).then(|| PathBuf::from(path));
+        Ok(Watched {
+            name: name_of(reference),
+            identity: path.as_deref().and_then(identity),
+            path,
+            pool,
+            handle: ManuallyDrop::new(handle),
+        })
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Has its file been removed, or is another there?
+    pub fn is_gone(&self) -> bool {
+        self.path
+            .as_ref()
+            .is_some_and(|path| identity(path) != self.identity)
+    }
+
+    /// Who uses it.
+    pub fn members(&self) -> Vec<Member> {
+        members(&self.pool, &self.handle, None)
+    }
+
+    /// How it is now.
+    pub fn sample(&self) -> Sample {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let totals = look::totals(&self.pool);
+        let file = self.path.as_ref().and_then(|path| path.metadata().ok());
+        let waiters = waiters(&self.pool, &self.handle);
+        let mut at = HashMap::new();
+        for waiter in &waiters {
+            *at.entry((waiter.kind, waiter.id)).or_insert(0) += 1;
+        }
+        let waits = |kind, id| at.get(&(kind, id)).copied().unwrap_or(0);
+        let mut sample = Sample {
+            pool: self.name.clone(),
+            time: now.unwrap_or_default().as_secs_f64(),
+            size: self.pool.mem().len() as u64,
+            memory: file.map(|file| file.blocks() * 512),
+            segment_bytes: totals.segment_bytes,
+            segment_room: totals.page_bytes,
+            semaphores: totals.semaphores,
+            beat: self.pool.last_beat().map_or(0, |(count, _)| count),
+            members: self.members(),
+            segments: Vec::new(),
+            sets: Vec::new(),
+            queues: Vec::new(),
+            waiters: Vec::new(),
+            rates: None,
+        };
+        let names = names(&self.pool);
+        let back = &mut |at, len| self.handle.reserve(at, len);
+        look::segments(&self.pool, back, |seen| {
+            sample.segments.push(Segment {
+                construct: construct(&seen.entry, 0, seen.used),
+                size: seen.size,
+                attached: seen.attached,
+                creator: names.who(seen.creator),
+            });
+        });
+        look::sets(&self.pool, back, |seen| {
+            sample.sets.push(Set {
+                construct: construct(&seen.entry, waits("set", seen.entry.id), seen.used),
+                count: seen.count,
+            });
+        });
+        look::queues(&self.pool, back, |seen| {
+            let used = seen.sent.used.max(seen.received.used);
+            sample.queues.push(Queue {
+                construct: construct(&seen.entry, waits("queue", seen.entry.id), used),
+                messages: seen.messages(),
+                bytes: seen.bytes(),
+                most: seen.most,
+                sent: passed(&seen.sent, seen.handed),
+                received: passed(&seen.received, seen.handed),
+                rates: None,
+            });
+        });
+        sample.waiters = waiters;
+        sample
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // SAFETY: it is not used after this, as `self` is not. The mapping is used through `self.pool` alone, which goes with `self`.
+        unsafe { ManuallyDrop::take(&mut self.handle).close() };
+    }
+}
+
+/// What tells a file from others.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let file = path.metadata().ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+fn construct(entry: &look::Entry, waiting: u32, used: i64) -> Construct {
+    Construct {
+        id: entry.id,
+        key: entry.key,
+        uid: entry.uid,
+        waiting,
+        used,
+    }
+}
+
+/// What has passed an end, with what was handed over without being in the queue.
+fn passed(end: &look::End, (bytes, messages): (u32, u32)) -> Passed {
+    Passed {
+        messages: end.messages.wrapping_add(messages),
+        bytes: end.bytes.wrapping_add(bytes),
+    }
+}
+
+/// The names of the members of a pool, by number.
+struct Names(Vec<(u16, String)>);
+
+impl Names {
+    fn of(&self, member: u16) -> String {
+        let found = self.0.iter().find(|(index, _)| *index == member);
+        found.map_or_else(|| format!("member {member}"), |(_, name)| name.clone())
+    }
+
+    fn who(&self, who: Who) -> String {
+        format!("{}@{}", who.pid, self.of(who.member))
+    }
+}
+
+fn names(pool: &Pool) -> Names {
+    let mut all = Vec::new();
+    pool.members(|index, name, _| all.push((index, readable(name))));
+    Names(all)
+}
+
+/// A name out of a pool, without what a terminal could take for a command.
+pub(crate) fn readable(name: &[u8]) -> String {
+    let shown = |c: char| if c.is_control() { '?' } else { c };
+    String::from_utf8_lossy(name).chars().map(shown).collect()
+}
+
+/// The members of a pool, dead ones too. The process `but` is not counted: it only looks.
+pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<Member> {
+    let here = visitor::boot().and_then(|boot| pool.find_member(boot));
+    let mut all = Vec::new();
+    pool.members(|index, name, alive| {
+        let known = pool.member_peer(index);
+        all.push(Member {
+            member: index,
+            name: readable(name),
+            alive,
+            here: Some(index) == here,
+            peer: known.map(|(peer, _)| peer),
+            since: known.map(|(_, since)| since).filter(|since| *since != 0),
+            processes: 0,
+            waiting: 0,
+        });
+    });
+    let mut count = |member: u16, what: fn(&mut Member) -> &mut u32| {
+        let of = all.iter_mut().find(|m: &&mut Member| m.member == member);
+        if let Some(of) = of {
+            *what(of) += 1;
+        }
+    };
+    let back = &mut |at, len| handle.reserve(at, len);
+    look::processes(pool, back, |id, who| {
+        let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
+        if lives && Some(id) != but {
+            count(who.member, |member| &mut member.processes);
+        }
+    });
+    look::sleepers(pool, back, |sleeper| {
+        count(sleeper.who.member, |member| &mut member.waiting);
+    });
+    all
+}
+
+/// The threads that wait in a pool.
+pub(crate) fn waiters(pool: &Pool, handle: &Handle) -> Vec<Waiter> {
+    let here = visitor::boot().and_then(|boot| pool.find_member(boot));
+    let names = names(pool);
+    let mut all = Vec::new();
+    look::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {
+        let member = sleeper.who.member;
+        let alive = if Some(member) == here {
+            handle.alive(sleeper.process.slot) != Some(false)
+        } else {
+            !pool.member_is_dead(member)
+        };
+        all.push(Waiter {
+            kind: if sleeper.kind == Kind::Sem {
+                "set"
+            } else {
+                "queue"
+            },
+            id: sleeper.id,
+            kernel: names.of(member),
+            pid: sleeper.who.pid,
+            alive,
+            wanted: words(sleeper.wanted),
+            since: (sleeper.since != 0).then_some(sleeper.since),
+        });
+    });
+    all
+}
+
+/// What somebody waits for, in words.
+fn words(wanted: Wanted) -> String {
+    match wanted {
+        Wanted::Operation { number, add: 0 } => format!("semaphore {number} to be 0"),
+        Wanted::Operation { number, add } => format!("semaphore {number} to let {add} be added"),
+        Wanted::Message(0) => "a message".into(),
+        Wanted::Message(kind @ 1..) => format!("a message of type {kind}"),
+        Wanted::Message(kind) => format!("a message of type {} at the most", kind.unsigned_abs()),
+        Wanted::OtherMessage(kind) => format!("a message of another type than {kind}"),
+        Wanted::Room(bytes) => format!("room for {bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::pools;
+    use crate::visitor::Visitor;
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::Ordering::SeqCst;
+    use vshmem_ipc::{msg, sem, shm};
+
+    /// A pool in a file of its own, with something of each kind; the file goes with the value.
+    struct Scene(String);
+
+    impl Scene {
+        fn new(name: &str) -> Scene {
+            let path = format!("/dev/shm/vshmem-sample-{name}-{}", std::process::id());
+            crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+            let visitor = Visitor::enter(&pools(Some(&path)).unwrap()[0]).unwrap();
+            let c = visitor.context();
+            shm::get(&c, 7, 5000, 0o1600).unwrap();
+            sem::get(&c, 7, 3, 0o1600).unwrap();
+            msg::get(&c, 7, 0o1600).unwrap();
+            c.pool.join([9; 16], b"a\x1b[31mb").unwrap();
+            Scene(path)
+        }
+
+        fn watched(&self) -> Watched {
+            Watched::open(&pools(Some(&self.0)).unwrap()[0]).unwrap()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            crate::pools::remove(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pool_whose_lock_is_held_is_looked_at() {
+        let scene = Scene::new("lock");
+        let watched = scene.watched();
+        watched.pool.root().lock.store(u32::MAX >> 1, SeqCst);
+        let sample = watched.sample();
+        let counts = (
+            sample.segments.len(),
+            sample.sets.len(),
+            sample.queues.len(),
+        );
+        assert_eq!(counts, (1, 1, 1));
+        assert_eq!(
+            watched.pool.root().lock.load(SeqCst),
+            u32::MAX >> 1,
+            "it is left alone"
+        );
+        let names: Vec<&str> = sample.members.iter().map(|member| &*member.name).collect();
+        assert_eq!(names[1], "a?[31mb", "no commands for terminals");
+        assert!(sample.members[0].here && !sample.members[1].here);
+        assert_eq!(watched.members().len(), 2, "who looks does not join");
+        std::fs::rename(&scene.0, format!("{}.x", scene.0)).unwrap();
+        assert!(watched.is_gone());
+        std::fs::rename(format!("{}.x", scene.0), &scene.0).unwrap();
+        assert!(!watched.is_gone());
+    }
+
+    #[test]
+    fn a_pool_full_of_nonsense_is_looked_at() {
+        let scene = Scene::new("nonsense");
+        let watched = scene.watched();
+        let file = std::fs::File::options().write(true).open(&scene.0).unwrap();
+        let mut state = 88172645463325252u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..40 {
+            // Small numbers lead further than large ones.
+            let shift = [0, 20, 40, 50, 60][round % 5];
+            let words: Vec<u8> = (0..(4 << 17) - 128)
+                .flat_map(|_| (next() >> shift).to_le_bytes())
+                .collect();
+            file.write_all_at(&words, 1024).unwrap();
+            let begun = std::time::Instant::now();
+            let mut sample = watched.sample();
+            sample.compare(&watched.sample());
+            assert!(serde_json::to_string(&sample).is_ok());
+            assert!(begun.elapsed().as_secs() < 5, "it takes too long");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Memory that machines can't give back is given back by somebody else, whom it may cost its life at any moment.
+
+use super::death::at_every_call;
+use crate::reclaim::{step, Step};
+use crate::testing::World;
+use crate::{shm, Ctx, Errno, IPC_PRIVATE};
+use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::lock::{Quiet, PATIENCE};
+use vshmem_pool::Pool;
+
+const SIZE: usize = 1 << 20;
+const MOST: u64 = 256 << 10;
+
+/// The first page in a range that does not read as zeros.
+fn data(pool: &Pool, at: u64, len: u64) -> Option<u64> {
+    let is_zero = |from: u64| {
+        (from..from + 4096)
+            .step_by(8)
+            .all(|word| pool.mem().word(word).unwrap().load(Relaxed) == 0)
+    };
+    (at..at + len).step_by(4096).find(|page| !is_zero(*page))
+}
+
+fn one_step(c: &Ctx) -> Result<Step, Errno> {
+    step(c, MOST, |at, len| data(c.pool, at, len))
+}
+
+fn give_all_back(c: &Ctx) -> u64 {
+    let mut bytes = 0;
+    for _ in 0..100 {
+        match one_step(c).unwrap() {
+            Step::Emptied(more) => bytes += more,
+            Step::Nothing => return bytes,
+            Step::Impossible => panic!("it can be given back"),
+        }
+    }
+    panic!("it never comes to an end");
+}
+
+/// A machine makes a segment, fills and removes it. Where it was.
+fn fill_and_remove(w: &World, size: usize) -> shm::Extent {
+    let p = w.process();
+    p.move_into_machine();
+    let c = p.ctx();
+    let id = shm::get(&c, IPC_PRIVATE, size, 0o600).unwrap();
+    let extent = shm::attach(&c, id, 0).unwrap();
+    for at in (extent.offset..extent.offset + extent.len).step_by(8) {
+        w.pool().mem().word(at).unwrap().store(u64::MAX, Relaxed);
+    }
+    shm::remove(&c, id).unwrap();
+    shm::detach(&c, id);
+    extent
+}
+
+/// A new segment of a machine reads as zeros.
+fn next_is_empty(w: &World, size: usize) {
+    let p = w.process();
+    p.move_into_machine();
+    let c = p.ctx();
+    let id = shm::get(&c, IPC_PRIVATE, size, 0o600).unwrap();
+    let extent = shm::look(&c, id, 0).unwrap();
+    assert_eq!(data(w.pool(), extent.offset, extent.len), None);
+    shm::remove(&c, id).unwrap();
+}
+
+fn free(w: &World) -> u64 {
+    w.pool().geometry().pages.free_blocks(w.pool())
+}
+
+#[test]
+fn what_a_machine_removes_is_emptied() {
+    let w = World::new(8 << 20);
+    let before = free(&w);
+    let extent = fill_and_remove(&w, SIZE);
+    let p = w.process();
+    assert_eq!(
+        data(w.pool(), extent.offset, extent.len),
+        Some(extent.offset)
+    );
+    assert_eq!(give_all_back(&p.ctx()), SIZE as u64);
+    assert_eq!(data(w.pool(), extent.offset, extent.len), None);
+    assert_eq!((give_all_back(&p.ctx()), free(&w)), (0, before));
+    next_is_empty(&w, SIZE);
+}
+
+#[test]
+fn what_is_in_use_is_left_alone() {
+    let w = World::new(8 << 20);
+    let extent = fill_and_remove(&w, SIZE);
+    let p = w.process();
+    let c = p.ctx();
+    assert_eq!(one_step(&c), Ok(Step::Emptied(MOST)));
+    // Somebody takes it, half emptied as it is, and gives a part back.
+    let q = w.process();
+    q.move_into_machine();
+    let d = q.ctx();
+    let ids = [SIZE / 2, SIZE / 2].map(|size| shm::get(&d, IPC_PRIVATE, size, 0o600).unwrap());
+    let mine = ids.map(|id| shm::look(&d, id, 0).unwrap());
+    assert!(mine.iter().any(|m| m.offset == extent.offset));
+    for at in mine
+        .iter()
+        .flat_map(|m| (m.offset..m.offset + m.len).step_by(8))
+    {
+        assert_eq!(w.pool().mem().word(at).unwrap().swap(7, Relaxed), 0);
+    }
+    shm::remove(&d, ids[0]).unwrap();
+    give_all_back(&c);
+    assert_eq!(data(w.pool(), mine[0].offset, mine[0].len), None);
+    let kept = mine[1].offset..mine[1].offset + mine[1].len;
+    assert!(kept
+        .step_by(8)
+        .all(|at| w.pool().mem().word(at).unwrap().load(Relaxed) == 7));
+}
+
+#[test]
+fn small_segments_keep_their_memory() {
+    let w = World::new(8 << 20);
+    let extent = fill_and_remove(&w, 16 << 10);
+    let p = w.process();
+    assert_eq!(one_step(&p.ctx()), Ok(Step::Nothing));
+    assert!(data(w.pool(), extent.offset, extent.len).is_some());
+    next_is_empty(&w, 16 << 10);
+}
+
+#[test]
+fn memory_that_stays_is_not_said_to_be_empty() {
+    let w = World::new(8 << 20);
+    fill_and_remove(&w, SIZE);
+    let p = w.process();
+    let ever_more = |at, _| Some(at);
+    assert_eq!(step(&p.ctx(), MOST, ever_more), Ok(Step::Impossible));
+    p.move_into_machine();
+    assert_eq!(one_step(&p.ctx()), Ok(Step::Impossible));
+    next_is_empty(&w, SIZE);
+}
+
+#[test]
+fn who_gives_back_may_die_at_any_moment() {
+    at_every_call(
+        |w| (fill_and_remove(w, SIZE), free(w)),
+        |c, _| give_all_back(c),
+        |w, (extent, before), _| {
+            next_is_empty(w, SIZE);
+            let p = w.process();
+            give_all_back(&p.ctx());
+            assert_eq!(data(w.pool(), extent.offset, extent.len), None);
+            assert_eq!(free(w), before);
+        },
+    );
+}
+
+/// The loop of the back end must not stand still, whoever holds the lock.
+#[test]
+fn who_has_no_patience_does_not_wait() {
+    let w = World::new(8 << 20);
+    fill_and_remove(&w, SIZE);
+    let holder = w.process();
+    holder.start(|c| {
+        let quiet = Quiet::new(c.kernel);
+        let _guard = crate::directory::lock(c, &quiet).unwrap();
+        std::thread::sleep(core::time::Duration::from_secs(3));
+    });
+    crate::testing::until("it is held", || w.pool().root().lock.load(Relaxed) != 0);
+    let p = w.process();
+    p.hurry(5_000_000);
+    let begun = std::time::Instant::now();
+    assert_eq!(one_step(&p.ctx()), Err(Errno::EIDRM));
+    assert!(
+        u128::from(PATIENCE) > 100 * begun.elapsed().as_nanos(),
+        "{:?}",
+        begun.elapsed()
+    );
+    holder.kill();
+    // Who is dead is followed in spite of all haste.
+    crate::testing::until("it is done", || one_step(&p.ctx()) == Ok(Step::Nothing));
+}
