@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# What machines remove goes back to the host while they run, and comes to its next user as zeros.
+# What machines remove goes back to the host while they run, and comes to its next user as zeros. What they held is free when they die.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}m
@@ -64,6 +64,24 @@ done
 eventually "the memory is back though the back end was killed again and again" is_back
 wait "$filler"
 equal "and is empty" zeros "$(vshmem run --vm vm0 -n 1 --no-prefix -- perl "$work/empty.pl" 2>&1)"
+
+# A machine that is killed leaves nothing to those that go on.
+cat >"$work/hold.pl" <<'P'
+my $set = semget(0x8888, 1, 01600) // die "semget: $!";
+semop($set, pack("s!3", 0, 3, 0x1000)) or die "semop: $!";    # SEM_UNDO
+sleep 100;
+P
+cat >"$work/value.pl" <<'P'
+print semctl(semget(0x8888, 1, 0) // die("semget: $!"), 0, 12, 0) + 0;    # GETVAL
+P
+vshmem run --vm vm1 -n 1 --no-prefix -- perl "$work/hold.pl" >"$work/held" 2>&1 &
+holder=$!
+value_is() { [ "$(vshmem run --vm vm0 -n 1 --no-prefix -- perl "$work/value.pl")" = "$1" ]; }
+eventually "a machine changes a semaphore with SEM_UNDO" value_is 3
+kill -KILL "$(vshmem ps --json | python3 -c 'import json, sys
+print(*[m["pid"] for c in json.load(sys.stdin) for m in c["machines"] if m["name"] == "vm1"])')"
+wait "$holder" || true
+eventually "which is undone for the other when the machine is killed" value_is 0
 
 vshmem down
 nothing_left "nothing is left of machines that gave memory back"
