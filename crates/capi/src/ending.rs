@@ -8,9 +8,9 @@ use crate::raw::{self, syscall};
 use crate::text::Text;
 use core::fmt::Write;
 
-/// Has a thread memory, its own or its process's? `None`: that can't be known, for want of permission or of the system call.
-fn has_memory(thread: u32) -> Option<bool> {
-    // To move no pages of a process only looks up its memory, or fails with EINVAL if it has none.
+/// Has a thread memory, its own or its process's? `None`: that can't be known.
+fn has_memory(process: u32, thread: u32) -> Option<bool> {
+    // To move no pages of a thread only looks up its memory, or fails with EINVAL if it has none.
     // SAFETY: no page is named, so no address is used.
     let result = unsafe {
         syscall!(
@@ -26,32 +26,73 @@ fn has_memory(thread: u32) -> Option<bool> {
     match -result as i32 {
         0 => Some(true),
         libc::EINVAL | libc::ESRCH => Some(false),
-        _ => None,
+        // It is another user's, or a filter forbids the call (as Docker's).
+        _ => has_memory_by_proc(process, thread),
     }
 }
 
+/// The same, slowly, without any permission.
+fn has_memory_by_proc(process: u32, thread: u32) -> Option<bool> {
+    let mut path = Text::<64>::new();
+    write!(path, "/proc/{process}/task/{thread}/statm").ok()?;
+    let mut buffer = [0; 128];
+    match raw::read_file(path.c_str(), &mut buffer) {
+        // Its size comes first.
+        Some(statm) if !statm.is_empty() => Some(!statm.starts_with(b"0 ")),
+        _ => {
+            // It is gone, or hidden.
+            // SAFETY: signal 0 only asks.
+            let result = unsafe { syscall!(libc::SYS_tgkill, process, thread, 0) };
+            (result == -(libc::ESRCH as isize)).then_some(false)
+        }
+    }
+}
+
+/// Most threads of a process whose main thread has ended that are looked at.
+const THREADS: usize = 64;
+
 /// Will a process that has this pid certainly never do anything again? `None`: that can't be known.
 pub fn is_over(pid: u32) -> Option<bool> {
-    if has_memory(pid)? {
+    if has_memory(pid, pid)? {
         return Some(false);
     }
-    // The main thread has ended. Have all others?
+    // The main thread has ended. Have all others? While they are asked one by one, one may make another and end, or become the main
+    // thread by exec. So they are asked twice, and there must be none that was not there at first.
+    let mut known = [0; THREADS];
+    let first = all_without_memory(pid, &mut known, None)?;
+    let same = known;
+    let second = first && all_without_memory(pid, &mut known, Some(&same))?;
+    Some(second)
+}
+
+/// Are all threads without memory, and among those that were `known` before? They are written down. `None`: that can't be known.
+fn all_without_memory(
+    pid: u32,
+    threads: &mut [u32; THREADS],
+    known: Option<&[u32; THREADS]>,
+) -> Option<bool> {
     let mut path = Text::<40>::new();
     write!(path, "/proc/{pid}/task").ok()?;
-    let mut over = Some(true);
+    let (mut count, mut all, mut certain) = (0, true, true);
     let listed = raw::each_name(path.c_str(), |name| {
-        let thread = core::str::from_utf8(name).ok().and_then(|n| n.parse().ok());
-        match thread.map(has_memory) {
-            Some(Some(true)) => over = Some(false),
-            Some(None) => over = over.filter(|over| !over),
-            _ => {}
+        let number = core::str::from_utf8(name).ok().and_then(|n| n.parse().ok());
+        let (Some(thread), Some(place)) = (number, threads.get_mut(count)) else {
+            certain = false;
+            return;
+        };
+        (*place, count) = (thread, count + 1);
+        all &= known.is_none_or(|known| known.contains(&thread));
+        match has_memory(pid, thread) {
+            Some(has) => all &= !has,
+            None => certain = false,
         }
     });
-    // Without the list, the process is gone, or there is no /proc.
-    if listed {
-        over
-    } else {
-        None
+    // Without a list, or without its main thread there, the process is gone, or in the middle of an exec, or there is no /proc.
+    certain &= listed && threads[..count].contains(&pid);
+    match (all, certain) {
+        (false, _) => Some(false),
+        (true, true) => Some(true),
+        (true, false) => None,
     }
 }
 
@@ -80,6 +121,21 @@ mod tests {
         }
         assert!(child.wait().unwrap().success());
         assert_ne!(is_over(child.id()), Some(false));
+    }
+
+    #[test]
+    fn without_permission_proc_tells_the_same() {
+        let me = std::process::id();
+        assert_eq!(has_memory_by_proc(me, me), Some(true));
+        assert_eq!(has_memory_by_proc(1, 1), Some(true));
+        // A thread of the kernel.
+        assert!([Some(false), None].contains(&has_memory_by_proc(2, 2)));
+        let mut child = Command::new("true").spawn().unwrap();
+        while has_memory_by_proc(child.id(), child.id()) != Some(false) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert_eq!(has_memory_by_proc(child.id(), child.id()), Some(false));
     }
 
     /// A child whose main thread ends long before another one.

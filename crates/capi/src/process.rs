@@ -22,8 +22,12 @@ fn stat_of(pid: Option<u32>) -> Option<Stat> {
         Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,
         None => drop(path.push(b"/proc/self/stat")),
     }
+    stat_at(path.c_str())
+}
+
+fn stat_at(path: &CStr) -> Option<Stat> {
     let mut buffer = [0; 1024];
-    parse_stat(raw::read_file(path.c_str(), &mut buffer)?)
+    parse_stat(raw::read_file(path, &mut buffer)?)
 }
 
 /// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
@@ -128,8 +132,7 @@ pub fn has_executed(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
         return false;
     }
-    let is_over = |stat: Stat| ending::is_over(pid).unwrap_or(b"ZXx".contains(&stat.state));
-    let alive = |stat: Stat| is_close(ticks, stat.start) && !is_over(stat);
+    let alive = |stat: Stat| is_close(ticks, stat.start) && ending::is_over(pid) != Some(true);
     stat_of(Some(pid)).is_some_and(alive)
 }
 
@@ -142,8 +145,31 @@ fn is_close(noted: u64, start: u64) -> bool {
 /// Is a process certainly stopped now, by a signal or a debugger, that noted `pid` and `started`?
 pub fn is_stopped(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
-    let stopped = |stat: Stat| b"Tt".contains(&stat.state) && is_close(ticks, stat.start);
-    pid != 0 && theirs != 0 && theirs == namespaces() && stat_of(Some(pid)).is_some_and(stopped)
+    if pid == 0 || theirs == 0 || theirs != namespaces() {
+        return false;
+    }
+    match stat_of(Some(pid)).filter(|stat| is_close(ticks, stat.start)) {
+        // The main thread has ended, but others have not.
+        Some(stat) if stat.state == b'Z' => a_thread_is_stopped(pid),
+        Some(stat) => STOPPED.contains(&stat.state),
+        None => false,
+    }
+}
+
+/// States of who is stopped by a signal, and by a debugger.
+const STOPPED: &[u8] = b"Tt";
+
+fn a_thread_is_stopped(pid: u32) -> bool {
+    let mut path = Text::<40>::new();
+    let mut stopped = false;
+    let listed = write!(path, "/proc/{pid}/task").is_ok()
+        && raw::each_name(path.c_str(), |thread| {
+            let mut path = Text::<64>::new();
+            let thread = core::str::from_utf8(thread).unwrap_or_default();
+            stopped |= write!(path, "/proc/{pid}/task/{thread}/stat").is_ok()
+                && stat_at(path.c_str()).is_some_and(|stat| STOPPED.contains(&stat.state));
+        });
+    listed && stopped
 }
 
 /// The running kernel's boot id, which all its containers share.
