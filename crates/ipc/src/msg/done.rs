@@ -7,6 +7,9 @@
 //! finish at the same moment sees what the other did. `done` only grows and never passes the head, behind which everything that is
 //! not finished names its receiver, or is what the head says who moved it last.
 //!
+//! When the queue is about to leave its ring, `done` is *held*: no receiver can move it, so each that finishes marks its cells,
+//! and whom the list of those at work names, ends with such a mark ([`super::park`]).
+//!
 //! Senders remember `done` on their own line. An old value errs on the safe side; it is replaced by compare-and-swap, so that nobody who
 //! slept for long brings one back from before the positions wrapped around.
 
@@ -62,6 +65,22 @@ fn move_on(queue: &Queue, pos: u32, cells: u32) -> bool {
     let done = &queue.entry.receive.done;
     done.compare_exchange(pos.into(), next.into(), SeqCst, Relaxed)
         .is_ok()
+}
+
+/// Beside the position in the word: nobody may move it.
+const HELD: u64 = 1 << 32;
+
+/// Keeps receivers from moving `done`. The queue's lock is held.
+pub fn hold(queue: &Queue) {
+    queue.entry.receive.done.fetch_or(HELD, SeqCst);
+}
+
+/// Lets receivers move it again.
+pub fn let_go(queue: &Queue) {
+    let done = &queue.entry.receive.done;
+    if done.load(Relaxed) & HELD != 0 {
+        done.fetch_and(!HELD, SeqCst);
+    }
 }
 
 /// Everything before this is free.

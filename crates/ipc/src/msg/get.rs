@@ -6,7 +6,7 @@ use super::{park, ring, scan, wait};
 use crate::directory::{self as dir, Found};
 use crate::{life, perm, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use vshmem_pool::layout::{Kind, HEAD_DYING};
+use vshmem_pool::layout::{Kind, HEAD_DYING, MAX_ENTRIES};
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::Log;
 
@@ -38,10 +38,10 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
     )?;
     let entry = c.pool.msg(index).ok_or(Errno::EINVAL)?;
     let (log, _) = dir::take_block(c, &mut txn, Log::size(LOG_ENTRIES))?;
-    // Both ends begin frozen: the first sender makes the ring. Counts begin at a number of this queue's own, so that a fast path
-    // that looked at the queue before in this entry can't mistake this one for it.
+    // Both ends begin frozen: the first sender makes the ring. Positions and counts begin at numbers of this queue's own, so that a
+    // fast path that looked at the queue before in this entry can't mistake this one for it.
     let first = At {
-        pos: 0,
+        pos: (id as u32 / MAX_ENTRIES) << 20,
         bytes: 0,
         msgs: (id as u32) << 2,
         owner: 0,

@@ -11,7 +11,8 @@
 //! # Why it is correct
 //! Both ends are frozen and the last movers are named when a queue moves, so every cell that somebody is at work on has a mark RESERVED or
 //! TAKEN with a name, and no other begins: a fast path that read an end before can't swap it any more, for positions never come back. The
-//! one at work ends with one store to that mark, as it always does, and needs not know that the queue has gone on.
+//! one at work ends with one store to that mark, and needs not know that the queue has gone on: a sender always does, and a receiver because
+//! *done*, which it would move instead, is held while the list is made, and is another one afterwards.
 //! Who collects takes a listed mark that is no more what it was for finished. If its owner is dead, the mark is *swapped* to CONSUMED:
 //! either the owner's last store came before, then the swap fails and the message counts, or it never comes. Only then the marks PARKED are
 //! gone through; so a ring all of whose list was finished at first has nothing left that is not brought over, and its memory is given back.
@@ -30,7 +31,7 @@ use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::Txn;
 
 /// Most rings that a queue leaves behind at a time.
-const MOST_RINGS: usize = 8;
+const MOST_RINGS: usize = 64;
 /// Most messages that a parked ring may be kept for.
 const MOST_HELD: u64 = 1024;
 
@@ -112,6 +113,8 @@ fn rings<'a>(c: &'a Ctx, queue: &Queue) -> impl Iterator<Item = Parked> + 'a {
 /// `ENOMEM` if too much is parked already.
 pub fn leave(slow: &Slow, txn: &mut Txn, old: Ring) -> Result<(), Errno> {
     let c = slow.c;
+    // From now on whoever has taken a message and finishes leaves a mark. Who finished before needs none.
+    done::hold(&slow.queue);
     let parked = Parked { ring: old };
     let mut held = 0;
     let mut note = |item: Item| {
@@ -136,6 +139,7 @@ pub fn leave(slow: &Slow, txn: &mut Txn, old: Ring) -> Result<(), Errno> {
         return give_back(c, txn, &old);
     }
     if held > Parked::room(&old) || rings(c, &slow.queue).count() == MOST_RINGS {
+        done::let_go(&slow.queue);
         return Err(Errno::ENOMEM);
     }
     let first = &slow.queue.entry.parked;

@@ -44,7 +44,8 @@ impl Pause {
             return Err(Errno::ENOMEM);
         }
         let nobody = AtomicU32::new(0);
-        if c.kernel.wait(&nobody, 0, Some(self.nap)) == Waited::Forked {
+        let waited = c.kernel.wait(&nobody, 0, Some(self.nap));
+        if matches!(waited, Waited::Interrupted | Waited::Forked) {
             return Err(Errno::EINTR);
         }
         self.slept += self.nap;

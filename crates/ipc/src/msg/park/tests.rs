@@ -115,6 +115,30 @@ fn others_go_on_beside_receivers_that_are_stopped() {
     ends_clean(&world, c, id, before);
 }
 
+/// A receiver in turn moves *done*, and leaves no mark. While a queue leaves it must.
+#[test]
+fn who_finishes_while_the_queue_leaves_says_so() {
+    let world = World::new(8 << 20);
+    let (other, stopped) = (world.process(), world.process());
+    let c = &other.ctx();
+    let (id, before) = begin(&world, c);
+    let ctx = stopped.ctx();
+    put(c, id, 1, &text(1)).unwrap();
+    let (queue, head) = (
+        Queue::find(c, id).unwrap(),
+        Queue::find(c, id).unwrap().head(),
+    );
+    let ring = queue.ring(c).unwrap();
+    let go_on = receive::stopped_in_the_middle(&ctx, id);
+    done::hold(&queue);
+    assert_eq!(go_on(), text(1));
+    let mark = ring.mark(head.pos).unwrap();
+    assert_eq!((mark.state, done::at(&queue)), (State::Consumed, head.pos));
+    // Whoever held it died; the next one goes on.
+    belt(c, id, 300);
+    ends_clean(&world, c, id, before);
+}
+
 fn begin_both<'a>(
     c: &'a Ctx,
     stopped: &'a Ctx,
@@ -192,7 +216,15 @@ fn who_is_in_the_middle_again_and_again_is_parked_only_so_often() {
     let (id, before) = begin(&world, c);
     let ctx = stopped.ctx();
     let mut held = Vec::new();
+    let has_room = || {
+        let queue = Queue::find(c, id).unwrap();
+        let (ring, tail) = (queue.ring(c).unwrap(), queue.tail().pos);
+        done::look_for_room(&queue, &ring, tail, 1)
+    };
     for _ in 0..MOST_RINGS {
+        while !has_room() {
+            belt(c, id, 1);
+        }
         held.push(send::stopped_in_the_middle(&ctx, id, 1, b"late"));
         belt(c, id, 300);
     }
