@@ -186,6 +186,57 @@ static void who_jumped_away_waits_no_more(void) {
     end();
 }
 
+/* Somebody else raises the semaphore and sends a message after this thread has jumped out of its
+ * wait, and before it makes a call again. */
+static void who_jumped_away_is_given_nothing(void) {
+    struct sembuf take_two[] = {{1, -1, SEM_UNDO}, {0, -1, 0}};
+    begin();
+    OK(semctl(set, 0, IPC_RMID));
+    set = (int)OK(semget(IPC_PRIVATE, 2, 0600));
+    for (int round = 0; round < 3; round++) {
+        int ends[2];
+        char byte;
+        OK(semctl(set, 1, SETVAL, 1));
+        OK(pipe(ends));
+        pid_t other = (pid_t)OK(fork());
+        if (other == 0) {
+            EQUAL(read(ends[0], &byte, 1), 1);
+            if (round == 2)
+                OK(sent(1));
+            else
+                OK(add(1));
+            _exit(0);
+        }
+        if (sigsetjmp(back, 1) == 0) {
+            interrupted_by(jump);
+            if (round == 0)
+                add(-1);
+            else if (round == 1)
+                semop(set, take_two, 2);
+            else
+                received(0, 0);
+        }
+        EQUAL(write(ends[1], "", 1), 1);
+        joined(other, 0);
+        if (round == 2) {
+            struct msqid_ds state;
+            OK(msgctl(queue, IPC_STAT, &state));
+            EQUAL(state.msg_qnum, 1);
+            EQUAL(received(0, IPC_NOWAIT), sizeof(((struct message *)0)->text));
+            OK(msgctl(queue, IPC_STAT, &state));
+            EQUAL(state.msg_qnum, 0);
+            EQUAL(state.__msg_cbytes, 0);
+        } else {
+            EQUAL(value(), 1);
+            EQUAL(OK(semctl(set, 1, GETVAL)), 1);
+            OK(add(-1));
+        }
+        OK(close(ends[0]));
+        OK(close(ends[1]));
+    }
+    end();
+}
+
 static void leave(void) { pthread_exit(NULL); }
 
 static void *take_for_ever(void *unused) {
@@ -232,4 +283,5 @@ TESTS({"handlers/a_semaphore_raised_in_the_handler_stays_raised",
        removing_the_set_in_the_handler_is_too_late},
       {"handlers/a_message_sent_in_the_handler_stays", a_message_sent_in_the_handler_stays},
       {"handlers/who_jumped_away_waits_no_more", who_jumped_away_waits_no_more},
+      {"handlers/who_jumped_away_is_given_nothing", who_jumped_away_is_given_nothing},
       {"handlers/a_thread_that_ended_waits_no_more", a_thread_that_ended_waits_no_more})

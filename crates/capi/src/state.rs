@@ -399,11 +399,13 @@ pub fn leave(gate: &Inside, index: usize, give_up: bool) {
         return;
     };
     let ctx = place.ctx(me, gate.page().pid());
-    vshmem_ipc::leave(&ctx);
+    let clean = vshmem_ipc::leave(&ctx);
     if give_up {
         membership.me.store(0, Ordering::Release);
         place.last_me.store(0, Ordering::Relaxed);
-        ctx.pool.free_process(me);
+        if clean {
+            ctx.pool.free_process(me);
+        }
         // SAFETY: inside the gate; the lock was claimed by this process or for it.
         unsafe {
             if let Some(life) = (*membership.life.get()).take() {

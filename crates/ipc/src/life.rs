@@ -56,8 +56,13 @@ fn reap_some(c: &Ctx, from: u32) {
         .load(Relaxed)
         .clamp(1, c.pool.proc_slots());
     let mut reaped = 0;
+    // Nobody's fork, nor anybody's first call, may wait for a process that is stopped somewhere else.
+    let quiet = Quiet::hurried(c.kernel);
     for i in 1..=LOOKED_AT_PER_CLAIM.min(high) {
-        if reaped < REAPED_PER_CLAIM && reap_slot(c, from.wrapping_add(i) % high) {
+        if quiet.has_failed() || reaped == REAPED_PER_CLAIM {
+            return;
+        }
+        if reap_slot(c, &quiet, from.wrapping_add(i) % high) {
             reaped += 1;
         }
     }
@@ -109,7 +114,7 @@ fn reap_slots(c: &Ctx) -> bool {
         .min(c.pool.proc_slots());
     let mut any = false;
     for slot in 0..high {
-        any |= reap_slot(c, slot);
+        any |= reap_slot(c, &Quiet::new(c.kernel), slot);
     }
     any
 }
@@ -118,13 +123,13 @@ fn reap_slots(c: &Ctx) -> bool {
 pub fn bury(c: &Ctx, slot: u32) {
     let of_dead = |(_, member, _)| c.pool.member_is_dead(member);
     if c.pool.process(slot).is_some_and(of_dead) {
-        reap_slot(c, slot);
+        reap_slot(c, &Quiet::new(c.kernel), slot);
     }
 }
 
 /// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its
 /// `SEM_UNDO` adjustments.
-fn reap_slot(c: &Ctx, slot: u32) -> bool {
+fn reap_slot(c: &Ctx, quiet: &Quiet, slot: u32) -> bool {
     let Some((dead, _, _)) = c.pool.process(slot) else {
         return false;
     };
@@ -132,15 +137,14 @@ fn reap_slot(c: &Ctx, slot: u32) -> bool {
         return false;
     }
     if !c.pool.owner_is_gone(c.kernel, c.member, dead) {
-        let quiet = Quiet::new(c.kernel);
         each_touched(c, dead, Kind::Shm, |index| {
-            shm::reap_process(c, &quiet, index, dead)
+            shm::reap_process(c, quiet, index, dead)
         });
         return true;
     }
-    clean(c, dead);
+    clean(c, quiet, dead);
     // What could not be cleaned (its lock is held by one who is stopped) keeps the slot from being used again.
-    if is_clean(c, dead) {
+    if !quiet.has_failed() && is_clean(c, dead) {
         c.pool.free_process(dead);
     }
     true
@@ -161,16 +165,15 @@ fn is_clean(c: &Ctx, dead: ProcId) -> bool {
 }
 
 /// Takes from every construct what a process has there.
-fn clean(c: &Ctx, dead: ProcId) {
-    let quiet = Quiet::new(c.kernel);
+fn clean(c: &Ctx, quiet: &Quiet, dead: ProcId) {
     for kind in Kind::ALL {
         each_touched(c, dead, kind, |index| match kind {
-            Kind::Shm => shm::reap_process(c, &quiet, index, dead),
-            Kind::Sem => sem::reap_process(c, &quiet, index, dead),
-            Kind::Msg => msg::reap_process(c, &quiet, index, dead),
+            Kind::Shm => shm::reap_process(c, quiet, index, dead),
+            Kind::Sem => sem::reap_process(c, quiet, index, dead),
+            Kind::Msg => msg::reap_process(c, quiet, index, dead),
         });
     }
-    waiters::reap_process(c, &quiet, dead);
+    waiters::reap_process(c, quiet, dead);
 }
 
 /// Calls `each` with every construct of a kind that may hold something of a process.
@@ -204,7 +207,10 @@ pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
 }
 
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that concerns. The slot stays
-/// the caller's; [`Pool::free_process`] gives it up.
-pub fn leave(c: &Ctx) {
-    clean(c, c.me);
+/// the caller's; [`Pool::free_process`] gives it up. False if somebody who is stopped was in the way: then the rest is done by who finds
+/// the caller dead, and its slot must stay as it is.
+pub fn leave(c: &Ctx) -> bool {
+    let quiet = Quiet::hurried(c.kernel);
+    clean(c, &quiet, c.me);
+    !quiet.has_failed()
 }

@@ -464,7 +464,7 @@ fn drop_hold(
 /// Counts all attachments of the caller for its child too, before it forks. False if one could not be counted: the child
 /// then counts them itself.
 pub fn fork(c: &Ctx, child: ProcId) -> bool {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::hurried(c.kernel);
     let mut all = true;
     life::each_touched(c, c.me, Kind::Shm, |index| {
         let Ok(guard) = dir::lock(c, &quiet) else {

@@ -53,11 +53,12 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
         txn.put(&end.seen, first.counts())?;
         txn.put(&end.done, first.pos.into())?;
         txn.put(&end.sweep, first.pos.into())?;
-        // Not where the last queue of this entry came to: a sender that dies there would go without a name.
-        txn.put(&end.finished, first.pos.into())?;
         txn.put(&end.time, 0)?;
         txn.put(&end.pid, 0)?;
     }
+    // Not where the last queue of this entry came to: a sender that dies there would go without a name.
+    txn.put(&entry.send.finished, first.pos.into())?;
+    txn.put(&entry.receive.finished, 0)?;
     txn.put(&entry.qbytes, limits.msgmnb.into())?;
     txn.put(&entry.ring, 0)?;
     txn.put(&entry.cells, 0)?;

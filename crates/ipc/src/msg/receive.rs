@@ -315,15 +315,20 @@ fn consume(slow: &Slow, ring: &Ring, item: Item) -> Result<(), Errno> {
     Ok(())
 }
 
+/// A message that was handed to the caller.
+pub fn assigned(slow: &Slow, pos: u32) -> Option<(Ring, Item)> {
+    let ring = slow.queue.ring(slow.c)?;
+    let owner = slow.c.me.slot as u16 + 1;
+    let is_it = |i: Item| i.pos == pos && i.mark.state == State::Assigned && i.mark.owner == owner;
+    Some((ring, scan::find(slow, &ring, is_it)?))
+}
+
 /// Takes a message that was handed to the caller.
 ///
 /// # Safety
 /// As for [`receive`].
 pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Received, Errno> {
-    let ring = slow.queue.ring(slow.c).ok_or(scan::DAMAGED)?;
-    let owner = slow.c.me.slot as u16 + 1;
-    let is_it = |i: &Item| i.pos == pos && i.mark.state == State::Assigned && i.mark.owner == owner;
-    let item = scan::find(slow, &ring, |i| is_it(&i)).ok_or(scan::DAMAGED)?;
+    let (ring, item) = assigned(slow, pos).ok_or(scan::DAMAGED)?;
     let len = item.mark.len as usize;
     let n = into.part_of(slow.c, len);
     let kind = ring.kind(pos);

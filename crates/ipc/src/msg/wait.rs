@@ -1,7 +1,9 @@
 //! Waiting for a message or for room, and what the dead leave of that.
 
+use super::end::{self, At};
+use super::mark::{Mark, State};
 use super::queue::{Queue, Slow};
-use super::receive::{take, take_assigned, Incoming, Received};
+use super::receive::{assigned, take, take_assigned, Incoming, Received};
 use super::scan::{self, Wanted};
 use crate::waiters::{self, Queue as WaitQueue, Ticket};
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId, Waited};
@@ -187,7 +189,7 @@ fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
 /// See [`waiters::is_settled`].
 fn settle(c: &Ctx, queue: &Queue) {
     if !waiters::is_settled(&queue.entry.lock) {
-        let quiet = Quiet::new(c.kernel);
+        let quiet = Quiet::open(c.kernel);
         drop(queue.lock(c, &quiet));
     }
 }
@@ -207,7 +209,7 @@ pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
             Slept::Look => false,
         };
         nap = (nap * 2).min(LAST_LOOK);
-        let quiet = Quiet::new(c.kernel);
+        let quiet = Quiet::open(c.kernel);
         let slow = lock_for_waiter(c, queue, &quiet)?;
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
@@ -241,7 +243,7 @@ pub unsafe fn for_message(
     loop {
         let interrupted = match sleep(c, ticket, nap) {
             Slept::Served(Ok(())) => {
-                let quiet = Quiet::new(c.kernel);
+                let quiet = Quiet::open(c.kernel);
                 let slow = queue.lock(c, &quiet)?;
                 if !queue.still() {
                     waiters::give_back(ticket);
@@ -267,7 +269,7 @@ pub unsafe fn for_message(
         } else {
             LAST_LOOK
         });
-        let quiet = Quiet::new(c.kernel);
+        let quiet = Quiet::open(c.kernel);
         let slow = lock_for_waiter(c, queue, &quiet)?;
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
@@ -331,17 +333,33 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
         return;
     }
     if let (Some(Ok(())), true) = (waiters::outcome(ticket.waiter), queue.still()) {
-        // It was given a message, and is not there to take it any more.
-        let nowhere = Incoming {
-            text: core::ptr::null_mut(),
-            cap: 0,
-            cut: true,
-        };
-        // SAFETY: nothing is written to a buffer of no bytes.
-        let _ = unsafe { take_assigned(&slow, nowhere, ticket.waiter.arg3.load(Relaxed) as u32) };
+        // If it was given a message, it is not there to take it any more.
+        let _ = put_back(&slow, ticket.waiter.arg3.load(Relaxed) as u32);
     }
     drop(slow);
     waiters::give_back(ticket);
+}
+
+/// Puts a message that was handed to the caller back where it would be if nobody had waited.
+fn put_back(slow: &Slow, pos: u32) -> Result<(), Errno> {
+    let Some((ring, item)) = assigned(slow, pos) else {
+        return Ok(());
+    };
+    let (entry, tail) = (slow.queue.entry, slow.queue.tail());
+    let counted = At {
+        bytes: tail.bytes.wrapping_add(item.mark.len),
+        msgs: tail.msgs.wrapping_add(1),
+        ..tail
+    };
+    let ready = Mark {
+        state: State::Ready,
+        ..item.mark
+    };
+    let mut txn = slow.guard.txn();
+    txn.set(ring.mark_offset(pos), ready.word())?;
+    end::put(&mut txn, &entry.send, counted)?;
+    txn.commit();
+    retry(slow)
 }
 
 /// Takes a dead process's waiter out of its queue.

@@ -316,7 +316,7 @@ pub fn take_out(
 
 /// The caller stops waiting, unless it was served meanwhile.
 pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::open(c.kernel);
     let guard = set.lock(c, &quiet)?;
     if waiters::outcome(ticket.waiter).is_some() {
         return Ok(());
@@ -345,11 +345,48 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
     if waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some() {
         let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
         let _ = serve(c, &set, &quiet, &guard);
+    } else if is_over && waiters::outcome(ticket.waiter) == Some(Ok(())) {
+        // It was served, and is not there to know it.
+        let _ = return_all(c, &set, &quiet, &guard, ticket.waiter);
     }
     drop(guard);
     if is_over {
         finish(c, ticket);
     }
+}
+
+/// Undoes the operations of a waiter of the caller's that was served, if that is possible, the last one first.
+fn return_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, w: &Waiter) -> Result<(), Errno> {
+    let n = count(c, w);
+    // Where the operations stand in a block of their own, nothing says that the set is still the one that they were for.
+    let is_it = n <= w.ops.len() && w.arg1.load(Relaxed) == set.id as u64 && set.still();
+    let changes = |i: &usize| sop(c, w, *i).op != 0;
+    let inverse = |i: usize| {
+        let given = (0..n).rev().filter(changes).nth(i);
+        let given = sop(c, w, given.unwrap_or_default());
+        let op = given.op.saturating_neg();
+        Sembuf { op, ..given }
+    };
+    let m = (0..n).filter(changes).count();
+    if !is_it || m == 0 {
+        return Ok(());
+    }
+    for i in 0..m {
+        set.freeze(c, inverse(i).num.into())?;
+    }
+    let me = Actor {
+        who: c.me,
+        pid: w.arg3.load(Relaxed),
+    };
+    let mut txn = guard.txn();
+    if let Outcome::Possible = perform(c, set, &mut txn, me, m, inverse)? {
+        txn.commit();
+    } else {
+        drop(txn);
+    }
+    let served = serve(c, set, quiet, guard);
+    thaw_all(c, set, m, |i| inverse(i).num.into());
+    served
 }
 
 /// Takes a dead process's waiter out of its queue.

@@ -286,7 +286,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
 /// See [`waiters::is_applied`].
 fn settle(c: &Ctx, set: &Set) {
     if !waiters::is_applied(c, &set.entry.lock, &set.entry.log) {
-        let quiet = Quiet::new(c.kernel);
+        let quiet = Quiet::open(c.kernel);
         drop(set.lock(c, &quiet));
     }
 }
@@ -294,7 +294,7 @@ fn settle(c: &Ctx, set: &Set) {
 /// A sleeper's look around: whoever died holding something has it undone now. Returns whether a signal came meanwhile that has a
 /// handler: it runs as soon as signals are let through, and ends the wait like any other.
 fn look_after_the_dead(c: &Ctx, set: &Set) -> bool {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::open(c.kernel);
     if let Ok(guard) = set.lock(c, &quiet) {
         if dir::is_dying(&set.entry.head) {
             drop(guard);

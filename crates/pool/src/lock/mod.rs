@@ -12,7 +12,7 @@
 //! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
 //! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck::Owner`]. Who is
 //!   known to be stopped is waited for as long as that lasts. Where a call has changed nothing yet, a signal ends a wait that is
-//!   longer than [`DEAF`].
+//!   longer than [`DEAF`]; where it has registered, handlers run meanwhile.
 //! * *In a hurry*: who must not be held up, as the back end, gives up sooner ([`Kernel::patience`]), and even if the word changes all the time.
 
 mod protocol;
@@ -21,7 +21,7 @@ mod protocol;
 mod model;
 
 use crate::log::{Log, Txn};
-use crate::{Ctx, Kernel};
+use crate::{Ctx, Kernel, Waited};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use core::time::Duration;
@@ -32,6 +32,11 @@ use protocol::{Word, World, HELD};
 pub const PATIENCE: u64 = 20_000_000_000;
 /// How long a wait may be that signals don't end, in nanoseconds.
 pub const DEAF: u64 = 50_000_000;
+
+/// Sleeps of this length are those of a wait that takes long.
+const LISTENED: Duration = Duration::from_millis(8);
+/// How long a lock is waited for by who can do without, in nanoseconds: as long as it takes to find that its owner is dead, and some more.
+const HURRY: u64 = 10_000_000;
 
 /// Why a lock was not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +50,25 @@ pub enum Stuck {
 /// While this lives, the calling thread gets no signal.
 pub struct Quiet<'a> {
     kernel: &'a dyn Kernel,
-    old: u64,
-    /// Whether a signal ends the wait for the next lock.
-    attentive: Cell<bool>,
+    old: Cell<u64>,
+    manner: Cell<Manner>,
+    /// A lock was not to be had.
+    failed: Cell<bool>,
+    /// A handler has run.
+    interrupted: Cell<bool>,
+}
+
+/// How long a lock is waited for whose owner lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// For [`PATIENCE`], or as long as the owner is stopped.
+    Deaf,
+    /// The same, but a signal ends the wait after [`DEAF`].
+    Attentive,
+    /// As `Deaf`, but handlers run meanwhile.
+    Open,
+    /// For [`HURRY`].
+    Hurried,
 }
 
 impl<'a> Quiet<'a> {
@@ -55,34 +76,80 @@ impl<'a> Quiet<'a> {
     pub fn new(kernel: &'a dyn Kernel) -> Quiet<'a> {
         Quiet {
             kernel,
-            old: kernel.block_signals(),
-            attentive: Cell::new(false),
+            old: Cell::new(kernel.block_signals()),
+            manner: Cell::new(Manner::Deaf),
+            failed: Cell::new(false),
+            interrupted: Cell::new(false),
         }
     }
 
     /// The same for a call that has changed nothing yet: a signal ends the wait for the first lock.
     pub fn attentive(kernel: &'a dyn Kernel) -> Quiet<'a> {
         let quiet = Quiet::new(kernel);
-        quiet.attentive.set(true);
+        quiet.manner.set(Manner::Attentive);
         quiet
+    }
+
+    /// The same for a thread that has registered somewhere, so can't just give up: while it waits for the first lock, and that takes
+    /// longer, signals are let through.
+    pub fn open(kernel: &'a dyn Kernel) -> Quiet<'a> {
+        let quiet = Quiet::new(kernel);
+        quiet.manner.set(Manner::Open);
+        quiet
+    }
+
+    /// Sleeps while `word` is `expected`, for `pause` at the most; false in the child of a handler's fork.
+    fn sleep(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool {
+        let listens = self.manner.get() == Manner::Open && pause >= LISTENED;
+        if listens {
+            self.kernel.restore_signals(self.old.get());
+        }
+        let waited = self.kernel.wait(word, expected, Some(pause));
+        if listens {
+            self.old.set(self.kernel.block_signals());
+            (self.interrupted).set(self.interrupted.get() | (waited == Waited::Interrupted));
+        }
+        waited != Waited::Forked
+    }
+
+    /// The same for what can be left undone: no lock is waited for long.
+    pub fn hurried(kernel: &'a dyn Kernel) -> Quiet<'a> {
+        let quiet = Quiet::new(kernel);
+        quiet.manner.set(Manner::Hurried);
+        quiet
+    }
+
+    /// Was a lock not to be had?
+    pub fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// After so many nanoseconds for an owner that lives: is that enough, and why? `is_stopped`: it does nothing now.
+    fn gives_up(&self, waited: u64, is_stopped: impl FnOnce() -> bool) -> Option<Stuck> {
+        let manner = self.manner.get();
+        if manner == Manner::Attentive && waited > DEAF && self.kernel.signal_waits(self.old.get())
+        {
+            return Some(Stuck::Signal);
+        }
+        let enough = if manner == Manner::Hurried {
+            waited > HURRY
+        } else {
+            waited > PATIENCE && !is_stopped()
+        };
+        enough.then_some(Stuck::Owner)
     }
 }
 
 impl Quiet<'_> {
-    /// Will a signal handler run when this is dropped?
+    /// Has a signal handler run, or will one when this is dropped?
     pub fn handler_waits(&self) -> bool {
-        self.kernel.handler_waits(self.old)
-    }
-
-    /// Is there a signal that does anything, be it only to end or stop the process, and should end the wait for a lock?
-    fn is_called(&self) -> bool {
-        self.attentive.get() && self.kernel.signal_waits(self.old)
+        self.interrupted.get() || self.kernel.handler_waits(self.old.get())
     }
 }
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        self.kernel.restore_signals(self.old);
+        self.kernel.restore_signals(self.old.get());
     }
 }
 
@@ -112,8 +179,11 @@ impl<'a> Guard<'a> {
             quiet: Some(quiet),
             log: &log,
         };
-        let inherited = protocol::acquire(&here, word, owner_word(ctx))?;
-        quiet.attentive.set(false);
+        let taken = protocol::acquire(&here, word, owner_word(ctx));
+        let inherited = taken.inspect_err(|_| quiet.failed.set(true))?;
+        if matches!(quiet.manner.get(), Manner::Attentive | Manner::Open) {
+            quiet.manner.set(Manner::Deaf);
+        }
         Ok(Guard {
             ctx,
             word,
@@ -194,18 +264,19 @@ impl World<AtomicU32> for Here<'_> {
         })
     }
     fn gives_up(&self, word: u32, waited: u64) -> Option<Stuck> {
-        if waited > DEAF && self.quiet.is_some_and(Quiet::is_called) {
-            return Some(Stuck::Signal);
-        }
         let ctx = self.ctx;
         let is_stopped = || ctx.pool.is_stopped(ctx.kernel, ctx.member, word & 0xffff);
-        (waited > PATIENCE && !is_stopped()).then_some(Stuck::Owner)
+        self.quiet
+            .and_then(|quiet| quiet.gives_up(waited, is_stopped))
     }
     fn recover(&self) {
         (self.log)().recover(self.ctx.pool);
     }
-    fn wait(&self, word: &AtomicU32, expected: u32, pause: Duration) {
-        self.ctx.kernel.wait(word, expected, Some(pause));
+    fn wait(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool {
+        match self.quiet {
+            Some(quiet) => quiet.sleep(word, expected, pause),
+            None => self.ctx.kernel.wait(word, expected, Some(pause)) != Waited::Forked,
+        }
     }
     fn wake_one(&self, word: &AtomicU32) {
         self.ctx.kernel.wake(word, 1);

@@ -55,15 +55,16 @@ impl World<AtomicU32> for Small {
     fn recover(&self) {
         self.recovered.fetch_add(1, Ordering::Relaxed);
     }
-    fn wait(&self, word: &AtomicU32, expected: u32, _pause: Duration) {
+    fn wait(&self, word: &AtomicU32, expected: u32, _pause: Duration) -> bool {
         if self.timeouts {
             thread::yield_now();
-            return;
+            return true;
         }
         let held = self.futex.lock().unwrap();
         if word.load(Ordering::Relaxed) == expected {
             drop(self.sleepers.wait(held).unwrap());
         }
+        true
     }
     fn wake_one(&self, _word: &AtomicU32) {
         drop(self.futex.lock().unwrap());

@@ -29,8 +29,8 @@ pub trait World<W> {
     fn gives_up(&self, word: u32, waited: u64) -> Option<Stuck>;
     /// Finishes or drops what a dead owner had begun.
     fn recover(&self);
-    /// Sleeps while the word is `expected`, for `pause` at the most.
-    fn wait(&self, word: &W, expected: u32, pause: Duration);
+    /// Sleeps while the word is `expected`, for `pause` at the most. False: it is not the caller's to wait any more.
+    fn wait(&self, word: &W, expected: u32, pause: Duration) -> bool;
     /// Wakes one sleeper.
     fn wake_one(&self, word: &W);
     /// Nanoseconds of a clock.
@@ -105,7 +105,9 @@ fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Resul
         if now & CONTENDED == 0 && !word.replace(now, now | CONTENDED) {
             continue;
         }
-        world.wait(word, now | CONTENDED, pause);
+        if !world.wait(word, now | CONTENDED, pause) {
+            return Err(Stuck::Signal);
+        }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
