@@ -97,7 +97,8 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
     })
 }
 
-/// Half of the size of the file system that the pool will be on. The file is sparse, so this promises nothing.
+/// Half of the size of the file system that the pool will be on, but no more than the process may make a file. The file is sparse,
+/// so this promises nothing.
 fn share_of_file_system(reference: &PoolRef) -> u64 {
     let mut folder = crate::text::Text::<{ vshmem_port::PATH_MAX }>::new();
     let path = reference.path().to_bytes();
@@ -111,8 +112,24 @@ fn share_of_file_system(reference: &PoolRef) -> u64 {
             _ => (0, 0),
         }
     };
-    let half = blocks.saturating_mul(block) / 2;
+    let half = (blocks.saturating_mul(block) / 2).min(largest_file());
     half.clamp(LEAST, vshmem_pool::format::MAX_POOL) & !(MIN_POOL - 1)
+}
+
+/// The process's limit on the size of files.
+fn largest_file() -> u64 {
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: the kernel fills in two words, the soft and the hard limit.
+    unsafe {
+        syscall!(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_FSIZE,
+            0usize,
+            limit.as_mut_ptr()
+        )
+    };
+    limit[0]
 }
 
 /// The running kernel's System V limits, so that a pool behaves as its kernel does.

@@ -148,8 +148,11 @@ pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> Outcome<()>
     .map(|_| ())
 }
 
-/// Sets the length of a file.
+/// Sets the length of a file. Beyond the limit on that, the kernel would not only refuse it, but end the process.
 pub(crate) fn truncate(fd: i32, len: u64) -> Outcome<()> {
+    if len > limit(libc::RLIMIT_FSIZE).unwrap_or(u64::MAX) {
+        return Err(Errno(libc::EFBIG));
+    }
     // SAFETY: no memory of the caller is passed.
     again(|| unsafe { call(libc::SYS_ftruncate, [int(fd), len as usize, 0, 0, 0, 0]) }).map(|_| ())
 }
@@ -272,6 +275,11 @@ pub(crate) fn working_directory(into: &mut [u8]) -> Outcome<usize> {
 
 /// The soft limit on descriptor numbers.
 pub(crate) fn descriptor_limit() -> u64 {
+    limit(libc::RLIMIT_NOFILE).unwrap_or(1024)
+}
+
+/// A soft limit of the process, if it can be asked.
+fn limit(of: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit64 {
         rlim_cur: 0,
         rlim_max: 0,
@@ -282,7 +290,7 @@ pub(crate) fn descriptor_limit() -> u64 {
             libc::SYS_prlimit64,
             [
                 0,
-                libc::RLIMIT_NOFILE as usize,
+                of as usize,
                 0,
                 &mut limit as *mut libc::rlimit64 as usize,
                 0,
@@ -290,10 +298,7 @@ pub(crate) fn descriptor_limit() -> u64 {
             ],
         )
     };
-    match done {
-        Ok(_) => limit.rlim_cur,
-        Err(_) => 1024,
-    }
+    done.ok().map(|_| limit.rlim_cur)
 }
 
 /// The caller's effective user id.
