@@ -59,7 +59,7 @@ impl Caretaker {
     /// A new second. Returns whether sleepers in machines may have been served.
     pub fn tick(&mut self, place: &Place) -> bool {
         self.left = if self.impossible { 0 } else { A_SECOND };
-        let below = Below::new(place.handle);
+        let below = Below::new(place.handle, place.pool, place.host);
         let Some(me) = self.take_part(place, &below) else {
             self.left = 0;
             return false;
@@ -83,7 +83,7 @@ impl Caretaker {
             self.left = 0;
             return;
         };
-        let below = Below::new(place.handle);
+        let below = Below::new(place.handle, place.pool, place.host);
         let data = |at, len| data(place.file, at, len);
         match reclaim::step(&context(place, &below, me), AT_ONCE, data) {
             Ok(reclaim::Step::Emptied(bytes)) => {
