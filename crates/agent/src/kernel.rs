@@ -1,6 +1,6 @@
 //! What a pool needs of the host's kernel when the back end works on it: as little waiting as there can be.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vshmem_pool::{Cred, Kernel, Pool, Waited};
 use vshmem_port::Handle;
@@ -18,8 +18,6 @@ pub struct Below<'a> {
     pool: &'a Pool,
     host: u16,
     pulse: Pulse,
-    /// Somebody was served who may sleep in a machine.
-    pub woke: AtomicBool,
 }
 
 impl<'a> Below<'a> {
@@ -30,7 +28,6 @@ impl<'a> Below<'a> {
             pool,
             host,
             pulse: Pulse::new(),
-            woke: AtomicBool::new(false),
         }
     }
 
@@ -115,7 +112,6 @@ impl Kernel for Below<'_> {
     }
 
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
-        self.woke.store(true, Relaxed);
         vshmem_wait::wake(word, n, self.scope())
     }
 
