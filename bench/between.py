@@ -18,6 +18,11 @@ ROWS: tuple[tuple[str, int, str, Wanted | None], ...] = (
 )
 
 
+# Both sides asleep, each time; without what they hold their answers back. The floor is two ioctls
+# of vshmem.ko, VSHMEM_WAIT and VSHMEM_RING, on words of a segment.
+WOKEN = "machines: semaphore ping-pong, both asleep, floor doorbell"
+
+
 def plan(rounds: int) -> list[str]:
     """pingpong's arguments: all methods, in turn, so often."""
     once = ["bare", "8"]
@@ -41,6 +46,7 @@ def measure(rounds: int, seconds: float) -> list[Result]:
     """Boots two machines and measures all rows."""
     with Machines() as machines:
         found = machines.pingpong(seconds, plan(rounds))
+        woken = machines.wakeup(seconds * 5, ["bell", "woken"] * rounds)
         network = machines.netpong(seconds, network_plan(min(rounds, 3)))
     rows = []
     for method, size, name, wanted in ROWS:
@@ -48,5 +54,10 @@ def measure(rounds: int, seconds: float) -> list[Result]:
         row.samples["floor"] = times(found, "bare", 8)
         row.samples["kernel"] = times(network, "tcp", size)
         row.samples["vshmem"] = times(found, method, size)
+        rows.append(row)
+    if woken:
+        row = Result(WOKEN, "ns", within(1.5, "floor"))
+        row.samples["floor"] = times(woken, "bell", 8)
+        row.samples["vshmem"] = times(woken, "woken", 8)
         rows.append(row)
     return rows

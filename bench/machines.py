@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import priority
-from pong import Measurement, parse, pingpong_command
+from pong import Measurement, parse, pingpong_command, wakeup_command
 from sides import OUT, Failed, command, vshmem
 
 UP_LIMIT = 300
@@ -46,11 +46,19 @@ class Machines:
             process.wait()
         vshmem("down", "--cluster", self.cluster, limit=60)
 
+    def _ours(self) -> dict:
+        """What `vshmem ps` says of our cluster."""
+        clusters = json.loads(vshmem("ps", "--json"))
+        return next(c for c in clusters if c["name"] == self.cluster)
+
     def _pids(self) -> list[int]:
         """Of the machines' QEMUs."""
-        clusters = json.loads(vshmem("ps", "--json"))
-        ours = [c for c in clusters if c["name"] == self.cluster]
-        return [machine["pid"] for c in ours for machine in c["machines"]]
+        return [machine["pid"] for machine in self._ours()["machines"]]
+
+    def can_ring(self) -> bool:
+        """Whether the machines have the driver, and doorbells."""
+        ours = self._ours()
+        return ours["doorbell"] and ours["driver"] is not None
 
     def start(self, action: str, *arguments: str) -> subprocess.Popen:
         """Starts `vshmem ACTION` on our machines, beside us; ended with them at the latest."""
@@ -81,6 +89,13 @@ class Machines:
         """One pingpong process in each machine, under the interposer."""
         argv = ["run", "--", *pingpong_command(seconds, plan)]
         return parse(self.finish(self.start(*argv), "pingpong in the two machines"))
+
+    def wakeup(self, seconds: float, plan: list[str]) -> list[Measurement]:
+        """One wakeup process in each machine, under the interposer; nothing without doorbells."""
+        if not self.can_ring():
+            return []
+        argv = ["run", "--", *wakeup_command(seconds, plan)]
+        return parse(self.finish(self.start(*argv), "wakeup in the two machines"))
 
     def netpong(self, seconds: float, plan: list[str]) -> list[Measurement]:
         """The same payloads by TCP and UDP over the network between the machines."""

@@ -1,4 +1,4 @@
-"""What pingpong and netpong print, and pingpong on this kernel alone."""
+"""What pingpong, wakeup and netpong print, and pingpong on this kernel alone."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import priority
 from sides import OUT, Failed
 
 LIMIT_SECONDS = 240
-LINE = re.compile(r"\b(bare|semaphore|segment|queue|tcp|udp) (\d+) (\d+) (\d+)$")
+LINE = re.compile(r"\b(bare|semaphore|segment|queue|bell|woken|tcp|udp) (\d+) (\d+) (\d+)$")
 
 
 class Measurement(NamedTuple):
-    """One line of pingpong or netpong."""
+    """One line of pingpong, wakeup or netpong."""
 
     method: str
     size: int  # bytes of payload
@@ -38,6 +38,12 @@ def pingpong_command(seconds: float, plan: list[str]) -> list[str]:
     """With a key of its own, so that what an earlier run left behind can't be met."""
     key = f"{0x50000000 | os.getpid():#x}"
     return [str(OUT / "pingpong"), "-k", key, "-t", str(seconds), *plan]
+
+
+def wakeup_command(seconds: float, plan: list[str]) -> list[str]:
+    """As above."""
+    key = f"{0x57000000 | os.getpid():#x}"
+    return [str(OUT / "wakeup"), "-k", key, "-t", str(seconds), *plan]
 
 
 def local_pingpong(seconds: float, plan: list[str], extra: dict[str, str]) -> list[Measurement]:

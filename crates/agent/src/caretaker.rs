@@ -56,20 +56,19 @@ pub struct Caretaker {
 }
 
 impl Caretaker {
-    /// A new second. Returns whether sleepers in machines may have been served.
-    pub fn tick(&mut self, place: &Place) -> bool {
+    /// A new second.
+    pub fn tick(&mut self, place: &Place) {
         self.left = if self.impossible { 0 } else { A_SECOND };
-        let below = Below::new(place.handle);
+        let below = Below::new(place.handle, place.pool, place.host);
         let Some(me) = self.take_part(place, &below) else {
             self.left = 0;
-            return false;
+            return;
         };
         if place.handle.statfs_room().is_none_or(|room| room > ROOM) {
             let c = context(place, &below, me);
             self.clean_up(&c);
             self.count(&c);
         }
-        below.woke.load(Relaxed)
     }
 
     /// Is there something to do in this second?
@@ -83,7 +82,7 @@ impl Caretaker {
             self.left = 0;
             return;
         };
-        let below = Below::new(place.handle);
+        let below = Below::new(place.handle, place.pool, place.host);
         let data = |at, len| data(place.file, at, len);
         match reclaim::step(&context(place, &below, me), AT_ONCE, data) {
             Ok(reclaim::Step::Emptied(bytes)) => {

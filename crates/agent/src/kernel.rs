@@ -1,10 +1,10 @@
 //! What a pool needs of the host's kernel when the back end works on it: as little waiting as there can be.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use vshmem_pool::{Cred, Kernel, Waited};
+use vshmem_pool::{Cred, Kernel, Pool, Waited};
 use vshmem_port::Handle;
-use vshmem_wait::Scope;
+use vshmem_wait::{Across, Pulse, Scope};
 
 /// How long the loop may stand still for a lock: as long as it takes to find that its owner is dead, and some more.
 const PATIENCE: u64 = 10_000_000;
@@ -15,17 +15,29 @@ const NO_LIFE_LOCK: u64 = 1 << 31;
 /// The kernel under one pool.
 pub struct Below<'a> {
     handle: &'a Handle,
-    /// Somebody was served who may sleep in a machine.
-    pub woke: AtomicBool,
+    pool: &'a Pool,
+    host: u16,
+    pulse: Pulse,
 }
 
-impl Below<'_> {
-    /// Under the pool with this handle.
-    pub fn new(handle: &Handle) -> Below<'_> {
+impl<'a> Below<'a> {
+    /// Under the pool with this handle, where the host is the member `host`.
+    pub fn new(handle: &'a Handle, pool: &'a Pool, host: u16) -> Below<'a> {
         Below {
             handle,
-            woke: AtomicBool::new(false),
+            pool,
+            host,
+            pulse: Pulse::new(),
         }
+    }
+
+    fn scope(&self) -> Scope<'_> {
+        Scope::Machines(Across {
+            pool: self.pool,
+            handle: self.handle,
+            member: self.host,
+            pulse: &self.pulse,
+        })
     }
 }
 
@@ -88,7 +100,7 @@ impl Kernel for Below<'_> {
         // Who lets a lock go in a machine wakes nobody here.
         let short = Duration::from_millis(1);
         let timeout = timeout.map_or(short, |timeout| timeout.min(short));
-        match vshmem_wait::wait(word, expected, Some(timeout), Scope::Machines) {
+        match vshmem_wait::wait(word, expected, Some(timeout), self.scope()) {
             vshmem_wait::Waited::Woken => Waited::Woken,
             vshmem_wait::Waited::TimedOut => Waited::TimedOut,
             vshmem_wait::Waited::Interrupted => Waited::Interrupted,
@@ -100,8 +112,7 @@ impl Kernel for Below<'_> {
     }
 
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
-        self.woke.store(true, Relaxed);
-        vshmem_wait::wake(word, n, Scope::Kernel)
+        vshmem_wait::wake(word, n, self.scope())
     }
 
     fn spin_rounds(&self) -> u32 {

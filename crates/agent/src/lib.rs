@@ -7,6 +7,7 @@
 //! | `served` | one pool: its peers, and telling each what it does not know yet |
 //! | `ring` | the host was rung: which sleepers are due? |
 //! | `caretaker`, `kernel` | what it does in a pool as one of its processes: giving memory back, cleaning up after machines |
+//! | `herald` | the host rings: a thread that does it for its processes |
 //! | `server` | the loop over all of that |
 //! | `metrics`, `http` | what it knows, for Prometheus |
 //! | `keeper`, `link` | the process that keeps descriptors when the back end dies, and how the two talk |
@@ -26,6 +27,7 @@ pub mod client;
 mod control;
 mod directory;
 mod error;
+mod herald;
 mod http;
 mod keeper;
 mod kernel;

@@ -14,6 +14,7 @@
 use crate::caretaker::{Caretaker, Place};
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
+use crate::herald::Herald;
 use crate::kernel::{monotonic, now};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
@@ -74,6 +75,7 @@ pub struct Served {
     backed: Backed,
     rung: u64,
     caretaker: Caretaker,
+    herald: Herald,
 }
 
 /// Makes the eventfds of a peer.
@@ -101,6 +103,8 @@ impl Served {
         if parts.ledger.entry(HOST).generation.load(Relaxed) == 0 {
             parts.ledger.enter(HOST, std::process::id(), now());
         }
+        let herald = Herald::start(pool)
+            .explain(|| "could not start the thread that rings machines".into())?;
         let served = Served {
             parts,
             socket,
@@ -111,8 +115,10 @@ impl Served {
             backed: Backed::default(),
             rung: 0,
             caretaker: Caretaker::default(),
+            herald,
         };
         served.pool.beat(monotonic());
+        served.pool.join_bells(member, HOST);
         Ok(served)
     }
 
@@ -125,6 +131,9 @@ impl Served {
             return false;
         }
         let name = entry.name();
+        if let Some(bell) = bells.first() {
+            self.herald.know(self.number(place), bell);
+        }
         let peer = Peer {
             socket,
             bells,
@@ -157,10 +166,13 @@ impl Served {
     }
 
     /// Enters a peer whose descriptors are with the keeper already.
-    pub fn enter(&mut self, number: u16, peer: Peer, pid: u32) {
-        self.parts.ledger.enter(number, pid, now());
-        self.parts.ledger.entry(number).set_name(&peer.name);
-        self.peers.insert(number, peer);
+    pub fn enter(&mut self, place: u16, peer: Peer, pid: u32) {
+        self.parts.ledger.enter(place, pid, now());
+        self.parts.ledger.entry(place).set_name(&peer.name);
+        if let Some(bell) = peer.bells.first() {
+            self.herald.know(self.number(place), bell);
+        }
+        self.peers.insert(place, peer);
     }
 
     /// Strikes a peer out; its machine is dead for this pool. Returns it.
@@ -169,6 +181,7 @@ impl Served {
         let number = self.number(place);
         let peer = self.peers.remove(&place)?;
         self.parts.ledger.leave(place);
+        self.herald.forget(number);
         let pool = &self.pool;
         pool.members(|index, _, alive| {
             let is_it = pool
@@ -284,12 +297,7 @@ impl Served {
         self.pool.beat(monotonic());
         self.bind_members();
         let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
-        if self.caretaker.tick(&place) {
-            for bell in self.peers.values().filter_map(|peer| peer.bells.first()) {
-                // One that is full rings anyway.
-                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-            }
-        }
+        self.caretaker.tick(&place);
     }
 
     /// Is there something to do before the next tick?
@@ -310,6 +318,7 @@ impl Served {
 
     /// The back end ends in good order.
     pub fn say_good_bye(&self) {
+        self.pool.leave_bells(self.member);
         self.pool.beat(0);
     }
 
@@ -449,7 +458,8 @@ impl Served {
     /// Unmaps the pool.
     pub fn close(mut self) -> Parts {
         self.leave_pool();
-        // SAFETY: the pool's memory is used through `self.pool` alone, which goes with `self`.
+        drop(self.herald);
+        // SAFETY: the pool's memory is used through `self.pool` alone, which goes with `self`; the thread that had it is over.
         unsafe { self.handle.close() };
         self.parts
     }

@@ -677,6 +677,84 @@ fn metrics_are_told(place: &Place) {
     assert_eq!(fs::read(&file).unwrap(), b"x");
 }
 
+/// A process of the host wakes a thread of one machine: that machine is rung and no other, by whatever back end there is.
+fn the_host_rings_whom_it_has_served(place: &Place) {
+    let reference = PoolRef::at(place.pool.to_str().unwrap().as_bytes()).unwrap();
+    let handle = open(&reference).unwrap();
+    let pool = Pool::open(handle.mem()).unwrap();
+    let machines = [Machine::join(&place.socket), Machine::join(&place.socket)];
+    let members = [1, 2].map(|boot| pool.join([boot; 16], b"machine").unwrap());
+    for (member, machine) in members.iter().zip(&machines) {
+        pool.join_bells(*member, machine.number as u16);
+    }
+    let host = (0..64).find(|i| pool.member_peer(*i).is_some_and(|(peer, _)| peer == 0));
+    let member = host.expect("the back end has joined");
+    let across = vshmem_wait::Across {
+        pool: &pool,
+        handle: &handle,
+        member,
+        pulse: &vshmem_wait::Pulse::new(),
+    };
+    let waiter = pool.waiter(3).unwrap();
+    let serve_for = |member| {
+        let claimed = pool.claim_process(&Guest, member, 1, 0, &mut |_| true);
+        waiter.owner.store(claimed.unwrap().word(), SeqCst);
+        waiter.status.store(DONE, SeqCst);
+        assert_eq!(across.wake(&waiter.status, 1), 0, "how many is not known");
+    };
+    let rung = |i: usize| machines[i].was_rung(0);
+    serve_for(members[0]);
+    eventually("the first is rung", || rung(0));
+    serve_for(members[1]);
+    eventually("the second is rung", || rung(1));
+    assert!(!rung(0), "only whoever sleeps is rung");
+    waiter.owner.store(0, SeqCst);
+    across.wake(&waiter.status, 1);
+    // What is asked for while there is no back end, the next one does.
+    let before = place.pid();
+    kill(before, libc::SIGKILL);
+    serve_for(members[1]);
+    eventually("the second is rung by another back end", || rung(1));
+    assert!(!rung(0));
+    eventually("which tells who it is", || place.pid() != before);
+    // A name that an enemy wrote, and bits of members that there are not.
+    waiter.owner.store(u64::MAX, SeqCst);
+    across.wake(&waiter.status, 1);
+    pool.root().to_ring.store(u64::MAX, SeqCst);
+    serve_for(members[0]);
+    eventually("the first is rung all the same", || rung(0));
+}
+
+/// Who may sleep until it is rung: a member with a number, if all others ring.
+fn whoever_does_not_ring_keeps_others_from_sleeping(place: &Place) {
+    let pool = place.open();
+    let machine = pool.join([1; 16], b"machine").unwrap();
+    assert!(!pool.is_rung_by_all(machine), "it has no number");
+    pool.join_bells(machine, 1);
+    assert!(
+        pool.is_rung_by_all(machine),
+        "the host rings by the back end"
+    );
+    let mute = pool.join([2; 16], b"mute").unwrap();
+    assert!(!pool.is_rung_by_all(machine));
+    pool.join_bells(mute, 2);
+    pool.set_member_peer(mute, 3, 5);
+    assert_eq!(pool.member_peer(mute), Some((3, 5)));
+    assert!(
+        pool.is_rung_by_all(machine),
+        "another number changes nothing"
+    );
+    pool.leave_bells(mute);
+    assert_eq!(pool.member_peer(mute), Some((3, 5)));
+    assert!(!pool.is_rung_by_all(machine));
+    pool.bury_member(mute);
+    assert!(pool.is_rung_by_all(machine), "the dead serve nobody");
+    request(&place.program.directory, &Request::Stop {}).unwrap();
+    eventually("the back end says good-bye", || {
+        !pool.is_rung_by_all(machine)
+    });
+}
+
 fn bad_requests_are_answered(place: &Place) {
     let none = Request::Serve {
         pool: "/dev/shm/no-such-pool".into(),
@@ -741,7 +819,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 17] = [
+    let tests: [Test; 19] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -757,6 +835,8 @@ fn main() {
         ("metrics", metrics_are_told),
         ("pulse", the_pulse_is_felt),
         ("sleepers", sleepers_of_the_host_are_woken),
+        ("herald", the_host_rings_whom_it_has_served),
+        ("mute", whoever_does_not_ring_keeps_others_from_sleeping),
         ("requests", bad_requests_are_answered),
         ("end", nothing_is_left_after_the_end),
     ];

@@ -182,13 +182,13 @@ impl OpenPool {
     }
 
     /// Who may wait for the words of this pool.
-    fn scope(&self) -> vshmem_wait::Scope {
+    fn scope(&self) -> vshmem_wait::Scope<'_> {
         // SAFETY: only an open pool is asked.
         let opened = unsafe { self.opened() };
         if opened.handle.can_futex() && self.is_one_kernels() {
             vshmem_wait::Scope::Kernel
         } else {
-            vshmem_wait::Scope::Machines
+            vshmem_wait::Scope::Machines(opened.across())
         }
     }
 

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::Errno;
 use vshmem_pool::{Ctx, Pool, ProcId};
 use vshmem_port::{Handle, Life};
+use vshmem_wait::{Across, Pulse};
 
 /// A pool that is open in this process.
 pub struct OpenPool {
@@ -36,8 +37,22 @@ pub struct Opened {
     pub pool: Pool,
     /// Our kernel's place in the member table.
     pub member: u16,
+    /// Whether the host's back end lives.
+    pub pulse: Pulse,
     /// Its name or path, as it was given.
     pub name: PoolName,
+}
+
+impl Opened {
+    /// As what is needed to wait for other kernels, and to wake them.
+    pub fn across(&self) -> Across<'_> {
+        Across {
+            pool: &self.pool,
+            handle: &self.handle,
+            member: self.member,
+            pulse: &self.pulse,
+        }
+    }
 }
 
 const CLOSED: u32 = 0;
@@ -238,15 +253,16 @@ fn publish(
         Errno::ENOSPC
     })?;
     let place = &POOLS[index];
-    // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
-    unsafe {
-        (*place.opened.get()).write(Opened {
-            handle,
-            pool,
-            member,
-            name: *name,
-        })
+    let opened = Opened {
+        handle,
+        pool,
+        member,
+        pulse: Pulse::new(),
+        name: *name,
     };
+    opened.across().join();
+    // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
+    unsafe { (*place.opened.get()).write(opened) };
     place.last_me.store(0, Ordering::Relaxed);
     place.phase.store(OPEN, Ordering::Release);
     Ok(())

@@ -121,9 +121,15 @@ pub struct Up {
     /// No network between the machines
     #[arg(long)]
     pub no_net: bool,
-    /// Doorbells between the machines, which vshmem agent serves
-    #[arg(long)]
+    /// Doorbells between the machines, which vshmem agent serves (this is the default where the machines have the driver)
+    #[arg(long, overrides_with = "no_doorbell")]
     pub doorbell: bool,
+    /// No doorbells between the machines
+    #[arg(long)]
+    pub no_doorbell: bool,
+    /// The driver vshmem.ko that the machines load, instead of one that is found; 'none' for none
+    #[arg(long, value_name = "FILE")]
+    pub driver: Option<PathBuf>,
     /// What carries out the machines' instructions
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub accel: Accel,

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
-    down as end, interrupt, list, up as start, AccelChoice, Listed, MachineState, Result, Step,
-    UpOptions,
+    down as end, interrupt, list, up as start, AccelChoice, DriverChoice, Listed, MachineState,
+    Result, Step, UpOptions,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
@@ -43,7 +43,12 @@ pub fn up(up: &args::Up) -> Result<u8> {
         memory: up.memory,
         pool_size: up.pool_size,
         network: up.net || !up.no_net,
-        doorbell: up.doorbell,
+        doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
+        driver: match &up.driver {
+            None => DriverChoice::Auto,
+            Some(file) if file.as_os_str() == "none" => DriverChoice::None,
+            Some(file) => DriverChoice::File(file.clone()),
+        },
         accel: match up.accel {
             args::Accel::Auto => AccelChoice::Auto,
             args::Accel::Kvm => AccelChoice::Kvm,
@@ -98,6 +103,7 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         "CPUS",
         "MEMORY",
         "POOL",
+        "DOORBELL",
         "ADDRESS",
         "PID",
         "UP",
@@ -133,6 +139,7 @@ fn rows_of(listed: &Listed) -> Vec<Vec<String>> {
             record.cpus.to_string(),
             size::show(record.memory),
             size::show(record.pool_size),
+            if record.wakes() { "yes" } else { "no" }.into(),
             machine.address.clone().unwrap_or_else(|| "-".into()),
             machine
                 .qemu
@@ -180,6 +187,8 @@ struct Cluster<'a> {
     memory: u64,
     pool: &'a std::path::Path,
     pool_size: u64,
+    doorbell: bool,
+    driver: Option<&'a std::path::Path>,
     up: u64,
     machines: Vec<Machine<'a>>,
 }
@@ -217,6 +226,8 @@ impl<'a> Cluster<'a> {
             memory: record.memory,
             pool: &record.pool,
             pool_size: record.pool_size,
+            doorbell: record.doorbell,
+            driver: record.driver.as_deref(),
             up: age(record.since),
             machines: record
                 .machines

@@ -1,4 +1,4 @@
-//! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`.
+//! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`, and the pools that a machine was given.
 
 use crate::{args, print, size, table};
 use serde::Serialize;
@@ -38,6 +38,8 @@ struct Shown<'a> {
     size: u64,
     used: u64,
     mode: String,
+    cached: bool,
+    woken: bool,
 }
 
 fn show(pools: &[Listed], json: bool) -> Result<()> {
@@ -50,12 +52,14 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
                 size: pool.size,
                 used: pool.used,
                 mode: format!("{:03o}", pool.mode),
+                cached: pool.access.cached,
+                woken: pool.access.woken,
             })
             .collect();
         let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
         return print(&format!("{text}\n"));
     }
-    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "PATH"]
+    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "ACCESS", "PATH"]
         .map(String::from)
         .to_vec()];
     for pool in pools {
@@ -64,6 +68,7 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
             size::show(pool.size),
             size::show(pool.used),
             format!("{:03o}", pool.mode),
+            pool.access.to_string(),
             pool.path.clone(),
         ]);
     }

@@ -24,6 +24,7 @@ pub use host::accel::Choice as AccelChoice;
 pub use host::cluster::{down, find, list, Listed, MachineState};
 pub use host::command::{environment, Identity, Job, Place};
 pub use host::doorbell::directory as agent_directory;
+pub use host::driver::Choice as DriverChoice;
 pub use host::interrupt;
 pub use host::library;
 pub use host::run::{run, Options as RunOptions};

@@ -164,7 +164,8 @@ fn walk(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> std::io::Res
     Ok(())
 }
 
-fn read_module(path: &Path) -> Result<Vec<u8>> {
+/// Reads a module, and unpacks it if it is compressed.
+pub fn read_module(path: &Path) -> Result<Vec<u8>> {
     let program = match path.extension().and_then(|e| e.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",
@@ -195,6 +196,35 @@ fn read_module(path: &Path) -> Result<Vec<u8>> {
         )));
     }
     Ok(out.stdout)
+}
+
+/// The smallest ELF file with a .modinfo section.
+#[cfg(test)]
+pub fn module_file(info: &[u8]) -> Vec<u8> {
+    let names = b"\0.modinfo\0.shstrtab\0";
+    let mut file = vec![0u8; 64];
+    file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    let info_at = file.len();
+    file.extend_from_slice(info);
+    let names_at = file.len();
+    file.extend_from_slice(names);
+    let table = file.len() as u64;
+    for (name, at, len) in [
+        (0u32, 0, 0),
+        (1, info_at, info.len()),
+        (10, names_at, names.len()),
+    ] {
+        let mut header = [0u8; 64];
+        header[..4].copy_from_slice(&name.to_le_bytes());
+        header[24..32].copy_from_slice(&(at as u64).to_le_bytes());
+        header[32..40].copy_from_slice(&(len as u64).to_le_bytes());
+        file.extend_from_slice(&header);
+    }
+    file[0x28..0x30].copy_from_slice(&table.to_le_bytes());
+    file[0x3a..0x3c].copy_from_slice(&64u16.to_le_bytes());
+    file[0x3c..0x3e].copy_from_slice(&3u16.to_le_bytes());
+    file[0x3e..0x40].copy_from_slice(&2u16.to_le_bytes());
+    file
 }
 
 #[cfg(test)]
@@ -228,34 +258,6 @@ mod tests {
         assert_eq!(name("a/9p.ko.zst").as_deref(), Some("9p"));
         assert_eq!(name("a/modules.order"), None);
         assert_eq!(name("a/x.ko.bak"), None);
-    }
-
-    /// The smallest ELF file with a .modinfo section.
-    fn module_file(info: &[u8]) -> Vec<u8> {
-        let names = b"\0.modinfo\0.shstrtab\0";
-        let mut file = vec![0u8; 64];
-        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        let info_at = file.len();
-        file.extend_from_slice(info);
-        let names_at = file.len();
-        file.extend_from_slice(names);
-        let table = file.len() as u64;
-        for (name, at, len) in [
-            (0u32, 0, 0),
-            (1, info_at, info.len()),
-            (10, names_at, names.len()),
-        ] {
-            let mut header = [0u8; 64];
-            header[..4].copy_from_slice(&name.to_le_bytes());
-            header[24..32].copy_from_slice(&(at as u64).to_le_bytes());
-            header[32..40].copy_from_slice(&(len as u64).to_le_bytes());
-            file.extend_from_slice(&header);
-        }
-        file[0x28..0x30].copy_from_slice(&table.to_le_bytes());
-        file[0x3a..0x3c].copy_from_slice(&64u16.to_le_bytes());
-        file[0x3c..0x3e].copy_from_slice(&3u16.to_le_bytes());
-        file[0x3e..0x40].copy_from_slice(&2u16.to_le_bytes());
-        file
     }
 
     #[test]

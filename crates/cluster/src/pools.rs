@@ -1,10 +1,15 @@
-//! Local pools: the files behind `VSHMEM_POOL`.
+//! Pools on this kernel: the files behind `VSHMEM_POOL`, and in a machine its devices.
 
 use crate::error::{Error, Result};
 use crate::limits::Limit;
 use std::ffi::CString;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use vshmem_pool::{Limits, Mem, Params, Pool};
-use vshmem_port::{create_local, list_local, remove_local, CreateError};
+use vshmem_port::{
+    create_local, list_local, remove_local, CreateError, Handle, Ivshmem, PoolRef, Port,
+};
 
 /// A pool as its file shows it.
 #[derive(Debug, Clone)]
@@ -19,6 +24,35 @@ pub struct Listed {
     pub used: u64,
     /// Permission bits.
     pub mode: u32,
+    /// How this kernel reaches it.
+    pub access: Access,
+}
+
+/// How a kernel reaches a pool, which decides what it costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// The processor's caches hold its memory; else every access is one to the device.
+    pub cached: bool,
+    /// Who waits for another kernel sleeps until that wakes it; else it looks every 2 ms. Not so where another kernel can't ring.
+    pub woken: bool,
+}
+
+impl Access {
+    /// Of an open pool.
+    fn of(handle: &Handle) -> Access {
+        Access {
+            cached: handle.is_cached(),
+            woken: handle.can_futex() || handle.peer().is_some(),
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let memory = if self.cached { "cached" } else { "uncached" };
+        let waiters = if self.woken { "woken" } else { "nap" };
+        write!(f, "{memory}, {waiters}")
+    }
 }
 
 /// Makes an empty pool with the limits that Linux has by default, except for those given. `name` with a slash is a
@@ -55,8 +89,43 @@ fn format(memory: Mem, limits: Limits, chosen: &[Limit]) -> std::result::Result<
         .try_for_each(|limit| limit.check(*pool.limits()))
 }
 
-/// This user's named pools, by name.
+/// The pools that this machine was given, in their order, then this user's named ones, by name.
 pub fn list() -> Result<Vec<Listed>> {
+    let mut out = list_local_pools()?;
+    out.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut devices = Vec::new();
+    let listed = Ivshmem.discover(&mut |pool| {
+        // One that this user may not open is none of this user's.
+        devices.extend(
+            vshmem_port::open(pool)
+                .ok()
+                .and_then(|handle| device(pool, handle)),
+        );
+        true
+    });
+    listed.map_err(|error| Error::new(format!("could not list the machine's pools: {error}")))?;
+    devices.append(&mut out);
+    Ok(devices)
+}
+
+/// The pool behind a device. Closes it.
+fn device(pool: &PoolRef, handle: Handle) -> Option<Listed> {
+    let path = handle.path().to_string_lossy().into_owned();
+    let (size, access) = (handle.mem().len() as u64, Access::of(&handle));
+    // SAFETY: nobody has seen the memory.
+    unsafe { handle.close() };
+    let mode = fs::metadata(&path).ok()?.mode() & 0o7777;
+    Some(Listed {
+        name: String::from_utf8_lossy(pool.name()).into_owned(),
+        path,
+        size,
+        used: size,
+        mode,
+        access,
+    })
+}
+
+fn list_local_pools() -> Result<Vec<Listed>> {
     let mut out = Vec::new();
     list_local(&mut |found| {
         out.push(Listed {
@@ -65,11 +134,14 @@ pub fn list() -> Result<Vec<Listed>> {
             size: found.size,
             used: found.used,
             mode: found.mode,
+            access: Access {
+                cached: true,
+                woken: true,
+            },
         });
         true
     })
     .map_err(|error| Error::new(format!("could not list the pools: {error}")))?;
-    out.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(out)
 }
 

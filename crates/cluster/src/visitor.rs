@@ -9,6 +9,7 @@ use std::time::Duration;
 use vshmem_ipc::{life, Ctx};
 use vshmem_pool::{Cred, Kernel, Pool, ProcId, Waited};
 use vshmem_port::{Handle, Life, PoolRef};
+use vshmem_wait::{Across, Pulse, Scope};
 
 /// Beside a process's start (`docs/layout.md`): it has no life lock.
 const NO_LIFE_LOCK: u64 = 1 << 31;
@@ -16,9 +17,7 @@ const NO_LIFE_LOCK: u64 = 1 << 31;
 /// An open pool, with this process in its table of processes.
 pub struct Visitor {
     kernel: Host,
-    pool: Pool,
     me: ProcId,
-    member: u16,
     // Held, so that others see this process alive.
     _life: Life,
 }
@@ -26,6 +25,9 @@ pub struct Visitor {
 /// What the pool needs of this kernel.
 struct Host {
     handle: Handle,
+    pool: Pool,
+    member: u16,
+    pulse: Pulse,
     identity: Identity,
     caps: u64,
     alone: bool,
@@ -45,11 +47,15 @@ impl Visitor {
             .map_err(|e| refused(e.to_string()))?;
         let mut kernel = Host {
             handle,
+            pool,
+            member,
+            pulse: Pulse::new(),
             identity: Identity::current(),
             caps: capabilities(),
             alone: true,
         };
         pool.members(|index, _, alive| kernel.alone &= index == member || !alive);
+        kernel.across().join();
         let mut life = None;
         let pid = std::process::id();
         let me = life::claim(&pool, &kernel, member, pid, 0, &mut |slot| {
@@ -63,9 +69,7 @@ impl Visitor {
         match (me, life) {
             (Some(me), Some(life)) => Ok(Visitor {
                 kernel,
-                pool,
                 me,
-                member,
                 _life: life,
             }),
             _ => Err(refused("it has no room for another process".into())),
@@ -75,48 +79,58 @@ impl Visitor {
     /// What the upper half's calls take.
     pub fn context(&self) -> Ctx<'_> {
         Ctx {
-            pool: &self.pool,
+            pool: &self.kernel.pool,
             kernel: &self.kernel,
             me: self.me,
             pid: std::process::id(),
-            member: self.member,
+            member: self.kernel.member,
         }
     }
 
     /// Declares the machine of this name dead, so that nobody waits for what its processes held.
     pub fn bury(&self, machine: &str) {
-        self.pool.members(|index, name, alive| {
+        let Host { pool, member, .. } = &self.kernel;
+        pool.members(|index, name, alive| {
             // This kernel may have the same name.
-            if alive && index != self.member && name == machine.as_bytes() {
-                self.pool.bury_member(index);
+            if alive && index != *member && name == machine.as_bytes() {
+                pool.bury_member(index);
             }
         });
     }
 
     /// The kernels that use the pool, or did.
     pub fn members(&self) -> Vec<sample::Member> {
-        sample::members(&self.pool, &self.kernel.handle, Some(self.me))
+        sample::members(&self.kernel.pool, &self.kernel.handle, Some(self.me))
     }
 
     /// The threads that wait in it.
     pub fn waiters(&self) -> Vec<sample::Waiter> {
-        sample::waiters(&self.pool, &self.kernel.handle)
+        sample::waiters(&self.kernel.pool, &self.kernel.handle)
     }
 }
 
 impl Drop for Visitor {
     fn drop(&mut self) {
         vshmem_ipc::leave(&self.context());
-        self.pool.free_process(self.me);
+        self.kernel.pool.free_process(self.me);
     }
 }
 
 impl Host {
-    fn scope(&self) -> vshmem_wait::Scope {
+    fn scope(&self) -> Scope<'_> {
         if self.alone && self.handle.can_futex() {
-            vshmem_wait::Scope::Kernel
+            Scope::Kernel
         } else {
-            vshmem_wait::Scope::Machines
+            Scope::Machines(self.across())
+        }
+    }
+
+    fn across(&self) -> Across<'_> {
+        Across {
+            pool: &self.pool,
+            handle: &self.handle,
+            member: self.member,
+            pulse: &self.pulse,
         }
     }
 }
@@ -187,7 +201,7 @@ impl Kernel for Host {
     }
 
     fn spin_rounds(&self) -> u32 {
-        vshmem_wait::spin::rounds(vshmem_wait::Scope::Machines)
+        vshmem_wait::spin::rounds(Scope::Machines(self.across()))
     }
 }
 

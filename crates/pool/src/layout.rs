@@ -125,6 +125,10 @@ pub struct Root {
     pub beat_at: AtomicU64,
     /// A bit for each chunk of the words of the small heap and of the page heap: it is backed with memory.
     pub words_backed: [[AtomicU64; CHUNKS / 64]; 2],
+    /// A bit for each member that the back end is to ring for processes of the host.
+    pub to_ring: AtomicU64,
+    /// How often somebody set one; the back end sleeps on this word.
+    pub asked: AtomicU32,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Root {}
@@ -135,7 +139,7 @@ const _: () = assert!(ROOT as usize + size_of::<Root>() <= 4096);
 pub struct Member {
     /// 0 free, 1 being written, 2 in use, 3 dead.
     pub state: AtomicU32,
-    /// By which number it is rung, + 1; 0: it can't be rung.
+    /// By which number it is rung, + 1; 0: it can't be rung. Bit 31: it rings others.
     pub peer: AtomicU32,
     /// The kernel's boot id.
     pub boot: [AtomicU64; 2],

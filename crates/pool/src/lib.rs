@@ -14,12 +14,14 @@
 //! | [`log`] | the redo log by which slow paths change words |
 //! | [`heap`] | the allocator |
 //! | [`process`], [`member`] | who uses the pool |
+//! | [`bells`] | who rings whom |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod bells;
 pub mod format;
 pub mod heap;
 pub mod kernel;
@@ -34,6 +36,7 @@ pub mod process;
 #[cfg(test)]
 mod tests;
 
+pub use bells::Sleeper;
 pub use format::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
 pub use kernel::{Cred, Kernel, Waited};
 pub use mem::Mem;

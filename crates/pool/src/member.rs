@@ -8,9 +8,9 @@ use crate::Pool;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-const FREE: u32 = 0;
+pub(crate) const FREE: u32 = 0;
 const WRITING: u32 = 1;
-const LIVE: u32 = 2;
+pub(crate) const LIVE: u32 = 2;
 const DEAD: u32 = 3;
 const VACANT: u32 = 4;
 
@@ -37,7 +37,7 @@ fn words_of(boot: [u8; 16]) -> [u64; 2] {
 }
 
 impl Pool {
-    fn member(&self, index: u32) -> Option<&'static Member> {
+    pub(crate) fn member(&self, index: u32) -> Option<&'static Member> {
         let (offset, count) = self.geometry.members;
         (index < count).then(|| self.fixed(offset + index as u64 * size_of::<Member>() as u64))
     }
@@ -132,15 +132,14 @@ impl Pool {
     pub fn set_member_peer(&self, member: u16, peer: u16, since: u64) {
         if let Some(m) = self.member(member.into()) {
             m.since.store(since, Relaxed);
-            m.peer.store(u32::from(peer) + 1, Release);
+            m.set_peer_number(peer);
         }
     }
 
     /// By which number a member is rung, if it can be, and since when it is known, in seconds since the epoch.
     pub fn member_peer(&self, member: u16) -> Option<(u16, u64)> {
         let m = self.member(member.into())?;
-        let peer = m.peer.load(Acquire).checked_sub(1)?;
-        Some((u16::try_from(peer).ok()?, m.since.load(Relaxed)))
+        Some((m.peer_number()?, m.since.load(Relaxed)))
     }
 
     /// The back end says that it lives. `now` is the host's monotonic clock in nanoseconds; 0: it ends.

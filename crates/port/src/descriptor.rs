@@ -4,6 +4,7 @@
 //! the number is checked to be an open file with the pool's device and inode, which no other file can have while the pool is
 //! mapped. A number that isn't ours any more is left alone.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use crate::pool_ref::Path;
@@ -101,6 +102,11 @@ impl Descriptor {
             identity,
             path: path.clone(),
         }
+    }
+
+    /// The path by which the pool's file was opened.
+    pub fn path(&self) -> &CStr {
+        self.path.c_str()
     }
 
     /// A descriptor that is certainly open on the pool's file, if one can be had.

@@ -84,7 +84,7 @@ errors! {
     /// A named pool belongs to somebody else.
     ForeignOwner = EACCES, "The pool of that name belongs to another user: if you trust it, give its path instead of its name.";
     /// Not a regular file.
-    NotAFile = EINVAL, "This is not a regular file, so it can't be a pool: correct the path.";
+    NotAFile = EINVAL, "This is not a regular file, nor a device file of vshmem.ko, so it can't be a pool: correct the path.";
     /// Smaller than the smallest pool.
     TooSmall = EINVAL, "The file is too small for a pool, perhaps truncated: a pool has at least 1 MiB. Create it again.";
     /// Not a whole number of pages.
@@ -97,6 +97,10 @@ errors! {
     Descriptors = ENOMEM, "No file descriptor is free: raise the limit on open files.";
     /// No memory or address space.
     NoMemory = ENOMEM, "There is no memory or address space left to map the pool.";
+    /// The driver has the pool's device, but its device file is missing.
+    NoDeviceFile = ENOENT, "The driver vshmem.ko has the pool's device, but its file /dev/vshmemN is not there: in a container, bind-mount it.";
+    /// The driver is of another version.
+    OtherDriver = EINVAL, "The driver vshmem.ko is of another version than this library: install both from the same release.";
     /// The reference is one of another port.
     WrongPort = EINVAL, "The pool belongs to another port than the one that was asked to open it.";
 }

@@ -1,10 +1,13 @@
 //! An open pool: its memory, and what can be done with ranges of it.
 
-use core::ffi::c_void;
+use core::ffi::{c_void, CStr};
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
 
 use vshmem_pool::Mem;
 
 use crate::descriptor::{Descriptor, Identity, Owned};
+use crate::driver::{self, Driver, Slept};
 use crate::error::{MapError, OpenError};
 use crate::life::{self, Heir, Life};
 use crate::mapping::{self, Place};
@@ -48,6 +51,7 @@ pub struct Handle {
     mem: Mem,
     descriptor: Descriptor,
     backing: Backing,
+    driver: Option<Driver>,
     page_size: u64,
     can_futex: bool,
     can_punch: bool,
@@ -62,12 +66,17 @@ impl Handle {
             return Err(OpenError::NotCoherent);
         }
         let page_size = page_size_of(file.fd());
-        let len = checked_length(stat.st_size, page_size)?;
+        let driver = match stat.st_mode & libc::S_IFMT {
+            libc::S_IFCHR => Some(Driver::ask(file.fd())?),
+            _ => None,
+        };
+        let size = driver.map_or(u64::try_from(stat.st_size).ok(), |driver| Some(driver.size));
+        let len = checked_length(size, page_size)?;
         let base = mapping::whole(file.fd(), len)?;
         // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay mapped until
         // `close`, whose caller vouches that nobody uses them.
         let mem = unsafe { Mem::new(base.cast(), len) };
-        let backing = if kind == magic::SYSFS {
+        let backing = if driver.is_some() || kind == magic::SYSFS {
             Backing::Device
         } else {
             Backing::File
@@ -76,6 +85,7 @@ impl Handle {
             mem,
             descriptor: Descriptor::keep(file, Identity::of(&stat), path),
             backing,
+            driver,
             page_size,
             // SAFETY: the pool's first word is mapped.
             can_futex: unsafe { sys::futex_works(base.cast()) },
@@ -100,6 +110,11 @@ impl Handle {
         self.mem
     }
 
+    /// The path by which the file was opened: that of the driver's device file, where the driver has the device.
+    pub fn path(&self) -> &CStr {
+        self.descriptor.path()
+    }
+
     /// The granularity of the pool's memory in bytes: the machine's page size, or that of huge pages on hugetlbfs.
     /// Offsets and lengths of ranges that are mapped or released are multiples of it.
     pub fn page_size(&self) -> u64 {
@@ -115,6 +130,53 @@ impl Handle {
     /// Whether threads can sleep on words of the pool by futex. Not so in the memory of a PCI device.
     pub fn can_futex(&self) -> bool {
         self.can_futex
+    }
+
+    /// Whether the processor's caches may hold the memory: that of a file, and a device's that the driver vshmem.ko maps.
+    pub fn is_cached(&self) -> bool {
+        self.driver
+            .map_or(!self.is_device(), |driver| driver.cached)
+    }
+
+    /// Whether threads can sleep on words of the pool in the driver vshmem.ko.
+    pub fn has_driver(&self) -> bool {
+        self.driver.is_some()
+    }
+
+    /// The number by which other kernels ring this one through the pool's device, which then can ring others, too.
+    pub fn peer(&self) -> Option<u16> {
+        self.driver?.peer
+    }
+
+    /// Sleeps in the driver while a word of the pool is `expected`. `None`: it can't be had, for this word or at all.
+    pub fn sleep(
+        &self,
+        word: &AtomicU32,
+        expected: u32,
+        timeout: Option<Duration>,
+    ) -> Option<Slept> {
+        self.driver?;
+        driver::sleep(&self.descriptor, self.offset_of(word)?, expected, timeout)
+    }
+
+    /// Wakes threads of this kernel that sleep in the driver on a word of the pool; returns how many. `None`: that can't be done.
+    pub fn wake(&self, word: &AtomicU32, count: u32) -> Option<u32> {
+        self.driver?;
+        match self.offset_of(word) {
+            Some(offset) => driver::wake(&self.descriptor, offset, count),
+            None => Some(0),
+        }
+    }
+
+    /// Has the kernel with this number look at the words that its threads sleep on. False if it can't be reached from here.
+    pub fn ring(&self, peer: u16) -> bool {
+        self.peer().is_some() && driver::ring(&self.descriptor, peer)
+    }
+
+    /// Where a word lies in the pool, if it does.
+    fn offset_of(&self, word: &AtomicU32) -> Option<u64> {
+        let offset = (word.as_ptr() as usize).checked_sub(self.mem.base() as usize)?;
+        (offset < self.mem.len()).then_some(offset as u64)
     }
 
     /// Whether whole pages read as zeros after [`Handle::release`].
@@ -289,8 +351,8 @@ pub(crate) fn page_size_of(fd: i32) -> u64 {
 }
 
 /// The length of a pool's file, if it can be that of a pool.
-fn checked_length(size: i64, page_size: u64) -> Result<usize, OpenError> {
-    let size = u64::try_from(size).map_err(|_| OpenError::TooSmall)?;
+fn checked_length(size: Option<u64>, page_size: u64) -> Result<usize, OpenError> {
+    let size = size.ok_or(OpenError::TooSmall)?;
     if size < vshmem_pool::MIN_POOL {
         return Err(OpenError::TooSmall);
     }
@@ -310,15 +372,24 @@ mod tests {
     #[test]
     fn lengths_of_pools() {
         let page = sys::page_size();
-        assert_eq!(checked_length(-1, page), Err(OpenError::TooSmall));
-        assert_eq!(checked_length(0, page), Err(OpenError::TooSmall));
+        assert_eq!(checked_length(None, page), Err(OpenError::TooSmall));
+        assert_eq!(checked_length(Some(0), page), Err(OpenError::TooSmall));
         assert_eq!(
-            checked_length((1 << 20) - 1, page),
+            checked_length(Some((1 << 20) - 1), page),
             Err(OpenError::TooSmall)
         );
-        assert_eq!(checked_length(1 << 20, page), Ok(1 << 20));
-        assert_eq!(checked_length((1 << 20) + 1, page), Err(OpenError::Uneven));
-        assert_eq!(checked_length(3 << 20, 2 << 20), Err(OpenError::Uneven));
-        assert_eq!(checked_length(1 << 61, page), Err(OpenError::TooLarge));
+        assert_eq!(checked_length(Some(1 << 20), page), Ok(1 << 20));
+        assert_eq!(
+            checked_length(Some((1 << 20) + 1), page),
+            Err(OpenError::Uneven)
+        );
+        assert_eq!(
+            checked_length(Some(3 << 20), 2 << 20),
+            Err(OpenError::Uneven)
+        );
+        assert_eq!(
+            checked_length(Some(1 << 61), page),
+            Err(OpenError::TooLarge)
+        );
     }
 }

@@ -7,6 +7,7 @@
 //! | `handle` | an open pool |
 //! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `life` | life locks, by which everybody learns that a process is dead |
+//! | `driver` | the device files of vshmem.ko: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
 //! | `pool_ref` | names, paths and devices |
 //! | `contract` | what every port must do, as tests (feature `contract`; run by `port-contract` in a machine) |
@@ -31,6 +32,7 @@ extern crate std;
 pub mod contract;
 mod descriptor;
 mod directory;
+mod driver;
 mod error;
 mod handle;
 pub mod ivshmem;
@@ -42,6 +44,7 @@ mod reserve;
 mod sys;
 mod text;
 
+pub use driver::Slept;
 pub use error::{CreateError, DiscoverError, MapError, OpenError, RemoveError, ResolveError};
 pub use handle::Handle;
 pub use ivshmem::Ivshmem;
@@ -67,15 +70,6 @@ pub trait Port: Sync {
     /// # Errors
     /// See [`OpenError`].
     fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError>;
-
-    /// The port's way to interrupt another kernel, if it has one.
-    fn doorbell(&self) -> Option<&dyn Doorbell>;
-}
-
-/// A way to interrupt another kernel, so that it wakes sleepers who wait for a word of the pool to change.
-pub trait Doorbell: Sync {
-    /// Interrupts the kernel with this number in the pool's member table. `false`: it can't be reached.
-    fn ring(&self, member: u16) -> bool;
 }
 
 /// The ports, in the order in which a name is looked for.

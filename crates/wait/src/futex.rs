@@ -39,7 +39,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waite
         libc::ETIMEDOUT => Waited::TimedOut,
         libc::EINTR => Waited::Interrupted,
         // No futex on this memory: nap instead of spinning through the caller's loop.
-        libc::EFAULT | libc::EINVAL => nap::wait(word, expected, timeout),
+        libc::EFAULT | libc::EINVAL => nap::wait(word, expected, timeout, |_| None),
         _ => Waited::Woken,
     }
 }

@@ -3,10 +3,10 @@
 //! | scope | who may wake | how it waits |
 //! | --- | --- | --- |
 //! | [`Scope::Kernel`] | processes of this kernel | futex |
-//! | [`Scope::Machines`] | also other kernels | naps that grow, since nobody can ring |
+//! | [`Scope::Machines`] | also other kernels | on a waiter's record until it is rung, where everybody rings; else by naps that grow ([`across`]) |
 //!
 //! Spinning before that is the caller's, because only the caller knows what it spins on; how long is worth it is
-//! [`spin`]'s. Doorbells will be a third way to wait across machines, behind the same two functions.
+//! [`spin`]'s.
 //!
 //! Nothing here uses the heap or keeps a lock.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -15,6 +15,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod across;
 mod futex;
 mod nap;
 pub mod spin;
@@ -22,13 +23,15 @@ pub mod spin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
+pub use across::{Across, Pulse};
+
 /// Who may wake a waiter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+#[derive(Clone, Copy)]
+pub enum Scope<'a> {
     /// Processes of this kernel only.
     Kernel,
-    /// Processes of any kernel that shares the word.
-    Machines,
+    /// Processes of any kernel that shares the word, which is in this pool.
+    Machines(Across<'a>),
 }
 
 /// How a wait ended.
@@ -43,20 +46,25 @@ pub enum Waited {
 }
 
 /// Sleeps while `word` holds `expected`, `timeout` at the most. The word may be in memory shared by processes.
-pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> Waited {
+pub fn wait(
+    word: &AtomicU32,
+    expected: u32,
+    timeout: Option<Duration>,
+    scope: Scope<'_>,
+) -> Waited {
     if word.load(Ordering::Acquire) != expected {
         return Waited::Woken;
     }
     let waited = match scope {
         Scope::Kernel => futex::wait(word, expected, timeout),
-        Scope::Machines => nap::wait(word, expected, timeout),
+        Scope::Machines(across) => across.wait(word, expected, timeout),
     };
     spin::slept();
     waited
 }
 
 /// Wakes up to `n` waiters of `word`; returns how many, 0 where that can't be known.
-pub fn wake(word: &AtomicU32, n: u32, scope: Scope) -> u32 {
+pub fn wake(word: &AtomicU32, n: u32, scope: Scope<'_>) -> u32 {
     match scope {
         Scope::Kernel => {
             let woken = futex::wake(word, n);
@@ -65,14 +73,13 @@ pub fn wake(word: &AtomicU32, n: u32, scope: Scope) -> u32 {
             }
             woken
         }
-        // Who naps looks by itself.
-        Scope::Machines => 0,
+        Scope::Machines(across) => across.wake(word, n),
     }
 }
 
 /// Does a thread certainly sleep on `word` now? Then its process lives. False where that can't be known.
-pub fn has_sleeper(word: &AtomicU32, scope: Scope) -> bool {
-    scope == Scope::Kernel && futex::has_sleeper(word)
+pub fn has_sleeper(word: &AtomicU32, scope: Scope<'_>) -> bool {
+    matches!(scope, Scope::Kernel) && futex::has_sleeper(word)
 }
 
 /// Can a futex be had on this word? Not on memory of a PCI device.

@@ -1,4 +1,4 @@
-//! Waiting where nobody can wake: naps that grow, with a look at the word after each.
+//! Waiting where others may change a word who can't wake: naps that grow, with a look at the word after each.
 
 use crate::Waited;
 use core::ptr::null_mut;
@@ -17,7 +17,13 @@ pub fn timespec(t: Duration) -> libc::timespec {
     }
 }
 
-pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
+/// Naps while `word` holds `expected`. `bed` sleeps where somebody may wake it, if there is such a place: then a nap may end early.
+pub fn wait(
+    word: &AtomicU32,
+    expected: u32,
+    timeout: Option<Duration>,
+    bed: impl Fn(Duration) -> Option<Waited>,
+) -> Waited {
     let mut left = timeout.unwrap_or(Duration::MAX);
     let mut nap = FIRST;
     while word.load(Ordering::Acquire) == expected {
@@ -25,9 +31,11 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waite
             return Waited::TimedOut;
         }
         let this = nap.min(left);
-        let spec = timespec(this);
-        if sleep(&spec) == libc::EINTR {
-            return Waited::Interrupted;
+        match bed(this) {
+            Some(Waited::TimedOut) => {}
+            Some(waited) => return waited,
+            None if sleep(&timespec(this)) == libc::EINTR => return Waited::Interrupted,
+            None => {}
         }
         left = left.saturating_sub(this);
         nap = (nap * 2).min(LONGEST);

@@ -26,6 +26,8 @@ const LEAST: u32 = 60;
 const TRY_AGAIN: u32 = 256;
 /// up to this.
 const TRY_SELDOM: u32 = 4096;
+/// Across machines a wake-up costs so much more that it is tried again after so much fewer waits.
+const SOONER: u32 = 8;
 
 static BUDGET: AtomicU32 = AtomicU32::new(MOST);
 static SKIPPED: AtomicU32 = AtomicU32::new(0);
@@ -107,16 +109,17 @@ fn online() -> u32 {
 }
 
 /// Rounds of looking at a word (and a pause) that are worth it now, by who may change the word; 0: sleep at once.
-pub fn rounds(scope: Scope) -> u32 {
+pub fn rounds(scope: Scope<'_>) -> u32 {
     match scope {
         Scope::Kernel if cpus() < 2 => 0,
-        Scope::Kernel => on_one_kernel(),
-        // Who is waited for has another processor, whatever this kernel has, and nobody rings: a nap costs far more.
-        Scope::Machines => ACROSS * on_one_kernel(),
+        Scope::Kernel => budget(1),
+        // Who is waited for has another processor, whatever this kernel has, and a ring or a nap costs far more.
+        Scope::Machines(_) => ACROSS * budget(SOONER),
     }
 }
 
-fn on_one_kernel() -> u32 {
+/// Rounds that are worth it on one kernel. New tries come so many times as often.
+fn budget(sooner: u32) -> u32 {
     let budget = BUDGET.load(Relaxed);
     let woke = WOKE.load(Relaxed);
     if budget >= LEAST && !woke {
@@ -128,7 +131,7 @@ fn on_one_kernel() -> u32 {
         return TRY;
     }
     let interval = INTERVAL.load(Relaxed);
-    if SKIPPED.fetch_add(1, Relaxed) >= interval {
+    if SKIPPED.fetch_add(1, Relaxed) >= interval / sooner {
         SKIPPED.store(0, Relaxed);
         INTERVAL.store((interval * 2).min(TRY_SELDOM), Relaxed);
         TRYING.store(true, Relaxed);
@@ -166,7 +169,7 @@ fn is_leisurely() -> bool {
 }
 
 /// Nanoseconds of a clock that is read without entering the kernel, as a rule.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -209,7 +212,7 @@ mod tests {
     fn until_spinning() -> (u32, u32) {
         let mut slept = 0;
         loop {
-            match on_one_kernel() {
+            match budget(1) {
                 0 => slept += 1,
                 rounds => return (slept, rounds),
             }
@@ -219,9 +222,9 @@ mod tests {
     /// One test, because what is tested is the process's.
     #[test]
     fn spinning_is_given_up_where_it_does_not_pay() {
-        assert_eq!(on_one_kernel(), MOST);
+        assert_eq!(budget(1), MOST);
         woke();
-        assert_eq!(on_one_kernel(), TRY, "it has not slept for long");
+        assert_eq!(budget(1), TRY, "it has not slept for long");
         spun(false);
         slept();
         woke();
@@ -233,17 +236,17 @@ mod tests {
         spun(false);
         assert_eq!(until_spinning(), (2 * TRY_AGAIN, TRY), "tries become rarer");
         spun(true);
-        assert_eq!(on_one_kernel(), MOST, "the wait is over");
+        assert_eq!(budget(1), MOST, "the wait is over");
         spun(true);
         woke();
         assert_eq!(until_spinning().0, TRY_AGAIN, "spinning has paid");
         waited();
         for rounds in [1000, 500, 250, 125, 62] {
-            assert_eq!(on_one_kernel(), rounds);
+            assert_eq!(budget(1), rounds);
             spun(false);
         }
         assert_eq!(until_spinning().1, TRY, "failures use the budget up");
         spun(true);
-        assert_eq!(on_one_kernel(), MOST);
+        assert_eq!(budget(1), MOST);
     }
 }

@@ -10,3 +10,14 @@ vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/port-contract" default >"$w
 equal "the port keeps its contract in a machine" 0 $?
 contains "and it is the port of devices" "port ivshmem" "$(cat "$work/contract")"
 grep -v '^ok' "$work/contract" | sed 's/^/        /'
+
+# With the driver, if the machines have it, it was another file: without, it is resource2.
+vshmem down
+LIMIT=300 vshmem up -n 1 --no-net --driver none >"$work/up" 2>&1
+contains "up says what is missing" "waiters look every 2 ms, and pools are mapped uncached" "$(cat "$work/up")"
+contains "and so does pool ls" "uncached, nap" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
+equal "and ps" "DOORBELL no" "$(vshmem ps | awk '{ printf "%s%s", NR == 1 ? "" : " ", $8 }')"
+vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/port-contract" default >"$work/contract" 2>&1
+equal "the port keeps its contract without the driver" 0 $?
+contains "where nothing can be slept on" "skip  sleep: woken" "$(cat "$work/contract")"
+vshmem down

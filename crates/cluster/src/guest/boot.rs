@@ -3,6 +3,7 @@
 
 use super::{agent, network, sys};
 use crate::error::{Error, Explain, Result};
+use crate::host::driver;
 use crate::host::settings::Settings;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -63,7 +64,19 @@ fn load_modules() -> Result<()> {
     files.sort();
     for file in files {
         let bytes = fs::read(&file).explain(|| format!("reading {}", file.display()))?;
-        sys::load_module(&bytes).explain(|| format!("could not load {}", file.display()))?;
+        match sys::load_module(&bytes) {
+            // Pools can be used without it.
+            Err(e)
+                if file
+                    .to_string_lossy()
+                    .ends_with(&format!("-{}.ko", driver::NAME)) =>
+            {
+                say(&format!(
+                    "vshmem: the machine goes on without vshmem.ko: {e}"
+                ));
+            }
+            loaded => loaded.explain(|| format!("could not load {}", file.display()))?,
+        }
         // The first root file system is memory.
         let _ = fs::remove_file(&file);
     }
@@ -162,7 +175,7 @@ fn identify(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Lets the machine's user map the pools: the shared memory of each ivshmem device is its BAR 2.
+/// Lets the machine's user map the pools: the device file of the driver, else BAR 2 of the ivshmem device.
 fn open_pools(uid: u32) -> Result<()> {
     let devices = "/sys/bus/pci/devices";
     for entry in fs::read_dir(devices)
@@ -171,7 +184,11 @@ fn open_pools(uid: u32) -> Result<()> {
     {
         let id = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
         if id("vendor").trim() == "0x1af4" && id("device").trim() == "0x1110" {
-            let memory = entry.path().join("resource2");
+            let driver = fs::read_dir(entry.path().join("vshmem")).into_iter();
+            let memory = match driver.flatten().flatten().next() {
+                Some(named) => Path::new("/dev").join(named.file_name()),
+                None => entry.path().join("resource2"),
+            };
             std::os::unix::fs::chown(&memory, Some(uid), None)
                 .and_then(|()| fs::set_permissions(&memory, fs::Permissions::from_mode(0o600)))
                 .explain(|| format!("could not give {} to its user", memory.display()))?;

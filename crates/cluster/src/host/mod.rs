@@ -6,6 +6,7 @@ pub mod channel;
 pub mod cluster;
 pub mod command;
 pub mod doorbell;
+pub mod driver;
 pub mod initramfs;
 pub mod interrupt;
 pub mod kernel;

@@ -49,6 +49,9 @@ pub struct Record {
     /// The back end serves doorbells on the pool.
     #[serde(default)]
     pub doorbell: bool,
+    /// The driver vshmem.ko that the machines load, if any.
+    #[serde(default)]
+    pub driver: Option<PathBuf>,
     /// How many channels for commands each machine has.
     pub channels: usize,
     /// Seconds since the epoch when it was started.
@@ -166,6 +169,11 @@ pub fn cluster_names() -> Result<Vec<String>> {
 }
 
 impl Record {
+    /// Are processes that wait in a machine woken from others, rather than look by themselves?
+    pub fn wakes(&self) -> bool {
+        self.doorbell && self.driver.is_some()
+    }
+
     /// Reads a cluster's record; `None` if there is none.
     pub fn read(name: &str) -> Result<Option<Record>> {
         let path = cluster_directory(name)?.join(RECORD);

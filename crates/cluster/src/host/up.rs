@@ -10,7 +10,7 @@ use super::settings::{address, Network, Settings};
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, uid, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, doorbell, initramfs, interrupt, pool, vmlinux};
+use super::{affinity, cluster, doorbell, driver, initramfs, interrupt, pool, vmlinux};
 use crate::error::{Error, Explain, Result};
 use crate::modules::parse_wanted;
 use std::fs;
@@ -35,8 +35,10 @@ pub struct Options {
     pub pool_size: u64,
     /// A network between the machines.
     pub network: bool,
-    /// Doorbells between the machines, by the back end.
-    pub doorbell: bool,
+    /// Doorbells between the machines, by the back end; if not said, where they have the driver.
+    pub doorbell: Option<bool>,
+    /// The driver that the machines load.
+    pub driver: driver::Choice,
     /// KVM or TCG.
     pub accel: Choice,
     /// A kernel image to use.
@@ -146,18 +148,23 @@ impl Drop for Started {
 fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     let mut note = |text: &str| tell(Step::Note(text.into()));
     let wanted = parse_wanted(MODULES);
-    let kernel = kernel::find(options.kernel.as_deref(), &wanted, &mut note)?;
+    let mut kernel = kernel::find(options.kernel.as_deref(), &wanted, &mut note)?;
     note(&format!(
         "kernel {} ({})",
         kernel.version,
         kernel.image.display()
     ));
+    let driver = driver::find(&options.driver, &kernel.version)?;
+    let driver_path = driver.map(|driver| {
+        kernel.modules.push(driver.module);
+        driver.path
+    });
     let (accel, how) = accel::decide(options.accel, &kernel, &mut note)?;
     let unpacked = (accel == Accel::Tcg)
         .then(|| vmlinux::unpacked(&kernel, &mut note))
         .flatten();
     interrupt::check()?;
-    let record = prepare(options, started, &kernel, accel)?;
+    prepare(options, started, &kernel, accel, driver_path)?;
     let initramfs = cluster_directory(&options.cluster)?.join("initramfs");
     fs::write(&initramfs, initramfs::build(&kernel.modules)?)
         .explain(|| format!("could not write {}", initramfs.display()))?;
@@ -167,7 +174,7 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
         options.machines
     ));
     let image = unpacked.as_deref().unwrap_or(&kernel.image);
-    boot(options, started, record, image, &initramfs, accel)?;
+    boot(options, started, image, &initramfs, accel, &mut note)?;
     let mut record = started.record.clone().expect("boot has put it there");
     pin_cores(&mut record)?;
     await_all(&record, options.patience, tell)?;
@@ -197,7 +204,8 @@ fn prepare(
     started: &mut Started,
     kernel: &Kernel,
     accel: Accel,
-) -> Result<Record> {
+    driver: Option<PathBuf>,
+) -> Result<()> {
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
@@ -222,7 +230,8 @@ fn prepare(
         memory: options.memory,
         pool: pool::path(&options.cluster),
         pool_size: options.pool_size,
-        doorbell: options.doorbell,
+        doorbell: options.doorbell.unwrap_or(driver.is_some()),
+        driver,
         channels: CHANNELS,
         since: now.as_secs(),
         machines: (0..options.machines).map(machine).collect(),
@@ -232,23 +241,21 @@ fn prepare(
     for machine in &record.machines {
         private_directory(&record.machine_directory(machine)?)?;
     }
-    pool::create(&record.pool, record.pool_size)?;
-    Ok(record)
+    pool::create(&record.pool, record.pool_size)
 }
 
 fn boot(
     options: &Options,
     started: &mut Started,
-    record: Record,
     kernel: &Path,
     initramfs: &Path,
     accel: Accel,
+    note: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let links = links(options)?;
-    let bell = match record.doorbell {
-        true => Some(doorbell::serve(&record.pool)?),
-        false => None,
-    };
+    let kept = started.record.as_mut().expect("prepare has put it there");
+    let bell = serve_doorbells(options, kept, note)?;
+    let record = kept.clone();
     for (place, link) in links.into_iter().enumerate() {
         let machine = &record.machines[place];
         let network = Network {
@@ -290,6 +297,32 @@ fn boot(
         kept.write()?;
     }
     Ok(())
+}
+
+/// Has the pool served, and says how waiters are woken. Doorbells that were not asked for are done without if they can't be had.
+fn serve_doorbells(
+    options: &Options,
+    record: &mut Record,
+    note: &mut dyn FnMut(&str),
+) -> Result<Option<PathBuf>> {
+    let served = record.doorbell.then(|| doorbell::serve(&record.pool));
+    let bell = match served.transpose() {
+        Err(error) if options.doorbell.is_none() => {
+            note(&format!("no doorbells: {error}"));
+            record.doorbell = false;
+            record.write()?;
+            None
+        }
+        other => other?,
+    };
+    note(&match &record.driver {
+        Some(driver) if record.wakes() => {
+            format!("machines wake each other's waiters ({})", driver.display())
+        }
+        Some(driver) => format!("no doorbells: waiters look every 2 ms ({})", driver.display()),
+        None => "no vshmem.ko for this kernel: waiters look every 2 ms, and pools are mapped uncached (see kmod/README.md)".into(),
+    });
+    Ok(bell)
 }
 
 /// The first machine is wired to each of the others.

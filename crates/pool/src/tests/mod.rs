@@ -1,5 +1,6 @@
-//! Tests of the pool's head and of its allocator, on plain memory.
+//! Tests of the pool's head, of its allocator and of who rings whom, on plain memory.
 
+mod bells;
 mod format;
 mod heap;
 

@@ -74,7 +74,7 @@ fn opened_since(before: &[i32]) -> Result<Vec<i32>, String> {
 }
 
 /// Closes descriptors from `first` on.
-fn close_from(first: u32) -> Result<(), String> {
+pub(super) fn close_from(first: u32) -> Result<(), String> {
     // SAFETY: only called in children, which have no use for them.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     same(closed, 0, "close_range")

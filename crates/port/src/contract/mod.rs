@@ -8,6 +8,7 @@ mod child;
 mod descriptors;
 mod life;
 mod memory;
+mod sleep;
 
 use std::format;
 use std::string::String;
@@ -49,9 +50,14 @@ const SCRATCH_PAGES: u64 = 16;
 /// Makes all checks, and passes each name and verdict to `report`. Returns whether none failed.
 pub fn run(subject: &Subject, report: &mut dyn FnMut(&str, &Verdict)) -> bool {
     let mut good = true;
-    for check in [memory::CHECKS, descriptors::CHECKS, life::CHECKS]
-        .into_iter()
-        .flatten()
+    for check in [
+        memory::CHECKS,
+        descriptors::CHECKS,
+        life::CHECKS,
+        sleep::CHECKS,
+    ]
+    .into_iter()
+    .flatten()
     {
         let verdict = (check.make)(subject).unwrap_or_else(Verdict::Failed);
         good &= !matches!(verdict, Verdict::Failed(_));

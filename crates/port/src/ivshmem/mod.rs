@@ -7,10 +7,15 @@
 //!
 //! Where a machine has such a device, names mean these pools only. Local pools can then still be given by path.
 //!
-//! In the machine, futexes don't work on the device's memory, so waiters can't sleep on words of it; and its memory can't
-//! be given back by the guest, so removed segments are zeroed by hand. The life locks are on the sysfs file. That is one file
-//! for the whole machine, except that containers with a network namespace of their own mount a sysfs of their own:
-//! bind-mount the machine's `resource2` into them and give its path.
+//! Where the driver vshmem.ko has the device, its file `/dev/vshmemN` is the pool instead: it maps the memory write-back, and
+//! waiters can sleep on words of it and be rung. `resource2` maps it uncached, which counts on AMD and on recent Linux on Intel (every
+//! access goes to memory then), and waiters can only nap.
+//!
+//! In the machine, futexes don't work on the device's memory; and it can't be given back by the guest, so removed segments are zeroed
+//! by hand. The life locks are on the file that is opened, so all processes of a machine must open the same one: load the
+//! driver before pools are used. `resource2` is one file for the whole machine, except that containers with a network namespace of
+//! their own mount a sysfs of their own, and a container's own `/dev` has files of its own: bind-mount the machine's
+//! file into them and give its path.
 
 mod command_line;
 mod pci;
@@ -19,7 +24,8 @@ use crate::descriptor::{Owned, OPEN_FLAGS};
 use crate::error::{DiscoverError, OpenError};
 use crate::handle::Handle;
 use crate::pool_ref::{Origin, Path, PoolRef};
-use crate::{sys, Doorbell, Port};
+use crate::sys::Errno;
+use crate::{sys, Port};
 use command_line::CommandLine;
 use pci::{Address, Devices};
 
@@ -54,15 +60,18 @@ impl Port for Ivshmem {
         if pool.origin() != Origin::Device {
             return Err(OpenError::WrongPort);
         }
-        if let Some(directory) = pool.path_text().bytes().strip_suffix(b"/resource2") {
-            pci::enable(directory);
+        let directory = pool.path_text().bytes().strip_suffix(b"/resource2");
+        if let Some(path) = directory.and_then(pci::driver_file) {
+            // All processes of a machine must use the same file, since the life locks are on it: so never `resource2` beside it.
+            return match sys::open(path.c_str(), OPEN_FLAGS, 0) {
+                Ok(fd) => Handle::set_up(&Owned::new(fd), &path),
+                Err(Errno(libc::ENOENT)) => Err(OpenError::NoDeviceFile),
+                Err(error) => Err(error.into()),
+            };
         }
+        directory.inspect(|directory| pci::enable(directory));
         let file = Owned::new(sys::open(pool.path(), OPEN_FLAGS, 0)?);
         Handle::set_up(&file, pool.path_text())
-    }
-
-    fn doorbell(&self) -> Option<&dyn Doorbell> {
-        None
     }
 }
 

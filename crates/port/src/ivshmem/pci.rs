@@ -181,6 +181,26 @@ pub(crate) fn enable(device: &[u8]) {
     }
 }
 
+/// The device file of the driver vshmem.ko, if that has the device with this directory in sysfs.
+pub(crate) fn driver_file(device: &[u8]) -> Option<Path> {
+    let mut directory = Path::new();
+    directory.push(device)?;
+    directory.push(b"/vshmem")?;
+    let mut found = None;
+    each_entry(directory.c_str(), &mut |_, name| {
+        if name.to_bytes().starts_with(b"vshmem") {
+            let mut path = Path::new();
+            found = path
+                .push(b"/dev/")
+                .and_then(|()| path.push(name.to_bytes()))
+                .map(|()| path);
+        }
+        found.is_none()
+    })
+    .ok()?;
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,6 +256,19 @@ mod tests {
         }
         assert!(before < MOST && devices.all().len() == MOST);
         assert!(devices.all().is_sorted());
+    }
+
+    #[test]
+    fn a_drivers_file_is_named_after_its_entry() {
+        let root = std::env::temp_dir().join(std::format!("vshmem-pci-{}", std::process::id()));
+        let device = root.as_os_str().as_encoded_bytes();
+        assert!(driver_file(device).is_none(), "no driver has it");
+        std::fs::create_dir_all(root.join("vshmem/vshmem7")).expect("a directory");
+        assert_eq!(
+            driver_file(device).expect("a file").c_str(),
+            c"/dev/vshmem7"
+        );
+        std::fs::remove_dir_all(&root).expect("removed");
     }
 
     #[test]

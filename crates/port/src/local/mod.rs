@@ -16,7 +16,7 @@ use crate::descriptor::{Owned, OPEN_FLAGS};
 use crate::error::{DiscoverError, OpenError};
 use crate::handle::Handle;
 use crate::pool_ref::{Origin, PoolRef};
-use crate::{sys, Doorbell, Port};
+use crate::{sys, Port};
 
 /// Where named pools are.
 pub(crate) const DIRECTORY: &CStr = c"/dev/shm";
@@ -42,16 +42,14 @@ impl Port for Local {
         };
         let file = Owned::new(sys::open(pool.path(), OPEN_FLAGS | follow, 0)?);
         let stat = sys::fstat(file.fd())?;
-        if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
-            return Err(OpenError::NotAFile);
+        // A path may lead to a device file of vshmem.ko, for instance in a container of a machine.
+        match (stat.st_mode & libc::S_IFMT, pool.origin()) {
+            (libc::S_IFREG, _) | (libc::S_IFCHR, Origin::Path) => {}
+            _ => return Err(OpenError::NotAFile),
         }
         if pool.origin() == Origin::Name && stat.st_uid != sys::effective_user() {
             return Err(OpenError::ForeignOwner);
         }
         Handle::set_up(&file, pool.path_text())
-    }
-
-    fn doorbell(&self) -> Option<&dyn Doorbell> {
-        None
     }
 }

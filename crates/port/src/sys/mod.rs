@@ -213,6 +213,21 @@ pub(crate) fn memory_file(name: &CStr) -> Outcome<i32> {
     .map(|fd| fd as i32)
 }
 
+/// A call on a device. Interrupted by a signal, it fails with `EINTR`.
+///
+/// # Safety
+/// `argument` must be what this request reads and writes.
+pub(crate) unsafe fn control<T>(fd: i32, request: u32, argument: &mut T) -> Outcome<usize> {
+    let argument = argument as *mut T as usize;
+    // SAFETY: the caller vouches for the argument. A file that does not know the request refuses it.
+    unsafe {
+        call(
+            libc::SYS_ioctl,
+            [int(fd), request as usize, argument, 0, 0, 0],
+        )
+    }
+}
+
 /// Moves a file's position, or finds data and holes; returns the new position.
 pub(crate) fn seek(fd: i32, offset: u64, whence: i32) -> Outcome<u64> {
     // SAFETY: no memory of the caller is passed.

@@ -1,0 +1,140 @@
+//! The driver vshmem.ko for the machines' kernel, if this host has one: installed by DKMS or beside this program, or built by
+//! `kmod/build.sh` into the user's cache.
+
+use super::state::cache_directory;
+use crate::elf;
+use crate::error::{Error, Result};
+use crate::modules::{read_module, Module};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Which driver the machines load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// One that is found, or none.
+    Auto,
+    /// None.
+    None,
+    /// This file.
+    File(PathBuf),
+}
+
+/// A driver for the machines' kernel.
+pub struct Driver {
+    /// Where it was found.
+    pub path: PathBuf,
+    /// To be loaded after the others.
+    pub module: Module,
+}
+
+/// The name that the module has in the list of modules.
+pub const NAME: &str = "vshmem";
+/// Endings of modules that are compressed, or not.
+const ENDINGS: [&str; 4] = ["", ".xz", ".zst", ".gz"];
+
+/// The driver that is chosen for a kernel of this version.
+pub fn find(choice: &Choice, version: &str) -> Result<Option<Driver>> {
+    match choice {
+        Choice::None => Ok(None),
+        Choice::File(path) => open(path, version).map(Some),
+        // One that can't be read, or is another kernel's, is as good as none.
+        Choice::Auto => Ok(candidates(version)
+            .into_iter()
+            .find_map(|path| open(&path, version).ok())),
+    }
+}
+
+fn open(path: &Path, version: &str) -> Result<Driver> {
+    let bytes = read_module(path)?;
+    match built_for(&bytes) {
+        Some(found) if found == version => Ok(Driver {
+            path: path.into(),
+            module: Module {
+                name: NAME.into(),
+                bytes,
+            },
+        }),
+        found => Err(Error::new(format!(
+            "{} is a module for {}, and the machines' kernel is {version}",
+            path.display(),
+            found.as_deref().unwrap_or("no kernel of Linux"),
+        ))
+        .hint(format!("Build one for it: kmod/build.sh {version}"))),
+    }
+}
+
+/// The version of the kernel that a module was built for.
+fn built_for(module: &[u8]) -> Option<String> {
+    let info = elf::section(module, ".modinfo")?;
+    let magic = info
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(b"vermagic="))?;
+    let version = magic.split(|byte| *byte == b' ').next()?;
+    Some(String::from_utf8_lossy(version).into_owned())
+}
+
+/// Files that may be it, the best first.
+fn candidates(version: &str) -> Vec<PathBuf> {
+    let installed = Path::new("/lib/modules").join(version);
+    let mut places = ["updates/dkms", "updates", "extra"]
+        .map(|part| installed.join(part))
+        .to_vec();
+    let program = std::env::current_exe().unwrap_or_default();
+    if let Some(prefix) = program.parent().and_then(Path::parent) {
+        let library = prefix.join("lib/vshmem");
+        places.extend([library.join(version), library]);
+    }
+    let mut out: Vec<PathBuf> = places
+        .iter()
+        .flat_map(|place| ENDINGS.map(|ending| place.join(format!("{NAME}.ko{ending}"))))
+        .filter(|path| path.is_file())
+        .collect();
+    out.extend(built(version));
+    out
+}
+
+/// What `kmod/build.sh` has built, the newest first.
+fn built(version: &str) -> Vec<PathBuf> {
+    let cache = match std::env::var_os("VSHMEM_CACHE") {
+        Some(cache) => PathBuf::from(cache),
+        None => cache_directory().unwrap_or_default(),
+    };
+    let directory = cache.join("kmod/modules").join(version);
+    let mut found: Vec<(SystemTime, PathBuf)> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join(format!("{NAME}.ko")))
+        .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+        .collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modules::module_file;
+
+    #[test]
+    fn a_driver_of_another_kernel_is_refused() {
+        let path = std::env::temp_dir().join(format!("vshmem-driver-{}.ko", std::process::id()));
+        let info = b"license=GPL\0vermagic=6.1.0-56-amd64 SMP preempt mod_unload \0name=vshmem\0";
+        fs::write(&path, module_file(info)).unwrap();
+        let chosen = Choice::File(path.clone());
+        let driver = find(&chosen, "6.1.0-56-amd64").unwrap().unwrap();
+        assert_eq!(
+            (driver.path, driver.module.name.as_str()),
+            (path.clone(), "vshmem")
+        );
+        let refused = find(&chosen, "6.1.0-5").err().unwrap().to_string();
+        assert!(refused.contains("6.1.0-56-amd64"), "{refused}");
+        fs::write(&path, "no module").unwrap();
+        assert!(find(&chosen, "6.1.0-56-amd64").is_err());
+        fs::remove_file(&path).unwrap();
+        assert!(find(&chosen, "6.1.0-56-amd64").is_err());
+        assert!(find(&Choice::None, "6.1.0-56-amd64").unwrap().is_none());
+        assert!(find(&Choice::Auto, "0.0-no-such-kernel").unwrap().is_none());
+    }
+}

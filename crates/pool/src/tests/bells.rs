@@ -1,0 +1,165 @@
+//! Whose threads sleep on a word, and who rings.
+
+use super::Memory;
+use crate::layout::{Waiter, WAITING};
+use crate::Sleeper::{Anybody, Gone, Of};
+use crate::{Cred, Kernel, Params, Pool, Waited};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use core::time::Duration;
+use std::vec::Vec;
+
+fn pool(memory: &Memory) -> Pool {
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    Pool::open(memory.mem()).unwrap()
+}
+
+#[test]
+fn only_a_records_status_tells_whose_it_is() {
+    let memory = Memory::new(1 << 20);
+    let pool = pool(&memory);
+    let count = pool.geometry().waiters.1;
+    for index in [0, 1, count - 1] {
+        let record: &Waiter = pool.waiter(index).unwrap();
+        let found = pool.waiter_of(&record.status).unwrap();
+        assert!(core::ptr::eq(found, record));
+        assert!(pool.waiter_of(&record.construct).is_none());
+        assert_eq!(pool.sleeper_of(&record.status), Gone, "nobody has it");
+    }
+    let elsewhere = AtomicU32::new(0);
+    assert_eq!(pool.sleeper_of(&elsewhere), Anybody);
+    assert_eq!(pool.sleeper_of(&pool.root().lock), Anybody);
+    let (table, _) = pool.geometry().waiters;
+    let end = table + u64::from(count) * size_of::<Waiter>() as u64;
+    for offset in [table - 4, end + 8, memory.mem().len() as u64 - 4] {
+        let word: &AtomicU32 = pool.mem().at(offset).unwrap();
+        assert_eq!(pool.sleeper_of(word), Anybody);
+    }
+}
+
+#[test]
+fn a_record_is_its_owners_as_long_as_that_is_there() {
+    let memory = Memory::new(1 << 20);
+    let pool = pool(&memory);
+    let record = pool.waiter(2).unwrap();
+    let me = pool.claim_process(&Ready, 7, 1, 0, &mut |_| true).unwrap();
+    record.status.store(WAITING, SeqCst);
+    record.owner.store(me.word(), SeqCst);
+    assert_eq!(pool.sleeper_of(&record.status), Of(7));
+    pool.free_process(me);
+    assert_eq!(pool.sleeper_of(&record.status), Gone);
+    let next = (0..pool.proc_slots()).find_map(|_| {
+        let next = pool.claim_process(&Ready, 8, 1, 0, &mut |_| true)?;
+        (next.slot == me.slot).then_some(next)
+    });
+    assert!(next.is_some(), "the slot comes round again");
+    assert_eq!(
+        pool.sleeper_of(&record.status),
+        Gone,
+        "of another generation"
+    );
+    record.owner.store(next.unwrap().word(), SeqCst);
+    assert_eq!(pool.sleeper_of(&record.status), Of(8));
+    // What an enemy may write.
+    for owner in [u64::MAX, 1 << 32, u64::from(u32::MAX)] {
+        record.owner.store(owner, SeqCst);
+        assert_eq!(pool.sleeper_of(&record.status), Gone);
+    }
+}
+
+#[test]
+fn rings_are_taken_once_and_only_for_members_with_a_number() {
+    let memory = Memory::new(1 << 20);
+    let pool = pool(&memory);
+    let taken = || {
+        let mut peers = Vec::new();
+        pool.take_rings(|peer| peers.push(peer));
+        peers
+    };
+    let members = [1, 2, 3].map(|boot| pool.join([boot; 16], b"").unwrap());
+    pool.join_bells(members[0], 40);
+    pool.set_member_peer(members[1], 41, 0);
+    let before = pool.ring_word().load(SeqCst);
+    for member in members {
+        pool.ask_for_ring(member);
+    }
+    assert_eq!(pool.ring_word().load(SeqCst), before + 3);
+    assert_eq!(taken(), [40, 41]);
+    assert!(taken().is_empty());
+    pool.ask_for_ring(64);
+    pool.ask_for_ring(u16::MAX);
+    assert_eq!(
+        pool.ring_word().load(SeqCst),
+        before + 3,
+        "there are no such members"
+    );
+    assert!(taken().is_empty());
+    // The largest number that there is, and one that there is not.
+    pool.join_bells(members[2], u16::MAX);
+    assert_eq!(pool.member_peer(members[2]), Some((u16::MAX, 0)));
+    pool.member(2).unwrap().peer.store(u32::MAX, SeqCst);
+    assert_eq!(pool.member_peer(members[2]), None);
+}
+
+#[test]
+fn who_is_alone_needs_no_bell_and_who_is_not_needs_all() {
+    let memory = Memory::new(1 << 20);
+    let pool = pool(&memory);
+    let one = pool.join([1; 16], b"").unwrap();
+    assert!(pool.is_rung_by_all(one), "alone");
+    pool.join_bells(one, 1);
+    assert!(pool.is_rung_by_all(one), "alone, with a number");
+    pool.leave_bells(one);
+    assert!(
+        !pool.is_rung_by_all(one),
+        "a process of its own can't wake others"
+    );
+    let other = pool.join([2; 16], b"").unwrap();
+    pool.join_bells(one, 1);
+    assert!(!pool.is_rung_by_all(one) && !pool.is_rung_by_all(other));
+    pool.join_bells(other, 2);
+    assert!(pool.is_rung_by_all(one) && pool.is_rung_by_all(other));
+    assert!(!pool.is_rung_by_all(u16::MAX), "there is no such member");
+}
+
+/// A kernel that has memory for everything, and is asked nothing else.
+struct Ready;
+
+impl Kernel for Ready {
+    fn alive(&self, _slot: u32, _pid: u32, _started: u64) -> bool {
+        true
+    }
+    fn block_signals(&self) -> u64 {
+        0
+    }
+    fn restore_signals(&self, _old: u64) {}
+    fn reserve(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+    fn release(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
+    fn room(&self) -> Option<u64> {
+        None
+    }
+    fn now(&self) -> i64 {
+        0
+    }
+    fn monotonic(&self) -> u64 {
+        0
+    }
+    fn cred(&self) -> Cred {
+        unreachable!("nobody's credentials matter here")
+    }
+    fn in_group(&self, _gid: u32) -> bool {
+        false
+    }
+    fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
+        Waited::TimedOut
+    }
+    fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
+        0
+    }
+    fn spin_rounds(&self) -> u32 {
+        0
+    }
+}

@@ -1,0 +1,117 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # lib.sh sets work
+# Waiting for another machine: asleep until it rings. Needs vshmem.ko for the machines' kernel, which is built if need be.
+# WOKEN_ROUNDS (5000) says how often two put each other to sleep; each round has two sleeps and two wake-ups.
+
+cluster=$VSHMEM_CLUSTER
+export VSHMEM_CLUSTER=${cluster}w
+here=$MACHINES_ROOT/tests/machines
+rounds=${WOKEN_ROUNDS:-5000}
+limit=$((120 + rounds / 50))
+
+cc -O1 -Wall -Wextra -o "$work/woken" "$here/woken.c" || exit 1
+"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path "$MACHINES_ROOT/Cargo.toml" \
+    -p vshmem-wait --features soak --bin bell-soak >"$work/build" 2>&1 || cat "$work/build"
+soak=$MACHINES_TARGET/release/bell-soak
+
+LIMIT=300 vshmem up -n 3 --no-net --doorbell >"$work/up" 2>&1 || { failed "three machines come up" "$(cat "$work/up")"; exit 1; }
+if ! grep -q "wake each other" "$work/up"; then
+    version=$(sed -n 's/^vshmem up: kernel \([^ ]*\).*/\1/p' "$work/up")
+    module=$("$MACHINES_ROOT/kmod/build.sh" "$version") || exit 1
+    vshmem down
+    LIMIT=300 vshmem up -n 3 --no-net --driver "$module" >"$work/up" 2>&1
+fi
+contains "up says that waiters are woken" "machines wake each other's waiters" "$(cat "$work/up")"
+equal "and ps does" yes "$(vshmem ps | awk 'NR == 2 { print $8 }')"
+contains "a machine maps its pool cached, and can be rung" "cached, woken" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
+
+in_machine() { # in_machine VM WORD...
+    vshmem run --vm "$1" -n 1 --no-prefix -- "$work/woken" "${@:2}"
+}
+on_host() {
+    LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout 60 "$work/woken" "$@"
+}
+# How often a machine's processors were interrupted by a ring.
+rings() {
+    vshmem exec -u root "$1" -- awk '/vshmem/ { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' \
+        /proc/interrupts
+}
+
+# Asleep: in the driver, at no cost, and woken by another machine, each way to wait.
+for kind in semop msgrcv msgsnd; do
+    in_machine vm0 sleep $kind >"$work/slept.$kind" &
+done
+in_machine vm1 sleep semop closed >"$work/slept.closed" &
+sleep 14
+before=$(rings vm2)
+for kind in semop msgrcv msgsnd; do
+    in_machine vm2 give $kind
+done
+in_machine vm0 give semop
+wait
+equal "whoever serves is not rung itself" "$before" "$(rings vm2)"
+for kind in semop msgrcv msgsnd closed; do
+    read -r wchan used <"$work/slept.$kind"
+    equal "$kind: it sleeps in the driver" vshmem_sleep "$wchan"
+    equal "$kind: at no cost (used $used ms in 10 s)" yes "$([ "$used" -lt 100 ] && echo yes)"
+done
+
+# Only who sleeps is rung.
+third=$(rings vm2)
+second=$(rings vm1)
+vshmem run --vm vm0 -n 1 --no-prefix -- "$work/woken" ping 300 : --vm vm1 -n 1 -- "$work/woken" pong 300
+equal "two machines play" 0 $?
+equal "the third is not rung" "$third" "$(rings vm2)"
+equal "the second was" yes "$([ "$(rings vm1)" -gt "$second" ] && echo yes)"
+
+# The host is a member, too.
+on_host ping 300 &
+code "host and machine play" 0 in_machine vm1 pong 300
+wait $!
+equal "the host's side ended well" 0 $?
+equal "the third was not rung" "$third" "$(rings vm2)"
+# served WHAT COMMAND...: somebody who sleeps in vm0 is served by it
+served() {
+    local what=$1 taker status=0
+    shift
+    in_machine vm0 take semop &
+    taker=$!
+    sleep 2
+    "$@" || status=$?
+    wait "$taker" || status=$?
+    equal "$what" 0 "$status"
+}
+served "the host serves a machine's sleeper" on_host give semop
+# Whoever can't ring says so, and who sleeps looks by itself.
+as_root() { vshmem run -u root --vm "$1" -n 1 --no-prefix -- "$work/woken" "${@:2}"; }
+served "so does somebody who has lost his descriptor and can't ring" as_root vm1 give semop lost
+served "and then somebody who can" in_machine vm1 give semop
+
+# No wake-up is lost: without anybody's looks around.
+vshmem down
+LIMIT=300 vshmem up -n 2 --no-net --driver "$(sed -n "s/.*waiters (\(.*\.ko[^)]*\)).*/\1/p" "$work/up")" >"$work/up2" 2>&1
+play_soak() { # play_soak WHAT COMMAND COMMAND
+    local first status=0
+    $2 >"$work/soak.0" 2>&1 &
+    first=$!
+    $3 >"$work/soak.1" 2>&1 || status=$?
+    wait "$first" || status=$?
+    equal "$1: $(tail -n 1 "$work/soak.0")" 0 "$status"
+    [ "$status" -eq 0 ] || cat "$work/soak.0" "$work/soak.1"
+}
+machine_soak() { LIMIT=$limit vshmem exec "$1" -- "$soak" default "$2" "$rounds"; }
+host_soak() { timeout "$limit" "$soak" "cluster.$VSHMEM_CLUSTER" "$1" "$rounds"; }
+play_soak "no wake-up is lost between machines" "machine_soak vm0 0" "machine_soak vm1 1"
+
+# Nor between the host and a machine, though the back end is killed meanwhile.
+(
+    for _ in 1 2; do
+        sleep 0.4
+        kill -KILL "$(vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')"
+    done
+) &
+play_soak "nor between the host and a machine" "host_soak 0" "machine_soak vm1 1"
+wait
+vshmem down
+nothing_left "nothing is left of machines that were woken"
+export VSHMEM_CLUSTER=$cluster
