@@ -381,8 +381,6 @@ fn return_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, w: &Waiter) -> R
     let mut txn = guard.txn();
     if let Outcome::Possible = perform(c, set, &mut txn, me, m, inverse)? {
         txn.commit();
-    } else {
-        drop(txn);
     }
     let served = serve(c, set, quiet, guard);
     thaw_all(c, set, m, |i| inverse(i).num.into());
