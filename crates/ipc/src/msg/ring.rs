@@ -184,7 +184,6 @@ impl Ring {
         // SAFETY: head and cell are inside the mapping; a prefetch does not fault anyway.
         unsafe {
             use core::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
-            _mm_prefetch(self.head(pos).cast::<i8>(), _MM_HINT_ET0);
             _mm_prefetch(self.cell(pos).cast::<i8>(), _MM_HINT_ET0);
         }
         #[cfg(not(target_arch = "x86_64"))]

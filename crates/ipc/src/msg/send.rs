@@ -140,9 +140,9 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
 #[inline(always)]
 unsafe fn complete(c: &Ctx, queue: &Queue, ring: &Ring, pos: u32, message: Outgoing, now: i64) {
     let send = &queue.entry.send;
+    note(c, send, now);
     // SAFETY: the caller vouches for cells and text.
     unsafe { ring.write(pos, message.kind, message.text, message.len) };
-    note(c, send, now);
     ring.mark_word(pos)
         .store(ready(c, ring, pos, message.len).word(), Release);
     let behind = pos.wrapping_add(cells_for(message.len));
