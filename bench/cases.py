@@ -37,6 +37,7 @@ class Case:
     floor_interposed: bool = False  # the floor is Vshmem too (few constructs against many)
     kernel: bool = True
     once: bool = False  # long and steady: one round is enough
+    as_root: bool = False  # who may change its credentials: what it was is asked again and again
     across: bool = False  # between two processors: the floor tells how far apart they are
     unit: str = "ns"
 
@@ -75,6 +76,7 @@ CASES: tuple[Case, ...] = (
     one("P and V, uncontended, SEM_UNDO", "semaphore undo", faster(8)),
     one("P and V, uncontended, mode 0666", "semaphore open", faster(8)),
     one("P and V, uncontended, 250th of a set", "semaphore many", faster(8)),
+    one("P and V, uncontended, as root", "semaphore plain", as_root=True),
     one("send and receive, uncontended, 64 B", "queue 64", faster(8)),
     one("send and receive, uncontended, 1 KiB", "queue 1024", faster(5)),
     one(
@@ -82,6 +84,13 @@ CASES: tuple[Case, ...] = (
         "handover semaphore",
         within(2.5, "floor"),
         floor="handover bare",
+        across=True,
+    ),
+    one(
+        "semaphore ping-pong across cores, as root",
+        "handover semaphore",
+        floor="handover bare",
+        as_root=True,
         across=True,
     ),
     one(

@@ -45,6 +45,7 @@ def description() -> dict[str, str]:
         "commit": commit(),
         "processor": processor(),
         "kernel": f"{platform.system()} {platform.release()}",
+        "user": "nobody, where a row does not say root" if os.geteuid() == 0 else "ordinary",
         "priority": priority.description(),
         "load": f"{LOAD:.2g} processes before the start",
     }
