@@ -34,21 +34,25 @@ struct Shared {
 }
 
 impl Herald {
-    /// Starts the thread. The pool must stay mapped until this is dropped.
-    pub fn start(pool: Pool) -> io::Result<Herald> {
+    /// For a pool that must stay mapped until this is dropped.
+    pub fn new(pool: Pool) -> Herald {
         let shared = Arc::new(Shared {
             pool,
             bells: Mutex::default(),
             ends: AtomicBool::new(false),
         });
-        let of_thread = shared.clone();
-        let thread = Builder::new()
-            .name("herald".into())
-            .spawn(move || of_thread.run())?;
-        Ok(Herald {
+        Herald {
             shared,
-            thread: Some(thread),
-        })
+            thread: None,
+        }
+    }
+
+    /// Starts the thread. Whoever is to be rung must be known by now: what was asked for while there was no back end is done at once.
+    pub fn start(&mut self) -> io::Result<()> {
+        let of_thread = self.shared.clone();
+        let thread = Builder::new().name("herald".into());
+        self.thread = Some(thread.spawn(move || of_thread.run())?);
+        Ok(())
     }
 
     /// A peer can be rung from now on.

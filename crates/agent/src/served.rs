@@ -103,8 +103,7 @@ impl Served {
         if parts.ledger.entry(HOST).generation.load(Relaxed) == 0 {
             parts.ledger.enter(HOST, std::process::id(), now());
         }
-        let herald = Herald::start(pool)
-            .explain(|| "could not start the thread that rings machines".into())?;
+        let herald = Herald::new(pool);
         let served = Served {
             parts,
             socket,
@@ -118,8 +117,17 @@ impl Served {
             herald,
         };
         served.pool.beat(monotonic());
-        served.pool.join_bells(member, HOST);
         Ok(served)
+    }
+
+    /// When all peers that it is to begin with are known: from now on it rings them for the host.
+    pub fn begin(&mut self) -> io::Result<()> {
+        let begun = self.herald.start();
+        match begun {
+            Ok(()) => self.pool.join_bells(self.member, HOST),
+            Err(_) => self.pool.leave_bells(self.member),
+        }
+        begun
     }
 
     /// Puts a peer back whose connection was kept. Returns false if nothing is known of it.

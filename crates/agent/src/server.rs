@@ -254,6 +254,9 @@ impl<'a> Server<'a> {
         self.serial += 1;
         let pool = self.serial;
         self.ever_served = true;
+        if let Err(error) = served.begin() {
+            self.log(&format!("machines are not rung for the host: {error}"));
+        }
         let mut failed = self
             .watch(
                 served.parts.listener.as_fd(),
