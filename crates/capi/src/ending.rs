@@ -7,6 +7,7 @@
 use crate::raw::{self, syscall};
 use crate::text::Text;
 use core::fmt::Write;
+use vshmem_port::each_entry;
 
 /// Has a thread memory, its own or its process's? `None`: that can't be known.
 fn has_memory(process: u32, thread: u32) -> Option<bool> {
@@ -65,18 +66,27 @@ pub fn is_over(pid: u32) -> Option<bool> {
     Some(second)
 }
 
+/// Calls `each` with the threads of a process. False if they can't be listed, or not all of them.
+pub fn each_thread(pid: u32, mut each: impl FnMut(u32)) -> bool {
+    let mut path = Text::<40>::new();
+    write!(path, "/proc/{pid}/task").is_ok()
+        && each_entry(path.c_str(), &mut |_, name| {
+            let number = name.to_str().ok().and_then(|name| name.parse().ok());
+            number.into_iter().for_each(&mut each);
+            true
+        })
+        .is_ok()
+}
+
 /// Are all threads without memory, and among those that were `known` before? They are written down. `None`: that can't be known.
 fn all_without_memory(
     pid: u32,
     threads: &mut [u32; THREADS],
     known: Option<&[u32; THREADS]>,
 ) -> Option<bool> {
-    let mut path = Text::<40>::new();
-    write!(path, "/proc/{pid}/task").ok()?;
     let (mut count, mut all, mut certain) = (0, true, true);
-    let listed = raw::each_name(path.c_str(), |name| {
-        let number = core::str::from_utf8(name).ok().and_then(|n| n.parse().ok());
-        let (Some(thread), Some(place)) = (number, threads.get_mut(count)) else {
+    let listed = each_thread(pid, |thread| {
+        let Some(place) = threads.get_mut(count) else {
             certain = false;
             return;
         };

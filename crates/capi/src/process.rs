@@ -160,15 +160,12 @@ pub fn is_stopped(pid: u32, started: u64) -> bool {
 const STOPPED: &[u8] = b"Tt";
 
 fn a_thread_is_stopped(pid: u32) -> bool {
-    let mut path = Text::<40>::new();
     let mut stopped = false;
-    let listed = write!(path, "/proc/{pid}/task").is_ok()
-        && raw::each_name(path.c_str(), |thread| {
-            let mut path = Text::<64>::new();
-            let thread = core::str::from_utf8(thread).unwrap_or_default();
-            stopped |= write!(path, "/proc/{pid}/task/{thread}/stat").is_ok()
-                && stat_at(path.c_str()).is_some_and(|stat| STOPPED.contains(&stat.state));
-        });
+    let listed = ending::each_thread(pid, |thread| {
+        let mut path = Text::<64>::new();
+        stopped |= write!(path, "/proc/{pid}/task/{thread}/stat").is_ok()
+            && stat_at(path.c_str()).is_some_and(|stat| STOPPED.contains(&stat.state));
+    });
     listed && stopped
 }
 

@@ -174,45 +174,6 @@ pub fn read_file<'b>(path: &core::ffi::CStr, buffer: &'b mut [u8]) -> Option<&'b
     ended.then(|| &buffer[..filled])
 }
 
-/// Calls `each` with the names in a directory but those that begin with a dot. False if it can't be read, or not wholly.
-pub fn each_name(path: &core::ffi::CStr, mut each: impl FnMut(&[u8])) -> bool {
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    // SAFETY: the path is a C string; the descriptor is our own.
-    let fd = unsafe { syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
-    if fd < 0 {
-        return false;
-    }
-    let mut buffer = [0u8; 1024];
-    let ended = loop {
-        let (to, len) = (buffer.as_mut_ptr(), buffer.len());
-        // SAFETY: the kernel writes at most so many bytes there.
-        let n = unsafe { syscall!(libc::SYS_getdents64, fd, to, len) };
-        if n <= 0 {
-            break n == 0;
-        }
-        let mut rest = &buffer[..n as usize];
-        // An entry: inode and offset of 8 bytes, its length of 2, its type of 1, its name with a zero.
-        while let Some(length) = rest.get(16..18) {
-            let length = u16::from_ne_bytes([length[0], length[1]]).into();
-            let (Some(entry), Some(next)) = (rest.get(..length), rest.get(length..)) else {
-                break;
-            };
-            let name = entry.get(19..).unwrap_or_default();
-            let name = name.split(|b| *b == 0).next().unwrap_or_default();
-            if name.first().is_some_and(|first| *first != b'.') {
-                each(name);
-            }
-            if length == 0 {
-                break;
-            }
-            rest = next;
-        }
-    };
-    // SAFETY: opened above.
-    unsafe { syscall!(libc::SYS_close, fd) };
-    ended
-}
-
 /// Maps `len` bytes of fresh private memory, zeros; null if there is none.
 pub fn map_private(len: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

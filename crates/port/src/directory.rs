@@ -8,7 +8,7 @@ use crate::sys::{self, Errno};
 
 /// Calls `each` with a directory's descriptor and the name of every entry until it returns `false`. A directory that
 /// doesn't exist has no entries.
-pub(crate) fn each_entry(
+pub fn each_entry(
     directory: &CStr,
     each: &mut dyn FnMut(i32, &CStr) -> bool,
 ) -> Result<(), DiscoverError> {

@@ -44,6 +44,7 @@ mod reserve;
 mod sys;
 mod text;
 
+pub use directory::each_entry;
 pub use driver::Slept;
 pub use error::{CreateError, DiscoverError, MapError, OpenError, RemoveError, ResolveError};
 pub use handle::Handle;
