@@ -99,6 +99,8 @@ fn all_without_memory(
     });
     // Without a list, or without its main thread there, the process is gone, or in the middle of an exec, or there is no /proc.
     certain &= listed && threads[..count].contains(&pid);
+    // The kernel's list ends early where a thread goes while it is read.
+    certain = certain && crate::process::threads_of(pid) == Some(count);
     match (all, certain) {
         (false, _) => Some(false),
         (true, true) => Some(true),

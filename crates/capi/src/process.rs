@@ -11,6 +11,8 @@ use core::fmt::Write;
 struct Stat {
     /// The letter of its state.
     state: u8,
+    /// How many threads it has, those included that have ended and are not put away.
+    threads: usize,
     /// When it started, in clock ticks since boot.
     start: u64,
 }
@@ -25,6 +27,11 @@ fn stat_of(pid: Option<u32>) -> Option<Stat> {
     stat_at(path.c_str())
 }
 
+/// How many threads a process has, those included that have ended and are not put away.
+pub fn threads_of(pid: u32) -> Option<usize> {
+    stat_of(Some(pid)).map(|stat| stat.threads)
+}
+
 fn stat_at(path: &CStr) -> Option<Stat> {
     let mut buffer = [0; 1024];
     parse_stat(raw::read_file(path, &mut buffer)?)
@@ -37,10 +44,14 @@ fn parse_stat(stat: &[u8]) -> Option<Stat> {
         .split(|b| *b == b' ')
         .filter(|f| !f.is_empty());
     let state = *fields.next()?.first()?;
-    let start = core::str::from_utf8(fields.nth(22 - 4)?).ok()?;
+    let mut number = |skipped| -> Option<u64> {
+        let field = core::str::from_utf8(fields.nth(skipped)?).ok()?;
+        field.parse().ok()
+    };
     Some(Stat {
         state,
-        start: start.parse().ok()?,
+        threads: number(20 - 4)? as usize,
+        start: number(22 - 21)?,
     })
 }
 
@@ -206,8 +217,13 @@ mod tests {
     #[test]
     fn starts_are_parsed_whatever_the_name() {
         let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
-        let (state, start) = (b'S', 98765);
-        assert_eq!(parse_stat(line), Some(Stat { state, start }));
+        let (state, threads, start) = (b'S', 1, 98765);
+        let stat = Stat {
+            state,
+            threads,
+            start,
+        };
+        assert_eq!(parse_stat(line), Some(stat));
         assert_eq!(parse_stat(b"7 (x"), None);
         assert_eq!(parse_stat(b"7 (x) S 1"), None);
     }
