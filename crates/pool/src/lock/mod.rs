@@ -102,6 +102,8 @@ impl<'a> Quiet<'a> {
     fn sleep(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool {
         let listens = self.manner.get() == Manner::Open && pause >= LISTENED;
         if listens {
+            // A handler that is due runs at once, before the sleep that it would end.
+            self.interrupted.set(self.handler_waits());
             self.kernel.restore_signals(self.old.get());
         }
         let waited = self.kernel.wait(word, expected, Some(pause));
