@@ -2,15 +2,13 @@
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vshmem_pool::layout::NO_LIFE_LOCK;
 use vshmem_pool::{Cred, Kernel, Pool, Waited};
 use vshmem_port::Handle;
 use vshmem_wait::{Across, Pulse, Scope};
 
 /// How long the loop may stand still for a lock: as long as it takes to find that its owner is dead, and some more.
 const PATIENCE: u64 = 10_000_000;
-
-/// Beside a process's start (`docs/layout.md`): it has no life lock.
-const NO_LIFE_LOCK: u64 = 1 << 31;
 
 /// The kernel under one pool.
 pub struct Below<'a> {

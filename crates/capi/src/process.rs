@@ -77,8 +77,8 @@ fn namespaces() -> u32 {
     }
 }
 
-/// In what the pool keeps of a process's start: it holds no life lock, so its pid must tell whether it lives.
-pub const NO_LIFE_LOCK: u64 = 1 << 31;
+pub use vshmem_pool::layout::NO_LIFE_LOCK;
+
 /// The clock ticks in it.
 const TICKS_MASK: u64 = NO_LIFE_LOCK - 1;
 

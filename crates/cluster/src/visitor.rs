@@ -7,12 +7,10 @@ use std::fs;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 use vshmem_ipc::{life, Ctx};
+use vshmem_pool::layout::NO_LIFE_LOCK;
 use vshmem_pool::{Cred, Kernel, Pool, ProcId, Waited};
 use vshmem_port::{Handle, Life, PoolRef};
 use vshmem_wait::{Across, Pulse, Scope};
-
-/// Beside a process's start (`docs/layout.md`): it has no life lock.
-const NO_LIFE_LOCK: u64 = 1 << 31;
 
 /// An open pool, with this process in its table of processes.
 pub struct Visitor {

@@ -168,6 +168,9 @@ pub struct Proc {
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Proc {}
+
+/// In what is kept of a process's start: it holds no life lock, so its pid must tell whether it lives.
+pub const NO_LIFE_LOCK: u64 = 1 << 31;
 const _: () = assert!(size_of::<Proc>() == 128);
 
 /// What every construct's entry begins with.
