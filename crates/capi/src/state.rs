@@ -8,7 +8,7 @@ use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::page::{self, pack, unpack, Page, MAX_POOLS};
 use crate::text::{explain, Text};
-use crate::{interrupted, open, process, raw};
+use crate::{ids, interrupted, open, process, raw};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -234,12 +234,13 @@ pub fn open_existing_at(gate: &Inside, index: usize, name: &PoolName) -> Result<
 }
 
 fn publish(
-    _gate: &Inside,
+    gate: &Inside,
     index: usize,
     name: &PoolName,
     handle: Handle,
     pool: Pool,
 ) -> Result<(), Errno> {
+    ids::load(gate)?;
     let boot = process::boot_id().ok_or_else(|| {
         explain(format_args!(
             "/proc/sys/kernel/random/boot_id can't be read; mount /proc"

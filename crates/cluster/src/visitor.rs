@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::host::command::Identity;
+use crate::ids;
 use crate::sample;
 use std::fs;
 use std::sync::atomic::AtomicU32;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use vshmem_ipc::{life, Ctx};
 use vshmem_pool::layout::NO_LIFE_LOCK;
 use vshmem_pool::{Cred, Kernel, Pool, ProcId, Waited};
+use vshmem_port::ids::NOBODYS;
 use vshmem_port::{Handle, Life, PoolRef};
 use vshmem_wait::{Across, Pulse, Scope};
 
@@ -36,6 +38,7 @@ impl Visitor {
     pub fn enter(reference: &PoolRef) -> Result<Visitor> {
         let refused =
             |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
+        ids::check()?;
         let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -176,14 +179,22 @@ impl Kernel for Host {
 
     fn cred(&self) -> Cred {
         Cred {
-            uid: self.identity.uid,
-            gid: self.identity.gid,
+            uid: ids::all().users.outside(self.identity.uid),
+            gid: ids::all().groups.outside(self.identity.gid),
             caps: self.caps,
         }
     }
 
+    fn rules_pool(&self) -> bool {
+        !self.handle.is_device()
+    }
+
     fn in_group(&self, gid: u32) -> bool {
-        self.identity.gid == gid || self.identity.groups.contains(&gid)
+        let Identity {
+            gid: own, groups, ..
+        } = &self.identity;
+        let called = |group: &u32| ids::all().groups.outside(*group);
+        gid != NOBODYS && (called(own) == gid || groups.iter().any(|group| called(group) == gid))
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {

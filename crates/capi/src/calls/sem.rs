@@ -184,7 +184,8 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
         cmd::RMID => sem::remove(c, id).map(|()| 0),
         cmd::SET => {
             let new: SemidDs = fetch(arg as *const SemidDs)?;
-            sem::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode).map(|()| 0)
+            let (uid, gid) = new.perm.owner();
+            sem::set(c, id, uid, gid, new.perm.mode).map(|()| 0)
         }
         cmd::STAT => store(arg as *mut SemidDs, ds(&sem::stat(c, id)?)).map(|()| 0),
         SEM_STAT | SEM_STAT_ANY => {

@@ -161,7 +161,8 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
         cmd::RMID => shm::remove(c, id).map(|()| 0),
         cmd::SET => {
             let new: ShmidDs = fetch(buf as *const ShmidDs)?;
-            shm::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode).map(|()| 0)
+            let (uid, gid) = new.perm.owner();
+            shm::set(c, id, uid, gid, new.perm.mode).map(|()| 0)
         }
         cmd::STAT => store(buf as *mut ShmidDs, ds(&shm::stat(c, id)?)).map(|()| 0),
         SHM_STAT | SHM_STAT_ANY => {
