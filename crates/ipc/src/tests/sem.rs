@@ -381,7 +381,7 @@ fn a_machines_root_rules_over_its_own() {
     };
     assert_eq!(sem::getval(&elsewhere, ids[0], 0), Err(Errno::EACCES));
     assert_eq!(sem::remove(&elsewhere, ids[0]), Err(Errno::EPERM));
-    let own = sem::get(&elsewhere, 3, 1, crate::IPC_CREAT | 0o000).unwrap();
+    let own = sem::get(&elsewhere, 3, 1, crate::IPC_CREAT).unwrap();
     assert_eq!(sem::getval(&elsewhere, own, 0), Ok(0));
     assert_eq!(sem::remove(&elsewhere, own), Ok(()));
     // The entry is used again, by others.
