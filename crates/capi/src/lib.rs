@@ -42,6 +42,7 @@ pub mod reduce;
 pub mod state;
 pub mod text;
 pub mod tls;
+pub mod told;
 pub mod user;
 
 // A test program must keep its own libc functions, and its own ends.
