@@ -48,7 +48,7 @@ pub use directory::each_entry;
 pub use driver::Slept;
 pub use error::{CreateError, DiscoverError, MapError, OpenError, RemoveError, ResolveError};
 pub use handle::Handle;
-pub use ivshmem::Ivshmem;
+pub use ivshmem::{Grant, Ivshmem, GRANTS};
 pub use life::{Life, LIFE_BASE};
 pub use local::{create_local, list_local, remove_local, Local, LocalPool};
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
