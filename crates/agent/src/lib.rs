@@ -1,4 +1,4 @@
-//! The host's back end: it hands out doorbells between the machines of a pool, knows who lives, and wakes the host's sleepers.
+//! The back end on the host: it hands out doorbells between the machines of a pool, knows who lives, and wakes the host's sleepers.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //! | `program` | starting the one from the other |
 //! | `control`, [`client`] | the control socket, from both sides |
 //!
-//! `docs/protocol.md` specifies both sockets.
+//! `docs/protocol.md` specifies the sockets, and what front and back end say to each other.
 //!
 //! # Why machines go on
 //! Every descriptor that matters (listening sockets, peers' sockets, eventfds, pools, ledgers) is also the keeper's. When the back
@@ -27,6 +27,7 @@ pub mod client;
 mod control;
 mod directory;
 mod error;
+pub mod guest;
 mod herald;
 mod http;
 mod keeper;

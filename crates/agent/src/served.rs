@@ -519,7 +519,7 @@ pub fn name_of(pid: u32) -> String {
     format!("{}[{pid}]", program.trim())
 }
 
-fn boot() -> Option<[u8; 16]> {
+pub(crate) fn boot() -> Option<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16));
