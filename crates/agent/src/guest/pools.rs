@@ -37,7 +37,7 @@ struct Device {
 }
 
 enum State {
-    Joined(Joined),
+    Joined(Box<Joined>),
     Not(String),
 }
 
@@ -184,7 +184,7 @@ impl Device {
             State::Not("the driver vshmem.ko has not taken its device yet".into())
         } else {
             match join(&self.pool, owner) {
-                Ok(joined) => State::Joined(joined),
+                Ok(joined) => State::Joined(Box::new(joined)),
                 Err(why) => State::Not(why),
             }
         };
