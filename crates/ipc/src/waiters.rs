@@ -108,7 +108,9 @@ pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
 pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
     let status = waiter.status.load(Acquire);
     match (status & DONE != 0, status & ERRNO) {
-        (false, _) => None,
+        (false, _) if status == WAITING => None,
+        // Nothing that anybody says: the pool was taken away, or scribbled on.
+        (false, _) => Some(Err(Errno::EIDRM)),
         (true, 0) => Some(Ok(())),
         (true, errno) => Some(Err(Errno(errno as i32))),
     }

@@ -4,6 +4,7 @@ mod backing;
 pub mod death;
 mod directory;
 mod full;
+mod gone;
 mod hostile;
 mod look;
 mod members;
