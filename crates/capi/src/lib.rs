@@ -31,6 +31,7 @@ pub mod ending;
 pub mod errno;
 pub mod fork;
 pub mod gate;
+pub mod gone;
 pub mod interrupted;
 pub mod kernel;
 pub mod open;

@@ -46,7 +46,10 @@ pub fn give_device(device: &Path, owner: u32) -> io::Result<()> {
     chown(&memory, Some(owner), None)?;
     fs::set_permissions(&memory, Permissions::from_mode(0o600))?;
     // Without a driver a device may have its memory turned off, and its user may not turn it on.
-    let _ = fs::write(device.join("enable"), "1");
+    let enable = device.join("enable");
+    if fs::read_to_string(&enable)?.trim() == "0" {
+        let _ = fs::write(enable, "1");
+    }
     Ok(())
 }
 

@@ -65,6 +65,11 @@ impl fmt::Display for Grant {
     }
 }
 
+/// Is there a table, even if it is empty? Then the machine is given pools while it runs.
+pub(crate) fn exist() -> bool {
+    sys::open(GRANTS, libc::O_RDONLY, 0).map(Owned::new).is_ok()
+}
+
 /// The name that the table gives to a device, if any.
 pub(crate) fn name_of(address: Address) -> Option<Name> {
     let file = Owned::new(sys::open(GRANTS, libc::O_RDONLY, 0).ok()?);

@@ -5,7 +5,7 @@
 //! line, `vshmem.pools=NAME[:ADDRESS],...`; a name without an address is that of the next device that has none yet there, in the
 //! order of PCI addresses. A device without a name is called by its address. `default` means the first device, unless a pool has that name.
 //!
-//! Where a machine has such a device, names mean these pools only. Local pools can then still be given by path.
+//! Where a machine has such a device, or a table of granted pools, names mean these pools only. Local pools can then still be given by path.
 //!
 //! Where the driver vshmem.ko has the device, its file `/dev/vshmemN` is the pool instead: it maps the memory write-back, and
 //! waiters can sleep on words of it and be rung. `resource2` maps it uncached, which counts on AMD and on recent Linux on Intel (every
@@ -83,7 +83,7 @@ pub(crate) enum Meaning {
     Pool(PoolRef),
     /// Nothing, though the machine has pools.
     Nothing,
-    /// The machine has no device, so the name is that of a local pool.
+    /// The machine has no device, and no table of granted pools, so the name is that of a local pool.
     Local,
 }
 
@@ -91,7 +91,12 @@ pub(crate) enum Meaning {
 pub(crate) fn find(name: &[u8]) -> Result<Meaning, DiscoverError> {
     let devices = Devices::scan()?;
     if devices.all().is_empty() {
-        return Ok(Meaning::Local);
+        // A machine that is given pools while it runs may have none just now.
+        return Ok(if grants::exist() {
+            Meaning::Nothing
+        } else {
+            Meaning::Local
+        });
     }
     Ok(find_among(devices.all(), name).map_or(Meaning::Nothing, Meaning::Pool))
 }
