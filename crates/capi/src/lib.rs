@@ -27,7 +27,6 @@ pub mod calls;
 pub mod config;
 pub mod cred;
 pub mod dispatch;
-pub mod ending;
 pub mod errno;
 pub mod fork;
 pub mod gate;

@@ -7,6 +7,7 @@
 //! | `handle` | an open pool |
 //! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `life` | life locks, by which everybody learns that a process is dead |
+//! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
 //! | `driver` | the device files of vshmem.ko: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
 //! | `pool_ref` | names, paths and devices |
@@ -33,6 +34,7 @@ pub mod contract;
 mod descriptor;
 mod directory;
 mod driver;
+mod ending;
 mod error;
 mod handle;
 pub mod ivshmem;
@@ -40,6 +42,7 @@ mod life;
 pub mod local;
 mod mapping;
 mod pool_ref;
+pub mod process;
 mod reserve;
 mod sys;
 mod text;

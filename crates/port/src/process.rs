@@ -1,10 +1,15 @@
-//! What tells this process from others of its kernel, and this kernel from others.
+//! What tells a process from others of its kernel, and whether it lives, is stopped, or runs another program.
+//!
+//! A life lock tells most of it, but not all: the kernel lets it go late, and exec lets it go though the process goes on. So whoever
+//! judges processes of its own kernel asks here.
 
-use crate::ending;
-use crate::raw::{self, syscall};
-use crate::text::Text;
 use core::ffi::CStr;
 use core::fmt::Write;
+
+use crate::ending;
+use crate::sys::{read_file, syscall};
+use crate::text::Text;
+use crate::Handle;
 
 /// What `/proc/PID/stat` tells of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +27,7 @@ fn stat_of(pid: Option<u32>) -> Option<Stat> {
     let mut path = Text::<40>::new();
     match pid {
         Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,
-        None => drop(path.push(b"/proc/self/stat")),
+        None => path.push(b"/proc/self/stat")?,
     }
     stat_at(path.c_str())
 }
@@ -34,7 +39,7 @@ pub fn threads_of(pid: u32) -> Option<usize> {
 
 fn stat_at(path: &CStr) -> Option<Stat> {
     let mut buffer = [0; 1024];
-    parse_stat(raw::read_file(path, &mut buffer)?)
+    parse_stat(read_file(path, &mut buffer)?)
 }
 
 /// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
@@ -110,6 +115,17 @@ const TICKS: u64 = 100;
 /// A forked child notes its start a little late.
 const TOLERANCE: u64 = TICKS;
 
+/// Does the process of this kernel live that took a slot of a pool and noted `pid` and `started`? False only if that is certain.
+pub fn is_alive(handle: &Handle, slot: u32, pid: u32, started: u64) -> bool {
+    if started & NO_LIFE_LOCK != 0 {
+        return !is_gone(pid, started);
+    }
+    match handle.alive(slot) {
+        Some(alive) => alive && !has_left(pid, started),
+        None => !is_gone(pid, started),
+    }
+}
+
 /// Is a process certainly dead that noted `pid` and `started`? For when its life lock can't be asked.
 pub fn is_gone(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
@@ -180,36 +196,6 @@ fn a_thread_is_stopped(pid: u32) -> bool {
     listed && stopped
 }
 
-/// The running kernel's boot id, which all its containers share.
-pub fn boot_id() -> Option<[u8; 16]> {
-    let mut buffer = [0; 64];
-    parse_uuid(raw::read_file(
-        c"/proc/sys/kernel/random/boot_id",
-        &mut buffer,
-    )?)
-}
-
-fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
-    let mut id = [0u8; 16];
-    let mut digits = text.trim_ascii_end().iter().filter(|b| **b != b'-');
-    for byte in &mut id {
-        let mut digit = || (*digits.next()? as char).to_digit(16);
-        *byte = (digit()? << 4 | digit()?) as u8;
-    }
-    digits.next().is_none().then_some(id)
-}
-
-/// The machine's name, for listings.
-pub fn host_name(out: &mut Text<32>) {
-    // SAFETY: all zeros is a valid utsname; the kernel fills it with C strings.
-    unsafe {
-        let mut names: libc::utsname = core::mem::zeroed();
-        if syscall!(libc::SYS_uname, &raw mut names) == 0 {
-            out.push(CStr::from_ptr(names.nodename.as_ptr()).to_bytes());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,18 +212,6 @@ mod tests {
         assert_eq!(parse_stat(line), Some(stat));
         assert_eq!(parse_stat(b"7 (x"), None);
         assert_eq!(parse_stat(b"7 (x) S 1"), None);
-    }
-
-    #[test]
-    fn uuids_are_parsed() {
-        let id = parse_uuid(b"00010203-0405-0607-0809-0a0b0c0d0eff\n");
-        assert_eq!(
-            id,
-            Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255])
-        );
-        assert_eq!(parse_uuid(b"0001"), None);
-        assert_eq!(parse_uuid(b"g0010203-0405-0607-0809-0a0b0c0d0eff"), None);
-        assert!(boot_id().is_some());
     }
 
     #[test]
