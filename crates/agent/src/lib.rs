@@ -6,7 +6,8 @@
 //! | `ledger` | who is connected to a pool and what each was told, in memory that outlives this process |
 //! | `served` | one pool: its peers, and telling each what it does not know yet |
 //! | `ring` | the host was rung: which sleepers are due? |
-//! | `caretaker`, `kernel` | what it does in a pool as one of its processes: giving memory back, cleaning up after machines |
+//! | `caretaker` | what it does in a pool as one of its processes: giving memory back, cleaning up after the dead |
+//! | `attendant`, [`Below`] | cleaning up, as back end and front end do it; what a pool needs of the kernel when we work on it |
 //! | `herald` | the host rings: a thread that does it for its processes |
 //! | `server` | the loop over all of that |
 //! | `metrics`, `http` | what it knows, for Prometheus |
@@ -22,6 +23,7 @@
 //! listening socket. What each peer was told is in a ledger, which is written after each message; the one message that may
 //! have been under way counts as sent ([`served`]). When the keeper dies, the back end starts another.
 
+mod attendant;
 mod caretaker;
 pub mod client;
 mod control;
@@ -44,6 +46,7 @@ mod server;
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use directory::Directory;
 pub use error::{Error, Result};
+pub use kernel::{boot, join, Below};
 pub use ledger::MOST_PEERS;
 pub use link::MOST_VECTORS;
 pub use message::receive as receive_message;

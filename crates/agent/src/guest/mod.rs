@@ -1,5 +1,5 @@
 //! The front end, in a machine: it joins the pools that the machine has, follows devices that are plugged in and pulled out while it
-//! runs, gives them the names that the host tells, and says when they are ready.
+//! runs, gives them the names that the host tells, says when they are ready, and cleans up after processes that die in the machine.
 //!
 //! It looks once a second, and when the host asks. `docs/protocol.md` specifies what the two say.
 
@@ -38,7 +38,7 @@ pub fn run(owner: Option<u32>) -> Result<()> {
     loop {
         if Instant::now() >= due {
             due = Instant::now() + SECOND;
-            pools.look();
+            pools.tick();
         }
         channel = channel.or_else(|| Channel::find().ok().flatten());
         let left = due.saturating_duration_since(Instant::now());

@@ -2,7 +2,8 @@
 
 use super::device;
 use super::protocol::{Failure, Granted, GrantedPool, GuestPool};
-use crate::served::boot;
+use crate::attendant::Attendant;
+use crate::kernel::{self, Below};
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
@@ -13,7 +14,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_pool::Pool;
 use vshmem_port::{Grant, Handle, Ivshmem, PoolRef, Port, GRANTS};
-use vshmem_wait::{Across, Pulse};
 
 /// How long devices of a table may take to come, and the driver to take them.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -43,9 +43,8 @@ enum State {
 
 /// A pool that the machine is a member of.
 struct Joined {
-    handle: Handle,
-    pool: Pool,
-    member: u16,
+    below: Below<Handle>,
+    attendant: Attendant,
 }
 
 impl Pools {
@@ -94,6 +93,16 @@ impl Pools {
         }
         for device in &mut self.devices {
             device.look(self.owner);
+        }
+    }
+
+    /// Once a second: looks, and cleans up after processes that died.
+    pub fn tick(&mut self) {
+        self.look();
+        for device in &mut self.devices {
+            if let State::Joined(joined) = &mut device.state {
+                joined.attend();
+            }
         }
     }
 
@@ -171,8 +180,8 @@ impl Device {
     /// Joins the pool if that has not been done, and leaves it if it is another one by now.
     fn look(&mut self, owner: Option<u32>) {
         if let State::Joined(joined) = &self.state {
-            let newer = !joined.handle.has_driver() && device::has_driver(&self.pool);
-            if !joined.pool.is_joined(joined.member) || newer {
+            let newer = !joined.below.handle.has_driver() && device::has_driver(&self.pool);
+            if joined.is_gone() || newer {
                 self.leave("it was taken away");
             }
         }
@@ -192,14 +201,13 @@ impl Device {
 
     fn leave(&mut self, why: &str) {
         if let State::Joined(joined) = std::mem::replace(&mut self.state, State::Not(why.into())) {
-            // SAFETY: all that used the pool's memory was in `joined`, which is taken apart here.
-            unsafe { joined.handle.close() };
+            joined.leave();
         }
     }
 
     fn tell(&self) -> GuestPool {
         let (member, state) = match &self.state {
-            State::Joined(joined) => (Some(joined.member), GuestPool::READY),
+            State::Joined(joined) => (Some(joined.below.member), GuestPool::READY),
             State::Not(why) => (None, why.as_str()),
         };
         GuestPool {
@@ -220,35 +228,40 @@ fn join(reference: &PoolRef, owner: Option<u32>) -> Result<Joined, String> {
         device::give(reference, owner)
             .map_err(|e| format!("could not give it to its user: {e}"))?;
     }
-    let boot = boot().ok_or("the machine has no boot id in /proc: mount it")?;
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let handle = vshmem_port::open(reference).map_err(why)?;
-    let joined = Pool::open(handle.mem()).map_err(why).and_then(|pool| {
-        let member = pool.join(boot, name.trim().as_bytes()).map_err(why)?;
-        Ok((pool, member))
-    });
-    match joined {
+    let joined = Pool::open(handle.mem()).map_err(why);
+    match joined.and_then(|pool| Ok((pool, kernel::join(&pool)?))) {
         Ok((pool, member)) => {
-            let pulse = &Pulse::new();
-            let handle_of = &handle;
-            Across {
-                pool: &pool,
-                handle: handle_of,
-                member,
-                pulse,
-            }
-            .join();
-            Ok(Joined {
-                handle,
-                pool,
-                member,
-            })
+            let below = Below::for_a_loop(handle, pool, member);
+            below.across().join();
+            let attendant = Attendant::default();
+            Ok(Joined { below, attendant })
         }
         Err(why) => {
             // SAFETY: nobody else knows of the mapping.
             unsafe { handle.close() };
             Err(why)
         }
+    }
+}
+
+impl Joined {
+    /// Was the pool taken away?
+    fn is_gone(&self) -> bool {
+        !self.below.pool.is_joined(self.below.member)
+    }
+
+    /// Cleans up after the dead.
+    fn attend(&mut self) {
+        if let Some(me) = self.attendant.take_part(&self.below) {
+            self.attendant.clean_up(&self.below.context(me));
+        }
+    }
+
+    fn leave(mut self) {
+        self.attendant.leave(&self.below.pool);
+        // SAFETY: all that uses the pool's memory is in `self`, which is taken apart here.
+        unsafe { self.below.handle.close() };
     }
 }
 
