@@ -20,12 +20,13 @@ use_and_lose() { # use_and_lose HOW OPTION...: in a machine that is started with
     if ! grep -q '^ok      all can be removed' "$work/lost"; then
         failed "$how: the test comes to its end" "$(tail -n 5 "$work/lost")" "$(tail -n 5 "$XDG_RUNTIME_DIR"/vshmem/"$VSHMEM_CLUSTER"/vm0/console.log)"
     fi
-    while IFS= read -r line; do
-        case $line in
-        "ok      "*) passed "$how: ${line#ok      }" ;;
-        "FAILED  "*) failed "$how: ${line#FAILED  }" "$(grep -F -A 1 -- "$line" "$work/lost" | tail -n 1)" ;;
+    mapfile -t lines <"$work/lost"
+    for i in "${!lines[@]}"; do
+        case ${lines[i]} in
+        "ok      "*) passed "$how: ${lines[i]#ok      }" ;;
+        "FAILED  "*) failed "$how: ${lines[i]#FAILED  }" "${lines[i + 1]:-}" ;;
         esac
-    done <"$work/lost"
+    done
     vshmem down
 }
 
