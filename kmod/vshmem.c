@@ -293,6 +293,8 @@ static long vshmem_ring(struct vshmem *vd, void __user *arg)
 		return -EFAULT;
 	if (r.peer > LAST_MEMBER || r.vector > LAST_VECTOR)
 		return -EINVAL;
+	if (r.device && r.device != MINOR(vd->dev.devt) + 1)
+		return -EXDEV;
 
 	down_read(&vd->gate);
 	if (vd->gone)

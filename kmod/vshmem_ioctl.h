@@ -158,13 +158,19 @@ struct vshmem_wake {
  *
  * @peer:   number of the member, 0 to 65535
  * @vector: 0 to 65534; 0 serves if in doubt
+ * @device: 0, or the minor number of the file that is meant, plus 1. For a
+ *          library that can't be sure what its descriptor is open on, since the
+ *          program around it may have closed it, and would else have to ask
+ *          each time.
  *
  * Fails with
  *   EOPNOTSUPP  the device has no doorbell
+ *   EXDEV       the file is another device's than @device says
  */
 struct vshmem_ring {
 	__u32 peer;
-	__u32 vector;
+	__u16 vector;
+	__u16 device;
 };
 
 #define VSHMEM_IOCTL_TYPE 0xd7

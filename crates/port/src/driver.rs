@@ -50,7 +50,8 @@ struct Wake {
 #[repr(C)]
 struct Ring {
     peer: u32,
-    vector: u32,
+    vector: u16,
+    device: u16,
 }
 
 /// A request's number, as `_IOR` (2) and `_IOW` (1) make it.
@@ -154,10 +155,19 @@ pub(crate) fn wake(descriptor: &Descriptor, offset: u64, count: u32) -> Option<u
 
 /// Has the kernel with this number look at the words that its threads sleep on. False if that can't be done.
 pub(crate) fn ring(descriptor: &Descriptor, peer: u16) -> bool {
+    // Somebody is to be woken, so the descriptor is not asked first what it is: only this very device's file takes the request.
+    let (number, identity) = descriptor.unchecked();
+    let device = u16::try_from(identity.minor() + 1).unwrap_or(0);
     let mut ring = Ring {
         peer: peer.into(),
         vector: 0,
+        device,
     };
+    // SAFETY: the request only reads its structure, and no other file knows it.
+    if device != 0 && unsafe { sys::control(number, RING, &mut ring) }.is_ok() {
+        return true;
+    }
+    ring.device = 0;
     call(descriptor, RING, &mut ring).is_some_and(|outcome| outcome.is_ok())
 }
 
