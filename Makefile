@@ -8,6 +8,7 @@ INCDIR  ?= $(PREFIX)/include
 MANDIR  ?= $(PREFIX)/share/man
 DATADIR ?= $(PREFIX)/share
 UNITDIR ?= $(PREFIX)/lib/systemd/user
+SYSTEMUNITDIR ?= $(PREFIX)/lib/systemd/system
 
 SHELL   := /bin/sh
 CARGO   := scripts/cargo.sh --exec
@@ -48,7 +49,7 @@ lint: ## layout, lint and licences of everything
 bench: build ## benchmarks against the kernel; QUICK=1 for seconds instead of minutes
 	@python3 bench/run.py $(if $(QUICK),--quick) $(BENCH)
 
-install: ## into DESTDIR PREFIX: command, library, header, pkg-config, user unit, man pages, completions
+install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, man pages, completions
 	@# Not a dependency on build: root, who installs, may have no cargo.
 	@[ -x $(RELEASE)/vshmem ] && [ -e $(RELEASE)/libvshmem.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
@@ -59,14 +60,15 @@ install: ## into DESTDIR PREFIX: command, library, header, pkg-config, user unit
 	install -m 644 include/vshmem.h '$(DESTDIR)$(INCDIR)/vshmem.h'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCDIR@|$(INCDIR)|' -e 's|@VERSION@|$(VERSION)|' \
 		packaging/vshmem.pc.in >'$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
-	install -d '$(DESTDIR)$(UNITDIR)'
+	install -d '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(SYSTEMUNITDIR)'
 	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent.service.in >'$(DESTDIR)$(UNITDIR)/vshmem-agent.service'
+	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent-guest.service.in >'$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
 	scripts/install-docs.sh install '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)' $(RELEASE)/vshmem
 
 uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
-	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service'
+	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service' '$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
 	scripts/install-docs.sh uninstall '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)'
 
 clean: ## what build, test, bench and demo made

@@ -9,7 +9,7 @@
 #
 # Headers are those of /lib/modules/VERSION/build. Where there are none, Debian's packages are downloaded by apt (also
 # from bookworm-backports, through lists of our own) and unpacked below the cache directory, as images are:
-# $VSHMEM_CACHE, by default ~/.cache/vshmem. Each thing is fetched and built once.
+# $VSHMEM_CACHE, by default ~/.cache/vshmem. Each thing is fetched and built once. The exit status is 2 if one can't be fetched.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,6 +18,12 @@ cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/kmod
 fail() {
     echo "kmod/build.sh: $*" >&2
     exit 1
+}
+
+# For what others have and we can't get: exit status 2.
+missing() {
+    echo "kmod/build.sh: $*" >&2
+    exit 2
 }
 
 # apt with lists of our own that have backports too, so that neither root nor the system's settings are needed.
@@ -36,7 +42,7 @@ Dir::Etc::sourceparts "-";
 Dir::State::lists "$apt/lists";
 Dir::Cache "$apt/cache";
 CONF
-        APT_CONFIG=$apt/apt.conf apt-get -qq update 2>/dev/null || fail "the package lists can't be fetched"
+        APT_CONFIG=$apt/apt.conf apt-get -qq update 2>/dev/null || missing "the package lists can't be fetched"
         : >"$apt/ready"
     fi
     export APT_CONFIG="$apt/apt.conf"
@@ -47,7 +53,7 @@ download() {
     mkdir -p "$2"
     own_apt
     debs=$(mktemp -d "$cache/debs.XXXXXX")
-    (cd "$debs" && apt-get -qq download "$1" >/dev/null 2>&1) || fail "there is no package $1 to be downloaded"
+    (cd "$debs" && apt-get -qq download "$1" >/dev/null 2>&1) || missing "there is no package $1 to be downloaded"
     dpkg-deb -x "$debs"/*.deb "$2" || fail "the package $1 can't be unpacked into $2"
     rm -rf "$debs"
 }
@@ -67,9 +73,9 @@ headers() { # headers VERSION: prints the build directory
     unpacked=$cache/headers/$1
     if [ ! -e "$unpacked" ]; then
         rm -rf "$unpacked.new"
-        parts=$(parts_of_headers "$1") || fail "there are no headers for the kernel $1"
+        parts=$(parts_of_headers "$1") || missing "there are no headers for the kernel $1"
         for package in $parts; do
-            download "$package" "$unpacked.new" || exit 1
+            download "$package" "$unpacked.new" || exit
         done
         # The makefiles know each other by absolute paths.
         sed -i "s|/usr/src/|$unpacked/usr/src/|" "$unpacked.new/usr/src/linux-headers-$1/Makefile"
@@ -118,7 +124,7 @@ build() { # build VERSION: prints the path of the module
 newest() { # newest SERIES: prints the version of the newest cloud kernel
     own_apt
     apt-cache pkgnames "linux-headers-$1." | sed -n "s/^linux-headers-\($1\.[^ ]*-cloud-amd64\)$/\1/p" |
-        sort -V | tail -n 1 | grep . || fail "there is no kernel of the series $1"
+        sort -V | tail -n 1 | grep . || missing "there is no kernel of the series $1"
 }
 
 case ${1:-} in

@@ -21,9 +21,10 @@
  *   Faults and rings run under @gate, taken for reading, and do nothing when
  *   @gone is set. It is set under @gate, taken for writing, and all mappings
  *   are zapped before that is let go. Sleepers and wakers look at @gone under
- *   @lock.
+ *   @lock. A fault of a mapping that is to remain gets a page of zeros then.
  */
 
+#include <linux/cc_platform.h>
 #include <linux/cdev.h>
 #include <linux/hash.h>
 #include <linux/hrtimer.h>
@@ -58,6 +59,8 @@
 #define BAR_MEMORY 2
 
 #define MOST_DEVICES 256
+/* Where VSHMEM_REMAINS is in an offset that is counted in pages. */
+#define REMAINS_PGOFF ((pgoff_t)(VSHMEM_REMAINS >> PAGE_SHIFT))
 /* All vectors mean the same, so few are enough. */
 #define MOST_VECTORS 16
 #define TABLE_BITS 6
@@ -108,6 +111,15 @@ struct vshmem_sleeper {
 static struct class vshmem_class = { .name = NAME };
 static dev_t vshmem_first;
 static DEFINE_IDA(vshmem_minors);
+
+/*
+ * A mapping has one kind of page: pages of this kernel are write-back, and
+ * encrypted where guests' memory is, which the device's memory is not.
+ */
+static bool vshmem_has_remains(struct vshmem *vd)
+{
+	return vd->cached && !cc_platform_has(CC_ATTR_GUEST_MEM_ENCRYPT);
+}
 
 /* Waiting and waking */
 
@@ -281,6 +293,8 @@ static long vshmem_ring(struct vshmem *vd, void __user *arg)
 		return -EFAULT;
 	if (r.peer > LAST_MEMBER || r.vector > LAST_VECTOR)
 		return -EINVAL;
+	if (r.device && r.device != MINOR(vd->dev.devt) + 1)
+		return -EXDEV;
 
 	down_read(&vd->gate);
 	if (vd->gone)
@@ -306,6 +320,8 @@ static long vshmem_info(struct vshmem *vd, void __user *arg)
 
 	if (vd->cached)
 		info.flags |= VSHMEM_CACHED;
+	if (vshmem_has_remains(vd))
+		info.flags |= VSHMEM_HAS_REMAINS;
 	down_read(&vd->gate);
 	if (vd->gone) {
 		up_read(&vd->gate);
@@ -347,8 +363,18 @@ static long vshmem_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 static unsigned long vshmem_pfn(struct vm_area_struct *vma, unsigned long addr)
 {
 	struct vshmem_file *vf = vma->vm_file->private_data;
+	pgoff_t page = linear_page_index(vma, addr) & ~REMAINS_PGOFF;
 
-	return PHYS_PFN(vf->vd->phys) + linear_page_index(vma, addr);
+	return PHYS_PFN(vf->vd->phys) + page;
+}
+
+/* What a fault gets when the device is gone. */
+static vm_fault_t vshmem_fault_gone(struct vm_fault *vmf)
+{
+	if (!(vmf->vma->vm_pgoff & REMAINS_PGOFF))
+		return VM_FAULT_SIGBUS;
+	vmf->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	return vmf->page ? 0 : VM_FAULT_OOM;
 }
 
 static int vshmem_set_pte(pte_t *pte, unsigned long addr, void *data)
@@ -381,7 +407,7 @@ static vm_fault_t vshmem_fault(struct vm_fault *vmf)
 
 	down_read(&vf->vd->gate);
 	if (vf->vd->gone)
-		ret = VM_FAULT_SIGBUS;
+		ret = vshmem_fault_gone(vmf);
 	else if (apply_to_page_range(vma->vm_mm, start, end - start,
 				     vshmem_set_pte, vma) == -ENOMEM)
 		ret = VM_FAULT_OOM;
@@ -417,7 +443,8 @@ static vm_fault_t vshmem_huge_fault(struct vm_fault *vmf, unsigned int order)
 		return ret;
 
 	down_read(&vf->vd->gate);
-	ret = vf->vd->gone ? VM_FAULT_SIGBUS : vshmem_insert_pmd(vmf, pfn);
+	if (!vf->vd->gone)
+		ret = vshmem_insert_pmd(vmf, pfn);
 	up_read(&vf->vd->gate);
 	return ret;
 }
@@ -432,16 +459,21 @@ static const struct vm_operations_struct vshmem_vm_ops = {
 
 static int vshmem_mmap(struct file *file, struct vm_area_struct *vma)
 {
-	const unsigned long flags =
-		VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP;
+	bool remains = vma->vm_pgoff & REMAINS_PGOFF;
+	pgoff_t first = vma->vm_pgoff & ~REMAINS_PGOFF;
+	/* One that remains gets pages that the kernel has to count. */
+	const unsigned long flags = VM_IO | VM_DONTEXPAND | VM_DONTDUMP |
+				    (remains ? VM_MIXEDMAP : VM_PFNMAP);
 	struct vshmem_file *vf = file->private_data;
 	u64 pages = vf->vd->size >> PAGE_SHIFT;
 
 	if (READ_ONCE(vf->vd->gone))
 		return -ENODEV;
 	/* A private mapping would copy pages that have no struct page. */
-	if (!(vma->vm_flags & VM_MAYSHARE) || vma->vm_pgoff >= pages ||
-	    vma_pages(vma) > pages - vma->vm_pgoff)
+	if (!(vma->vm_flags & VM_MAYSHARE) || first >= pages ||
+	    vma_pages(vma) > pages - first)
+		return -EINVAL;
+	if (remains && !vshmem_has_remains(vf->vd))
 		return -EINVAL;
 
 	vma->vm_page_prot = pgprot_decrypted(vma->vm_page_prot);

@@ -38,6 +38,14 @@
  *   After a hot-unplug or an unbind of the driver no process reaches the
  *   memory any more: an access to a mapping raises SIGBUS, sleepers return with
  *   ENODEV at once, and so does every further call but close() and munmap().
+ *   A program that can't have a SIGBUS at any access, such as a library in
+ *   somebody else's program, adds VSHMEM_REMAINS to the offset that it gives
+ *   to mmap(): then the mapping stays. From the removal on it shows zeros
+ *   instead of the pool, and takes what is written for this process (and
+ *   children that it forks later) only, in memory of its own. So the
+ *   program has to look whether a word that is never zero has become so.
+ *   Drivers that know this have VSHMEM_HAS_REMAINS in vshmem_info.flags;
+ *   others refuse such an offset with EINVAL.
  *   The file never comes back to life; open the new device file. While a file
  *   is open or mapped the driver can't be unloaded.
  *
@@ -54,16 +62,29 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* Number of this interface; another number means that calls have changed. */
+/*
+ * Number of this interface; another number means that calls have changed. What
+ * is added has a flag instead.
+ */
 #define VSHMEM_ABI 1
 
 /*
  * vshmem_info.flags:
- * VSHMEM_DOORBELL  this member can be rung, and can ring
- * VSHMEM_CACHED    mappings are write-back; else they are at device speed
+ * VSHMEM_DOORBELL     this member can be rung, and can ring
+ * VSHMEM_CACHED       mappings are write-back; else they are at device speed
+ * VSHMEM_HAS_REMAINS  mappings may outlive the device, see VSHMEM_REMAINS. Not
+ *                     without VSHMEM_CACHED, nor in machines whose memory is
+ *                     encrypted
  */
 #define VSHMEM_DOORBELL 1
 #define VSHMEM_CACHED 2
+#define VSHMEM_HAS_REMAINS 4
+
+/*
+ * Added to an offset of mmap(): when the device goes away the mapping stays, and
+ * shows zeros, rather than to raise SIGBUS.
+ */
+#define VSHMEM_REMAINS (1ULL << 62)
 
 /*
  * VSHMEM_INFO fills it in.
@@ -137,13 +158,19 @@ struct vshmem_wake {
  *
  * @peer:   number of the member, 0 to 65535
  * @vector: 0 to 65534; 0 serves if in doubt
+ * @device: 0, or the minor number of the file that is meant, plus 1. For a
+ *          library that can't be sure what its descriptor is open on, since the
+ *          program around it may have closed it, and would else have to ask
+ *          each time.
  *
  * Fails with
  *   EOPNOTSUPP  the device has no doorbell
+ *   EXDEV       the file is another device's than @device says
  */
 struct vshmem_ring {
 	__u32 peer;
-	__u32 vector;
+	__u16 vector;
+	__u16 device;
 };
 
 #define VSHMEM_IOCTL_TYPE 0xd7

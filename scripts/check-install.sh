@@ -22,7 +22,7 @@ make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2
     fail "make install failed"
 }
 for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 include/vshmem.h lib/pkgconfig/vshmem.pc \
-    lib/systemd/user/vshmem-agent.service share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem; do
+    lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem; do
     [ -s "$root/$file" ] || fail "$prefix/$file was not installed, or is empty"
 done
 bash -n "$root/share/bash-completion/completions/vshmem" || fail "the completion for bash is not valid"
@@ -87,7 +87,14 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.2
 done
 [ ! -e "$work/run/vshmem" ] || fail "something is left of the back end: $(find "$work/run")"
+
+# The machines' unit starts the installed command with an option that it has.
+guest=$root/lib/systemd/system/vshmem-agent-guest.service
+grep -qx "ExecStart=$prefix/bin/vshmem agent --guest" "$guest" || fail "the machines' unit does not start the installed command"
+"$root/bin/vshmem" agent --help | grep -q -- '--guest' || fail "the installed command knows no --guest"
 if command -v systemd-analyze >/dev/null; then
+    sed -e "s|$prefix/bin|$root/bin|" "$guest" >"$work/vshmem-agent-guest.service"
+    MANPATH="$root/share/man" systemd-analyze verify "$work/vshmem-agent-guest.service" 2>"$work/log" || fail "the machines' unit: $(cat "$work/log")"
     sed -e "s|$prefix/bin|$root/bin|" "$unit" >"$work/vshmem-agent.service"
     MANPATH="$root/share/man" systemd-analyze verify --user "$work/vshmem-agent.service" 2>"$work/log" || fail "the user unit: $(cat "$work/log")"
 fi

@@ -1,45 +1,128 @@
-//! What a pool needs of the host's kernel when the back end works on it: as little waiting as there can be.
+//! What a pool needs of the kernel below when a process of Vshmem's own works on it: the back end, a front end, or a command that
+//! looks or removes.
 
+use std::borrow::Borrow;
+use std::fs;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use vshmem_pool::layout::NO_LIFE_LOCK;
-use vshmem_pool::{Cred, Kernel, Pool, Waited};
-use vshmem_port::Handle;
+use vshmem_pool::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
+use vshmem_port::ids::{Ids, NOBODYS};
+use vshmem_port::{process, Handle};
 use vshmem_wait::{Across, Pulse, Scope};
 
-/// How long the loop may stand still for a lock: as long as it takes to find that its owner is dead, and some more.
+/// How long a loop may stand still for a lock: as long as it takes to find that its owner is dead, and some more.
 const PATIENCE: u64 = 10_000_000;
 
 /// The kernel under one pool.
-pub struct Below<'a> {
-    handle: &'a Handle,
-    pool: &'a Pool,
-    host: u16,
+pub struct Below<H> {
+    /// What can be done with the pool's memory.
+    pub handle: H,
+    /// The pool.
+    pub pool: Pool,
+    /// This kernel, in the pool's member table.
+    pub member: u16,
     pulse: Pulse,
+    cred: Cred,
+    groups: Vec<u32>,
+    /// Nobody else uses the pool.
+    alone: bool,
+    patience: Option<u64>,
 }
 
-impl<'a> Below<'a> {
-    /// Under the pool with this handle, where the host is the member `host`.
-    pub fn new(handle: &'a Handle, pool: &'a Pool, host: u16) -> Below<'a> {
+impl<H: Borrow<Handle> + Sync> Below<H> {
+    /// For a loop that looks after others, too: it waits as little as it can, and for some milliseconds at the most.
+    pub fn for_a_loop(handle: H, pool: Pool, member: u16) -> Below<H> {
+        let (pulse, cred, groups) = (Pulse::new(), credentials(0), Vec::new());
         Below {
             handle,
             pool,
-            host,
-            pulse: Pulse::new(),
+            member,
+            pulse,
+            cred,
+            groups,
+            alone: false,
+            patience: Some(PATIENCE),
+        }
+    }
+
+    /// For a command with these supplementary groups, whose user has its capabilities. Users and groups are called in the pool as `ids` says.
+    pub fn for_a_command(
+        handle: H,
+        pool: Pool,
+        member: u16,
+        groups: &[u32],
+        ids: &Ids,
+    ) -> Below<H> {
+        let mut alone = true;
+        pool.members(|index, _, alive| alone &= index == member || !alive);
+        let cred = credentials(capabilities());
+        let outside = groups.iter().map(|group| ids.groups.outside(*group));
+        Below {
+            cred: Cred {
+                uid: ids.users.outside(cred.uid),
+                gid: ids.groups.outside(cred.gid),
+                ..cred
+            },
+            groups: outside.collect(),
+            alone,
+            patience: None,
+            ..Below::for_a_loop(handle, pool, member)
+        }
+    }
+
+    /// What the upper half's calls take of the process `me`, which is this one.
+    pub fn context(&self, me: ProcId) -> Ctx<'_> {
+        Ctx {
+            pool: &self.pool,
+            kernel: self,
+            me,
+            pid: std::process::id(),
+            member: self.member,
+        }
+    }
+
+    /// For waiting across machines.
+    pub fn across(&self) -> Across<'_> {
+        Across {
+            pool: &self.pool,
+            handle: self.handle.borrow(),
+            member: self.member,
+            pulse: &self.pulse,
         }
     }
 
     fn scope(&self) -> Scope<'_> {
-        Scope::Machines(Across {
-            pool: self.pool,
-            handle: self.handle,
-            member: self.host,
-            pulse: &self.pulse,
-        })
+        if self.alone && self.handle.borrow().can_futex() {
+            Scope::Kernel
+        } else {
+            Scope::Machines(self.across())
+        }
     }
 }
 
-/// Nanoseconds of the host's monotonic clock.
+/// Makes this kernel a member of a pool, or finds that it is one.
+///
+/// # Errors
+/// A sentence that says why it can't be.
+pub fn join(pool: &Pool) -> Result<u16, String> {
+    let boot = boot().ok_or("this kernel has no boot id in /proc")?;
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    pool.join(boot, name.trim().as_bytes())
+        .map_err(|e| e.to_string())
+}
+
+/// The boot of this kernel.
+pub fn boot() -> Option<[u8; 16]> {
+    parse_boot(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
+}
+
+fn parse_boot(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
+    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16));
+    Some(number?.ok()?.to_be_bytes())
+}
+
+/// Nanoseconds of the kernel's monotonic clock.
 pub fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -51,29 +134,67 @@ pub fn now() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-impl Kernel for Below<'_> {
-    fn alive(&self, slot: u32, _pid: u32, started: u64) -> bool {
-        // Who has no life lock is left to those who can judge by its pid.
-        started & NO_LIFE_LOCK != 0 || self.handle.alive(slot).unwrap_or(true)
+fn credentials(caps: u64) -> Cred {
+    // SAFETY: both take nothing and always succeed.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    Cred { uid, gid, caps }
+}
+
+/// This process's effective capabilities.
+fn capabilities() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// Sets the calling thread's signal mask, all 64 bits of it; returns the one before.
+fn change_mask(mask: u64) -> u64 {
+    let mut old = 0u64;
+    // SAFETY: both masks are 8 bytes long, as the last argument says.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            &raw mut old,
+            size_of::<u64>(),
+        );
+    }
+    old
+}
+
+impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
+    fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
+        process::is_alive(self.handle.borrow(), slot, pid, started)
     }
 
-    // The back end handles no signal: those that it hears of are blocked all the time.
+    fn has_executed(&self, pid: u32, started: u64) -> bool {
+        process::has_executed(pid, started)
+    }
+
+    fn is_stopped(&self, pid: u32, started: u64) -> bool {
+        process::is_stopped(pid, started)
+    }
+
     fn block_signals(&self) -> u64 {
-        0
+        change_mask(u64::MAX)
     }
 
-    fn restore_signals(&self, _old: u64) {}
+    fn restore_signals(&self, old: u64) {
+        change_mask(old);
+    }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {
-        self.handle.reserve(offset, len)
+        self.handle.borrow().reserve(offset, len)
     }
 
     fn release(&self, offset: u64, len: u64) -> bool {
-        self.handle.release(offset, len)
+        self.handle.borrow().release(offset, len)
     }
 
     fn room(&self) -> Option<u64> {
-        self.handle.statfs_room()
+        self.handle.borrow().statfs_room()
     }
 
     fn now(&self) -> i64 {
@@ -85,20 +206,25 @@ impl Kernel for Below<'_> {
     }
 
     fn cred(&self) -> Cred {
-        // SAFETY: both take nothing and always succeed.
-        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-        Cred { uid, gid, caps: 0 }
+        self.cred
+    }
+
+    fn rules_pool(&self) -> bool {
+        !self.handle.borrow().is_device()
     }
 
     fn in_group(&self, gid: u32) -> bool {
-        self.cred().gid == gid
+        gid != NOBODYS && (self.cred.gid == gid || self.groups.contains(&gid))
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
-        // Who lets a lock go in a machine wakes nobody here.
-        let short = Duration::from_millis(1);
-        let timeout = timeout.map_or(short, |timeout| timeout.min(short));
-        match vshmem_wait::wait(word, expected, Some(timeout), self.scope()) {
+        // Who lets a lock go on another kernel wakes nobody here, and a loop has other things to do.
+        let longest = self.patience.map(|_| Duration::from_millis(1));
+        let timeout = match (timeout, longest) {
+            (Some(timeout), Some(longest)) => Some(timeout.min(longest)),
+            (timeout, longest) => timeout.or(longest),
+        };
+        match vshmem_wait::wait(word, expected, timeout, self.scope()) {
             vshmem_wait::Waited::Woken => Waited::Woken,
             vshmem_wait::Waited::TimedOut => Waited::TimedOut,
             vshmem_wait::Waited::Interrupted => Waited::Interrupted,
@@ -106,7 +232,7 @@ impl Kernel for Below<'_> {
     }
 
     fn patience(&self) -> Option<u64> {
-        Some(PATIENCE)
+        self.patience
     }
 
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
@@ -114,6 +240,24 @@ impl Kernel for Below<'_> {
     }
 
     fn spin_rounds(&self) -> u32 {
-        0
+        match self.patience {
+            Some(_) => 0,
+            None => vshmem_wait::spin::rounds(Scope::Machines(self.across())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_is_read() {
+        let id = parse_boot("01234567-89ab-cdef-0011-223344556677\n").expect("a boot id");
+        assert_eq!(id[..4], [0x01, 0x23, 0x45, 0x67]);
+        assert_eq!(id[15], 0x77);
+        assert_eq!(parse_boot("0123"), None);
+        assert_eq!(parse_boot("x1234567-89ab-cdef-0011-223344556677"), None);
+        assert_eq!(boot(), boot());
     }
 }

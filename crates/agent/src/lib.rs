@@ -1,4 +1,4 @@
-//! The host's back end: it hands out doorbells between the machines of a pool, knows who lives, and wakes the host's sleepers.
+//! The back end on the host: it hands out doorbells between the machines of a pool, knows who lives, and wakes the host's sleepers.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -6,7 +6,8 @@
 //! | `ledger` | who is connected to a pool and what each was told, in memory that outlives this process |
 //! | `served` | one pool: its peers, and telling each what it does not know yet |
 //! | `ring` | the host was rung: which sleepers are due? |
-//! | `caretaker`, `kernel` | what it does in a pool as one of its processes: giving memory back, cleaning up after machines |
+//! | `caretaker` | what it does in a pool as one of its processes: giving memory back, cleaning up after the dead |
+//! | `attendant`, [`Below`] | cleaning up, as back end and front end do it; what a pool needs of the kernel when we work on it |
 //! | `herald` | the host rings: a thread that does it for its processes |
 //! | `server` | the loop over all of that |
 //! | `metrics`, `http` | what it knows, for Prometheus |
@@ -14,7 +15,7 @@
 //! | `program` | starting the one from the other |
 //! | `control`, [`client`] | the control socket, from both sides |
 //!
-//! `docs/protocol.md` specifies both sockets.
+//! `docs/protocol.md` specifies the sockets, and what front and back end say to each other.
 //!
 //! # Why machines go on
 //! Every descriptor that matters (listening sockets, peers' sockets, eventfds, pools, ledgers) is also the keeper's. When the back
@@ -22,11 +23,13 @@
 //! listening socket. What each peer was told is in a ledger, which is written after each message; the one message that may
 //! have been under way counts as sent ([`served`]). When the keeper dies, the back end starts another.
 
+mod attendant;
 mod caretaker;
 pub mod client;
 mod control;
 mod directory;
 mod error;
+pub mod guest;
 mod herald;
 mod http;
 mod keeper;
@@ -43,6 +46,7 @@ mod server;
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use directory::Directory;
 pub use error::{Error, Result};
+pub use kernel::{boot, join, Below};
 pub use ledger::MOST_PEERS;
 pub use link::MOST_VECTORS;
 pub use message::receive as receive_message;

@@ -15,7 +15,7 @@ use crate::caretaker::{Caretaker, Place};
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
 use crate::herald::Herald;
-use crate::kernel::{monotonic, now};
+use crate::kernel::{join, monotonic, now};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
 use crate::metrics;
@@ -94,11 +94,7 @@ impl Served {
         let reference = PoolRef::at(link.as_bytes()).map_err(|e| refused(e.to_string()))?;
         let handle = vshmem_port::open(&reference).map_err(|e| refused(e.to_string()))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
-        let boot = boot().ok_or_else(|| refused("this kernel has no boot id in /proc".into()))?;
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let member = pool
-            .join(boot, name.trim().as_bytes())
-            .map_err(|e| refused(e.to_string()))?;
+        let member = join(&pool).map_err(refused)?;
         pool.set_member_peer(member, HOST, now());
         if parts.ledger.entry(HOST).generation.load(Relaxed) == 0 {
             parts.ledger.enter(HOST, std::process::id(), now());
@@ -517,11 +513,4 @@ pub fn name_of(pid: u32) -> String {
     }
     let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{}[{pid}]", program.trim())
-}
-
-fn boot() -> Option<[u8; 16]> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16));
-    Some(number?.ok()?.to_be_bytes())
 }

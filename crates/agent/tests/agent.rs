@@ -15,7 +15,9 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
-use vshmem_agent::{receive_message, run_part, Directory, Part, PoolStatus, Program, Request};
+use vshmem_agent::{
+    join, receive_message, run_part, Below, Directory, Part, PoolStatus, Program, Request,
+};
 use vshmem_ipc::{msg, sem, shm, Ctx};
 use vshmem_pool::layout::{Kind, DONE};
 use vshmem_pool::{Cred, Kernel, Params, Pool, ProcId, Waited};
@@ -382,7 +384,7 @@ fn memory_of(pool: &Path) -> u64 {
 fn process_in(pool: &Pool, machine: &Machine, boot: u8) -> (ProcId, u16) {
     let member = pool.join([boot; 16], b"guest").unwrap();
     pool.set_member_peer(member, machine.number as u16, 0);
-    let me = pool.claim_process(&Guest, member, 77, 0, &mut |_| true);
+    let me = pool.claim_process(&Guest, member, 77, 1, &mut |_| true);
     (me.unwrap(), member)
 }
 
@@ -488,6 +490,69 @@ fn what_a_dead_machine_leaves_is_cleared(place: &Place) {
     let machine = Machine::join(&place.socket);
     let c = guest(&pool, process_in(&pool, &machine, 8));
     assert_eq!(sem::getval(&c, set, 0), Ok(0), "SEM_UNDO");
+}
+
+/// A process of the host that adds 3 to a semaphore with `SEM_UNDO`, and then sleeps, as another program if it `executes` one.
+fn host_process(place: &Place, executes: bool) -> u32 {
+    // SAFETY: this process has one thread, so the child may do anything.
+    let child = unsafe { libc::fork() };
+    if child != 0 {
+        return child as u32;
+    }
+    let reference = PoolRef::at(place.pool.as_os_str().as_encoded_bytes()).unwrap();
+    let handle = open(&reference).unwrap();
+    let pool = Pool::open(handle.mem()).unwrap();
+    let below = Below::for_a_loop(handle, pool, join(&pool).unwrap());
+    let mut life = None;
+    let (pid, started) = (std::process::id(), vshmem_port::process::started());
+    let claimed = pool.claim_process(&below, below.member, pid, started, &mut |slot| {
+        life = below.handle.claim_life(slot);
+        life.is_some()
+    });
+    let c = below.context(claimed.unwrap());
+    let set = sem::get(&c, 99, 1, 0o1666).unwrap();
+    sem::op(
+        &c,
+        set,
+        &[sem::Sembuf {
+            num: 0,
+            op: 3,
+            flg: 0o10000,
+        }],
+        None,
+    )
+    .unwrap();
+    if executes {
+        let error = std::os::unix::process::CommandExt::exec(
+            std::process::Command::new("sleep").arg("100"),
+        );
+        panic!("{error}");
+    }
+    loop {
+        sleep(PATIENCE);
+    }
+}
+
+/// Nobody is in need of what they hold, nor looks for them.
+fn the_hosts_dead_are_cleaned_up_after(place: &Place) {
+    let pool = place.open();
+    let machine = Machine::join(&place.socket);
+    let c = guest(&pool, process_in(&pool, &machine, 9));
+    for executes in [false, true] {
+        let child = host_process(place, executes);
+        let slot_of =
+            || (0..pool.proc_slots()).find(|i| pool.process(*i).is_some_and(|p| p.2 == child));
+        let value = || sem::get(&c, 99, 1, 0).and_then(|set| sem::getval(&c, set, 0));
+        eventually("it has added", || value() == Ok(3));
+        sleep(Duration::from_millis(2500));
+        assert_eq!(value(), Ok(3), "it lives");
+        assert!(slot_of().is_some());
+        kill(child, libc::SIGKILL);
+        // SAFETY: waits for a child of this process.
+        unsafe { libc::waitpid(child as i32, std::ptr::null_mut(), 0) };
+        eventually("its slot is free", || slot_of().is_none());
+        assert_eq!(value(), Ok(0), "SEM_UNDO");
+    }
 }
 
 /// There are 64 entries for members.
@@ -819,7 +884,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 19] = [
+    let tests: [Test; 20] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -831,6 +896,7 @@ fn main() {
         ("memory", memory_goes_back_to_the_host),
         ("lock", a_lock_of_the_dead_is_taken_over),
         ("dead", what_a_dead_machine_leaves_is_cleared),
+        ("host", the_hosts_dead_are_cleaned_up_after),
         ("many", more_machines_come_than_there_are_entries),
         ("metrics", metrics_are_told),
         ("pulse", the_pulse_is_felt),

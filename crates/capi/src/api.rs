@@ -9,9 +9,9 @@ use crate::config::PoolName;
 use crate::dispatch::{MSG, SEM, SHM};
 use crate::errno::guard;
 use crate::reduce::{self, Operation, Value};
-use crate::state::{self, caller, CONFIGURED, POOLS};
+use crate::state::{self, caller, POOLS};
 use crate::text::{explain, last_error};
-use crate::{gate, open, user};
+use crate::{gate, gone, open, user};
 use core::ffi::{c_char, c_void, CStr};
 use core::time::Duration;
 use vshmem_ipc::sem::Sembuf;
@@ -33,7 +33,7 @@ pub extern "C" fn vshm_last_error() -> *const c_char {
 #[no_mangle]
 pub extern "C" fn vshm_shmget(key: i32, size: usize, flags: i32) -> i32 {
     guard("vshm_shmget", move || {
-        shm::get(&caller()?, key, size, flags)
+        gone::get(|caller| shm::get(caller, key, size, flags))
     })
 }
 
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn vshm_shmctl(id: i32, command: i32, buf: *mut c_void) ->
 #[no_mangle]
 pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
     guard("vshm_semget", move || {
-        sem::get(&caller()?, key, count, flags)
+        gone::get(|caller| sem::get(caller, key, count, flags))
     })
 }
 
@@ -99,7 +99,9 @@ pub unsafe extern "C" fn vshm_semctl(id: i32, number: i32, command: i32, arg: us
 
 #[no_mangle]
 pub extern "C" fn vshm_msgget(key: i32, flags: i32) -> i32 {
-    guard("vshm_msgget", move || msg::get(&caller()?, key, flags))
+    guard("vshm_msgget", move || {
+        gone::get(|caller| msg::get(caller, key, flags))
+    })
 }
 
 #[no_mangle]
@@ -173,7 +175,7 @@ fn handle_of(index: usize) -> PoolHandle {
 
 fn index_of(handle: PoolHandle) -> Result<usize, Errno> {
     (0..POOLS.len())
-        .find(|i| handle_of(*i) == handle && *i != CONFIGURED && POOLS[*i].is_open())
+        .find(|i| handle_of(*i) == handle && !state::is_configured(*i) && POOLS[*i].is_open())
         .ok_or_else(|| {
             explain(format_args!(
                 "this is not a pool that vshm_pool_open returned and that is still open"
@@ -206,7 +208,7 @@ pub unsafe extern "C" fn vshm_pool_open(pool: *const c_char) -> PoolHandle {
 pub unsafe extern "C" fn vshm_pool_use(pool: PoolHandle) -> i32 {
     guard("vshm_pool_use", || {
         let index = if pool.is_null() {
-            CONFIGURED
+            state::home()
         } else {
             index_of(pool)?
         };

@@ -137,7 +137,7 @@ impl Control {
     /// The call on the current pool.
     pub fn on_pool(&self, id: i32, number: i32, command: i32, arg: usize) -> Result<i32, Errno> {
         let caller = state::caller()?;
-        again(|| (self.ours)(&caller, id, number, command, arg))
+        caller.trust(again(|| (self.ours)(&caller, id, number, command, arg)))
     }
 
     /// The call on the current pool, for C.

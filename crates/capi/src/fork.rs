@@ -3,7 +3,7 @@
 use crate::page::{self, unpack, MAX_POOLS};
 use crate::state::{self, POOLS};
 use crate::{errno::Kept, process};
-use crate::{gate, interrupted};
+use crate::{gate, gone, interrupted};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 use vshmem_pool::{Ctx, ProcId};
@@ -25,7 +25,7 @@ pub extern "C" fn prepare() {
     }
     let Some(page) = page::existing() else { return };
     for (index, membership) in page.memberships.iter().enumerate() {
-        let me = unpack(membership.me.load(Ordering::Acquire));
+        let me = unpack(membership.me.load(Ordering::Acquire)).filter(|_| !gone::is_gone(index));
         let claimed = me.and_then(|me| claim_for_child(index, me, page.pid()));
         // SAFETY: we hold the gate.
         unsafe { (*CLAIMED.0.get())[index] = claimed };

@@ -37,15 +37,8 @@ impl SeenAlive {
 
 impl Kernel for OpenPool {
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
-        if started & process::NO_LIFE_LOCK != 0 {
-            return !process::is_gone(pid, started);
-        }
         // SAFETY: only an open pool is asked.
-        let handle = unsafe { &self.opened().handle };
-        match handle.alive(slot) {
-            Some(alive) => alive && !process::has_left(pid, started),
-            None => !process::is_gone(pid, started),
-        }
+        process::is_alive(unsafe { &self.opened().handle }, slot, pid, started)
     }
 
     fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {

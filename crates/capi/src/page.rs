@@ -94,11 +94,29 @@ pub fn wipe_in_child() {
 }
 
 const KNOWN: u64 = 1 << 63;
+/// The pool may be taken away while it is in use.
+const MAY_GO: u64 = 1 << 62;
 
 /// A name in a pool as one word that is never 0.
 #[inline(always)]
-pub fn pack(me: vshmem_pool::ProcId) -> u64 {
-    KNOWN | u64::from(me.slot) << 16 | u64::from(me.generation)
+pub fn pack(me: vshmem_pool::ProcId, may_go: bool) -> u64 {
+    let known = if may_go { KNOWN | MAY_GO } else { KNOWN };
+    known | u64::from(me.slot) << 16 | u64::from(me.generation)
+}
+
+/// Is it a name in a pool that may be taken away while it is in use?
+#[inline(always)]
+pub fn may_go(word: u64) -> bool {
+    word & MAY_GO != 0
+}
+
+/// The same as [`unpack`], for pools that stay only.
+#[inline(always)]
+pub fn unpack_staying(word: u64) -> Option<vshmem_pool::ProcId> {
+    (word & (KNOWN | MAY_GO) == KNOWN).then_some(vshmem_pool::ProcId {
+        slot: (word >> 16) as u32,
+        generation: word as u16,
+    })
 }
 
 /// Reads such a word; `None`: not known.
@@ -145,9 +163,13 @@ mod tests {
                 generation: 65535,
             },
         ] {
-            assert_eq!(unpack(pack(me)), Some(me));
+            assert_eq!(unpack(pack(me, false)), Some(me));
+            assert_eq!(unpack_staying(pack(me, false)), Some(me));
+            assert_eq!(unpack(pack(me, true)), Some(me));
+            assert_eq!(unpack_staying(pack(me, true)), None);
+            assert!(may_go(pack(me, true)) && !may_go(pack(me, false)));
         }
-        assert_eq!(unpack(0), None);
+        assert_eq!((unpack(0), unpack_staying(0)), (None, None));
     }
 
     #[test]

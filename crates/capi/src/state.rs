@@ -6,9 +6,9 @@
 use crate::attach::TABLE;
 use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
-use crate::page::{self, pack, unpack, Page, MAX_POOLS};
+use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::text::{explain, Text};
-use crate::{ids, interrupted, open, process, raw};
+use crate::{gone, ids, interrupted, open, process, raw};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -75,18 +75,27 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
 static CURRENT: AtomicUsize = AtomicUsize::new(CONFIGURED);
 /// The place of the pool that the environment names.
 pub const CONFIGURED: usize = 0;
+/// Where that pool is open now: at another place, if it was taken away and given back.
+static HOME: AtomicUsize = AtomicUsize::new(CONFIGURED);
 
 /// A process that calls, in one pool.
 pub struct Caller {
     /// For the upper half.
     pub ctx: Ctx<'static>,
     index: usize,
+    may_go: bool,
 }
 
 impl Caller {
     /// The pool's place among the open ones.
     pub fn pool_index(&self) -> usize {
         self.index
+    }
+
+    /// May the pool be taken away while it is in use?
+    #[inline(always)]
+    pub fn may_go(&self) -> bool {
+        self.may_go
     }
 
     /// The structures.
@@ -170,18 +179,30 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
         Some(known) => known,
         None => become_known(index)?,
     };
+    let may_go = page::may_go(me);
     let me = unpack(me).ok_or(Errno::EINVAL)?;
     let ctx = POOLS[index].ctx(me, page.pid());
     if interrupted::is_waiting() {
         interrupted::end_wait(&ctx);
     }
-    Ok(Caller { ctx, index })
+    Ok(Caller { ctx, index, may_go })
 }
 
 /// The calling process in the pool that calls go to, if it is known there. For what is put in line in the call itself: it
 /// can't panic.
 #[inline(always)]
 pub fn known() -> Option<Ctx<'static>> {
+    known_as(unpack)
+}
+
+/// The same, if the pool can't be taken away: what is read from it then is what is there.
+#[inline(always)]
+pub fn known_to_stay() -> Option<Ctx<'static>> {
+    known_as(unpack_staying)
+}
+
+#[inline(always)]
+fn known_as(unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
     let index = CURRENT.load(Ordering::Relaxed) % MAX_POOLS;
     let page = page::existing().filter(|_| !interrupted::is_waiting())?;
     let me = unpack(page.memberships[index].me.load(Ordering::Acquire))?;
@@ -211,6 +232,8 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
         }
         crate::load::silence_panics();
         open_at(&gate, index, &config().pool)?;
+    } else if gone::is_gone(index) {
+        return Err(gone::refusal());
     }
     let page = gate.page();
     let known = page.memberships[index].me.load(Ordering::Acquire);
@@ -230,6 +253,17 @@ fn open_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
 pub fn open_existing_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
     crate::load::silence_panics();
     let (handle, pool) = open::open_existing(name)?;
+    publish(gate, index, name, handle, pool)
+}
+
+/// Opens a pool that must be a device's at a place that is closed.
+pub fn open_device_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
+    let (handle, pool) = open::open_existing(name)?;
+    if !handle.may_go() {
+        // SAFETY: nobody else knows of the mapping.
+        unsafe { handle.close() };
+        return Err(Errno::ENOENT);
+    }
     publish(gate, index, name, handle, pool)
 }
 
@@ -315,9 +349,11 @@ pub fn become_member(page: &Page, index: usize, me: ProcId, life: Option<Life>, 
     let (place, membership) = (&POOLS[index], &page.memberships[index]);
     // SAFETY: inside the gate, or in a fresh child; `me` is not yet published.
     unsafe { *membership.life.get() = life };
-    place.last_me.store(pack(me), Ordering::Relaxed);
+    // SAFETY: a process becomes known to pools that are open.
+    let word = pack(me, unsafe { place.opened() }.handle.may_go());
+    place.last_me.store(word, Ordering::Relaxed);
     place.started.store(started, Ordering::Relaxed);
-    membership.me.store(pack(me), Ordering::Release);
+    membership.me.store(word, Ordering::Release);
 }
 
 /// A child of a fork that no handler saw still has its parent's attachments: counts them for the child. While the parent
@@ -403,6 +439,22 @@ pub fn current() -> usize {
     CURRENT.load(Ordering::Relaxed)
 }
 
+/// The place of the pool that the environment names, as it is open now.
+pub fn home() -> usize {
+    HOME.load(Ordering::Relaxed)
+}
+
+/// Is it a place of the pool that the environment names, now or at first?
+pub fn is_configured(index: usize) -> bool {
+    index == CONFIGURED || index == home()
+}
+
+/// The pool that the environment names, and that calls go to, is open at another place from now on.
+pub fn move_home(_gate: &Inside, index: usize) {
+    HOME.store(index, Ordering::Relaxed);
+    CURRENT.store(index, Ordering::Relaxed);
+}
+
 /// A place where no pool is open, the configured one's left out.
 pub fn free_place(_gate: &Inside) -> Option<usize> {
     (0..MAX_POOLS).find(|i| *i != CONFIGURED && !POOLS[*i].is_open())
@@ -416,7 +468,8 @@ pub fn leave(gate: &Inside, index: usize, give_up: bool) {
         return;
     };
     let ctx = place.ctx(me, gate.page().pid());
-    let clean = vshmem_ipc::leave(&ctx);
+    // Nothing is left to be undone in a pool that was taken away.
+    let clean = gone::is_gone(index) || vshmem_ipc::leave(&ctx);
     if give_up {
         membership.me.store(0, Ordering::Release);
         place.last_me.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! `vshmem agent`: the host's back end.
+//! `vshmem agent`: the host's back end, and a machine's front end.
 
 use crate::{print, table};
 use clap::Args;
@@ -17,6 +17,7 @@ Examples:
   vshmem agent --metrics 9500              tell metrics at http://127.0.0.1:9500/metrics; off: no longer
   vshmem agent --restart                   go on with the program as it is installed now
   vshmem agent --stop
+  vshmem agent --guest                     in a machine, as root: join its pools, and follow what the host grants
 
 The back end runs in the background. If it is killed, it is started anew, and machines don't notice.")]
 pub struct Agent {
@@ -51,14 +52,25 @@ pub struct Agent {
     /// End when no pool is served any more
     #[arg(long)]
     transient: bool,
+    /// In a machine: be its front end, in the foreground. It joins the machine's pools and does what the host says about them
+    #[arg(long, conflicts_with_all = ["pool", "drop", "status", "metrics", "restart", "stop", "directory", "transient", "part"])]
+    guest: bool,
+    /// With --guest, the user whom the pools' device files are given to; without it they stay as the machine makes them
+    #[arg(long, requires = "guest", value_name = "UID")]
+    owner: Option<u32>,
     #[arg(long, hide = true, requires = "link", value_parser = ["back-end", "keeper"])]
     part: Option<String>,
     #[arg(long, hide = true)]
     link: Option<i32>,
 }
 
-/// Starts, asks or ends the back end.
+/// Starts, asks or ends the back end; or is the front end.
 pub fn agent(agent: &Agent) -> Result<u8> {
+    if agent.guest {
+        return vshmem_agent::guest::run(agent.owner)
+            .map(|()| 0)
+            .map_err(ours);
+    }
     let program = program(agent)?;
     if let (Some(part), Some(link)) = (&agent.part, agent.link) {
         let part = match part.as_str() {

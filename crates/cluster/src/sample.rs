@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::ids;
 use crate::rates::Rates;
 use crate::view::name_of;
-use crate::visitor;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
@@ -322,7 +321,7 @@ pub(crate) fn readable(name: &[u8]) -> String {
 
 /// The members of a pool, dead ones too. The process `but` is not counted: it only looks.
 pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<Member> {
-    let here = visitor::boot().and_then(|boot| pool.find_member(boot));
+    let here = vshmem_agent::boot().and_then(|boot| pool.find_member(boot));
     let mut all = Vec::new();
     pool.members(|index, name, alive| {
         let known = pool.member_peer(index);
@@ -358,7 +357,7 @@ pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<
 
 /// The threads that wait in a pool.
 pub(crate) fn waiters(pool: &Pool, handle: &Handle) -> Vec<Waiter> {
-    let here = visitor::boot().and_then(|boot| pool.find_member(boot));
+    let here = vshmem_agent::boot().and_then(|boot| pool.find_member(boot));
     let names = names(pool);
     let mut all = Vec::new();
     look::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {

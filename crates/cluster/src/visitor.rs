@@ -4,33 +4,17 @@ use crate::error::{Error, Result};
 use crate::host::command::Identity;
 use crate::ids;
 use crate::sample;
-use std::fs;
-use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use vshmem_agent::Below;
 use vshmem_ipc::{life, Ctx};
-use vshmem_pool::layout::NO_LIFE_LOCK;
-use vshmem_pool::{Cred, Kernel, Pool, ProcId, Waited};
-use vshmem_port::ids::NOBODYS;
+use vshmem_pool::{Pool, ProcId};
 use vshmem_port::{Handle, Life, PoolRef};
-use vshmem_wait::{Across, Pulse, Scope};
 
 /// An open pool, with this process in its table of processes.
 pub struct Visitor {
-    kernel: Host,
+    kernel: Below<Handle>,
     me: ProcId,
     // Held, so that others see this process alive.
     _life: Life,
-}
-
-/// What the pool needs of this kernel.
-struct Host {
-    handle: Handle,
-    pool: Pool,
-    member: u16,
-    pulse: Pulse,
-    identity: Identity,
-    caps: u64,
-    alone: bool,
 }
 
 impl Visitor {
@@ -41,21 +25,9 @@ impl Visitor {
         ids::check()?;
         let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let boot = boot().ok_or_else(|| refused("this kernel has no boot id in /proc".into()))?;
-        let member = pool
-            .join(boot, name.trim().as_bytes())
-            .map_err(|e| refused(e.to_string()))?;
-        let mut kernel = Host {
-            handle,
-            pool,
-            member,
-            pulse: Pulse::new(),
-            identity: Identity::current(),
-            caps: capabilities(),
-            alone: true,
-        };
-        pool.members(|index, _, alive| kernel.alone &= index == member || !alive);
+        let member = vshmem_agent::join(&pool).map_err(refused)?;
+        let groups = Identity::current().groups;
+        let kernel = Below::for_a_command(handle, pool, member, &groups, ids::all());
         kernel.across().join();
         let mut life = None;
         let pid = std::process::id();
@@ -79,18 +51,12 @@ impl Visitor {
 
     /// What the upper half's calls take.
     pub fn context(&self) -> Ctx<'_> {
-        Ctx {
-            pool: &self.kernel.pool,
-            kernel: &self.kernel,
-            me: self.me,
-            pid: std::process::id(),
-            member: self.kernel.member,
-        }
+        self.kernel.context(self.me)
     }
 
     /// Declares the machine of this name dead, so that nobody waits for what its processes held.
     pub fn bury(&self, machine: &str) {
-        let Host { pool, member, .. } = &self.kernel;
+        let Below { pool, member, .. } = &self.kernel;
         pool.members(|index, name, alive| {
             // This kernel may have the same name.
             if alive && index != *member && name == machine.as_bytes() {
@@ -114,153 +80,5 @@ impl Drop for Visitor {
     fn drop(&mut self) {
         vshmem_ipc::leave(&self.context());
         self.kernel.pool.free_process(self.me);
-    }
-}
-
-impl Host {
-    fn scope(&self) -> Scope<'_> {
-        if self.alone && self.handle.can_futex() {
-            Scope::Kernel
-        } else {
-            Scope::Machines(self.across())
-        }
-    }
-
-    fn across(&self) -> Across<'_> {
-        Across {
-            pool: &self.pool,
-            handle: &self.handle,
-            member: self.member,
-            pulse: &self.pulse,
-        }
-    }
-}
-
-impl Kernel for Host {
-    fn alive(&self, slot: u32, _pid: u32, started: u64) -> bool {
-        // Who has no life lock is left to those who can judge by its pid.
-        started & NO_LIFE_LOCK != 0 || self.handle.alive(slot).unwrap_or(true)
-    }
-
-    fn block_signals(&self) -> u64 {
-        change_mask(u64::MAX)
-    }
-
-    fn restore_signals(&self, old: u64) {
-        change_mask(old);
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> bool {
-        self.handle.reserve(offset, len)
-    }
-
-    fn release(&self, offset: u64, len: u64) -> bool {
-        self.handle.release(offset, len)
-    }
-
-    fn room(&self) -> Option<u64> {
-        self.handle.statfs_room()
-    }
-
-    fn now(&self) -> i64 {
-        // SAFETY: with a null pointer, time only returns the time.
-        unsafe { libc::time(std::ptr::null_mut()) }
-    }
-
-    fn monotonic(&self) -> u64 {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: the structure lives across the call, which fills it.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    }
-
-    fn cred(&self) -> Cred {
-        Cred {
-            uid: ids::all().users.outside(self.identity.uid),
-            gid: ids::all().groups.outside(self.identity.gid),
-            caps: self.caps,
-        }
-    }
-
-    fn rules_pool(&self) -> bool {
-        !self.handle.is_device()
-    }
-
-    fn in_group(&self, gid: u32) -> bool {
-        let Identity {
-            gid: own, groups, ..
-        } = &self.identity;
-        let called = |group: &u32| ids::all().groups.outside(*group);
-        gid != NOBODYS && (called(own) == gid || groups.iter().any(|group| called(group) == gid))
-    }
-
-    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
-        match vshmem_wait::wait(word, expected, timeout, self.scope()) {
-            vshmem_wait::Waited::Woken => Waited::Woken,
-            vshmem_wait::Waited::TimedOut => Waited::TimedOut,
-            vshmem_wait::Waited::Interrupted => Waited::Interrupted,
-        }
-    }
-
-    fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
-        vshmem_wait::wake(word, n, self.scope())
-    }
-
-    fn spin_rounds(&self) -> u32 {
-        vshmem_wait::spin::rounds(Scope::Machines(self.across()))
-    }
-}
-
-/// Sets the calling thread's signal mask, all 64 bits of it; returns the one before.
-fn change_mask(mask: u64) -> u64 {
-    let mut old = 0u64;
-    // SAFETY: both masks are 8 bytes long, as the last argument says.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const mask,
-            &raw mut old,
-            size_of::<u64>(),
-        );
-    }
-    old
-}
-
-/// This process's effective capabilities.
-fn capabilities() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
-/// The boot of this kernel.
-pub fn boot() -> Option<[u8; 16]> {
-    parse_boot(&crate::host::state::boot_id())
-}
-
-fn parse_boot(text: &str) -> Option<[u8; 16]> {
-    let digits: String = text.chars().filter(|&c| c != '-').collect();
-    if digits.len() != 32 || !digits.is_ascii() {
-        return None;
-    }
-    Some(u128::from_str_radix(&digits, 16).ok()?.to_be_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_boot_id_is_read() {
-        let id = parse_boot("01234567-89ab-cdef-0011-223344556677").unwrap();
-        assert_eq!(id[..4], [0x01, 0x23, 0x45, 0x67]);
-        assert_eq!(id[15], 0x77);
-        assert_eq!(parse_boot("0123"), None);
-        assert_eq!(parse_boot("x1234567-89ab-cdef-0011-223344556677"), None);
     }
 }

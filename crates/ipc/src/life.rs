@@ -119,12 +119,10 @@ fn reap_slots(c: &Ctx) -> bool {
     any
 }
 
-/// Cleans up after the process in a slot if it is one of a machine that is dead. For the host's back end: nobody else needs to know of it.
+/// Cleans up after the process in a slot if it is dead, be it one of this kernel or of a machine that is dead. For those who do so before
+/// somebody is in need.
 pub fn bury(c: &Ctx, slot: u32) {
-    let of_dead = |(_, member, _)| c.pool.member_is_dead(member);
-    if c.pool.process(slot).is_some_and(of_dead) {
-        reap_slot(c, &Quiet::new(c.kernel), slot);
-    }
+    reap_slot(c, &Quiet::new(c.kernel), slot);
 }
 
 /// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its

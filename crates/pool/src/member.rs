@@ -96,6 +96,12 @@ impl Pool {
         Some([boot[0].load(Relaxed), boot[1].load(Relaxed)])
     }
 
+    /// Does the entry of a kernel that has joined read as one still? Where the memory was taken away it reads as zeros, or ones.
+    pub fn is_joined(&self, member: u16) -> bool {
+        let state = self.member(member.into()).map(|m| m.state.load(Acquire));
+        state.is_some_and(|state| (WRITING..=VACANT).contains(&state))
+    }
+
     /// Whether a machine is known to be dead.
     pub fn member_is_dead(&self, member: u16) -> bool {
         self.member(member.into())

@@ -27,6 +27,8 @@ pub(crate) const OPEN_FLAGS: i32 = libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBL
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
+    /// Which device a device file stands for.
+    stands_for: u64,
 }
 
 impl Identity {
@@ -35,7 +37,13 @@ impl Identity {
         Identity {
             device: stat.st_dev,
             inode: stat.st_ino,
+            stands_for: stat.st_rdev,
         }
+    }
+
+    /// The minor number of the device that it stands for.
+    pub fn minor(self) -> u32 {
+        libc::minor(self.stands_for)
     }
 
     /// Whether `fd` is open on this file.
@@ -116,6 +124,11 @@ impl Descriptor {
             return Some(Lent::Kept(number));
         }
         self.replace(number)
+    }
+
+    /// The kept number, which may be open on anything, and the file's identity: for who has others check it.
+    pub fn unchecked(&self) -> (i32, Identity) {
+        (self.number.load(Ordering::Acquire), self.identity)
     }
 
     /// Whether `lent` is still open on the pool's file; another thread may have closed it in the meantime.

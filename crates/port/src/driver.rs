@@ -11,6 +11,9 @@ use crate::sys::{self, Errno, Outcome};
 const ABI: u32 = 1;
 const HAS_DOORBELL: u32 = 1;
 const IS_CACHED: u32 = 2;
+const HAS_REMAINS: u32 = 4;
+/// `VSHMEM_REMAINS`.
+const REMAINS: u64 = 1 << 62;
 /// Most that [`Wake`] takes.
 const ALL: u32 = 0x7fff_ffff;
 
@@ -47,7 +50,8 @@ struct Wake {
 #[repr(C)]
 struct Ring {
     peer: u32,
-    vector: u32,
+    vector: u16,
+    device: u16,
 }
 
 /// A request's number, as `_IOR` (2) and `_IOW` (1) make it.
@@ -66,6 +70,8 @@ pub(crate) struct Driver {
     pub size: u64,
     /// Mappings are write-back.
     pub cached: bool,
+    /// Mappings can outlive the device, and then show zeros.
+    pub remains: bool,
     /// The number by which others ring this kernel, if the device has a doorbell.
     pub peer: Option<u16>,
 }
@@ -93,10 +99,20 @@ impl Driver {
         }
     }
 
+    /// Where a mapping of the pool begins that is not to raise SIGBUS when the device goes away, if it can be had.
+    pub fn beginning(&self) -> u64 {
+        if self.remains {
+            REMAINS
+        } else {
+            0
+        }
+    }
+
     fn of(info: &Info) -> Option<Driver> {
         (info.abi == ABI).then(|| Driver {
             size: info.size,
             cached: info.flags & IS_CACHED != 0,
+            remains: info.flags & HAS_REMAINS != 0,
             peer: u16::try_from(info.member)
                 .ok()
                 .filter(|_| info.flags & HAS_DOORBELL != 0),
@@ -139,10 +155,19 @@ pub(crate) fn wake(descriptor: &Descriptor, offset: u64, count: u32) -> Option<u
 
 /// Has the kernel with this number look at the words that its threads sleep on. False if that can't be done.
 pub(crate) fn ring(descriptor: &Descriptor, peer: u16) -> bool {
+    // Somebody is to be woken, so the descriptor is not asked first what it is: only this very device's file takes the request.
+    let (number, identity) = descriptor.unchecked();
+    let device = u16::try_from(identity.minor() + 1).unwrap_or(0);
     let mut ring = Ring {
         peer: peer.into(),
         vector: 0,
+        device,
     };
+    // SAFETY: the request only reads its structure, and no other file knows it.
+    if device != 0 && unsafe { sys::control(number, RING, &mut ring) }.is_ok() {
+        return true;
+    }
+    ring.device = 0;
     call(descriptor, RING, &mut ring).is_some_and(|outcome| outcome.is_ok())
 }
 
@@ -198,6 +223,13 @@ mod tests {
         );
         let plain = Driver::of(&info(ABI, 0, -1)).expect("this interface");
         assert_eq!((plain.cached, plain.peer), (false, None));
+        assert_eq!(
+            (plain.beginning(), both.beginning()),
+            (0, 0),
+            "an older driver"
+        );
+        let newer = Driver::of(&info(ABI, HAS_REMAINS | IS_CACHED, -1)).expect("this interface");
+        assert_eq!(newer.beginning(), REMAINS);
     }
 
     /// A file that is not the driver's refuses everything, and nothing happens to it.

@@ -72,7 +72,9 @@ impl Handle {
         };
         let size = driver.map_or(u64::try_from(stat.st_size).ok(), |driver| Some(driver.size));
         let len = checked_length(size, page_size)?;
-        let base = mapping::whole(file.fd(), len)?;
+        // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
+        let beginning = driver.map_or(0, |driver| driver.beginning());
+        let base = mapping::whole(file.fd(), beginning, len)?;
         // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay mapped until
         // `close`, whose caller vouches that nobody uses them.
         let mem = unsafe { Mem::new(base.cast(), len) };
@@ -125,6 +127,11 @@ impl Handle {
     /// mapped once neither the descriptor nor the path is left.
     pub fn is_device(&self) -> bool {
         self.backing == Backing::Device
+    }
+
+    /// Whether the device may be taken away while the pool is in use. Then the pool reads as zeros.
+    pub fn may_go(&self) -> bool {
+        self.is_device()
     }
 
     /// Whether threads can sleep on words of the pool by futex. Not so in the memory of a PCI device.

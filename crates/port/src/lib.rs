@@ -8,6 +8,7 @@
 //! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `life` | life locks, by which everybody learns that a process is dead |
 //! | [`ids`] | how this kernel's users and groups are called in pools |
+//! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
 //! | `driver` | the device files of vshmem.ko: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
 //! | `pool_ref` | names, paths and devices |
@@ -34,6 +35,7 @@ pub mod contract;
 mod descriptor;
 mod directory;
 mod driver;
+mod ending;
 mod error;
 mod handle;
 pub mod ids;
@@ -42,6 +44,7 @@ mod life;
 pub mod local;
 mod mapping;
 mod pool_ref;
+pub mod process;
 mod reserve;
 mod sys;
 mod text;
@@ -50,7 +53,7 @@ pub use directory::each_entry;
 pub use driver::Slept;
 pub use error::{CreateError, DiscoverError, MapError, OpenError, RemoveError, ResolveError};
 pub use handle::Handle;
-pub use ivshmem::Ivshmem;
+pub use ivshmem::{Grant, Ivshmem, GRANTS};
 pub use life::{Life, LIFE_BASE};
 pub use local::{create_local, list_local, remove_local, Local, LocalPool};
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};

@@ -35,14 +35,14 @@ impl Place {
     }
 }
 
-/// Maps a whole file for reading and writing.
-pub(crate) fn whole(fd: i32, len: usize) -> Outcome<*mut c_void> {
+/// Maps a whole file, which begins at `offset`, for reading and writing.
+pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // After `mlockall(MCL_FUTURE)` the kernel would fill the whole pool with memory at once, and never let its pages go.
     // It does not fill inaccessible mappings, so the lock is taken off before the pool becomes accessible.
     // SAFETY: a new mapping at an address of the kernel's choice, which nobody knows of yet.
     unsafe {
-        let at = sys::map(0, len, libc::PROT_NONE, flags, fd, 0)?;
+        let at = sys::map(0, len, libc::PROT_NONE, flags, fd, offset)?;
         sys::unlock(at as usize, len);
         if let Err(error) = sys::protect(at as usize, len, libc::PROT_READ | libc::PROT_WRITE) {
             sys::unmap(at as usize, len);

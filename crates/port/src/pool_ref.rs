@@ -15,7 +15,7 @@ pub const PATH_MAX: usize = 1024;
 /// An absolute path in a fixed buffer.
 pub(crate) type Path = Text<PATH_MAX>;
 /// A name in a fixed buffer.
-type Name = Text<{ NAME_MAX + 1 }>;
+pub(crate) type Name = Text<{ NAME_MAX + 1 }>;
 
 /// How a pool was named, which decides how far its file is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +112,13 @@ impl PoolRef {
     /// The pool's name; empty for one that was given by path.
     pub fn name(&self) -> &[u8] {
         self.name.bytes()
+    }
+
+    /// The PCI address of the device that shows the pool, if one does.
+    pub fn address(&self) -> Option<&[u8]> {
+        let directory = self.path.bytes().strip_suffix(b"/resource2")?;
+        let device = directory.rsplit(|&c| c == b'/').next()?;
+        (self.origin == Origin::Device).then_some(device)
     }
 
     /// The absolute path of the file that is the pool.

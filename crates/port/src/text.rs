@@ -58,6 +58,12 @@ impl<const N: usize> Text<N> {
     }
 }
 
+impl<const N: usize> fmt::Write for Text<N> {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        self.push(more.as_bytes()).ok_or(fmt::Error)
+    }
+}
+
 impl<const N: usize> fmt::Display for Text<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(self.bytes(), f)

@@ -89,7 +89,7 @@ int wake_word(int fd, uint64_t offset, uint32_t count) {
 }
 
 int ring(int fd, uint32_t peer, uint32_t vector) {
-    struct vshmem_ring r = {.peer = peer, .vector = vector};
+    struct vshmem_ring r = {.peer = peer, .vector = (__u16)vector};
 
     return ioctl(fd, VSHMEM_RING, &r);
 }

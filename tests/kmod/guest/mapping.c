@@ -21,6 +21,7 @@ static void check_info(int fd, bool doorbell) {
     check(info.abi == VSHMEM_ABI, "the driver has the ABI %u", info.abi);
     check(!!(info.flags & VSHMEM_DOORBELL) == doorbell, "it knows whether there is a doorbell");
     check(info.flags & VSHMEM_CACHED, "mappings are write-back");
+    check(info.flags & VSHMEM_HAS_REMAINS, "mappings can remain");
     check(doorbell == (info.vectors > 0), "it has %u vectors", info.vectors);
     check(doorbell ? info.member >= 0 && info.member <= 0xffff : info.member == -1,
           "this is member %d", info.member);
@@ -52,7 +53,15 @@ static void check_bounds(int fd, int reading, uint64_t size) {
     check_map(fd, 0, size + page, both, MAP_SHARED, EINVAL, "map one page more than there is");
     check_map(fd, size - page, 2 * page, both, MAP_SHARED, EINVAL, "map beyond the last page");
     check_map(fd, size, page, both, MAP_SHARED, EINVAL, "map what is behind it");
-    check_map(fd, 1ULL << 62, page, both, MAP_SHARED, EINVAL, "map what is far behind it");
+    check_map(fd, 1ULL << 61, page, both, MAP_SHARED, EINVAL, "map what is far behind it");
+    check_map(fd, VSHMEM_REMAINS + size - page, page, both, MAP_SHARED, 0,
+              "map the last page so that it remains");
+    check_map(fd, VSHMEM_REMAINS + size - page, 2 * page, both, MAP_SHARED, EINVAL,
+              "map beyond the last page so that it remains");
+    check_map(fd, VSHMEM_REMAINS, page, both, MAP_PRIVATE, EINVAL,
+              "map a private copy that remains");
+    check_map(reading, VSHMEM_REMAINS, page, both, MAP_SHARED, EACCES,
+              "map for writing, so that it remains, what is open for reading");
     check_map(fd, 0, page, both, MAP_PRIVATE, EINVAL, "map a private copy");
     check_map(reading, 0, page, PROT_READ, MAP_PRIVATE, EINVAL, "map a private copy for reading");
     check_map(reading, 0, page, both, MAP_SHARED, EACCES,

@@ -59,6 +59,54 @@ static void check_dead(int fd, volatile uint32_t *mem, uint64_t size) {
                 "map it again");
 }
 
+static volatile uint32_t *map_remaining(int fd, uint64_t size) {
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, VSHMEM_REMAINS);
+
+    must(at == MAP_FAILED ? -1 : 0, "mmap that remains");
+    return at;
+}
+
+/* A child that works on a mapping that remains until it reads as zeros; exits with 0 if that comes.
+ */
+static pid_t start_worker(volatile uint32_t *mem) {
+    int64_t until = now_ns() + 60000000000LL;
+    pid_t pid;
+
+    fflush(stdout);
+    pid = must(fork(), "fork");
+    if (pid)
+        return pid;
+    while (mem[0] == 0x5eed && now_ns() < until)
+        __atomic_fetch_add(&mem[1024], 1, __ATOMIC_SEQ_CST);
+    _exit(mem[0] != 0);
+}
+
+/* Every page reads as zeros, and takes what this process writes. */
+static void check_remains(volatile uint32_t *mem, uint64_t size) {
+    uint64_t words = size / 4, step = words / 64, i;
+    uint32_t sum = 0;
+    pid_t pid;
+
+    for (i = 0; i < 64; i++)
+        sum |= mem[i * step] | mem[i * step + 1];
+    check(sum == 0 && mem[words - 1] == 0, "a mapping that remains shows zeros");
+    for (i = 0; i < 64; i++)
+        __atomic_fetch_add(&mem[i * step], i + 1, __ATOMIC_SEQ_CST);
+    for (i = 0; i < 64; i++)
+        sum |= mem[i * step] ^ (i + 1);
+    check(sum == 0, "it takes what is written");
+    fflush(stdout);
+    pid = must(fork(), "fork");
+    if (pid == 0) {
+        mem[2048] = 5;
+        _exit(mem[0] != 1 || mem[2048] != 5);
+    }
+    check(end_of(pid) == 0, "a child can use it, too");
+    check(mprotect((void *)mem, size, PROT_READ) == 0 && mem[0] == 1 &&
+              mprotect((void *)mem, size, PROT_READ | PROT_WRITE) == 0 && (mem[0] = 2) == mem[0],
+          "its protection can be changed");
+}
+
 static void check_reborn(int old) {
     struct vshmem_info info;
     volatile uint32_t *mem;
@@ -81,9 +129,12 @@ void test_removal(const char *how) {
     int fd = open_device(O_RDWR), i;
     struct vshmem_info info = get_info(fd);
     volatile uint32_t *mem = map_all(fd, info.size);
-    pid_t sleepers[3];
+    volatile uint32_t *remaining = map_remaining(fd, info.size);
+    pid_t sleepers[3], worker;
 
     mem[0] = 0x5eed;
+    check(remaining[0] == 0x5eed, "a mapping that can remain shows the same memory");
+    worker = start_worker(remaining);
     check(syscall(SYS_delete_module, "vshmem", O_NONBLOCK) < 0 && errno == EAGAIN,
           "the driver can't be unloaded while its device is mapped");
     for (i = 0; i < 3; i++)
@@ -96,12 +147,15 @@ void test_removal(const char *how) {
     check(goes_away(), "the device file goes away");
     for (i = 0; i < 3; i++)
         check(end_of(sleepers[i]) == ENODEV, "sleeper %d is woken with ENODEV", i + 1);
+    check(end_of(worker) == 0, "who works on a mapping that remains is not killed");
     check_dead(fd, mem, info.size);
+    check_remains(remaining, info.size);
     if (!strcmp(how, "unbind")) {
         must(write_to("/sys/bus/pci/drivers/vshmem/bind", info.pci), "bind");
         check_reborn(fd);
     }
     munmap((void *)mem, info.size);
+    munmap((void *)remaining, info.size);
     check(syscall(SYS_delete_module, "vshmem", O_NONBLOCK) < 0 && errno == EAGAIN,
           "the driver can't be unloaded while a dead file is open");
     close(fd);

@@ -12,6 +12,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -164,6 +166,18 @@ void test_waiting(void) {
     close(fd);
 }
 
+/* Who says which device is meant rings that one, or none. */
+static void check_device(int fd, int member) {
+    struct vshmem_ring r = {.peer = (__u32)member};
+    struct stat st;
+
+    must(fstat(fd, &st), "the device's status");
+    r.device = (__u16)(minor(st.st_rdev) + 1);
+    check(ioctl(fd, VSHMEM_RING, &r) == 0, "ring by the device that is meant");
+    r.device++;
+    check_errno(ioctl(fd, VSHMEM_RING, &r), EXDEV, "ring by another device");
+}
+
 void test_ringing(bool doorbell) {
     int fd = open_device(O_RDWR);
     struct vshmem_info info = get_info(fd);
@@ -180,6 +194,7 @@ void test_ringing(bool doorbell) {
     }
     check(ring(fd, 0xffff, 0) == 0, "ring a member that there isn't");
     check(ring(fd, info.member, 0xfffe) == 0, "ring a vector that there isn't");
+    check_device(fd, info.member);
     for (vector = 0; vector < info.vectors; vector++) {
         mem[WORD] = 5;
         pid = start_sleeper(fd, OFFSET, 5, VSHMEM_FOREVER);

@@ -65,7 +65,8 @@ pub unsafe fn send(
     // SAFETY: the type was found readable, and so was the text unless it is refused for its length.
     unsafe {
         let mtype = message.cast::<i64>().read_unaligned();
-        msg::send(&caller.ctx, id, mtype, message.add(TEXT_AT), size, flags)?;
+        msg::send(&caller.ctx, id, mtype, message.add(TEXT_AT), size, flags)
+            .map_err(|error| caller.excuse(error))?;
     }
     Ok(0)
 }
@@ -82,7 +83,7 @@ pub unsafe fn receive_at_once(
     mtype: i64,
     flags: i32,
 ) -> Option<isize> {
-    let ctx = state::known()?;
+    let ctx = state::known_to_stay()?;
     let longest = (ctx.pool.limits().msgmax as usize).min(capacity);
     if !user::known_writable(message, TEXT_AT + longest) {
         return None;
@@ -119,7 +120,9 @@ pub unsafe fn receive(
     // SAFETY: as much as a message can have was found writable.
     unsafe {
         let text = message.wrapping_add(TEXT_AT);
-        let (length, got) = msg::receive(&caller.ctx, id, text, capacity, mtype, flags)?;
+        let received = msg::receive(&caller.ctx, id, text, capacity, mtype, flags);
+        // A text that was copied while the pool went is zeros.
+        let (length, got) = caller.trust(received)?;
         message.cast::<i64>().write_unaligned(got);
         Ok(length as isize)
     }
@@ -149,7 +152,8 @@ fn receive_indirectly(
     // SAFETY: the buffer has room for any message of this pool up to the capacity; the program's memory is checked before
     // it is written.
     unsafe {
-        let (length, got) = msg::receive(&caller.ctx, id, buffer.room, capacity, mtype, flags)?;
+        let received = msg::receive(&caller.ctx, id, buffer.room, capacity, mtype, flags);
+        let (length, got) = caller.trust(received)?;
         user::surely_writable(message, TEXT_AT + length)?;
         message.cast::<i64>().write_unaligned(got);
         core::ptr::copy_nonoverlapping(buffer.room, message.add(TEXT_AT), length);

@@ -87,7 +87,8 @@ fn timed(
             );
             copy.assume_init_ref()
         };
-        return sem::op(&caller.ctx, id, core::slice::from_ref(one), timeout).map(|()| 0);
+        let done = sem::op(&caller.ctx, id, core::slice::from_ref(one), timeout);
+        return done.map(|()| 0).map_err(|error| caller.excuse(error));
     }
     several(caller, id, sops, count, timeout)
 }
@@ -124,7 +125,8 @@ fn several(
     };
     // SAFETY: `count` initialised operations, in the copy or in memory that was found readable.
     let sops = unsafe { core::slice::from_raw_parts(sops, count) };
-    sem::op(&caller.ctx, id, sops, timeout).map(|()| 0)
+    let done = sem::op(&caller.ctx, id, sops, timeout);
+    done.map(|()| 0).map_err(|error| caller.excuse(error))
 }
 
 /// `semtimedop` on a pool.

@@ -81,6 +81,10 @@ fn protection(flags: i32) -> i32 {
 /// `shmat` on a pool. Mapped first, counted when that has worked: an attempt in vain leaves no trace in the segment's
 /// times.
 pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c_void, Errno> {
+    attach_at(caller, id, addr, flags).map_err(|error| caller.excuse(error))
+}
+
+fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c_void, Errno> {
     let place = Place::of(addr, flags)?;
     let gate = gate::enter()?;
     TABLE.reserve(&gate)?;

@@ -1,5 +1,6 @@
 //! Serves commands on the machine's channels, and takes care of orphans as a first process must.
 
+use super::front_end::FrontEnd;
 use super::poller::Poller;
 use super::session::Session;
 use crate::error::{Error, Explain, Result};
@@ -29,15 +30,18 @@ pub fn serve(settings: &Settings) -> Result<()> {
         .add(children.as_raw_fd(), reaper)
         .explain(|| "could not watch signals".into())?;
     let mut serial = 0;
+    let mut front_end = FrontEnd::new(settings.uid);
     loop {
-        let deadline = sessions.iter().filter_map(Session::deadline).min();
+        front_end.start_if_due();
+        let deadlines = sessions.iter().filter_map(Session::deadline);
+        let deadline = deadlines.chain(front_end.deadline()).min();
         for token in poller
             .wait(deadline)
             .explain(|| "could not wait for work".into())?
         {
             if token == reaper {
                 drain(&children);
-                reap(&mut sessions, &poller, &mut serial);
+                reap(&mut sessions, &mut front_end, &poller, &mut serial);
             } else if let Some(session) = sessions.get_mut(token) {
                 session.service(&poller, &mut serial);
             }
@@ -103,7 +107,7 @@ fn drain(children: &OwnedFd) {
     while unsafe { libc::read(children.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {}
 }
 
-fn reap(sessions: &mut [Session], poller: &Poller, serial: &mut u64) {
+fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, poller: &Poller, serial: &mut u64) {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a live int that waitpid may write.
@@ -111,6 +115,7 @@ fn reap(sessions: &mut [Session], poller: &Poller, serial: &mut u64) {
         if pid <= 0 {
             return;
         }
+        front_end.ended(pid);
         if let Some(session) = sessions
             .iter_mut()
             .find(|session| session.pid() == Some(pid))

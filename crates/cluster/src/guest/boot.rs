@@ -6,7 +6,6 @@ use crate::error::{Error, Explain, Result};
 use crate::host::driver;
 use crate::host::settings::Settings;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Printed on the console when a probe boot has come this far.
@@ -45,10 +44,13 @@ fn start() -> Result<()> {
         say(PROBE_MARK);
         return Ok(());
     }
-    load_modules()?;
+    let driver_failed = load_modules()?;
     let root = build_root()?;
     sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
     own_directories()?;
+    if let Some(why) = driver_failed {
+        vshmem_agent::guest::driver_failed(&why);
+    }
     identify(&settings)?;
     // Caches are dropped before each command; the kernel need not log that each time.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
@@ -56,7 +58,9 @@ fn start() -> Result<()> {
     agent::serve(&settings)
 }
 
-fn load_modules() -> Result<()> {
+/// Loads all modules. That vshmem.ko can't be loaded is no failure: the answer is why.
+fn load_modules() -> Result<Option<String>> {
+    let mut driver_failed = None;
     let mut files: Vec<PathBuf> = fs::read_dir(MODULES)
         .explain(|| format!("reading {MODULES}"))?
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -74,13 +78,14 @@ fn load_modules() -> Result<()> {
                 say(&format!(
                     "vshmem: the machine goes on without vshmem.ko: {e}"
                 ));
+                driver_failed = Some(format!("vshmem.ko could not be loaded: {e}"));
             }
             loaded => loaded.explain(|| format!("could not load {}", file.display()))?,
         }
         // The first root file system is memory.
         let _ = fs::remove_file(&file);
     }
-    Ok(())
+    Ok(driver_failed)
 }
 
 /// The host's tree, read-only, under a layer of memory that takes what is written.
@@ -175,7 +180,7 @@ fn identify(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Lets the machine's user map the pools: the device file of the driver, else BAR 2 of the ivshmem device.
+/// Lets the machine's user map the pools that are there from the start.
 fn open_pools(uid: u32) -> Result<()> {
     let devices = "/sys/bus/pci/devices";
     for entry in fs::read_dir(devices)
@@ -184,21 +189,9 @@ fn open_pools(uid: u32) -> Result<()> {
     {
         let id = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
         if id("vendor").trim() == "0x1af4" && id("device").trim() == "0x1110" {
-            let driver = fs::read_dir(entry.path().join("vshmem")).into_iter();
-            let memory = match driver.flatten().flatten().next() {
-                Some(named) => Path::new("/dev").join(named.file_name()),
-                None => entry.path().join("resource2"),
-            };
-            std::os::unix::fs::chown(&memory, Some(uid), None)
-                .and_then(|()| fs::set_permissions(&memory, fs::Permissions::from_mode(0o600)))
-                .explain(|| format!("could not give {} to its user", memory.display()))?;
-            let _ = enable(&entry.path());
+            vshmem_agent::guest::give_device(&entry.path(), uid)
+                .explain(|| format!("could not give {} to its user", entry.path().display()))?;
         }
     }
     Ok(())
-}
-
-/// A device without a driver may have its memory turned off.
-fn enable(device: &Path) -> std::io::Result<()> {
-    fs::write(device.join("enable"), "1")
 }

@@ -3,6 +3,7 @@
 mod agent;
 mod boot;
 mod command;
+mod front_end;
 mod network;
 mod poller;
 mod session;

@@ -1,11 +1,11 @@
 //! The port `ivshmem`: pools are the memory of PCI devices by which a hypervisor shows it to virtual machines.
 //!
 //! A device 1af4:1110 (QEMU's `ivshmem-plain` and `ivshmem-doorbell`) shows its memory in BAR 2, which sysfs offers as the
-//! file `resource2`. Names come from the kernel command line, `vshmem.pools=NAME[:ADDRESS],...`; a name without an
-//! address is that of the next device that has none yet, in the order of PCI addresses. A device without a name is
-//! called by its address. `default` means the first device, unless a pool has that name.
+//! file `resource2`. Names come from the table of granted pools, `/run/vshmem/pools` ([`grants`]), else from the kernel command
+//! line, `vshmem.pools=NAME[:ADDRESS],...`; a name without an address is that of the next device that has none yet there, in the
+//! order of PCI addresses. A device without a name is called by its address. `default` means the first device, unless a pool has that name.
 //!
-//! Where a machine has such a device, names mean these pools only. Local pools can then still be given by path.
+//! Where a machine has such a device, or a table of granted pools, names mean these pools only. Local pools can then still be given by path.
 //!
 //! Where the driver vshmem.ko has the device, its file `/dev/vshmemN` is the pool instead: it maps the memory write-back, and
 //! waiters can sleep on words of it and be rung. `resource2` maps it uncached, which counts on AMD and on recent Linux on Intel (every
@@ -18,12 +18,15 @@
 //! file into them and give its path.
 
 mod command_line;
+mod grants;
 mod pci;
+
+pub use grants::{Grant, GRANTS};
 
 use crate::descriptor::{Owned, OPEN_FLAGS};
 use crate::error::{DiscoverError, OpenError};
 use crate::handle::Handle;
-use crate::pool_ref::{Origin, Path, PoolRef};
+use crate::pool_ref::{Name, Origin, Path, PoolRef};
 use crate::sys::Errno;
 use crate::{sys, Port};
 use command_line::CommandLine;
@@ -43,12 +46,9 @@ impl Port for Ivshmem {
         if devices.all().is_empty() {
             return Ok(());
         }
-        let command_line = CommandLine::read();
+        let names = Names::read(devices.all());
         for &address in devices.all() {
-            let pool = pool_of(
-                address,
-                name_of(address, devices.all(), command_line.value()),
-            );
+            let pool = pool_of(address, names.of(address).as_ref().map(Name::bytes));
             if pool.is_some_and(|pool| !each(&pool)) {
                 break;
             }
@@ -83,7 +83,7 @@ pub(crate) enum Meaning {
     Pool(PoolRef),
     /// Nothing, though the machine has pools.
     Nothing,
-    /// The machine has no device, so the name is that of a local pool.
+    /// The machine has no device, and no table of granted pools, so the name is that of a local pool.
     Local,
 }
 
@@ -91,7 +91,12 @@ pub(crate) enum Meaning {
 pub(crate) fn find(name: &[u8]) -> Result<Meaning, DiscoverError> {
     let devices = Devices::scan()?;
     if devices.all().is_empty() {
-        return Ok(Meaning::Local);
+        // A machine that is given pools while it runs may have none just now.
+        return Ok(if grants::exist() {
+            Meaning::Nothing
+        } else {
+            Meaning::Local
+        });
     }
     Ok(find_among(devices.all(), name).map_or(Meaning::Nothing, Meaning::Pool))
 }
@@ -99,14 +104,40 @@ pub(crate) fn find(name: &[u8]) -> Result<Meaning, DiscoverError> {
 /// The pool of this name among those of some devices.
 #[inline(never)] // Keeps the command line off the stack where there is no device.
 fn find_among(devices: &[Address], name: &[u8]) -> Option<PoolRef> {
-    let command_line = CommandLine::read();
-    let name_of = |address| name_of(address, devices, command_line.value());
+    let names = Names::read(devices);
     let wanted = Address::parse(name);
+    let is_it = |address: &Address| {
+        wanted == Some(*address) || names.of(*address).is_some_and(|its| its.bytes() == name)
+    };
     let mut all = devices.iter().copied();
     let address = all
-        .find(|&address| wanted == Some(address) || name_of(address) == Some(name))
+        .find(is_it)
         .or_else(|| devices.first().copied().filter(|_| name == b"default"))?;
-    pool_of(address, name_of(address))
+    pool_of(address, names.of(address).as_ref().map(Name::bytes))
+}
+
+/// What devices are called in this machine.
+struct Names<'d> {
+    devices: &'d [Address],
+    command_line: CommandLine,
+}
+
+impl Names<'_> {
+    fn read(devices: &[Address]) -> Names<'_> {
+        Names {
+            devices,
+            command_line: CommandLine::read(),
+        }
+    }
+
+    /// The name of a device, if it has one. What the host says now counts more than what it said when the machine started.
+    fn of(&self, address: Address) -> Option<Name> {
+        grants::name_of(address).or_else(|| {
+            let mut name = Name::new();
+            let told = name_of(address, self.devices, self.command_line.value())?;
+            name.push(told).map(|()| name)
+        })
+    }
 }
 
 /// The name that the command line gives to a device, if any.

@@ -1,6 +1,7 @@
 //! Finding and enabling PCI devices by sysfs.
 
 use core::ffi::CStr;
+use core::fmt;
 
 use crate::descriptor::Owned;
 use crate::directory::each_entry;
@@ -59,6 +60,13 @@ impl Address {
         text.push(b".")?;
         push_hexadecimal(&mut text, u32::from(self.function), 1)?;
         Some(text)
+    }
+}
+
+impl fmt::Display for Address {
+    /// As sysfs writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text().ok_or(fmt::Error)?.fmt(f)
     }
 }
 

@@ -177,7 +177,7 @@ impl Contents {
     fn new(len: usize) -> Result<Contents, CreateError> {
         let file = Owned::new(sys::memory_file(c"vshmem-new-pool")?);
         sys::truncate(file.fd(), len as u64)?;
-        let base = mapping::whole(file.fd(), len)?;
+        let base = mapping::whole(file.fd(), 0, len)?;
         Ok(Contents {
             file,
             map: Mapping { base, len },
@@ -187,7 +187,7 @@ impl Contents {
     /// Copies what was written to another file, at the same places.
     fn copy_to(&self, target: &Owned) -> Result<(), CreateError> {
         let to = Mapping {
-            base: mapping::whole(target.fd(), self.map.len)?,
+            base: mapping::whole(target.fd(), 0, self.map.len)?,
             len: self.map.len,
         };
         let page = page_size_of(target.fd());

@@ -11,8 +11,11 @@ mod raw;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
+use crate::descriptor::Owned;
+
 pub(crate) use memory::{advise, futex_works, map, protect, remap_again, unlock, unmap};
-use raw::{again, call, int, raw};
+use raw::{again, call, int};
+pub(crate) use raw::{raw, syscall};
 
 /// A positive `errno` value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,6 +254,19 @@ pub(crate) fn read(fd: i32, into: &mut [u8]) -> Outcome<usize> {
             )
         }
     })
+}
+
+/// Reads a small file whole; `None` if it can't be opened or read, or fills `buffer`. Its descriptor is closed again.
+pub(crate) fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    let file = Owned::new(open(path, libc::O_RDONLY, 0).ok()?);
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(file.fd(), &mut buffer[filled..]).ok()? {
+            0 => return Some(&buffer[..filled]),
+            more => filled += more,
+        }
+    }
+    None
 }
 
 /// Writes a buffer; returns how many bytes went.

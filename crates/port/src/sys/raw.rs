@@ -72,3 +72,15 @@ pub(crate) fn again(mut attempt: impl FnMut() -> Outcome<usize>) -> Outcome<usiz
         }
     }
 }
+
+/// System call with up to six arguments, each given as anything that casts to `usize`; what the kernel returned, a negative errno
+/// value included.
+macro_rules! syscall {
+    ($number:expr $(, $arg:expr)* $(,)?) => {{
+        let given: &[usize] = &[$($arg as usize),*];
+        let mut args = [0usize; 6];
+        args[..given.len()].copy_from_slice(given);
+        $crate::sys::raw($number as i64, args)
+    }};
+}
+pub(crate) use syscall;

@@ -4,10 +4,11 @@
 //! pipe knows of its death before its life lock is free; and its main thread may be gone while others work on. What tells both
 //! apart for certain is memory: a thread that has none will never do anything again.
 
-use crate::raw::{self, syscall};
-use crate::text::Text;
 use core::fmt::Write;
-use vshmem_port::each_entry;
+
+use crate::directory::each_entry;
+use crate::sys::{read_file, syscall};
+use crate::text::Text;
 
 /// Has a thread memory, its own or its process's? `None`: that can't be known.
 fn has_memory(process: u32, thread: u32) -> Option<bool> {
@@ -37,7 +38,7 @@ fn has_memory_by_proc(process: u32, thread: u32) -> Option<bool> {
     let mut path = Text::<64>::new();
     write!(path, "/proc/{process}/task/{thread}/statm").ok()?;
     let mut buffer = [0; 128];
-    match raw::read_file(path.c_str(), &mut buffer) {
+    match read_file(path.c_str(), &mut buffer) {
         // Its size comes first.
         Some(statm) if !statm.is_empty() => Some(!statm.starts_with(b"0 ")),
         _ => {
@@ -111,12 +112,18 @@ fn all_without_memory(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::format;
     use std::process::{Command, Stdio};
+
+    fn gettid() -> u32 {
+        // SAFETY: takes nothing, changes nothing.
+        unsafe { syscall!(libc::SYS_gettid) as u32 }
+    }
 
     #[test]
     fn the_living_are_not_over() {
         assert_eq!(is_over(std::process::id()), Some(false));
-        assert_eq!(is_over(raw::gettid()), Some(false));
+        assert_eq!(is_over(gettid()), Some(false));
     }
 
     #[test]

@@ -1,0 +1,121 @@
+//! What the back end and a front end do in a pool as one of its processes: they clean up after processes of their own kernel that
+//! died, and of machines that are dead. Else that waits until somebody is in need of what the dead hold.
+//!
+//! It is done in steps, under locks for which it waits some milliseconds at the most; what can't be done now is tried again a second later.
+
+use crate::kernel::Below;
+use std::borrow::Borrow;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use vshmem_ipc::{life, Ctx};
+use vshmem_pool::layout::Proc;
+use vshmem_pool::{Pool, ProcId};
+use vshmem_port::{Handle, Life};
+
+/// How long cleaning up may take.
+pub const SHORT: Duration = Duration::from_millis(20);
+/// Process slots that are looked at in a second.
+const SLOTS_AT_ONCE: u32 = 1024;
+
+/// A process that attends to a pool.
+#[derive(Default)]
+pub struct Attendant {
+    me: Option<(ProcId, Life)>,
+    slot: u32,
+    slots_backed: u32,
+    spare_backed: bool,
+}
+
+impl Attendant {
+    /// Who it is in the pool, if it has a slot.
+    pub fn me(&self) -> Option<ProcId> {
+        self.me.as_ref().map(|(me, _)| *me)
+    }
+
+    /// Takes a process slot of the pool, if it has none and there is one.
+    pub fn take_part<H: Borrow<Handle> + Sync>(&mut self, below: &Below<H>) -> Option<ProcId> {
+        let pool = &below.pool;
+        if let Some((me, _)) = self.me {
+            // A machine that scribbles may have taken it away.
+            if pool.process(me.slot).is_some_and(|(now, _, _)| now == me) {
+                return Some(me);
+            }
+            self.leave(pool);
+        }
+        let mut life = None;
+        let mut claim = |slot| {
+            end(life.take());
+            life = below.handle.borrow().claim_life(slot);
+            life.is_some()
+        };
+        let pid = std::process::id();
+        let me = pool.claim_process(below, below.member, pid, 0, &mut claim);
+        match (me, life) {
+            (Some(me), Some(life)) => {
+                self.me = Some((me, life));
+                Some(me)
+            }
+            (_, life) => {
+                end(life);
+                None
+            }
+        }
+    }
+
+    /// Takes from the pool what dead processes have there: looks at some slots, of those that were ever used and the spare one.
+    pub fn clean_up(&mut self, c: &Ctx) {
+        let slots = c.pool.proc_slots();
+        let high = c.pool.root().proc_high.load(Relaxed).min(slots);
+        if !self.back_slots(c, high) {
+            return;
+        }
+        let begun = Instant::now();
+        for _ in 0..=SLOTS_AT_ONCE.min(high) {
+            self.slot = if self.slot > high { 0 } else { self.slot };
+            let spare = self.slot == high;
+            life::bury(
+                c,
+                if spare {
+                    c.pool.spare_slot()
+                } else {
+                    self.slot
+                },
+            );
+            self.slot += 1;
+            if begun.elapsed() > SHORT {
+                return;
+            }
+        }
+    }
+
+    /// Sees to it that the slots that are looked at have memory.
+    fn back_slots(&mut self, c: &Ctx, high: u32) -> bool {
+        const EACH: u64 = size_of::<Proc>() as u64;
+        let table = c.pool.geometry().procs.0;
+        let back = |from: u32, to: u32| {
+            let len = u64::from(to - from) * EACH;
+            c.kernel.reserve(table + u64::from(from) * EACH, len)
+        };
+        let spare = c.pool.spare_slot();
+        self.spare_backed = self.spare_backed || back(spare, spare + 1);
+        if high > self.slots_backed && back(self.slots_backed, high) {
+            self.slots_backed = high;
+        }
+        self.spare_backed && self.slots_backed >= high
+    }
+
+    /// Gives the slot back.
+    pub fn leave(&mut self, pool: &Pool) {
+        if let Some((me, life)) = self.me.take() {
+            pool.free_process(me);
+            end(Some(life));
+        }
+    }
+}
+
+fn end(life: Option<Life>) {
+    if let Some(life) = life {
+        // SAFETY: claimed by this process, for a slot that it does not have, or has no more.
+        unsafe { life.end() };
+    }
+}

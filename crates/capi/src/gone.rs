@@ -1,0 +1,93 @@
+//! A pool whose device was taken away from the machine. From then on its memory reads as zeros, so fast paths fail by themselves, and
+//! what any other call has found out is not true. Then the call is told EIDRM: its construct is not there any more.
+//!
+//! Only a device goes away, so only calls on a device's memory ask, and only where they fail or have read something. They look at the
+//! machine's own entry among the members: it never reads as zeros while the pool is there. A member that scribbles on it makes
+//! calls fail, as it could by other means.
+//!
+//! A process goes on with the memory that it has mapped; what it has attached stays its own until it detaches it. When the
+//! machine is given a pool of the configured name again, the next `*get` opens that beside the old one.
+
+use crate::config::config;
+use crate::state::{self, Caller, POOLS};
+use crate::text::explain;
+use crate::{errno, gate};
+use vshmem_ipc::Errno;
+
+/// Was the pool at a place taken away?
+#[cold]
+#[inline(never)]
+pub fn is_gone(index: usize) -> bool {
+    let place = &POOLS[index];
+    if !place.is_open() {
+        return false;
+    }
+    // SAFETY: open.
+    let opened = unsafe { place.opened() };
+    opened.handle.may_go() && !opened.pool.is_joined(opened.member)
+}
+
+/// The error of all calls on a pool that was taken away.
+#[cold]
+pub fn refusal() -> Errno {
+    explain(format_args!(
+        "the pool was taken away from this machine; ask for the construct again when the machine has the pool again"
+    ));
+    Errno::EIDRM
+}
+
+impl Caller {
+    /// An error of a call on the caller's pool, or that the pool is gone.
+    #[inline(always)]
+    pub fn excuse(&self, error: Errno) -> Errno {
+        // The driver refuses to map what is going a moment before its memory is gone.
+        if self.may_go() && (error == Errno(libc::ENODEV) || is_gone(self.pool_index())) {
+            refusal()
+        } else {
+            error
+        }
+    }
+
+    /// What a call has read from the caller's pool, unless the pool is gone by now: then it may have read zeros.
+    #[inline(always)]
+    pub fn trust<T>(&self, result: Result<T, Errno>) -> Result<T, Errno> {
+        if self.may_go() && is_gone(self.pool_index()) {
+            Err(refusal())
+        } else {
+            result
+        }
+    }
+}
+
+/// Makes one of the `*get` calls on the current pool: on a new one of the same name, if the one that was open is gone.
+pub fn get(call: impl Fn(&Caller) -> Result<i32, Errno>) -> Result<i32, Errno> {
+    let attempt = || state::caller().and_then(|caller| caller.trust(call(&caller)));
+    match attempt() {
+        Err(Errno::EIDRM) if reopen() => attempt(),
+        result => result,
+    }
+}
+
+/// Opens the pool that the environment names anew, if it is in use and gone, and the machine has one of this name again.
+#[cold]
+#[inline(never)]
+fn reopen() -> bool {
+    let _errno = errno::Kept::now();
+    let Ok(gate) = gate::enter() else {
+        return false;
+    };
+    let (home, current) = (state::home(), state::current());
+    if current != home || !is_gone(home) {
+        // Another thread may have done it.
+        return current == home && !is_gone(home);
+    }
+    let Some(index) = state::free_place(&gate) else {
+        return false;
+    };
+    if state::open_device_at(&gate, index, &config().pool).is_err() {
+        refusal();
+        return false;
+    }
+    state::move_home(&gate, index);
+    true
+}

@@ -1,0 +1,57 @@
+//! Keeps the machine's front end running: this program once more, as `vshmem agent --guest`.
+
+use super::boot::say;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Before one that has ended is followed by another.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The front end's process.
+pub struct FrontEnd {
+    owner: u32,
+    pid: Option<i32>,
+    due: Instant,
+}
+
+impl FrontEnd {
+    /// One that is to be started at once; device files of pools go to this user.
+    pub fn new(owner: u32) -> FrontEnd {
+        FrontEnd {
+            owner,
+            pid: None,
+            due: Instant::now(),
+        }
+    }
+
+    /// When it is to be started, if it does not run.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.pid.is_none().then_some(self.due)
+    }
+
+    /// Starts it if it does not run and it is time.
+    pub fn start_if_due(&mut self) {
+        if self.pid.is_some() || Instant::now() < self.due {
+            return;
+        }
+        // The file of the first process stays there, though the first root file system is out of sight.
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["agent", "--guest", "--owner", &self.owner.to_string()]);
+        command.env_clear().stdin(Stdio::null());
+        match command.spawn() {
+            Ok(child) => self.pid = Some(child.id() as i32),
+            Err(e) => {
+                say(&format!("vshmem: the front end can't be started: {e}"));
+                self.due = Instant::now() + 60 * PAUSE;
+            }
+        }
+    }
+
+    /// A process has ended.
+    pub fn ended(&mut self, pid: i32) {
+        if self.pid == Some(pid) {
+            self.pid = None;
+            self.due = Instant::now() + PAUSE;
+        }
+    }
+}
