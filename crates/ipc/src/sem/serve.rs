@@ -89,8 +89,13 @@ fn free_list(c: &Ctx, quiet: &Quiet, w: &Waiter) -> Result<(), Errno> {
         return Ok(());
     }
     let guard = dir::lock(c, quiet)?;
+    let len = w.arg4.load(Relaxed);
+    if len == 0 {
+        // Its owner died while it gave the block back, and that was finished when the lock was taken over.
+        return Ok(());
+    }
     let mut txn = guard.txn();
-    dir::give_block(c, &mut txn, w.arg1.load(Relaxed), w.arg4.load(Relaxed))?;
+    dir::give_block(c, &mut txn, w.arg1.load(Relaxed), len)?;
     txn.put(&w.arg4, 0)?;
     txn.commit();
     Ok(())
