@@ -55,14 +55,15 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
         if waiter.owner.load(Relaxed) != 0 {
             continue;
         }
+        if index >= high {
+            // First, so that it is found and freed if the caller dies with it.
+            root.waiter_high.fetch_max(index + 1, Relaxed);
+        }
         if waiter
             .owner
             .compare_exchange(0, c.me.word(), AcqRel, Relaxed)
             .is_ok()
         {
-            if index >= high {
-                root.waiter_high.fetch_max(index + 1, Relaxed);
-            }
             if LAST.swap(index + 1, Relaxed) == 0 {
                 // Where others begin to look who have taken none yet.
                 root.waiter_hint.store(index + 1, Relaxed);
