@@ -121,7 +121,8 @@ pub fn admit(c: &Ctx, head: &Head, flg: i32) -> Result<i32, Errno> {
     Ok(head.id.load(Acquire) as i32)
 }
 
-fn bucket(c: &Ctx, kind: Kind, key: u32) -> u64 {
+/// Offset of the bucket of a key.
+pub fn bucket(c: &Ctx, kind: Kind, key: u32) -> u64 {
     let (offset, count) = c.pool.geometry().buckets[kind as usize];
     let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     offset + (hash & (count as u64 - 1)) * 8

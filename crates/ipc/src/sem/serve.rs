@@ -285,7 +285,7 @@ fn serve_one(
 
 /// A single operation that waits, on a semaphore that its waiter keeps frozen: is the value still in its way? Spares most of those
 /// who stand in a queue the transaction that would tell the same.
-fn is_blocked(c: &Ctx, set: &Set, s: Sembuf) -> bool {
+pub fn is_blocked(c: &Ctx, set: &Set, s: Sembuf) -> bool {
     set.cell(c, s.num.into()).is_ok_and(|cell| {
         let now = value(cell.lo.load(Acquire));
         !s.nowait() && ((s.op == 0 && now != 0) || now + (s.op as i32) < 0)
