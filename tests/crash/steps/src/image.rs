@@ -1,0 +1,395 @@
+//! The pool as it is after each store of a call, with the process that made it dead from then on: a fork for each.
+
+use crate::single::Single;
+use crate::trap::Store;
+use crate::world::{make, world, Process, Task};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::cell::Cell;
+use vshmem_ipc::{check, msg, sem, shm, Ctx};
+use vshmem_pool::layout::Kind;
+use vshmem_pool::Params;
+
+/// Bytes of the pools: nearly the smallest there are.
+pub const POOL: usize = 2 << 20;
+/// Failures of one scenario after which it ends.
+const MOST_FAILURES: u64 = 3;
+/// Seconds that a survivor may take.
+const PATIENCE: u32 = 30;
+/// A call that has not come to an end after this time waits for something: it is killed there. Nanoseconds of the world's clock.
+const WAITS: u64 = 60_000_000;
+
+/// What all forks count together.
+#[derive(Default)]
+#[repr(C)]
+pub struct Counts {
+    /// States of a pool that survivors mended.
+    pub images: AtomicU64,
+    /// Those of them that came about while a survivor mended.
+    pub second: AtomicU64,
+    /// Those that were not mended.
+    pub failed: AtomicU64,
+}
+
+struct Images {
+    counts: Cell<*const Counts>,
+    name: Cell<&'static str>,
+    /// The task whose process is killed: a call of which is under way.
+    victim: Cell<Option<&'static Process>>,
+    /// How many times there was a death before.
+    depth: Cell<u32>,
+    stores: Cell<u64>,
+    /// Of the deaths at the second level, one in so many is tried.
+    rate: Cell<u64>,
+    /// Beginning with this one.
+    phase: Cell<u64>,
+    /// The victim stops, and does not die, after so many stores.
+    stop_after: Cell<u64>,
+    /// So many failures, and no further death is tried.
+    enough: Cell<u64>,
+}
+
+static IMAGES: Single<Images> = Single(Images {
+    counts: Cell::new(core::ptr::null()),
+    name: Cell::new(""),
+    victim: Cell::new(None),
+    depth: Cell::new(0),
+    stores: Cell::new(0),
+    rate: Cell::new(1),
+    phase: Cell::new(0),
+    stop_after: Cell::new(0),
+    enough: Cell::new(0),
+});
+
+/// Counts that all forks share.
+pub fn shared_counts() -> &'static Counts {
+    let images = IMAGES.get();
+    if images.counts.get().is_null() {
+        let how = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: fresh memory, all zeros, which is never given back.
+        let at = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                size_of::<Counts>(),
+                access,
+                how,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED, "mmap");
+        images.counts.set(at.cast());
+    }
+    // SAFETY: mapped above; atomics accept all zeros.
+    unsafe { &*images.counts.get() }
+}
+
+/// Runs a scenario in a fork, in a world of its own. `rate`: of the deaths while somebody mends, one in so many is tried; 0: none.
+pub fn run(name: &'static str, rate: u64, scenario: fn()) {
+    let counts = shared_counts();
+    let done = fork(|| {
+        make(POOL, &Params::default(), || {}, after_store);
+        let images = IMAGES.get();
+        images.name.set(name);
+        images.rate.set(rate);
+        images
+            .enough
+            .set(counts.failed.load(SeqCst) + MOST_FAILURES);
+        scenario();
+        finish();
+    });
+    if !done {
+        counts.failed.fetch_add(1, SeqCst);
+        eprintln!("{name}: failed where nobody had died");
+    }
+}
+
+/// Does something in a fork; whether it came to a good end.
+pub fn fork(body: impl FnOnce()) -> bool {
+    // SAFETY: this program has one thread.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            body();
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) }
+        }
+        child => ended_well(child),
+    }
+}
+
+fn ended_well(child: i32) -> bool {
+    let mut status = 0;
+    // SAFETY: a child of this process.
+    while unsafe { libc::waitpid(child, &mut status, 0) } != child {}
+    status == 0
+}
+
+/// Makes a call in a process, and kills it: in forks after each store, and at last when the call is over, or waits. `None`: it did not
+/// come back.
+pub fn crash<T: 'static>(
+    who: &'static Process,
+    body: impl FnOnce(&Ctx<'static>) -> T + 'static,
+) -> Option<T> {
+    crash_in(who, |p| body(&p.context()))
+}
+
+/// The same for something that needs no slot.
+pub fn crash_in<T: 'static>(
+    who: &'static Process,
+    body: impl FnOnce(&'static Process) -> T + 'static,
+) -> Option<T> {
+    die_in(who, who.start_stepped(body))
+}
+
+fn die_in<T>(who: &'static Process, task: Task<T>) -> Option<T> {
+    let images = IMAGES.get();
+    images.victim.set(Some(who));
+    images.stores.set(0);
+    if is_due() && in_image(None) {
+        return None;
+    }
+    let end = world().now() + WAITS;
+    world().run(|| task.is_over() || who.is_dead() || world().now() > end);
+    images.victim.set(None);
+    who.kill();
+    task.result()
+}
+
+/// Begins a call and stops it after so many stores; the process lives. It may be over before.
+pub fn stopped<T: 'static>(
+    who: &'static Process,
+    stores: u64,
+    body: impl FnOnce(&Ctx<'static>) -> T + 'static,
+) -> Task<T> {
+    let images = IMAGES.get();
+    let task = who.start_stepped(|p| body(&p.context()));
+    images.stop_after.set(stores);
+    world().rest();
+    images.stop_after.set(0);
+    task
+}
+
+/// Begins a call, stops it after so many stores, does something else, and lets the call go on: from there on it is killed as in [`crash`].
+pub fn stopped_then_crash<T: 'static>(
+    who: &'static Process,
+    stores: u64,
+    body: impl FnOnce(&Ctx<'static>) -> T + 'static,
+    between: impl FnOnce(),
+) -> Option<T> {
+    let task = stopped(who, stores, body);
+    assert!(!task.is_over(), "it was stopped");
+    between();
+    task.go_on();
+    die_in(who, task)
+}
+
+/// Is a death to be tried here?
+fn is_due() -> bool {
+    let images = IMAGES.get();
+    match images.depth.get() {
+        0 => true,
+        1 if images.rate.get() > 0 => {
+            let n = images.phase.get() + 1;
+            images.phase.set(n);
+            n % images.rate.get() == 0
+        }
+        _ => false,
+    }
+}
+
+fn after_store(store: Store) {
+    let images = IMAGES.get();
+    if images.stop_after.get() > 0 {
+        images.stop_after.set(images.stop_after.get() - 1);
+        if images.stop_after.get() == 0 {
+            world().stop();
+        }
+        return;
+    }
+    let Some(victim) = images
+        .victim
+        .get()
+        .filter(|v| core::ptr::eq(*v, world().who()))
+    else {
+        return;
+    };
+    images.stores.set(images.stores.get() + 1);
+    if is_due() && in_image(Some(store)) {
+        victim.kill();
+        // Never comes back.
+        world().stop();
+    }
+}
+
+/// True in a fork, in which the victim is dead. In the caller it returns when the survivors there have come to an end.
+fn in_image(store: Option<Store>) -> bool {
+    let images = IMAGES.get();
+    let counts = shared_counts();
+    if counts.failed.load(SeqCst) >= images.enough.get() {
+        return false;
+    }
+    let (depth, n) = (images.depth.get(), images.stores.get());
+    // SAFETY: this program has one thread.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            images.depth.set(depth + 1);
+            // Which of the deaths that may follow are tried differs from image to image.
+            images.phase.set(n.wrapping_mul(7));
+            if let Some(victim) = images.victim.take() {
+                victim.kill();
+            }
+            // SAFETY: no handler is set, so it ends this process.
+            unsafe { libc::alarm(PATIENCE) };
+            true
+        }
+        child => {
+            counts.images.fetch_add(1, SeqCst);
+            counts.second.fetch_add(depth.min(1).into(), SeqCst);
+            if !ended_well(child) {
+                counts.failed.fetch_add(1, SeqCst);
+                report(store);
+            }
+            false
+        }
+    }
+}
+
+fn report(store: Option<Store>) {
+    let images = IMAGES.get();
+    let level = if images.depth.get() == 0 {
+        ""
+    } else {
+        " of who mends"
+    };
+    let at = match store {
+        Some(s) => {
+            let here = report as fn(Option<Store>) as usize;
+            let ip = s.instruction as i64 - here as i64;
+            format!(
+                "to {:#x} (pool), by the instruction {ip:+#x} from `report`",
+                s.offset
+            )
+        }
+        None => "none yet".to_string(),
+    };
+    eprintln!(
+        "{}: not mended after store {}{level}: {at}",
+        images.name.get(),
+        images.stores.get()
+    );
+}
+
+/// The end of every scenario: somebody mends what is to be mended, and everything is in order then; when all is removed, nothing is left.
+pub fn finish() {
+    let began = world().now();
+    mend();
+    inspect("after mending");
+    let last = Process::new();
+    last.call(remove_all);
+    world().rest();
+    for p in world().living() {
+        let own = core::ptr::eq(p, last);
+        if !own {
+            p.call(|c| {
+                if vshmem_ipc::leave(c) {
+                    c.pool.free_process(c.me);
+                }
+            });
+            p.kill();
+        }
+    }
+    mend();
+    inspect("when all is removed");
+    let pool = world().pool();
+    for kind in Kind::ALL {
+        let used = pool.kind_root(kind).used.load(SeqCst);
+        assert_eq!(used, 0, "{kind:?}: entries are left");
+    }
+    let geometry = pool.geometry();
+    for heap in [&geometry.small, &geometry.pages] {
+        assert_eq!(
+            heap.free_blocks(pool),
+            u64::from(heap.count),
+            "blocks are left"
+        );
+    }
+    let took = world().now() - began;
+    assert!(took < 5_000_000_000, "mending took {took} ns");
+}
+
+/// A survivor mends; in forks it dies on the way, and another one does.
+pub fn mend() {
+    let images = IMAGES.get();
+    let survivor = Process::new();
+    let mended = match images.depth.get() {
+        1 if images.phase.get() % 2 == 0 => crash(survivor, use_all),
+        1 => crash(survivor, |c| {
+            check::repair(c).map(drop).expect("every lock is to be had")
+        }),
+        _ => None,
+    };
+    if mended.is_none() || images.depth.get() > 0 {
+        // The survivor died, at the end at the latest.
+        Process::new().call(use_all);
+    }
+    // Whoever waits looks around once more.
+    let until = world().now() + 600_000_000;
+    world().run(|| world().now() > until);
+    let left = Process::new()
+        .call(|c| check::repair(c))
+        .expect("every lock is to be had");
+    assert!(
+        left.is_nothing(),
+        "who uses everything leaves something to be mended: {left:?}"
+    );
+}
+
+/// Uses everything there is, as programs do: so what the dead have left is mended.
+fn use_all(c: &Ctx<'static>) {
+    shm::info(c);
+    sem::info(c);
+    msg::info(c);
+    for i in 0..=shm::highest(c) {
+        let _ = shm::stat_index(c, i, true);
+    }
+    for i in 0..=sem::highest(c) {
+        let _ = sem::stat_index(c, i, true);
+    }
+    for i in 0..=msg::highest(c) {
+        let _ = msg::stat_index(c, i, true);
+    }
+    let quiet = vshmem_pool::lock::Quiet::new(c.kernel);
+    vshmem_ipc::life::make_room(c, &quiet);
+}
+
+/// Nothing is wrong.
+pub fn inspect(when: &'static str) {
+    let p = Process::new();
+    p.call(move |c| {
+        let mut scratch = vec![0; check::scratch_for(c.pool)];
+        let mut found = Vec::new();
+        let seen = check::inspect(c, &mut scratch, |f| found.push(f.to_string()));
+        assert_eq!(seen, Ok(()), "{when}");
+        assert!(found.is_empty(), "{when}: {found:#?}");
+    });
+}
+
+fn remove_all(c: &Ctx<'static>) {
+    for i in 0..=shm::highest(c) {
+        if let Ok((id, _)) = shm::stat_index(c, i, true) {
+            let _ = shm::remove(c, id);
+        }
+    }
+    for i in 0..=sem::highest(c) {
+        if let Ok((id, _)) = sem::stat_index(c, i, true) {
+            sem::remove(c, id).expect("a set is removed");
+        }
+    }
+    for i in 0..=msg::highest(c) {
+        if let Ok((id, _)) = msg::stat_index(c, i, true) {
+            msg::remove(c, id).expect("a queue is removed");
+        }
+    }
+}
