@@ -392,11 +392,13 @@ fn return_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, w: &Waiter) -> R
     served
 }
 
-/// Takes a dead process's waiter out of its queue.
-pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
-    let Ok(set) = Set::at(c, index) else { return };
+/// Takes a dead process's waiter out of its queue, and gives its list back. False: a lock was not to be had.
+pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) -> bool {
+    let Ok(set) = Set::at(c, index) else {
+        return true;
+    };
     let Ok(guard) = set.lock(c, quiet) else {
-        return;
+        return false;
     };
     let queued = waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some();
     if queued {
@@ -406,7 +408,7 @@ pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
         let _ = trust::put_back(c, &set, quiet, &guard, ticket, served);
     }
     drop(guard);
-    let _ = free_list(c, quiet, ticket.waiter);
+    free_list(c, quiet, ticket.waiter).is_ok() || !quiet.has_failed()
 }
 
 use super::undo;

@@ -10,5 +10,5 @@ mod members;
 pub(crate) mod msg;
 mod reclaim;
 mod scribble;
-mod sem;
+pub(crate) mod sem;
 mod shm;
