@@ -46,6 +46,8 @@ struct Images {
     stop_after: Cell<u64>,
     /// So many failures, and no further death is tried.
     enough: Cell<u64>,
+    /// Whoever stores lets others run.
+    interleaved: Cell<bool>,
 }
 
 static IMAGES: Single<Images> = Single(Images {
@@ -58,6 +60,7 @@ static IMAGES: Single<Images> = Single(Images {
     phase: Cell::new(0),
     stop_after: Cell::new(0),
     enough: Cell::new(0),
+    interleaved: Cell::new(false),
 });
 
 /// Counts that all forks share.
@@ -88,7 +91,7 @@ pub fn shared_counts() -> &'static Counts {
 pub fn run(name: &'static str, rate: u64, scenario: fn()) {
     let counts = shared_counts();
     let done = fork(|| {
-        make(POOL, &Params::default(), || {}, after_store);
+        make(POOL, &Params::default(), before_store, after_store);
         let images = IMAGES.get();
         images.name.set(name);
         images.rate.set(rate);
@@ -198,8 +201,27 @@ fn is_due() -> bool {
     }
 }
 
-fn after_store(store: Store) {
+/// From now on who stores lets others run, before and after: or not any more.
+pub fn interleave(on: bool) {
+    IMAGES.get().interleaved.set(on);
+}
+
+/// Called before every store that is seen.
+pub fn before_store() {
+    if IMAGES.get().interleaved.get() {
+        world().yield_now();
+    }
+}
+
+/// Called after every store that is seen, and changed something.
+pub fn after_store(store: Store) {
     let images = IMAGES.get();
+    if images.interleaved.get() {
+        if !world().who().burns_out() {
+            world().yield_now();
+        }
+        return;
+    }
     if images.stop_after.get() > 0 {
         images.stop_after.set(images.stop_after.get() - 1);
         if images.stop_after.get() == 0 {

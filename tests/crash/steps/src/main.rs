@@ -9,10 +9,13 @@
 //! What the kernel keeps of a pool (life locks, whether a page of the file has memory) is not memory and is not stepped: a
 //! process is dead at once, and memory can always be had. What segments hold is theirs, and not looked at store by store.
 //!
-//! `vshmem-steps [--pairs ROUNDS] [--seed N] [--level-2 all|none] [NAME...]`: only scenarios with one of these in their names.
+//! `vshmem-steps [--pairs ROUNDS] [--seed N] [--level-2 N] [NAME...]`: only scenarios with one of these in their names (none of them: `-`);
+//! of the deaths of those who mend, one in N is tried (0: none).
 
 mod calls;
 mod image;
+mod model;
+mod pairs;
 mod queues;
 mod segments;
 mod sets;
@@ -23,16 +26,23 @@ mod world;
 use core::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+fn number(word: Option<String>) -> u64 {
+    word.and_then(|n| n.parse().ok()).expect("a number")
+}
+
 /// A name; of the deaths while somebody mends, one in how many is tried (0: none); what happens.
 pub type Scenario = (&'static str, u64, fn());
 
 fn main() {
     let mut wanted = Vec::new();
     let mut level = None;
+    let (mut rounds, mut seed) = (0, 1);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match &*word {
-            "--level-2" => level = words.next(),
+            "--level-2" => level = words.next().and_then(|n| n.parse().ok()),
+            "--pairs" => rounds = number(words.next()),
+            "--seed" => seed = number(words.next()),
             _ => wanted.push(word),
         }
     }
@@ -44,11 +54,7 @@ fn main() {
         if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(&**w)) {
             continue;
         }
-        let rate = match level.as_deref() {
-            Some("all") => 1,
-            Some("none") => 0,
-            _ => *rate,
-        };
+        let rate = level.unwrap_or(*rate);
         let (images, second) = (counts.images.load(Relaxed), counts.second.load(Relaxed));
         let since = Instant::now();
         image::run(name, rate, *scenario);
@@ -57,6 +63,14 @@ fn main() {
         let first = counts.images.load(Relaxed) - images - second;
         println!(
             "{name}: {first} states, {second} of them mended twice, {:.1} s",
+            since.elapsed().as_secs_f64()
+        );
+    }
+    if rounds > 0 {
+        let since = Instant::now();
+        pairs::run(rounds, seed);
+        println!(
+            "calls at once: {rounds} rounds from {seed} on, {:.1} s",
             since.elapsed().as_secs_f64()
         );
     }

@@ -205,7 +205,9 @@ fn dies_after(stores: u64, call: impl FnOnce(&C) + 'static) {
 
 fn sends_behind_the_dead() {
     let id = queue_with(&[10]);
-    dies_after(2, move |c| drop(send(c, id, 40, &text(40, LONG), 0)));
+    dies_after(2, move |c| {
+        let _ = send(c, id, 40, &text(40, LONG), 0);
+    });
     let result = crash(Process::new(), move |c| {
         send(c, id, 50, &text(50, LONG), IPC_NOWAIT)
     });
@@ -214,7 +216,9 @@ fn sends_behind_the_dead() {
 
 fn sends_behind_a_dead_receiver() {
     let id = queue_with(&[10, 20]);
-    dies_after(2, move |c| drop(receive(c, id, 100, 0, 0)));
+    dies_after(2, move |c| {
+        let _ = receive(c, id, 100, 0, 0);
+    });
     crash(Process::new(), move |c| {
         send(c, id, 50, &text(50, LONG), IPC_NOWAIT)
     });
@@ -254,7 +258,9 @@ fn copies() {
 
 fn receives_behind_the_dead() {
     let id = queue_with(&[10, 20, LONG]);
-    dies_after(2, move |c| drop(receive(c, id, 100, 0, 0)));
+    dies_after(2, move |c| {
+        let _ = receive(c, id, 100, 0, 0);
+    });
     crash(Process::new(), move |c| receive(c, id, 100, 0, IPC_NOWAIT));
     let left = take_all(id);
     assert!(
@@ -460,8 +466,12 @@ fn set() {
 
 fn stat() {
     let id = queue_with(&[10, 20, LONG]);
-    dies_after(2, move |c| drop(send(c, id, 40, &text(40, LONG), 0)));
-    dies_after(2, move |c| drop(receive(c, id, 100, 0, 0)));
+    dies_after(2, move |c| {
+        let _ = send(c, id, 40, &text(40, LONG), 0);
+    });
+    dies_after(2, move |c| {
+        let _ = receive(c, id, 100, 0, 0);
+    });
     crash(Process::new(), move |c| msg::stat(c, id));
     check(id, &[nth(1, 20), nth(2, LONG)]);
 }

@@ -13,8 +13,6 @@ const PAGE: usize = 4096;
 const TRAP_FLAG: i64 = 0x100;
 /// Pages that one instruction can touch.
 const MOST_OPEN: usize = 2;
-/// Steps of one repeated instruction (`rep stos`) that are shown: the rest is of the same kind.
-const SHOWN: [u32; 4] = [1, 2, 64, 1000];
 
 /// A store that changed something.
 #[derive(Clone, Copy)]
@@ -31,7 +29,6 @@ struct Trap {
     armed: Cell<bool>,
     open: [Cell<usize>; MOST_OPEN],
     instruction: Cell<usize>,
-    repeated: Cell<u32>,
     /// What the range was when it was looked at last.
     shadow: RefCell<Vec<u8>>,
     before: Cell<fn()>,
@@ -44,7 +41,6 @@ static TRAP: Single<Trap> = Single(Trap {
     armed: Cell::new(false),
     open: [const { Cell::new(usize::MAX) }; MOST_OPEN],
     instruction: Cell::new(0),
-    repeated: Cell::new(0),
     shadow: RefCell::new(Vec::new()),
     before: Cell::new(|| {}),
     after: Cell::new(|_| {}),
@@ -130,15 +126,8 @@ extern "C" fn on_fault(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
         (trap.before.get())();
     }
     let free = trap.open.iter().find(|open| open.get() == usize::MAX);
-    match free {
-        Some(open) => open.set(page),
-        None => {
-            // A repeated instruction has gone on to a third one.
-            let [first, ..] = &trap.open;
-            look(first.get());
-            protect(first.replace(page), PAGE, libc::PROT_READ);
-        }
-    }
+    free.expect("an instruction stores to two pages at most")
+        .set(page);
     trap.instruction.set(instruction);
     protect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: as above.
@@ -148,27 +137,19 @@ extern "C" fn on_fault(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
 extern "C" fn on_trap(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     let trap = TRAP.get();
     // SAFETY: the kernel fills it in.
-    let repeats = unsafe {
-        let repeats = *register(context, libc::REG_RIP) as usize == trap.instruction.get();
-        if !repeats {
+    let mut changed = unsafe {
+        if *register(context, libc::REG_RIP) as usize == trap.instruction.get() {
+            skip(context)
+        } else {
             *register(context, libc::REG_EFL) &= !TRAP_FLAG;
+            None
         }
-        repeats
     };
-    trap.repeated
-        .set(if repeats { trap.repeated.get() + 1 } else { 0 });
-    if repeats && !SHOWN.contains(&trap.repeated.get()) {
-        return;
-    }
-    let mut changed = None;
     for open in &trap.open {
-        let page = open.get();
+        let page = open.replace(usize::MAX);
         if page != usize::MAX {
-            changed = changed.or(look(page));
-            if !repeats {
-                open.set(usize::MAX);
-                protect(page, PAGE, libc::PROT_READ);
-            }
+            changed = look(page).or(changed);
+            protect(page, PAGE, libc::PROT_READ);
         }
     }
     if let Some(offset) = changed {
@@ -177,6 +158,52 @@ extern "C" fn on_trap(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
             instruction: trap.instruction.get(),
         });
     }
+}
+
+/// A repeated instruction stores byte after byte, thousands of times, and the trap flag stops it after each. Does half of what it has yet to do
+/// for it, so that it is seen a few times. Returns the first byte that changed.
+///
+/// # Safety
+/// `context` is what a handler got.
+unsafe fn skip(context: *mut c_void) -> Option<usize> {
+    let trap = TRAP.get();
+    // SAFETY: the caller's promise; the instruction was just run, so it can be read.
+    let (code, count, to, from) = unsafe {
+        let code = trap.instruction.get() as *const u8;
+        (
+            [*code, *code.add(1)],
+            register(context, libc::REG_RCX),
+            register(context, libc::REG_RDI),
+            register(context, libc::REG_RSI),
+        )
+    };
+    let n = *count as usize / 2;
+    let offset = (*to as usize).wrapping_sub(trap.base.get());
+    let inside = offset < trap.len.get() && n <= trap.len.get() - offset;
+    let (is_set, is_copy) = (code == [0xf3, 0xaa], code == [0xf3, 0xa4]);
+    if !inside || n == 0 || !(is_set || is_copy) {
+        return None;
+    }
+    protect(0, trap.len.get(), libc::PROT_READ | libc::PROT_WRITE);
+    for _ in 0..n {
+        // SAFETY: what the instruction itself would do next, inside the range.
+        unsafe {
+            let byte = if is_set {
+                *register(context, libc::REG_RAX) as u8
+            } else {
+                *(*from as *const u8)
+            };
+            *(*to as *mut u8) = byte;
+        }
+        (*to, *count) = (*to + 1, *count - 1);
+        *from += i64::from(is_copy);
+    }
+    let pages = (offset / PAGE..(offset + n).div_ceil(PAGE)).map(|page| page * PAGE);
+    let changed = pages
+        .filter_map(look)
+        .fold(None, |first, at| first.or(Some(at)));
+    protect(0, trap.len.get(), libc::PROT_READ);
+    changed
 }
 
 /// Compares a page with what it was. Returns the first byte that changed.

@@ -24,6 +24,8 @@ pub struct Process {
     dead: AtomicBool,
     boot: u8,
     member: AtomicU32,
+    /// It dies after so many more stores; 0: it does not.
+    fuse: AtomicU64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,11 +132,6 @@ impl<T> Task<T> {
         world().run(|| self.is_over() || world().now() > end);
         self.result()
             .unwrap_or_else(|| panic!("a call of process {} never ended", self.fiber.who.pid))
-    }
-
-    /// Stops it for ever where it is. Its process lives.
-    pub fn stop(&self) {
-        self.fiber.state.set(State::Stopped);
     }
 
     /// Lets it go on.
@@ -306,6 +303,7 @@ impl Process {
             dead: AtomicBool::new(false),
             boot,
             member: AtomicU32::new(0),
+            fuse: AtomicU64::new(0),
         }));
         world().processes.borrow_mut().push(p);
         p
@@ -350,6 +348,27 @@ impl Process {
             pid: self.pid,
             member: self.member.load(Relaxed) as u16,
         }
+    }
+
+    /// It dies after so many stores that are seen; 0: it does not.
+    pub fn set_fuse(&self, stores: u64) {
+        self.fuse.store(stores, Relaxed);
+    }
+
+    /// It has stored something, and dies of it, or false.
+    pub fn burns_out(&self) -> bool {
+        match self.fuse.load(Relaxed) {
+            0 => return false,
+            1 => {}
+            n => {
+                self.fuse.store(n - 1, Relaxed);
+                return false;
+            }
+        }
+        self.kill();
+        // Never comes back.
+        world().stop();
+        true
     }
 
     /// Kills it.
