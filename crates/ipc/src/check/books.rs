@@ -38,26 +38,14 @@ pub fn inspect(
     });
     each_entry(c, Kind::Sem, |index, _| {
         sem::check::pieces(c, index, &mut |at, len| {
-            owns(
-                c,
-                &mut small,
-                Place::Construct(Kind::Sem, index),
-                at,
-                len,
-                report,
-            );
+            let place = Place::Construct(Kind::Sem, index);
+            owns(c, &mut small, place, at, len, report)
         });
     });
     each_entry(c, Kind::Msg, |index, _| {
         msg::check::pieces(c, index, &mut |at, len| {
-            owns(
-                c,
-                &mut small,
-                Place::Construct(Kind::Msg, index),
-                at,
-                len,
-                report,
-            );
+            let place = Place::Construct(Kind::Msg, index);
+            owns(c, &mut small, place, at, len, report)
         });
     });
     people::lists(c, &mut |index, at, len| {
@@ -91,28 +79,17 @@ fn each_entry(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, &'static Head)) {
     }
 }
 
-/// Somebody has a piece of the small heap.
-fn owns(c: &Ctx, small: &mut Audit, place: Place, at: u64, len: u64, report: Report) {
+/// Somebody has a piece of the small heap. False: it is another's too, or none; where a list led there, it leads nowhere.
+fn owns(c: &Ctx, small: &mut Audit, place: Place, at: u64, len: u64, report: Report) -> bool {
     let is_ours = small.claim_bytes(at, len);
-    demand(
-        report,
-        is_ours,
-        place,
-        "a piece of its memory is free, or another's, or none",
-        at,
-    );
+    let what = "a piece of its memory is free, or another's, or none";
+    demand(report, is_ours, place, what, at);
     let heap = &c.pool.geometry().small;
-    let backed = heap
-        .base
-        .saturating_add(c.pool.root().small_backed.load(Relaxed));
-    let is_backed = at.saturating_add(len) <= backed;
-    demand(
-        report,
-        is_backed,
-        place,
-        "a piece of it was never given memory",
-        at,
-    );
+    let backed = c.pool.root().small_backed.load(Relaxed);
+    let is_backed = at.saturating_add(len) <= heap.base.saturating_add(backed);
+    let what = "a piece of it was never given memory";
+    demand(report, is_backed, place, what, at);
+    is_ours
 }
 
 /// Entries of a kind: ids, chains, free list, counts.
@@ -262,7 +239,7 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
     let mut sum = 0u64;
     shm::each_hold(c, shm, |link, hold| {
         let at = c.pool.mem().word(link).map_or(0, |w| w.load(Relaxed));
-        owns(c, small, place, at, size_of::<Hold>() as u64, report);
+        let is_ours = owns(c, small, place, at, size_of::<Hold>() as u64, report);
         let owner = hold.owner.load(Relaxed);
         let lives = ProcId::of_word(owner).is_some_and(|o| !people::is_dead(c, o));
         demand(
@@ -282,7 +259,8 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
             owner,
         );
         sum = sum.saturating_add(times);
-        false
+        // A list that leads somewhere else may never end.
+        !is_ours
     });
     let said = shm.nattch.load(Relaxed);
     demand(

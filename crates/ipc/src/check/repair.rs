@@ -21,6 +21,16 @@ pub struct Repaired {
     pub waiters: u32,
 }
 
+impl core::ops::AddAssign for Repaired {
+    fn add_assign(&mut self, more: Repaired) {
+        self.locks += more.locks;
+        self.removals += more.removals;
+        self.ranges += more.ranges;
+        self.processes += more.processes;
+        self.waiters += more.waiters;
+    }
+}
+
 impl Repaired {
     /// Was there nothing to mend?
     pub fn is_nothing(&self) -> bool {

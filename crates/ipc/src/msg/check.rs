@@ -32,7 +32,7 @@ pub(crate) fn settle(c: &Ctx, quiet: &Quiet, index: u32) -> Result<bool, Errno> 
 }
 
 /// Calls `each` with offset and length of every piece of the small heap that a queue has. The pool's lock is held.
-pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64)) {
+pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool) {
     let Ok(queue) = Queue::at(c, index) else {
         return;
     };

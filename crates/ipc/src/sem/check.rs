@@ -26,8 +26,8 @@ pub(crate) fn settle(c: &Ctx, quiet: &Quiet, index: u32) -> Result<bool, Errno> 
     Ok(guard.inherited())
 }
 
-/// Calls `each` with offset and length of every piece of the small heap that a set has. The pool's lock is held.
-pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64)) {
+/// Calls `each` with offset and length of every piece of the small heap that a set has, until it returns false. The pool's lock is held.
+pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool) {
     let Some(entry) = c.pool.sem(index) else {
         return;
     };
@@ -38,7 +38,9 @@ pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64)) {
         let Some(record) = c.pool.mem().at::<Undo>(at).filter(|_| at != 0) else {
             return;
         };
-        each(at, record.block_len.load(Relaxed));
+        if !each(at, record.block_len.load(Relaxed)) {
+            return;
+        }
         at = record.next.load(Relaxed);
     }
 }

@@ -93,11 +93,18 @@ impl<'a> Audit<'a> {
 
     /// How many words that have memory say that they begin a free piece?
     fn said_free(&self) -> u64 {
-        let says = |block: &u32| {
-            self.heap.is_backed(self.pool, *block)
-                && self.word_at(self.heap.word_offset(*block)) & FREE != 0
-        };
-        (0..self.heap.count).filter(says).count() as u64
+        let (mut free, mut block) = (0, 0);
+        while block < self.heap.count {
+            let (chunk, bytes) = self.heap.chunk_of(block);
+            let next = (chunk as u64 + 1) * (bytes / 8);
+            let end = next.min(self.heap.count.into()) as u32;
+            if self.heap.is_backed(self.pool, block) {
+                let says = |b: &u32| self.word_at(self.heap.word_offset(*b)) & FREE != 0;
+                free += (block..end).filter(says).count() as u64;
+            }
+            block = end;
+        }
+        free
     }
 
     /// Says whose blocks these are: not free ones, nor anybody else's. False: they are, or are no blocks of this heap.
