@@ -13,10 +13,14 @@
 //! of the deaths of those who mend, one in N is tried (0: none).
 
 mod calls;
+mod handing;
 mod image;
+mod mend;
 mod model;
 mod pairs;
+mod process;
 mod queues;
+mod rings;
 mod segments;
 mod sets;
 mod single;
@@ -48,7 +52,13 @@ fn main() {
     }
     let counts = image::shared_counts();
     let begin = Instant::now();
-    let all = [segments::SCENARIOS, sets::SCENARIOS, queues::SCENARIOS];
+    let all = [
+        segments::SCENARIOS,
+        sets::SCENARIOS,
+        queues::SCENARIOS,
+        handing::SCENARIOS,
+        rings::SCENARIOS,
+    ];
     let mut scenarios = 0;
     for (name, rate, scenario) in all.into_iter().flatten() {
         if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(&**w)) {

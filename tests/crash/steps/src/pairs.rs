@@ -1,7 +1,8 @@
 //! Several calls at once, in an order that chance decides from store to store, and deaths that it decides, too.
 
 use crate::calls::*;
-use crate::image::{finish, fork, interleave, mend, shared_counts, POOL};
+use crate::image::{fork, interleave, shared_counts, POOL};
+use crate::mend::{finish, mend};
 use crate::model::{explains, Answer, Call, End, State};
 use crate::world::{make, world, Process, Task};
 use core::sync::atomic::Ordering::SeqCst;

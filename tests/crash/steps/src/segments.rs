@@ -1,7 +1,8 @@
 //! Segments, processes that come and go, and the books of the pool.
 
 use crate::calls::*;
-use crate::image::{crash, crash_in, mend};
+use crate::image::{crash, crash_in};
+use crate::mend::mend;
 use crate::world::{world, Process};
 use crate::Scenario;
 use vshmem_ipc::{leave, life, reclaim, sem, shm, Errno, IPC_CREAT, IPC_NOWAIT};

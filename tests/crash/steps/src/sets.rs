@@ -260,7 +260,7 @@ fn serves_the_dead() {
     dead.kill();
     crash(Process::new(), move |c| sem::op(c, id, &[op(0, 1)], None));
     pass(500_000_000);
-    crate::image::mend();
+    crate::mend::mend();
     pass(500_000_000);
     if !lives.is_over() {
         assert_eq!(now(id), [0, 0], "what the dead was given is not lost");
@@ -280,7 +280,7 @@ fn waits(sops: Vec<Sembuf>, timeout: Option<Duration>) {
     let p = Process::new();
     p.call(move |c| sem::op(c, id, &[op(0, 1)], None))
         .expect("done");
-    crate::image::mend();
+    crate::mend::mend();
     // Others who wait find records.
     let (_, one) = waiter(id, vec![op(0, -2)]);
     let (_, two) = waiter(id, vec![op(0, -2)]);
@@ -311,7 +311,7 @@ fn is_served(sops: Vec<Sembuf>) {
     };
     crash(Process::new(), move |c| sem::op(c, id, &sops, None));
     assert_eq!(helper.wait(), Ok(()));
-    crate::image::mend();
+    crate::mend::mend();
     let value = now(id)[0];
     assert!(value == 1 || (value == 0 && !undoes), "{value}");
 }

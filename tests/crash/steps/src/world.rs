@@ -1,32 +1,20 @@
 //! A pool, and processes that run by turns on one thread, each on its own stack: so all of it, the sleepers in the middle of
 //! their calls too, is copied by a fork. Time passes when nobody can run.
 
+pub use crate::process::Process;
 use crate::single::Single;
 use crate::trap;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use libc::{c_void, ucontext_t};
 use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use std::rc::Rc;
 use std::time::Duration;
-use vshmem_ipc::{life, Ctx};
-use vshmem_pool::{Cred, Kernel, Mem, Params, Pool, ProcId, Waited};
+use vshmem_pool::{Mem, Params, Pool, Waited};
 
 /// Bytes of a process's stack.
 const STACK: usize = 512 << 10;
 /// Nothing takes longer than this, in nanoseconds of the world's clock.
 const MOST: u64 = 15_000_000_000;
-
-/// A process of the world, and the kernel as it sees it.
-pub struct Process {
-    pid: u32,
-    slot: AtomicU32,
-    generation: AtomicU32,
-    dead: AtomicBool,
-    boot: u8,
-    member: AtomicU32,
-    /// It dies after so many more stores; 0: it does not.
-    fuse: AtomicU64,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -47,6 +35,13 @@ pub struct Fiber {
     body: RefCell<Option<Box<dyn FnOnce()>>>,
     /// Its stores are seen.
     stepped: Cell<bool>,
+}
+
+impl Fiber {
+    fn sleeps_on(&self, word: &AtomicU32) -> bool {
+        let here = core::ptr::from_ref(word) as usize;
+        matches!(self.state.get(), State::Asleep(at, _) if at == here) && !self.who.is_dead()
+    }
 }
 
 /// All of it.
@@ -131,7 +126,7 @@ impl<T> Task<T> {
         let end = world().now() + MOST;
         world().run(|| self.is_over() || world().now() > end);
         self.result()
-            .unwrap_or_else(|| panic!("a call of process {} never ended", self.fiber.who.pid))
+            .unwrap_or_else(|| panic!("a call of process {} never ended", self.fiber.who.pid()))
     }
 
     /// Lets it go on.
@@ -265,6 +260,56 @@ impl World {
         unsafe { libc::swapcontext(fiber.context.get(), self.main.get()) };
     }
 
+    /// The caller sleeps on a word.
+    pub fn sleep(&self, word: &AtomicU32, timeout: Option<Duration>) -> Waited {
+        let fiber = self.current();
+        fiber.woken.set(Waited::Woken);
+        let until = timeout.map_or(u64::MAX, |t| self.now().saturating_add(t.as_nanos() as u64));
+        self.leave(
+            &fiber,
+            State::Asleep(core::ptr::from_ref(word) as usize, until),
+        );
+        fiber.woken.get()
+    }
+
+    /// Wakes so many of those who sleep on a word; returns how many there were.
+    pub fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
+        let fibers = self.fibers.borrow();
+        let sleepers = fibers.iter().filter(|f| f.sleeps_on(word)).take(n as usize);
+        let wake = |f: &Rc<Fiber>| {
+            f.woken.set(Waited::Woken);
+            f.state.set(State::Ready);
+        };
+        sleepers.map(wake).count() as u32
+    }
+
+    /// Does anybody sleep on a word?
+    pub fn has_sleeper(&self, word: &AtomicU32) -> bool {
+        self.fibers.borrow().iter().any(|f| f.sleeps_on(word))
+    }
+
+    /// The time in seconds: another one each time, so that times are stored, too.
+    pub fn seconds(&self) -> i64 {
+        i64::from(self.seconds.fetch_add(1, Relaxed))
+    }
+
+    /// The time in nanoseconds, which passes.
+    pub fn tick(&self) -> u64 {
+        self.clock.fetch_add(1000, Relaxed)
+    }
+
+    /// Takes a new process in; returns its pid.
+    pub fn add(&self, process: &'static Process) -> u32 {
+        self.processes.borrow_mut().push(process);
+        self.pids.fetch_add(1, Relaxed)
+    }
+
+    /// Is the process with this pid dead?
+    pub fn is_dead(&self, pid: u32) -> bool {
+        let all = self.processes.borrow();
+        all.iter().any(|p| p.pid() == pid && p.is_dead())
+    }
+
     /// Lets others run, if they can.
     pub fn yield_now(&self) {
         let fiber = self.current();
@@ -286,101 +331,8 @@ extern "C" fn enter() {
     unreachable!("a fiber that is done does not run");
 }
 
+/// What processes do.
 impl Process {
-    /// A new process, with a slot.
-    pub fn new() -> &'static Process {
-        let p = Process::newcomer(7);
-        p.start(Process::claim).wait();
-        p
-    }
-
-    /// One that has not joined yet, of the kernel with that boot id.
-    pub fn newcomer(boot: u8) -> &'static Process {
-        let p: &'static Process = Box::leak(Box::new(Process {
-            pid: world().pids.fetch_add(1, Relaxed),
-            slot: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
-            dead: AtomicBool::new(false),
-            boot,
-            member: AtomicU32::new(0),
-            fuse: AtomicU64::new(0),
-        }));
-        world().processes.borrow_mut().push(p);
-        p
-    }
-
-    /// Joins the pool and takes a slot.
-    pub fn claim(&'static self) {
-        let pool = &world().pool;
-        let member = pool.join([self.boot; 16], b"test").expect("a member");
-        self.member.store(member.into(), Relaxed);
-        let me = life::claim(pool, self, member, self.pid, 1, &mut |_| true);
-        let me = me.expect("a process slot");
-        self.slot.store(me.slot, Relaxed);
-        self.generation.store(me.generation.into(), Relaxed);
-    }
-
-    /// A process that was made by fork: its slot is claimed by its parent.
-    pub fn child_of(&'static self, parent: &'static Process) {
-        let pool = &world().pool;
-        let member = parent.member.load(Relaxed) as u16;
-        self.member.store(member.into(), Relaxed);
-        let me = life::claim(pool, parent, member, self.pid, 1, &mut |_| true);
-        let me = me.expect("a process slot");
-        self.slot.store(me.slot, Relaxed);
-        self.generation.store(me.generation.into(), Relaxed);
-    }
-
-    /// Its name.
-    pub fn id(&self) -> ProcId {
-        ProcId {
-            slot: self.slot.load(Relaxed),
-            generation: self.generation.load(Relaxed) as u16,
-        }
-    }
-
-    /// What the library's calls need.
-    pub fn context(&'static self) -> Ctx<'static> {
-        Ctx {
-            pool: &world().pool,
-            kernel: self,
-            me: self.id(),
-            pid: self.pid,
-            member: self.member.load(Relaxed) as u16,
-        }
-    }
-
-    /// It dies after so many stores that are seen; 0: it does not.
-    pub fn set_fuse(&self, stores: u64) {
-        self.fuse.store(stores, Relaxed);
-    }
-
-    /// It has stored something, and dies of it, or false.
-    pub fn burns_out(&self) -> bool {
-        match self.fuse.load(Relaxed) {
-            0 => return false,
-            1 => {}
-            n => {
-                self.fuse.store(n - 1, Relaxed);
-                return false;
-            }
-        }
-        self.kill();
-        // Never comes back.
-        world().stop();
-        true
-    }
-
-    /// Kills it.
-    pub fn kill(&self) {
-        self.dead.store(true, SeqCst);
-    }
-
-    /// Is it dead?
-    pub fn is_dead(&self) -> bool {
-        self.dead.load(SeqCst)
-    }
-
     /// Does something in it.
     pub fn start<T: 'static>(
         &'static self,
@@ -425,94 +377,5 @@ impl Process {
         let task = self.start(body);
         task.fiber.stepped.set(true);
         task
-    }
-
-    /// Makes a call and waits until it is over.
-    pub fn call<T: 'static>(&'static self, body: impl FnOnce(&Ctx<'static>) -> T + 'static) -> T {
-        self.begin(body).wait()
-    }
-
-    /// Begins a call.
-    pub fn begin<T: 'static>(
-        &'static self,
-        body: impl FnOnce(&Ctx<'static>) -> T + 'static,
-    ) -> Task<T> {
-        self.start(|p| body(&p.context()))
-    }
-}
-
-impl Kernel for Process {
-    fn alive(&self, _slot: u32, pid: u32, _started: u64) -> bool {
-        let all = world().processes.borrow();
-        !all.iter().any(|p| p.pid == pid && p.is_dead())
-    }
-    fn block_signals(&self) -> u64 {
-        0
-    }
-    fn restore_signals(&self, _old: u64) {}
-    fn reserve(&self, offset: u64, len: u64) -> bool {
-        world().pool.mem().bytes(offset, len).is_some()
-    }
-    fn release(&self, offset: u64, len: u64) -> bool {
-        world().pool.mem().zero(offset, len)
-    }
-    fn room(&self) -> Option<u64> {
-        Some(world().pool.mem().len() as u64)
-    }
-    fn now(&self) -> i64 {
-        // Another one each time, so that times are stored, too.
-        i64::from(world().seconds.fetch_add(1, Relaxed))
-    }
-    fn monotonic(&self) -> u64 {
-        world().clock.fetch_add(1000, Relaxed)
-    }
-    fn cred(&self) -> Cred {
-        Cred {
-            uid: 1000,
-            gid: 1000,
-            caps: u64::MAX,
-        }
-    }
-    fn in_group(&self, gid: u32) -> bool {
-        gid == 1000
-    }
-    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
-        if word.load(SeqCst) != expected {
-            return Waited::Woken;
-        }
-        let fiber = world().current();
-        fiber.woken.set(Waited::Woken);
-        let until = timeout.map_or(u64::MAX, |t| {
-            world().now().saturating_add(t.as_nanos() as u64)
-        });
-        world().leave(
-            &fiber,
-            State::Asleep(word as *const AtomicU32 as usize, until),
-        );
-        fiber.woken.get()
-    }
-    fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
-        let mut woken = 0;
-        for fiber in world().fibers.borrow().iter().filter(|f| !f.who.is_dead()) {
-            if woken < n
-                && matches!(fiber.state.get(), State::Asleep(at, _) if at == word as *const AtomicU32 as usize)
-            {
-                fiber.woken.set(Waited::Woken);
-                fiber.state.set(State::Ready);
-                woken += 1;
-            }
-        }
-        woken
-    }
-    fn has_sleeper(&self, word: &AtomicU32) -> bool {
-        let fibers = world().fibers.borrow();
-        let is_it = |f: &&Rc<Fiber>| matches!(f.state.get(), State::Asleep(at, _) if at == word as *const AtomicU32 as usize);
-        fibers
-            .iter()
-            .filter(|f| !f.who.is_dead())
-            .any(|f| is_it(&f))
-    }
-    fn spin_rounds(&self) -> u32 {
-        0
     }
 }
