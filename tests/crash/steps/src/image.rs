@@ -227,9 +227,8 @@ pub fn before_store() {
 pub fn after_store(store: Store) {
     let images = IMAGES.get();
     if images.interleaved.get() {
-        if !world().who().burns_out() {
-            world().yield_now();
-        }
+        world().who().meets_fate();
+        world().yield_now();
         return;
     }
     if images.stop_after.get() > 0 {

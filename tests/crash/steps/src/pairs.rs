@@ -80,7 +80,7 @@ fn draw(n: u64) -> Call {
     }
 }
 
-/// How long a process lives, in stores: often not long.
+/// After how many stores something happens to a process: often not many, or never.
 fn fuse() -> u64 {
     let w = world();
     match w.draw(4) {
@@ -115,7 +115,7 @@ fn round(things: Things, seed: u64) {
         let call = draw(n);
         calls.push(call);
         let p = Process::new();
-        p.set_fuse(fuse());
+        p.set_fate(fuse(), fuse());
         under.push((
             p,
             p.start_stepped(move |p| perform(&p.context(), things, call)),

@@ -16,6 +16,8 @@ pub struct Process {
     member: AtomicU32,
     /// It dies after so many more stores; 0: it does not.
     fuse: AtomicU64,
+    /// It is stopped for a while after so many more stores; 0: it is not.
+    stall: AtomicU64,
 }
 
 impl Process {
@@ -36,6 +38,7 @@ impl Process {
             boot,
             member: AtomicU32::new(0),
             fuse: AtomicU64::new(0),
+            stall: AtomicU64::new(0),
         }));
         p.pid.store(world().add(p), Relaxed);
         p
@@ -87,25 +90,23 @@ impl Process {
         }
     }
 
-    /// It dies after so many stores that are seen; 0: it does not.
-    pub fn set_fuse(&self, stores: u64) {
-        self.fuse.store(stores, Relaxed);
+    /// It is stopped for a while after `stall` stores that are seen, and dies after `fuse`; 0: it is not, or does not.
+    pub fn set_fate(&self, stall: u64, fuse: u64) {
+        self.stall.store(stall, Relaxed);
+        self.fuse.store(fuse, Relaxed);
     }
 
-    /// It has stored something, and dies of it, or false.
-    pub fn burns_out(&self) -> bool {
-        match self.fuse.load(Relaxed) {
-            0 => return false,
-            1 => {}
-            n => {
-                self.fuse.store(n - 1, Relaxed);
-                return false;
-            }
+    /// It has stored something. Returns if it lives, as late as that may be.
+    pub fn meets_fate(&self) {
+        if burns_down(&self.fuse) {
+            self.kill();
+            // Never comes back.
+            world().stop();
         }
-        self.kill();
-        // Never comes back.
-        world().stop();
-        true
+        if burns_down(&self.stall) {
+            let nap = Duration::from_millis(world().draw(40));
+            world().sleep(&AtomicU32::new(0), Some(nap));
+        }
     }
 
     /// Kills it.
@@ -130,6 +131,13 @@ impl Process {
     ) -> Task<T> {
         self.start(|p| body(&p.context()))
     }
+}
+
+/// Counts down to 0; whether it came there now.
+fn burns_down(count: &AtomicU64) -> bool {
+    let n = count.load(Relaxed);
+    count.store(n.saturating_sub(1), Relaxed);
+    n == 1
 }
 
 impl Kernel for Process {

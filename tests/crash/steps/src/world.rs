@@ -211,9 +211,23 @@ impl World {
         true
     }
 
+    /// Lets some time pass though somebody could run: processors are taken away.
+    fn pass_some(&self, nanoseconds: u64) {
+        let now = self.clock.fetch_add(nanoseconds, Relaxed) + nanoseconds;
+        for fiber in self.fibers.borrow().iter() {
+            if matches!(fiber.state.get(), State::Asleep(_, until) if until <= now) {
+                fiber.woken.set(Waited::TimedOut);
+                fiber.state.set(State::Ready);
+            }
+        }
+    }
+
     /// Lets everybody run until something is so, or nothing happens any more.
     pub fn run(&self, is_so: impl Fn() -> bool) {
         while !is_so() {
+            if self.chance.get() != 0 && self.draw(40) == 0 {
+                self.pass_some(self.draw(4_000_000));
+            }
             match self.next() {
                 Some(fiber) => self.switch_to(&fiber),
                 None if self.pass() => {}
