@@ -203,7 +203,7 @@ fn serves<const N: usize>(waits_for: [Sembuf; N], gives: [Sembuf; N]) {
 fn serves_several() {
     let id = new_set(&[0, 0]);
     let all: Vec<_> = (0..3).map(|_| waiter(id, vec![op(0, -1)])).collect();
-    crash(Process::new(), move |c| sem::op(c, id, &[op(0, 3)], None));
+    let result = crash(Process::new(), move |c| sem::op(c, id, &[op(0, 3)], None));
     pass(500_000_000);
     let over = all.iter().filter(|(_, task)| task.is_over()).count();
     assert!(
@@ -211,6 +211,7 @@ fn serves_several() {
         "{over} of those who wait were served"
     );
     if over == 0 {
+        assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [0, 0]);
         Process::new()
             .call(move |c| sem::op(c, id, &[op(0, 3)], None))
@@ -225,9 +226,10 @@ fn serves_several() {
 fn serves_many() {
     let id = new_set(&[0, 0]);
     let (_, task) = waiter(id, vec![op(0, -1); 22]);
-    crash(Process::new(), move |c| sem::op(c, id, &[op(0, 22)], None));
+    let result = crash(Process::new(), move |c| sem::op(c, id, &[op(0, 22)], None));
     pass(500_000_000);
     if !task.is_over() {
+        assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [0, 0]);
         Process::new()
             .call(move |c| sem::op(c, id, &[op(0, 22)], None))
@@ -241,9 +243,10 @@ fn serves_zero() {
     let id = new_set(&[1, 0]);
     let (_, zero) = waiter(id, vec![op(0, 0)]);
     let (_, both) = waiter(id, vec![op(0, 0), op(0, 2)]);
-    crash(Process::new(), move |c| sem::op(c, id, &[op(0, -1)], None));
+    let result = crash(Process::new(), move |c| sem::op(c, id, &[op(0, -1)], None));
     pass(500_000_000);
     if !zero.is_over() {
+        assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [1, 0]);
         Process::new()
             .call(move |c| sem::op(c, id, &[op(0, -1)], None))
@@ -258,11 +261,12 @@ fn serves_the_dead() {
     let (dead, _) = waiter(id, vec![op(0, -1)]);
     let (_, lives) = waiter(id, vec![op(0, -1)]);
     dead.kill();
-    crash(Process::new(), move |c| sem::op(c, id, &[op(0, 1)], None));
+    let result = crash(Process::new(), move |c| sem::op(c, id, &[op(0, 1)], None));
     pass(500_000_000);
     crate::mend::mend();
     pass(500_000_000);
     if !lives.is_over() {
+        assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [0, 0], "what the dead was given is not lost");
         Process::new()
             .call(move |c| sem::op(c, id, &[op(0, 1)], None))
@@ -351,10 +355,11 @@ fn setall() {
         .call(move |c| sem::op(c, id, &[undone(0, -1), undone(1, -1)], None))
         .expect("done");
     let (_, task) = waiter(id, vec![op(0, -9)]);
-    crash(Process::new(), move |c| {
+    let result = crash(Process::new(), move |c| {
         sem::setall(c, id, &mut |i| Some([9, 1][i]))
     });
     pass(500_000_000);
+    assert!(task.is_over() || result.is_none());
     other.kill();
     third.kill();
     let then = now(id);
