@@ -1,11 +1,11 @@
 //! Segments, processes that come and go, and the books of the pool.
 
 use crate::calls::*;
-use crate::image::{crash, crash_in};
+use crate::image::{crash, crash_in, stopped};
 use crate::mend::mend;
 use crate::world::{world, Process};
 use crate::Scenario;
-use vshmem_ipc::{leave, life, reclaim, sem, shm, Errno, IPC_CREAT, IPC_NOWAIT};
+use vshmem_ipc::{check, leave, life, reclaim, sem, shm, Errno, IPC_CREAT, IPC_NOWAIT};
 use vshmem_pool::layout::PAGE;
 
 /// Of sizes below and above what is prepared under the pool's lock.
@@ -45,6 +45,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("making room", 15, make_room),
     ("giving memory back", 15, give_back),
     ("reaping a machine", 9, bury),
+    ("vshmem check", 5, checks),
 ];
 
 fn segment(size: usize) -> i32 {
@@ -372,4 +373,24 @@ fn bury() {
     });
     Process::new().call(move |c| c.pool.bury_member(member));
     assert_eq!(Process::new().call(move |c| attached(c, id)), 0);
+}
+
+fn checks() {
+    let [segment, set] = dies_with_things();
+    let queue = Process::new().call(queue);
+    let (sender, receiver) = (Process::new(), Process::new());
+    stopped(sender, 2, move |c| send(c, queue, 1, &text(1, 300), 0));
+    stopped(receiver, 3, move |c| sem::remove(c, set));
+    stopped(Process::new(), 5, move |c| shm::get(c, 0, LARGE, CREATE));
+    world().living().into_iter().for_each(|p| p.kill());
+    crash(Process::new(), |c| {
+        let mut scratch = vec![0; check::scratch_for(c.pool)];
+        check::repair(c).expect("every lock is to be had");
+        let mut found = 0;
+        check::inspect(c, &mut scratch, |_| found += 1).expect("every lock is to be had");
+        assert_eq!(found, 0);
+    });
+    let p = Process::new();
+    assert_eq!(p.call(move |c| attached(c, segment)), 0);
+    assert_eq!(p.call(move |c| counts(c, queue)), (0, 0));
 }
