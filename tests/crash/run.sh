@@ -1,7 +1,11 @@
 #!/bin/sh
 # run.sh [LIBRARY]: kill storms, on the kernel (shortly: it proves the tests) and under the library, without and
 # with signals and stops. SECONDS_EACH=20 is the length of each of the two storms under the library, all scenarios
-# together.
+# together. Then steps: a process killed after every store that each operation makes to a pool (x86-64 only).
+#
+# CRASH_ROUNDS=2000  rounds of calls that run at once and die by chance
+# CRASH_SEED=1       the first of them
+# CRASH_LEVEL_2=N    of the deaths of those who mend, one in N is tried (1: all, for hours; not set: some)
 set -eu
 
 library=${1:-}
@@ -57,10 +61,27 @@ if [ -n "$library" ]; then
     done
 fi
 
+# Built without the library: the library's own code is in it.
+steps() {
+    root=$here/../..
+    target=${CARGO_TARGET_DIR:-$root/target}
+    "$root/scripts/cargo.sh" --exec build --release --locked --quiet \
+        --manifest-path "$here/steps/Cargo.toml" --target-dir "$target" || return 1
+    "$target/release/vshmem-steps" --pairs "${CRASH_ROUNDS:-2000}" --seed "${CRASH_SEED:-1}" \
+        ${CRASH_LEVEL_2:+--level-2 "$CRASH_LEVEL_2"}
+}
+wanted=0
+if [ -n "$library" ] && [ "$(uname -m)" = x86_64 ]; then
+    echo "== after every store"
+    wanted=1
+    if steps; then verdict="ok  "; else verdict=FAIL; fi
+    echo "$verdict steps" | tee -a "$scratch/all"
+fi
+
 passed=$(grep -c '^ok ' "$scratch/all" || true)
 failed=$(grep -c '^FAIL ' "$scratch/all" || true)
 echo "$passed passed, $failed failed"
 # Six scenarios in each run: a storm that dies before its end must not pass.
 expected=12
-[ -z "$library" ] || expected=24
+[ -z "$library" ] || expected=$((24 + wanted))
 [ "$failed" -eq 0 ] && [ "$passed" -eq "$expected" ]

@@ -53,6 +53,8 @@ pub enum Command {
     Ipcs(Ipcs),
     /// Remove segments, semaphore sets and queues from a pool
     Ipcrm(Ipcrm),
+    /// Verify that a pool is whole, and mend what dead processes have left in it
+    Check(Check),
     /// Show live what passes through pools, and who waits
     Top(Top),
     /// Serve doorbells between machines
@@ -298,6 +300,28 @@ pub struct Ipcs {
     #[arg(long, short)]
     pub waiters: bool,
     /// As JSON, with all of that
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Programs go on using the pool meanwhile. Whatever ends the check on its way, the pool is none the worse for it.
+
+Exit codes:
+  0    the pool is whole
+  1    it is whole now; something was mended
+  2    it is damaged, and that can't be mended
+  125  it could not be looked at
+
+Examples:
+  vshmem check work
+  vshmem check cluster.default --json")]
+pub struct Check {
+    /// The pool: a name, or a path with a slash in it
+    #[arg(env = "VSHMEM_POOL")]
+    pub pool: String,
+    /// As JSON
     #[arg(long)]
     pub json: bool,
 }

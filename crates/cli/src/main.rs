@@ -4,6 +4,7 @@
 
 mod agent;
 mod args;
+mod check;
 mod ipcs;
 mod machines;
 mod more;
@@ -45,6 +46,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Pool(pool) => pools::pool(pool),
         Command::Ipcs(ipcs) => ipcs::ipcs(&ipcs),
         Command::Ipcrm(ipcrm) => ipcs::ipcrm(&ipcrm),
+        Command::Check(check) => check::check(&check),
         Command::Top(top) => top::top(&top),
         Command::Agent(agent) => agent::agent(&agent),
         Command::Completions { shell } => {

@@ -4,6 +4,7 @@
 //! runtime directory are all there is. The guest's side is the same binary, which each machine gets as its first
 //! process ([`guest_main`]).
 
+pub mod check;
 mod cpio;
 mod elf;
 mod error;
@@ -19,7 +20,7 @@ pub mod view;
 mod visitor;
 mod wire;
 
-pub use error::{Error, Explain, Result};
+pub use error::{Error, Explain, Result, OUR_FAILURE};
 pub use guest::main as guest_main;
 pub use host::accel::Choice as AccelChoice;
 pub use host::cluster::{down, find, list, Listed, MachineState};

@@ -6,7 +6,7 @@ use crate::ids;
 use crate::sample;
 use vshmem_agent::Below;
 use vshmem_ipc::{life, Ctx};
-use vshmem_pool::{Pool, ProcId};
+use vshmem_pool::{Kernel, Pool, ProcId};
 use vshmem_port::{Handle, Life, PoolRef};
 
 /// An open pool, with this process in its table of processes.
@@ -17,9 +17,24 @@ pub struct Visitor {
     _life: Life,
 }
 
+/// Takes a process slot, as [`life::claim`] does.
+type Claim = fn(&Pool, &dyn Kernel, u16, u32, u64, &mut dyn FnMut(u32) -> bool) -> Option<ProcId>;
+
 impl Visitor {
     /// Opens a pool and joins it.
     pub fn enter(reference: &PoolRef) -> Result<Visitor> {
+        Visitor::enter_by(reference, life::claim)
+    }
+
+    /// The same, and, if there is a free slot, leaves what the dead have left as it is: to be counted.
+    pub fn enter_beside_the_dead(reference: &PoolRef) -> Result<Visitor> {
+        Visitor::enter_by(reference, |pool, kernel, member, pid, started, claim| {
+            let me = pool.claim_process(kernel, member, pid, started, claim);
+            me.or_else(|| life::claim(pool, kernel, member, pid, started, claim))
+        })
+    }
+
+    fn enter_by(reference: &PoolRef, claim: Claim) -> Result<Visitor> {
         let refused =
             |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
         ids::check()?;
@@ -31,7 +46,7 @@ impl Visitor {
         kernel.across().join();
         let mut life = None;
         let pid = std::process::id();
-        let me = life::claim(&pool, &kernel, member, pid, 0, &mut |slot| {
+        let me = claim(&pool, &kernel, member, pid, 0, &mut |slot| {
             if let Some(other) = life.take() {
                 // SAFETY: claimed by this process for a slot that it did not get, or does not need any more.
                 unsafe { Life::end(other) };
@@ -52,6 +67,14 @@ impl Visitor {
     /// What the upper half's calls take.
     pub fn context(&self) -> Ctx<'_> {
         self.kernel.context(self.me)
+    }
+
+    /// Ends as by a signal that can't be caught.
+    #[cfg(test)]
+    pub fn die(self) {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: read once, from what is never dropped or used again.
+        unsafe { Life::end(std::ptr::read(&this._life)) };
     }
 
     /// Declares the machine of this name dead, so that nobody waits for what its processes held.

@@ -1,7 +1,10 @@
 //! From keys and ids to entries, and back. Everything here that changes something runs under the pool's lock.
 
 use crate::{perm, Ctx, Errno, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed},
+};
 use vshmem_pool::heap::{Heap, Range};
 use vshmem_pool::layout::*;
 use vshmem_pool::lock::{Guard, Quiet};
@@ -14,6 +17,18 @@ pub fn lock<'a>(c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
         entries: POOL_LOG_ENTRIES as u32,
     };
     Ok(Guard::lock(c, quiet, &c.pool.root().lock, log)?)
+}
+
+/// Takes a construct's lock. If its owner died, that one may have been changing under the pool's lock what belongs to the construct.
+pub fn lock_construct<'a>(
+    c: &'a Ctx,
+    quiet: &Quiet,
+    word: &'static AtomicU32,
+    log: impl Fn() -> Log,
+) -> Result<Guard<'a>, Errno> {
+    let (guard, pool) = Guard::lock_under(c, quiet, word, log, || lock(c, quiet))?;
+    pool.transpose()?;
+    Ok(guard)
 }
 
 /// The entry that an id names, if it is there and not being removed.
@@ -132,7 +147,8 @@ pub fn admit(c: &Ctx, head: &Head, flg: i32) -> Result<i32, Errno> {
     Ok(head.id.load(Acquire) as i32)
 }
 
-fn bucket(c: &Ctx, kind: Kind, key: u32) -> u64 {
+/// Offset of the bucket of a key.
+pub fn bucket(c: &Ctx, kind: Kind, key: u32) -> u64 {
     let (offset, count) = c.pool.geometry().buckets[kind as usize];
     let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     offset + (hash & (count as u64 - 1)) * 8

@@ -10,6 +10,7 @@
 extern crate std;
 
 pub mod census;
+pub mod check;
 mod directory;
 pub mod errno;
 pub mod life;

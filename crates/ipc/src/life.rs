@@ -127,7 +127,7 @@ pub fn bury(c: &Ctx, slot: u32) {
 
 /// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its
 /// `SEM_UNDO` adjustments.
-fn reap_slot(c: &Ctx, quiet: &Quiet, slot: u32) -> bool {
+pub(crate) fn reap_slot(c: &Ctx, quiet: &Quiet, slot: u32) -> bool {
     let Some((dead, _, _)) = c.pool.process(slot) else {
         return false;
     };

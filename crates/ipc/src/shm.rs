@@ -364,7 +364,8 @@ fn find_hold(c: &Ctx, shm: &Shm, who: ProcId) -> Option<(u64, &'static Hold)> {
     each_hold(c, shm, |_, hold| hold.owner.load(Relaxed) == who.word())
 }
 
-fn each_hold(
+/// Calls `stop` with the offset of the link to it and each attachment record, until it returns true; returns that one.
+pub(crate) fn each_hold(
     c: &Ctx,
     shm: &Shm,
     mut stop: impl FnMut(u64, &'static Hold) -> bool,
@@ -511,6 +512,15 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
     let zeroed = c.kernel.release(at, len);
     let guard = dir::lock(c, quiet)?;
     unpark(c, &guard, limbo, !zeroed)
+}
+
+/// Takes from all removed segments what the dead have left.
+pub(crate) fn reap_removed(c: &Ctx, quiet: &Quiet) {
+    for index in 0..=highest(c) {
+        if let Ok((_, id)) = dir::by_index(c, Kind::Shm, index) {
+            reap_if_removed(c, quiet, id);
+        }
+    }
 }
 
 /// Takes from a segment what the dead have left. Returns whether there was something.
@@ -697,12 +707,8 @@ pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
 /// `shmctl(SHM_INFO)`: the highest index in use (0 if none), and totals.
 pub fn info(c: &Ctx) -> (i32, ShmInfo) {
     let quiet = Quiet::new(c.kernel);
-    for index in 0..=highest(c) {
-        // Removed segments are gone with the last of those that had them attached.
-        if let Ok((_, id)) = dir::by_index(c, Kind::Shm, index) {
-            reap_if_removed(c, &quiet, id);
-        }
-    }
+    // Removed segments are gone with the last of those that had them attached.
+    reap_removed(c, &quiet);
     let root = c.pool.kind_root(Kind::Shm);
     let info = ShmInfo {
         used_ids: root.used.load(Relaxed),

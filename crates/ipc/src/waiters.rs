@@ -55,14 +55,15 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
         if waiter.owner.load(Relaxed) != 0 {
             continue;
         }
+        if index >= high {
+            // First, so that it is found and freed if the caller dies with it.
+            root.waiter_high.fetch_max(index + 1, Relaxed);
+        }
         if waiter
             .owner
             .compare_exchange(0, c.me.word(), AcqRel, Relaxed)
             .is_ok()
         {
-            if index >= high {
-                root.waiter_high.fetch_max(index + 1, Relaxed);
-            }
             if LAST.swap(index + 1, Relaxed) == 0 {
                 // Where others begin to look who have taken none yet.
                 root.waiter_hint.store(index + 1, Relaxed);
@@ -223,19 +224,26 @@ pub fn reap_process(c: &Ctx, quiet: &Quiet, dead: ProcId) {
             continue;
         }
         let ticket = Ticket { index, waiter };
-        match Kind::of_reference(waiter.construct.load(Relaxed)) {
+        let dropped = match Kind::of_reference(waiter.construct.load(Relaxed)) {
             Some((Kind::Sem, set)) => sem::drop_waiter(c, quiet, set, ticket),
             Some((Kind::Msg, queue)) => msg::drop_waiter(c, quiet, queue, ticket),
-            _ => {}
+            _ => true,
+        };
+        // What stands in a queue yet must not be taken by others. The dead keeps its slot then, and whoever comes next tries again.
+        if dropped {
+            give_back(ticket);
         }
-        give_back(ticket);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::World;
+    use crate::sem::Sembuf;
+    use crate::testing::{until, World};
+    use crate::tests::sem::set_of;
+    use vshmem_pool::lock::Guard;
+    use vshmem_pool::log::Log;
 
     /// Two that wait by turns, while a third waits all the time, need three records, however often.
     #[test]
@@ -250,6 +258,39 @@ mod tests {
         }
         give_back(standing);
         assert_eq!(world.pool().root().waiter_high.load(Relaxed), 3);
+    }
+
+    /// Whoever cleans up, and can't have the lock in time, leaves a record that stands in a queue as it is.
+    #[test]
+    fn a_record_stays_while_its_queue_can_not_be_locked() {
+        let world = World::new(8 << 20);
+        let (maker, owner, waiting) = (world.process(), world.process(), world.process());
+        let id = set_of(&maker.ctx(), &[0]);
+        let p = Sembuf {
+            num: 0,
+            op: -1,
+            flg: 0,
+        };
+        waiting.start(move |c| sem::op(c, id, &[p], None));
+        until("it waits", || sem::getncnt(&maker.ctx(), id, 0) == Ok(1));
+        let record = world.pool().waiter(0).unwrap();
+        let (c, set) = (owner.ctx(), world.pool().sem(id as u32 & 0x1ffff).unwrap());
+        let log = || Log {
+            at: set.log.load(Relaxed),
+            entries: 1,
+        };
+        let quiet = Quiet::new(c.kernel);
+        let guard = Guard::lock(&c, &quiet, &set.lock, log).unwrap();
+        waiting.kill();
+        let newcomer = world.process();
+        assert_eq!(record.owner.load(Relaxed), waiting.id().word());
+        drop(guard);
+        let mended = crate::check::repair(&newcomer.ctx()).unwrap();
+        assert_eq!((mended.processes, mended.waiters), (1, 0));
+        assert_eq!(
+            (record.owner.load(Relaxed), set.first_waiter.load(Relaxed)),
+            (0, 0)
+        );
     }
 
     /// With the lock in somebody's hands, a record may go only when the log says that nothing is half done.

@@ -21,6 +21,8 @@ use crate::layout::{BLOCK, CHUNKS, ORDERS, PAGE};
 use crate::log::{Full, Txn};
 use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
+pub mod audit;
+
 /// One of the two heaps of a pool: `count` blocks from `base` on, described by `count` words from `table` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {

@@ -137,7 +137,7 @@ const _: () = assert!(ROOT as usize + size_of::<Root>() <= 4096);
 /// A kernel that is attached to the pool.
 #[repr(C, align(64))]
 pub struct Member {
-    /// 0 free, 1 being written, 2 in use, 3 dead.
+    /// 0 free, 1 being written (bits 8-31 tell by which kernel), 2 in use, 3 dead, 4 vacant.
     pub state: AtomicU32,
     /// By which number it is rung, + 1; 0: it can't be rung. Bit 31: it rings others.
     pub peer: AtomicU32,

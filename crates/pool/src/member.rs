@@ -31,6 +31,11 @@ impl fmt::Display for JoinError {
 }
 impl core::error::Error for JoinError {}
 
+/// The state of an entry that a kernel of this boot id is writing. Should the writer die, another process of that kernel writes the same.
+fn writing(words: [u64; 2]) -> u32 {
+    WRITING | ((words[0] ^ words[1]) as u32) << 8
+}
+
 /// A boot id as it is kept.
 fn words_of(boot: [u8; 16]) -> [u64; 2] {
     [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| boot[i + j])))
@@ -63,16 +68,20 @@ impl Pool {
         let words = words_of(boot);
         // Those that were used before come first, so that there are few to look at.
         let each = || (0..MAX_MEMBERS).map_while(|i| self.member(i).map(|m| (i, m)));
-        let vacant = each().map(|(i, m)| (i, m, VACANT));
-        for (i, m, state) in vacant.chain(each().map(|(i, m)| (i, m, FREE))) {
-            let taken = m.state.compare_exchange(state, WRITING, AcqRel, Relaxed);
+        let begun = writing(words);
+        let in_state = |state| each().map(move |(i, m)| (i, m, state));
+        let all = in_state(begun).chain(in_state(VACANT));
+        for (i, m, state) in all.chain(in_state(FREE)) {
+            let (peer, since) = (m.peer.load(Relaxed), m.since.load(Relaxed));
+            let taken = m.state.compare_exchange(state, begun, AcqRel, Relaxed);
             if taken.is_err() {
                 continue;
             }
+            // Whoever had begun it may be alive after all, and late: then the entry is in use, and the back end has numbered it.
+            let _ = m.peer.compare_exchange(peer, 0, Relaxed, Relaxed);
+            let _ = m.since.compare_exchange(since, 0, Relaxed, Relaxed);
             m.boot[0].store(words[0], Relaxed);
             m.boot[1].store(words[1], Relaxed);
-            m.peer.store(0, Relaxed);
-            m.since.store(0, Relaxed);
             for (i, b) in m.name.iter().enumerate() {
                 b.store(
                     if i < 31 {
@@ -83,7 +92,7 @@ impl Pool {
                     Relaxed,
                 );
             }
-            m.state.store(LIVE, Release);
+            let _ = (m.state).compare_exchange(begun, LIVE, Release, Relaxed);
             // The first entry counts, whoever else made one.
             return Ok(self.find_member(boot).unwrap_or(i as u16));
         }
@@ -100,6 +109,11 @@ impl Pool {
     pub fn is_joined(&self, member: u16) -> bool {
         let state = self.member(member.into()).map(|m| m.state.load(Acquire));
         state.is_some_and(|state| (WRITING..=VACANT).contains(&state))
+    }
+
+    /// An entry's state, as it is.
+    pub fn member_state(&self, index: u32) -> Option<u32> {
+        self.member(index).map(|m| m.state.load(Acquire))
     }
 
     /// Whether a machine is known to be dead.

@@ -110,9 +110,10 @@ impl Pool {
                 }
                 continue;
             }
+            // First, so that it is found and freed if the caller dies in it.
+            root.proc_high.fetch_max(slot + 1, Relaxed);
             let me = self.settle_in(slot, old, member, pid, started)?;
             root.proc_hint.store(slot.wrapping_add(1) % slots, Relaxed);
-            root.proc_high.fetch_max(slot + 1, Relaxed);
             return Some(me);
         }
         None

@@ -21,6 +21,7 @@
 //!   and hand their message over. Earlier ones that were not finished are visible as cells that are taken but not READY: as long as
 //!   there are such, the receiver looks again soon instead of sleeping. The same holds for senders that wait for room.
 
+pub(crate) mod check;
 mod ctl;
 mod deliver;
 mod done;

@@ -109,6 +109,11 @@ fn rings<'a>(c: &'a Ctx, queue: &Queue) -> impl Iterator<Item = Parked> + 'a {
     .take(MOST_RINGS)
 }
 
+/// Calls `each` with all rings that a queue has left.
+pub fn each_ring(c: &Ctx, queue: &Queue, each: impl FnMut(Ring)) {
+    rings(c, queue).map(|parked| parked.ring).for_each(each);
+}
+
 /// Puts into a transaction that the queue leaves its ring: it is parked if somebody is at work in it, else its block is given back.
 /// `ENOMEM` if too much is parked already.
 pub fn leave(slow: &Slow, txn: &mut Txn, old: Ring) -> Result<(), Errno> {

@@ -128,10 +128,7 @@ impl Queue {
             at: self.entry.log.load(Relaxed),
             entries: LOG_ENTRIES as u32,
         };
-        let guard = Guard::lock(c, quiet, &self.entry.lock, log)?;
-        if guard.inherited() {
-            drop(dir::lock(c, quiet)?);
-        }
+        let guard = dir::lock_construct(c, quiet, &self.entry.lock, log)?;
         end::freeze(&self.entry.send);
         end::freeze(&self.entry.receive);
         let slow = Slow {

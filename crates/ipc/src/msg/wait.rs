@@ -362,19 +362,20 @@ fn put_back(slow: &Slow, pos: u32) -> Result<(), Errno> {
     retry(slow)
 }
 
-/// Takes a dead process's waiter out of its queue.
-pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
+/// Takes a dead process's waiter out of its queue. False: a lock was not to be had.
+pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) -> bool {
     let Ok(queue) = Queue::at(c, index) else {
-        return;
+        return true;
     };
     let Ok(slow) = queue.lock(c, quiet) else {
-        return;
+        return false;
     };
     for list in [queue.receivers(), queue.senders()] {
         if waiters::find(c, list, |t| t.index == ticket.index).is_some() {
             let _ = take_out(&slow, list, ticket, Err(Errno::EINTR));
         }
     }
+    true
 }
 
 /// Takes from a queue what a dead process has begun there.

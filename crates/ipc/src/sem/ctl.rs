@@ -235,7 +235,7 @@ pub fn info(c: &Ctx) -> (i32, SemInfo) {
 }
 
 /// Finishes what those have begun who died while they removed something.
-fn finish_removals(c: &Ctx) {
+pub(crate) fn finish_removals(c: &Ctx) {
     let quiet = Quiet::new(c.kernel);
     dir::each_dying(c, Kind::Sem, |index, id| {
         let _ = super::get::finish_removal(c, &quiet, index, id);

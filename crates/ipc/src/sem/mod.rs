@@ -13,6 +13,7 @@
 //!   after it found that it can't proceed. So none is missed.
 //! * *Waiters that died* are served by mistake only in a way that is mended before anybody can know ([`trust`]).
 
+pub(crate) mod check;
 mod ctl;
 mod fast;
 mod get;
@@ -24,6 +25,7 @@ mod slow;
 mod trust;
 mod undo;
 
+pub(crate) use ctl::finish_removals;
 pub use ctl::{
     getall, getncnt, getpid, getval, getzcnt, highest, info, nsems, set, setall, setval, stat,
     stat_index, SemDs, SemInfo,

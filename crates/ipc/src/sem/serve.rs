@@ -89,8 +89,13 @@ fn free_list(c: &Ctx, quiet: &Quiet, w: &Waiter) -> Result<(), Errno> {
         return Ok(());
     }
     let guard = dir::lock(c, quiet)?;
+    let len = w.arg4.load(Relaxed);
+    if len == 0 {
+        // Its owner died while it gave the block back, and that was finished when the lock was taken over.
+        return Ok(());
+    }
     let mut txn = guard.txn();
-    dir::give_block(c, &mut txn, w.arg1.load(Relaxed), w.arg4.load(Relaxed))?;
+    dir::give_block(c, &mut txn, w.arg1.load(Relaxed), len)?;
     txn.put(&w.arg4, 0)?;
     txn.commit();
     Ok(())
@@ -280,7 +285,7 @@ fn serve_one(
 
 /// A single operation that waits, on a semaphore that its waiter keeps frozen: is the value still in its way? Spares most of those
 /// who stand in a queue the transaction that would tell the same.
-fn is_blocked(c: &Ctx, set: &Set, s: Sembuf) -> bool {
+pub fn is_blocked(c: &Ctx, set: &Set, s: Sembuf) -> bool {
     set.cell(c, s.num.into()).is_ok_and(|cell| {
         let now = value(cell.lo.load(Acquire));
         !s.nowait() && ((s.op == 0 && now != 0) || now + (s.op as i32) < 0)
@@ -387,11 +392,13 @@ fn return_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, w: &Waiter) -> R
     served
 }
 
-/// Takes a dead process's waiter out of its queue.
-pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
-    let Ok(set) = Set::at(c, index) else { return };
+/// Takes a dead process's waiter out of its queue, and gives its list back. False: a lock was not to be had.
+pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) -> bool {
+    let Ok(set) = Set::at(c, index) else {
+        return true;
+    };
     let Ok(guard) = set.lock(c, quiet) else {
-        return;
+        return false;
     };
     let queued = waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some();
     if queued {
@@ -401,7 +408,7 @@ pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) {
         let _ = trust::put_back(c, &set, quiet, &guard, ticket, served);
     }
     drop(guard);
-    let _ = free_list(c, quiet, ticket.waiter);
+    free_list(c, quiet, ticket.waiter).is_ok() || !quiet.has_failed()
 }
 
 use super::undo;

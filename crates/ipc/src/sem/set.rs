@@ -166,12 +166,9 @@ impl Set {
             at: self.entry.log.load(Relaxed),
             entries: self.entry.log_entries.load(Relaxed).min(1 << 20) as u32,
         };
-        let guard = Guard::lock(c, quiet, &self.entry.lock, log)?;
-        if guard.inherited() {
-            // The dead may have been changing the set's undo list under the pool's lock.
-            drop(dir::lock(c, quiet)?);
-            super::undo::finish_clearing(c, self);
-        }
+        let guard = dir::lock_construct(c, quiet, &self.entry.lock, log)?;
+        // Whoever died in the middle of that may have been followed by one who could not have the pool's lock.
+        super::undo::finish_clearing(c, self);
         Ok(guard)
     }
 }

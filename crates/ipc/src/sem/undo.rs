@@ -14,7 +14,7 @@ use vshmem_pool::log::Txn;
 const HEAD: u64 = size_of::<Undo>() as u64;
 
 /// Calls `stop` with (offset of the link, offset of the record, record) until it returns true.
-fn each_record(
+pub fn each_record(
     c: &Ctx,
     set: &Set,
     mut stop: impl FnMut(u64, u64, &'static Undo) -> bool,
@@ -267,6 +267,17 @@ pub fn reap_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), 
         }
     }
     reap_records(c, set, quiet, guard, Gone::Now).map(|_| ())
+}
+
+/// Has a process, whose record this is, an adjustment there and another one beside the same semaphore?
+pub fn has_twice(c: &Ctx, set: &Set, record: u64, who: ProcId) -> bool {
+    let has = |num: u32| {
+        let (at, shift) = lane(record, num);
+        let word = c.pool.mem().word(at).map_or(0, |w| w.load(Relaxed));
+        let hi = set.cell(c, num).map_or(0, |cell| cell.hi.load(Relaxed));
+        read_lane(word, shift) != 0 && Beside::of(hi).is_some_and(|b| b.owner == who)
+    };
+    (0..set.nsems).any(has)
 }
 
 /// Does anybody but the caller have an adjustment of this semaphore, or of any in a record?

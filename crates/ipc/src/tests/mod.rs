@@ -1,6 +1,7 @@
 //! Tests of the calls as programs make them, on a pool in plain memory.
 
 mod backing;
+mod check;
 pub mod death;
 mod directory;
 mod full;
@@ -11,5 +12,5 @@ mod members;
 pub(crate) mod msg;
 mod reclaim;
 mod scribble;
-mod sem;
+pub(crate) mod sem;
 mod shm;

@@ -9,7 +9,9 @@ use super::sem::{op, undone};
 use crate::census::Census;
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
-use crate::{life, look, msg, reclaim, sem, shm, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
+use crate::{
+    check, life, look, msg, reclaim, sem, shm, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE,
+};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -207,6 +209,9 @@ fn look_at_everything(c: &Ctx) {
     }
     let _ = reclaim::step(c, 1 << 16, |_, _| None);
     life::bury(c, 0);
+    let mut scratch = std::vec![0; check::scratch_for(c.pool)];
+    let _ = check::inspect(c, &mut scratch, |_| {});
+    let _ = check::repair(c);
 }
 
 fn use_sets(c: &Ctx, set: i32) {

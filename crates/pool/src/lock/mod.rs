@@ -195,6 +195,25 @@ impl<'a> Guard<'a> {
         })
     }
 
+    /// The same for a lock inside of which another one is taken, whose log may lead to this one's log, too. What `outer` gives is held while
+    /// the log is finished: whoever died may have been giving its memory back, which is somebody else's once that is finished by others.
+    pub fn lock_under<T>(
+        ctx: &'a Ctx,
+        quiet: &Quiet,
+        word: &'static AtomicU32,
+        log: impl Fn() -> Log,
+        outer: impl FnOnce() -> T,
+    ) -> Result<(Guard<'a>, Option<T>), Stuck> {
+        let none = || Log { at: 0, entries: 0 };
+        let mut guard = Guard::lock(ctx, quiet, word, none)?;
+        let held = guard.inherited.then(outer);
+        guard.log = log();
+        if guard.inherited {
+            guard.log.recover(ctx.pool);
+        }
+        Ok((guard, held))
+    }
+
     /// Wakes a waiter of `word` as soon as the lock is free, so that it does not wake up to wait for the lock.
     pub fn wake_later(&self, word: &'static AtomicU32) {
         match self.later.iter().find(|slot| slot.get().is_none()) {

@@ -1,0 +1,120 @@
+//! `vshmem check`.
+
+use crate::{args, print};
+use serde::Serialize;
+use vshmem_cluster::check::{check as look, Checked};
+use vshmem_cluster::view::pools;
+use vshmem_cluster::{Result, OUR_FAILURE};
+
+/// Exit codes.
+const WHOLE: u8 = 0;
+const REPAIRED: u8 = 1;
+const DAMAGED: u8 = 2;
+
+/// Verifies a pool, and says what was mended and what can't be.
+pub fn check(check: &args::Check) -> Result<u8> {
+    let found = pools(Some(&check.pool)).map_err(|e| e.code(OUR_FAILURE))?;
+    let mut code = WHOLE;
+    for pool in found {
+        let checked = look(&pool)?;
+        let shown = Shown::of(&checked);
+        if check.json {
+            let text = serde_json::to_string_pretty(&shown).expect("plain data");
+            print(&format!("{text}\n"))?;
+        } else {
+            print(&shown.describe())?;
+        }
+        code = code.max(shown.code());
+    }
+    Ok(code)
+}
+
+/// A check as JSON shows it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    pool: &'a str,
+    state: &'static str,
+    repaired: Mended,
+    damage: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Mended {
+    processes: u32,
+    locks: u32,
+    removals: u32,
+    ranges: u32,
+    waiters: u32,
+}
+
+impl Mended {
+    /// How much of what, for people.
+    fn sentences(&self) -> Vec<String> {
+        let all = [
+            (self.processes, "cleaned up after dead processes"),
+            (
+                self.locks,
+                "took over locks that the dead held, and finished what they had begun",
+            ),
+            (self.removals, "finished removals that the dead had begun"),
+            (
+                self.ranges,
+                "gave back memory that the dead were preparing or emptying",
+            ),
+            (self.waiters, "freed records of dead threads that waited"),
+        ];
+        let some = all.into_iter().filter(|(n, _)| *n > 0);
+        some.map(|(n, what)| format!("{what}: {n}")).collect()
+    }
+}
+
+impl<'a> Shown<'a> {
+    fn of(checked: &'a Checked) -> Shown<'a> {
+        let r = &checked.repaired;
+        let state = match (checked.damage.is_empty(), r.is_nothing()) {
+            (false, _) => "damaged",
+            (true, false) => "repaired",
+            (true, true) => "whole",
+        };
+        Shown {
+            pool: &checked.pool,
+            state,
+            repaired: Mended {
+                processes: r.processes,
+                locks: r.locks,
+                removals: r.removals,
+                ranges: r.ranges,
+                waiters: r.waiters,
+            },
+            damage: &checked.damage,
+        }
+    }
+
+    fn code(&self) -> u8 {
+        match self.state {
+            "damaged" => DAMAGED,
+            "repaired" => REPAIRED,
+            _ => WHOLE,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let mended = self.repaired.sentences();
+        let mut out = String::new();
+        for line in &mended {
+            out.push_str(&format!("{}: {line}\n", self.pool));
+        }
+        for line in self.damage {
+            out.push_str(&format!("{}: {line}\n", self.pool));
+        }
+        out.push_str(&match self.state {
+            "damaged" => format!(
+                "The pool {} is damaged, and this can't be mended: end its programs, remove it and make it anew.\n",
+                self.pool
+            ),
+            "repaired" => format!("The pool {} is whole again.\n", self.pool),
+            _ => format!("The pool {} is whole.\n", self.pool),
+        });
+        out
+    }
+}

@@ -1,0 +1,142 @@
+//! Is a pool whole? What the dead have left is mended first.
+
+use crate::error::{Error, Result, OUR_FAILURE};
+use crate::view::name_of;
+use crate::visitor::Visitor;
+use std::thread;
+use std::time::Duration;
+use vshmem_ipc::check::{inspect, repair, scratch_for, Repaired};
+use vshmem_ipc::Ctx;
+use vshmem_port::PoolRef;
+
+/// What is wrong only for a moment, because somebody is in the middle of something, or has just died, is right again at one of so
+/// many looks,
+const LOOKS: u32 = 6;
+/// which come after pauses, each twice as long as the one before it.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Of a pool that is in ruins, not everything is told.
+const MOST_TOLD: usize = 1000;
+
+/// What a check found.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The pool's name, or its path if it has none.
+    pub pool: String,
+    /// What was mended.
+    pub repaired: Repaired,
+    /// What is wrong and can't be mended, as sentences.
+    pub damage: Vec<String>,
+}
+
+/// Mends what the dead have left in a pool, and then verifies all of it, while others use it.
+pub fn check(pool: &PoolRef) -> Result<Checked> {
+    // The code 1 has another meaning here.
+    let visitor = Visitor::enter_beside_the_dead(pool).map_err(|e| e.code(OUR_FAILURE))?;
+    let c = visitor.context();
+    let mut checked = Checked {
+        pool: name_of(pool),
+        repaired: Repaired::default(),
+        damage: Vec::new(),
+    };
+    let mut scratch = vec![0; scratch_for(c.pool)];
+    let mut pause = FIRST_PAUSE;
+    for look in 1.. {
+        let seen = look_once(&c, &mut scratch, &mut checked);
+        if seen && checked.damage.is_empty() {
+            break;
+        }
+        if look == LOOKS {
+            let stuck = || {
+                let why = "somebody holds a lock in it and does not let go";
+                Error::new(format!("could not check the pool {}: {why}", checked.pool)).hint(
+                    "A process that uses it may be stopped: continue or end it, and try again.",
+                )
+            };
+            return if seen { Ok(checked) } else { Err(stuck()) };
+        }
+        thread::sleep(pause);
+        pause *= 2;
+    }
+    Ok(checked)
+}
+
+/// Mends and verifies. False: not all could be seen.
+fn look_once(c: &Ctx<'_>, scratch: &mut [u64], checked: &mut Checked) -> bool {
+    checked.damage.clear();
+    let Ok(repaired) = repair(c) else {
+        return false;
+    };
+    checked.repaired += repaired;
+    let told = |finding: vshmem_ipc::check::Finding| {
+        if checked.damage.len() < MOST_TOLD {
+            checked.damage.push(finding.to_string());
+        }
+    };
+    inspect(c, scratch, told).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+    use vshmem_ipc::{msg, sem, shm, IPC_CREAT};
+
+    /// A pool of the test's own.
+    fn with_pool(name: &str, test: impl FnOnce(&PoolRef)) {
+        let path = format!("/dev/shm/vshmem-check-{name}-{}", std::process::id());
+        crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+        test(&crate::view::pools(Some(&path)).unwrap()[0]);
+        crate::pools::remove(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pool_in_use_is_whole() {
+        with_pool("whole", |pool| {
+            let visitor = Visitor::enter(pool).unwrap();
+            let c = visitor.context();
+            let id = shm::get(&c, 7, 300_000, IPC_CREAT | 0o600).unwrap();
+            shm::attach(&c, id, 0).unwrap();
+            sem::get(&c, 7, 3, IPC_CREAT | 0o600).unwrap();
+            msg::get(&c, 7, IPC_CREAT | 0o600).unwrap();
+            let checked = check(pool).unwrap();
+            assert!(checked.repaired.is_nothing() && checked.damage.is_empty());
+        });
+    }
+
+    #[test]
+    fn what_a_dead_process_has_left_is_mended_and_told() {
+        with_pool("mended", |pool| {
+            let visitor = Visitor::enter(pool).unwrap();
+            let c = visitor.context();
+            let id = shm::get(&c, 7, 5000, IPC_CREAT | 0o600).unwrap();
+            shm::attach(&c, id, 0).unwrap();
+            // Its life lock is gone, and it has said nothing.
+            visitor.die();
+            let checked = check(pool).unwrap();
+            let one = Repaired {
+                processes: 1,
+                ..Repaired::default()
+            };
+            assert_eq!((checked.repaired, checked.damage), (one, vec![]));
+        });
+    }
+
+    #[test]
+    fn damage_is_told() {
+        with_pool("damaged", |pool| {
+            let visitor = Visitor::enter(pool).unwrap();
+            let c = visitor.context();
+            let id = shm::get(&c, 7, 5000, IPC_CREAT | 0o600).unwrap();
+            c.pool
+                .shm(id as u32 & 0x1ffff)
+                .unwrap()
+                .nattch
+                .store(3, Relaxed);
+            let checked = check(pool).unwrap();
+            assert_eq!(
+                checked.damage,
+                ["segment at index 0: it counts its attachments wrongly (3)"]
+            );
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! Mending what the dead have left, all of it at once: what otherwise whoever comes next does, as far as it matters to that one.
+
+use super::{high, people};
+use crate::{directory as dir, life, msg, sem, shm, waiters, Ctx, Errno, ProcId};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::layout::Kind;
+use vshmem_pool::lock::Quiet;
+
+/// What was mended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Locks that dead processes held, and finished what they had begun.
+    pub locks: u32,
+    /// Constructs that were being removed.
+    pub removals: u32,
+    /// Ranges of pages that were on their way.
+    pub ranges: u32,
+    /// Processes that were dead.
+    pub processes: u32,
+    /// Waiter records that nobody cared for any more.
+    pub waiters: u32,
+}
+
+impl core::ops::AddAssign for Repaired {
+    fn add_assign(&mut self, more: Repaired) {
+        self.locks += more.locks;
+        self.removals += more.removals;
+        self.ranges += more.ranges;
+        self.processes += more.processes;
+        self.waiters += more.waiters;
+    }
+}
+
+impl Repaired {
+    /// Was there nothing to mend?
+    pub fn is_nothing(&self) -> bool {
+        *self == Repaired::default()
+    }
+}
+
+/// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that a lock was not to be had.
+pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
+    let quiet = Quiet::new(c.kernel);
+    let mut done = Repaired {
+        locks: u32::from(dir::lock(c, &quiet)?.inherited()),
+        ..Repaired::default()
+    };
+    for index in 0..high(c, Kind::Sem) {
+        done.locks += u32::from(sem::check::settle(c, &quiet, index)?);
+    }
+    for index in 0..high(c, Kind::Msg) {
+        done.locks += u32::from(msg::check::settle(c, &quiet, index)?);
+    }
+    let (before, parked) = (being_removed(c), in_limbo(c));
+    sem::finish_removals(c);
+    msg::finish_removals(c, &quiet);
+    shm::reap_removed(c, &quiet);
+    shm::reap_limbo(c, &quiet);
+    done.removals = before.saturating_sub(being_removed(c));
+    done.ranges = parked.saturating_sub(in_limbo(c));
+    let slots = c
+        .pool
+        .root()
+        .proc_high
+        .load(Acquire)
+        .min(c.pool.proc_slots());
+    for slot in 0..slots {
+        let who = c.pool.process(slot).map(|p| p.0);
+        let reaped = life::reap_slot(c, &quiet, slot);
+        done.processes += u32::from(reaped && c.pool.process(slot).map(|p| p.0) != who);
+    }
+    done.waiters = orphans(c, &quiet);
+    Ok(done)
+}
+
+/// Constructs whose removal has begun and not ended, and removed segments that nobody has attached.
+fn being_removed(c: &Ctx) -> u32 {
+    let mut n = 0;
+    for kind in Kind::ALL {
+        dir::each_dying(c, kind, |_, _| n += 1);
+    }
+    let is_left = |index: &u32| {
+        c.pool.shm(*index).is_some_and(|s| {
+            let removed = s.head.mode.load(Relaxed) & shm::SHM_DEST != 0;
+            s.head.id.load(Relaxed) != 0 && removed && s.nattch.load(Relaxed) == 0
+        })
+    };
+    n + (0..high(c, Kind::Shm)).filter(is_left).count() as u32
+}
+
+fn in_limbo(c: &Ctx) -> u32 {
+    let limbo = &c.pool.root().limbo;
+    limbo.iter().filter(|l| l.owner.load(Relaxed) != 0).count() as u32
+}
+
+/// Waiter records of processes that are dead: those whose slots are others' by now, too.
+fn orphans(c: &Ctx, quiet: &Quiet) -> u32 {
+    let high = c.pool.root().waiter_high.load(Acquire);
+    let mut n = 0;
+    for index in 0..high.min(c.pool.geometry().waiters.1) {
+        let owner = c.pool.waiter(index).map_or(0, |w| w.owner.load(Acquire));
+        if let Some(dead) = ProcId::of_word(owner).filter(|o| people::is_dead(c, *o)) {
+            waiters::reap_process(c, quiet, dead);
+            n += 1;
+        }
+    }
+    n
+}
