@@ -116,7 +116,7 @@ impl Queued<'_> {
     }
 }
 
-/// Looks everything over. `scratch` has [`scratch_for`] words; `found` is told what is wrong. An error says that a lock was not
+/// Looks everything over; no other thread of the caller's process uses the pool. `scratch` has [`scratch_for`] words; `found` is told what is wrong. An error says that a lock was not
 /// to be had, so not all was seen.
 pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> Result<(), Errno> {
     let report: Report = &mut |place, what, number| {

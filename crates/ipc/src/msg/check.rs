@@ -190,14 +190,13 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, place: Place, report:
 
 fn names_the_living(slow: &Slow, item: Item, place: Place, report: Report) {
     let owner = u32::from(item.mark.owner);
-    let lives = owner == slow.c.me.slot + 1 || !scan::owner_is_dead(slow.c, item.mark.owner);
-    demand(
-        report,
-        lives,
-        place,
-        "a mark names a dead process",
-        item.pos.into(),
-    );
+    // The caller itself waits for no message, nor is it in the middle of one.
+    let mine = owner == slow.c.me.slot + 1;
+    let what = "a mark names a process that is not at work";
+    demand(report, !mine, place, what, item.pos.into());
+    let lives = mine || !scan::owner_is_dead(slow.c, item.mark.owner);
+    let what = "a mark names a dead process";
+    demand(report, lives, place, what, item.pos.into());
     let who = owner
         .checked_sub(1)
         .and_then(|slot| slow.c.pool.process(slot));

@@ -91,14 +91,6 @@ pub(crate) fn inspect(
         "its redo log is not clear",
         state,
     );
-    let clear = entry.clear.load(Relaxed);
-    demand(
-        report,
-        clear == 0,
-        place,
-        "adjustments are not cleared yet",
-        clear,
-    );
     for num in 0..set.nsems {
         semaphore(c, &set, num, place, report)?;
     }

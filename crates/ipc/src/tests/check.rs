@@ -202,11 +202,6 @@ const DAMAGES: &[Damage] = &[
         "its log is not where it must be",
     ),
     (
-        |s| at64(s, &s.set.clear),
-        |_| 1 << 20,
-        "adjustments are not cleared",
-    ),
-    (
         |s| s.set.cells.load(Relaxed) + 32,
         |n| n | 0x8000,
         "a semaphore has no such value",

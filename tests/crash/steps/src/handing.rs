@@ -12,6 +12,11 @@ use vshmem_ipc::{msg, Errno, IPC_NOWAIT};
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
     ("msgrcv that wakes senders", 5, wakes_senders),
+    (
+        "msgrcv that wakes a sender who leaves at once",
+        5,
+        wakes_hasty,
+    ),
     ("msgsnd to a waiting receiver", 5, || {
         hands_over(0, 8192, 20)
     }),
@@ -85,6 +90,28 @@ fn wakes_senders() {
     wanted.sort();
     assert!(left == wanted, "{:?}", brief(&left));
     works(id);
+}
+
+/// As with a set: the record is another waiter's, at another queue, before what the dead one had begun is finished.
+fn wakes_hasty() {
+    let ((id, _), (other, _)) = (full(), full());
+    let sender = waiting_sender(id, 1, 3000);
+    crash(Process::new(), move |c| receive(c, id, 8192, 0, IPC_NOWAIT));
+    pass(20_000_000);
+    let next = waiting_sender(other, 2, 3000);
+    count(id);
+    pass(500_000_000);
+    assert!(!next.is_over(), "there is no room for it");
+    for queue in [id, other] {
+        Process::new()
+            .call(move |c| receive(c, queue, 8192, 0, IPC_NOWAIT))
+            .expect("received");
+    }
+    assert_eq!((sender.wait(), next.wait()), (Ok(()), Ok(())));
+    for queue in [id, other] {
+        take_all(queue);
+        works(queue);
+    }
 }
 
 fn pass(nanoseconds: u64) {

@@ -2,7 +2,7 @@
 
 use crate::calls::*;
 use crate::image::{fork, interleave, shared_counts, POOL};
-use crate::mend::{finish, mend};
+use crate::mend::{finish, inspect_as, mend};
 use crate::model::{explains, Answer, Call, End, State};
 use crate::world::{make, world, Process, Task};
 use core::sync::atomic::Ordering::SeqCst;
@@ -135,6 +135,11 @@ fn round(things: Things, seed: u64) {
         None => End::Waits,
     };
     let ends: Vec<_> = under.iter().map(end_of).collect();
+    for ((p, _), end) in under.iter().zip(&ends) {
+        if matches!(end, End::Returned(_)) {
+            inspect_as(p, "as one sees it who has returned");
+        }
+    }
     let before = State {
         values: [5, 5, 0],
         messages: BEFORE.to_vec(),

@@ -33,6 +33,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("semop that empties its record", 5, empties_record),
     ("V that serves one", 5, || serves([op(0, -1)], [op(0, 1)])),
     ("V that serves several", 5, serves_several),
+    ("V that serves one who leaves at once", 5, serves_hasty),
     ("V that serves one with SEM_UNDO", 5, || {
         serves([undone(0, -1)], [op(0, 1)])
     }),
@@ -198,6 +199,30 @@ fn serves<const N: usize>(waits_for: [Sembuf; N], gives: [Sembuf; N]) {
         .map(|s| -i32::from(s.op))
         .sum();
     assert_eq!(i32::from(now(id)[0]), undone);
+}
+
+/// Who is served by somebody who dies in the middle of that goes, and the record is another waiter's, at another set, before anybody
+/// finishes what the dead one had begun.
+fn serves_hasty() {
+    let (id, other) = (new_set(&[0, 0]), new_set(&[0, 0]));
+    let (_, task) = waiter(id, vec![op(0, -1)]);
+    crash(Process::new(), move |c| sem::op(c, id, &[op(0, 1)], None));
+    pass(20_000_000);
+    let (_, next) = waiter(other, vec![op(1, -1)]);
+    now(id);
+    pass(500_000_000);
+    assert!(!next.is_over(), "nobody has given it anything");
+    let p = Process::new();
+    assert_eq!(p.call(move |c| sem::getncnt(c, other, 1)), Ok(1));
+    p.call(move |c| sem::op(c, other, &[op(1, 1)], None))
+        .expect("done");
+    assert_eq!(next.wait(), Ok(()));
+    if !task.is_over() {
+        p.call(move |c| sem::op(c, id, &[op(0, 1)], None))
+            .expect("done");
+    }
+    assert_eq!(task.wait(), Ok(()));
+    assert_eq!((now(id), now(other)), (vec![0, 0], vec![0, 0]));
 }
 
 fn serves_several() {
