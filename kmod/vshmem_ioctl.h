@@ -81,8 +81,8 @@
 #define VSHMEM_HAS_REMAINS 4
 
 /*
- * Added to an offset of mmap(): when the device goes away the mapping stays, and
- * shows zeros, rather than to raise SIGBUS.
+ * Added to an offset of mmap(): when the device goes away the mapping stays,
+ * and shows zeros, rather than to raise SIGBUS.
  */
 #define VSHMEM_REMAINS (1ULL << 62)
 

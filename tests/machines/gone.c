@@ -30,9 +30,7 @@ struct message {
     char text[SIZE];
 };
 
-static struct {
-    int set, queue, full, flow, segment;
-} ids;
+static struct { int set, queue, full, flow, segment; } ids;
 static const char *address;
 static bool with_driver;
 /* What the children tell the parent, who is no member any more either. */
@@ -51,7 +49,8 @@ static int must(long result, const char *what) {
 }
 
 static int operate(int number, int by, int flags) {
-    struct sembuf sop = {.sem_num = (unsigned short)number, .sem_op = (short)by, .sem_flg = (short)flags};
+    struct sembuf sop = {
+        .sem_num = (unsigned short)number, .sem_op = (short)by, .sem_flg = (short)flags};
     return semop(ids.set, &sop, 1);
 }
 
@@ -71,11 +70,10 @@ static void make(void) {
         ;
 }
 
-/* What children do: each comes back when its pool is gone, with the errno that it got; 0 is no good. */
+/* What children do: each comes back when its pool is gone, with the errno that it got; 0 is no
+ * good. */
 
-static int waits_for_a_semaphore(void) {
-    return operate(0, -1, 0) < 0 ? errno : 0;
-}
+static int waits_for_a_semaphore(void) { return operate(0, -1, 0) < 0 ? errno : 0; }
 
 static int waits_for_several_with_undo(void) {
     struct sembuf sops[] = {{1, -1, SEM_UNDO}, {2, -7, 0}};
@@ -88,9 +86,7 @@ static int waits_for_a_message(void) {
     return msgrcv(ids.queue, &message, SIZE, 77, 0) < 0 ? errno : 0;
 }
 
-static int waits_for_room(void) {
-    return send_bytes(ids.full, 1, SIZE, 0) < 0 ? errno : 0;
-}
+static int waits_for_room(void) { return send_bytes(ids.full, 1, SIZE, 0) < 0 ? errno : 0; }
 
 /* Sends to itself and receives; a text must be what was sent. */
 static int sends_and_receives(void) {
@@ -330,7 +326,8 @@ static void check_what_comes_back(void) {
           "a message that was in a queue is still there");
     int *segment = shmat(shmget(KEY, 0, 0), NULL, 0);
     check(segment != (void *)-1 && *segment == 4711, "a segment holds what was in it");
-    check(semctl(set, 0, IPC_RMID) == 0 && msgctl(ids.full, IPC_RMID, NULL) == 0, "all can be removed");
+    check(semctl(set, 0, IPC_RMID) == 0 && msgctl(ids.full, IPC_RMID, NULL) == 0,
+          "all can be removed");
     msgctl(ids.queue, IPC_RMID, NULL);
     msgctl(ids.flow, IPC_RMID, NULL);
     shmctl(ids.segment, IPC_RMID, NULL);

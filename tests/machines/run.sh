@@ -5,6 +5,8 @@
 #   tests/machines/run.sh NAME...      only these: the names of the files in cases/
 #
 # VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default those of target/release, which are built first.
+# VSHMEM_TEST_KERNEL names the machines' kernel image, instead of the newest that is installed or downloaded; for instance
+# VSHMEM_TEST_KERNEL=$(kmod/build.sh --image 6.12.117+deb12-amd64), whose modules lie beside it.
 # Ends with "N passed, N failed". Needs qemu-system-x86; takes about two minutes under TCG.
 set -eu
 

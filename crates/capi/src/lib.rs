@@ -11,7 +11,8 @@
 //! | [`state`], [`open`] | the pools that are open, and who we are in them |
 //! | [`attach`] | which segments are attached where |
 //! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
-//! | [`kernel`], [`cred`], [`process`], [`ending`] | what the pool needs of the kernel |
+//! | [`kernel`], [`cred`], [`process`] | what the pool needs of the kernel |
+//! | [`gone`] | pools that are taken away while they are in use |
 //! | [`user`] | addresses that the program passes |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`errno`], [`text`], [`tls`], [`raw`] | tools |

@@ -83,9 +83,12 @@ fn make_something(c: &Ctx) {
     let _ = (sem::info(c), msg::info(c), shm::info(c));
 }
 
+/// How a call has ended that says nothing else.
+type Told = Result<(), Errno>;
+
 /// One process each that waits for what won't come: for a semaphore, for two, for a message, for one of a type, for room.
-fn sleepers(world: &World, ids: Ids) -> Vec<(Arc<Process>, Task<Result<(), Errno>>)> {
-    let waits: [fn(&Ctx, Ids) -> Result<(), Errno>; 5] = [
+fn sleepers(world: &World, ids: Ids) -> Vec<(Arc<Process>, Task<Told>)> {
+    let waits: [fn(&Ctx, Ids) -> Told; 5] = [
         |c, ids| sem::op(c, ids.set, &[op(2, -1)], None),
         |c, ids| sem::op(c, ids.set, &[undone(2, -1), op(0, -30000)], None),
         |c, ids| receive(c, ids.full, 1000, 77, 0).map(drop),
@@ -93,7 +96,7 @@ fn sleepers(world: &World, ids: Ids) -> Vec<(Arc<Process>, Task<Result<(), Errno
         // SAFETY: an array.
         |c, ids| unsafe { msg::send(c, ids.full, 1, [5u8; 700].as_ptr(), 700, 0) },
     ];
-    let start = |wait: &fn(&Ctx, Ids) -> Result<(), Errno>| {
+    let start = |wait: &fn(&Ctx, Ids) -> Told| {
         let (process, wait) = (world.process(), *wait);
         let task = process.start(move |c| wait(c, ids));
         (process, task)
