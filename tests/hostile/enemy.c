@@ -26,7 +26,8 @@ static uint64_t random64(void) {
     state ^= state << 17;
     return state * 0x2545f4914f6cdd1dULL;
 }
-static uint64_t below(uint64_t limit) { return random64() % limit; }
+/* 0 stands for 2^64. */
+static uint64_t below(uint64_t limit) { return limit ? random64() % limit : random64(); }
 
 static uint64_t now(void) {
     struct timespec t;
@@ -74,7 +75,7 @@ static void learn(void) {
 /* Most of what is in use has a low index. */
 static uint64_t low(uint64_t count) {
     uint64_t few = count < 12 ? count : 12;
-    return below(8) ? below(few ? few : 1) : below(count ? count : 1);
+    return below(8) ? below(few) : below(count);
 }
 
 /* A word that means something. */
@@ -132,7 +133,7 @@ static uint64_t evil(uint64_t good) {
     case 11:
         return below(size) & ~0xfULL;
     case 12:
-        return small + 256 * below(small_count ? small_count : 1);
+        return small + 256 * below(small_count);
     case 13:
         return (good & 0xffffffff00000000ULL) | (uint32_t)random64();
     case 14:

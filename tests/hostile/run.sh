@@ -34,15 +34,22 @@ while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
     rm -f "$pool"
     # The pool is made, with something in it, before the enemy looks.
-    on_pool "$scratch/honest" 1 "$((seed + round))" >"$scratch/first"
+    if ! on_pool "$scratch/honest" 1 "$((seed + round))" >"$scratch/first"; then
+        echo "FAILED   before round $round, without an enemy, seed $((seed + round))"
+        failed=$((failed + 1))
+        continue
+    fi
     "$scratch/enemy" "$pool" "$seconds" "$((seed + round))" >"$scratch/steps" &
     enemy=$!
-    if ! on_pool "$scratch/honest" "$seconds" "$((seed + 1000 + round))" >"$scratch/count"; then
-        echo "FAILED   round $round, seed $((seed + round))"
+    status=0
+    on_pool "$scratch/honest" "$seconds" "$((seed + 1000 + round))" >"$scratch/count" || status=$?
+    wait "$enemy" || status=enemy
+    if [ "$status" != 0 ]; then
+        echo "FAILED   round $round, seed $((seed + round)), status $status"
         failed=$((failed + 1))
         [ -z "${HOSTILE_KEEP:-}" ] || cp "$pool" "$HOSTILE_KEEP"
+        continue
     fi
-    wait "$enemy"
     read -r more <"$scratch/steps"
     steps=$((steps + more))
     read -r more fine <"$scratch/count"
