@@ -313,6 +313,7 @@ static void execute(void) {
 
 static void check_what_comes_back(void) {
     int set = -1;
+    check_call("semop on a pool that is back, before semget", operate(2, 1, 0));
     for (int i = 0; i < 500 && set < 0; i++) {
         set = semget(KEY, 3, 0);
         usleep(10000);

@@ -9,12 +9,15 @@
 //! machine is given a pool of the configured name again, the next `*get` opens that beside the old one.
 
 use crate::config::config;
+use crate::page;
 use crate::state::{self, Caller, POOLS};
 use crate::text::explain;
 use crate::{errno, gate};
+use core::sync::atomic::{fence, Ordering::Acquire, Ordering::Release};
 use vshmem_ipc::Errno;
 
-/// Was the pool at a place taken away?
+/// Was the pool at a place taken away? Once it was, it stays so for this process, whatever its memory shows later: without the driver
+/// another device's may come to lie there, and the process has no slot in that pool.
 #[cold]
 #[inline(never)]
 pub fn is_gone(index: usize) -> bool {
@@ -24,7 +27,20 @@ pub fn is_gone(index: usize) -> bool {
     }
     // SAFETY: open.
     let opened = unsafe { place.opened() };
-    opened.handle.may_go() && !opened.pool.is_joined(opened.member)
+    if !opened.handle.may_go() {
+        return false;
+    }
+    // What was read before was read before this.
+    fence(Acquire);
+    if opened.pool.is_joined(opened.member) && !place.is_lost() {
+        return false;
+    }
+    place.lose();
+    if let Some(page) = page::existing() {
+        // Fast paths don't know the process there any more.
+        page.memberships[index].me.store(0, Release);
+    }
+    true
 }
 
 /// The error of all calls on a pool that was taken away.
@@ -61,25 +77,25 @@ impl Caller {
 
 /// Makes one of the `*get` calls on the current pool: on a new one of the same name, if the one that was open is gone.
 pub fn get(call: impl Fn(&Caller) -> Result<i32, Errno>) -> Result<i32, Errno> {
+    let seen = state::current();
     let attempt = || state::caller().and_then(|caller| caller.trust(call(&caller)));
     match attempt() {
-        Err(Errno::EIDRM) if reopen() => attempt(),
+        Err(Errno::EIDRM) if is_gone(seen) && reopen(seen) => attempt(),
         result => result,
     }
 }
 
-/// Opens the pool that the environment names anew, if it is in use and gone, and the machine has one of this name again.
+/// Opens the pool that the environment names anew, which was open at a place and is gone, if the machine has one of this name again.
 #[cold]
 #[inline(never)]
-fn reopen() -> bool {
+fn reopen(gone: usize) -> bool {
     let _errno = errno::Kept::now();
     let Ok(gate) = gate::enter() else {
         return false;
     };
-    let (home, current) = (state::home(), state::current());
-    if current != home || !is_gone(home) {
-        // Another thread may have done it.
-        return current == home && !is_gone(home);
+    if gone != state::home() {
+        // Another thread has done it; or the program has opened this pool itself.
+        return state::current() == state::home();
     }
     let Some(index) = state::free_place(&gate) else {
         return false;

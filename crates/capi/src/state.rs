@@ -13,7 +13,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::Errno;
 use vshmem_pool::{Ctx, Pool, ProcId};
 use vshmem_port::{Handle, Life};
@@ -27,6 +27,8 @@ pub struct OpenPool {
     /// here whose attachments it has inherited.
     last_me: AtomicU64,
     started: AtomicU64,
+    /// It was taken away from the machine.
+    lost: AtomicBool,
 }
 
 /// What is known of an open pool.
@@ -68,6 +70,7 @@ pub static POOLS: [OpenPool; MAX_POOLS] = [const {
         opened: UnsafeCell::new(MaybeUninit::uninit()),
         last_me: AtomicU64::new(0),
         started: AtomicU64::new(0),
+        lost: AtomicBool::new(false),
     }
 }; MAX_POOLS];
 
@@ -140,6 +143,16 @@ impl OpenPool {
     #[inline(always)]
     pub fn is_open(&self) -> bool {
         self.phase.load(Ordering::Acquire) == OPEN
+    }
+
+    /// Was it found to be taken away?
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// It is found to be taken away.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -299,6 +312,7 @@ fn publish(
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
     place.last_me.store(0, Ordering::Relaxed);
+    place.lost.store(false, Ordering::Relaxed);
     place.phase.store(OPEN, Ordering::Release);
     Ok(())
 }
@@ -464,18 +478,19 @@ pub fn free_place(_gate: &Inside) -> Option<usize> {
 /// is right only if no other thread is inside a call.
 pub fn leave(gate: &Inside, index: usize, give_up: bool) {
     let (place, membership) = (&POOLS[index], &gate.page().memberships[index]);
-    let Some(me) = unpack(membership.me.load(Ordering::Acquire)) else {
-        return;
-    };
-    let ctx = place.ctx(me, gate.page().pid());
     // Nothing is left to be undone in a pool that was taken away.
-    let clean = gone::is_gone(index) || vshmem_ipc::leave(&ctx);
-    if give_up {
-        membership.me.store(0, Ordering::Release);
-        place.last_me.store(0, Ordering::Relaxed);
-        if clean {
+    let is_gone = gone::is_gone(index);
+    let me = unpack(membership.me.load(Ordering::Acquire));
+    if let Some(me) = me.filter(|_| !is_gone) {
+        let ctx = place.ctx(me, gate.page().pid());
+        if vshmem_ipc::leave(&ctx) && give_up {
+            membership.me.store(0, Ordering::Release);
             ctx.pool.free_process(me);
         }
+    }
+    if give_up && (me.is_some() || is_gone) {
+        membership.me.store(0, Ordering::Release);
+        place.last_me.store(0, Ordering::Relaxed);
         // SAFETY: inside the gate; the lock was claimed by this process or for it.
         unsafe {
             if let Some(life) = (*membership.life.get()).take() {
