@@ -152,11 +152,13 @@ fn hands_to_the_second() {
 }
 
 fn hands_to_the_dead() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = Process::new().call(queue);
     let (dead, _) = waiting_receiver(id, 8192, 0);
     let (_, lives) = waiting_receiver(id, 8192, 0);
     dead.kill();
-    let result = crash(Process::new(), move |c| send(c, id, 5, &text(5, 20), 0));
+    let result = crash(victim, move |c| send(c, id, 5, &text(5, 20), 0));
     pass(500_000_000);
     if !lives.is_over() {
         assert_eq!(result, None, "what was done is done");
@@ -262,11 +264,13 @@ fn set() {
 }
 
 fn remove_with_receivers() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = queue_with(&[10]);
     let (_, one) = waiting_receiver(id, 8192, 9);
     let (dead, _) = waiting_receiver(id, 8192, 9);
     dead.kill();
-    crash(Process::new(), move |c| msg::remove(c, id));
+    crash(victim, move |c| msg::remove(c, id));
     let _ = Process::new().call(move |c| msg::remove(c, id));
     assert_eq!(one.wait(), Err(Errno::EIDRM));
     check_removed(id);

@@ -159,22 +159,26 @@ fn dies_after(stores: u64, call: impl FnOnce(&C) + 'static) {
 }
 
 fn sends_behind_the_dead() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = queue_with(&[10]);
     dies_after(2, move |c| {
         let _ = send(c, id, 40, &text(40, LONG), 0);
     });
-    let result = crash(Process::new(), move |c| {
+    let result = crash(victim, move |c| {
         send(c, id, 50, &text(50, LONG), IPC_NOWAIT)
     });
     check_sent(id, &[10], 1, LONG, result);
 }
 
 fn sends_behind_a_dead_receiver() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = queue_with(&[10, 20]);
     dies_after(2, move |c| {
         let _ = receive(c, id, 100, 0, 0);
     });
-    crash(Process::new(), move |c| {
+    crash(victim, move |c| {
         send(c, id, 50, &text(50, LONG), IPC_NOWAIT)
     });
     let left = take_all(id);
@@ -212,11 +216,13 @@ fn copies() {
 }
 
 fn receives_behind_the_dead() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = queue_with(&[10, 20, LONG]);
     dies_after(2, move |c| {
         let _ = receive(c, id, 100, 0, 0);
     });
-    crash(Process::new(), move |c| receive(c, id, 100, 0, IPC_NOWAIT));
+    crash(victim, move |c| receive(c, id, 100, 0, IPC_NOWAIT));
     let left = take_all(id);
     assert!(
         left == [nth(1, 20), nth(2, LONG)] || left == [nth(2, LONG)],
@@ -227,6 +233,8 @@ fn receives_behind_the_dead() {
 }
 
 fn stat() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = queue_with(&[10, 20, LONG]);
     dies_after(2, move |c| {
         let _ = send(c, id, 40, &text(40, LONG), 0);
@@ -234,7 +242,7 @@ fn stat() {
     dies_after(2, move |c| {
         let _ = receive(c, id, 100, 0, 0);
     });
-    crash(Process::new(), move |c| msg::stat(c, id));
+    crash(victim, move |c| msg::stat(c, id));
     check(id, &[nth(1, 20), nth(2, LONG)]);
 }
 

@@ -33,6 +33,7 @@ pub const SCENARIOS: &[Scenario] = &[
 /// A queue that leaves a ring in which somebody is stopped. Who is killed: 0 who leaves it; 1 who collects it after the stopped one has
 /// gone on; 2 the same after that one has died; 3 who removes the queue.
 fn parks(sender: bool, which: u32) {
+    let victim = Process::new();
     let id = queue_with(&[10, 20]);
     let p = Process::new();
     let task = if sender {
@@ -45,7 +46,7 @@ fn parks(sender: bool, which: u32) {
     assert!(!task.is_over());
     let leave = move |c: &C| send(c, id, 50, &text(50, HUGE), 0);
     let began = if which == 0 {
-        crash(Process::new(), leave)
+        crash(victim, leave)
     } else {
         Some(Process::new().call(leave))
     };
@@ -64,7 +65,7 @@ fn parks(sender: bool, which: u32) {
         return check_removed(id);
     }
     if which > 0 {
-        crash(Process::new(), move |c| msg::stat(c, id));
+        crash(victim, move |c| msg::stat(c, id));
     }
     let mut wanted = vec![nth(0, 10), nth(1, 20)];
     if !sender {

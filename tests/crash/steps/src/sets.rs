@@ -282,11 +282,13 @@ fn serves_zero() {
 }
 
 fn serves_the_dead() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = new_set(&[0, 0]);
     let (dead, _) = waiter(id, vec![op(0, -1)]);
     let (_, lives) = waiter(id, vec![op(0, -1)]);
     dead.kill();
-    let result = crash(Process::new(), move |c| sem::op(c, id, &[op(0, 1)], None));
+    let result = crash(victim, move |c| sem::op(c, id, &[op(0, 1)], None));
     pass(500_000_000);
     crate::mend::mend();
     pass(500_000_000);
@@ -414,6 +416,8 @@ fn set() {
 }
 
 fn remove() {
+    // Who comes after a death cleans up after it first.
+    let victim = Process::new();
     let id = Process::new()
         .call(|c| sem::get(c, KEY, 2, CREATE))
         .expect("a set");
@@ -431,7 +435,7 @@ fn remove() {
     let (_, many) = waiter(id, vec![op(1, -1); 25]);
     let (dead, _) = waiter(id, vec![op(1, -1); 25]);
     dead.kill();
-    crash(Process::new(), move |c| sem::remove(c, id));
+    crash(victim, move |c| sem::remove(c, id));
     let _ = Process::new().call(move |c| sem::remove(c, id));
     assert_eq!(
         (one.wait(), many.wait()),
