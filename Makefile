@@ -18,7 +18,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test lint bench install uninstall clean
+.PHONY: help prepare build demo test soak lint bench install uninstall clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -42,6 +42,9 @@ demo: ## two virtual machines, unmodified programs, a table and a plot
 
 test: build ## every test suite (about half an hour)
 	@scripts/test.sh $(SUITES)
+
+soak: build ## kills, lies and wake-ups for hours; scripts/soak.sh says how to choose
+	@scripts/soak.sh
 
 lint: ## layout, lint and licences of everything
 	@scripts/lint.sh $(CHECKS)

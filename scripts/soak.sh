@@ -1,0 +1,51 @@
+#!/bin/sh
+# soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is appended to
+# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile crash.
+#
+# WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for each kind of wait
+# HOSTILE_ROUNDS=500    of three seconds each
+# SECONDS_EACH=1800     of storms of kills, without and with signals
+# CRASH_ROUNDS=200000   calls that are run at once and killed after a store
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+target=${CARGO_TARGET_DIR:-$root/target}
+mkdir -p "$target"
+report=${1:-$target/soak.txt}
+logs=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-soak.XXXXXX")
+trap 'rm -rf "$logs"' EXIT
+trap 'exit 1' HUP INT TERM
+export VSHMEM_LIB="${VSHMEM_LIB:-$target/release/libvshmem.so}" VSHMEM_BIN="${VSHMEM_BIN:-$target/release/vshmem}"
+export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-500}"
+export SECONDS_EACH="${SECONDS_EACH:-1800}" CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
+
+failed=0
+part() { # part NAME SETTING COMMAND...
+    name=$1 setting=$2
+    shift 2
+    case " ${SOAK_PARTS:-woken hostile crash} " in
+    *" $name "*) ;;
+    *) return 0 ;;
+    esac
+    echo "== $name ($setting)"
+    begun=$(date +%s)
+    verdict=passed
+    # What it says is shown as it comes, and decides by its last line: a pipe would hide how it ended.
+    { "$@" 2>&1 || echo "it ended with status $?"; } </dev/null | tee "$logs/$name"
+    tail -n 1 "$logs/$name" | grep -q '[1-9][0-9]* passed, 0 failed' || verdict=FAILED
+    [ "$verdict" = passed ] || failed=1
+    {
+        echo "$name: $verdict in $(($(date +%s) - begun)) s ($setting)"
+        tail -n 3 "$logs/$name" | sed 's/^/    /'
+    } >>"$report"
+}
+
+{
+    echo "# $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%F), Linux $(uname -r), $(nproc) processors"
+} >>"$report"
+part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh 9-woken
+part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"
+part crash "$SECONDS_EACH s of storms, $CRASH_ROUNDS rounds" tests/crash/run.sh "$VSHMEM_LIB"
+echo "The report is $report."
+[ "$failed" -eq 0 ]
