@@ -6,6 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 lib=$(realpath "$1")
 programs=$(realpath "$2")
 work=$(mktemp -d /dev/shm/vshmem-capi.XXXXXX)
+chmod 755 "$work"
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 failed=0
@@ -103,7 +104,6 @@ bad_pools() {
     refused "another version" $einval "version" "$work/bad"
     refused "a device" $einval "not a regular file" /dev/null
     if [ "$(id -u)" = 0 ]; then
-        chmod 755 "$work"
         refused "another user's pool" $eacces "may not be read" "$good" \
             setpriv --reuid 65534 --regid 65534 --clear-groups
         refused "another user's folder" $eacces "may not create" "$work/new" \
@@ -138,6 +138,7 @@ preloaded "calls by libc's names" calls
 preloaded "calls by number" calls-numbered
 linked "calls by vshmem.h" calls-named
 preloaded "layout of structures" abi
+preloaded "maps of users and groups" ids
 preloaded "syscall() otherwise" syscall
 preloaded "storm of signals" storm
 preloaded "before and after main" early

@@ -65,7 +65,7 @@ class Pool:
         index = (entry - self.tables[kind][0]) // ENTRY_SIZES[kind]
         check(f"{kind}: index", number & 0x1FFFF, index)
         flags = self.u32(entry + 28)
-        check(f"{kind}: sequence number", flags >> 8, number >> 17 & 0x1FFF)
+        check(f"{kind}: sequence number", flags >> 8 & 0x1FFF, number >> 17 & 0x1FFF)
         check(f"{kind}: dying", flags & 1, 0)
         owner = struct.unpack_from("<4I", self.bytes, entry + 8)
         check(f"{kind}: owner and creator", owner[:2], owner[2:])

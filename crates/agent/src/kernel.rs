@@ -31,25 +31,36 @@ pub struct Below<H> {
 impl<H: Borrow<Handle> + Sync> Below<H> {
     /// For a loop that looks after others, too: it waits as little as it can, and for some milliseconds at the most.
     pub fn for_a_loop(handle: H, pool: Pool, member: u16) -> Below<H> {
-        let (pulse, cred, groups) = (Pulse::new(), credentials(0), Vec::new());
+        // SAFETY: both take nothing and always succeed.
+        let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
         Below {
             handle,
             pool,
             member,
-            pulse,
-            cred,
-            groups,
+            pulse: Pulse::new(),
+            cred: Cred { uid, gid, caps: 0 },
+            groups: vec![gid],
             alone: false,
             patience: Some(PATIENCE),
         }
     }
 
-    /// For a command with these supplementary groups, whose user has its capabilities.
-    pub fn for_a_command(handle: H, pool: Pool, member: u16, groups: Vec<u32>) -> Below<H> {
+    /// For a command with its capabilities, whose user, group and all groups are called so in pools.
+    pub fn for_a_command(
+        handle: H,
+        pool: Pool,
+        member: u16,
+        (uid, gid): (u32, u32),
+        groups: Vec<u32>,
+    ) -> Below<H> {
         let mut alone = true;
         pool.members(|index, _, alive| alone &= index == member || !alive);
         Below {
-            cred: credentials(capabilities()),
+            cred: Cred {
+                uid,
+                gid,
+                caps: capabilities(),
+            },
             groups,
             alone,
             patience: None,
@@ -121,12 +132,6 @@ pub fn now() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-fn credentials(caps: u64) -> Cred {
-    // SAFETY: both take nothing and always succeed.
-    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    Cred { uid, gid, caps }
-}
-
 /// This process's effective capabilities.
 fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -196,8 +201,12 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
         self.cred
     }
 
+    fn rules_pool(&self) -> bool {
+        !self.handle.borrow().is_device()
+    }
+
     fn in_group(&self, gid: u32) -> bool {
-        self.cred.gid == gid || self.groups.contains(&gid)
+        self.groups.contains(&gid)
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {

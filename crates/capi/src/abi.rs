@@ -2,6 +2,7 @@
 //! 64-bit Linux. `tests/capi/abi.c` compares them with the system's headers.
 #![allow(missing_docs)] // the fields are documented in shmctl(2), semctl(2), msgctl(2)
 
+use crate::ids;
 use vshmem_ipc as ipc;
 
 /// Implemented by structures that may be copied from and to the program's memory as bytes.
@@ -153,14 +154,24 @@ plain!(SemidDs: 88);
 // SAFETY: an integer.
 unsafe impl Plain for u16 {}
 
+impl IpcPerm {
+    /// Owner and group as pools call them.
+    pub fn owner(&self) -> (u32, u32) {
+        (
+            ids::users().outside(self.uid),
+            ids::groups().outside(self.gid),
+        )
+    }
+}
+
 impl From<&ipc::Perm> for IpcPerm {
     fn from(p: &ipc::Perm) -> IpcPerm {
         IpcPerm {
             key: p.key,
-            uid: p.uid,
-            gid: p.gid,
-            cuid: p.cuid,
-            cgid: p.cgid,
+            uid: ids::users().inside(p.uid),
+            gid: ids::groups().inside(p.gid),
+            cuid: ids::users().inside(p.cuid),
+            cgid: ids::groups().inside(p.cgid),
             mode: p.mode,
             seq: p.seq as u16,
             ..IpcPerm::default()

@@ -3,6 +3,7 @@
 use crate::text::Text;
 use core::ffi::{c_char, CStr};
 use core::sync::atomic::{AtomicU32, Ordering};
+use vshmem_port::ids::IdMap;
 
 /// Longest name or path of a pool, in bytes.
 pub const LONGEST_NAME: usize = 1024;
@@ -18,6 +19,10 @@ pub struct Config {
     pub pool: PoolName,
     /// Size of a local pool that is made at first use; `None`: a share of the file system.
     pub pool_size: Option<u64>,
+    /// How this kernel's users are called in pools; `None`: as a file says.
+    pub uid_map: Option<IdMap>,
+    /// The same for groups.
+    pub gid_map: Option<IdMap>,
     keys: Keys,
     /// Why nothing can be served, if so.
     mistake: Option<Mistake>,
@@ -55,6 +60,10 @@ pub enum Mistake {
     Pool,
     /// VSHMEM_POOL_SIZE can't be read.
     PoolSize,
+    /// VSHMEM_UID_MAP can't be read.
+    UidMap,
+    /// VSHMEM_GID_MAP can't be read.
+    GidMap,
 }
 
 impl core::fmt::Display for Mistake {
@@ -67,6 +76,8 @@ impl core::fmt::Display for Mistake {
             Mistake::TooManyKeys => "VSHMEM_KEYS has more than 64 keys and ranges; join some into ranges",
             Mistake::Pool => "VSHMEM_POOL must be a name of up to 64 letters, digits, dots, dashes and underscores, or a path",
             Mistake::PoolSize => "VSHMEM_POOL_SIZE must be a number of bytes of at least 1M; K, M, G and T may follow it",
+            Mistake::UidMap => "VSHMEM_UID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
+            Mistake::GidMap => "VSHMEM_GID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
         })
     }
 }
@@ -75,6 +86,8 @@ impl Config {
     const EMPTY: Config = Config {
         pool: PoolName::new(),
         pool_size: None,
+        uid_map: None,
+        gid_map: None,
         keys: Keys::NONE,
         mistake: None,
     };
@@ -129,6 +142,14 @@ impl Config {
             Some(Some(size)) if size >= MIB => self.pool_size = Some(size),
             Some(_) => mistake = Some(Mistake::PoolSize),
         }
+        match env.uid_map.map(IdMap::from_text).transpose() {
+            Ok(map) => self.uid_map = map,
+            Err(_) => mistake = Some(Mistake::UidMap),
+        }
+        match env.gid_map.map(IdMap::from_text).transpose() {
+            Ok(map) => self.gid_map = map,
+            Err(_) => mistake = Some(Mistake::GidMap),
+        }
         match env.keys.map(parse_keys) {
             None if env.preloaded || env.pool.is_some() => self.keys = Keys::ALL,
             None => self.keys = Keys::NONE,
@@ -149,6 +170,8 @@ struct Environment<'e> {
     pool: Option<&'e [u8]>,
     pool_size: Option<&'e [u8]>,
     keys: Option<&'e [u8]>,
+    uid_map: Option<&'e [u8]>,
+    gid_map: Option<&'e [u8]>,
     preloaded: bool,
 }
 
@@ -283,6 +306,8 @@ fn environment() -> Environment<'static> {
         pool: variable(c"VSHMEM_POOL"),
         pool_size: variable(c"VSHMEM_POOL_SIZE"),
         keys: variable(c"VSHMEM_KEYS"),
+        uid_map: variable(c"VSHMEM_UID_MAP"),
+        gid_map: variable(c"VSHMEM_GID_MAP"),
         preloaded: variable(c"LD_PRELOAD")
             .is_some_and(|list| list.windows(9).any(|w| w == b"libvshmem")),
     }
@@ -309,9 +334,23 @@ mod tests {
         Config::EMPTY.understand(&Environment {
             pool: pool.map(str::as_bytes),
             keys: keys.map(str::as_bytes),
-            pool_size: None,
             preloaded,
+            ..Environment::default()
         })
+    }
+
+    #[test]
+    fn a_map_of_ids_is_read_or_refused() {
+        let with_map = |uid_map: &'static str| {
+            Config::EMPTY.understand(&Environment {
+                uid_map: Some(uid_map.as_bytes()),
+                preloaded: true,
+                ..Environment::default()
+            })
+        };
+        let map = with_map("0 100000 10").uid_map.expect("a map");
+        assert_eq!(map.outside(3), 100_003);
+        assert_eq!(with_map("0 100000").mistake(), Some(Mistake::UidMap));
     }
 
     #[test]

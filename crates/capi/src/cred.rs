@@ -4,17 +4,22 @@
 //! privileged and whose real, effective and saved ids agree can't, so they are read once per thread. For any other, the
 //! cached ones count only if so little time has passed since they were last looked at that no system call fits in.
 
+use crate::ids;
 use crate::raw::syscall;
 use crate::tls;
 use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::Cred;
+use vshmem_port::ids::NOBODYS;
 
 /// A thread's credentials as last read. All zeros: never read.
 #[repr(C)]
 pub struct CredCache {
     state: u32,
+    /// As pools call them.
     uid: u32,
     gid: u32,
+    /// The user as the kernel calls it.
+    kernel_uid: u32,
     /// Of spinning, see [`keep`].
     rounds: u32,
     caps: u64,
@@ -97,7 +102,7 @@ pub fn now() -> Cred {
     cred
 }
 
-/// The calling thread's effective user now.
+/// The calling thread's effective user now, as pools call it.
 #[inline]
 pub fn uid() -> u32 {
     known_uid().unwrap_or_else(find_uid)
@@ -171,11 +176,11 @@ fn read_uid(cache: &mut CredCache) -> u32 {
     let begun = ticks();
     // SAFETY: a plain question.
     let uid = unsafe { syscall!(libc::SYS_geteuid) } as u32;
-    if uid != cache.uid {
+    if uid != cache.kernel_uid {
         return read(cache).uid;
     }
     cache.uid_at = counts_until(begun);
-    uid
+    cache.uid
 }
 
 #[cold]
@@ -187,14 +192,19 @@ fn read(cache: &mut CredCache) -> Cred {
     let (cred, fixed) = ask_kernel();
     cache.state = UNREAD; // a handler that interrupts must not take half of it
     compiler_fence(SeqCst);
-    cache.uid = cred.uid;
-    cache.gid = cred.gid;
+    cache.kernel_uid = cred.uid;
+    cache.uid = ids::users().outside(cred.uid);
+    cache.gid = ids::groups().outside(cred.gid);
     cache.caps = cred.caps;
     cache.looked_at = counts_until(begun);
     cache.uid_at = cache.looked_at;
     compiler_fence(SeqCst);
     cache.state = if fixed { FIXED } else { CHANGING };
-    cred
+    Cred {
+        uid: cache.uid,
+        gid: cache.gid,
+        caps: cred.caps,
+    }
 }
 
 /// The effective credentials, and whether they can never change.
@@ -226,23 +236,27 @@ fn ask_kernel() -> (Cred, bool) {
 /// Linux's limit on supplementary groups.
 const MOST_GROUPS: usize = 65536;
 
-/// Is the calling thread in group `gid`, by its effective group or a supplementary one?
+/// Is the calling thread in the group that pools call `gid`, by its effective group or a supplementary one?
 pub fn in_group(gid: u32) -> bool {
+    if gid == NOBODYS {
+        return false;
+    }
     if now().gid == gid {
         return true;
     }
+    let is_it = |group: &u32| ids::groups().outside(*group) == gid;
     let mut few = [0u32; 64];
     // SAFETY: the kernel writes at most as many groups as the first argument says.
     let n = unsafe { syscall!(libc::SYS_getgroups, few.len(), few.as_mut_ptr()) };
     if n >= 0 {
-        return few[..n as usize].contains(&gid);
+        return few[..n as usize].iter().any(is_it);
     }
-    in_many_groups(gid)
+    in_many_groups(is_it)
 }
 
 /// For a process in more groups than fit on the stack.
 #[cold]
-fn in_many_groups(gid: u32) -> bool {
+fn in_many_groups(is_it: impl Fn(&u32) -> bool) -> bool {
     let bytes = MOST_GROUPS * size_of::<u32>();
     let memory = crate::raw::map_private(bytes);
     if memory.is_null() {
@@ -251,8 +265,8 @@ fn in_many_groups(gid: u32) -> bool {
     // SAFETY: the mapping holds MOST_GROUPS words; the kernel says how many it wrote; it is unmapped after its last use.
     unsafe {
         let n = syscall!(libc::SYS_getgroups, MOST_GROUPS, memory);
-        let found =
-            n > 0 && core::slice::from_raw_parts(memory.cast::<u32>(), n as usize).contains(&gid);
+        let groups = core::slice::from_raw_parts(memory.cast::<u32>(), n.max(0) as usize);
+        let found = groups.iter().any(is_it);
         crate::raw::unmap(memory, bytes);
         found
     }
@@ -271,6 +285,10 @@ mod tests {
             assert_eq!((cred.uid, cred.gid), (uid, gid));
         }
         assert!(in_group(gid));
-        assert_eq!(in_many_groups(0xfff0_1234), in_group(0xfff0_1234));
+        assert_eq!(
+            in_many_groups(|group| *group == 0xfff0_1234),
+            in_group(0xfff0_1234)
+        );
+        assert!(!in_group(NOBODYS));
     }
 }

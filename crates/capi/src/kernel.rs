@@ -113,6 +113,11 @@ impl Kernel for OpenPool {
         cred::known_uid()
     }
 
+    fn rules_pool(&self) -> bool {
+        // SAFETY: only an open pool is asked.
+        unsafe { !self.opened().handle.is_device() }
+    }
+
     fn in_group(&self, gid: u32) -> bool {
         cred::in_group(gid)
     }

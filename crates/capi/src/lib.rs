@@ -32,6 +32,7 @@ pub mod errno;
 pub mod fork;
 pub mod gate;
 pub mod gone;
+pub mod ids;
 pub mod interrupted;
 pub mod kernel;
 pub mod open;
@@ -42,6 +43,7 @@ pub mod reduce;
 pub mod state;
 pub mod text;
 pub mod tls;
+pub mod told;
 pub mod user;
 
 // A test program must keep its own libc functions, and its own ends.

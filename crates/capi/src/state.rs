@@ -8,7 +8,7 @@ use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::text::{explain, Text};
-use crate::{gone, interrupted, open, process, raw};
+use crate::{gone, ids, interrupted, open, process, raw};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -281,12 +281,13 @@ pub fn open_device_at(gate: &Inside, index: usize, name: &PoolName) -> Result<()
 }
 
 fn publish(
-    _gate: &Inside,
+    gate: &Inside,
     index: usize,
     name: &PoolName,
     handle: Handle,
     pool: Pool,
 ) -> Result<(), Errno> {
+    ids::load(gate)?;
     let boot = process::boot_id().ok_or_else(|| {
         explain(format_args!(
             "/proc/sys/kernel/random/boot_id can't be read; mount /proc"

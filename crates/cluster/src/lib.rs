@@ -9,6 +9,7 @@ mod elf;
 mod error;
 mod guest;
 mod host;
+mod ids;
 pub mod limits;
 mod modules;
 pub mod pools;

@@ -3,6 +3,7 @@
 //! It is only looked at (`vshmem_ipc::look`): no lock is taken, nobody waits, and what a machine may have scribbled is not believed.
 
 use crate::error::{Error, Result};
+use crate::ids;
 use crate::rates::Rates;
 use crate::view::name_of;
 use serde::Serialize;
@@ -278,7 +279,7 @@ fn construct(entry: &look::Entry, waiting: u32, used: i64) -> Construct {
     Construct {
         id: entry.id,
         key: entry.key,
-        uid: entry.uid,
+        uid: ids::all().users.inside(entry.uid),
         waiting,
         used,
     }

@@ -1,6 +1,7 @@
 //! What lies in a pool, and removing it.
 
 use crate::error::{Error, Result};
+use crate::ids;
 use crate::sample::{Member, Waiter};
 use crate::visitor::Visitor;
 use std::collections::BTreeMap;
@@ -193,8 +194,8 @@ fn owner(id: i32, perm: &Perm) -> Owner {
     Owner {
         key: perm.key,
         id,
-        uid: perm.uid,
-        gid: perm.gid,
+        uid: ids::all().users.inside(perm.uid),
+        gid: ids::all().groups.inside(perm.gid),
         mode: perm.mode & 0o777,
     }
 }

@@ -2,10 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::host::command::Identity;
+use crate::ids;
 use crate::sample;
 use vshmem_agent::Below;
 use vshmem_ipc::{life, Ctx};
 use vshmem_pool::{Pool, ProcId};
+use vshmem_port::ids::NOBODYS;
 use vshmem_port::{Handle, Life, PoolRef};
 
 /// An open pool, with this process in its table of processes.
@@ -21,11 +23,12 @@ impl Visitor {
     pub fn enter(reference: &PoolRef) -> Result<Visitor> {
         let refused =
             |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
+        ids::check()?;
         let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let member = vshmem_agent::join(&pool).map_err(refused)?;
-        let groups = Identity::current().groups;
-        let kernel = Below::for_a_command(handle, pool, member, groups);
+        let (user, groups) = who();
+        let kernel = Below::for_a_command(handle, pool, member, user, groups);
         kernel.across().join();
         let mut life = None;
         let pid = std::process::id();
@@ -72,6 +75,15 @@ impl Visitor {
     pub fn waiters(&self) -> Vec<sample::Waiter> {
         sample::waiters(&self.kernel.pool, &self.kernel.handle)
     }
+}
+
+/// This process's user and group, and all its groups that pools know, as they are called in pools.
+fn who() -> ((u32, u32), Vec<u32>) {
+    let Identity { uid, gid, groups } = Identity::current();
+    let called = |group: &u32| ids::all().groups.outside(*group);
+    let user = (ids::all().users.outside(uid), called(&gid));
+    let groups = groups.iter().chain([&gid]).map(called);
+    (user, groups.filter(|group| *group != NOBODYS).collect())
 }
 
 impl Drop for Visitor {

@@ -5,6 +5,7 @@
 //! (A process that is stopped for all that time, in the middle of copying such a word, may write it later: then a listing shows another
 //! kernel's name beside a pid.)
 
+use crate::directory::maker;
 use crate::{look, member_of, Ctx};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Proc, Waiter, MAX_MEMBERS};
@@ -104,8 +105,11 @@ impl Census {
     }
 
     fn name(&mut self, word: u64) {
-        let member = u32::from(member_of(word));
-        self.named |= if member < MAX_MEMBERS { 1 << member } else { 0 };
+        self.name_member(member_of(word));
+    }
+
+    fn name_member(&mut self, member: u16) {
+        self.named |= 1u64.checked_shl(member.into()).unwrap_or(0);
     }
 
     /// The next index below `high`.
@@ -132,11 +136,7 @@ impl Census {
             slot
         };
         if let Some((_, member, _)) = c.pool.process(slot) {
-            self.named |= if u32::from(member) < MAX_MEMBERS {
-                1 << member
-            } else {
-                0
-            };
+            self.name_member(member);
         }
         true
     }
@@ -146,7 +146,13 @@ impl Census {
         let high = c.pool.kind_root(kind).high.load(Relaxed);
         let index = self.next(high.min(c.pool.capacity(kind).into()))?;
         let head = c.pool.head(kind, index)?;
-        Some((head.id.load(Acquire) != 0).then_some(index))
+        if head.id.load(Acquire) == 0 {
+            return Some(None);
+        }
+        if let Some(member) = maker(head) {
+            self.name_member(member);
+        }
+        Some(Some(index))
     }
 
     fn segment(&mut self, c: &Ctx) -> bool {

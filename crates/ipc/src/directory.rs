@@ -48,6 +48,17 @@ pub fn is_dying(head: &Head) -> bool {
     head.flags.load(Relaxed) & HEAD_DYING != 0
 }
 
+/// An entry's sequence number.
+fn sequence(head: &Head) -> u32 {
+    head.flags.load(Relaxed) >> HEAD_SEQ_SHIFT & ((1 << SEQ_BITS) - 1)
+}
+
+/// The member in whose kernel the construct was made, if that is known.
+pub fn maker(head: &Head) -> Option<u16> {
+    let link = head.flags.load(Relaxed) >> HEAD_MEMBER_SHIFT & 0x7f;
+    (link as u16).checked_sub(1)
+}
+
 /// The entry at an index, for the `*_STAT` commands.
 pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
     let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
@@ -158,6 +169,10 @@ pub fn insert(
     mode: u32,
     limit: u32,
 ) -> Result<(u32, i32), Errno> {
+    let cred = c.kernel.cred();
+    if cred.uid == u32::MAX || cred.gid == u32::MAX {
+        return Err(Errno::EOVERFLOW);
+    }
     let root = c.pool.kind_root(kind);
     let used = root.used.load(Relaxed);
     if used >= limit.min(c.pool.capacity(kind)) as u64 {
@@ -165,16 +180,16 @@ pub fn insert(
     }
     let index = take_index(c, txn, kind)?;
     let head = c.pool.head(kind, index).ok_or(Errno::ENOSPC)?;
-    let seq = (head.flags.load(Relaxed) >> 8).wrapping_add(1) & ((1 << SEQ_BITS) - 1);
+    let seq = (sequence(head) + 1) & ((1 << SEQ_BITS) - 1);
+    let flags = seq << HEAD_SEQ_SHIFT | (u32::from(c.member) + 1) << HEAD_MEMBER_SHIFT;
     let id = ID_BIT | seq << INDEX_BITS | index;
-    let cred = c.kernel.cred();
     let owner = cred.uid as u64 | (cred.gid as u64) << 32;
     txn.put(&root.used, used + 1)?;
     let at = c.pool.offset_of(head);
     txn.set(at, id as u64 | (mode as u64) << 32)?;
     txn.set(at + 8, owner)?;
     txn.set(at + 16, owner)?;
-    txn.set(at + 24, key as u32 as u64 | (seq as u64) << 40)?;
+    txn.set(at + 24, key as u32 as u64 | (flags as u64) << 32)?;
     if key == IPC_PRIVATE {
         txn.put(&head.next, 0)?;
     } else {
@@ -239,9 +254,9 @@ pub fn retire(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errn
     let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
     let root = c.pool.kind_root(kind);
     let at = c.pool.offset_of(head);
-    let seq = head.flags.load(Relaxed) >> 8;
+    let flags = sequence(head) << HEAD_SEQ_SHIFT;
     txn.set(at, 0)?;
-    txn.set(at + 24, (seq as u64) << 40)?;
+    txn.set(at + 24, (flags as u64) << 32)?;
     txn.put(
         &head.next,
         txn.get(c.pool.offset_of(&root.free)).ok_or(Errno::EINVAL)?,

@@ -37,6 +37,7 @@ errnos! {
     ENOSYS = 38, "the call is not supported";
     ENOMSG = 42, "no message of that type is in the queue";
     EIDRM = 43, "the construct was removed";
+    EOVERFLOW = 75, "the caller's user or group has no id in pools; see VSHMEM_UID_MAP and /etc/vshmem/uid_map";
 }
 
 impl fmt::Display for Errno {

@@ -1,5 +1,6 @@
 //! Who may do what, as `ipc/util.c` in Linux decides it.
 
+use crate::directory::maker;
 use crate::{Ctx, Errno, Perm};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Head, INDEX_BITS, SEQ_BITS};
@@ -62,7 +63,7 @@ fn check_slowly(c: &Ctx, head: &Head, mode: u32, wanted: u32) -> Result<(), Errn
     } else {
         mode
     };
-    if wanted & !granted == 0 || cred.caps & CAP_IPC_OWNER != 0 {
+    if wanted & !granted == 0 || caps(c, &cred, head) & CAP_IPC_OWNER != 0 {
         Ok(())
     } else {
         Err(Errno::EACCES)
@@ -73,10 +74,20 @@ fn owns(cred: &crate::Cred, head: &Head) -> bool {
     cred.uid == head.cuid.load(Relaxed) || cred.uid == head.uid.load(Relaxed)
 }
 
+/// The caller's capabilities as far as they count for the construct. Who is privileged in a machine rules over what was made in
+/// that machine, and not over what others made, though the pool is in reach: as root in a user namespace.
+fn caps(c: &Ctx, cred: &crate::Cred, head: &Head) -> u64 {
+    if c.kernel.rules_pool() || maker(head) == Some(c.member) {
+        cred.caps
+    } else {
+        0
+    }
+}
+
 /// May the caller change or remove the construct?
 pub fn check_owner(c: &Ctx, head: &Head) -> Result<(), Errno> {
     let cred = c.kernel.cred();
-    if owns(&cred, head) || cred.caps & CAP_SYS_ADMIN != 0 {
+    if owns(&cred, head) || caps(c, &cred, head) & CAP_SYS_ADMIN != 0 {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -86,7 +97,12 @@ pub fn check_owner(c: &Ctx, head: &Head) -> Result<(), Errno> {
 /// Owner, or has the given capability?
 pub fn owner_or(c: &Ctx, head: &Head, cap: u64) -> bool {
     let cred = c.kernel.cred();
-    cred.caps & cap != 0 || owns(&cred, head)
+    has(c, head, cap) || owns(&cred, head)
+}
+
+/// Has the caller a capability that counts for the construct?
+pub fn has(c: &Ctx, head: &Head, cap: u64) -> bool {
+    caps(c, &c.kernel.cred(), head) & cap != 0
 }
 
 /// The construct's permissions as callers see them.

@@ -326,7 +326,7 @@ fn range_of(c: &Ctx, shm: &Shm) -> Option<Range> {
 fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
     let (offset, len) = bytes_of(c, range_of(c, shm).ok_or(Errno::EINVAL)?);
     let size = shm.size.load(Relaxed);
-    (size <= len)
+    (size.checked_next_multiple_of(PAGE) == Some(len))
         .then_some(Extent { offset, size, len })
         .ok_or(Errno::EINVAL)
 }
@@ -606,6 +606,12 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<ShmDs, Errno> {
         return Err(Errno::EINVAL);
     }
     record(c, index)
+}
+
+/// The size that was asked for. Needs no permission: whoever may attach the segment sees it anyway.
+pub fn size(c: &Ctx, id: i32) -> Option<u64> {
+    let (index, _) = dir::lookup(c, Kind::Shm, id).ok()?;
+    Some(c.pool.shm(index)?.size.load(Relaxed))
 }
 
 /// `shmctl(IPC_STAT)`.

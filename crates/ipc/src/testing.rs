@@ -292,7 +292,7 @@ impl Process {
         self.signalled.store(true, SeqCst);
     }
 
-    /// From now on it sees the pool as a device's memory, which it can't give back.
+    /// From now on it sees the pool as a device's memory, which it can't give back, and over which it does not rule.
     pub fn move_into_machine(&self) {
         self.in_machine.store(true, SeqCst);
     }
@@ -454,6 +454,9 @@ impl Kernel for Process {
     fn cred(&self) -> Cred {
         self.call();
         *self.cred.lock().unwrap()
+    }
+    fn rules_pool(&self) -> bool {
+        !self.in_machine.load(SeqCst)
     }
     fn in_group(&self, gid: u32) -> bool {
         self.cred().gid == gid

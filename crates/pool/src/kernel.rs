@@ -77,6 +77,11 @@ pub trait Kernel: Sync {
     fn known_uid(&self) -> Option<u32> {
         None
     }
+    /// Do capabilities of this kernel's processes count for all of the pool? So it is on the host, whose memory it is. Those of a virtual machine count
+    /// for what was made in the same machine.
+    fn rules_pool(&self) -> bool {
+        true
+    }
     /// Is the caller's effective group, or one of its supplementary groups, `gid`?
     fn in_group(&self, gid: u32) -> bool;
     /// Sleeps while `word` holds `expected`, `timeout` at the most.

@@ -198,6 +198,10 @@ pub struct Head {
 
 /// The construct is being removed: it can't be found any more, its memory is on the way back.
 pub const HEAD_DYING: u32 = 1;
+/// Where the sequence number begins in [`Head::flags`].
+pub const HEAD_SEQ_SHIFT: u32 = 8;
+/// Where the member begins, whose kernel the construct was made in: its index + 1, 7 bits; 0: unknown.
+pub const HEAD_MEMBER_SHIFT: u32 = 21;
 
 /// A segment.
 #[repr(C, align(64))]

@@ -8,6 +8,7 @@
 //! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `life` | life locks, by which everybody learns that a process is dead |
 //! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
+//! | [`ids`] | how this kernel's users and groups are called in pools |
 //! | `driver` | the device files of vshmem.ko: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
 //! | `pool_ref` | names, paths and devices |
@@ -37,6 +38,7 @@ mod driver;
 mod ending;
 mod error;
 mod handle;
+pub mod ids;
 pub mod ivshmem;
 mod life;
 pub mod local;

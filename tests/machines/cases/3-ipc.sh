@@ -117,3 +117,34 @@ for my $round (1 .. 5) {
 }
 P
 code "a new segment is empty whoever had its memory before" 0 vshmem run -- "$filter" perl "$work/fresh.pl"
+
+cat >"$work/rule.pl" <<'P'
+# Makes a queue as user 1000, or removes it as root; prints what came of it.
+my $do = shift;
+defined semget(0, 1, 01600) or die "the pool: $!";
+$> = 1000 if $do ne 'remove';
+my $queue = msgget(0x3333, $do eq 'make' ? 01600 : 0) // die "msgget: $!";
+my $status;
+print "$do: ", (msgctl($queue, $do eq 'remove' ? 0 : 2, $status) ? 'yes' : $!), "\n";
+P
+rule() { # rule VM WHAT [OPTION...]
+    local vm=$1 what=$2
+    shift 2
+    vshmem run --vm "$vm" --no-prefix -u root "$@" -- perl "$work/rule.pl" "$what" 2>&1
+}
+equal "a machine's root does not rule over what another machine made, but its owner may use it" \
+    "make: yes,remove: Operation not permitted,look: yes,remove: yes," \
+    "$({
+        rule vm0 make
+        rule vm1 remove
+        rule vm1 look
+        rule vm0 remove
+    } | tr '\n' ',')"
+equal "users of a machine may have other ids in the pool" \
+    "make: yes,look: yes,look: Permission denied,remove: yes," \
+    "$({
+        rule vm0 make -e 'VSHMEM_UID_MAP=0 0 1,1000 70000 1'
+        rule vm1 look -e 'VSHMEM_UID_MAP=0 0 1,1000 70000 1'
+        rule vm1 look
+        rule vm0 remove
+    } | tr '\n' ',')"

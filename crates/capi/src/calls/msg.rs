@@ -222,7 +222,8 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
         cmd::RMID => msg::remove(c, id).map(|()| 0),
         cmd::SET => {
             let new: MsqidDs = fetch(buf as *const MsqidDs)?;
-            msg::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode, new.qbytes).map(|()| 0)
+            let (uid, gid) = new.perm.owner();
+            msg::set(c, id, uid, gid, new.perm.mode, new.qbytes).map(|()| 0)
         }
         cmd::STAT => store(buf as *mut MsqidDs, ds(&msg::stat(c, id)?)).map(|()| 0),
         MSG_STAT | MSG_STAT_ANY => {

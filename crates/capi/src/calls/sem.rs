@@ -3,7 +3,9 @@
 use super::{again, check_ctl, cmd, fetch, store};
 use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
 use crate::state::{self, Caller};
+use crate::told::SETS;
 use crate::user;
+use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use vshmem_ipc::sem::{self, Sembuf};
@@ -29,7 +31,11 @@ const COPIED: usize = 128;
 
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
-    again(|| sem::get(&caller.ctx, key, count, flags))
+    let id = again(|| sem::get(&caller.ctx, key, count, flags))?;
+    if let Ok(count) = sem::nsems(&caller.ctx, id) {
+        SETS.note(caller.pool_index(), id, count as u64);
+    }
+    Ok(id)
 }
 
 /// `semop` with one operation that nothing stands in the way of, see [`sem::at_once`]. True: done. It can't panic.
@@ -183,14 +189,24 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
         SETVAL => sem::setval(c, id, num, arg as i32).map(|()| 0),
         GETALL => get_all(caller, id, arg as *mut u16),
         SETALL => set_all(caller, id, arg as *const u16),
-        cmd::RMID => sem::remove(c, id).map(|()| 0),
+        cmd::RMID => {
+            sem::remove(c, id)?;
+            SETS.forget(caller.pool_index(), id);
+            Ok(0)
+        }
         cmd::SET => {
             let new: SemidDs = fetch(arg as *const SemidDs)?;
-            sem::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode).map(|()| 0)
+            let (uid, gid) = new.perm.owner();
+            sem::set(c, id, uid, gid, new.perm.mode).map(|()| 0)
         }
-        cmd::STAT => store(arg as *mut SemidDs, ds(&sem::stat(c, id)?)).map(|()| 0),
+        cmd::STAT => {
+            let found = sem::stat(c, id)?;
+            SETS.note(caller.pool_index(), id, found.nsems);
+            store(arg as *mut SemidDs, ds(&found)).map(|()| 0)
+        }
         SEM_STAT | SEM_STAT_ANY => {
             let (id, found) = sem::stat_index(c, id, command == SEM_STAT_ANY)?;
+            SETS.note(caller.pool_index(), id, found.nsems);
             store(arg as *mut SemidDs, ds(&found)).map(|()| id)
         }
         cmd::INFO => store(arg as *mut Seminfo, limits(caller)).map(|()| sem::highest(c).max(0)),
@@ -209,12 +225,15 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
     }
 }
 
-/// Copies value by value; each page is asked about once.
+/// Copies value by value; each page is asked about once. Never beyond what the program was told of.
 fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
     let mut checked = UNCHECKED;
+    let told = Bounds::of(caller, id);
     sem::getall(&caller.ctx, id, &mut |index, value| {
         let place = to.wrapping_add(index);
-        if page_of(place) != checked && user::surely_writable(place, 2).is_err() {
+        if told.excludes(index)
+            || page_of(place) != checked && user::surely_writable(place, 2).is_err()
+        {
             return false;
         }
         checked = page_of(place);
@@ -223,13 +242,17 @@ fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
         unsafe { place.write_unaligned(value) };
         true
     })
-    .map(|()| 0)
+    .map_or_else(|error| Err(told.judge(error)), |()| Ok(0))
 }
 
 fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
     let mut checked = UNCHECKED;
+    let told = Bounds::of(caller, id);
     sem::setall(&caller.ctx, id, &mut |index| {
         let place = from.wrapping_add(index);
+        if told.excludes(index) {
+            return None;
+        }
         if page_of(place) != checked {
             user::surely_readable(place, 2).ok()?;
         }
@@ -237,7 +260,39 @@ fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
         // SAFETY: the page was found readable.
         Some(unsafe { place.read_unaligned() })
     })
-    .map(|()| 0)
+    .map_or_else(|error| Err(told.judge(error)), |()| Ok(0))
+}
+
+/// So many semaphores the program has room for.
+struct Bounds {
+    told: Option<u64>,
+    exceeded: Cell<bool>,
+}
+
+impl Bounds {
+    fn of(caller: &Caller, id: i32) -> Bounds {
+        Bounds {
+            told: SETS.of(caller.pool_index(), id),
+            exceeded: Cell::new(false),
+        }
+    }
+
+    fn excludes(&self, index: usize) -> bool {
+        let excluded = self.told.is_some_and(|told| index as u64 >= told);
+        if excluded {
+            self.exceeded.set(true);
+        }
+        excluded
+    }
+
+    /// The error that the program gets: a set that has grown is not the one that it knew.
+    fn judge(&self, error: Errno) -> Errno {
+        if self.exceeded.get() {
+            Errno::EIDRM
+        } else {
+            error
+        }
+    }
 }
 
 /// No page yet.

@@ -5,8 +5,10 @@ use crate::abi::{IpcPerm, ShmInfo, ShmidDs, Shminfo};
 use crate::attach::{Piece, TABLE};
 use crate::gate;
 use crate::state::{self, Caller};
+use crate::told::SEGMENTS;
 use core::ffi::c_void;
 use vshmem_ipc::{shm, Errno};
+use vshmem_pool::layout::PAGE;
 
 const SHM_LOCK: i32 = 11;
 const SHM_UNLOCK: i32 = 12;
@@ -19,7 +21,15 @@ pub const SHM_STAT_ANY: i32 = 15;
 
 /// `shmget` on a pool.
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
-    again(|| shm::get(&caller.ctx, key, size, flags))
+    let id = again(|| shm::get(&caller.ctx, key, size, flags))?;
+    if let Some(size) = shm::size(&caller.ctx, id) {
+        SEGMENTS.note(caller.pool_index(), id, pages(size));
+    }
+    Ok(id)
+}
+
+fn pages(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE)
 }
 
 /// Where a segment shall go.
@@ -79,6 +89,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c
     let gate = gate::enter()?;
     TABLE.reserve(&gate)?;
     let extent = shm::look(&caller.ctx, id, flags)?;
+    SEGMENTS.check(caller.pool_index(), id, pages(extent.len))?;
     let len = extent.len as usize;
     if place.addr.is_some_and(|a| a.checked_add(len).is_none()) {
         return Err(Errno::EINVAL);
@@ -131,6 +142,7 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
     let gate = gate::enter()?;
     Ok(TABLE.take(&gate, addr, &mut |piece| {
         state::unmap(piece.pool as usize, piece.range());
+        SEGMENTS.forget(piece.pool as usize, piece.id);
         count_rests(piece, 0);
     }))
 }
@@ -165,11 +177,17 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
         cmd::RMID => shm::remove(c, id).map(|()| 0),
         cmd::SET => {
             let new: ShmidDs = fetch(buf as *const ShmidDs)?;
-            shm::set(c, id, new.perm.uid, new.perm.gid, new.perm.mode).map(|()| 0)
+            let (uid, gid) = new.perm.owner();
+            shm::set(c, id, uid, gid, new.perm.mode).map(|()| 0)
         }
-        cmd::STAT => store(buf as *mut ShmidDs, ds(&shm::stat(c, id)?)).map(|()| 0),
+        cmd::STAT => {
+            let found = shm::stat(c, id)?;
+            SEGMENTS.note(caller.pool_index(), id, pages(found.size));
+            store(buf as *mut ShmidDs, ds(&found)).map(|()| 0)
+        }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, found) = shm::stat_index(c, id, command == SHM_STAT_ANY)?;
+            SEGMENTS.note(caller.pool_index(), id, pages(found.size));
             store(buf as *mut ShmidDs, ds(&found)).map(|()| id)
         }
         SHM_LOCK | SHM_UNLOCK => shm::lock(c, id, command == SHM_LOCK).map(|()| 0),

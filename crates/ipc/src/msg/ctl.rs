@@ -93,7 +93,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     perm::check_owner(c, head)?;
     let qbytes = qbytes as i32;
     let is_more = qbytes as u32 > c.pool.limits().msgmnb;
-    if is_more && c.kernel.cred().caps & perm::CAP_SYS_RESOURCE == 0 {
+    if is_more && !perm::has(c, head, perm::CAP_SYS_RESOURCE) {
         return Err(Errno::EPERM);
     }
     let quiet = Quiet::attentive(c.kernel);

@@ -363,6 +363,47 @@ fn permissions_are_looked_at() {
     assert_eq!(sem::remove(other, id), Ok(()));
 }
 
+/// Root of a machine rules over what was made in that machine, and root of the host over all.
+#[test]
+fn a_machines_root_rules_over_its_own() {
+    let world = World::new(1 << 20);
+    let (maker, root) = (world.process(), world.process());
+    let ids = [1, 2].map(|key| sem::get(&maker.ctx(), key, 1, crate::IPC_CREAT | 0o600).unwrap());
+    root.set_cred(Cred {
+        uid: 2,
+        gid: 2,
+        caps: u64::MAX,
+    });
+    root.move_into_machine();
+    let elsewhere = crate::Ctx {
+        member: 1,
+        ..root.ctx()
+    };
+    assert_eq!(sem::getval(&elsewhere, ids[0], 0), Err(Errno::EACCES));
+    assert_eq!(sem::remove(&elsewhere, ids[0]), Err(Errno::EPERM));
+    let own = sem::get(&elsewhere, 3, 1, crate::IPC_CREAT).unwrap();
+    assert_eq!(sem::getval(&elsewhere, own, 0), Ok(0));
+    assert_eq!(sem::remove(&elsewhere, own), Ok(()));
+    // The entry is used again, by others.
+    let again = sem::get(&maker.ctx(), 4, 1, crate::IPC_CREAT | 0o600).unwrap();
+    assert_eq!(sem::remove(&elsewhere, again), Err(Errno::EPERM));
+
+    let there = root.ctx();
+    assert_eq!(sem::getval(&there, ids[0], 0), Ok(0));
+    assert_eq!(sem::remove(&there, ids[0]), Ok(()));
+    let host = world.process();
+    host.set_cred(Cred {
+        uid: 2,
+        gid: 2,
+        caps: u64::MAX,
+    });
+    let host = crate::Ctx {
+        member: 1,
+        ..host.ctx()
+    };
+    assert_eq!(sem::remove(&host, ids[1]), Ok(()));
+}
+
 #[test]
 fn a_crowd_keeps_the_sum() {
     let world = World::new(1 << 20);

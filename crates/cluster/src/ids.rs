@@ -1,0 +1,33 @@
+//! How this kernel's users and groups are called in pools, as programs on Vshmem have it, too.
+
+use crate::error::{Error, Result};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::LazyLock;
+use vshmem_port::ids::{IdMap, IdMapError, Ids};
+
+static IDS: LazyLock<std::result::Result<Ids, (Option<&'static str>, IdMapError)>> =
+    LazyLock::new(read);
+
+fn read() -> std::result::Result<Ids, (Option<&'static str>, IdMapError)> {
+    let map = |name: &'static str| {
+        let value: Option<OsString> = std::env::var_os(name);
+        let map = value.map(|value| IdMap::from_text(value.as_bytes()));
+        map.transpose().map_err(|error| (Some(name), error))
+    };
+    Ids::read(map("VSHMEM_UID_MAP")?, map("VSHMEM_GID_MAP")?).map_err(|error| (None, error))
+}
+
+/// The maps; the same everywhere, where they can't be read.
+pub fn all() -> &'static Ids {
+    IDS.as_ref().unwrap_or(&Ids::SAME)
+}
+
+/// An error if they can't be read.
+pub fn check() -> Result<()> {
+    match &*IDS {
+        Ok(_) => Ok(()),
+        Err((Some(variable), error)) => Err(Error::new(format!("{variable} is wrong: {error}"))),
+        Err((None, error)) => Err(Error::new(error.to_string())),
+    }
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# run.sh [LIBRARY]: honest members and a hostile one, round after round with a fresh pool each. HOSTILE_ROUNDS=10 says how many rounds,
+# HOSTILE_SECONDS=3 how long each lasts, HOSTILE_SEED where the dice begin (printed; the scheduler throws some, too).
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+library=$(realpath "${1:-${VSHMEM_LIB:-$here/../../target/release/libvshmem.so}}")
+rounds=${HOSTILE_ROUNDS:-10}
+seconds=${HOSTILE_SECONDS:-3}
+seed=${HOSTILE_SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-hostile.XXXXXX")
+pool=$(mktemp /dev/shm/vshmem-hostile.XXXXXX)
+trap 'rm -rf "$scratch" "$pool"' EXIT
+trap 'exit 1' HUP INT TERM
+
+for program in enemy honest lies; do
+    "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O1 -g -pthread -o "$scratch/$program" "$here/$program.c"
+done
+cp "$library" "$scratch/libvshmem.so"
+
+on_pool() { # on_pool COMMAND...: under the library
+    timeout -k 5 300 env VSHMEM_POOL="$pool" VSHMEM_POOL_SIZE=4M LD_PRELOAD="$scratch/libvshmem.so" "$@"
+}
+
+failed=0
+rm -f "$pool"
+on_pool "$scratch/lies" || failed=1
+echo "seed $seed"
+steps=0
+calls=0
+good=0
+round=0
+while [ "$round" -lt "$rounds" ]; do
+    round=$((round + 1))
+    rm -f "$pool"
+    # The pool is made, with something in it, before the enemy looks.
+    on_pool "$scratch/honest" 1 "$((seed + round))" >"$scratch/first"
+    "$scratch/enemy" "$pool" "$seconds" "$((seed + round))" >"$scratch/steps" &
+    enemy=$!
+    if ! on_pool "$scratch/honest" "$seconds" "$((seed + 1000 + round))" >"$scratch/count"; then
+        echo "FAILED   round $round, seed $((seed + round))"
+        failed=$((failed + 1))
+        [ -z "${HOSTILE_KEEP:-}" ] || cp "$pool" "$HOSTILE_KEEP"
+    fi
+    wait "$enemy"
+    read -r more <"$scratch/steps"
+    steps=$((steps + more))
+    read -r more fine <"$scratch/count"
+    calls=$((calls + more))
+    good=$((good + fine))
+done
+echo "$steps words were written by the enemy; $calls calls were made, $good of them with success"
+# Nobody was at work, so nothing was tested.
+[ "$good" -gt "$((rounds * 100))" ] || failed=$((failed + 1))
+echo "$((rounds + 1 - failed)) passed, $failed failed"
+[ "$failed" -eq 0 ]
