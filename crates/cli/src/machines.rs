@@ -112,13 +112,13 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         "CPUS",
         "MEMORY",
         "POOL",
-        "POOLS",
         "DOORBELL",
         "ADDRESS",
         "PID",
         "UP",
         "PROCESSES",
         "WAITING",
+        "POOLS",
     ];
     let mut rows = vec![heading.map(String::from).to_vec()];
     rows.extend(clusters.iter().flat_map(rows_of));
@@ -186,7 +186,7 @@ fn attached_row(attached: &Attached) -> Vec<String> {
     row[0] = "(attached)".into();
     row[1] = record.name.clone();
     row[2] = if health.is_some() { "running" } else { "off" }.into();
-    row[7] = pool_names(health.as_ref());
+    row[13] = pool_names(health.as_ref());
     row
 }
 
@@ -208,7 +208,6 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
             record.cpus.to_string(),
             size::show(record.memory),
             size::show(record.pool_size),
-            pool_names(health.as_ref()),
             if record.wakes() { "yes" } else { "no" }.into(),
             machine.address.clone().unwrap_or_else(|| "-".into()),
             machine
@@ -217,6 +216,7 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
             show_age(up),
             count(|member| member.processes),
             count(|member| member.waiting),
+            pool_names(health.as_ref()),
         ]);
     }
     rows
