@@ -46,6 +46,14 @@ pub enum Command {
     Run(Run),
     /// End machines and remove all that belongs to them
     Down(Down),
+    /// Give a pool to machines that run
+    Grant(crate::grants::Grant),
+    /// Take a pool away from machines that run
+    Revoke(crate::grants::Revoke),
+    /// Adopt a machine that Vshmem did not start
+    Attach(crate::attach::Attach),
+    /// Let go of an adopted machine
+    Detach(crate::attach::Detach),
     /// Make, list and remove local pools
     #[command(subcommand)]
     Pool(Pool),
@@ -115,6 +123,15 @@ pub struct Up {
     /// Size of the pool that they share; a power of two
     #[arg(long, default_value = "256M", value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: u64,
+    /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
+    #[arg(long, value_name = "POOL")]
+    pub pool: Vec<String>,
+    /// Room in each machine for so many pools that it is granted later
+    #[arg(long, default_value_t = 6, value_name = "N")]
+    pub spare_pools: u32,
+    /// The largest pool that it can be granted later; a power of two
+    #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]
+    pub largest_pool: u64,
     /// A network between the machines (this is the default)
     #[arg(long, overrides_with = "no_net")]
     pub net: bool,

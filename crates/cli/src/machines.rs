@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
-    down as end, interrupt, list, up as start, AccelChoice, DriverChoice, Listed, MachineState,
-    Result, Step, UpOptions,
+    attached, down as end, health, interrupt, list, up as start, AccelChoice, Attached,
+    DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach, Result, Step, UpOptions,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
@@ -42,6 +42,11 @@ pub fn up(up: &args::Up) -> Result<u8> {
         cpus: up.cpus,
         memory: up.memory,
         pool_size: up.pool_size,
+        pools: up.pool.clone(),
+        ports: Ports {
+            spare: up.spare_pools,
+            largest: up.largest_pool,
+        },
         network: up.net || !up.no_net,
         doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
         driver: match &up.driver {
@@ -88,9 +93,13 @@ pub fn up(up: &args::Up) -> Result<u8> {
 
 /// Lists machines.
 pub fn ps(ps: &args::Ps) -> Result<u8> {
-    let clusters = list()?;
+    let attached = attached()?;
+    let clusters: Vec<Asked> = list()?.into_iter().map(Asked::of).collect();
     if ps.json {
-        let shown: Vec<_> = clusters.iter().map(Cluster::of).collect();
+        let mut shown: Vec<_> = clusters.iter().map(Entry::of).collect();
+        if !attached.is_empty() {
+            shown.push(Entry::attached(&attached));
+        }
         let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
         print(&format!("{text}\n"))?;
         return Ok(0);
@@ -109,11 +118,18 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         "UP",
         "PROCESSES",
         "WAITING",
+        "POOLS",
     ];
     let mut rows = vec![heading.map(String::from).to_vec()];
     rows.extend(clusters.iter().flat_map(rows_of));
+    rows.extend(attached.iter().map(attached_row));
     print(&table::layout(&rows))?;
-    for listed in &clusters {
+    for (name, health) in all_health(&clusters, &attached) {
+        if let Some(why) = &health.no_driver {
+            eprintln!("vshmem: {name} goes on without vshmem.ko: {why}");
+        }
+    }
+    for Asked { listed, .. } in &clusters {
         for (machine, words) in listed.record.machines.iter().zip(&listed.last_words) {
             if !words.is_empty() {
                 eprintln!("The last words of {}:{words}", machine.name);
@@ -123,12 +139,65 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
     Ok(0)
 }
 
-fn rows_of(listed: &Listed) -> Vec<Vec<String>> {
+/// A cluster, and how those of its machines are that run.
+struct Asked {
+    listed: Listed,
+    health: Vec<Option<Health>>,
+}
+
+impl Asked {
+    fn of(listed: Listed) -> Asked {
+        let machines = listed.record.machines.iter().zip(&listed.states);
+        let ask = |(machine, state): (&Machine, &MachineState)| {
+            (*state == MachineState::Running).then(|| health(&listed.record, machine))
+        };
+        let health = machines.map(ask).collect();
+        Asked { listed, health }
+    }
+}
+
+/// The names of all machines that run, and how they are.
+fn all_health<'a>(
+    clusters: &'a [Asked],
+    attached: &'a [Attached],
+) -> impl Iterator<Item = (&'a str, &'a Health)> {
+    let names = |asked: &'a Asked| asked.listed.record.machines.iter().zip(&asked.health);
+    let started = clusters
+        .iter()
+        .flat_map(names)
+        .filter_map(|(machine, health)| Some((machine.name.as_str(), health.as_ref()?)));
+    let adopted = attached
+        .iter()
+        .filter_map(|one| Some((one.record.name.as_str(), one.health.as_ref()?)));
+    started.chain(adopted)
+}
+
+fn pool_names(health: Option<&Health>) -> String {
+    match health.map(|health| health.pools.join(",")) {
+        Some(names) if !names.is_empty() => names,
+        _ => "-".into(),
+    }
+}
+
+/// A machine that was adopted: what it consists of is not known.
+fn attached_row(attached: &Attached) -> Vec<String> {
+    let Attached { record, health } = attached;
+    let mut row = vec!["-".to_string(); 14];
+    row[0] = "(attached)".into();
+    row[1] = record.name.clone();
+    row[2] = if health.is_some() { "running" } else { "off" }.into();
+    row[13] = pool_names(health.as_ref());
+    row
+}
+
+fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
+    let listed = &asked.listed;
     let record = &listed.record;
     let up = age(record.since);
     let mut rows = Vec::new();
     let machines = record.machines.iter().zip(&listed.states);
-    for ((machine, state), member) in machines.zip(members(listed)) {
+    let machines = machines.zip(members(listed)).zip(&asked.health);
+    for (((machine, state), member), health) in machines {
         // A machine becomes a member with its first process that uses the pool.
         let count = |n: fn(&Member) -> u32| member.as_ref().map_or(0, n).to_string();
         rows.push(vec![
@@ -147,6 +216,7 @@ fn rows_of(listed: &Listed) -> Vec<Vec<String>> {
             show_age(up),
             count(|member| member.processes),
             count(|member| member.waiting),
+            pool_names(health.as_ref()),
         ]);
     }
     rows
@@ -177,7 +247,19 @@ pub fn show_age(seconds: u64) -> String {
     }
 }
 
-/// A cluster as JSON shows it. Sizes are in bytes, times in seconds.
+/// An entry of the list as JSON shows it: a cluster, or all machines that were adopted.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry<'a> {
+    Cluster(Box<Cluster<'a>>),
+    Attached {
+        /// Null: it is no cluster.
+        name: Option<&'a str>,
+        machines: Vec<AttachedMachine<'a>>,
+    },
+}
+
+/// A cluster. Sizes are in bytes, times in seconds.
 #[derive(Serialize)]
 struct Cluster<'a> {
     name: &'a str,
@@ -190,35 +272,48 @@ struct Cluster<'a> {
     doorbell: bool,
     driver: Option<&'a std::path::Path>,
     up: u64,
-    machines: Vec<Machine<'a>>,
+    machines: Vec<MachineEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Machine<'a> {
+struct MachineEntry<'a> {
     name: &'a str,
     state: MachineState,
     address: Option<&'a str>,
     pid: Option<i32>,
     cores: &'a [usize],
     member: Option<Member>,
+    #[serde(flatten)]
+    health: Health,
 }
 
-impl<'a> Cluster<'a> {
-    fn of(listed: &'a Listed) -> Cluster<'a> {
-        let record = &listed.record;
-        type Parts<'a> = (
-            (&'a vshmem_cluster::Machine, &'a MachineState),
-            Option<Member>,
-        );
-        let machine = |((machine, &state), member): Parts<'a>| Machine {
-            name: &machine.name,
-            state,
-            address: machine.address.as_deref(),
-            pid: machine.qemu.map(|process| process.pid),
-            cores: &machine.cores,
-            member,
+#[derive(Serialize)]
+struct AttachedMachine<'a> {
+    name: &'a str,
+    state: &'static str,
+    reach: &'a Reach,
+    #[serde(flatten)]
+    health: Health,
+}
+
+impl<'a> Entry<'a> {
+    fn of(asked: &'a Asked) -> Entry<'a> {
+        let record = &asked.listed.record;
+        let mut members = members(&asked.listed).into_iter();
+        let machines = record.machines.iter().zip(&asked.listed.states);
+        let machine = |((machine, &state), health): ((&'a Machine, _), &Option<Health>)| {
+            let health = health.clone().unwrap_or_default();
+            MachineEntry {
+                name: &machine.name,
+                state,
+                address: machine.address.as_deref(),
+                pid: machine.qemu.map(|process| process.pid),
+                cores: &machine.cores,
+                member: members.next().flatten(),
+                health,
+            }
         };
-        Cluster {
+        Entry::Cluster(Box::new(Cluster {
             name: &record.name,
             accel: &record.accel,
             kernel: &record.kernel,
@@ -229,13 +324,23 @@ impl<'a> Cluster<'a> {
             doorbell: record.doorbell,
             driver: record.driver.as_deref(),
             up: age(record.since),
-            machines: record
-                .machines
-                .iter()
-                .zip(&listed.states)
-                .zip(members(listed))
-                .map(machine)
-                .collect(),
+            machines: machines.zip(&asked.health).map(machine).collect(),
+        }))
+    }
+
+    fn attached(attached: &'a [Attached]) -> Entry<'a> {
+        let machine = |one: &'a Attached| AttachedMachine {
+            name: &one.record.name,
+            state: match one.health {
+                Some(_) => "running",
+                None => "off",
+            },
+            reach: &one.record.reach,
+            health: one.health.clone().unwrap_or_default(),
+        };
+        Entry::Attached {
+            name: None,
+            machines: attached.iter().map(machine).collect(),
         }
     }
 }

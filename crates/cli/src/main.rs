@@ -4,6 +4,8 @@
 
 mod agent;
 mod args;
+mod attach;
+mod grants;
 mod ipcs;
 mod machines;
 mod more;
@@ -42,6 +44,10 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Exec(exec) => run::exec(exec),
         Command::Run(run) => run::run(run, further),
         Command::Down(down) => machines::down(&down),
+        Command::Grant(grant) => grants::grant(&grant),
+        Command::Revoke(revoke) => grants::revoke(&revoke),
+        Command::Attach(attach) => attach::attach(&attach),
+        Command::Detach(detach) => attach::detach(&detach),
         Command::Pool(pool) => pools::pool(pool),
         Command::Ipcs(ipcs) => ipcs::ipcs(&ipcs),
         Command::Ipcrm(ipcrm) => ipcs::ipcrm(&ipcrm),

@@ -38,6 +38,12 @@ impl Error {
         self.code
     }
 
+    /// Says before it what was being done.
+    pub fn about(mut self, what: &str) -> Error {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// Adds what the reader can do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());

@@ -63,6 +63,27 @@ impl Visitor {
         });
     }
 
+    /// The same, if only one machine has this name: others than ours may call theirs so, too.
+    pub fn bury_only(&self, machine: &str) {
+        let Below { pool, member, .. } = &self.kernel;
+        let mut found = Vec::new();
+        pool.members(|index, name, alive| {
+            if alive && index != *member && name == machine.as_bytes() {
+                found.push(index);
+            }
+        });
+        if let [index] = found[..] {
+            pool.bury_member(index);
+        }
+    }
+
+    /// Declares a member dead, unless it is this kernel.
+    pub fn bury_member(&self, index: u16) {
+        if index != self.kernel.member {
+            self.kernel.pool.bury_member(index);
+        }
+    }
+
     /// The kernels that use the pool, or did.
     pub fn members(&self) -> Vec<sample::Member> {
         sample::members(&self.kernel.pool, &self.kernel.handle, Some(self.me))

@@ -4,6 +4,7 @@
 use super::initramfs;
 use super::interrupt;
 use super::kernel::Kernel;
+use super::ports::Ports;
 use super::qemu::{self, Accel, Spec};
 use super::settings::Settings;
 use super::state::{boot_id, runtime_directory, uid};
@@ -115,6 +116,10 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         initramfs: &initramfs,
         directory,
         pools: vec![],
+        ports: Ports {
+            spare: 0,
+            largest: 0,
+        },
         link: None,
         index: 0,
     };

@@ -2,9 +2,10 @@
 
 use super::process::Process;
 use super::state::{
-    boot_id, cluster_directory, cluster_names, forget_cluster, lock_cluster, Machine, Record,
+    boot_id, cluster_directory, cluster_names, forget_cluster, lock_cluster, Granted, Machine,
+    Record,
 };
-use super::{doorbell, pool, qemu};
+use super::{doorbell, grant, pool, qemu};
 use crate::error::{Error, Result};
 use crate::visitor::Visitor;
 use serde::Serialize;
@@ -80,6 +81,9 @@ pub fn list() -> Result<Vec<Listed>> {
             }
         } else {
             bury(&record, &states);
+            if has_left_others(&record, &states) {
+                settle(&name)?;
+            }
         }
         out.push(Listed {
             record,
@@ -88,6 +92,21 @@ pub fn list() -> Result<Vec<Listed>> {
         });
     }
     Ok(out)
+}
+
+/// Ends what machines that died had of other pools, unless another command is at work on the cluster.
+fn settle(name: &str) -> Result<()> {
+    let Ok(lock) = lock_cluster(name) else {
+        return Ok(());
+    };
+    // As it is now that nobody else changes it.
+    if let Some(mut record) = Record::read(name)? {
+        let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
+        bury_elsewhere(&mut record, &states);
+        record.write()?;
+    }
+    drop(lock);
+    Ok(())
 }
 
 /// The cores that machines of this user's other clusters are pinned to.
@@ -108,6 +127,28 @@ pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
         );
     }
     Ok(cores)
+}
+
+/// Ends what machines that died had of other pools than the cluster's, once: others may call their machines the same. The
+/// caller has the cluster's lock.
+fn bury_elsewhere(record: &mut Record, states: &[MachineState]) {
+    let cluster = record.pool.clone();
+    for (machine, state) in record.machines.iter_mut().zip(states) {
+        if *state == MachineState::Died {
+            let others = |pool: &&Granted| pool.path != cluster;
+            let others: Vec<_> = machine.pools.iter().filter(others).cloned().collect();
+            machine.pools.retain(|pool| pool.path == cluster);
+            grant::bury(&machine.name, &others, machine.qemu.map(|qemu| qemu.pid));
+        }
+    }
+}
+
+/// Whether a machine that died had other pools than the cluster's.
+fn has_left_others(record: &Record, states: &[MachineState]) -> bool {
+    let other = |pool: &Granted| pool.path != record.pool;
+    let machines = record.machines.iter().zip(states);
+    let mut died = machines.filter(|(_, state)| **state == MachineState::Died);
+    died.any(|(machine, _)| machine.pools.iter().any(other))
 }
 
 /// Tells those who use the cluster's pool which of its machines died. They may know: the pool may be gone, too.
@@ -218,7 +259,9 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
             doorbell::end(&record.pool);
         }
         // Processes of this host may use the pool on without its file.
-        bury(record, &vec![MachineState::Died; record.machines.len()]);
+        let all_died = vec![MachineState::Died; record.machines.len()];
+        bury(record, &all_died);
+        bury_elsewhere(&mut record.clone(), &all_died);
         pool::remove(&record.pool)?;
     }
     forget_cluster(name)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
-use vshmem_agent::{Directory, Program, Request};
+use vshmem_agent::{Directory, PoolStatus, Program, Request};
 
 /// The back end's directory. No cluster's name begins with a dot.
 pub fn directory() -> Result<PathBuf> {
@@ -60,6 +60,29 @@ pub fn end(pool: &Path) {
         match status(&directory) {
             Ok(Some(now)) if !now.pools.is_empty() => return,
             _ => sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// The pool is served no longer if no machine is connected to it, and the back end was started for machines only. `left` is
+/// the process of a machine that has just let go of it, and may still be written down as connected for a moment.
+pub fn end_if_unused(pool: &Path, left: Option<i32>) {
+    let Ok(directory) = directory().map(|path| Directory::named(&path)) else {
+        return;
+    };
+    let has = |found: &PoolStatus, pid: i32| found.peers.iter().any(|peer| peer.pid == pid as u32);
+    let deadline = Instant::now() + Duration::from_millis(500);
+    while let Ok(Some(now)) = status(&directory) {
+        let found = now
+            .pools
+            .iter()
+            .find(|found| Path::new(&found.path) == pool);
+        match found.filter(|_| now.transient) {
+            Some(found) if found.peers.is_empty() => return end(pool),
+            Some(found) if left.is_some_and(|pid| has(found, pid)) && Instant::now() < deadline => {
+                sleep(Duration::from_millis(5));
+            }
+            _ => return,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! QEMU's command line, and starting it.
 
+use super::ports::{self, Ports, Turn};
 use super::process::Process;
 use super::settings::Settings;
 use crate::error::{Error, Explain, Result};
@@ -11,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use vshmem_agent::guest::protocol::PORT;
 
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -73,6 +75,8 @@ pub const VECTORS: usize = 2;
 
 /// A file that a machine gets as a pool.
 pub struct PoolFile<'a> {
+    /// What it is called in the machine.
+    pub name: &'a str,
     /// Where it is.
     pub path: &'a Path,
     /// Its size in bytes, a power of two.
@@ -105,8 +109,10 @@ pub struct Spec<'a> {
     pub initramfs: &'a Path,
     /// For sockets and logs.
     pub directory: &'a Path,
-    /// Pools.
+    /// Pools that it starts with.
     pub pools: Vec<PoolFile<'a>>,
+    /// Ports for pools.
+    pub ports: Ports,
     /// Network, if any.
     pub link: Option<Link>,
     /// Number of the machine, for its hardware address.
@@ -121,6 +127,14 @@ pub fn monitor_socket(directory: &Path) -> PathBuf {
 /// The socket of one of a machine's channels.
 pub fn channel_socket(directory: &Path, channel: usize) -> PathBuf {
     directory.join(format!("channel{channel}.sock"))
+}
+
+/// What QEMU calls the channel to a machine's front end.
+pub const AGENT: &str = "agent";
+
+/// The socket by which a machine's front end is talked to.
+pub fn agent_socket(directory: &Path) -> PathBuf {
+    directory.join("agent.sock")
 }
 
 /// What the machine's kernel and first process print.
@@ -172,24 +186,7 @@ pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
     );
     out.add("-device", "virtio-9p-pci,fsdev=root,mount_tag=root");
     channels(&mut out, spec);
-    for (i, pool) in spec.pools.iter().enumerate() {
-        if let Some(socket) = pool.doorbell {
-            let socket = quoted(socket);
-            out.add("-chardev", &format!("socket,id=bell{i},path={socket}"));
-            let device = format!("ivshmem-doorbell,vectors={VECTORS},chardev=bell{i}");
-            out.add("-device", &device);
-            continue;
-        }
-        let (path, size) = (quoted(pool.path), pool.size);
-        out.add(
-            "-object",
-            &format!("memory-backend-file,id=pool{i},share=on,mem-path={path},size={size}"),
-        );
-        out.add(
-            "-device",
-            &format!("ivshmem-plain,memdev=pool{i},master=on"),
-        );
-    }
+    pools(&mut out, spec);
     if let Some(link) = &spec.link {
         network(&mut out, link, spec.index);
     }
@@ -205,9 +202,39 @@ impl Arguments {
     }
 }
 
+/// Each pool behind a port of its own, and ports for those that come later.
+fn pools(out: &mut Arguments, spec: &Spec<'_>) {
+    for port in spec.ports.devices(spec.pools.len()) {
+        out.add("-device", &port);
+    }
+    for (place, pool) in spec.pools.iter().enumerate() {
+        let (port, device, backing) = (
+            ports::port(place),
+            Turn::FIRST.device(pool.name),
+            Turn::FIRST.backing(pool.name),
+        );
+        if let Some(socket) = pool.doorbell {
+            let socket = quoted(socket);
+            out.add("-chardev", &format!("socket,id={backing},path={socket}"));
+            let bell = format!("ivshmem-doorbell,vectors={VECTORS},chardev={backing}");
+            out.add("-device", &format!("{bell},id={device},bus={port}"));
+            continue;
+        }
+        let (path, size) = (quoted(pool.path), pool.size);
+        let memory = format!("share=on,mem-path={path},size={size}");
+        out.add(
+            "-object",
+            &format!("memory-backend-file,id={backing},{memory}"),
+        );
+        let plain = format!("ivshmem-plain,memdev={backing},master=on");
+        out.add("-device", &format!("{plain},id={device},bus={port}"));
+    }
+}
+
 fn channels(out: &mut Arguments, spec: &Spec<'_>) {
-    // Port 0 is kept for consoles.
-    let ports = spec.settings.channels + 1;
+    // Port 0 is kept for consoles, the last one is the front end's.
+    let agent = spec.settings.channels + 1;
+    let ports = agent + 1;
     out.add(
         "-device",
         &format!("virtio-serial-pci,id=serial,max_ports={ports}"),
@@ -224,6 +251,15 @@ fn channels(out: &mut Arguments, spec: &Spec<'_>) {
             &format!("virtserialport,nr={port},chardev=c{channel},name={PORT_NAME}{channel}"),
         );
     }
+    let path = quoted(&agent_socket(spec.directory));
+    out.add(
+        "-chardev",
+        &format!("socket,id={AGENT},path={path},server=on,wait=off"),
+    );
+    out.add(
+        "-device",
+        &format!("virtserialport,nr={agent},chardev={AGENT},name={PORT}"),
+    );
 }
 
 /// One neighbour is wired directly; several meet in a hub inside this QEMU.
@@ -270,6 +306,7 @@ pub fn start(spec: &Spec<'_>) -> Result<(Child, Process)> {
         // SAFETY: plain values; these calls are safe in a forked child.
         unsafe {
             libc::setsid();
+            raise_limit();
             for &fd in &inherited {
                 if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
                     return Err(io::Error::last_os_error());
@@ -287,6 +324,22 @@ pub fn start(spec: &Spec<'_>) -> Result<(Child, Process)> {
     let pid = child.id() as i32;
     let process = Process::find(pid).unwrap_or(Process { pid, started: 0 });
     Ok((child, process))
+}
+
+/// QEMU keeps the descriptors of each machine that has ever shared a pool with this one: as many as it may have. Makes system
+/// calls only, so a forked child may call it.
+fn raise_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure lives across both calls, which read or fill it.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
 }
 
 /// The last lines of a machine's logs, for an error message.
@@ -331,10 +384,15 @@ mod tests {
             initramfs: Path::new("/i"),
             directory: Path::new("/a,b"),
             pools: vec![PoolFile {
+                name: "default",
                 path: Path::new("/dev/shm/p"),
                 size: 1 << 20,
                 doorbell: None,
             }],
+            ports: Ports {
+                spare: 1,
+                largest: 1 << 30,
+            },
             link,
             index: 1,
         };
@@ -353,6 +411,20 @@ mod tests {
             "{line}"
         );
         assert!(!line.contains("-netdev"));
+    }
+
+    #[test]
+    fn pools_are_behind_ports() {
+        let line = line(None);
+        assert!(
+            line.contains("id=vshmem-pool-00000000-default,bus=vshmem-port0"),
+            "{line}"
+        );
+        assert!(line.contains("id=vshmem-port1,bus=pcie.0"), "{line}");
+        assert!(
+            line.contains("nr=3,chardev=agent,name=org.vshmem.agent"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -8,6 +8,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// A pool that a machine was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// What it is called in the machine.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The back end serves it to this machine.
+    pub doorbell: bool,
+}
+
 /// One machine of a cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
@@ -21,6 +34,9 @@ pub struct Machine {
     pub address: Option<String>,
     /// The host's core that each of its virtual cores is pinned to; empty if none is.
     pub cores: Vec<usize>,
+    /// The pools that it has, or was about to be given or to lose when a command was cut off: QEMU knows better.
+    #[serde(default)]
+    pub pools: Vec<Granted>,
 }
 
 /// A cluster, as written down.
@@ -250,18 +266,29 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
 
 /// Takes a cluster's lock, for starting or stopping it.
 pub fn lock_cluster(name: &str) -> Result<Lock> {
+    try_lock_cluster(name)?.ok_or_else(|| {
+        Error::new(format!(
+            "another vshmem is starting, changing or stopping the cluster {name}"
+        ))
+        .hint("Wait until it is done, or end it.")
+    })
+}
+
+/// The same; `None` if another command holds it.
+pub fn try_lock_cluster(name: &str) -> Result<Option<Lock>> {
     check_name(name)?;
-    let path = runtime_directory()?.join(format!("{name}.lock"));
+    lock_at(&runtime_directory()?.join(format!("{name}.lock")))
+}
+
+/// Takes the lock whose file is at this path, which may be removed by who holds it.
+pub fn lock_at(path: &Path) -> Result<Option<Lock>> {
     loop {
-        let Some(file) = lock_file(&path, false)? else {
-            return Err(Error::new(format!(
-                "another vshmem is starting or stopping the cluster {name}"
-            ))
-            .hint("Wait until it is done, or end it."));
+        let Some(file) = lock_file(path, false)? else {
+            return Ok(None);
         };
         // Whoever held the lock before may have removed the file since we opened it.
-        if is_at(&file, &path) {
-            return Ok(Lock(file));
+        if is_at(&file, path) {
+            return Ok(Some(Lock(file)));
         }
         runtime_directory()?;
     }

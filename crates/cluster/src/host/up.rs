@@ -3,14 +3,17 @@
 use super::accel::{self, Choice};
 use super::channel::Channel;
 use super::kernel::{self, Kernel};
+use super::ports::Ports;
 use super::process::Process;
 use super::qemu::{self, Accel, Link, PoolFile, Spec};
 use super::qmp::Qmp;
 use super::settings::{address, Network, Settings};
+use super::source::Source;
 use super::state::{
-    boot_id, cluster_directory, lock_cluster, private_directory, uid, Machine, Record, VERSION,
+    boot_id, cluster_directory, lock_cluster, private_directory, uid, Granted, Machine, Record,
+    VERSION,
 };
-use super::{affinity, cluster, doorbell, driver, initramfs, interrupt, pool, vmlinux};
+use super::{affinity, cluster, doorbell, driver, initramfs, interrupt, pool, ports, vmlinux};
 use crate::error::{Error, Explain, Result};
 use crate::modules::parse_wanted;
 use std::fs;
@@ -33,6 +36,10 @@ pub struct Options {
     pub memory: u64,
     /// Size of the pool in bytes, a power of two.
     pub pool_size: u64,
+    /// Pools of this host that they get beside it: names or paths.
+    pub pools: Vec<String>,
+    /// Room for pools that they are granted later.
+    pub ports: Ports,
     /// A network between the machines.
     pub network: bool,
     /// Doorbells between the machines, by the back end; if not said, where they have the driver.
@@ -56,10 +63,14 @@ pub enum Step {
     Ready(String),
 }
 
+/// How long QEMU may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// Channels for commands that each machine has.
 const CHANNELS: usize = 12;
 /// More machines than this would need more than one network hub's worth of processes on one host.
 const MOST_MACHINES: u32 = 32;
+/// What machines call the pool of their cluster.
+const DEFAULT: &str = "default";
 const MODULES: &str = include_str!("../../../../images/modules.txt");
 
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
@@ -109,6 +120,16 @@ fn check(options: &Options) -> Result<()> {
     }
     if options.memory < 128 << 20 {
         return wrong("a machine needs at least 128M of memory".into());
+    }
+    if !options.ports.largest.is_power_of_two() || options.ports.largest < vshmem_pool::MIN_POOL {
+        return wrong("room for a pool is a power of two, 1M or more: 256M, 1G, 4G".into());
+    }
+    let ports = options.ports.spare as usize + options.pools.len() + 1;
+    if ports > ports::MOST as usize {
+        return wrong(format!(
+            "a machine has room for {} pools at the most, and this would be {ports}",
+            ports::MOST
+        ));
     }
     if !options.pool_size.is_power_of_two() || options.pool_size < vshmem_pool::MIN_POOL {
         return wrong("a pool's size is a power of two, 1M or more: 64M, 256M, 1G".into());
@@ -212,12 +233,15 @@ fn prepare(
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
+    let doorbell = options.doorbell.unwrap_or(driver.is_some());
+    let pools = first_pools(options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
         index,
         qemu: None,
         address: options.network.then(|| address(index).to_string()),
         cores: vec![],
+        pools: pools.clone(),
     };
     let record = Record {
         version: VERSION,
@@ -230,7 +254,7 @@ fn prepare(
         memory: options.memory,
         pool: pool::path(&options.cluster),
         pool_size: options.pool_size,
-        doorbell: options.doorbell.unwrap_or(driver.is_some()),
+        doorbell,
         driver,
         channels: CHANNELS,
         since: now.as_secs(),
@@ -244,6 +268,29 @@ fn prepare(
     pool::create(&record.pool, record.pool_size)
 }
 
+/// The pools that each machine starts with: the cluster's own, then others of this host.
+fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
+    let mut pools = vec![Granted {
+        name: DEFAULT.into(),
+        path: pool::path(&options.cluster),
+        size: options.pool_size,
+        doorbell,
+    }];
+    for wanted in &options.pools {
+        let Source { name, path, size } = Source::find(wanted)?.named(None)?;
+        if pools.iter().any(|pool| pool.name == name) {
+            return Err(Error::new(format!("two pools would be called {name}")).code(2));
+        }
+        pools.push(Granted {
+            name,
+            path,
+            size,
+            doorbell,
+        });
+    }
+    Ok(pools)
+}
+
 fn boot(
     options: &Options,
     started: &mut Started,
@@ -254,7 +301,7 @@ fn boot(
 ) -> Result<()> {
     let links = links(options)?;
     let kept = started.record.as_mut().expect("prepare has put it there");
-    let bell = serve_doorbells(options, kept, note)?;
+    let bells = serve_doorbells(options, kept, note)?;
     let record = kept.clone();
     for (place, link) in links.into_iter().enumerate() {
         let machine = &record.machines[place];
@@ -264,7 +311,7 @@ fn boot(
         };
         let settings = Settings {
             name: machine.name.clone(),
-            pools: vec!["default".into()],
+            pools: machine.pools.iter().map(|pool| pool.name.clone()).collect(),
             uid: uid(),
             channels: record.channels,
             network: link.is_some().then_some(network),
@@ -279,11 +326,8 @@ fn boot(
             kernel,
             initramfs,
             directory: &record.machine_directory(machine)?,
-            pools: vec![PoolFile {
-                path: &record.pool,
-                size: record.pool_size,
-                doorbell: bell.as_deref(),
-            }],
+            pools: pool_files(&machine.pools, &bells),
+            ports: options.ports,
             link,
             index: machine.index,
         };
@@ -299,19 +343,39 @@ fn boot(
     Ok(())
 }
 
-/// Has the pool served, and says how waiters are woken. Doorbells that were not asked for are done without if they can't be had.
+/// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
+fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
+    let file = |(place, pool): (usize, &'a Granted)| PoolFile {
+        name: &pool.name,
+        path: &pool.path,
+        size: pool.size,
+        doorbell: bells.get(place).map(PathBuf::as_path),
+    };
+    pools.iter().enumerate().map(file).collect()
+}
+
+/// Has the pools served, and says how waiters are woken. Doorbells that were not asked for are done without if they can't be had.
+/// Returns a socket for each pool, or none at all.
 fn serve_doorbells(
     options: &Options,
     record: &mut Record,
     note: &mut dyn FnMut(&str),
-) -> Result<Option<PathBuf>> {
-    let served = record.doorbell.then(|| doorbell::serve(&record.pool));
-    let bell = match served.transpose() {
+) -> Result<Vec<PathBuf>> {
+    let mut bells = Ok(vec![]);
+    if let Some(machine) = record.machines.first().filter(|_| record.doorbell) {
+        let pools = machine.pools.iter();
+        bells = pools.map(|pool| doorbell::serve(&pool.path)).collect();
+    }
+    let bells = match bells {
         Err(error) if options.doorbell.is_none() => {
             note(&format!("no doorbells: {error}"));
             record.doorbell = false;
+            let machines = record.machines.iter_mut();
+            machines
+                .flat_map(|machine| &mut machine.pools)
+                .for_each(|pool| pool.doorbell = false);
             record.write()?;
-            None
+            vec![]
         }
         other => other?,
     };
@@ -322,7 +386,7 @@ fn serve_doorbells(
         Some(driver) => format!("no doorbells: waiters look every 2 ms ({})", driver.display()),
         None => "no vshmem.ko for this kernel: waiters look every 2 ms, and pools are mapped uncached (see kmod/README.md)".into(),
     });
-    Ok(bell)
+    Ok(bells)
 }
 
 /// The first machine is wired to each of the others.
@@ -364,7 +428,7 @@ fn pin_cores(record: &mut Record) -> Result<()> {
         if ready.is_none() {
             return Err(not_up(record, place, "QEMU does not answer"));
         }
-        let threads = Qmp::connect(&socket)?.core_threads()?;
+        let threads = Qmp::connect(&socket, ANSWERS_WITHIN)?.core_threads()?;
         for (&thread, &core) in threads.iter().zip(&share) {
             affinity::pin(thread, core).explain(|| format!("could not pin to core {core}"))?;
         }

@@ -1,0 +1,220 @@
+//! `vshmem grant` and `vshmem revoke`.
+
+use crate::args::ClusterArg;
+use crate::print;
+use clap::Args;
+use serde::Serialize;
+use std::time::Duration;
+use vshmem_cluster::{grant as give, interrupt, revoke as take, GrantDone, Result, Source, Target};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem pool create work --size 256M
+  vshmem grant work vm0 vm1
+  vshmem run -e VSHMEM_POOL=work -- ./a.out
+  vshmem grant work vm1 --as mine              under another name in the machine
+  vshmem revoke work vm1
+
+The machines go on while it is plugged in. What is granted already is no failure, so a command that was cut off can be
+repeated. A machine that was given no pool of this name can neither name nor count what lies in it.")]
+pub struct Grant {
+    #[command(flatten)]
+    cluster: ClusterArg,
+    /// What it is called in the machines, if not as here
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// How long a machine may take, in seconds
+    #[arg(long, default_value = "10", value_parser = seconds, value_name = "SECONDS")]
+    timeout: Duration,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// The pool of this host: a name, or a path with a slash in it
+    pool: String,
+    /// The machines: of the cluster, or attached ones
+    #[arg(required = true, value_name = "VM")]
+    machines: Vec<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem revoke work vm0 vm1
+  vshmem revoke default vm1                    the cluster's own pool
+  vshmem revoke work vm0 --force               turn it off if it does not let go
+
+When the command has succeeded, no process of the machine reaches the pool's memory, and what they held in it is free for others. Their
+calls fail with EIDRM.")]
+pub struct Revoke {
+    #[command(flatten)]
+    cluster: ClusterArg,
+    /// How long a machine may take to let go, in seconds
+    #[arg(long, default_value = "10", value_parser = seconds, value_name = "SECONDS")]
+    timeout: Duration,
+    /// Turn a machine off, as if its power failed, that does not let go in time
+    #[arg(long)]
+    force: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// The pool: its name in the machines, or a name or path on this host
+    pool: String,
+    /// The machines: of the cluster, or attached ones
+    #[arg(required = true, value_name = "VM")]
+    machines: Vec<String>,
+}
+
+/// What was done on one machine.
+#[derive(Serialize)]
+struct Shown<'a> {
+    machine: &'a str,
+    pool: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<&'a str>,
+    /// It was so before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<bool>,
+    /// Null: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usable: Option<Option<bool>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    off: Option<bool>,
+    milliseconds: f64,
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let number = text.parse::<f64>().ok();
+    let good = number.filter(|seconds| (0.0..=86400.0).contains(seconds));
+    let good = good.map(Duration::from_secs_f64);
+    good.ok_or_else(|| "a time is a number of seconds from 0 to 86400".into())
+}
+
+/// Gives a pool to machines.
+pub fn grant(grant: &Grant) -> Result<u8> {
+    let pool = Source::find(&grant.pool)?.named(grant.name.as_deref())?;
+    each(&grant.machines, |machine| {
+        let mut target = Target::find(&grant.cluster.cluster, machine)?;
+        let done = give(&mut target, &pool, grant.timeout)?;
+        if grant.json {
+            return show(&Shown {
+                machine,
+                pool: &done.name,
+                address: Some(&done.address),
+                before: Some(done.before),
+                usable: Some(done.usable.is_ok().then_some(true)),
+                off: None,
+                milliseconds: milliseconds(done.took),
+            });
+        }
+        print(&format!("{}\n", sentence(machine, &done)))?;
+        if let Err(why) = &done.usable {
+            eprintln!("vshmem: whether {machine} can use it is not known: {why}");
+        }
+        Ok(())
+    })
+}
+
+fn sentence(machine: &str, done: &GrantDone) -> String {
+    let GrantDone { name, address, .. } = done;
+    let took = milliseconds(done.took);
+    match (&done.usable, done.before) {
+        (Ok(()), false) => format!("{machine} can use {name} ({address}), after {took:.0} ms"),
+        (Ok(()), true) => format!("{machine} could use {name} already ({address})"),
+        (Err(_), false) => format!("{machine} has {name} ({address}), after {took:.0} ms"),
+        (Err(_), true) => format!("{machine} had {name} already ({address})"),
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Takes a pool away from machines.
+pub fn revoke(revoke: &Revoke) -> Result<u8> {
+    each(&revoke.machines, |machine| {
+        let begun = std::time::Instant::now();
+        let mut target = Target::find(&revoke.cluster.cluster, machine)?;
+        let (name, off) = match take(&mut target, &revoke.pool, revoke.timeout) {
+            Ok(name) => (name, false),
+            // What is not there can't be held on to.
+            Err(error) if !revoke.force || error.exit_code() == 1 => return Err(error),
+            Err(error) => {
+                eprintln!("vshmem: {error}");
+                interrupt::check()?;
+                target.power_off()?;
+                (revoke.pool.clone(), true)
+            }
+        };
+        if revoke.json {
+            return show(&Shown {
+                machine,
+                pool: &name,
+                address: None,
+                before: None,
+                usable: None,
+                off: Some(off),
+                milliseconds: milliseconds(begun.elapsed()),
+            });
+        }
+        let took = milliseconds(begun.elapsed());
+        print(&match off {
+            true => format!("{machine} is off\n"),
+            false => format!("{machine} does not have {name} any more, after {took:.0} ms\n"),
+        })
+    })
+}
+
+fn show(shown: &Shown<'_>) -> Result<()> {
+    let text = serde_json::to_string(shown).expect("it is plain data");
+    print(&format!("{text}\n"))
+}
+
+/// Does it on each machine, whatever becomes of the others; the exit code is that of the first failure.
+fn each(machines: &[String], mut work: impl FnMut(&str) -> Result<()>) -> Result<u8> {
+    let mut code = 0;
+    for machine in machines {
+        if let Err(error) = work(machine) {
+            eprintln!("vshmem: {error}");
+            code = if code == 0 { error.exit_code() } else { code };
+        }
+    }
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(seconds("-1").is_err() && seconds("x").is_err() && seconds("NaN").is_err());
+    }
+
+    #[test]
+    fn sentences_say_what_is_known() {
+        let done = |usable, before| GrantDone {
+            name: "work".into(),
+            address: "0000:02:00.0".into(),
+            before,
+            usable,
+            took: Duration::from_micros(23_400),
+        };
+        let said = sentence("vm0", &done(Ok(()), false));
+        assert_eq!(said, "vm0 can use work (0000:02:00.0), after 23 ms");
+        let said = sentence("vm0", &done(Err("no front end".into()), true));
+        assert_eq!(said, "vm0 had work already (0000:02:00.0)");
+    }
+
+    #[test]
+    fn the_first_failure_is_the_code() {
+        let names = ["a", "b", "c"].map(String::from);
+        let code = each(&names, |name| match name {
+            "b" => Err(vshmem_cluster::Error::new("no").code(1)),
+            "c" => Err(vshmem_cluster::Error::new("no")),
+            _ => Ok(()),
+        });
+        assert_eq!(code.unwrap(), 1);
+    }
+}

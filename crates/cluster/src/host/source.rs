@@ -1,0 +1,124 @@
+//! A pool of this host that machines can be given.
+
+use crate::error::{Error, Result};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use vshmem_pool::Pool;
+use vshmem_port::{resolve, PoolRef};
+
+/// A pool of this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// What machines call it unless they are told otherwise.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its size in bytes, a power of two.
+    pub size: u64,
+}
+
+/// The longest name of a pool.
+const LONGEST: usize = 64;
+
+impl Source {
+    /// The pool of this name, or at this path, which exists and has a size that devices can have.
+    pub fn find(pool: &str) -> Result<Source> {
+        let none = |why: String| Error::new(format!("there is no pool {pool}: {why}")).code(1);
+        let found = resolve(pool.as_bytes()).map_err(|e| none(e.to_string()))?;
+        let path = file_of(&found);
+        let meta = fs::metadata(&path).map_err(|e| {
+            none(format!("{}: {e}", path.display())).hint(format!(
+                "Make one with: vshmem pool create {pool} --size 256M"
+            ))
+        })?;
+        check_contents(pool, &found)?;
+        let size = meta.len();
+        if !size.is_power_of_two() {
+            let text = format!(
+                "the pool {pool} has {size} bytes, and a machine's device has a power of two"
+            );
+            return Err(Error::new(text)
+                .hint("Make another one, for instance with: vshmem pool create NAME --size 1G"));
+        }
+        let name = match found.name() {
+            [] => name_of(&path),
+            name => String::from_utf8_lossy(name).into_owned(),
+        };
+        Ok(Source { name, path, size })
+    }
+
+    /// Under another name.
+    pub fn named(mut self, name: Option<&str>) -> Result<Source> {
+        if let Some(name) = name {
+            self.name = name.into();
+        }
+        check_name(&self.name)?;
+        Ok(self)
+    }
+}
+
+/// The file that a name or path means; it need not exist any more.
+pub fn path_of(pool: &str) -> Option<PathBuf> {
+    resolve(pool.as_bytes()).ok().map(|found| file_of(&found))
+}
+
+fn file_of(pool: &PoolRef) -> PathBuf {
+    let path = Path::new(std::ffi::OsStr::from_bytes(pool.path().to_bytes()));
+    path.canonicalize().unwrap_or_else(|_| path.into())
+}
+
+/// A file without a name of its own is called as its last part, without what the pools of users begin with.
+fn name_of(path: &Path) -> String {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let own = file.strip_prefix("vshmem.").and_then(|rest| {
+        let (user, name) = rest.split_once('.')?;
+        user.bytes().all(|c| c.is_ascii_digit()).then_some(name)
+    });
+    own.unwrap_or(&file).into()
+}
+
+/// An error unless a machine's pool can be called so.
+pub fn check_name(name: &str) -> Result<()> {
+    let fine = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
+    if (1..=LONGEST).contains(&name.len()) && name.bytes().all(fine) {
+        return Ok(());
+    }
+    Err(
+        Error::new(format!("{name:?} can't be the name of a machine's pool"))
+            .code(2)
+            .hint("A name has 1 to 64 letters, digits, '.', '-' and '_'. Choose one with --as."),
+    )
+}
+
+fn check_contents(name: &str, pool: &PoolRef) -> Result<()> {
+    let refused = |why: String| Error::new(format!("could not open the pool {name}: {why}"));
+    let handle = vshmem_port::open(pool).map_err(|e| refused(e.to_string()))?;
+    let opened = Pool::open(handle.mem())
+        .map(|_| ())
+        .map_err(|e| refused(e.to_string()));
+    // SAFETY: nobody has seen the memory: the pool was dropped.
+    unsafe { handle.close() };
+    opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_names() {
+        assert_eq!(name_of(Path::new("/dev/shm/vshmem.0.work")), "work");
+        assert_eq!(name_of(Path::new("/dev/shm/vshmem.0.a.b")), "a.b");
+        assert_eq!(name_of(Path::new("/tmp/vshmem.x.work")), "vshmem.x.work");
+        assert_eq!(name_of(Path::new("/tmp/pool")), "pool");
+    }
+
+    #[test]
+    fn names_that_could_mean_something_else_are_refused() {
+        for name in ["", "a b", "a/b", "a,b", "a=b", &"x".repeat(65)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+        assert!(check_name("a.b-c_D9").is_ok());
+    }
+}
