@@ -1,0 +1,96 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# A machine that QEMU runs on its own is adopted. It boots what `vshmem up` boots, so that commands can be run in it.
+
+cluster=$VSHMEM_CLUSTER
+export VSHMEM_CLUSTER=${cluster}s
+clusters=$XDG_RUNTIME_DIR/vshmem
+plain=${cluster}p
+pool=attach-$plain
+qemu=
+clean_up() {
+    [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
+    rm -rf "${clusters:?}/$plain" "$work/"*.sock
+    [ ! -e "/dev/shm/vshmem.$(id -u).$pool" ] || vshmem pool rm "$pool"
+}
+trap clean_up EXIT
+
+# What the other machine boots from is there only while it boots.
+LIMIT=300 vshmem up -n 1 --no-net >"$work/up" 2>&1 &
+up=$!
+until cp "$clusters/$VSHMEM_CLUSTER/initramfs" "$work/initramfs" 2>/dev/null &&
+    pgrep -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER-vm0 " >"$work/out"; do
+    kill -0 "$up" 2>/dev/null || break
+    sleep 0.01
+done
+if ! wait "$up"; then
+    failed "a machine comes up" "$(cat "$work/up")"
+    exit 1
+fi
+
+# A machine like it, in no cluster. That it is one, for `vshmem exec`, is said to the command by hand.
+mkdir -m 700 "$clusters/$plain" "$clusters/$plain/vm0"
+kernel=$(/usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kernel"])' "$clusters/$VSHMEM_CLUSTER/cluster.json")
+parameters="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable vshmem.name=plain vshmem.uid=$(id -u) vshmem.channels=1"
+options=$(vshmem attach "$plain" --qmp "$work/qmp.sock" --print --spare-pools 2 --largest-pool 64M | tr -d '\\\\')
+# shellcheck disable=SC2086 # options are words
+qemu-system-x86_64 -name "plain-$plain" -nodefaults -no-user-config -no-reboot -display none $options \
+    -accel tcg,thread=multi -cpu max,la57=off -smp 1,maxcpus=2 -m 512 \
+    -kernel "$kernel" -initrd "$work/initramfs" -append "$parameters" -serial "file:$clusters/$plain/vm0/console.log" \
+    -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
+    -device virtio-9p-pci,fsdev=root,mount_tag=root \
+    -chardev "socket,id=c0,path=$clusters/$plain/vm0/channel0.sock,server=on,wait=off" \
+    -device virtserialport,nr=5,chardev=c0,name=vshmem.0 2>"$work/qemu.log" &
+qemu=$!
+/usr/bin/python3 - "$clusters" "$VSHMEM_CLUSTER" "$plain" "$qemu" <<'P'
+import json, sys
+clusters, source, name, pid = sys.argv[1:]
+record = json.load(open(f"{clusters}/{source}/cluster.json"))
+record.update(name=name, channels=1, doorbell=False, pool="/dev/shm/none")
+started = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]
+record["machines"][0].update(pools=[], qemu={"pid": int(pid), "started": int(started)})
+json.dump(record, open(f"{clusters}/{name}/cluster.json", "w"))
+P
+boots() { vshmem exec -c "$plain" vm0 -- true; }
+eventually "a machine of plain QEMU boots" boots
+
+code "a pool is made" 0 vshmem pool create "$pool" --size 64M
+code "a socket that is none can't be attached" 125 vshmem attach "$plain" --qmp "$work/initramfs"
+code "nor can a name of another machine" 2 vshmem attach vm0 --qmp "$work/qmp.sock"
+code "the machine is attached" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
+code "to do it twice is no failure" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
+contains "vshmem ps shows it" running "$(vshmem ps | grep "(attached) *$plain")"
+
+told=$(vshmem grant "$pool" "$plain" --json)
+contains "it is granted a pool, and its front end says that it can be used" '"usable":true' "$told"
+passed "that is: $told"
+contains "another machine is granted it" "vm0 can use" "$(vshmem grant "$pool" vm0)"
+code "vshmem ps shows the pool" 0 sh -c "'$VSHMEM_BIN' ps | grep '(attached) *$plain.*$pool'"
+
+vshmem run --vm vm0 -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- perl -e \
+    '$q = msgget(0x77, 01600) // die $!; msgsnd($q, pack("l! a*", 1, "to a machine of its own"), 0) or die $!'
+equal "it hears the other machine" "to a machine of its own" \
+    "$(vshmem run -c "$plain" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- perl -e \
+        '$q = msgget(0x77, 0) // die $!; msgrcv($q, $m, 64, 0, 0); print substr($m, 8)' 2>&1)"
+
+code "it can't be let go of while it has a pool" 125 vshmem detach "$plain"
+contains "it lists it" "$pool" "$(vshmem exec -c "$plain" vm0 -- "$VSHMEM_BIN" pool ls)"
+code "the pool is revoked" 0 vshmem revoke "$pool" "$plain"
+equal "and out of sight" "" "$(vshmem exec -c "$plain" vm0 -- "$VSHMEM_BIN" pool ls | grep "$pool")"
+code "the machine is let go of" 0 vshmem detach "$plain"
+code "it runs on" 0 vshmem exec -c "$plain" vm0 -- true
+code "it is known no more" 125 vshmem grant "$pool" "$plain"
+
+# It may end without a word.
+code "it is attached again" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
+code "and granted the pool" 0 vshmem grant "$pool" "$plain"
+kill -KILL "$qemu"
+wait "$qemu" 2>/dev/null
+qemu=
+contains "vshmem ps shows that it is off" off "$(vshmem ps | grep "(attached) *$plain")"
+code "one that is off can be let go of" 0 vshmem detach "$plain"
+rm -rf "${clusters:?}/$plain" "$work/"*.sock
+vshmem down
+nothing_left "nothing is left of it"
+clean_up
+export VSHMEM_CLUSTER=$cluster
