@@ -17,6 +17,9 @@ use vshmem_agent::guest::protocol::{
 /// How long another command may talk to the same front end.
 const OTHERS_WITHIN: Duration = Duration::from_secs(5);
 
+/// When a request is repeated: the machine's kernel may tell that the host before has closed its end when this one's request was read
+/// already, and the answer is dropped then. Each time it is waited twice as long.
+const AGAIN: Duration = Duration::from_millis(300);
 /// Sockets take no time limit of zero.
 const SHORTEST: Duration = Duration::from_millis(1);
 
@@ -72,15 +75,23 @@ fn ask<T: DeserializeOwned>(socket: &Path, mut ask: Ask, within: Duration) -> Re
     let order = format!("\n{text}\n");
     stream
         .set_write_timeout(Some(within.max(SHORTEST)))
-        .and_then(|()| stream.write_all(order.as_bytes()))
         .explain(reach)?;
     let mut lines = Lines::default();
+    let (mut again, mut pause) = (Instant::now(), AGAIN);
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let now = Instant::now();
+        if now >= again {
+            stream.write_all(order.as_bytes()).explain(reach)?;
+            again = now + pause;
+            pause *= 2;
+        }
+        let left = deadline.min(again).saturating_duration_since(now);
+        if now >= deadline {
             return Err(Error::new("the machine's front end does not answer"));
         }
-        stream.set_read_timeout(Some(left)).explain(reach)?;
+        stream
+            .set_read_timeout(Some(left.max(SHORTEST)))
+            .explain(reach)?;
         let mut bytes = [0; 4096];
         match stream.read(&mut bytes) {
             Ok(0) => return Err(Error::new("the machine has gone away").hint("See vshmem ps.")),
@@ -255,6 +266,27 @@ mod tests {
         let error = status(&path, Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("does not answer"), "{error}");
         finish(&path, thread);
+    }
+
+    #[test]
+    fn a_request_is_repeated() {
+        let directory =
+            std::env::temp_dir().join(format!("vshmem-fe-again-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("agent.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let reader = BufReader::new(stream.try_clone().unwrap());
+            let lines = reader.lines().map(|line| line.unwrap());
+            let second = lines.filter(|line| !line.is_empty()).nth(1).unwrap();
+            let request: Value = serde_json::from_str(&second).unwrap();
+            let answer = format!("{{\"id\":{},\"ready\":[],\"failed\":[]}}\n", request["id"]);
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        assert!(tell(&path, vec![], Duration::from_secs(30)).is_ok());
+        thread.join().unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

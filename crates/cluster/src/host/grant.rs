@@ -37,7 +37,7 @@ pub struct Done {
 /// How long a front end that has just been started may take to listen.
 const LISTENS_WITHIN: Duration = Duration::from_secs(2);
 /// How long a front end may take to say how it is.
-const TELLS_WITHIN: Duration = Duration::from_secs(1);
+const TELLS_WITHIN: Duration = Duration::from_secs(2);
 /// How often QEMU is asked what has become of an order.
 const LOOK: Duration = Duration::from_millis(1);
 
