@@ -4,6 +4,9 @@
 /// Text of a message, told apart by type and length.
 pub type Message = (i64, usize);
 
+/// Bytes that a queue holds.
+const QUEUE: usize = 16384;
+
 /// A call of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -97,7 +100,13 @@ impl World {
                 values[0] = value.into();
                 self.owed.fill(0);
             }
-            Call::Send(message) => messages.push(message),
+            Call::Send(message) => {
+                let bytes: usize = messages.iter().map(|m| m.1).sum();
+                if bytes + message.1 > QUEUE {
+                    return None;
+                }
+                messages.push(message);
+            }
             Call::Receive(kind) | Call::Await(kind) => {
                 let first = messages.iter().position(|m| kind == 0 || m.0 == kind);
                 match first {

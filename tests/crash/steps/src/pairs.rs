@@ -198,7 +198,7 @@ fn perform(c: &C, things: Things, call: Call) -> Answer {
         Call::Set(value) => sem::setval(c, things.set, 0, value.into()).expect("set"),
         Call::Send((kind, len)) => {
             let text = text(len as u32, len);
-            // Full only while somebody who died is not cleaned up after.
+            // Until there is room.
             while send(c, things.queue, kind, &text, IPC_NOWAIT).is_err() {
                 let nap = core::sync::atomic::AtomicU32::new(0);
                 c.kernel.wait(&nap, 0, Some(Duration::from_millis(1)));

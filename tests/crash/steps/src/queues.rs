@@ -1,8 +1,8 @@
 //! Message queues.
 
 use crate::calls::*;
-use crate::image::{crash, stopped};
-use crate::mend::mend;
+use crate::image::{crash, stopped, stopped_then_crash};
+use crate::mend::{inspect_as, mend};
 use crate::world::Process;
 use crate::Scenario;
 use vshmem_ipc::msg::{self, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
@@ -44,6 +44,7 @@ pub const SCENARIOS: &[Scenario] = &[
     }),
     ("msgrcv with MSG_COPY", 5, copies),
     ("msgrcv behind a dead receiver", 3, receives_behind_the_dead),
+    ("msgrcv that ends after a later one", 3, receives_late),
     ("msgctl of a queue where the dead were", 5, stat),
     ("IPC_RMID of an empty queue", 5, || remove(&[])),
     ("IPC_RMID of a queue", 5, || remove(&[10, LONG])),
@@ -230,6 +231,20 @@ fn receives_behind_the_dead() {
         brief(&left)
     );
     works(id);
+}
+
+fn receives_late() {
+    let id = queue_with(&[10, 20, LONG]);
+    let (late, other) = (Process::new(), Process::new());
+    let take = move |c: &C| receive(c, id, 100, 0, IPC_NOWAIT);
+    let result = stopped_then_crash(late, 2, take, move || {
+        assert_eq!(other.call(take), Ok(nth(1, 20)));
+    });
+    assert!(result.is_none_or(|r| r == Ok(nth(0, 10))));
+    mend();
+    // Who was later has finished, whatever became of the one before it.
+    inspect_as(other, "as the later one sees it");
+    check(id, &[nth(2, LONG)]);
 }
 
 fn stat() {

@@ -207,7 +207,7 @@ fn serves_hasty() {
     let (id, other) = (new_set(&[0, 0]), new_set(&[0, 0]));
     let (_, task) = waiter(id, vec![op(0, -1)]);
     crash(Process::new(), move |c| sem::op(c, id, &[op(0, 1)], None));
-    pass(20_000_000);
+    world().stir();
     let (_, next) = waiter(other, vec![op(1, -1)]);
     now(id);
     pass(500_000_000);

@@ -297,6 +297,17 @@ impl World {
         sleepers.map(wake).count() as u32
     }
 
+    /// Wakes everybody for no reason, as kernels may, and lets them run until all sleep.
+    pub fn stir(&self) {
+        for fiber in self.fibers.borrow().iter() {
+            if matches!(fiber.state.get(), State::Asleep(..)) {
+                fiber.woken.set(Waited::Woken);
+                fiber.state.set(State::Ready);
+            }
+        }
+        self.rest();
+    }
+
     /// Does anybody sleep on a word?
     pub fn has_sleeper(&self, word: &AtomicU32) -> bool {
         self.fibers.borrow().iter().any(|f| f.sleeps_on(word))
