@@ -134,8 +134,12 @@ pub(crate) fn sleep(
         flags: 0,
         deadline: timeout.map_or(-1, deadline),
     };
-    match call(descriptor, WAIT, &mut wait)? {
+    let file = descriptor.get()?;
+    // SAFETY: the request only reads its structure.
+    let (outcome, handled) = unsafe { sys::control_asleep(file.fd(), WAIT, &mut wait) };
+    match outcome {
         Ok(_) | Err(Errno(libc::EAGAIN)) => Some(Slept::Woken),
+        Err(Errno(libc::ETIMEDOUT)) if handled => Some(Slept::Interrupted),
         Err(Errno(libc::ETIMEDOUT)) => Some(Slept::TimedOut),
         Err(Errno(libc::EINTR)) => Some(Slept::Interrupted),
         Err(_) => None,

@@ -57,6 +57,7 @@ pub use ivshmem::{Grant, Ivshmem, GRANTS};
 pub use life::{Life, LIFE_BASE};
 pub use local::{create_local, list_local, remove_local, Local, LocalPool};
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
+pub use sys::asleep::{asleep, Awake};
 
 use ivshmem::Meaning;
 

@@ -4,6 +4,7 @@ use crate::{nap, Waited};
 use core::ptr::{null, without_provenance};
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
+use vshmem_port::asleep;
 
 /// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno. The second word, for operations
 /// that have one, is the same.
@@ -35,7 +36,19 @@ fn futex(word: &AtomicU32, op: i32, value: u32, timeout: *const libc::timespec) 
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
     let spec = timeout.map(nap::timespec);
     let pointer = spec.as_ref().map_or(null(), |t| t as *const libc::timespec);
-    match -futex(word, libc::FUTEX_WAIT, expected, pointer) as i32 {
+    let (at, pointer) = (word.as_ptr() as usize, pointer as usize);
+    let arguments = [
+        at,
+        libc::FUTEX_WAIT as usize,
+        expected as usize,
+        pointer,
+        0,
+        0,
+    ];
+    // SAFETY: the word is live for the call, and so is the timeout, if there is one.
+    let awake = unsafe { asleep(libc::SYS_futex, arguments) };
+    match -awake.result as i32 {
+        libc::ETIMEDOUT if awake.handled => Waited::Interrupted,
         libc::ETIMEDOUT => Waited::TimedOut,
         libc::EINTR => Waited::Interrupted,
         // No futex on this memory: nap instead of spinning through the caller's loop.

@@ -1,9 +1,9 @@
 //! Waiting where others may change a word who can't wake: naps that grow, with a look at the word after each.
 
 use crate::Waited;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use vshmem_port::asleep;
 
 /// The first nap. The kernel's timer slack makes it about 50 us longer.
 const FIRST: Duration = Duration::from_micros(2);
@@ -34,7 +34,7 @@ pub fn wait(
         match bed(this) {
             Some(Waited::TimedOut) => {}
             Some(waited) => return waited,
-            None if sleep(&timespec(this)) == libc::EINTR => return Waited::Interrupted,
+            None if sleep(&timespec(this)) => return Waited::Interrupted,
             None => {}
         }
         left = left.saturating_sub(this);
@@ -43,25 +43,12 @@ pub fn wait(
     Waited::Woken
 }
 
-/// Sleeps by the system call: the C library's function is a cancellation point, and a cancelled thread would unwind through us.
-fn sleep(spec: &libc::timespec) -> i32 {
-    // SAFETY: the timespec is live for the call; errno is put back, because this is not a call that the program made.
-    unsafe {
-        let errno = libc::__errno_location();
-        let saved = *errno;
-        let result = libc::syscall(
-            libc::SYS_clock_nanosleep,
-            libc::CLOCK_MONOTONIC,
-            0,
-            spec,
-            null_mut::<libc::timespec>(),
-        );
-        let error = *errno;
-        *errno = saved;
-        if result < 0 {
-            error
-        } else {
-            0
-        }
-    }
+/// Sleeps by the system call: the C library's function is a cancellation point, and a cancelled thread would unwind through us. Returns whether a
+/// signal handler ran.
+fn sleep(spec: &libc::timespec) -> bool {
+    let spec = core::ptr::from_ref(spec) as usize;
+    let clock = libc::CLOCK_MONOTONIC as usize;
+    // SAFETY: the timespec is live for the call, which is given nothing to write.
+    let awake = unsafe { asleep(libc::SYS_clock_nanosleep, [clock, 0, spec, 0, 0, 0]) };
+    awake.handled || awake.result == -(libc::EINTR as isize)
 }

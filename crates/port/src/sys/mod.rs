@@ -5,6 +5,7 @@
 //! cancellation, and they write `errno`. So nothing here goes through libc: errors are returned as values, and `errno`
 //! is never touched.
 
+pub(crate) mod asleep;
 mod memory;
 mod raw;
 
@@ -214,6 +215,26 @@ pub(crate) fn memory_file(name: &CStr) -> Outcome<i32> {
         )
     }
     .map(|fd| fd as i32)
+}
+
+/// The same for a request that sleeps; besides, whether a signal handler ran.
+///
+/// # Safety
+/// As [`control`].
+pub(crate) unsafe fn control_asleep<T>(
+    fd: i32,
+    request: u32,
+    argument: &mut T,
+) -> (Outcome<usize>, bool) {
+    let argument = argument as *mut T as usize;
+    // SAFETY: the caller vouches for the argument.
+    let awake = unsafe {
+        asleep::asleep(
+            libc::SYS_ioctl,
+            [int(fd), request as usize, argument, 0, 0, 0],
+        )
+    };
+    (awake.outcome(), awake.handled)
 }
 
 /// A call on a device. Interrupted by a signal, it fails with `EINTR`.
