@@ -12,6 +12,7 @@
 //! | `metrics`, `http` | what it knows, for Prometheus |
 //! | `keeper`, `link` | the process that keeps descriptors when the back end dies, and how the two talk |
 //! | `program` | starting the one from the other |
+//! | [`xen`] | pools between Xen domains, which have no such back end |
 //! | `control`, [`client`] | the control socket, from both sides |
 //!
 //! `docs/protocol.md` specifies both sockets.
@@ -39,6 +40,7 @@ mod program;
 mod ring;
 mod served;
 mod server;
+pub mod xen;
 
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use directory::Directory;
