@@ -17,12 +17,12 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test lint bench install uninstall clean
+.PHONY: help prepare build demo test test-xen lint bench install uninstall clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
 	@echo
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 	@echo
 	@echo 'Settings: PREFIX=/usr/local, DESTDIR=, QUICK=1 (bench), SUITES="unit capi" (test), CHECKS="rust c" (lint)'
 	@echo 'Packages: scripts/prepare.sh --check all; scripts/prepare.sh --install build'
@@ -41,6 +41,9 @@ demo: ## two virtual machines, unmodified programs, a table and a plot
 
 test: build ## every test suite (about half an hour)
 	@scripts/test.sh $(SUITES)
+
+test-xen: ## the port to Xen: Xen and its domains inside QEMU (not part of test)
+	@tests/xen/run.sh || [ $$? -eq 77 ]
 
 lint: ## layout, lint and licences of everything
 	@scripts/lint.sh $(CHECKS)
