@@ -4,6 +4,7 @@
 #
 #   kmod/build.sh                    for the running kernel
 #   kmod/build.sh VERSION            for the kernel VERSION, e.g. 6.1.0-56-amd64
+#   kmod/build.sh --xen [VERSION]    the same for vshmem_xen.ko, the driver for Xen domains
 #   kmod/build.sh --newest SERIES    no build: prints the version of Debian's newest cloud kernel of 6.1 or 6.12
 #   kmod/build.sh --image VERSION    no build: prints the path of that kernel's image
 #
@@ -94,12 +95,16 @@ image() { # image VERSION: prints the path of the kernel
     echo "$unpacked/boot/vmlinuz-$1"
 }
 
-build() { # build VERSION: prints the path of the module
-    sources="$here/vshmem.c $here/vshmem_ioctl.h $here/Kbuild"
+build() { # build VERSION [MODULE]: prints the path of the module
+    module=${2:-vshmem}
+    case $module in
+    vshmem) sources="$here/vshmem.c $here/vshmem_ioctl.h $here/Kbuild" ;;
+    vshmem_xen) sources="$(echo "$here"/xen/*.[ch]) $here/vshmem_ioctl.h $here/xen/Kbuild" ;;
+    esac
     # shellcheck disable=SC2086 # a list of files
     sum=$(cat $sources | sha256sum | cut -c1-16)
     made=$cache/modules/$1/$sum
-    if [ ! -e "$made/vshmem.ko" ]; then
+    if [ ! -e "$made/$module.ko" ]; then
         tree=$(headers "$1")
         rm -rf "$made"
         mkdir -p "$made"
@@ -114,11 +119,11 @@ build() { # build VERSION: prints the path of the module
             cat "$made/log" >&2
             mv "$made" "$made.failed.$$"
             rm -rf "$made.failed.$$"
-            fail "vshmem.ko can't be built for $1 (above)"
+            fail "$module.ko can't be built for $1 (above)"
         fi
         grep -i 'warning:' "$made/log" >&2 || true
     fi
-    echo "$made/vshmem.ko"
+    echo "$made/$module.ko"
 }
 
 newest() { # newest SERIES: prints the version of the newest cloud kernel
@@ -130,7 +135,8 @@ newest() { # newest SERIES: prints the version of the newest cloud kernel
 case ${1:-} in
 --newest) newest "${2:?a series is missing}" ;;
 --image) image "${2:?a version is missing}" ;;
--h | --help) sed -n '3,12s/^# \{0,1\}//p' "$0" ;;
+--xen) build "${2:-$(uname -r)}" vshmem_xen ;;
+-h | --help) sed -n '3,13s/^# \{0,1\}//p' "$0" ;;
 -*) fail "there is no option $1" ;;
 *) build "${1:-$(uname -r)}" ;;
 esac

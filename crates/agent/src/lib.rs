@@ -13,6 +13,7 @@
 //! | `metrics`, `http` | what it knows, for Prometheus |
 //! | `keeper`, `link` | the process that keeps descriptors when the back end dies, and how the two talk |
 //! | `program` | starting the one from the other |
+//! | [`xen`] | pools between Xen domains, which have no such back end |
 //! | `control`, [`client`] | the control socket, from both sides |
 //!
 //! `docs/protocol.md` specifies the sockets, and what front and back end say to each other.
@@ -42,6 +43,7 @@ mod program;
 mod ring;
 mod served;
 mod server;
+pub mod xen;
 
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use directory::Directory;

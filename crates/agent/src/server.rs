@@ -920,7 +920,7 @@ fn has_ended(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// A descriptor that tells of signals, which are blocked.
-fn signals() -> io::Result<OwnedFd> {
+pub(crate) fn signals() -> io::Result<OwnedFd> {
     // SAFETY: the set is filled before it is used, and lives across the calls; the new descriptor is nobody else's.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

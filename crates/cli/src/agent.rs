@@ -149,7 +149,7 @@ fn absolute(address: &str) -> Result<String> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-fn ours(error: vshmem_agent::Error) -> Error {
+pub fn ours(error: vshmem_agent::Error) -> Error {
     Error::new(error.to_string())
 }
 

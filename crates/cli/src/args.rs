@@ -67,6 +67,9 @@ pub enum Command {
     Top(Top),
     /// Serve doorbells between machines
     Agent(crate::agent::Agent),
+    /// Share pools between Xen domains
+    #[command(subcommand)]
+    Xen(crate::xen::Xen),
     /// Print a shell's completions
     #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]
     Completions {

@@ -15,6 +15,7 @@ mod run;
 mod size;
 mod table;
 mod top;
+mod xen;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
@@ -55,6 +56,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Check(check) => check::check(&check),
         Command::Top(top) => top::top(&top),
         Command::Agent(agent) => agent::agent(&agent),
+        Command::Xen(xen) => xen::xen(xen),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "vshmem", &mut io::stdout());
             Ok(0)

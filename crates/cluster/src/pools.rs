@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use vshmem_pool::{Limits, Mem, Params, Pool};
 use vshmem_port::{
-    create_local, list_local, remove_local, CreateError, Handle, Ivshmem, PoolRef, Port,
+    create_local, list_local, remove_local, CreateError, Handle, Ivshmem, PoolRef, Port, Xen,
 };
 
 /// A pool as its file shows it.
@@ -94,16 +94,15 @@ pub fn list() -> Result<Vec<Listed>> {
     let mut out = list_local_pools()?;
     out.sort_by(|a, b| a.name.cmp(&b.name));
     let mut devices = Vec::new();
-    let listed = Ivshmem.discover(&mut |pool| {
-        // One that this user may not open is none of this user's.
-        devices.extend(
-            vshmem_port::open(pool)
-                .ok()
-                .and_then(|handle| device(pool, handle)),
-        );
-        true
-    });
-    listed.map_err(|error| Error::new(format!("could not list the machine's pools: {error}")))?;
+    for port in [&Ivshmem as &dyn Port, &Xen] {
+        let listed = port.discover(&mut |pool| {
+            // One that this user may not open is none of this user's.
+            devices.extend(port.open(pool).ok().and_then(|handle| device(pool, handle)));
+            true
+        });
+        listed
+            .map_err(|error| Error::new(format!("could not list the machine's pools: {error}")))?;
+    }
     devices.append(&mut out);
     Ok(devices)
 }

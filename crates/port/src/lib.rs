@@ -4,12 +4,13 @@
 //! | --- | --- |
 //! | [`local`] | the port for processes and containers on one kernel: files in `/dev/shm` and elsewhere |
 //! | [`ivshmem`] | the port for virtual machines: the memory of a PCI device |
+//! | [`xen`] | the port for Xen domains: pages that one grants to others |
 //! | `handle` | an open pool |
 //! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `life` | life locks, by which everybody learns that a process is dead |
 //! | [`ids`] | how this kernel's users and groups are called in pools |
 //! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
-//! | `driver` | the device files of vshmem.ko: sleeping on a word of a pool, and ringing other kernels |
+//! | `driver` | the device files of vshmem.ko and vshmem_xen.ko: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
 //! | `pool_ref` | names, paths and devices |
 //! | `contract` | what every port must do, as tests (feature `contract`; run by `port-contract` in a machine) |
@@ -48,6 +49,7 @@ pub mod process;
 mod reserve;
 mod sys;
 mod text;
+pub mod xen;
 
 pub use directory::each_entry;
 pub use driver::Slept;
@@ -58,6 +60,7 @@ pub use life::{Life, LIFE_BASE};
 pub use local::{create_local, list_local, remove_local, Local, LocalPool};
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
 pub use sys::asleep::{asleep, Awake};
+pub use xen::Xen;
 
 use ivshmem::Meaning;
 
@@ -80,8 +83,8 @@ pub trait Port: Sync {
 }
 
 /// The ports, in the order in which a name is looked for.
-pub fn ports() -> [&'static dyn Port; 2] {
-    [&Ivshmem, &Local]
+pub fn ports() -> [&'static dyn Port; 3] {
+    [&Ivshmem, &Xen, &Local]
 }
 
 /// The pool that a name or, with a slash, a path means on this kernel. In a machine that was given pools by its
@@ -93,7 +96,11 @@ pub fn resolve(value: &[u8]) -> Result<PoolRef, ResolveError> {
     if value.contains(&b'/') {
         return PoolRef::at(value);
     }
-    match ivshmem::find(value) {
+    let meaning = match ivshmem::find(value) {
+        Ok(Meaning::Local) => xen::find(value),
+        other => other,
+    };
+    match meaning {
         Ok(Meaning::Pool(pool)) => Ok(pool),
         Ok(Meaning::Nothing) => Err(ResolveError::NoSuchPool),
         Ok(Meaning::Local) => PoolRef::named(value),
@@ -105,6 +112,7 @@ pub fn resolve(value: &[u8]) -> Result<PoolRef, ResolveError> {
 /// The port that a pool is opened by.
 pub fn port_of(pool: &PoolRef) -> &'static dyn Port {
     match pool.origin() {
+        Origin::Device if xen::is_ours(pool) => &Xen,
         Origin::Device => &Ivshmem,
         Origin::Name | Origin::Path => &Local,
     }

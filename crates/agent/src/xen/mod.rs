@@ -1,0 +1,74 @@
+//! Pools between Xen domains: who has which pool is announced in XenStore, and set up through the driver vshmem_xen.ko.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `store` | XenStore, spoken over `/dev/xen/xenbus` |
+//! | `device` | the driver's control file |
+//! | `announce` | the keys by which a pool is announced, and what is believed of them |
+//! | `owner` | the domain that owns a pool: grants and announces it, and takes it back |
+//! | `guest` | a domain that is given pools: finds and attaches them, and lets them go |
+//!
+//! `docs/xen.md` specifies the keys.
+
+mod announce;
+mod device;
+mod guest;
+mod owner;
+mod store;
+
+pub use guest::{join, Until};
+pub use owner::{own, Own};
+
+use crate::error::{Error, Result};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+use store::Store;
+
+/// What is told to whoever watches, a sentence each.
+pub type Tell<'a> = &'a mut dyn FnMut(&str);
+
+/// At least so often is everything looked at, whether or not XenStore reports a change: an owner that is no dom0 is not told that
+/// domains come and go.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
+/// Waits for news of XenStore or a signal that ends the process. True: to be ended.
+fn wait(store: &mut Store, end: &OwnedFd) -> Result<bool> {
+    if !store.news()? {
+        let timeout = Timespec::try_from(AT_LEAST).expect("a second fits");
+        let mut fds = [
+            PollFd::new(store, PollFlags::IN),
+            PollFd::new(end, PollFlags::IN),
+        ];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(Error::new(format!("waiting for XenStore: {e}"))),
+        }
+        if !fds[1].revents().is_empty() {
+            return Ok(true);
+        }
+        store.news()?;
+    }
+    Ok(false)
+}
+
+/// This domain's id.
+fn own_id(store: &mut Store) -> Result<u16> {
+    let text = store.read("domid")?;
+    text.as_deref()
+        .and_then(|id| id.parse().ok())
+        .ok_or_else(|| {
+            Error::new("XenStore does not say which domain this is: is xenstored running?")
+        })
+}
+
+/// Readable when the process is asked to end. The signals don't end it any more.
+fn end_signals() -> Result<OwnedFd> {
+    crate::server::signals().map_err(|e| Error::new(format!("could not wait for signals: {e}")))
+}
+
+impl AsFd for Store {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.file().as_fd()
+    }
+}

@@ -1,0 +1,69 @@
+//! `vshmem xen`: pools between Xen domains.
+
+use crate::agent::ours;
+use crate::size;
+use clap::{Args, Subcommand};
+use std::time::Duration;
+use vshmem_agent::xen::{join, own, Own, Until};
+use vshmem_cluster::Result;
+
+#[derive(Subcommand)]
+#[command(after_help = "\
+Examples:
+  vshmem xen own work --size 16M --to vm0,vm1     in dom0: a pool for two domains, which may be started later
+  vshmem xen join                                 in vm0 and vm1: attach what dom0 gives; programs then find the pool
+  VSHMEM_POOL=work LD_PRELOAD=... ./a.out         in any of the three
+
+Both go on until SIGTERM or SIGINT ends them; as root, with the driver vshmem_xen.ko. If one is killed, start it again: pools stay.")]
+pub enum Xen {
+    /// Make a pool of this domain's memory, give it to other domains, and take it back when they are gone
+    Own(OwnArgs),
+    /// Attach the pools that a domain gives to this one, and let them go when it takes them back
+    Join(JoinArgs),
+}
+
+#[derive(Args)]
+pub struct OwnArgs {
+    /// The pool's name
+    pool: String,
+    /// Its size, 256M at the most
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size::parse)]
+    size: u64,
+    /// Domains that are to have it: ids, or in dom0 names
+    #[arg(long, value_name = "DOMAIN", value_delimiter = ',', required = true)]
+    to: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct JoinArgs {
+    /// The domain that owns the pools
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    owner: u16,
+    /// End as soon as there is a pool, which stays; fail if there is none within so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    once: Option<u64>,
+}
+
+/// Serves or joins pools.
+pub fn xen(xen: Xen) -> Result<u8> {
+    // Line by line, for whoever reads it from a log.
+    let tell = &mut |sentence: &str| println!("{sentence}");
+    let done = match xen {
+        Xen::Own(args) => {
+            let how = Own {
+                pool: args.pool,
+                size: args.size,
+                to: args.to,
+            };
+            own(how, tell)
+        }
+        Xen::Join(args) => {
+            let until = match args.once {
+                Some(seconds) => Until::Any(Duration::from_secs(seconds)),
+                None => Until::Ended,
+            };
+            join(args.owner, until, tell)
+        }
+    };
+    done.map(|()| 0).map_err(ours)
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * vshmem_xen: pools that Xen domains share. The domain that owns a pool grants
+ * its pages to others; each domain has it as a device file, which is used as
+ * that of the driver of ivshmem (../vshmem_ioctl.h).
+ *
+ * Who gets which pool is decided and announced in user space, by `vshmem xen`;
+ * the calls for that are in vshmem_xen_ioctl.h.
+ */
+#include <linux/capability.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/uaccess.h>
+#include <xen/features.h>
+#include <xen/xen.h>
+
+#include "vshmem_xen.h"
+
+/* Under pools_lock. */
+static long add_or_put(struct pool *pool, int err)
+{
+	if (!err)
+		err = pool_find(pool->name) ? -EEXIST : pool_add(pool);
+	if (err) {
+		if (!pool_is_owned(pool))
+			share_detach(pool);
+		put_device(&pool->dev);
+	}
+	return err;
+}
+
+static long create(void __user *arg)
+{
+	struct vshmem_xen_create how;
+	struct pool *pool;
+
+	if (copy_from_user(&how, arg, sizeof(how)))
+		return -EFAULT;
+	if (how.self >= DOMID_FIRST_RESERVED)
+		return -EINVAL;
+	if (pool_find(how.name))
+		return -EEXIST;
+	pool = pool_new(how.name, how.size, how.self, how.self);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	return add_or_put(pool, pool_fill(pool));
+}
+
+static struct pool *owned(const char *name)
+{
+	struct pool *pool = pool_find(name);
+
+	if (!pool)
+		return ERR_PTR(-ENOENT);
+	return pool_is_owned(pool) ? pool : ERR_PTR(-EPERM);
+}
+
+static long grant(void __user *arg)
+{
+	struct vshmem_xen_grant how;
+	struct grant *grant;
+	struct pool *pool;
+
+	if (copy_from_user(&how, arg, sizeof(how)))
+		return -EFAULT;
+	pool = owned(how.name);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	if (how.domid >= DOMID_FIRST_RESERVED || how.domid == pool->self)
+		return -EINVAL;
+	grant = share_grant(pool, how.domid);
+	if (IS_ERR(grant))
+		return PTR_ERR(grant);
+	how.port = grant->port;
+	how.count = grant->listed;
+	memcpy(how.refs, grant->list_refs, sizeof(how.refs));
+	return copy_to_user(arg, &how, sizeof(how)) ? -EFAULT : 0;
+}
+
+static long attach(void __user *arg)
+{
+	struct vshmem_xen_attach how;
+	struct pool *pool;
+
+	if (copy_from_user(&how, arg, sizeof(how)))
+		return -EFAULT;
+	if (!xen_feature(XENFEAT_auto_translated_physmap))
+		return -EOPNOTSUPP;
+	if (how.self >= DOMID_FIRST_RESERVED ||
+	    how.owner >= DOMID_FIRST_RESERVED || how.owner == how.self ||
+	    how.count > VSHMEM_XEN_LISTS)
+		return -EINVAL;
+	if (pool_find(how.name))
+		return -EEXIST;
+	pool = pool_new(how.name, how.size, how.self, how.owner);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	return add_or_put(pool, share_attach(pool, &how));
+}
+
+static long revoke(void __user *arg)
+{
+	struct vshmem_xen_name how;
+	struct grant *grant;
+	struct pool *pool;
+
+	if (copy_from_user(&how, arg, sizeof(how)))
+		return -EFAULT;
+	pool = owned(how.name);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	list_for_each_entry(grant, &pool->grants, node) {
+		if (grant->domid == how.domid) {
+			share_revoke(grant);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+static long remove(void __user *arg)
+{
+	struct vshmem_xen_name how;
+	struct pool *pool;
+
+	if (copy_from_user(&how, arg, sizeof(how)))
+		return -EFAULT;
+	pool = pool_find(how.name);
+	if (!pool)
+		return -ENOENT;
+	pool_remove(pool);
+	return 0;
+}
+
+static long control(struct file *file, unsigned int cmd, unsigned long number)
+{
+	void __user *arg = (void __user *)number;
+	long ret = -ENOTTY;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (mutex_lock_interruptible(&pools_lock))
+		return -ERESTARTSYS;
+	switch (cmd) {
+	case VSHMEM_XEN_CREATE:
+		ret = create(arg);
+		break;
+	case VSHMEM_XEN_GRANT:
+		ret = grant(arg);
+		break;
+	case VSHMEM_XEN_ATTACH:
+		ret = attach(arg);
+		break;
+	case VSHMEM_XEN_REVOKE:
+		ret = revoke(arg);
+		break;
+	case VSHMEM_XEN_REMOVE:
+		ret = remove(arg);
+		break;
+	}
+	mutex_unlock(&pools_lock);
+	return ret;
+}
+
+static const struct file_operations control_fops = {
+	.owner = THIS_MODULE,
+	.unlocked_ioctl = control,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+static struct miscdevice control_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = NAME "-control",
+	.fops = &control_fops,
+	.mode = 0600,
+};
+
+static int __init vshmem_xen_init(void)
+{
+	int err;
+
+	if (!xen_domain())
+		return -ENODEV;
+	err = pools_init();
+	if (err)
+		return err;
+	err = misc_register(&control_device);
+	if (err)
+		pools_exit();
+	return err;
+}
+module_init(vshmem_xen_init);
+
+static void __exit vshmem_xen_exit(void)
+{
+	misc_deregister(&control_device);
+	pools_exit();
+}
+module_exit(vshmem_xen_exit);
+
+MODULE_DESCRIPTION("Shared memory between Xen domains");
+MODULE_AUTHOR("The Vshmem developers");
+MODULE_LICENSE("GPL");

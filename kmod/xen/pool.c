@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pools and their device files: made, found by name, taken away.
+ *
+ * A pool's memory lives as long as anybody has its file open: a program may be
+ * in the midst of a fault. Taking a pool away ends all mappings first.
+ */
+#include <linux/idr.h>
+#include <linux/kdev_t.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "vshmem_xen.h"
+
+DEFINE_MUTEX(pools_lock);
+static LIST_HEAD(pools); /* under pools_lock */
+static dev_t first;
+static DEFINE_IDA(minors);
+static struct class pool_class = { .name = NAME };
+
+static void free_own_pages(struct pool *pool)
+{
+	unsigned int i;
+
+	for (i = 0; i < pool->count && pool->pages[i]; i++)
+		__free_page(pool->pages[i]);
+}
+
+static void pool_release(struct device *dev)
+{
+	struct pool *pool = container_of(dev, struct pool, dev);
+
+	if (pool_is_owned(pool))
+		free_own_pages(pool);
+	kvfree(pool->pages);
+	ida_free(&minors, MINOR(dev->devt) - MINOR(first));
+	kfree(pool);
+}
+
+static bool is_name(const char *name)
+{
+	size_t len = strnlen(name, VSHMEM_XEN_NAME);
+
+	return len && len < VSHMEM_XEN_NAME &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz"
+			    "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len &&
+	       strcmp(name, ".") && strcmp(name, "..");
+}
+
+static int pool_number(struct pool *pool)
+{
+	int number = ida_alloc_max(&minors, MOST_POOLS - 1, GFP_KERNEL);
+
+	if (number < 0)
+		return number;
+	device_initialize(&pool->dev);
+	pool->dev.class = &pool_class;
+	pool->dev.release = pool_release;
+	pool->dev.devt = MKDEV(MAJOR(first), MINOR(first) + number);
+	return 0;
+}
+
+/* A pool without memory. put_device() frees it. */
+struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner)
+{
+	struct pool *pool;
+	int err;
+
+	if (!is_name(name) || !size || !PAGE_ALIGNED(size) ||
+	    size >> PAGE_SHIFT > MOST_PAGES)
+		return ERR_PTR(-EINVAL);
+	pool = kzalloc(sizeof(*pool), GFP_KERNEL);
+	if (!pool)
+		return ERR_PTR(-ENOMEM);
+	strscpy(pool->name, name, sizeof(pool->name));
+	pool->size = size;
+	pool->count = size >> PAGE_SHIFT;
+	pool->self = self;
+	pool->owner = owner;
+	spin_lock_init(&pool->bells);
+	INIT_LIST_HEAD(&pool->grants);
+	INIT_LIST_HEAD(&pool->node);
+	INIT_LIST_HEAD(&pool->files);
+	init_rwsem(&pool->gate);
+	sleepers_init(&pool->sleepers);
+	pool->pages = kvcalloc(pool->count, sizeof(*pool->pages), GFP_KERNEL);
+	err = pool->pages ? pool_number(pool) : -ENOMEM;
+	if (err) {
+		kvfree(pool->pages);
+		kfree(pool);
+		return ERR_PTR(err);
+	}
+	if (dev_set_name(&pool->dev, NAME "!%s", pool->name)) {
+		put_device(&pool->dev);
+		return ERR_PTR(-ENOMEM);
+	}
+	return pool;
+}
+
+/* Gives a pool memory of this domain's own. */
+int pool_fill(struct pool *pool)
+{
+	unsigned int i;
+
+	for (i = 0; i < pool->count; i++) {
+		pool->pages[i] = alloc_page(GFP_KERNEL | __GFP_ZERO |
+					    __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+		if (!pool->pages[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Under pools_lock. */
+struct pool *pool_find(const char *name)
+{
+	struct pool *pool;
+
+	list_for_each_entry(pool, &pools, node) {
+		if (!strncmp(pool->name, name, VSHMEM_XEN_NAME))
+			return pool;
+	}
+	return NULL;
+}
+
+/* Under pools_lock. Makes the device file; from then on programs can use it. */
+int pool_add(struct pool *pool)
+{
+	int err;
+
+	cdev_init(&pool->cdev, &pool_fops);
+	pool->cdev.owner = THIS_MODULE;
+	err = cdev_device_add(&pool->cdev, &pool->dev);
+	if (err)
+		return err;
+	__module_get(THIS_MODULE);
+	list_add_tail(&pool->node, &pools);
+	dev_info(&pool->dev, "%llu KiB of domain %u\n", pool->size >> 10,
+		 pool->owner);
+	return 0;
+}
+
+/* Under pools_lock, in a call on a file of this module. */
+void pool_remove(struct pool *pool)
+{
+	struct grant *grant, *next;
+
+	list_del(&pool->node);
+	cdev_device_del(&pool->cdev, &pool->dev);
+	file_revoke(pool);
+	list_for_each_entry_safe(grant, next, &pool->grants, node)
+		share_revoke(grant);
+	share_detach(pool);
+	put_device(&pool->dev);
+	module_put(THIS_MODULE);
+}
+
+int pools_init(void)
+{
+	int err = alloc_chrdev_region(&first, 0, MOST_POOLS, NAME);
+
+	if (err)
+		return err;
+	err = class_register(&pool_class);
+	if (err)
+		unregister_chrdev_region(first, MOST_POOLS);
+	return err;
+}
+
+/* The module is not unloaded while there is a pool. */
+void pools_exit(void)
+{
+	class_unregister(&pool_class);
+	unregister_chrdev_region(first, MOST_POOLS);
+	ida_destroy(&minors);
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sharing pages between domains, and the doorbell.
+ *
+ * The owner has an event channel with each domain that it granted the pool to.
+ * A ring has no sender and no content: whoever is rung looks at the words of
+ * its sleepers. So a domain that rings another one rings the owner, and the
+ * owner's interrupt passes it on to all others.
+ */
+#include <asm/xen/hypercall.h>
+#include <linux/slab.h>
+#include <xen/page.h>
+
+#include "vshmem_xen.h"
+
+#define REFS_A_PAGE (PAGE_SIZE / sizeof(grant_ref_t))
+
+/* Granting */
+
+/* Rung by a domain that has the pool: look, and have the others look. */
+static irqreturn_t owner_interrupt(int irq, void *data)
+{
+	struct grant *from = data, *grant;
+	struct pool *pool = from->pool;
+	unsigned long flags;
+
+	sleepers_look(pool, 0);
+	spin_lock_irqsave(&pool->bells, flags);
+	list_for_each_entry(grant, &pool->grants, node) {
+		if (grant != from)
+			notify_remote_via_irq(grant->irq);
+	}
+	spin_unlock_irqrestore(&pool->bells, flags);
+	xen_irq_lateeoi(irq, 0);
+	return IRQ_HANDLED;
+}
+
+static int open_channel(struct grant *grant)
+{
+	struct evtchn_alloc_unbound alloc = {
+		.dom = DOMID_SELF,
+		.remote_dom = grant->domid,
+	};
+	struct evtchn_close close;
+	int err = HYPERVISOR_event_channel_op(EVTCHNOP_alloc_unbound, &alloc);
+
+	if (err)
+		return err;
+	err = bind_evtchn_to_irqhandler_lateeoi(alloc.port, owner_interrupt, 0,
+						NAME, grant);
+	if (err < 0) {
+		close.port = alloc.port;
+		HYPERVISOR_event_channel_op(EVTCHNOP_close, &close);
+		return err;
+	}
+	grant->port = alloc.port;
+	grant->irq = err;
+	return 0;
+}
+
+/* A grant holds a reference to its page until nobody has it mapped. */
+static int grant_page(domid_t domid, struct page *page, grant_ref_t *ref)
+{
+	int got = gnttab_grant_foreign_access(domid, xen_page_to_gfn(page), 0);
+
+	if (got < 0)
+		return got;
+	get_page(page);
+	*ref = got;
+	return 0;
+}
+
+static int grant_pages(struct grant *grant)
+{
+	struct pool *pool = grant->pool;
+	int err;
+
+	for (; grant->granted < pool->count; grant->granted++) {
+		err = grant_page(grant->domid, pool->pages[grant->granted],
+				 &grant->refs[grant->granted]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int grant_lists(struct grant *grant)
+{
+	unsigned int first, count, i;
+	struct page *page;
+	int err;
+
+	for (first = 0; first < grant->granted; first += REFS_A_PAGE) {
+		page = alloc_page(GFP_KERNEL | __GFP_ZERO);
+		if (!page)
+			return -ENOMEM;
+		count = min_t(unsigned int, grant->granted - first,
+			      REFS_A_PAGE);
+		memcpy(page_address(page), grant->refs + first,
+		       count * sizeof(grant_ref_t));
+		i = grant->listed;
+		err = grant_page(grant->domid, page, &grant->list_refs[i]);
+		if (err) {
+			__free_page(page);
+			return err;
+		}
+		grant->lists[i] = page;
+		grant->listed++;
+	}
+	return 0;
+}
+
+/* Under pools_lock. */
+void share_revoke(struct grant *grant)
+{
+	unsigned long flags;
+	unsigned int i;
+
+	spin_lock_irqsave(&grant->pool->bells, flags);
+	if (!list_empty(&grant->node))
+		list_del_init(&grant->node);
+	spin_unlock_irqrestore(&grant->pool->bells, flags);
+	if (grant->irq > 0)
+		unbind_from_irqhandler(grant->irq, grant);
+	for (i = 0; i < grant->listed; i++) {
+		gnttab_end_foreign_access(grant->list_refs[i], grant->lists[i]);
+		__free_page(grant->lists[i]);
+	}
+	for (i = 0; i < grant->granted; i++)
+		gnttab_end_foreign_access(grant->refs[i],
+					  grant->pool->pages[i]);
+	kvfree(grant->refs);
+	kfree(grant);
+}
+
+/* Under pools_lock. */
+struct grant *share_grant(struct pool *pool, domid_t domid)
+{
+	struct grant *grant;
+	unsigned long flags;
+	int err;
+
+	list_for_each_entry(grant, &pool->grants, node) {
+		if (grant->domid == domid)
+			return grant;
+	}
+	grant = kzalloc(sizeof(*grant), GFP_KERNEL);
+	if (!grant)
+		return ERR_PTR(-ENOMEM);
+	INIT_LIST_HEAD(&grant->node);
+	grant->pool = pool;
+	grant->domid = domid;
+	grant->refs = kvcalloc(pool->count, sizeof(grant_ref_t), GFP_KERNEL);
+	err = grant->refs ? grant_pages(grant) : -ENOMEM;
+	if (!err)
+		err = grant_lists(grant);
+	if (!err)
+		err = open_channel(grant);
+	if (err) {
+		share_revoke(grant);
+		return ERR_PTR(err);
+	}
+	spin_lock_irqsave(&pool->bells, flags);
+	list_add_tail(&grant->node, &pool->grants);
+	spin_unlock_irqrestore(&pool->bells, flags);
+	return grant;
+}
+
+/* Mapping */
+
+/* Rung by the owner. */
+static irqreturn_t guest_interrupt(int irq, void *data)
+{
+	sleepers_look(data, 0);
+	xen_irq_lateeoi(irq, 0);
+	return IRQ_HANDLED;
+}
+
+static unsigned long address_of(struct page *page)
+{
+	return (unsigned long)pfn_to_kaddr(page_to_pfn(page));
+}
+
+static int unmap_refs(struct gnttab_unmap_grant_ref *unmap, struct page **pages,
+		      unsigned int count)
+{
+	struct gntab_unmap_queue_data data = {
+		.unmap_ops = unmap,
+		.pages = pages,
+		.count = count,
+	};
+
+	return gnttab_unmap_refs_sync(&data);
+}
+
+/* Unmaps those of a failed attempt that were mapped. */
+static void unmap_some(struct gnttab_map_grant_ref *map,
+		       struct gnttab_unmap_grant_ref *unmap,
+		       struct page **pages, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		if (map[i].status == GNTST_okay)
+			WARN_ON(unmap_refs(&unmap[i], &pages[i], 1));
+	}
+}
+
+/* Maps the pages of these references to pages of this kernel. */
+static int map_refs(domid_t owner, const grant_ref_t *refs, struct page **pages,
+		    struct gnttab_unmap_grant_ref *unmap, unsigned int count)
+{
+	struct gnttab_map_grant_ref *map;
+	unsigned int i;
+	int err;
+
+	map = kvcalloc(count, sizeof(*map), GFP_KERNEL);
+	if (!map)
+		return -ENOMEM;
+	for (i = 0; i < count; i++) {
+		gnttab_set_map_op(&map[i], address_of(pages[i]),
+				  GNTMAP_host_map, refs[i], owner);
+		map[i].status = GNTST_general_error;
+	}
+	err = gnttab_map_refs(map, NULL, pages, count);
+	for (i = 0; i < count; i++) {
+		gnttab_set_unmap_op(&unmap[i], address_of(pages[i]),
+				    GNTMAP_host_map, map[i].handle);
+		if (!err && map[i].status != GNTST_okay)
+			err = -EACCES;
+	}
+	if (err)
+		unmap_some(map, unmap, pages, count);
+	kvfree(map);
+	return err;
+}
+
+/* Copies one page of references, which its owner may change at any time. */
+static int read_list(domid_t owner, grant_ref_t list, grant_ref_t *refs,
+		     unsigned int count)
+{
+	struct gnttab_unmap_grant_ref unmap;
+	struct page *page;
+	int err;
+
+	err = gnttab_alloc_pages(1, &page);
+	if (err)
+		return err;
+	err = map_refs(owner, &list, &page, &unmap, 1);
+	if (!err) {
+		memcpy(refs, page_address(page), count * sizeof(*refs));
+		err = unmap_refs(&unmap, &page, 1);
+	}
+	if (!err || err == -EACCES || err == -ENOMEM)
+		gnttab_free_pages(1, &page);
+	return err;
+}
+
+static int read_lists(struct pool *pool, const struct vshmem_xen_attach *how,
+		      grant_ref_t *refs)
+{
+	unsigned int i, first, count;
+	int err;
+
+	for (i = 0; i < how->count; i++) {
+		first = i * REFS_A_PAGE;
+		count = min_t(unsigned int, pool->count - first, REFS_A_PAGE);
+		err = read_list(pool->owner, how->refs[i], refs + first, count);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int map_pool(struct pool *pool, const grant_ref_t *refs)
+{
+	int err;
+
+	pool->unmap = kvcalloc(pool->count, sizeof(*pool->unmap), GFP_KERNEL);
+	if (!pool->unmap)
+		return -ENOMEM;
+	err = gnttab_alloc_pages(pool->count, pool->pages);
+	if (err)
+		goto free;
+	err = map_refs(pool->owner, refs, pool->pages, pool->unmap,
+		       pool->count);
+	if (err)
+		goto free_pages;
+	return 0;
+free_pages:
+	gnttab_free_pages(pool->count, pool->pages);
+free:
+	kvfree(pool->unmap);
+	pool->unmap = NULL;
+	return err;
+}
+
+static int bind_channel(struct pool *pool, evtchn_port_t port)
+{
+	struct evtchn_bind_interdomain bind = {
+		.remote_dom = pool->owner,
+		.remote_port = port,
+	};
+	struct evtchn_close close;
+	int err = HYPERVISOR_event_channel_op(EVTCHNOP_bind_interdomain, &bind);
+
+	if (err)
+		return err;
+	err = bind_evtchn_to_irqhandler_lateeoi(bind.local_port,
+						guest_interrupt, 0, NAME, pool);
+	if (err < 0) {
+		close.port = bind.local_port;
+		HYPERVISOR_event_channel_op(EVTCHNOP_close, &close);
+		return err;
+	}
+	pool->irq = err;
+	return 0;
+}
+
+int share_attach(struct pool *pool, const struct vshmem_xen_attach *how)
+{
+	grant_ref_t *refs;
+	int err;
+
+	if (how->count != DIV_ROUND_UP(pool->count, REFS_A_PAGE))
+		return -EINVAL;
+	refs = kvcalloc(pool->count, sizeof(*refs), GFP_KERNEL);
+	if (!refs)
+		return -ENOMEM;
+	err = read_lists(pool, how, refs);
+	if (!err)
+		err = map_pool(pool, refs);
+	kvfree(refs);
+	if (!err)
+		err = bind_channel(pool, how->port);
+	if (err)
+		share_detach(pool);
+	return err;
+}
+
+/* After all mappings of programs are gone. */
+void share_detach(struct pool *pool)
+{
+	if (pool->irq > 0)
+		unbind_from_irqhandler(pool->irq, pool);
+	pool->irq = 0;
+	if (!pool->unmap)
+		return;
+	/* Pages that can't be unmapped are never used again. */
+	if (!WARN_ON(unmap_refs(pool->unmap, pool->pages, pool->count)))
+		gnttab_free_pages(pool->count, pool->pages);
+	kvfree(pool->unmap);
+	pool->unmap = NULL;
+}
+
+/* Under the gate. */
+void share_ring(struct pool *pool, u32 peer)
+{
+	struct grant *grant;
+	unsigned long flags;
+
+	if (peer == pool->self) {
+		sleepers_look(pool, 0);
+		return;
+	}
+	if (!pool_is_owned(pool)) {
+		notify_remote_via_irq(pool->irq);
+		return;
+	}
+	spin_lock_irqsave(&pool->bells, flags);
+	list_for_each_entry(grant, &pool->grants, node) {
+		if (grant->domid == peer)
+			notify_remote_via_irq(grant->irq);
+	}
+	spin_unlock_irqrestore(&pool->bells, flags);
+}

@@ -1,0 +1,15 @@
+# shellcheck shell=sh
+# A pool of dom0's, for guests that are started after it was announced.
+serve work 8M vm0,vm1
+need vm0 vm1
+contains "xl knows the guests" vm1 "$(xl list)"
+joined vm0 vm1
+for name in vm0 vm1; do
+    eventually "$name has the pool" ask "$name" 'test -c /dev/vshmem-xen/work'
+    eventually "and is ready, says XenStore" grep -q "Domain $(id_of "$name") is ready: work" /tmp/own.work
+    contains "pool ls in $name" "cached, woken" "$(ask "$name" 'vshmem pool ls')"
+done
+
+ask vm0 "$(on_pool work "perl -e 'msgsnd(msgget(0x77, 01600) // die, pack(\"l! a*\", 5, \"good morning\"), 0) or die'")"
+equal "a message of vm0 arrives in vm1" "good morning" \
+    "$(ask vm1 "$(on_pool work "perl -e 'msgrcv(msgget(0x77, 0) // die, my \$m, 100, 0, 0) or die; print substr(\$m, 8)'")")"

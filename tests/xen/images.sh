@@ -1,0 +1,112 @@
+#!/bin/bash
+# images.sh UNPACKED WORK CASE...: makes what QEMU boots: WORK/xen, WORK/vmlinuz, and WORK/dom0.img, which has the guests' files in it.
+set -eu
+
+unpacked=$1
+work=$2
+shift 2
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+kernel=$(cat "$unpacked/kernel")
+modules=$unpacked/lib/modules/$kernel/kernel/drivers/xen
+tools=$unpacked/usr/lib/xen-4.17/bin
+export LD_LIBRARY_PATH=$unpacked/usr/lib/x86_64-linux-gnu
+
+# put TREE FILE PLACE: a file with the libraries that it needs
+put() {
+    local library
+    mkdir -p "$1/$(dirname "$3")"
+    cp -L "$2" "$1/$3"
+    ldd "$2" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' | while read -r library; do
+        case $library in
+        */ld-linux*) put_once "$1" "$library" "lib64/${library##*/}" ;;
+        *) put_once "$1" "$library" "lib/${library##*/}" ;;
+        esac
+    done
+}
+
+put_once() {
+    [ -e "$1/$3" ] || cp -L "$2" "$1/$3"
+}
+
+# What dom0 and the guests have both.
+common() {
+    local program
+    mkdir -p "$1"/{bin,dev,proc,sys,tmp,run,var,etc,lib,lib64,modules}
+    cp "$(command -v busybox)" "$1/bin/busybox"
+    for program in $(busybox --list); do
+        [ -e "$1/bin/$program" ] || ln -s busybox "$1/bin/$program"
+    done
+    cp "$modules"/xen-evtchn.ko "$modules"/xen-gntdev.ko "$modules"/xen-gntalloc.ko "$1/modules"
+    cp "$driver" "$1/modules"
+    for program in read write ls rm watch; do
+        put "$1" "$unpacked/usr/bin/xenstore-$program" "bin/xenstore-$program"
+    done
+    put_once "$1" /lib/x86_64-linux-gnu/libgcc_s.so.1 lib/libgcc_s.so.1
+    put "$1" "$VSHMEM_BIN" bin/vshmem
+    strip "$1/bin/vshmem"
+    put "$1" "$VSHMEM_LIB" lib/libvshmem.so
+    strip -g "$1/lib/libvshmem.so"
+    put "$1" "$VSHMEM_CONTRACT" bin/port-contract
+    strip "$1/bin/port-contract"
+    put "$1" "$work/forbid" bin/forbid
+    put "$1" "$work/steal" bin/steal
+    mkdir -p "$1/tests"
+    perl_and_python "$1"
+    cp "$here"/programs/*.pl "$here"/programs/*.py "$1/tests"
+    printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$1/etc/passwd"
+    printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group"
+}
+
+# Only what the tests' programs import.
+perl_and_python() {
+    local file
+    put "$1" "$(readlink -f "$(command -v perl)")" bin/perl
+    put "$1" "$(readlink -f /usr/bin/python3)" bin/python3
+    /usr/bin/python3 -I -c '
+import ctypes, encodings.ascii, encodings.utf_8, os, struct, sys, time
+for module in list(sys.modules.values()):
+    print(getattr(module, "__file__", None) or "")
+import sysconfig
+print(sysconfig.__file__)
+' | grep '^/' | while read -r file; do
+        put "$1" "$file" "${file#/}"
+    done
+}
+
+pack() { # pack TREE IMAGE
+    (cd "$1" && find . -print0 | cpio --null -o -H newc --quiet -R 0:0) >"$2"
+}
+
+# The kernel without its own decompression: xl may lack the memory for it.
+python3 - "$unpacked/boot/vmlinuz-$kernel" "$work/vmlinux" <<'P'
+import lzma, sys
+image = open(sys.argv[1], "rb").read()
+packed = image[image.index(b"\xfd7zXZ\0"):]
+open(sys.argv[2], "wb").write(lzma.LZMADecompressor().decompress(packed))
+P
+strip "$work/vmlinux"
+cp "$unpacked/boot/vmlinuz-$kernel" "$work/vmlinuz"
+gzip -dc "$unpacked/boot/xen-4.17-amd64.gz" >"$work/xen"
+
+driver=$("$root/kmod/build.sh" --xen "$kernel")
+"${CC:-cc}" -O1 -o "$work/forbid" "$root/tests/conformance/forbid.c"
+"${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/steal" "$here/programs/steal.c"
+
+common "$work/guest"
+cp "$here/guest.sh" "$work/guest/init"
+pack "$work/guest" "$work/guest.img"
+
+common "$work/dom0"
+cp "$modules"/xen-privcmd.ko "$modules"/xenfs/xenfs.ko "$work/dom0/modules"
+for program in xl xenstored xenconsoled xen-init-dom0; do
+    put "$work/dom0" "$tools/$program" "bin/$program"
+done
+mkdir -p "$work/dom0/guest" "$work/dom0/cases" "$work/dom0/etc/xen"
+: >"$work/dom0/etc/xen/xl.conf"
+cp "$work/vmlinux" "$work/guest.img" "$work/dom0/guest"
+cp "$here/lib.sh" "$work/dom0/lib.sh"
+cp "$here"/cases/*.sh "$work/dom0/cases"
+cp "$here/dom0.sh" "$work/dom0/init"
+echo "$*" >"$work/dom0/cases/selected"
+pack "$work/dom0" "$work/dom0.img"

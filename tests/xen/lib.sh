@@ -1,0 +1,154 @@
+# shellcheck shell=sh
+# What the cases share, in dom0.
+
+passed() {
+    echo "ok      $1"
+}
+
+failed() { # failed WHAT WHY...
+    echo "FAILED  $1"
+    shift
+    printf '        %s\n' "$@"
+}
+
+# equal WHAT EXPECTED GOT
+equal() {
+    if [ "$2" = "$3" ]; then
+        passed "$1"
+    else
+        failed "$1" "expected: $2" "got:      $3"
+    fi
+}
+
+# contains WHAT PART TEXT
+contains() {
+    case $3 in
+    *"$2"*) passed "$1" ;;
+    *) failed "$1" "expected in it: $2" "got: $3" ;;
+    esac
+}
+
+# eventually WHAT COMMAND...: the command succeeds within two minutes: the machines are emulated, and may share their processors with others
+eventually() {
+    what=$1
+    shift
+    end=$(($(date +%s) + 120))
+    until "$@" >/tmp/tried 2>&1; do
+        if [ "$(date +%s)" -gt $end ]; then
+            failed "$what" "$* does not succeed" "$(tail -n 50 /tmp/tried)"
+            return
+        fi
+        sleep 0.5
+    done
+    passed "$what"
+}
+
+id_of() { # id_of NAME: nothing if it does not run
+    cat "/tmp/$1.id" 2>/dev/null
+}
+
+# create NAME [TYPE]: starts a guest, without waiting for it
+create() {
+    cat >"/tmp/$1.cfg" <<C
+name = "$1"
+type = "${2:-pvh}"
+kernel = "/guest/vmlinux"
+ramdisk = "/guest/guest.img"
+extra = "console=hvc0 quiet"
+memory = ${3:-300}
+vcpus = 1
+tsc_mode = "native"
+on_crash = "destroy"
+C
+    (xl create -q -e "/tmp/$1.cfg" >"/tmp/$1.xl" 2>&1 && xl domid "$1" >"/tmp/$1.new" && mv "/tmp/$1.new" "/tmp/$1.id") &
+}
+
+is_up() {
+    [ -n "$(id_of "$1")" ] && xenstore-read "/local/domain/$(id_of "$1")/data/answer" >/dev/null 2>&1
+}
+
+# need NAME...: guests that run; started by whoever needs them first
+need() {
+    for name; do
+        [ -e "/tmp/$name.cfg" ] || create "$name"
+    done
+    for name; do
+        is_up "$name" || eventually "$name is up" is_up "$name"
+    done
+}
+
+# destroy NAME: as if its power failed
+destroy() {
+    rm "/tmp/$1.id" "/tmp/$1.cfg"
+    xl destroy "$1"
+}
+
+asked=0
+
+# ask NAME COMMAND: has a guest do something, and waits until it has; its output and exit code
+ask() {
+    mailbox=/local/domain/$(id_of "$1")/data
+    # No number comes twice, though shells count for themselves.
+    asked=$((asked + 1))
+    number=$$.$asked.$(cut -d" " -f1 /proc/uptime)
+    xenstore-write "$mailbox/ask" "$number $2" || return 99
+    waited=0
+    while :; do
+        answer=$(xenstore-read -R "$mailbox/answer" 2>/dev/null)
+        [ "${answer%% *}" = "$number" ] && break
+        waited=$((waited + 1))
+        if [ $waited -gt "${LIMIT:-60}" ]; then
+            echo "no answer from $1; its console:"
+            tail -n 30 "/var/log/xen/console/guest-$1.log"
+            xl list
+            return 98
+        fi
+        # Returns at the next change.
+        timeout 1 xenstore-watch -n 2 "$mailbox/answer" >/dev/null 2>&1
+    done
+    answer=${answer#* }
+    code=${answer%% *}
+    case $answer in
+    *' '*) [ -z "${answer#* }" ] || printf '%s\n' "${answer#* }" ;;
+    esac
+    return "$code"
+}
+
+# code WHAT EXPECTED COMMAND...: the exit code of a command whose output does not matter
+code() {
+    what=$1
+    expected=$2
+    shift 2
+    got=0
+    "$@" >/tmp/out 2>&1 || got=$?
+    if [ "$got" = "$expected" ]; then
+        passed "$what"
+    else
+        failed "$what" "exit code $got, not $expected" "$(tail -n 5 /tmp/out)"
+    fi
+}
+
+# serve POOL SIZE DOMAINS: dom0 owns a pool
+serve() {
+    vshmem xen own "$1" --size "$2" --to "$3" >"/tmp/own.$1" 2>&1 &
+    echo $! >"/tmp/own.$1.pid"
+    eventually "dom0 owns the pool $1" test -c "/dev/vshmem-xen/$1"
+}
+
+# withdraw POOL: dom0 takes it back
+withdraw() {
+    kill "$(cat "/tmp/own.$1.pid")"
+    eventually "dom0 has no pool $1 any more" test ! -e "/dev/vshmem-xen/$1"
+}
+
+# joined NAME...: guests join what dom0 gives
+joined() {
+    for name; do
+        ask "$name" 'test -e /tmp/join.pid || { vshmem xen join >/tmp/join 2>&1 & echo $! >/tmp/join.pid; }'
+    done
+}
+
+# How programs are run on the pool; nothing reaches the kernel's System V calls.
+on_pool() { # on_pool POOL COMMAND
+    echo "cd /tests; VSHMEM_POOL=$1 LD_PRELOAD=/lib/libvshmem.so forbid $2"
+}

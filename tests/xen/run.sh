@@ -1,0 +1,86 @@
+#!/bin/bash
+# Tests of the port xen: boots Xen, a dom0 and three guests inside of QEMU, and runs real programs in them.
+#
+#   tests/xen/run.sh              all cases
+#   tests/xen/run.sh NAME...      only these: the names of the files in cases/
+#
+# Xen, its tools and the kernel come from Debian's packages, which are downloaded and unpacked below the cache directory
+# ($VSHMEM_CACHE, by default ~/.cache/vshmem), not installed. Where they can't be had, the tests are skipped (exit code 77 if
+# run by themselves). Needs qemu-system-x86, busybox-static, libyajl2, perl and python3. Nothing of it needs root or KVM.
+#
+# VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program port-contract; by default those of
+# target/release, which are built first. Ends with "N passed, N failed". Takes some minutes, and is ended after XEN_LIMIT
+# seconds, by default 1500.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+# The whole stack must be done by then.
+limit=${XEN_LIMIT:-1500}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+for program in qemu-system-x86_64 cpio dpkg-deb apt-get xz busybox python3 perl; do
+    command -v "$program" >/dev/null || skip "$program is not installed"
+done
+
+unpacked=$("$here/fetch.sh") || skip "Xen's packages or the kernel's can't be had (above)"
+
+if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ] || [ -z "${VSHMEM_CONTRACT:-}" ]; then
+    cargo=("$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml")
+    "${cargo[@]}" -p vshmem-cli -p vshmem-capi
+    "${cargo[@]}" -p vshmem-port --features contract --bin port-contract
+fi
+export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
+export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
+export VSHMEM_CONTRACT=${VSHMEM_CONTRACT:-$target/release/port-contract}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-xen.XXXXXX")
+qemu=
+finish() {
+    [ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+if [ $# -eq 0 ]; then
+    for file in "$here"/cases/*.sh; do
+        file=${file##*/}
+        set -- "$@" "${file%.sh}"
+    done
+fi
+
+"$here/images.sh" "$unpacked" "$work" "$@"
+
+# A plain processor: with what `max` has, dom0 dies (SMAP), Xen can't decode an instruction of its guests (rdtscp), and programs
+# in them die now and then (AVX, in QEMU 7.2).
+timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu qemu64,+svm,+npt,+cx16,+ssse3,+sse4.1,+sse4.2,+popcnt,-rdtscp -smp 2 -m 2560M \
+    -nodefaults -display none -monitor none -serial stdio -no-reboot \
+    -kernel "$work/xen" -append "dom0_mem=1024M,max:1024M console=com1 com1=115200,8n1 loglvl=error gnttab_max_frames=256" \
+    -initrd "$work/vmlinuz console=hvc0 quiet,$work/dom0.img" </dev/null >"$work/console" 2>&1 &
+qemu=$!
+# As it comes: the console's lines end with a carriage return, and Xen's own begin with (XEN).
+tail -n +1 -f --pid="$qemu" "$work/console" | stdbuf -oL tr -d '\r' | grep -v --line-buffered '^(XEN)' || true
+ended=0
+wait "$qemu" || ended=$?
+qemu=
+
+console=$(tr -d '\r' <"$work/console")
+passed=$(grep -c '^ok  ' <<<"$console" || true)
+failed=$(grep -c '^FAILED  ' <<<"$console" || true)
+if ! grep -q '^all cases are done$' <<<"$console"; then
+    echo "FAILED  the machine did not get to the end (QEMU ended with $ended; its limit is $limit seconds)"
+    grep '^(XEN)' <<<"$console" | tail -n 20
+    failed=$((failed + 1))
+fi
+if grep -E 'BUG:|WARNING:|Oops|Call Trace' <<<"$console"; then
+    echo "FAILED  a kernel complained (above)"
+    failed=$((failed + 1))
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
