@@ -9,7 +9,7 @@
 //! some records (marks in a queue) name a slot without its generation. The spare slot itself is in none of those: who is in
 //! it takes locks, which know generations, and nothing else. So whoever died in it can be followed at once.
 
-use crate::layout::Proc;
+use crate::layout::{Proc, NO_LIFE_LOCK};
 use crate::{Kernel, Pool};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -112,7 +112,9 @@ impl Pool {
             }
             // First, so that it is found and freed if the caller dies in it.
             root.proc_high.fetch_max(slot + 1, Relaxed);
-            let me = self.settle_in(slot, old, member, pid, started)?;
+            let Some(me) = self.settle_in(slot, old, member, pid, started) else {
+                continue; // somebody of another kernel was faster
+            };
             root.proc_hint.store(slot.wrapping_add(1) % slots, Relaxed);
             return Some(me);
         }
@@ -134,7 +136,14 @@ impl Pool {
         }
         let old = self.proc(slot)?.ident.load(Acquire);
         let is_free = self.is_dead(kernel, member, slot, |_| true) && claim(slot);
-        is_free.then(|| self.settle_in(slot, old, member, pid, started))?
+        if !is_free {
+            return None;
+        }
+        if let Some(p) = self.proc(slot) {
+            p.pid.store(0, Relaxed);
+            p.started.store(0, Relaxed);
+        }
+        self.settle_in(slot, old, member, pid, started)
     }
 
     /// Sees to it that a slot has memory before it is looked at for the first time.
@@ -164,24 +173,36 @@ impl Pool {
             member,
             generation,
         };
-        p.pid.store(pid, Relaxed);
-        p.started.store(started, Relaxed);
-        p.overflow.store(0, Relaxed);
-        p.touched.iter().for_each(|t| t.store(0, Relaxed));
-        // Whoever holds the life lock is the only one who may claim: failure means that the pool is being scribbled on, or that a
-        // member without life locks was faster.
+        let enter = || {
+            p.pid.store(pid, Relaxed);
+            p.started.store(started, Relaxed);
+        };
+        if started & NO_LIFE_LOCK != 0 {
+            // Who has no lock must be known by its pid from the first moment.
+            enter();
+        }
+        // Each kernel has life locks of its own, so a process of another one may be at this slot, too: only who wins writes. Until it has,
+        // there is no pid, and its lock alone says that it lives.
         p.ident
             .compare_exchange(old, new.word(), AcqRel, Relaxed)
-            .is_ok()
-            .then_some(ProcId { slot, generation })
+            .ok()?;
+        enter();
+        p.overflow.store(0, Relaxed);
+        p.touched.iter().for_each(|t| t.store(0, Relaxed));
+        Some(ProcId { slot, generation })
     }
 
     /// Gives a slot back. Everything that it owned is gone already.
     pub fn free_process(&self, me: ProcId) {
         let Some(p) = self.proc(me.slot) else { return };
+        let (pid, started) = (p.pid.load(Acquire), p.started.load(Acquire));
         let old = p.ident.load(Acquire);
         let ident = Ident::of(old);
         if ident.state == LIVE && ident.generation == me.generation {
+            // Whoever takes the slot next must not be judged by them. If somebody else was faster, and somebody has it already, they
+            // are others by now, and stay.
+            let _ = p.pid.compare_exchange(pid, 0, AcqRel, Relaxed);
+            let _ = p.started.compare_exchange(started, 0, AcqRel, Relaxed);
             let _ = p.ident.compare_exchange(
                 old,
                 Ident {

@@ -66,6 +66,31 @@ fn a_record_is_its_owners_as_long_as_that_is_there() {
     }
 }
 
+/// Each kernel has life locks of its own, so processes of two kernels may be at the same slot: one has it, and the other one leaves no trace.
+#[test]
+fn two_kernels_may_be_at_one_slot() {
+    let memory = Memory::new(1 << 20);
+    let pool = pool(&memory);
+    let mut faster = None;
+    let slower = pool.claim_process(&Ready, 1, 11, 1 << 32, &mut |_| {
+        faster = faster.or_else(|| pool.claim_process(&Ready, 2, 22, 2 << 32, &mut |_| true));
+        true
+    });
+    let (faster, slower) = (faster.unwrap(), slower.unwrap());
+    assert_ne!(faster.slot, slower.slot);
+    let started = |slot| pool.proc(slot).unwrap().started.load(SeqCst);
+    assert_eq!(pool.process(faster.slot), Some((faster, 2, 22)));
+    assert_eq!(pool.process(slower.slot), Some((slower, 1, 11)));
+    assert_eq!(
+        (started(faster.slot), started(slower.slot)),
+        (2 << 32, 1 << 32)
+    );
+    // Nobody is judged by the pid of whoever had the slot before.
+    pool.free_process(faster);
+    let pid = pool.proc(faster.slot).unwrap().pid.load(SeqCst);
+    assert_eq!((pid, started(faster.slot)), (0, 0));
+}
+
 #[test]
 fn rings_are_taken_once_and_only_for_members_with_a_number() {
     let memory = Memory::new(1 << 20);
