@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,16 +175,34 @@ static int get_memory(const struct game *g, int flags) {
 }
 
 static void set_up(struct game *g) {
-    g->semaphores = semget(g->key, SEMAPHORES, IPC_CREAT | IPC_EXCL | 0600);
+    g->semaphores = semget(g->key, SEMAPHORES, IPC_CREAT | IPC_EXCL | 0666);
     g->leads = g->semaphores >= 0;
     if (!g->leads && errno == EEXIST)
         g->semaphores = semget(g->key, SEMAPHORES, 0);
     if (g->semaphores < 0)
         die("semget");
-    g->memory = get_memory(g, g->leads ? IPC_CREAT | IPC_EXCL | 0600 : 0);
+    g->memory = get_memory(g, g->leads ? IPC_CREAT | IPC_EXCL | 0666 : 0);
     g->segment = g->memory < 0 ? (void *)-1 : shmat(g->memory, NULL, 0);
     if (g->segment == (void *)-1)
         die("the segment");
+}
+
+/* Root measures as the ordinary user that programs are run by: both the pool and its device are
+ * open by now. */
+static void become_ordinary(struct game *g) {
+    const uid_t user = 65534;
+    if (geteuid() != 0)
+        return;
+    if (g->leads) {
+        struct semid_ds set = {.sem_perm = {.uid = user, .gid = user, .mode = 0666}};
+        struct shmid_ds segment = {.shm_perm = {.uid = user, .gid = user, .mode = 0666}};
+        if (semctl(g->semaphores, 0, IPC_SET, &set) != 0 ||
+            shmctl(g->memory, IPC_SET, &segment) != 0)
+            die("IPC_SET");
+    }
+    if (setgroups(0, NULL) != 0 || setresgid(user, user, user) != 0 ||
+        setresuid(user, user, user) != 0)
+        die("becoming an ordinary user");
 }
 
 /* The leader removes everything, once the other one needs nothing any more. */
@@ -211,6 +230,7 @@ int main(int argc, char **argv) {
     }
     set_up(&game);
     find_device(&game);
+    become_ordinary(&game);
     for (int i = optind; i < argc; i++) {
         choose(&game, argv[i]);
         meet(&game);
