@@ -5,8 +5,6 @@
 //! kernel has put the handler's frame onto the stack, below what belongs to the function that was interrupted. So words are
 //! written there before the call, by the same few instructions, and looked at after it. A handler on a stack of its own (`sigaltstack`) is not seen so.
 
-use super::{Errno, Outcome};
-
 /// How a sleep in the kernel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awake {
@@ -14,15 +12,6 @@ pub struct Awake {
     pub result: isize,
     /// A signal handler ran on this stack, from just before the call until it was over.
     pub handled: bool,
-}
-
-impl Awake {
-    pub(crate) fn outcome(self) -> Outcome<usize> {
-        if (-4095..0).contains(&self.result) {
-            return Err(Errno(-self.result as i32));
-        }
-        Ok(self.result as usize)
-    }
 }
 
 /// As the instructions return it, in two registers.

@@ -15,7 +15,7 @@ use core::mem::MaybeUninit;
 use crate::descriptor::Owned;
 
 pub(crate) use memory::{advise, futex_works, map, protect, remap_again, unlock, unmap};
-use raw::{again, call, int};
+use raw::{again, call, int, outcome};
 pub(crate) use raw::{raw, syscall};
 
 /// A positive `errno` value.
@@ -234,7 +234,7 @@ pub(crate) unsafe fn control_asleep<T>(
             [int(fd), request as usize, argument, 0, 0, 0],
         )
     };
-    (awake.outcome(), awake.handled)
+    (outcome(awake.result), awake.handled)
 }
 
 /// A call on a device. Interrupted by a signal, it fails with `EINTR`.

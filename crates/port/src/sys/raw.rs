@@ -51,7 +51,11 @@ compile_error!("vshmem-port makes system calls directly and knows x86-64 and AAr
 /// As the call demands.
 pub(crate) unsafe fn call(number: i64, a: [usize; 6]) -> Outcome<usize> {
     // SAFETY: passed on.
-    let result = unsafe { raw(number, a) };
+    outcome(unsafe { raw(number, a) })
+}
+
+/// Tells a call's result from an error.
+pub(crate) fn outcome(result: isize) -> Outcome<usize> {
     if (-4095..0).contains(&result) {
         return Err(Errno(-result as i32));
     }
