@@ -46,7 +46,7 @@ def measure(rounds: int, seconds: float) -> list[Result]:
     """Boots two machines and measures all rows."""
     with Machines() as machines:
         found = machines.pingpong(seconds, plan(rounds))
-        woken = machines.wakeup(seconds * 5, ["bell", "woken"] * rounds)
+        woken = machines.wakeup(seconds * 10, rounds)
         network = machines.netpong(seconds, network_plan(min(rounds, 3)))
     rows = []
     for method, size, name, wanted in ROWS:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 
 import priority
 from pong import Measurement, parse, pingpong_command, wakeup_command
@@ -55,6 +57,18 @@ class Machines:
         """Of the machines' QEMUs."""
         return [machine["pid"] for machine in self._ours()["machines"]]
 
+    @contextlib.contextmanager
+    def _real_time(self) -> Iterator[None]:
+        """For machines whose processors mostly sleep."""
+        pids = self._pids()
+        for pid in pids:
+            priority.make_real_time(pid)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                priority.make_usual(pid)
+
     def can_ring(self) -> bool:
         """Whether the machines have the driver, and doorbells."""
         ours = self._ours()
@@ -90,12 +104,13 @@ class Machines:
         argv = ["run", "--", *pingpong_command(seconds, plan)]
         return parse(self.finish(self.start(*argv), "pingpong in the two machines"))
 
-    def wakeup(self, seconds: float, plan: list[str]) -> list[Measurement]:
+    def wakeup(self, seconds: float, times: int) -> list[Measurement]:
         """One wakeup process in each machine, under the interposer; nothing without doorbells."""
         if not self.can_ring():
             return []
-        argv = ["run", "--", *wakeup_command(seconds, plan)]
-        return parse(self.finish(self.start(*argv), "wakeup in the two machines"))
+        argv = ["run", "--", *wakeup_command(seconds, times)]
+        with self._real_time():
+            return parse(self.finish(self.start(*argv), "wakeup in the two machines"))
 
     def netpong(self, seconds: float, plan: list[str]) -> list[Measurement]:
         """The same payloads by TCP and UDP over the network between the machines."""

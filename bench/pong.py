@@ -40,10 +40,10 @@ def pingpong_command(seconds: float, plan: list[str]) -> list[str]:
     return [str(OUT / "pingpong"), "-k", key, "-t", str(seconds), *plan]
 
 
-def wakeup_command(seconds: float, plan: list[str]) -> list[str]:
-    """As above."""
+def wakeup_command(seconds: float, times: int) -> list[str]:
+    """As above, by both methods, so often."""
     key = f"{0x57000000 | os.getpid():#x}"
-    return [str(OUT / "wakeup"), "-k", key, "-t", str(seconds), *plan]
+    return [str(OUT / "wakeup"), "-k", key, "-t", str(seconds), "-n", str(times), "bell", "woken"]
 
 
 def local_pingpong(seconds: float, plan: list[str], extra: dict[str, str]) -> list[Measurement]:

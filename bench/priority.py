@@ -2,7 +2,8 @@
 
 One process or a pair is measured at real-time priority (SCHED_RR): whatever else wants the
 processor waits. Crowds measure the usual scheduler itself, and the threads of a virtual machine
-need one another's work, so both keep the usual scheduler and only weigh more there.
+need one another's work, so both keep the usual scheduler and only weigh more there. Machines whose
+processors mostly sleep leave their other threads room, so they can have real-time priority, too.
 """
 
 from __future__ import annotations
@@ -50,8 +51,25 @@ def make_heavy(pid: int) -> None:
         autogroup.write_text("-20")
 
 
+def make_real_time(pid: int) -> None:
+    """Real-time priority for a process that runs already, and for its threads."""
+    if allowed():
+        argv = ["chrt", "--all-tasks", "--rr", "--pid", "10", str(pid)]
+        subprocess.run(argv, capture_output=True)
+
+
+def make_usual(pid: int) -> None:
+    """Takes that back."""
+    if allowed():
+        argv = ["chrt", "--all-tasks", "--other", "--pid", "0", str(pid)]
+        subprocess.run(argv, capture_output=True)
+
+
 def description() -> str:
     """For the head of a result."""
     if allowed():
-        return "SCHED_RR for measured processes; nice -20 for crowds of processes and for machines"
+        return (
+            "SCHED_RR for measured processes, and for machines that wake each other; "
+            "nice -20 for crowds of processes, and for machines else"
+        )
     return "usual (root measures at real-time priority)"

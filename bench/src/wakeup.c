@@ -1,15 +1,17 @@
 /* The price of being woken by another machine: the same command is started twice, in two machines.
  *
- *   wakeup [-k KEY] [-t SECONDS] METHOD...
+ *   wakeup [-k KEY] [-t SECONDS] [-n TIMES] METHOD...
  *
  * METHOD is
  *   bell   both sides wait for a word and ring by vshmem.ko itself: the floor
  *   woken  two semaphores
  *
  * Each side sleeps before it is woken: the other one first holds its answer back for a while, and
- * what it held back is taken off. The process that makes the semaphores leads: it measures, prints
- * "METHOD 8 NANOSECONDS 1" for each, the median time there and back, and removes everything. Under
- * the interposer, in machines that have the driver; elsewhere it ends with status 3.
+ * what it held back is taken off. The methods take turns every few dozen rounds, so that what else
+ * the host does hits all alike. The process that makes the semaphores leads: it measures, prints
+ * "METHOD 8 NANOSECONDS 1" for each, the median time there and back in SECONDS, and removes
+ * everything. That is done TIMES times. Under the interposer, in machines that have the driver;
+ * elsewhere it ends with status 3.
  */
 #define _GNU_SOURCE
 #include "bench.h"
@@ -30,6 +32,9 @@
 
 enum { THERE, BACK, SEMAPHORES };
 enum { NO_DRIVER = 3 };
+enum { METHODS = 2 };
+/* Rounds of one method before the next one's turn; the first few are not counted. */
+enum { STRETCH = 40, WARM = 8 };
 
 /* Longer than anybody spins. */
 static const struct timespec hold = {.tv_nsec = 1500000};
@@ -45,6 +50,8 @@ struct segment {
 struct game {
     key_t key;
     int leads, semaphores, memory;
+    int methods, times;
+    const char *method[METHODS];
     struct segment *segment;
     int device;
     uint64_t offset; /* of the segment in the pool */
@@ -73,6 +80,12 @@ static void take_bell(struct game *g, int way) {
             die("VSHMEM_WAIT");
 }
 
+static void choose(struct game *g, const char *method) {
+    int bell = strcmp(method, "bell") == 0;
+    g->give = bell ? give_bell : give_semaphore;
+    g->take = bell ? take_bell : take_semaphore;
+}
+
 /* Time there and back without what the follower held back. */
 static double lead_round(struct game *g) {
     g->number++;
@@ -95,24 +108,51 @@ static int follow_round(struct game *g) {
     return last;
 }
 
-static double lead(struct game *g) {
-    enum { MOST = 1 << 16, WARM = 16 };
-    static double sample[MOST];
-    size_t count = 0;
-    atomic_store(&g->segment->last, 0);
-    for (int i = 0; i < WARM; i++)
-        lead_round(g);
-    uint64_t end = now_ns() + (uint64_t)(bench_seconds * 1e9);
-    while (count < 3 || (count < MOST && now_ns() < end))
-        sample[count++] = lead_round(g);
-    atomic_store(&g->segment->last, 1);
-    lead_round(g);
-    return median(sample, count);
+/* What was measured of a method. */
+struct measured {
+    double sample[1 << 16];
+    size_t count;
+};
+
+static struct measured measured[METHODS];
+
+static void lead_stretch(struct game *g, struct measured *m, int last) {
+    for (int i = 0; i < STRETCH; i++) {
+        if (i == STRETCH - 1 && last)
+            atomic_store(&g->segment->last, 1);
+        double ns = lead_round(g);
+        if (i >= WARM && m->count < sizeof m->sample / sizeof *m->sample)
+            m->sample[m->count++] = ns;
+    }
+}
+
+/* All methods in turn until the time is up, which is told with the last round of all. */
+static void lead(struct game *g) {
+    for (int time = 0; time < g->times; time++) {
+        uint64_t end = now_ns() + (uint64_t)(bench_seconds * 1e9);
+        int over = 0;
+        while (!over) {
+            over = now_ns() >= end;
+            for (int i = 0; i < g->methods; i++) {
+                choose(g, g->method[i]);
+                int last = over && time == g->times - 1 && i == g->methods - 1;
+                lead_stretch(g, &measured[i], last);
+            }
+        }
+        for (int i = 0; i < g->methods; i++) {
+            printf("%s 8 %.0f 1\n", g->method[i], median(measured[i].sample, measured[i].count));
+            measured[i].count = 0;
+        }
+        fflush(stdout);
+    }
 }
 
 static void follow(struct game *g) {
-    while (!follow_round(g))
-        ;
+    for (int last = 0, i = 0; !last; i = (i + 1) % g->methods) {
+        choose(g, g->method[i]);
+        for (int round = 0; round < STRETCH; round++)
+            last = follow_round(g);
+    }
 }
 
 static void no_driver(const char *why) {
@@ -146,22 +186,6 @@ static void find_device(struct game *g) {
         no_driver("the device has no doorbell");
     /* Who leads is rung on the way back. */
     atomic_store(&g->segment->peer[g->leads ? BACK : THERE], info.member);
-}
-
-static void choose(struct game *g, const char *method) {
-    int bell = strcmp(method, "bell") == 0;
-    if (!bell && strcmp(method, "woken") != 0) {
-        fprintf(stderr, "wakeup: there is no method %s\n", method);
-        exit(2);
-    }
-    g->give = bell ? give_bell : give_semaphore;
-    g->take = bell ? take_bell : take_semaphore;
-}
-
-/* Both come here before each method. */
-static void meet(struct game *g) {
-    give_semaphore(g, g->leads ? THERE : BACK);
-    take_semaphore(g, g->leads ? BACK : THERE);
 }
 
 static int get_memory(const struct game *g, int flags) {
@@ -217,30 +241,44 @@ static void tear_down(struct game *g) {
         die("shmctl IPC_RMID");
 }
 
+/* Takes the methods from the command line. */
+static int set_methods(struct game *g, char **names) {
+    for (; *names != NULL; names++) {
+        int known = strcmp(*names, "bell") == 0 || strcmp(*names, "woken") == 0;
+        if (!known || g->methods == METHODS) {
+            fprintf(stderr, "wakeup: %s: up to %d methods, bell or woken\n", *names, METHODS);
+            return 0;
+        }
+        g->method[g->methods++] = *names;
+    }
+    return g->methods > 0;
+}
+
 int main(int argc, char **argv) {
-    struct game game = {.key = 0x57414b45};
+    struct game game = {.key = 0x57414b45, .times = 1};
     int option;
-    while ((option = getopt(argc, argv, "k:t:")) != -1) {
+    while ((option = getopt(argc, argv, "k:t:n:")) != -1) {
         if (option == 'k')
             game.key = (key_t)strtoul(optarg, NULL, 0);
         else if (option == 't')
             bench_seconds = atof(optarg);
+        else if (option == 'n')
+            game.times = atoi(optarg);
         else
             return 2;
     }
+    if (!set_methods(&game, argv + optind) || game.times < 1)
+        return 2;
     set_up(&game);
     find_device(&game);
     become_ordinary(&game);
-    for (int i = optind; i < argc; i++) {
-        choose(&game, argv[i]);
-        meet(&game);
-        if (game.leads) {
-            printf("%s 8 %.0f 1\n", argv[i], lead(&game));
-            fflush(stdout);
-        } else {
-            follow(&game);
-        }
-    }
+    /* Who leads knows the other one's number from here on. */
+    give_semaphore(&game, game.leads ? THERE : BACK);
+    take_semaphore(&game, game.leads ? BACK : THERE);
+    if (game.leads)
+        lead(&game);
+    else
+        follow(&game);
     tear_down(&game);
     return 0;
 }
