@@ -86,7 +86,7 @@ def between_machines(progress: Progress, latencies: Latencies) -> None:
 def inside_one_kernel(progress: Progress, latencies: Latencies) -> None:
     """The same ping-pong by two processes of this kernel."""
     progress.step("the same program on this kernel alone, its calls taken by Vshmem")
-    with sides.Pool(f"demo-{os.getpid()}") as pool:
+    with sides.Pool(f"demo-{os.getpid()}", sides.current()) as pool:
         pool.check_interposed()
         latencies.add(VSHMEM, local_pingpong(SECONDS, SYSTEM_V, pool.environment()))
     progress.step("the same program on this kernel's own System V")

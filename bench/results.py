@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from cases import Wanted
 
-SIDES = ("floor", "kernel", "vshmem")
+SIDES = ("floor", "kernel", "before", "vshmem")
+HEADS = {"before": "before", "floor": "floor", "kernel": "kernel", "vshmem": "Vshmem"}
 
 
 @dataclass
@@ -46,6 +47,11 @@ class Result:
         if len(ours) != len(theirs):  # not measured round by round
             return statistics.median(ours) / statistics.median(theirs)
         return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+    def change(self) -> str:
+        """Vshmem's time as a share of the earlier build's."""
+        ratio = self.ratio("before")
+        return f"{ratio:.2f}" if ratio else ""
 
     def verdict(self) -> str:
         """pass, FAIL, or nothing where nothing is wanted or nothing could be compared."""
@@ -103,18 +109,36 @@ def cell(result: Result, side: str) -> str:
     return number(result.median(side)) + (f" ±{spread:.0%}" if spread < 10 else " ±>999%")
 
 
+def sides_of(results: list[Result]) -> list[str]:
+    """The sides that are shown: an earlier build is measured only on request."""
+    compared = any("before" in r.samples for r in results)
+    return [side for side in SIDES if side != "before" or compared]
+
+
 def table(results: list[Result]) -> str:
     """The results as text."""
-    heads = ("", "unit", "floor", "kernel", "Vshmem", "Vshmem is", "wanted", "")
+    shown = sides_of(results)
+    compared = "before" in shown
+    change = ["of before"] if compared else []
+    heads = ("", "unit", *(HEADS[s] for s in shown), *change, "Vshmem is", "wanted", "")
     rows = [
-        (r.name, r.unit, *(cell(r, s) for s in SIDES), r.comparison(), r.wish(), r.verdict())
+        (
+            r.name,
+            r.unit,
+            *(cell(r, s) for s in shown),
+            *([r.change()] if compared else []),
+            r.comparison(),
+            r.wish(),
+            r.verdict(),
+        )
         for r in results
     ]
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    numbers = range(2, 2 + len(shown) + len(change))
     lines = []
     for row in (heads, *rows):
         cells = [
-            text.rjust(width) if 2 <= i <= 4 else text.ljust(width)
+            text.rjust(width) if i in numbers else text.ljust(width)
             for i, (text, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
@@ -127,11 +151,12 @@ def as_csv(results: list[Result]) -> str:
     """The results for machines: medians, least and largest of each side."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = [f"{side}_{what}" for side in SIDES for what in ("median", "min", "max")]
+    sides = sides_of(results)
+    columns = [f"{side}_{what}" for side in sides for what in ("median", "min", "max")]
     writer.writerow(["name", "unit", *columns, "wanted", "verdict"])
     for r in results:
         values = []
-        for side in SIDES:
+        for side in sides:
             samples = r.samples.get(side)
             triple = (r.median(side), min(samples), max(samples)) if samples else ("", "", "")
             values.extend(f"{v:.5g}" if v != "" else "" for v in triple)

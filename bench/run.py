@@ -12,6 +12,7 @@ import contextlib
 import os
 import sys
 import time
+from pathlib import Path
 
 import between
 import results
@@ -30,6 +31,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--machines", action="store_true", help="between two machines only")
     parser.add_argument("--no-machines", action="store_true", help="without the two machines")
     parser.add_argument("--kernel-only", action="store_true", help="without Vshmem")
+    parser.add_argument(
+        "--before",
+        metavar="FOLDER",
+        type=Path,
+        help="also measure the build in FOLDER, in the same turns; on one kernel",
+    )
     parser.add_argument("--strict", action="store_true", help="fail if a limit is missed")
     parser.add_argument("--save", metavar="NAME", help="save as bench/results/NAME")
     return parser.parse_args()
@@ -51,15 +58,20 @@ def selected(words: list[str]) -> list[Case]:
     return cases
 
 
-def plan(case: Case, interposed: dict[str, str] | None) -> list[tuple[str, str, dict | None]]:
+# The environments of the builds that are measured, by side: "before", if an earlier one is, and
+# "vshmem".
+Builds = dict[str, dict[str, str]]
+
+
+def plan(case: Case, builds: Builds) -> list[tuple[str, str, dict | None]]:
     """(side, command, environment) of each side that can be measured."""
     steps = []
+    interposed = builds.get("vshmem")
     if case.floor and not (case.floor_interposed and interposed is None):
         steps.append(("floor", case.floor, interposed if case.floor_interposed else None))
     if case.kernel:
         steps.append(("kernel", case.command, None))
-    if interposed is not None:
-        steps.append(("vshmem", case.command, interposed))
+    steps.extend((side, case.command, environment) for side, environment in builds.items())
     return steps
 
 
@@ -69,10 +81,10 @@ STEADY = 1.25
 TRIES = 4
 
 
-def run_round(case: Case, seconds: float, interposed: dict | None) -> tuple[list[dict], bool]:
+def run_round(case: Case, seconds: float, builds: Builds) -> tuple[list[dict], bool]:
     """The sides' numbers for each row, and whether the processors stayed where they were."""
     found: list[dict[str, float]] = [{} for _ in case.rows]
-    steps = plan(case, interposed)
+    steps = plan(case, builds)
     for side, command, environment in steps:
         values = sides.measure(command, seconds, environment, case.as_root)
         for row, value in zip(found, values, strict=True):
@@ -85,14 +97,14 @@ def run_round(case: Case, seconds: float, interposed: dict | None) -> tuple[list
     return found, max(before, after) <= STEADY * min(before, after)
 
 
-def run_case(case: Case, rounds: int, seconds: float, interposed: dict | None) -> list[Result]:
+def run_case(case: Case, rounds: int, seconds: float, builds: Builds) -> list[Result]:
     """All rounds of a case. Unsteady rounds are repeated; if all are unsteady, they count."""
     rows = [Result(row.name, case.unit, row.wanted) for row in case.rows]
     rounds = 1 if case.once else rounds
     kept, moved = [], []
     try:
         while len(kept) < rounds and len(kept) + len(moved) < TRIES * rounds:
-            found, steady = run_round(case, seconds, interposed)
+            found, steady = run_round(case, seconds, builds)
             (kept if steady else moved).append(found)
     except sides.Failed as failure:
         for row in rows:
@@ -104,19 +116,27 @@ def run_case(case: Case, rounds: int, seconds: float, interposed: dict | None) -
     return rows
 
 
+def versions(options: argparse.Namespace) -> dict[str, sides.Build]:
+    """The builds that are measured, by side."""
+    if options.kernel_only:
+        return {}
+    earlier = {"before": sides.earlier(options.before)} if options.before else {}
+    return {**earlier, "vshmem": sides.current()}
+
+
 def on_one_kernel(options: argparse.Namespace, rounds: int, seconds: float) -> list[Result]:
     """The cases of cases.py."""
     rows: list[Result] = []
     with contextlib.ExitStack() as stack:
-        interposed = None
-        if not options.kernel_only:
-            pool = stack.enter_context(sides.Pool(f"bench-{os.getpid()}"))
+        builds = {}
+        for side, build in versions(options).items():
+            pool = stack.enter_context(sides.Pool(f"bench-{os.getpid()}-{side}", build))
             pool.check_interposed()
-            interposed = pool.environment()
+            builds[side] = pool.environment()
         cases = selected(options.only)
         for done, case in enumerate(cases, 1):
             print(f"[{done}/{len(cases)}] {case.command}", file=sys.stderr, flush=True)
-            rows.extend(run_case(case, rounds, seconds, interposed))
+            rows.extend(run_case(case, rounds, seconds, builds))
     return rows
 
 
@@ -125,7 +145,8 @@ def run_all(options: argparse.Namespace) -> list[Result]:
     rounds = options.rounds or (1 if options.quick else 5)
     seconds = 0.05 if options.quick else 0.2
     rows = [] if options.machines else on_one_kernel(options, rounds, seconds)
-    without = options.no_machines or options.quick or options.only or options.kernel_only
+    few = options.quick or options.only or options.kernel_only
+    without = options.no_machines or options.before or few
     if options.machines or not without:
         print("[machines] booting two", file=sys.stderr, flush=True)
         rows.extend(between.measure(rounds, seconds))

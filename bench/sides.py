@@ -58,10 +58,32 @@ def build_programs() -> None:
         raise Failed(f"The benchmarks' C programs don't compile:\n{done.stdout}{done.stderr}")
 
 
-def vshmem(*arguments: str, limit: int = LIMIT_SECONDS) -> str:
-    """Runs `vshmem ARGUMENTS`; its output."""
+@dataclass(frozen=True)
+class Build:
+    """A build of Vshmem: its interposer and its command, which understand the same pools."""
+
+    library: Path
+    command: Path
+
+
+def current() -> Build:
+    """What is measured."""
+    return Build(library(), command())
+
+
+def earlier(folder: Path) -> Build:
+    """An earlier build, to compare with: a folder such as target/release of another checkout."""
+    build = Build(folder.resolve() / "libvshmem.so", folder.resolve() / "vshmem")
+    for path in (build.library, build.command):
+        if not path.exists():
+            raise Failed(f"{path} does not exist. Build the earlier version first (make build).")
+    return build
+
+
+def vshmem(*arguments: str, limit: int = LIMIT_SECONDS, build: Build | None = None) -> str:
+    """Runs `vshmem ARGUMENTS`, of another build if one is given; its output."""
     done = subprocess.run(
-        [str(command()), *arguments],
+        [str(build.command if build else command()), *arguments],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -78,6 +100,7 @@ class Pool:
     """A local pool for the time of a benchmark, with limits that 100,000 constructs fit in."""
 
     name: str
+    build: Build
 
     @property
     def path(self) -> Path:
@@ -86,18 +109,18 @@ class Pool:
 
     def __enter__(self) -> Pool:
         limits = [word for limit in LIMITS for word in ("--limit", limit)]
-        vshmem("pool", "create", self.name, "--size", "2G", *limits)
+        vshmem("pool", "create", self.name, "--size", "2G", *limits, build=self.build)
         if os.geteuid() == 0:
             os.chown(self.path, ORDINARY, ORDINARY)
         return self
 
     def __exit__(self, *_exc) -> None:
-        vshmem("pool", "rm", str(self.path))
+        vshmem("pool", "rm", str(self.path), build=self.build)
 
     def environment(self) -> dict[str, str]:
         """What makes a program use this pool for every key."""
         return {
-            "LD_PRELOAD": str(library()),
+            "LD_PRELOAD": str(self.build.library),
             "VSHMEM_POOL": str(self.path),
             "VSHMEM_KEYS": "all",
         }
