@@ -37,6 +37,9 @@ test|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
 test|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
 test|cmd:pgrep|procps|finds what tests started
 test|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+test|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
+test|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
+test|cmd:virsh|libvirt-clients|gives that machine pools
 test|cmd:busybox|busybox-static|what machines that test the driver run
 test|cmd:cpio|cpio|packs what they boot
 test|cmd:xz|xz-utils|unpacks the machines' kernel modules

@@ -83,6 +83,41 @@ nothing_left() {
     equal "$1" "" "$left"
 }
 
+# A machine of our cluster, and a copy of the initramfs that it boots from, which is there only while it boots: $work/initramfs.
+boot_one_for_its_files() {
+    local up
+    LIMIT=300 vshmem up -n 1 --no-net >"$work/up" 2>&1 &
+    up=$!
+    until cp "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/initramfs" "$work/initramfs" 2>/dev/null &&
+        pgrep -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER-vm0 " >"$work/out"; do
+        kill -0 "$up" 2>/dev/null || break
+        sleep 0.01
+    done
+    if ! wait "$up"; then
+        failed "a machine comes up" "$(cat "$work/up")"
+        exit 1
+    fi
+}
+
+# The kernel image of our cluster's machines.
+kernel_of_cluster() {
+    /usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kernel"])' \
+        "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/cluster.json"
+}
+
+# take_for_cluster NAME PID: has `vshmem exec` take a QEMU, which boots the initramfs, for a cluster of one machine
+take_for_cluster() {
+    /usr/bin/python3 - "$XDG_RUNTIME_DIR/vshmem" "$VSHMEM_CLUSTER" "$@" <<'P'
+import json, sys
+clusters, source, name, pid = sys.argv[1:]
+record = json.load(open(f"{clusters}/{source}/cluster.json"))
+record.update(name=name, channels=1, doorbell=False, pool="/dev/shm/none")
+started = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]
+record["machines"][0].update(pools=[], qemu={"pid": int(pid), "started": int(started)})
+json.dump(record, open(f"{clusters}/{name}/cluster.json", "w"))
+P
+}
+
 # hello_over_the_network WHAT SERVER CLIENT: by TCP, between two machines
 hello_over_the_network() {
     cat >"$work/server.py" <<P

@@ -15,22 +15,11 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# What the other machine boots from is there only while it boots.
-LIMIT=300 vshmem up -n 1 --no-net >"$work/up" 2>&1 &
-up=$!
-until cp "$clusters/$VSHMEM_CLUSTER/initramfs" "$work/initramfs" 2>/dev/null &&
-    pgrep -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER-vm0 " >"$work/out"; do
-    kill -0 "$up" 2>/dev/null || break
-    sleep 0.01
-done
-if ! wait "$up"; then
-    failed "a machine comes up" "$(cat "$work/up")"
-    exit 1
-fi
+boot_one_for_its_files
 
 # A machine like it, in no cluster. That it is one, for `vshmem exec`, is said to the command by hand.
 mkdir -m 700 "$clusters/$plain" "$clusters/$plain/vm0"
-kernel=$(/usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kernel"])' "$clusters/$VSHMEM_CLUSTER/cluster.json")
+kernel=$(kernel_of_cluster)
 parameters="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable vshmem.name=plain vshmem.uid=$(id -u) vshmem.channels=1"
 options=$(vshmem attach "$plain" --qmp "$work/qmp.sock" --print --spare-pools 2 --largest-pool 64M | tr -d '\\\\')
 # shellcheck disable=SC2086 # options are words
@@ -42,15 +31,7 @@ qemu-system-x86_64 -name "plain-$plain" -nodefaults -no-user-config -no-reboot -
     -chardev "socket,id=c0,path=$clusters/$plain/vm0/channel0.sock,server=on,wait=off" \
     -device virtserialport,nr=5,chardev=c0,name=vshmem.0 2>"$work/qemu.log" &
 qemu=$!
-/usr/bin/python3 - "$clusters" "$VSHMEM_CLUSTER" "$plain" "$qemu" <<'P'
-import json, sys
-clusters, source, name, pid = sys.argv[1:]
-record = json.load(open(f"{clusters}/{source}/cluster.json"))
-record.update(name=name, channels=1, doorbell=False, pool="/dev/shm/none")
-started = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]
-record["machines"][0].update(pools=[], qemu={"pid": int(pid), "started": int(started)})
-json.dump(record, open(f"{clusters}/{name}/cluster.json", "w"))
-P
+take_for_cluster "$plain" "$qemu"
 boots() { vshmem exec -c "$plain" vm0 -- true; }
 eventually "a machine of plain QEMU boots" boots
 

@@ -53,7 +53,14 @@ fn begin(wish: &Wish) -> Result<(Adopted, Option<String>)> {
                 .canonicalize()
                 .explain(|| format!("could not find {}", socket.display()))?,
         ),
-        Reach::Libvirt(domain) => Reach::Libvirt(domain.clone()),
+        Reach::Libvirt(domain) => {
+            if !domain.runs()? {
+                let name = &domain.name;
+                return Err(Error::new(format!("libvirt's domain {name} does not run"))
+                    .hint(format!("Start it first: virsh start {name}")));
+            }
+            Reach::Libvirt(domain.clone())
+        }
     };
     if let Some(known) = Adopted::read(&wish.name)? {
         if known.reach != reach {

@@ -1,0 +1,115 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # lib.sh sets work
+# A machine that libvirt runs is adopted. libvirt is our own: a daemon in a mount namespace, with its folders on a tmpfs, so that the
+# user's domains are neither seen nor touched. The domain boots what `vshmem up` boots, so that commands can be run in it.
+
+if [ "$(id -u)" -ne 0 ] || ! command -v libvirtd >"$work/out" || ! command -v virsh >"$work/out"; then
+    echo "skipped: a libvirt of our own needs root, libvirtd and virsh"
+    exit 0
+fi
+if [ -z "${C_LIBVIRT_INSIDE:-}" ]; then
+    export MACHINES_ROOT MACHINES_TARGET C_LIBVIRT_INSIDE=1
+    # shellcheck disable=SC2016 # the inner shell expands it
+    unshare --mount --propagation private bash -c '. "$MACHINES_ROOT/tests/machines/lib.sh"; . "$0"' "${BASH_SOURCE[0]}"
+    exit
+fi
+
+cluster=$VSHMEM_CLUSTER
+export VSHMEM_CLUSTER=${cluster}l LIBVIRT_DEFAULT_URI=qemu:///system
+clusters=$XDG_RUNTIME_DIR/vshmem
+domain=domain-$cluster
+adopted=${cluster}v
+pool=libvirt-$cluster
+daemon=
+clean_up() {
+    virsh -q destroy "$domain" >"$work/out" 2>&1 || true
+    [ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } 2>"$work/out" || true
+    rm -rf "${clusters:?}/$adopted" "$work/"*.sock
+    [ ! -e "/dev/shm/vshmem.0.$pool" ] || vshmem pool rm "$pool"
+}
+trap clean_up EXIT
+
+for folder in /etc/libvirt /run/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt; do
+    mkdir -p "$folder"
+    mount -t tmpfs tmpfs "$folder"
+done
+printf '%s\n' 'user = "root"' 'group = "root"' 'security_driver = "none"' 'cgroup_controllers = []' 'stdio_handler = "file"' \
+    'namespaces = []' >/etc/libvirt/qemu.conf
+libvirtd >"$work/libvirtd.log" 2>&1 &
+daemon=$!
+eventually "libvirt answers" virsh -q list
+
+boot_one_for_its_files
+
+mkdir -m 700 "$clusters/$adopted" "$clusters/$adopted/vm0"
+vshmem attach "$adopted" --libvirt "$domain" --print --spare-pools 2 --largest-pool 64M >"$work/parts.xml"
+cat >"$work/domain.xml" <<X
+<domain type='qemu'>
+  <name>$domain</name>
+  <memory unit='MiB'>512</memory>
+  <os>
+    <type arch='x86_64' machine='q35'>hvm</type>
+    <kernel>$(kernel_of_cluster)</kernel>
+    <initrd>$work/initramfs</initrd>
+    <cmdline>console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1</cmdline>
+  </os>
+  <features><acpi/></features>
+  <cpu mode='maximum'/>
+  <devices>
+    <emulator>$(command -v qemu-system-x86_64)</emulator>
+    <filesystem type='mount' accessmode='passthrough' multidevs='remap'>
+      <source dir='/'/><target dir='root'/><readonly/>
+    </filesystem>
+    <serial type='file'><source path='$clusters/$adopted/vm0/console.log'/></serial>
+    <channel type='unix'>
+      <source mode='bind' path='$clusters/$adopted/vm0/channel0.sock'/>
+      <target type='virtio' name='vshmem.0'/>
+    </channel>
+    <memballoon model='none'/>
+  </devices>
+</domain>
+X
+code "a domain is defined" 0 virsh -q define "$work/domain.xml"
+# As `virsh edit` does: what is printed is put where it says, its devices among the domain's, and what follows them behind.
+virsh dumpxml "$domain" --inactive | /usr/bin/python3 -c '
+import re, sys
+parts, domain = open(sys.argv[1]).read(), sys.stdin.read()
+devices = re.search("<controller.*</channel>", parts, re.S).group()
+behind = re.search("<qemu:commandline>.*</qemu:commandline>", parts, re.S).group()
+head = re.search("xmlns:qemu=\S+(?=>)", parts).group()
+print(domain.replace("</devices>", devices + "</devices>" + behind).replace("<domain ", f"<domain {head} ", 1))' \
+    "$work/parts.xml" >"$work/edited.xml"
+virsh -q define "$work/edited.xml" >"$work/defined" 2>&1
+equal "libvirt takes what --print says" "" "$(cat "$work/defined")"
+code "and starts the domain" 0 virsh -q start "$domain"
+take_for_cluster "$adopted" "$(cat "/run/libvirt/qemu/$domain.pid")"
+boots() { vshmem exec -c "$adopted" vm0 -- true; }
+eventually "it boots" boots
+
+code "a pool is made" 0 vshmem pool create "$pool" --size 64M
+code "a domain that is none can't be attached" 125 vshmem attach other --libvirt "no-$domain"
+code "the domain is attached" 0 vshmem attach "$adopted" --libvirt "$domain"
+contains "vshmem ps shows it" running "$(vshmem ps | grep "(attached) *$adopted")"
+told=$(vshmem grant "$pool" "$adopted" --json)
+contains "it is granted a pool, and its front end says that it can be used" '"usable":true' "$told"
+passed "that is: $told"
+contains "libvirt knows of the device" "<shmem name='vshmem.0.$pool'" "$(virsh dumpxml "$domain")"
+
+on_host() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=$pool timeout 60 "$@"; }
+# shellcheck disable=SC2016 # Perl's variables
+on_host perl -e '$q = msgget(0x78, 01600) // die $!; msgsnd($q, pack("l! a*", 1, "to a domain"), 0) or die $!'
+# shellcheck disable=SC2016
+equal "it hears the host" "to a domain" "$(vshmem run -c "$adopted" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- perl -e \
+    '$q = msgget(0x78, 0) // die $!; msgrcv($q, $m, 64, 0, 0); print substr($m, 8)' 2>&1)"
+
+code "the pool is revoked" 0 vshmem revoke "$pool" "$adopted"
+equal "libvirt knows of no device any more" "" "$(virsh dumpxml "$domain" | grep "<shmem")"
+equal "and it is out of sight in the machine" "" "$(vshmem exec -c "$adopted" vm0 -- "$VSHMEM_BIN" pool ls | grep "$pool")"
+code "the domain is let go of" 0 vshmem detach "$adopted"
+code "it runs on" 0 vshmem exec -c "$adopted" vm0 -- true
+
+clean_up
+daemon=
+vshmem down
+nothing_left "nothing is left of it"
+export VSHMEM_CLUSTER=$cluster
