@@ -1,10 +1,10 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is appended to
-# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile crash.
+# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile storm crash.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for each kind of wait
 # HOSTILE_ROUNDS=500    of three seconds each
-# SECONDS_EACH=1800     of storms of kills, without and with signals
+# STORM_KILLS=100000    processes that are killed while they and others work
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
 set -eu
 
@@ -18,13 +18,13 @@ trap 'rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
 export VSHMEM_LIB="${VSHMEM_LIB:-$target/release/libvshmem.so}" VSHMEM_BIN="${VSHMEM_BIN:-$target/release/vshmem}"
 export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-500}"
-export SECONDS_EACH="${SECONDS_EACH:-1800}" CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
+export STORM_KILLS="${STORM_KILLS:-100000}" CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
 
 failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile crash} " in
+    case " ${SOAK_PARTS:-woken hostile storm crash} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -46,6 +46,7 @@ part() { # part NAME SETTING COMMAND...
 } >>"$report"
 part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh 9-woken
 part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"
-part crash "$SECONDS_EACH s of storms, $CRASH_ROUNDS rounds" tests/crash/run.sh "$VSHMEM_LIB"
+part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHMEM_LIB"
+part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 echo "The report is $report."
 [ "$failed" -eq 0 ]
