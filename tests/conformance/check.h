@@ -153,7 +153,7 @@ __attribute__((unused)) static void handle(int number, void (*handler)(int)) {
 
 __attribute__((unused)) static void do_nothing(int number) { (void)number; }
 
-static int run_test(const struct test *test) {
+__attribute__((unused)) static int run_test(const struct test *test) {
     int status;
     fflush(stdout);
     pid_t pid = fork();
