@@ -64,7 +64,8 @@ static void undo_check(void) {
     nobody_waits(SEMAPHORES);
 }
 
-const struct scenario undo_scenario = {"undo", undo_begin, undo_work, undo_check, remove_set};
+const struct scenario undo_scenario = {"undo",     undo_begin, undo_work, undo_check,
+                                       remove_set, 0,          NULL};
 
 /* ---- mutex: whoever is in must be the only one alive who is in ---- */
 
@@ -96,7 +97,8 @@ static void mutex_check(void) {
     nobody_waits(1);
 }
 
-const struct scenario mutex_scenario = {"mutex", mutex_begin, mutex_work, mutex_check, remove_set};
+const struct scenario mutex_scenario = {"mutex",    mutex_begin, mutex_work, mutex_check,
+                                        remove_set, 0,           NULL};
 
 /* ---- whole: without SEM_UNDO, both semaphores of a pair move together, whoever dies when ---- */
 
@@ -141,4 +143,5 @@ static void whole_check(void) {
     nobody_waits(3);
 }
 
-const struct scenario whole_scenario = {"whole", whole_begin, whole_work, whole_check, remove_set};
+const struct scenario whole_scenario = {"whole",    whole_begin, whole_work, whole_check,
+                                        remove_set, 0,           NULL};

@@ -60,8 +60,8 @@ static void segment_end(void) {
         OK(shmctl(segments[i], IPC_RMID, NULL));
 }
 
-const struct scenario segment_scenario = {"segments", segment_begin, segment_work, segment_check,
-                                          segment_end};
+const struct scenario segment_scenario = {
+    "segments", segment_begin, segment_work, segment_check, segment_end, 0, NULL};
 
 /* ---- churn: everyone makes and removes constructs of a few keys ---- */
 
@@ -176,4 +176,5 @@ static void churn_check(void) {
 
 static void churn_end(void) {}
 
-const struct scenario churn_scenario = {"churn", churn_begin, churn_work, churn_check, churn_end};
+const struct scenario churn_scenario = {"churn",   churn_begin, churn_work, churn_check,
+                                        churn_end, 0,           NULL};

@@ -1,7 +1,8 @@
 /*
  * Kill storms: workers use System V constructs while they are killed at random times; what is left
- * must be what their deaths imply. The engine is in storm.c, what workers do and what must hold is
- * in the scenarios.
+ * must be what their deaths imply. In some scenarios a few of them are survivors: they are stopped
+ * and interrupted, but not killed before a round is over, and what they hold is counted. The engine
+ * is in storm.c, what workers do and what must hold is in the scenarios.
  */
 #ifndef STORM_H
 #define STORM_H
@@ -11,10 +12,10 @@
 
 enum {
     WORKERS = 6,
-    /* More lives than a storm of an hour has. */
-    MOST_LIVES = 1 << 21,
+    /* So many in a round, which is over soon after two thirds of them. */
+    MOST_LIVES = 60000,
     /* Seconds without any progress that count as stuck. */
-    STUCK_AFTER = 4
+    STUCK_AFTER = 20
 };
 
 /* One life of a worker. */
@@ -31,6 +32,9 @@ struct board {
     _Atomic unsigned char condemned[MOST_LIVES];
     _Atomic unsigned long progress;
     _Atomic unsigned long kills[WORKERS];
+    /* Survivors are to come to rest; those who have. */
+    _Atomic int pause;
+    _Atomic int resting[WORKERS];
 };
 
 struct scenario {
@@ -39,15 +43,20 @@ struct scenario {
     void (*begin)(void);
     /* What a worker does until it dies; if it returns the worker exits properly. */
     void (*work)(struct life *life);
-    /* All workers are dead: what must hold. May be called several times in a storm. */
+    /* All workers but the survivors are dead, and those rest if they live: what must hold. May be
+     * called several times in a round. */
     void (*check)(void);
     /* Removes the constructs. */
     void (*end)(void);
+    /* Workers in the first so many slots are survivors. */
+    int survivors;
+    /* The others are dead: helps survivors to rest who wait for what may never come. */
+    void (*rouse)(void);
 };
 
 extern struct board *board;
 extern const struct scenario undo_scenario, mutex_scenario, whole_scenario, queue_scenario,
-    segment_scenario, churn_scenario;
+    segment_scenario, churn_scenario, holders_scenario, letters_scenario;
 
 /* A number below the limit. */
 static inline unsigned below(struct life *life, unsigned limit) {
@@ -59,7 +68,14 @@ static inline unsigned below(struct life *life, unsigned limit) {
 
 static inline void note_progress(void) { atomic_fetch_add(&board->progress, 1); }
 
-/* Zeroed memory that forked workers share. */
+/* A survivor that is asked to rests here. */
+void rest(const struct life *life);
+
+/* Zeroed memory that forked workers share, until the round is over. */
 void *shared_memory(size_t size);
+
+/* In account.c. How much there is room for, and that nothing is left that a program can see. */
+int capacity(void);
+void nothing_is_left(void);
 
 #endif

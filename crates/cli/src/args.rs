@@ -46,6 +46,8 @@ pub enum Command {
     Run(Run),
     /// End machines and remove all that belongs to them
     Down(Down),
+    /// Start machines anew that died, or that run
+    Restart(Restart),
     /// Give a pool to machines that run
     Grant(crate::grants::Grant),
     /// Take a pool away from machines that run
@@ -290,6 +292,29 @@ pub struct Run {
 pub struct MoreRun {
     #[command(flatten)]
     pub run: Run,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem restart vm1
+  vshmem restart -c other vm0 vm2
+
+A machine that runs is turned off first, as if its power failed. What its processes held in pools is undone, and the
+others run on. The machine has the pools then that it began with; those that were granted to it later it has to be
+granted again.")]
+pub struct Restart {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    /// The machines
+    #[arg(required = true, value_name = "VM")]
+    pub machines: Vec<String>,
+    /// How long each machine may take to boot, in seconds
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    pub timeout: u64,
+    /// Say nothing while it goes well
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 #[derive(Args)]

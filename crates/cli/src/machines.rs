@@ -1,4 +1,4 @@
-//! `vshmem up`, `ps` and `down`.
+//! `vshmem up`, `restart`, `ps` and `down`.
 
 use crate::{args, print, size, table};
 use serde::Serialize;
@@ -7,8 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
-    attached, down as end, health, interrupt, list, up as start, AccelChoice, Attached,
-    DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach, Result, Step, UpOptions,
+    attached, down as end, health, interrupt, list, restart as start_anew, up as start,
+    AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach,
+    Result, Step, UpOptions,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
@@ -88,6 +89,26 @@ pub fn up(up: &args::Up) -> Result<u8> {
             );
         }
     }
+    Ok(0)
+}
+
+/// Starts machines anew.
+pub fn restart(restart: &args::Restart) -> Result<u8> {
+    let begun = Instant::now();
+    interrupt::watch();
+    let mut tell = |step: Step| {
+        let seconds = begun.elapsed().as_secs_f64();
+        match step {
+            Step::Note(text) => eprintln!("vshmem restart: {text}"),
+            Step::Ready(name) if !restart.quiet => {
+                eprintln!("vshmem restart: {name} is up ({seconds:.1} s)");
+            }
+            Step::Ready(_) => (),
+        }
+    };
+    let patience = Duration::from_secs(restart.timeout);
+    let cluster = &restart.cluster.cluster;
+    start_anew(cluster, &restart.machines, patience, &mut tell)?;
     Ok(0)
 }
 

@@ -46,6 +46,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Exec(exec) => run::exec(exec),
         Command::Run(run) => run::run(run, further),
         Command::Down(down) => machines::down(&down),
+        Command::Restart(restart) => machines::restart(&restart),
         Command::Grant(grant) => grants::grant(&grant),
         Command::Revoke(revoke) => grants::revoke(&revoke),
         Command::Attach(attach) => attach::attach(&attach),

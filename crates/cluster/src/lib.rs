@@ -37,6 +37,7 @@ pub use host::libvirt::Domain;
 pub use host::machine::Target;
 pub use host::permanent::describe as describe_permanent;
 pub use host::ports::Ports;
+pub use host::restart::restart;
 pub use host::run::{run, Options as RunOptions};
 pub use host::source::Source;
 pub use host::state::{Granted, Machine, Record};

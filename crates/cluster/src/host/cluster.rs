@@ -80,10 +80,7 @@ pub fn list() -> Result<Vec<Listed>> {
                 drop(lock);
             }
         } else {
-            bury(&record, &states);
-            if has_left_others(&record, &states) {
-                settle(&name)?;
-            }
+            settle(&name)?;
         }
         out.push(Listed {
             record,
@@ -94,7 +91,8 @@ pub fn list() -> Result<Vec<Listed>> {
     Ok(out)
 }
 
-/// Ends what machines that died had of other pools, unless another command is at work on the cluster.
+/// Ends what machines that died had of pools, unless another command is at work on the cluster: it may be starting one of them anew,
+/// and names in pools don't tell the new one from the old one.
 fn settle(name: &str) -> Result<()> {
     let Ok(lock) = lock_cluster(name) else {
         return Ok(());
@@ -102,11 +100,25 @@ fn settle(name: &str) -> Result<()> {
     // As it is now that nobody else changes it.
     if let Some(mut record) = Record::read(name)? {
         let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
-        bury_elsewhere(&mut record, &states);
-        record.write()?;
+        bury(&record, &states);
+        if has_left_others(&record, &states) {
+            bury_elsewhere(&mut record, &states);
+            record.write()?;
+        }
     }
     drop(lock);
     Ok(())
+}
+
+/// Ends what one machine had of pools, which does not run. The caller has the cluster's lock.
+pub fn bury_one(record: &mut Record, place: usize) {
+    let died = |at| match at == place {
+        true => MachineState::Died,
+        false => MachineState::Running,
+    };
+    let states: Vec<_> = (0..record.machines.len()).map(died).collect();
+    bury(record, &states);
+    bury_elsewhere(record, &states);
 }
 
 /// The cores that machines of this user's other clusters are pinned to.
@@ -167,7 +179,8 @@ fn bury(record: &Record, states: &[MachineState]) {
     }
 }
 
-fn remove_sockets(directory: &std::path::Path) {
+/// Removes the sockets that a machine's QEMU has left.
+pub fn remove_sockets(directory: &std::path::Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if path
@@ -187,14 +200,7 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
         machines.clone_from(&record.machines);
     }
     for name in names {
-        let Some(machine) = record.machines.iter().find(|machine| machine.name == *name) else {
-            let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
-            return Err(
-                Error::new(format!("the cluster {cluster} has no machine {name}"))
-                    .hint(format!("It has {}.", all.join(", "))),
-            );
-        };
-        machines.push(machine.clone());
+        machines.push(record.machines[place(&record, name)?].clone());
     }
     for machine in &machines {
         match state(&record, machine) {
@@ -207,14 +213,25 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
             }
             MachineState::Died => {
                 return Err(Error::new(format!("{} has died", machine.name))
-                    .hint("See vshmem ps for why; vshmem down and vshmem up start anew."));
+                    .hint("See vshmem ps for why; vshmem restart starts it anew."));
             }
         }
     }
     Ok((record, machines))
 }
 
-fn no_cluster(name: &str) -> Error {
+/// Where in a record the machine of this name is.
+pub fn place(record: &Record, name: &str) -> Result<usize> {
+    let found = record.machines.iter().position(|m| m.name == name);
+    found.ok_or_else(|| {
+        let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
+        Error::new(format!("the cluster {} has no machine {name}", record.name))
+            .hint(format!("It has {}.", all.join(", ")))
+    })
+}
+
+/// Why there is none of this name to be found.
+pub fn no_cluster(name: &str) -> Error {
     let others = cluster_names().unwrap_or_default();
     let hint = match others.len() {
         0 => "Start machines with: vshmem up".to_string(),

@@ -4,10 +4,11 @@
 //! reserved behind the port does a guest find room for one that comes later. ACPI plugs, as is the default of q35: PCIe's
 //! own way takes seconds.
 
+use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The ports that a machine has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
     /// For pools that are granted while it runs.
     pub spare: u32,

@@ -3,12 +3,13 @@
 use super::ports::{self, Ports, Turn};
 use super::process::Process;
 use super::settings::Settings;
+use super::wires::{self, Wire};
 use crate::error::{Error, Explain, Result};
 use crate::wire::PORT_NAME;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -87,8 +88,8 @@ pub struct PoolFile<'a> {
 
 /// A network card's other side.
 pub struct Link {
-    /// One end of a pair of stream sockets for each neighbour.
-    pub sockets: Vec<OwnedFd>,
+    /// An end of a wire to each neighbour that there is.
+    pub wires: Vec<Wire>,
 }
 
 /// A machine to start.
@@ -262,27 +263,17 @@ fn channels(out: &mut Arguments, spec: &Spec<'_>) {
     );
 }
 
-/// One neighbour is wired directly; several meet in a hub inside this QEMU.
+/// The machine's wires and its card meet in a hub inside this QEMU.
 fn network(out: &mut Arguments, link: &Link, index: u32) {
-    let hub = link.sockets.len() > 1;
-    for (i, socket) in link.sockets.iter().enumerate() {
-        let fd = socket.as_raw_fd();
-        let id = if hub {
-            format!("wire{i}")
-        } else {
-            "net".into()
-        };
-        out.add("-netdev", &format!("socket,id={id},fd={fd}"));
-        if hub {
-            out.add(
-                "-netdev",
-                &format!("hubport,id=port{i},hubid=0,netdev={id}"),
-            );
-        }
+    for Wire { to, socket } in &link.wires {
+        let (fd, wire, port) = (socket.as_raw_fd(), wires::wire(*to), wires::port(*to));
+        out.add("-netdev", &format!("socket,id={wire},fd={fd}"));
+        out.add(
+            "-netdev",
+            &format!("hubport,id={port},hubid=0,netdev={wire}"),
+        );
     }
-    if hub {
-        out.add("-netdev", "hubport,id=net,hubid=0");
-    }
+    out.add("-netdev", "hubport,id=net,hubid=0");
     let (high, low) = ((index + 1) >> 8 & 0xff, (index + 1) & 0xff);
     out.add(
         "-device",
@@ -300,8 +291,8 @@ pub fn start(spec: &Spec<'_>) -> Result<(Child, Process)> {
     let mut command = Command::new(PROGRAM);
     command.args(arguments(spec)).current_dir("/");
     command.stdin(Stdio::null()).stdout(log).stderr(copy);
-    let sockets = spec.link.iter().flat_map(|link| &link.sockets);
-    let inherited: Vec<RawFd> = sockets.map(AsRawFd::as_raw_fd).collect();
+    let wires = spec.link.iter().flat_map(|link| &link.wires);
+    let inherited: Vec<RawFd> = wires.map(|wire| wire.socket.as_raw_fd()).collect();
     let prepare = move || {
         // SAFETY: plain values; these calls are safe in a forked child.
         unsafe {
@@ -429,21 +420,12 @@ mod tests {
 
     #[test]
     fn neighbours_meet_in_a_hub() {
-        let pair = || std::os::unix::net::UnixStream::pair().unwrap().0.into();
-        let two = line(Some(Link {
-            sockets: vec![pair(), pair()],
-        }));
+        let wires = wires::all(4).unwrap().remove(0);
+        let line = line(Some(Link { wires }));
         assert!(
-            two.contains("hubport,id=port1,hubid=0,netdev=wire1"),
-            "{two}"
+            line.contains("hubport,id=port3,hubid=0,netdev=wire3"),
+            "{line}"
         );
-        assert!(two.contains("mac=52:54:00:77:00:02"));
-        let one = line(Some(Link {
-            sockets: vec![pair()],
-        }));
-        assert!(
-            !one.contains("hubport") && one.contains("socket,id=net,fd="),
-            "{one}"
-        );
+        assert!(line.contains("mac=52:54:00:77:00:02"));
     }
 }

@@ -8,7 +8,7 @@ use super::state::uid;
 use crate::error::{Error, Explain, Result};
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -102,6 +102,19 @@ impl Qmp {
             .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
+    /// Gives QEMU a descriptor, under this name.
+    pub fn give(&mut self, name: &str, descriptor: OwnedFd) -> Result<()> {
+        let explain = || format!("giving QEMU the descriptor {name}");
+        let order = json!({ "execute": "getfd", "arguments": { "fdname": name } }).to_string();
+        let Link::Socket(reader) = &mut self.link else {
+            return Err(Error::new("libvirt passes no descriptors on to QEMU"));
+        };
+        send_with(reader.get_ref(), order.as_bytes(), &descriptor).explain(explain)?;
+        self.verdict("getfd")?
+            .map(drop)
+            .map_err(|why| Error::new(format!("QEMU refused getfd: {why}")))
+    }
+
     /// Asks QEMU to do something. Inside, why it refuses.
     pub fn ask(
         &mut self,
@@ -117,15 +130,35 @@ impl Qmp {
                     .get_mut()
                     .write_all(order.as_bytes())
                     .explain(|| format!("asking QEMU to {command}"))?;
-                loop {
-                    // Events come in between.
-                    if let Some(verdict) = judge(&line(reader)?) {
-                        return Ok(verdict);
-                    }
-                }
+                self.verdict(command)
             }
         }
     }
+
+    /// The answer to what was asked last.
+    fn verdict(&mut self, command: &str) -> Result<std::result::Result<Value, String>> {
+        let Link::Socket(reader) = &mut self.link else {
+            return Err(Error::new(format!("libvirt answers {command} at once")));
+        };
+        loop {
+            // Events come in between.
+            if let Some(verdict) = judge(&line(reader)?) {
+                return Ok(verdict);
+            }
+        }
+    }
+}
+
+/// Sends a few bytes, and a descriptor with them.
+fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> std::io::Result<()> {
+    use rustix::net::{sendmsg, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor.as_fd()];
+    with.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let io = [std::io::IoSlice::new(bytes)];
+    let sent = sendmsg(socket, &io, &mut with, SendFlags::NOSIGNAL)?;
+    (&*socket).write_all(&bytes[sent..])
 }
 
 /// What an answer says; `None` if it is none.

@@ -1,5 +1,6 @@
 //! Where clusters are written down: one private directory for each user, one below it for each cluster.
 
+use super::ports::Ports;
 use super::process::Process;
 use crate::error::{Error, Explain, Result};
 use serde::{Deserialize, Serialize};
@@ -68,12 +69,18 @@ pub struct Record {
     /// The driver vshmem.ko that the machines load, if any.
     #[serde(default)]
     pub driver: Option<PathBuf>,
+    /// Room for pools that machines are granted while they run.
+    #[serde(default)]
+    pub ports: Ports,
     /// How many channels for commands each machine has.
     pub channels: usize,
     /// Seconds since the epoch when it was started.
     pub since: u64,
     /// The machines.
     pub machines: Vec<Machine>,
+    /// The pools that each machine starts with.
+    #[serde(default)]
+    pub first_pools: Vec<Granted>,
 }
 
 /// The format that this program writes.

@@ -1,24 +1,17 @@
 //! Starts a cluster.
 
-use super::accel::{self, Choice};
-use super::channel::Channel;
-use super::kernel::{self, Kernel};
+use super::accel::Choice;
+use super::boot::{self, Initramfs, Outfit, Software};
 use super::ports::Ports;
 use super::process::Process;
-use super::qemu::{self, Accel, Link, PoolFile, Spec};
-use super::qmp::Qmp;
-use super::settings::{address, Network, Settings};
+use super::qemu::{self, Link};
+use super::settings::address;
 use super::source::Source;
 use super::state::{
-    boot_id, cluster_directory, lock_cluster, private_directory, uid, Granted, Machine, Record,
-    VERSION,
+    boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, doorbell, driver, initramfs, interrupt, pool, ports, vmlinux};
-use crate::error::{Error, Explain, Result};
-use crate::modules::parse_wanted;
-use std::fs;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, wires};
+use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -63,15 +56,12 @@ pub enum Step {
     Ready(String),
 }
 
-/// How long QEMU may take to answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// Channels for commands that each machine has.
 const CHANNELS: usize = 12;
 /// More machines than this would need more than one network hub's worth of processes on one host.
 const MOST_MACHINES: u32 = 32;
 /// What machines call the pool of their cluster.
 const DEFAULT: &str = "default";
-const MODULES: &str = include_str!("../../../../images/modules.txt");
 
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
 pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
@@ -168,39 +158,22 @@ impl Drop for Started {
 
 fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     let mut note = |text: &str| tell(Step::Note(text.into()));
-    let wanted = parse_wanted(MODULES);
-    let mut kernel = kernel::find(options.kernel.as_deref(), &wanted, &mut note)?;
-    note(&format!(
-        "kernel {} ({})",
-        kernel.version,
-        kernel.image.display()
-    ));
-    let driver = driver::find(&options.driver, &kernel.version)?;
-    let driver_path = driver.map(|driver| {
-        kernel.modules.push(driver.module);
-        driver.path
-    });
-    let (accel, how) = accel::decide(options.accel, &kernel, &mut note)?;
-    let unpacked = (accel == Accel::Tcg)
-        .then(|| vmlinux::unpacked(&kernel, &mut note))
-        .flatten();
-    interrupt::check()?;
-    prepare(options, started, &kernel, accel, driver_path)?;
-    let initramfs = cluster_directory(&options.cluster)?.join("initramfs");
-    fs::write(&initramfs, initramfs::build(&kernel.modules)?)
-        .explain(|| format!("could not write {}", initramfs.display()))?;
+    let kernel = options.kernel.as_deref();
+    let software = Software::find(kernel, &options.driver, options.accel, &mut note)?;
+    prepare(options, started, &software)?;
+    let initramfs = Initramfs::write(&options.cluster, &software)?;
     let plural = if options.machines == 1 { "" } else { "s" };
     note(&format!(
-        "booting {} machine{plural} {how}",
-        options.machines
+        "booting {} machine{plural} {}",
+        options.machines, software.how
     ));
-    let image = unpacked.as_deref().unwrap_or(&kernel.image);
-    boot(options, started, image, &initramfs, accel, &mut note)?;
+    boot(options, started, &software, &initramfs, &mut note)?;
     let mut record = started.record.clone().expect("boot has put it there");
     pin_cores(&mut record)?;
-    await_all(&record, options.patience, tell)?;
-    // Machines have read it by now.
-    let _ = fs::remove_file(&initramfs);
+    let all = (0..record.machines.len()).collect();
+    boot::wait(&record, all, options.patience, &mut |name| {
+        tell(Step::Ready(name.into()));
+    })?;
     record.starter = None;
     record.write()?;
     Ok(record)
@@ -220,20 +193,14 @@ fn check_length(directory: &Path) -> Result<()> {
 }
 
 /// Directories, pool and record.
-fn prepare(
-    options: &Options,
-    started: &mut Started,
-    kernel: &Kernel,
-    accel: Accel,
-    driver: Option<PathBuf>,
-) -> Result<()> {
+fn prepare(options: &Options, started: &mut Started, software: &Software) -> Result<()> {
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let doorbell = options.doorbell.unwrap_or(driver.is_some());
+    let doorbell = options.doorbell.unwrap_or(software.driver.is_some());
     let pools = first_pools(options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
@@ -248,17 +215,19 @@ fn prepare(
         name: options.cluster.clone(),
         boot: boot_id(),
         starter: Some(Process::current()),
-        accel: accel.name().into(),
-        kernel: kernel.image.clone(),
+        accel: software.accel.name().into(),
+        kernel: software.kernel.image.clone(),
         cpus: options.cpus,
         memory: options.memory,
         pool: pool::path(&options.cluster),
         pool_size: options.pool_size,
         doorbell,
-        driver,
+        driver: software.driver.clone(),
+        ports: options.ports,
         channels: CHANNELS,
         since: now.as_secs(),
         machines: (0..options.machines).map(machine).collect(),
+        first_pools: pools.clone(),
     };
     record.write()?;
     started.record = Some(record.clone());
@@ -294,64 +263,28 @@ fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
 fn boot(
     options: &Options,
     started: &mut Started,
-    kernel: &Path,
-    initramfs: &Path,
-    accel: Accel,
+    software: &Software,
+    initramfs: &Initramfs,
     note: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let links = links(options)?;
     let kept = started.record.as_mut().expect("prepare has put it there");
     let bells = serve_doorbells(options, kept, note)?;
     let record = kept.clone();
+    let outfit = Outfit {
+        software,
+        initramfs,
+        ports: options.ports,
+        bells: &bells,
+    };
     for (place, link) in links.into_iter().enumerate() {
-        let machine = &record.machines[place];
-        let network = Network {
-            address: address(machine.index),
-            machines: options.machines,
-        };
-        let settings = Settings {
-            name: machine.name.clone(),
-            pools: machine.pools.iter().map(|pool| pool.name.clone()).collect(),
-            uid: uid(),
-            channels: record.channels,
-            network: link.is_some().then_some(network),
-            probe: false,
-        };
-        let spec = Spec {
-            settings: &settings,
-            title: format!("vshmem-{}-{}", record.name, machine.name),
-            accel,
-            cpus: record.cpus,
-            memory: record.memory,
-            kernel,
-            initramfs,
-            directory: &record.machine_directory(machine)?,
-            pools: pool_files(&machine.pools, &bells),
-            ports: options.ports,
-            link,
-            index: machine.index,
-        };
-        let (child, process) = qemu::start(&spec)?;
+        let (child, process) = boot::start(&record, place, &outfit, link)?;
         started.children.push(child);
-        if record.doorbell {
-            doorbell::name(process.pid, &machine.name)?;
-        }
         let kept = started.record.as_mut().expect("prepare has put it there");
         kept.machines[place].qemu = Some(process);
         kept.write()?;
     }
     Ok(())
-}
-
-/// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
-fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
-    let file = |(place, pool): (usize, &'a Granted)| PoolFile {
-        name: &pool.name,
-        path: &pool.path,
-        size: pool.size,
-        doorbell: bells.get(place).map(PathBuf::as_path),
-    };
-    pools.iter().enumerate().map(file).collect()
 }
 
 /// Has the pools served, and says how waiters are woken. Doorbells that were not asked for are done without if they can't be had.
@@ -373,6 +306,7 @@ fn serve_doorbells(
             let machines = record.machines.iter_mut();
             machines
                 .flat_map(|machine| &mut machine.pools)
+                .chain(&mut record.first_pools)
                 .for_each(|pool| pool.doorbell = false);
             record.write()?;
             vec![]
@@ -389,24 +323,13 @@ fn serve_doorbells(
     Ok(bells)
 }
 
-/// The first machine is wired to each of the others.
+/// The machines' ends of the network, if there is to be one.
 fn links(options: &Options) -> Result<Vec<Option<Link>>> {
     if !options.network || options.machines < 2 {
         return Ok((0..options.machines).map(|_| None).collect());
     }
-    let mut first = Vec::new();
-    let mut others = Vec::new();
-    for _ in 1..options.machines {
-        let (one, other): (OwnedFd, OwnedFd) = UnixStream::pair()
-            .map(|(one, other)| (one.into(), other.into()))
-            .explain(|| "could not make a pair of sockets".into())?;
-        first.push(one);
-        others.push(Some(Link {
-            sockets: vec![other],
-        }));
-    }
-    others.insert(0, Some(Link { sockets: first }));
-    Ok(others)
+    let wires = wires::all(options.machines)?.into_iter();
+    Ok(wires.map(|wires| Some(Link { wires })).collect())
 }
 
 /// Pins virtual cores where each can have a core of its own: two that spin must never share one.
@@ -419,66 +342,8 @@ fn pin_cores(record: &mut Record) -> Result<()> {
         return Ok(());
     };
     for (place, share) in shares.into_iter().enumerate() {
-        let directory = record.machine_directory(&record.machines[place])?;
-        let socket = qemu::monitor_socket(&directory);
-        let ready = interrupt::wait_for(Duration::from_secs(20), || {
-            check_alive(record, place)?;
-            Ok(socket.exists().then_some(()))
-        })?;
-        if ready.is_none() {
-            return Err(not_up(record, place, "QEMU does not answer"));
-        }
-        let threads = Qmp::connect(&socket, ANSWERS_WITHIN)?.core_threads()?;
-        for (&thread, &core) in threads.iter().zip(&share) {
-            affinity::pin(thread, core).explain(|| format!("could not pin to core {core}"))?;
-        }
+        boot::pin(record, place, &share)?;
         record.machines[place].cores = share;
     }
     Ok(())
-}
-
-fn await_all(record: &Record, patience: Duration, tell: &mut dyn FnMut(Step)) -> Result<()> {
-    let mut waiting: Vec<usize> = (0..record.machines.len()).collect();
-    let answered = interrupt::wait_for(patience, || {
-        let mut left = Vec::new();
-        for &place in &waiting {
-            check_alive(record, place)?;
-            let machine = &record.machines[place];
-            let directory = record.machine_directory(machine)?;
-            match Channel::take(&directory, 0, Duration::ZERO) {
-                Ok(Some(_)) => tell(Step::Ready(machine.name.clone())),
-                _ => left.push(place),
-            }
-        }
-        waiting = left;
-        Ok(waiting.is_empty().then_some(()))
-    })?;
-    match (answered, waiting.first()) {
-        (None, Some(&place)) => Err(not_up(
-            record,
-            place,
-            &format!("it took longer than {} s", patience.as_secs()),
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn check_alive(record: &Record, place: usize) -> Result<()> {
-    match &record.machines[place].qemu {
-        Some(process) if process.alive() => Ok(()),
-        _ => Err(not_up(record, place, "its QEMU has ended")),
-    }
-}
-
-fn not_up(record: &Record, place: usize, why: &str) -> Error {
-    let machine = &record.machines[place];
-    let words = record
-        .machine_directory(machine)
-        .map(|d| qemu::last_words(&d));
-    Error::new(format!(
-        "{} did not boot: {why}{}",
-        machine.name,
-        words.unwrap_or_default()
-    ))
-    .hint("More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.")
 }

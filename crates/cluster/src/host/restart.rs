@@ -1,0 +1,174 @@
+//! Starts machines of a cluster anew: those that died, and those that run, whose power is cut.
+
+use super::boot::{self, Initramfs, Outfit, Software};
+use super::cluster::{self, MachineState};
+use super::qemu::Link;
+use super::state::{self, boot_id, Granted, Lock, Record};
+use super::up::Step;
+use super::{accel, doorbell, driver, interrupt, wires};
+use crate::error::{Error, Result};
+use std::process::Child;
+use std::time::Duration;
+
+/// How long another command may be at work on the cluster.
+const OTHERS_WITHIN: Duration = Duration::from_secs(20);
+/// How long a QEMU may take to end by itself.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Starts the machines of these names anew, one after the other, as `up` has started them. Their processes are dead by then, and
+/// nobody waits for what those held; the others run on. Pools that were granted to them later are theirs no more.
+pub fn restart(
+    cluster: &str,
+    names: &[String],
+    patience: Duration,
+    tell: &mut dyn FnMut(Step),
+) -> Result<()> {
+    let lock = interrupt::wait_for(OTHERS_WITHIN, || state::try_lock_cluster(cluster))?;
+    let lock = lock.ok_or_else(|| {
+        Error::new(format!(
+            "another vshmem command is at work on the cluster {cluster}"
+        ))
+        .hint("Wait until it is done, or end it.")
+    })?;
+    let (record, places) = find(cluster, names, &lock)?;
+    let software = {
+        let mut note = |_: &str| ();
+        let driver = match &record.driver {
+            Some(path) => driver::Choice::File(path.clone()),
+            None => driver::Choice::None,
+        };
+        let accel = match record.accel.as_str() {
+            "kvm" => accel::Choice::Kvm,
+            _ => accel::Choice::Tcg,
+        };
+        Software::find(Some(&record.kernel), &driver, accel, &mut note)?
+    };
+    let initramfs = Initramfs::write(cluster, &software)?;
+    for place in places {
+        one(
+            record.clone(),
+            place,
+            (&software, &initramfs),
+            patience,
+            tell,
+        )
+        .map_err(|error| interrupt::check().err().unwrap_or(error))?;
+    }
+    drop(lock);
+    Ok(())
+}
+
+/// The cluster's record, and where in it the machines of these names are.
+fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<usize>)> {
+    let Some(record) = Record::read(cluster)? else {
+        // The lock's file was made for nothing.
+        state::forget_cluster(cluster)?;
+        return Err(cluster::no_cluster(cluster));
+    };
+    if record.boot != boot_id() {
+        return Err(
+            Error::new(format!("the cluster {cluster} ended with this host"))
+                .hint("Start it with: vshmem up"),
+        );
+    }
+    let mut places = Vec::new();
+    for name in names {
+        let place = cluster::place(&record, name)?;
+        if cluster::state(&record, &record.machines[place]) == MachineState::Starting {
+            return Err(Error::new(format!("{name} is being started")));
+        }
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok((record, places))
+}
+
+/// A QEMU that is ended unless its machine comes up.
+struct Starting(Option<Child>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn one(
+    before: Record,
+    place: usize,
+    (software, initramfs): (&Software, &Initramfs),
+    patience: Duration,
+    tell: &mut dyn FnMut(Step),
+) -> Result<()> {
+    // What was started before it is written down by now.
+    let mut record = Record::read(&before.name)?.unwrap_or(before);
+    end(&mut record, place)?;
+    let link = match record.machines[place].address {
+        Some(_) => Some(Link {
+            wires: wires::anew(&record, place, &mut |text| tell(Step::Note(text.into())))?,
+        }),
+        None => None,
+    };
+    let pools = record.machines[place].pools.iter();
+    let bells = match record.doorbell {
+        true => pools
+            .map(|pool| doorbell::serve(&pool.path))
+            .collect::<Result<_>>()?,
+        false => vec![],
+    };
+    let outfit = Outfit {
+        software,
+        initramfs,
+        ports: record.ports,
+        bells: &bells,
+    };
+    let (child, process) = boot::start(&record, place, &outfit, link)?;
+    let mut starting = Starting(Some(child));
+    record.machines[place].qemu = Some(process);
+    record.write()?;
+    let cores = &record.machines[place].cores;
+    if !cores.is_empty() {
+        boot::pin(&record, place, cores)?;
+    }
+    boot::wait(&record, vec![place], patience, &mut |name| {
+        tell(Step::Ready(name.into()));
+    })?;
+    starting.0 = None;
+    Ok(())
+}
+
+/// Ends a machine if it runs, and all that its processes have in pools. It has the pools again then that it began with.
+fn end(record: &mut Record, place: usize) -> Result<()> {
+    if let Some(process) = record.machines[place].qemu.filter(|qemu| qemu.alive()) {
+        process.end(ENDS_WITHIN);
+        if process.alive() {
+            let name = &record.machines[place].name;
+            return Err(Error::new(format!("{name} does not turn off")));
+        }
+    }
+    cluster::bury_one(record, place);
+    let machine = &mut record.machines[place];
+    machine.pools.clone_from(&record.first_pools);
+    if machine.pools.is_empty() {
+        return Err(
+            Error::new("an older vshmem has started this cluster, and did not write down all that its machines have")
+                .hint("Start it anew with: vshmem down && vshmem up"),
+        );
+    }
+    let gone = |pool: &&Granted| !pool.path.exists();
+    if let Some(pool) = machine.pools.iter().find(gone) {
+        return Err(Error::new(format!(
+            "{} had the pool {}, whose file {} is gone",
+            machine.name,
+            pool.name,
+            pool.path.display()
+        ))
+        .hint("Start the cluster anew with: vshmem down && vshmem up"));
+    }
+    // The sockets that the QEMU before has left would be taken for those of the new one.
+    cluster::remove_sockets(&record.machine_directory(&record.machines[place])?);
+    record.write()
+}
