@@ -38,7 +38,7 @@ part() { # part NAME SETTING COMMAND...
     [ "$verdict" = passed ] || failed=1
     {
         echo "$name: $verdict in $(($(date +%s) - begun)) s ($setting)"
-        grep -E '^(FAIL|failed:)|kills|killed|deaths|[0-9]+ s for ' "$logs/$name" | tail -n 30 | cut -c1-200 | sed 's/^/    /' || true
+        grep -E '^(FAIL|failed:)|kills|killed|deaths|rounds in |[0-9]+ s for ' "$logs/$name" | tail -n 30 | cut -c1-200 | sed 's/^/    /' || true
         tail -n 1 "$logs/$name" | sed 's/^/    /'
     } >>"$report"
 }
