@@ -18,14 +18,14 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-xen soak lint bench install uninstall clean
+.PHONY: help prepare build demo test test-xen soak fuzz lint bench install uninstall clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
 	@echo
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 	@echo
-	@echo 'Settings: PREFIX=/usr/local, DESTDIR=, QUICK=1 (bench), SUITES="unit capi" (test), CHECKS="rust c" (lint)'
+	@echo 'Settings: PREFIX=/usr/local, DESTDIR=, QUICK=1 (bench), TARGETS="pool" (fuzz), SUITES="unit capi" (test), CHECKS="rust c" (lint)'
 	@echo 'Packages: scripts/prepare.sh --check all; scripts/prepare.sh --install build'
 
 prepare: ## install what building needs (apt, as root or through sudo)
@@ -45,6 +45,9 @@ test: build ## every test suite (about half an hour)
 
 soak: build ## kills, lies and wake-ups for hours; scripts/soak.sh says how to choose
 	@scripts/soak.sh
+
+fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets; scripts/fuzz.sh says how to choose
+	@scripts/fuzz.sh $(TARGETS)
 
 test-xen: ## the port to Xen: Xen and its domains inside QEMU (not part of test)
 	@tests/xen/run.sh || [ $$? -eq 77 ]

@@ -25,9 +25,11 @@ HERE = Path(__file__).resolve().parent
 ROUNDS = int(os.environ.get("KMOD_ROUNDS", "50000"))
 SECONDS = int(os.environ.get("KMOD_SECONDS", "3"))
 VECTORS = 3
+# What Debian's kernels can be told to look after: freed memory that is used, overflows, lists, and to stop at the first warning.
+DEBUG = "slub_debug=FZPU page_poison=1 init_on_free=1 debug_pagealloc=on panic_on_warn=1 oops=panic"
 SMALL = 16 << 20
 LARGE = 4 << 30  # so large that its place is above 4 GiB, where the MTRRs say write-back
-LIMIT_S = 300
+LIMIT_S = 300 + 3 * SECONDS
 
 passed = []
 failed = []
@@ -42,12 +44,12 @@ def note(good, what):
 class Machine:
     """A machine that runs one test and then ends."""
 
-    def __init__(self, setup, name, test, device, memory_type):
+    def __init__(self, setup, name, test, device, memory_type, more="", processors=1):
         self.name = name
         self.monitor_path = setup.work / f"{name}.qmp"
         self.monitor = None
         append = f"console=ttyS0 quiet panic=-1 test={test} memory_type={memory_type}"
-        append += f" rounds={ROUNDS} seconds={SECONDS}"
+        append += f" rounds={ROUNDS} seconds={SECONDS} {more}"
         command = [
             "qemu-system-x86_64",
             "-machine",
@@ -59,7 +61,7 @@ class Machine:
         ]
         command += [
             "-smp",
-            "cpus=1,maxcpus=2",
+            f"cpus={processors},maxcpus=2",
             "-m",
             "256",
             "-nodefaults",
@@ -191,6 +193,11 @@ def test_pair(setup):
     second.finish()
 
 
+def test_storm(setup):
+    """Everything at once, on two processors, while the kernel looks after its memory."""
+    setup.start("storm", "storm", setup.doorbell(), "uncached-minus", DEBUG, 2).finish()
+
+
 def test_unplug(setup):
     """The device is pulled out while it is in use."""
     machine = setup.start("unplug", "unplug", setup.plain(SMALL), "uncached-minus")
@@ -229,6 +236,7 @@ TESTS = {
     "unplug": test_unplug,
     "look": test_look,
     "pair": test_pair,
+    "storm": test_storm,
 }
 
 

@@ -149,7 +149,7 @@ fn remove_socket(path: &Path) {
     }
 }
 
-fn parse(address: &str) -> Result<SocketAddr> {
+pub(crate) fn parse(address: &str) -> Result<SocketAddr> {
     if let Ok(port) = address.parse::<u16>() {
         return Ok((IpAddr::from(Ipv4Addr::LOCALHOST), port).into());
     }
@@ -212,7 +212,7 @@ fn is_whole(request: &[u8]) -> bool {
 }
 
 /// The answer to a request.
-fn respond(request: &[u8], text: impl FnOnce() -> String) -> String {
+pub(crate) fn respond(request: &[u8], text: impl FnOnce() -> String) -> String {
     let refusal = |status: &str, more: &str| {
         response(status, more, "text/plain", &format!("{status}\n"), true)
     };

@@ -116,7 +116,7 @@ pub fn boot() -> Option<[u8; 16]> {
     parse_boot(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
 }
 
-fn parse_boot(text: &str) -> Option<[u8; 16]> {
+pub(crate) fn parse_boot(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
     let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16));
     Some(number?.ok()?.to_be_bytes())

@@ -30,6 +30,8 @@ pub mod client;
 mod control;
 mod directory;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod guest;
 mod herald;
 mod http;

@@ -8,6 +8,8 @@ pub mod check;
 mod cpio;
 mod elf;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod guest;
 mod host;
 mod ids;

@@ -129,7 +129,7 @@ impl Order<'_> {
 }
 
 /// What a module says that it depends on.
-fn dependencies(module: &[u8]) -> Vec<String> {
+pub(crate) fn dependencies(module: &[u8]) -> Vec<String> {
     let info = elf::section(module, ".modinfo").unwrap_or(&[]);
     info.split(|&b| b == 0)
         .filter_map(|entry| entry.strip_prefix(b"depends="))

@@ -26,9 +26,9 @@
 //! own mapping instead. Only the question whether a process lives then has no answer.
 //!
 //! For a moment, while a file is opened, the lowest free number is taken: Linux has no other way.
-#![cfg_attr(not(any(test, feature = "contract")), no_std)]
+#![cfg_attr(not(any(test, feature = "contract", feature = "fuzz")), no_std)]
 
-#[cfg(any(test, feature = "contract"))]
+#[cfg(any(test, feature = "contract", feature = "fuzz"))]
 extern crate std;
 
 #[cfg(feature = "contract")]
@@ -38,6 +38,8 @@ mod directory;
 mod driver;
 mod ending;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod handle;
 pub mod ids;
 pub mod ivshmem;

@@ -13,7 +13,7 @@ use crate::Handle;
 
 /// What `/proc/PID/stat` tells of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
+pub(crate) struct Stat {
     /// The letter of its state.
     state: u8,
     /// How many threads it has, those included that have ended and are not put away.
@@ -43,7 +43,7 @@ fn stat_at(path: &CStr) -> Option<Stat> {
 }
 
 /// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
-fn parse_stat(stat: &[u8]) -> Option<Stat> {
+pub(crate) fn parse_stat(stat: &[u8]) -> Option<Stat> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
     let mut fields = stat[after_name..]
         .split(|b| *b == b' ')

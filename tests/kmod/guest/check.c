@@ -158,13 +158,15 @@ int main(int argc, char **argv) {
         test_local_soak(argc > 4 ? atoi(argv[4]) : 10000);
     } else if (!strcmp(name, "removal") && argc > 2) {
         test_removal(argv[2]);
+    } else if (!strcmp(name, "storm") && argc > 2) {
+        test_storm(atoi(argv[2]));
     } else if (!strcmp(name, "look")) {
         test_look();
     } else if (!strcmp(name, "pair") && argc > 2) {
         test_pair(atoi(argv[2]));
     } else {
         fprintf(stderr, "usage: guest alone plain|doorbell [SECONDS [ROUNDS]] | removal HOW | look "
-                        "| pair ROUNDS\n");
+                        "| pair ROUNDS | storm SECONDS\n");
         return 2;
     }
     return failures != 0;

@@ -42,6 +42,14 @@ void until_asleep(pid_t pid);
 int end_of(pid_t pid);
 bool is_there(pid_t pid);
 
+/* Chance; each thread has its own. */
+extern __thread uint64_t random_state;
+uint64_t random_number(void);
+/* Numbers that are often nearly right. */
+uint64_t odd_number(uint64_t size);
+/* Into a file of sysfs; -1: it was not taken. */
+int write_to(const char *path, const char *text);
+
 /* The tests. */
 void test_mapping(bool doorbell);
 void test_waiting(void);
@@ -50,6 +58,7 @@ void test_fuzz(int seconds);
 void test_local_soak(int rounds);
 void test_removal(const char *how);
 void test_look(void);
+void test_storm(int seconds);
 void test_pair(int rounds);
 
 #endif

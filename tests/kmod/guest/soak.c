@@ -20,9 +20,9 @@
 /* Indices of words, in cache lines of their own. */
 enum { READY = 512, TURN = 544, TURNS = 576 };
 
-static uint64_t random_state = 88172645463325252ULL;
+__thread uint64_t random_state = 88172645463325252ULL;
 
-static uint64_t random_number(void) {
+uint64_t random_number(void) {
     random_state ^= random_state << 13;
     random_state ^= random_state >> 7;
     random_state ^= random_state << 17;
@@ -31,8 +31,7 @@ static uint64_t random_number(void) {
 
 static void nothing(int signal) { (void)signal; }
 
-/* Numbers that are often nearly right. */
-static uint64_t odd_number(uint64_t size) {
+uint64_t odd_number(uint64_t size) {
     switch (random_number() % 6) {
     case 0:
         return random_number();

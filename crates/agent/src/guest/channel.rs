@@ -128,7 +128,7 @@ fn find_port(list: &Path) -> Option<PathBuf> {
 
 /// Bytes, taken apart into lines. A line that is too long is left out.
 #[derive(Default)]
-struct Lines {
+pub(crate) struct Lines {
     whole: VecDeque<Vec<u8>>,
     begun: Vec<u8>,
     too_long: bool,
@@ -138,7 +138,8 @@ struct Lines {
 const MOST_LINES: usize = 16;
 
 impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
+    /// Takes what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|&c| c == b'\n') {
             let (text, ends) = match part.strip_suffix(b"\n") {
                 Some(text) => (text, true),
@@ -160,12 +161,14 @@ impl Lines {
         }
     }
 
-    fn hang_up(&mut self) {
+    /// The host is gone: what it began to say it won't go on with.
+    pub fn hang_up(&mut self) {
         self.begun.clear();
         self.too_long = false;
     }
 
-    fn next(&mut self) -> Option<Vec<u8>> {
+    /// The next whole line.
+    pub fn next(&mut self) -> Option<Vec<u8>> {
         self.whole.pop_front()
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! It looks once a second, and when the host asks. `docs/protocol.md` specifies what the two say.
 
-mod channel;
+pub(crate) mod channel;
 mod device;
-mod pools;
+pub(crate) mod pools;
 pub mod protocol;
 
 use crate::error::{Error, Result};

@@ -266,7 +266,7 @@ impl Joined {
 }
 
 /// What of a host's table makes sense, and what does not.
-fn check(table: &[GrantedPool]) -> (Vec<Grant>, Vec<Failure>) {
+pub(crate) fn check(table: &[GrantedPool]) -> (Vec<Grant>, Vec<Failure>) {
     let (mut grants, mut failed) = (Vec::<Grant>::new(), Vec::new());
     for GrantedPool { address, name } in table {
         let wrong = match Grant::new(address.as_bytes(), name.as_bytes()) {

@@ -94,7 +94,7 @@ impl Pair {
     }
 }
 
-fn write(ticket: &Ticket) -> String {
+pub(crate) fn write(ticket: &Ticket) -> String {
     let mut text = format!("{} {}", ticket.size, ticket.port);
     for reference in &ticket.refs {
         text += &format!(" {reference}");
@@ -103,7 +103,7 @@ fn write(ticket: &Ticket) -> String {
 }
 
 /// Another domain wrote it, so it may be anything.
-fn read(text: &str) -> Option<Ticket> {
+pub(crate) fn read(text: &str) -> Option<Ticket> {
     let mut numbers = text.split(' ');
     let size = numbers.next()?.parse().ok()?;
     let port = numbers.next()?.parse().ok()?;

@@ -10,7 +10,7 @@
 //!
 //! `docs/xen.md` specifies the keys.
 
-mod announce;
+pub(crate) mod announce;
 mod device;
 mod guest;
 mod owner;

@@ -83,7 +83,7 @@ fn read_note(note: &Path, question: &str) -> Option<Accel> {
     parse_note(&fs::read_to_string(note).ok()?, question)
 }
 
-fn parse_note(text: &str, question: &str) -> Option<Accel> {
+pub(crate) fn parse_note(text: &str, question: &str) -> Option<Accel> {
     let mut lines = text.lines();
     (lines.next()? == question).then_some(())?;
     match lines.next()? {

@@ -59,12 +59,12 @@ fn place_among_siblings(core: usize) -> usize {
 }
 
 /// A list of cores as the kernel writes it: `0-2,8`.
-fn parse_list(text: &str) -> Vec<usize> {
+pub(crate) fn parse_list(text: &str) -> Vec<usize> {
     let mut out = Vec::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
-            out.extend(first..=last.min(first + 4096));
+            out.extend(first..=last.min(first.saturating_add(4096)));
         }
     }
     out
@@ -80,6 +80,9 @@ mod tests {
         assert_eq!(parse_list("3"), [3]);
         assert!(parse_list("").is_empty());
         assert!(parse_list("x-y").is_empty());
+        assert!(parse_list("5-4").is_empty());
+        let last = usize::MAX;
+        assert_eq!(parse_list(&format!("{last}-{last}")), [last]);
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Identity {
     }
 }
 
-fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
+pub(crate) fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
     let plain = |uid, gid| {
         Some(Identity {
             uid,

@@ -109,7 +109,7 @@ fn ask<T: DeserializeOwned>(socket: &Path, mut ask: Ask, within: Duration) -> Re
 }
 
 /// What a line says, if it answers the request of this number.
-fn judge<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<T>> {
+pub(crate) fn judge<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<T>> {
     let answer: Value = serde_json::from_slice(line).ok()?;
     if answer.get("id")?.as_u64() != Some(id) {
         return None;
@@ -151,18 +151,20 @@ fn number() -> u64 {
 
 /// Cuts what comes in into lines; what is too long for one is dropped.
 #[derive(Default)]
-struct Lines {
+pub(crate) struct Lines {
     bytes: Vec<u8>,
     searched: usize,
     overlong: bool,
 }
 
 impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
+    /// Takes what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    fn next(&mut self) -> Option<Vec<u8>> {
+    /// The next whole line.
+    pub fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             let Some(end) = self.bytes[self.searched..].iter().position(|&c| c == b'\n') else {
                 if self.bytes.len() > LONGEST {

@@ -77,7 +77,7 @@ fn links_to(library: &Path) -> Vec<String> {
 }
 
 /// File name and path of each library in a list of mappings.
-fn mapped_libraries(maps: &str, own: &Path) -> BTreeMap<String, PathBuf> {
+pub(crate) fn mapped_libraries(maps: &str, own: &Path) -> BTreeMap<String, PathBuf> {
     maps.lines()
         .filter_map(|line| {
             let mut fields = line.splitn(6, ' ');

@@ -88,7 +88,7 @@ fn open(image: &Path, wanted: &[Wanted]) -> Result<Kernel> {
 }
 
 /// The version in a bzImage's header (Documentation/arch/x86/boot.rst of Linux).
-fn image_version(head: &[u8]) -> Option<String> {
+pub(crate) fn image_version(head: &[u8]) -> Option<String> {
     if head.get(0x202..0x206)? != b"HdrS" {
         return None;
     }
@@ -172,7 +172,7 @@ fn dependency(package: &str, prefix: &str) -> Option<String> {
     dependency_in(&String::from_utf8_lossy(&out.stdout), prefix)
 }
 
-fn dependency_in(description: &str, prefix: &str) -> Option<String> {
+pub(crate) fn dependency_in(description: &str, prefix: &str) -> Option<String> {
     let depends = description
         .lines()
         .find_map(|line| line.strip_prefix("Depends: "))?;

@@ -74,7 +74,7 @@ fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The lines that are whole now, each behind the prefix; the rest stays in `buffer`.
-fn whole_lines(buffer: &mut Vec<u8>, prefix: &str, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn whole_lines(buffer: &mut Vec<u8>, prefix: &str, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 64);
     for piece in bytes.split_inclusive(|&b| b == b'\n') {
         buffer.extend_from_slice(piece);

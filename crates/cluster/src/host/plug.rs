@@ -104,7 +104,7 @@ pub fn channel(qmp: &mut Qmp, label: &str) -> Result<Option<Channel>> {
     Ok(channel_in(&all, label))
 }
 
-fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
+pub(crate) fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
     let is_it = |item: &&Value| item.get("label").and_then(Value::as_str) == Some(label);
     let found = chardevs.as_array()?.iter().find(is_it)?;
     let file = found.get("filename")?.as_str()?;

@@ -57,7 +57,7 @@ fn stat(pid: i32) -> Option<(u8, u64)> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-fn parse_stat(text: &str) -> Option<(u8, u64)> {
+pub(crate) fn parse_stat(text: &str) -> Option<(u8, u64)> {
     // The second field is the name in parentheses, which may hold anything, parentheses too.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();

@@ -162,7 +162,7 @@ fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> std::io
 }
 
 /// What an answer says; `None` if it is none.
-fn judge(answer: &Value) -> Option<std::result::Result<Value, String>> {
+pub(crate) fn judge(answer: &Value) -> Option<std::result::Result<Value, String>> {
     if let Some(error) = answer.get("error") {
         let words = error.get("desc").and_then(Value::as_str);
         return Some(Err(words.map_or_else(|| error.to_string(), String::from)));
@@ -185,7 +185,7 @@ fn line(reader: &mut BufReader<UnixStream>) -> Result<Value> {
         .map_err(|e| Error::new(format!("QEMU's answer is not JSON ({e}): {text}")))
 }
 
-fn parse_threads(answer: &Value) -> Option<Vec<i32>> {
+pub(crate) fn parse_threads(answer: &Value) -> Option<Vec<i32>> {
     let mut cores: Vec<(u64, i32)> = Vec::new();
     for core in answer.as_array()? {
         let thread = i32::try_from(core.get("thread-id")?.as_i64()?).ok()?;

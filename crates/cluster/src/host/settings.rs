@@ -72,7 +72,7 @@ impl Settings {
             };
             match key {
                 "vshmem.name" => out.name = value.into(),
-                "vshmem.pools" => out.pools = value.split(',').map(String::from).collect(),
+                "vshmem.pools" => out.pools = names(value),
                 "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
@@ -82,6 +82,12 @@ impl Settings {
         }
         Ok(out)
     }
+}
+
+/// Names with commas between them; there may be none.
+fn names(list: &str) -> Vec<String> {
+    let all = list.split(',').filter(|name| !name.is_empty());
+    all.map(String::from).collect()
 }
 
 fn network(text: &str) -> Option<Network> {
@@ -117,6 +123,7 @@ mod tests {
         let probe = Settings {
             probe: true,
             network: None,
+            pools: vec![],
             ..settings
         };
         assert_eq!(

@@ -73,7 +73,7 @@ fn unpack(image: &Path, work: &Path) -> Option<Vec<u8>> {
 }
 
 /// The compressed part of a bzImage (Documentation/arch/x86/boot.rst of Linux).
-fn payload(image: &[u8]) -> Option<&[u8]> {
+pub(crate) fn payload(image: &[u8]) -> Option<&[u8]> {
     if image.get(0x202..0x206)? != b"HdrS" {
         return None;
     }
@@ -90,7 +90,7 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether an ELF file has the note by which QEMU finds a kernel's PVH entry (`XEN_ELFNOTE_PHYS32_ENTRY`).
-fn has_pvh_entry(kernel: &[u8]) -> bool {
+pub(crate) fn has_pvh_entry(kernel: &[u8]) -> bool {
     const NOTE: u32 = 4;
     elf::segments(kernel, NOTE).iter().any(|notes| {
         notes.windows(16).any(|note| {

@@ -46,7 +46,7 @@ impl CommandLine {
 }
 
 /// The value of the parameter in a command line. The last one counts, as with the kernel's own.
-fn value_in(line: &[u8]) -> &[u8] {
+pub(crate) fn value_in(line: &[u8]) -> &[u8] {
     line.split(|c| c.is_ascii_whitespace())
         .filter_map(|word| word.strip_prefix(PARAMETER))
         .next_back()

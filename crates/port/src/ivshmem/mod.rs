@@ -17,7 +17,7 @@
 //! their own mount a sysfs of their own, and a container's own `/dev` has files of its own: bind-mount the machine's
 //! file into them and give its path.
 
-mod command_line;
+pub(crate) mod command_line;
 mod grants;
 mod pci;
 

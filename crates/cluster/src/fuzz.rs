@@ -1,0 +1,212 @@
+//! What reads files, answers and messages, each as a function from bytes. It panics where a reader has a fault.
+
+use crate::host::adopted::Adopted;
+use crate::host::settings::Settings;
+use crate::host::state::Record;
+use crate::host::{accel, affinity, command, frontend, initramfs, output, pci, plug, process, qmp};
+use crate::host::{kernel, vmlinux};
+use crate::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
+use crate::wire::start::Start;
+use crate::wire::{find_greeting, Ended, HELLO, WELCOME};
+use crate::{elf, modules, sample};
+use serde_json::Value;
+use std::path::Path;
+use vshmem_agent::guest::protocol::{Granted, GuestStatus};
+
+/// A reader.
+pub type Reader = fn(&[u8]);
+
+/// All of them, by name.
+pub const READERS: &[(&str, Reader)] = &[
+    ("record", record),
+    ("monitor", monitor),
+    ("front end", front_end),
+    ("frames", frames),
+    ("start", start),
+    ("elf", elf_file),
+    ("image", image),
+    ("settings", settings),
+    ("lists", lists),
+    ("name", name),
+];
+
+/// What stands between the pieces in which a stream comes.
+const SEAM: u8 = 0xff;
+
+/// Records of clusters and of machines that were attached: what was read is written as it is read again.
+fn record(text: &[u8]) {
+    if let Ok(record) = serde_json::from_slice::<Record>(text) {
+        let written = serde_json::to_vec(&record).expect("plain data");
+        serde_json::from_slice::<Record>(&written).expect("what was written");
+        let _ = record.wakes();
+    }
+    if let Ok(adopted) = serde_json::from_slice::<Adopted>(text) {
+        serde_json::to_vec(&adopted).expect("plain data");
+    }
+}
+
+/// Answers of QEMU's monitor.
+fn monitor(text: &[u8]) {
+    let Ok(answer) = serde_json::from_slice::<Value>(text) else {
+        return;
+    };
+    let value = match qmp::judge(&answer) {
+        Some(Ok(value)) => value,
+        _ => answer,
+    };
+    let _ = qmp::parse_threads(&value);
+    let _ = plug::channel_in(&value, "agent");
+    if let Ok(tree) = pci::read(&value) {
+        for size in [1 << 20, 1 << 30, u64::MAX] {
+            if let Ok(place) = tree.place_for(size) {
+                assert!(place.room >= size, "a place with room");
+            }
+        }
+        assert!(
+            tree.plugged.iter().all(|p| tree.of(&p.pool).is_some()),
+            "found again"
+        );
+    }
+}
+
+/// What a machine's front end answers.
+fn front_end(stream: &[u8]) {
+    let mut lines = frontend::Lines::default();
+    for piece in stream.split(|c| *c == SEAM) {
+        lines.push(piece);
+        while let Some(line) = lines.next() {
+            let _ = frontend::judge::<Granted>(&line, 7).map(|answer| answer.is_ok());
+            if let Some(Ok(status)) = frontend::judge::<GuestStatus>(&line, 7) {
+                let why = frontend::without_driver(&status).unwrap_or_default();
+                assert!(!why.chars().any(char::is_control), "fit for a terminal");
+            }
+        }
+    }
+}
+
+/// A session with a machine's agent: noise, a greeting, frames. The same frames come of it in whatever pieces.
+fn frames(stream: &[u8]) {
+    let mut noise = Vec::new();
+    for piece in stream.split(|c| *c == SEAM) {
+        noise.extend_from_slice(piece);
+        match find_greeting(&mut noise, &HELLO) {
+            Some(_) => noise.clear(),
+            None => assert!(noise.len() < 32, "noise is not kept"),
+        }
+    }
+    let whole: Vec<u8> = stream.iter().copied().filter(|c| *c != SEAM).collect();
+    let mut at_once = Parser::new(whole);
+    let mut in_pieces = Parser::new(Vec::new());
+    let mut pieces = stream.split(|c| *c == SEAM);
+    loop {
+        let one = at_once.next();
+        let other = loop {
+            match in_pieces.next() {
+                Ok(None) => match pieces.next() {
+                    Some(piece) => in_pieces.push(piece),
+                    None => break Ok(None),
+                },
+                other => break other,
+            }
+        };
+        assert_eq!(one, other, "pieces make no difference");
+        match one {
+            Ok(Some(frame)) => {
+                let _ = Ended::from_frame(&frame).map(Ended::code);
+                let mut again = Vec::new();
+                encode(frame.kind, &frame.payload, &mut again);
+                assert_eq!(Parser::new(again).next(), Ok(Some(frame)), "and again");
+            }
+            Ok(None) => break,
+            Err(_) => {
+                let seen = at_once.interruption(&WELCOME);
+                assert!(
+                    seen == Interruption::None || stream.len() >= 4,
+                    "a greeting"
+                );
+                break;
+            }
+        }
+    }
+}
+
+/// The order to start a command.
+fn start(payload: &[u8]) {
+    if let Some(order) = Start::decode(payload) {
+        let again = order.encode().map(|bytes| Start::decode(&bytes));
+        assert_eq!(again.ok().flatten(), Some(order), "and again");
+        assert!(payload.len() <= MAX_PAYLOAD);
+    }
+}
+
+/// Programs, modules and unpacked kernels.
+fn elf_file(bytes: &[u8]) {
+    let _ = elf::interpreter(bytes);
+    assert!(elf::loaded_part(bytes).len() <= bytes.len(), "a part");
+    let _ = elf::section(bytes, ".modinfo").map(<[u8]>::len);
+    let _ = modules::dependencies(bytes);
+    let _ = vmlinux::has_pvh_entry(bytes);
+}
+
+/// A kernel's image.
+fn image(bytes: &[u8]) {
+    let _ = kernel::image_version(bytes);
+    let _ = vmlinux::payload(bytes).map(<[u8]>::len);
+}
+
+/// The kernel's command line, as a machine's first process reads it.
+fn settings(text: &[u8]) {
+    if let Ok(settings) = Settings::from_command_line(&String::from_utf8_lossy(text)) {
+        let again = Settings::from_command_line(&settings.to_command_line());
+        assert_eq!(again.ok(), Some(settings), "and again");
+    }
+}
+
+/// Texts that come in lines: of /proc and /sys, of apt, of files that are ours.
+fn lists(bytes: &[u8]) {
+    let text = &String::from_utf8_lossy(bytes);
+    let _ = process::parse_stat(text);
+    let _ = accel::parse_note(text, "question");
+    let _ = kernel::dependency_in(text, "linux-image-");
+    let _ = initramfs::mapped_libraries(text, Path::new("/usr/bin/vshmem"));
+    let _ = affinity::parse_list(text);
+    let _ = modules::parse_wanted(text);
+    let (who, passwd) = text.split_once('\n').unwrap_or((text, ""));
+    let _ = command::parse_identity(who, passwd);
+    let mut kept = Vec::new();
+    for piece in bytes.split(|c| *c == SEAM) {
+        let out = output::whole_lines(&mut kept, "vm: ", piece);
+        assert!(out.is_empty() || out.ends_with(b"\n"), "whole lines");
+    }
+}
+
+/// A name that a member wrote into a pool.
+fn name(bytes: &[u8]) {
+    assert!(
+        !sample::readable(bytes).chars().any(char::is_control),
+        "fit for a terminal"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_read_what_they_should() {
+        let samples: [(&str, &[u8]); 6] = [
+            ("monitor", br#"{"return":[{"bus":0,"devices":[{"qdev_id":"","id":{"vendor":32902,"device":4663},"slot":0}]}]}"#),
+            ("front end", b"{\"id\":7,\xff\"ready\":[],\"failed\":[]}\n"),
+            ("frames", b"\x12\0\0\0\x02\0\0\0\xffab\x15\0\0\0\x02\0\0\0\0\x07"),
+            ("start", &[1, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0, 0]),
+            ("settings", b"vshmem.name=vm1 vshmem.net=10.77.0.1/2"),
+            ("lists", b"0-2,8\nroot:x:0:0:root:/root:/bin/sh\n"),
+        ];
+        for (name, sample) in samples {
+            let (_, read) = READERS.iter().find(|(n, _)| *n == name).expect("a reader");
+            for end in 0..=sample.len() {
+                read(&sample[..end]);
+            }
+        }
+    }
+}
