@@ -28,11 +28,11 @@ contains() {
     esac
 }
 
-# eventually WHAT COMMAND...: the command succeeds within two minutes: the machines are emulated, and may share their processors with others
+# eventually WHAT COMMAND...: the command succeeds within five minutes: the machines are emulated, and may share their processors with others
 eventually() {
     what=$1
     shift
-    end=$(($(date +%s) + 120))
+    end=$(($(date +%s) + 300))
     until "$@" >/tmp/tried 2>&1; do
         if [ "$(date +%s)" -gt $end ]; then
             failed "$what" "$* does not succeed" "$(tail -n 50 /tmp/tried)"
@@ -60,6 +60,7 @@ vcpus = 1
 tsc_mode = "native"
 on_crash = "destroy"
 C
+    [ -z "${NETWORK:-}" ] || echo 'vif = ["script=/etc/xen/scripts/vif"]' >>"/tmp/$1.cfg"
     (xl create -q -e "/tmp/$1.cfg" >"/tmp/$1.xl" 2>&1 && xl domid "$1" >"/tmp/$1.new" && mv "/tmp/$1.new" "/tmp/$1.id") &
 }
 
@@ -128,11 +129,13 @@ code() {
     fi
 }
 
-# serve POOL SIZE DOMAINS: dom0 owns a pool
+# serve POOL SIZE DOMAINS OPTION...: dom0 owns a pool
 serve() {
-    vshmem xen own "$1" --size "$2" --to "$3" >"/tmp/own.$1" 2>&1 &
-    echo $! >"/tmp/own.$1.pid"
-    eventually "dom0 owns the pool $1" test -c "/dev/vshmem-xen/$1"
+    pool=$1 size=$2 domains=$3
+    shift 3
+    vshmem xen own "$pool" --size "$size" --to "$domains" "$@" >"/tmp/own.$pool" 2>&1 &
+    echo $! >"/tmp/own.$pool.pid"
+    eventually "dom0 owns the pool $pool" test -c "/dev/vshmem-xen/$pool"
 }
 
 # withdraw POOL: dom0 takes it back
