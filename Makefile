@@ -18,7 +18,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-xen soak fuzz lint bench install uninstall clean
+.PHONY: help prepare build demo test test-xen soak fuzz lint bench bench-xen install uninstall clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -49,7 +49,7 @@ soak: build ## kills, lies and wake-ups for hours; scripts/soak.sh says how to c
 fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets; scripts/fuzz.sh says how to choose
 	@scripts/fuzz.sh $(TARGETS)
 
-test-xen: ## the port to Xen: Xen and its domains inside QEMU (not part of test)
+test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a part of it)
 	@tests/xen/run.sh || [ $$? -eq 77 ]
 
 lint: ## layout, lint and licences of everything
@@ -57,6 +57,9 @@ lint: ## layout, lint and licences of everything
 
 bench: build ## benchmarks against the kernel; QUICK=1 for seconds instead of minutes
 	@python3 bench/run.py $(if $(QUICK),--quick) $(BENCH)
+
+bench-xen: build ## the papers' micro-benchmarks between Xen domains, in QEMU, beside the papers' figures
+	@python3 bench/xen.py $(BENCH) || [ $$? -eq 77 ]
 
 install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, man pages, completions
 	@# Not a dependency on build: root, who installs, may have no cargo.

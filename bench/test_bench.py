@@ -11,6 +11,7 @@ import compare
 import latency
 import pong
 import results
+import xen
 from cases import CASES, Wanted, faster, within
 from results import Result
 
@@ -97,6 +98,25 @@ class Formats(unittest.TestCase):
     def test_names_are_unique(self) -> None:
         names = [row.name for case in CASES for row in case.rows] + [r[2] for r in between.ROWS]
         self.assertEqual(len(names), len(set(names)))
+
+
+class Papers(unittest.TestCase):
+    """The table of the papers' micro-benchmarks."""
+
+    SAID = (
+        "ok      vm0 is up\nmeasured native bare 8 500\nmeasured native bare 8 700\n"
+        "measured guest-guest tcp 8 410000\n"
+    )
+
+    def test_lines_are_found(self) -> None:
+        found = xen.parse(self.SAID + "measured native udp 8 1\nmeasured native bare 8 x\n")
+        self.assertEqual(found, {("native", "bare"): [0.5, 0.7], ("guest-guest", "tcp"): [410.0]})
+        self.assertFalse(xen.complete(found))
+
+    def test_the_papers_stand_beside(self) -> None:
+        raw, tcp = (xen.table(xen.parse(self.SAID)).splitlines()[i] for i in (2, 5))
+        self.assertEqual(raw.split()[:5], ["Raw", "0.6", "(0.5)", "0.49", "-"])
+        self.assertEqual(tcp.split()[-2:], ["410", "80.9-104.0"])
 
 
 if __name__ == "__main__":

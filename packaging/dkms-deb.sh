@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the package vshmem-dkms_VERSION_all.deb: vshmem.ko's source, built by DKMS for each kernel of the machine that
+# Makes the package vshmem-dkms_VERSION_all.deb: the source of vshmem.ko and vshmem_xen.ko, built by DKMS for each kernel of the machine that
 # it is installed on. Needs dpkg-deb, no root.
 #
 #   packaging/dkms-deb.sh [DIRECTORY]    where the package goes; by default here
@@ -25,9 +25,10 @@ Maintainer: The Vshmem developers <root@localhost>
 Section: kernel
 Priority: optional
 Depends: dkms (>= 2.8), passwd
-Description: driver for memory that virtual machines share (ivshmem)
+Description: drivers for memory that virtual machines share (ivshmem, Xen)
  The kernel module vshmem maps the memory of QEMU's ivshmem devices write-back,
- and lets programs wait for and wake each other across machines.
+ and lets programs wait for and wake each other across machines. vshmem_xen
+ does so for pages that Xen domains grant to each other.
 CONTROL
 cat >"$tree/DEBIAN/postinst" <<POSTINST
 #!/bin/sh

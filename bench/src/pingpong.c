@@ -1,12 +1,14 @@
 /* Ping-pong between two processes over System V IPC: the same command is started twice, anywhere.
  *
- *   pingpong [-k KEY] [-t SECONDS] METHOD SIZE [METHOD SIZE]...
+ *   pingpong [-k KEY] [-r ROUNDS] [-t SECONDS] METHOD SIZE [METHOD SIZE]...
  *
  * METHOD is
  *   bare       both sides spin on two words of a segment: the floor (SIZE is ignored)
  *   semaphore  two semaphores, no payload (SIZE is ignored)
  *   segment    SIZE bytes are copied into a segment, a semaphore hands them over, they are copied
  * out queue      SIZE bytes as messages of a queue each way, in pieces if a message can't hold them
+ *
+ * ROUNDS is how many of them are timed at once; 64 without it. Both processes need the same.
  *
  * The process that makes the semaphores leads: it measures, prints a line for each METHOD SIZE, and
  * removes everything. A line is "METHOD SIZE NANOSECONDS PIECES": the median time there and back,
@@ -37,6 +39,9 @@ struct segment {
     _Alignas(128) atomic_uint pong;
     _Alignas(128) char payload[2][LARGEST];
 };
+
+/* Of one sample: a clock may be dear in a virtual machine. */
+static unsigned sample_rounds = 64;
 
 struct game {
     key_t key;
@@ -179,18 +184,18 @@ static void play(struct game *g, unsigned rounds) {
     }
 }
 
-/* The median over samples of some rounds each: a clock may be dear in a virtual machine. */
+/* The median over samples of some rounds each. */
 static double lead(struct game *g) {
-    enum { MOST = 1 << 16, ROUNDS = 64 };
+    enum { MOST = 1 << 16 };
     static double sample[MOST];
     atomic_store(&g->segment->last, 0);
-    play(g, ROUNDS); /* warms up */
+    play(g, sample_rounds); /* warms up */
     size_t count = 0;
     uint64_t before = now_ns(), end = before + (uint64_t)(bench_seconds * 1e9);
     while (count < 3 || (count < MOST && before < end)) {
-        play(g, ROUNDS);
+        play(g, sample_rounds);
         uint64_t after = now_ns();
-        sample[count++] = (double)(after - before) / ROUNDS;
+        sample[count++] = (double)(after - before) / sample_rounds;
         before = after;
     }
     atomic_store(&g->segment->last, 1);
@@ -304,15 +309,17 @@ static void tear_down(struct game *g) {
 int main(int argc, char **argv) {
     struct game game = {.key = 0x50494e47};
     int option;
-    while ((option = getopt(argc, argv, "k:t:")) != -1) {
+    while ((option = getopt(argc, argv, "k:r:t:")) != -1) {
         if (option == 'k')
             game.key = (key_t)strtoul(optarg, NULL, 0);
+        else if (option == 'r')
+            sample_rounds = (unsigned)strtoul(optarg, NULL, 10);
         else if (option == 't')
             bench_seconds = atof(optarg);
         else
             return 2;
     }
-    if (optind == argc || (argc - optind) % 2 != 0) {
+    if (sample_rounds == 0 || optind == argc || (argc - optind) % 2 != 0) {
         fprintf(
             stderr,
             "pingpong: pairs of METHOD SIZE are needed, e.g. pingpong semaphore 8 queue 1024\n");

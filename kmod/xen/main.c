@@ -90,8 +90,15 @@ static long attach(void __user *arg)
 	    how.owner >= DOMID_FIRST_RESERVED || how.owner == how.self ||
 	    how.count > VSHMEM_XEN_LISTS)
 		return -EINVAL;
-	if (pool_find(how.name))
-		return -EEXIST;
+	pool = pool_find(how.name);
+	if (pool) {
+		if (pool->owner != how.owner)
+			return -EBUSY;
+		if (share_is_current(pool))
+			return -EEXIST;
+		/* Its owner is through with it, and has made another one. */
+		pool_remove(pool);
+	}
 	pool = pool_new(how.name, how.size, how.self, how.owner);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
@@ -128,6 +135,8 @@ static long remove(void __user *arg)
 	pool = pool_find(how.name);
 	if (!pool)
 		return -ENOENT;
+	if (pool->owner != how.domid)
+		return -EPERM;
 	pool_remove(pool);
 	return 0;
 }

@@ -314,7 +314,26 @@ static int bind_channel(struct pool *pool, evtchn_port_t port)
 		return err;
 	}
 	pool->irq = err;
+	pool->port = bind.local_port;
 	return 0;
+}
+
+/*
+ * Is the owner's end of the channel there? It goes when the pool is withdrawn,
+ * and when the owner dies. A later pool has another channel, whatever its
+ * number, with which ours is not connected.
+ */
+bool share_is_current(struct pool *pool)
+{
+	struct evtchn_status status = {
+		.dom = DOMID_SELF,
+		.port = pool->port,
+	};
+
+	if (!pool->unmap)
+		return false;
+	return !HYPERVISOR_event_channel_op(EVTCHNOP_status, &status) &&
+	       status.status == EVTCHNSTAT_interdomain;
 }
 
 int share_attach(struct pool *pool, const struct vshmem_xen_attach *how)

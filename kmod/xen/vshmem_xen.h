@@ -54,6 +54,7 @@ struct pool {
 
 	/* Another domain's pool: the mapping of its pages, and the doorbell. */
 	struct gnttab_unmap_grant_ref *unmap;
+	evtchn_port_t port;
 	int irq;
 
 	/* This domain's pool. Changed under the lock of the list of pools and
@@ -76,6 +77,7 @@ static inline bool pool_is_owned(const struct pool *pool)
 struct grant *share_grant(struct pool *pool, domid_t domid);
 void share_revoke(struct grant *grant);
 int share_attach(struct pool *pool, const struct vshmem_xen_attach *how);
+bool share_is_current(struct pool *pool);
 void share_detach(struct pool *pool);
 void share_ring(struct pool *pool, u32 peer);
 

@@ -73,9 +73,13 @@ struct vshmem_xen_grant {
  * @size:  of the pool
  * Others as VSHMEM_XEN_GRANT told them to the owner.
  *
- * Fails with EACCES if the owner has not granted these pages to this domain,
- * and with EOPNOTSUPP in a PV domain, whose processes can't share a mapping of
- * another domain's memory.
+ * A pool of that name and owner that was attached before, and whose owner has
+ * withdrawn it or died, is removed first. Fails with
+ *   EEXIST      it is attached, and is what its owner serves
+ *   EBUSY       a pool of another domain, or of this one, has that name
+ *   EACCES      the owner has not granted these pages to this domain
+ *   EOPNOTSUPP  this is a PV domain, whose processes can't share a mapping of
+ *               another domain's memory
  */
 struct vshmem_xen_attach {
 	char name[VSHMEM_XEN_NAME];
@@ -93,9 +97,9 @@ struct vshmem_xen_attach {
  * keeps them until it unmaps them or dies; their memory is not given to others
  * before.
  *
- * VSHMEM_XEN_REMOVE takes a pool away from this domain, whether it is its own
- * or another's (@domid does not matter): whoever has it mapped gets SIGBUS at
- * the next access, sleepers ENODEV.
+ * VSHMEM_XEN_REMOVE takes a pool of the owner @domid, which may be this domain,
+ * away from this domain: whoever has it mapped gets SIGBUS at the next access,
+ * sleepers ENODEV. EPERM: the pool of that name is another owner's.
  */
 struct vshmem_xen_name {
 	char name[VSHMEM_XEN_NAME];

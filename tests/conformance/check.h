@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds after which a test counts as stuck. */
+/* Seconds after which a test counts as stuck; more for a machine that is emulated. */
 #ifndef TIME_LIMIT
 #define TIME_LIMIT 60
 #endif

@@ -8,7 +8,8 @@ shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 kernel=$(cat "$unpacked/kernel")
-modules=$unpacked/lib/modules/$kernel/kernel/drivers/xen
+drivers=$unpacked/lib/modules/$kernel/kernel/drivers
+modules=$drivers/xen
 tools=$unpacked/usr/lib/xen-4.17/bin
 export LD_LIBRARY_PATH=$unpacked/usr/lib/x86_64-linux-gnu
 
@@ -50,10 +51,16 @@ common() {
     put "$1" "$VSHMEM_CONTRACT" bin/port-contract
     strip "$1/bin/port-contract"
     put "$1" "$work/forbid" bin/forbid
+    put "$1" "$work/bench/pingpong" bin/pingpong
+    put "$1" "$work/bench/netpong" bin/netpong
     put "$1" "$work/steal" bin/steal
     mkdir -p "$1/tests"
     perl_and_python "$1"
-    cp "$here"/programs/*.pl "$here"/programs/*.py "$1/tests"
+    cp "$here"/programs/*.pl "$here"/programs/*.py "$root"/tests/programs/perl/builtin.pl "$root"/tests/programs/perl/modules.pl "$1/tests"
+    for program in $suite; do
+        put "$1" "$work/$program" "tests/$program"
+    done
+    echo "$suite" >"$1/tests/suite"
     printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$1/etc/passwd"
     printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group"
 }
@@ -70,6 +77,13 @@ for module in list(sys.modules.values()):
 import sysconfig
 print(sysconfig.__file__)
 ' | grep '^/' | while read -r file; do
+        put "$1" "$file" "${file#/}"
+    done
+    # shellcheck disable=SC2016 # for perl
+    perl -MFcntl -MErrno -MIPC::SysV -MIPC::Msg -MIPC::Semaphore -MIPC::SharedMem -MPOSIX -MTest::More -MTime::HiRes -MConfig -e '
+        my @objects = map { "$_\n" } @DynaLoader::dl_shared_objects, values %INC;
+        for my $in (@INC) { push @objects, map { -e "$in/$_" ? "$in/$_\n" : () } "Config_heavy.pl" }
+        print @objects' | grep '^/' | while read -r file; do
         put "$1" "$file" "${file#/}"
     done
 }
@@ -92,21 +106,34 @@ gzip -dc "$unpacked/boot/xen-4.17-amd64.gz" >"$work/xen"
 driver=$("$root/kmod/build.sh" --xen "$kernel")
 "${CC:-cc}" -O1 -o "$work/forbid" "$root/tests/conformance/forbid.c"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/steal" "$here/programs/steal.c"
+make --silent -C "$root/bench" OUT="$work/bench"
+
+# The System V suite's programs (tests/conformance).
+suite="sem msg shm process handlers users stopped death stress"
+for program in $suite; do
+    "${CC:-cc}" -std=gnu17 -O1 -DTIME_LIMIT=400 -o "$work/$program" "$root/tests/conformance/$program.c" -pthread
+done
 
 common "$work/guest"
 cp "$here/guest.sh" "$work/guest/init"
+cp "$drivers/net/xen-netfront.ko" "$work/guest/modules"
 pack "$work/guest" "$work/guest.img"
 
 common "$work/dom0"
-cp "$modules"/xen-privcmd.ko "$modules"/xenfs/xenfs.ko "$work/dom0/modules"
+cp "$modules"/xen-privcmd.ko "$modules"/xenfs/xenfs.ko "$drivers"/net/xen-netback/xen-netback.ko "$work/dom0/modules"
+cp "$drivers"/../net/llc/llc.ko "$drivers"/../net/802/stp.ko "$drivers"/../net/bridge/bridge.ko "$work/dom0/modules"
 for program in xl xenstored xenconsoled xen-init-dom0; do
     put "$work/dom0" "$tools/$program" "bin/$program"
 done
-mkdir -p "$work/dom0/guest" "$work/dom0/cases" "$work/dom0/etc/xen"
+# xl has the place of this one built in.
+put "$work/dom0" "$tools/libxl-save-helper" usr/lib/xen-4.17/bin/libxl-save-helper
+mkdir -p "$work/dom0/guest" "$work/dom0/cases" "$work/dom0/etc/xen/scripts"
 : >"$work/dom0/etc/xen/xl.conf"
+cp "$here/vif.sh" "$work/dom0/etc/xen/scripts/vif"
 cp "$work/vmlinux" "$work/guest.img" "$work/dom0/guest"
 cp "$here/lib.sh" "$work/dom0/lib.sh"
-cp "$here"/cases/*.sh "$work/dom0/cases"
+cp "$here"/cases/*.sh "$here"/bench/*.sh "$work/dom0/cases"
+printf 'RUNS=%s\nSECONDS=%s\n' "${XEN_RUNS:-1}" "${XEN_SECONDS:-0.5}" >"$work/dom0/cases/settings"
 cp "$here/dom0.sh" "$work/dom0/init"
 echo "$*" >"$work/dom0/cases/selected"
 pack "$work/dom0" "$work/dom0.img"

@@ -28,11 +28,11 @@ contains() {
     esac
 }
 
-# eventually WHAT COMMAND...: the command succeeds within two minutes: the machines are emulated, and may share their processors with others
+# eventually WHAT COMMAND...: the command succeeds within five minutes: the machines are emulated, and may share their processors with others
 eventually() {
     what=$1
     shift
-    end=$(($(date +%s) + 120))
+    end=$(($(date +%s) + 300))
     until "$@" >/tmp/tried 2>&1; do
         if [ "$(date +%s)" -gt $end ]; then
             failed "$what" "$* does not succeed" "$(tail -n 50 /tmp/tried)"
@@ -60,11 +60,31 @@ vcpus = 1
 tsc_mode = "native"
 on_crash = "destroy"
 C
+    [ -z "${NETWORK:-}" ] || echo 'vif = ["script=/etc/xen/scripts/vif"]' >>"/tmp/$1.cfg"
+    start "$1"
+}
+
+start() {
     (xl create -q -e "/tmp/$1.cfg" >"/tmp/$1.xl" 2>&1 && xl domid "$1" >"/tmp/$1.new" && mv "/tmp/$1.new" "/tmp/$1.id") &
 }
 
 is_up() {
     [ -n "$(id_of "$1")" ] && xenstore-read "/local/domain/$(id_of "$1")/data/answer" >/dev/null 2>&1
+}
+
+# is_up, and a guest that has died is started again, twice at the most: in the emulator a kernel has a triple fault now and then
+# before it does anything of its own.
+comes_up() {
+    is_up "$1" && return
+    xl list "$1" 2>/dev/null | grep -q ' [r-][b-][p-][s-]*[sc]' || return 1
+    tries=$(($(cat "/tmp/$1.tries" 2>/dev/null) + 1))
+    [ $tries -le 2 ] || return 1
+    echo $tries >"/tmp/$1.tries"
+    echo "        $1 died before it was up, and is started again" >/dev/console
+    xl destroy "$1"
+    rm -f "/tmp/$1.id"
+    start "$1"
+    return 1
 }
 
 # need NAME...: guests that run; started by whoever needs them first
@@ -73,7 +93,7 @@ need() {
         [ -e "/tmp/$name.cfg" ] || create "$name"
     done
     for name; do
-        is_up "$name" || eventually "$name is up" is_up "$name"
+        is_up "$name" || eventually "$name is up" comes_up "$name"
     done
 }
 
@@ -128,11 +148,13 @@ code() {
     fi
 }
 
-# serve POOL SIZE DOMAINS: dom0 owns a pool
+# serve POOL SIZE DOMAINS OPTION...: dom0 owns a pool
 serve() {
-    vshmem xen own "$1" --size "$2" --to "$3" >"/tmp/own.$1" 2>&1 &
-    echo $! >"/tmp/own.$1.pid"
-    eventually "dom0 owns the pool $1" test -c "/dev/vshmem-xen/$1"
+    pool=$1 size=$2 domains=$3
+    shift 3
+    vshmem xen own "$pool" --size "$size" --to "$domains" "$@" >"/tmp/own.$pool" 2>&1 &
+    echo $! >"/tmp/own.$pool.pid"
+    eventually "dom0 owns the pool $pool" test -c "/dev/vshmem-xen/$pool"
 }
 
 # withdraw POOL: dom0 takes it back

@@ -2,7 +2,8 @@
 # Tests of the port xen: boots Xen, a dom0 and three guests inside of QEMU, and runs real programs in them.
 #
 #   tests/xen/run.sh              all cases
-#   tests/xen/run.sh NAME...      only these: the names of the files in cases/
+#   tests/xen/run.sh --quick      those that every change is tested with (the suite xen of scripts/test.sh)
+#   tests/xen/run.sh NAME...      only these: the names of the files in cases/ and bench/
 #
 # Xen, its tools and the kernel come from Debian's packages, which are downloaded and unpacked below the cache directory
 # ($VSHMEM_CACHE, by default ~/.cache/vshmem), not installed. Where they can't be had, the tests are skipped (exit code 77 if
@@ -10,14 +11,14 @@
 #
 # VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program port-contract; by default those of
 # target/release, which are built first. Ends with "N passed, N failed". Takes some minutes, and is ended after XEN_LIMIT
-# seconds, by default 1500.
+# seconds, by default 2400.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 # The whole stack must be done by then.
-limit=${XEN_LIMIT:-1500}
+limit=${XEN_LIMIT:-2400}
 
 skip() {
     echo "skipped: $*"
@@ -48,6 +49,7 @@ finish() {
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
+[ "${1:-}" != --quick ] || set -- 1-pool 3-ipc 4-waiting 5-isolation
 if [ $# -eq 0 ]; then
     for file in "$here"/cases/*.sh; do
         file=${file##*/}
@@ -57,6 +59,7 @@ fi
 
 "$here/images.sh" "$unpacked" "$work" "$@"
 
+: >"$work/console"
 # A plain processor: with what `max` has, dom0 dies (SMAP), Xen can't decode an instruction of its guests (rdtscp), and programs
 # in them die now and then (AVX, in QEMU 7.2).
 timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu qemu64,+svm,+npt,+cx16,+ssse3,+sse4.1,+sse4.2,+popcnt,-rdtscp -smp 2 -m 2560M \

@@ -104,6 +104,11 @@ impl Attendant {
         self.spare_backed && self.slots_backed >= high
     }
 
+    /// Lets go of a pool that can't be read any more; its slot is nobody's from now on.
+    pub fn forget(&mut self) {
+        end(self.me.take().map(|(_, life)| life));
+    }
+
     /// Gives the slot back.
     pub fn leave(&mut self, pool: &Pool) {
         if let Some((me, life)) = self.me.take() {

@@ -59,7 +59,7 @@ impl Caretaker {
         if place.handle.statfs_room().is_none_or(|room| room > ROOM) {
             let c = below.context(me);
             self.attendant.clean_up(&c);
-            self.count(&c);
+            vacate(&mut self.census, &c);
         }
     }
 
@@ -87,19 +87,19 @@ impl Caretaker {
         }
     }
 
-    /// Gives back the entries of dead members that nothing names any more; counting goes on where it stopped in the last second.
-    fn count(&mut self, c: &Ctx) {
-        let begun = Instant::now();
-        while c.pool.dead_members() != 0 && begun.elapsed() < SHORT / 4 {
-            if self.census.step(c, RECORDS_AT_ONCE).is_some() {
-                return;
-            }
-        }
-    }
-
     /// Gives the slot back.
     pub fn leave(&mut self, pool: &Pool) {
         self.attendant.leave(pool);
+    }
+}
+
+/// Gives back the entries of dead members that nothing names any more; counting goes on where it stopped in the last second.
+pub fn vacate(census: &mut Census, c: &Ctx) {
+    let begun = Instant::now();
+    while c.pool.dead_members() != 0 && begun.elapsed() < SHORT / 4 {
+        if census.step(c, RECORDS_AT_ONCE).is_some() {
+            return;
+        }
     }
 }
 

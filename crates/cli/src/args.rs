@@ -505,7 +505,8 @@ msgget(2) explain them. The number of constructs is also limited by the pool's s
     },
 }
 
-fn limit(text: &str) -> Result<Limit, String> {
+/// `NAME=VALUE`.
+pub fn limit(text: &str) -> Result<Limit, String> {
     let (name, value) = text
         .split_once('=')
         .ok_or("a limit is written NAME=VALUE, like semmni=100000")?;

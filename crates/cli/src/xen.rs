@@ -1,10 +1,11 @@
 //! `vshmem xen`: pools between Xen domains.
 
 use crate::agent::ours;
-use crate::size;
+use crate::{args, size};
 use clap::{Args, Subcommand};
 use std::time::Duration;
-use vshmem_agent::xen::{join, own, Own, Until};
+use vshmem_agent::xen::{join, own, usual_limits, Own, Until};
+use vshmem_cluster::limits::Limit;
 use vshmem_cluster::Result;
 
 #[derive(Subcommand)]
@@ -32,6 +33,9 @@ pub struct OwnArgs {
     /// Domains that are to have it: ids, or in dom0 names
     #[arg(long, value_name = "DOMAIN", value_delimiter = ',', required = true)]
     to: Vec<String>,
+    /// A System V limit of the pool, as for `vshmem pool create`; may be given several times
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = args::limit)]
+    limit: Vec<Limit>,
 }
 
 #[derive(Args)]
@@ -54,8 +58,10 @@ pub fn xen(xen: Xen) -> Result<u8> {
                 pool: args.pool,
                 size: args.size,
                 to: args.to,
+                limits: Limit::all(&args.limit, usual_limits()),
             };
-            own(how, tell)
+            let fits = |limits| args.limit.iter().try_for_each(|limit| limit.check(limits));
+            own(how, &fits, tell)
         }
         Xen::Join(args) => {
             let until = match args.once {

@@ -39,6 +39,14 @@ impl Limit {
         }
     }
 
+    /// Limits in which those that were chosen have taken the place of others.
+    pub fn all(chosen: &[Limit], mut limits: Limits) -> Limits {
+        for limit in chosen {
+            limit.set(&mut limits);
+        }
+        limits
+    }
+
     /// Sets it; false, and nothing happens, if the value has no room there.
     pub(crate) fn set(&self, limits: &mut Limits) -> bool {
         match slot(limits, self.name) {
@@ -52,7 +60,7 @@ impl Limit {
     }
 
     /// Says so if a pool with these limits does not allow what was chosen.
-    pub(crate) fn check(&self, mut limits: Limits) -> Result<(), String> {
+    pub fn check(&self, mut limits: Limits) -> Result<(), String> {
         let most = match slot(&mut limits, self.name) {
             Slot::Long(long) => *long,
             Slot::Short(short) => u64::from(*short),

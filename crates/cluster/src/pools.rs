@@ -58,10 +58,7 @@ impl fmt::Display for Access {
 /// Makes an empty pool with the limits that Linux has by default, except for those given. `name` with a slash is a
 /// path. A limit that the pool can't have is an error, and there is no pool then.
 pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> {
-    let mut limits = Limits::default();
-    for limit in chosen {
-        limit.set(&mut limits);
-    }
+    let limits = Limit::all(chosen, Limits::default());
     let mut refused: Option<String> = None;
     let made = create_local(&c_name(name)?, size, mode, &mut |memory| {
         refused = format(memory, limits, chosen).err();

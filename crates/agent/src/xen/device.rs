@@ -141,7 +141,7 @@ impl Device {
             .explain(|| format!("the pool {pool} can't be taken back from domain {domain}"))
     }
 
-    /// Maps another domain's pool. False: there is a pool of that name already.
+    /// Maps another domain's pool. False: that was done before, and it is still the same.
     pub fn attach(&self, pool: &str, owner: u16, ticket: &Ticket) -> Result<bool> {
         let mut how = Attach {
             name: name(pool)?,
@@ -162,6 +162,9 @@ impl Device {
         };
         let why = match done.raw_os_error() {
             Some(libc::EEXIST) => return Ok(false),
+            Some(libc::EBUSY) => {
+                "another domain's pool, or one of this domain, has that name here".into()
+            }
             Some(libc::EACCES) => format!("domain {owner} has not granted it to this domain"),
             Some(libc::EOPNOTSUPP) => {
                 "this is a PV domain, where processes can't share a mapping of another domain's \
@@ -175,10 +178,12 @@ impl Device {
         )))
     }
 
-    /// Takes a pool away from this domain's programs; it may be gone.
-    pub fn remove(&self, pool: &str) -> Result<()> {
-        self.named(REMOVE, pool, 0)
-            .explain(|| format!("the pool {pool} can't be removed"))
+    /// Takes a pool of this owner away from this domain's programs. It may be gone, and another owner's of that name stays.
+    pub fn remove(&self, pool: &str, owner: u16) -> Result<()> {
+        match self.named(REMOVE, pool, owner) {
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => Ok(()),
+            done => done.explain(|| format!("the pool {pool} can't be removed")),
+        }
     }
 
     fn named(&self, request: u32, pool: &str, domain: u16) -> io::Result<()> {

@@ -1,12 +1,17 @@
 //! A domain that is given pools: it attaches what is announced to it, and lets go of what no longer is.
 
 use super::announce::Pair;
+use super::care::Care;
 use super::device::{Device, Ticket};
 use super::store::Store;
 use super::{end_signals, own_id, wait, Tell};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use vshmem_port::xen::Xen;
+use vshmem_port::{PoolRef, Port};
 
 /// How long pools are joined.
 #[derive(Debug, Clone, Copy)]
@@ -21,9 +26,14 @@ struct Guest {
     pair: Pair,
     store: Store,
     device: Device,
-    attached: BTreeMap<String, Ticket>,
+    attached: BTreeMap<String, Attached>,
     /// What could not be attached is said once.
     said: BTreeSet<String>,
+}
+
+struct Attached {
+    ticket: Ticket,
+    care: Option<Care>,
 }
 
 /// Attaches the pools that a domain gives to this one.
@@ -47,6 +57,7 @@ pub fn join(owner: u16, until: Until, tell: Tell) -> Result<()> {
         said: BTreeSet::new(),
     };
     guest.store.watch(&guest.pair.announced())?;
+    guest.forget_old()?;
     let begun = Instant::now();
     loop {
         guest.look(tell)?;
@@ -58,6 +69,7 @@ pub fn join(owner: u16, until: Until, tell: Tell) -> Result<()> {
                 return Err(guest.nothing());
             }
         }
+        guest.attend(tell);
         if wait(&mut guest.store, &end)? {
             return guest.leave(tell);
         }
@@ -67,11 +79,12 @@ pub fn join(owner: u16, until: Until, tell: Tell) -> Result<()> {
 impl Guest {
     /// Makes what is attached agree with what is announced.
     fn look(&mut self, tell: Tell) -> Result<()> {
+        self.follow_id(tell)?;
         let announced = self.pair.all(&mut self.store)?;
-        let gone = self.attached.iter().filter(|(pool, ticket)| {
+        let gone = self.attached.iter().filter(|(pool, attached)| {
             !announced
                 .iter()
-                .any(|(name, now)| name == *pool && now.as_ref() == Some(ticket))
+                .any(|(name, now)| name == *pool && now.as_ref() == Some(&attached.ticket))
         });
         for pool in gone.map(|(pool, _)| pool.clone()).collect::<Vec<_>>() {
             self.detach(&pool, tell)?;
@@ -101,7 +114,8 @@ impl Guest {
                 };
                 tell(&format!("The pool {pool} of domain {owner} {how}."));
                 self.said.remove(pool);
-                self.attached.insert(pool.into(), ticket);
+                let care = None;
+                self.attached.insert(pool.into(), Attached { ticket, care });
             }
             Err(error) => self.say(pool, &error.to_string(), tell),
         }
@@ -109,14 +123,96 @@ impl Guest {
     }
 
     fn detach(&mut self, pool: &str, tell: Tell) -> Result<()> {
-        self.device.remove(pool)?;
-        self.attached.remove(pool);
+        self.let_go(pool)?;
         self.pair.unanswer(&mut self.store, pool)?;
         tell(&format!(
             "The pool {pool} was let go, as domain {} has withdrawn it or is gone.",
             self.pair.owner
         ));
         Ok(())
+    }
+
+    /// Takes a pool away from this domain's programs, this one first.
+    fn let_go(&mut self, pool: &str) -> Result<()> {
+        if let Some(care) = self
+            .attached
+            .remove(pool)
+            .and_then(|attached| attached.care)
+        {
+            leave(care, pool);
+        }
+        self.device.remove(pool, self.pair.owner)
+    }
+
+    /// A domain that is saved loses its pools, and is another one when it is restored.
+    fn follow_id(&mut self, tell: Tell) -> Result<()> {
+        let id = own_id(&mut self.store)?;
+        if id == self.pair.guest {
+            return Ok(());
+        }
+        for pool in self.attached.keys().cloned().collect::<Vec<_>>() {
+            self.let_go(&pool)?;
+        }
+        tell(&format!(
+            "This domain was {}, and is {id} now.",
+            self.pair.guest
+        ));
+        self.pair.guest = id;
+        self.device = Device::open(id)?;
+        self.store.watch(&self.pair.announced())
+    }
+
+    /// Lets go of pools that a process before this one has attached, and the owner has withdrawn since.
+    fn forget_old(&mut self) -> Result<()> {
+        let announced = self.pair.all(&mut self.store)?;
+        let mut old = Vec::new();
+        let each = &mut |pool: &PoolRef| {
+            old.extend(String::from_utf8(pool.name().to_vec()));
+            true
+        };
+        Xen.discover(each)
+            .map_err(|e| Error::new(format!("this domain's pools can't be listed: {e}")))?;
+        old.retain(|pool| announced.iter().all(|(name, _)| name != pool));
+        for pool in old {
+            self.device.remove(&pool, self.pair.owner)?;
+        }
+        Ok(())
+    }
+
+    /// Cleans up in the pools after processes that died.
+    fn attend(&mut self, tell: Tell) {
+        self.forget_gone(tell);
+        let mut wrong = Vec::new();
+        for (pool, attached) in &mut self.attached {
+            if attached.care.is_none() {
+                match Care::open(pool) {
+                    Ok(care) => attached.care = Some(care),
+                    Err(error) => wrong.push((pool.clone(), error)),
+                }
+            }
+            if let Some(care) = &mut attached.care {
+                care.tick(None);
+            }
+        }
+        for (pool, error) in wrong {
+            if self.said.insert(pool.clone()) {
+                tell(&format!(
+                    "Nobody cleans up in the pool {pool} after processes of this domain: {error}."
+                ));
+            }
+        }
+    }
+
+    /// Lets go of pools that the driver does not have any more: the domain was saved, or another process of root's has taken them away.
+    /// They are attached again if they are announced.
+    fn forget_gone(&mut self, tell: Tell) {
+        let gone = self.attached.keys().filter(|pool| !is_there(pool));
+        for pool in gone.cloned().collect::<Vec<_>>() {
+            if let Some(care) = self.attached.remove(&pool).and_then(|it| it.care) {
+                care.forget();
+            }
+            tell(&format!("The pool {pool} is gone."));
+        }
     }
 
     /// Says once why a pool is not attached.
@@ -133,12 +229,26 @@ impl Guest {
         ))
     }
 
+    /// Lets go of everything.
     fn leave(&mut self, tell: Tell) -> Result<()> {
         for pool in self.attached.keys().cloned().collect::<Vec<_>>() {
-            self.device.remove(&pool)?;
+            self.let_go(&pool)?;
             self.pair.unanswer(&mut self.store, &pool)?;
             tell(&format!("The pool {pool} was let go."));
         }
         Ok(())
+    }
+}
+
+/// Can the pool be used? Its file can't be opened once it was taken away.
+fn is_there(pool: &str) -> bool {
+    File::open(Path::new("/dev/vshmem-xen").join(pool)).is_ok()
+}
+
+fn leave(care: Care, pool: &str) {
+    if is_there(pool) {
+        care.leave();
+    } else {
+        care.forget();
     }
 }

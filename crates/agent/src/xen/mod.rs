@@ -5,19 +5,21 @@
 //! | `store` | XenStore, spoken over `/dev/xen/xenbus` |
 //! | `device` | the driver's control file |
 //! | `announce` | the keys by which a pool is announced, and what is believed of them |
+//! | `care` | what is cleaned up in a pool after processes and domains that died |
 //! | `owner` | the domain that owns a pool: grants and announces it, and takes it back |
 //! | `guest` | a domain that is given pools: finds and attaches them, and lets them go |
 //!
 //! `docs/xen.md` specifies the keys.
 
 pub(crate) mod announce;
+mod care;
 mod device;
 mod guest;
 mod owner;
 mod store;
 
 pub use guest::{join, Until};
-pub use owner::{own, Own};
+pub use owner::{own, usual_limits, Own};
 
 use crate::error::{Error, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};

@@ -2,19 +2,30 @@
 //! and takes it back when they are gone.
 
 use super::announce::Pair;
+use super::care::Care;
 use super::device::{Device, Ticket};
 use super::store::Store;
 use super::{end_signals, own_id, wait, Tell};
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use vshmem_ipc::census::Census;
 use vshmem_pool::{Limits, Params, Pool};
 
 /// How long guests are given to let go of a pool that is withdrawn.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// As in the pools of other machines: messages of 64 KiB fit, with a little to spare, and a queue holds a few of them.
+/// Messages of 64 KiB fit, with a little to spare.
 const LONGEST_MESSAGE: u32 = 65536 + 4096;
+
+/// As in the pools of other machines: Linux's limits, except that a queue holds a few messages of 64 KiB.
+pub fn usual_limits() -> Limits {
+    Limits {
+        msgmax: LONGEST_MESSAGE,
+        msgmnb: 4 * LONGEST_MESSAGE,
+        ..Limits::default()
+    }
+}
 
 /// A pool, and who is to have it.
 #[derive(Debug, Clone)]
@@ -25,14 +36,21 @@ pub struct Own {
     pub size: u64,
     /// The domains that are to have it: ids, or in dom0 names. They need not exist yet.
     pub to: Vec<String>,
+    /// Its System V limits, if it is made.
+    pub limits: Limits,
 }
+
+/// Says so if a pool with these limits does not allow what was asked for.
+pub type Fits<'a> = &'a dyn Fn(Limits) -> std::result::Result<(), String>;
 
 struct Owner {
     how: Own,
     own_id: u16,
     store: Store,
     device: Device,
-    contents: Pool,
+    /// The pool itself, until it is withdrawn.
+    care: Option<Care>,
+    census: Census,
     /// Who has it now.
     granted: BTreeMap<u16, Granted>,
 }
@@ -45,18 +63,18 @@ struct Granted {
 /// Makes a pool, or takes over one that is there, and serves it until the process is asked to end. Then it is withdrawn.
 ///
 /// # Errors
-/// There is no Xen or no driver here, or the pool can't be made or granted.
-pub fn own(how: Own, tell: Tell) -> Result<()> {
+/// There is no Xen or no driver here, or the pool can't be made or granted, or `fits` refuses the limits that it got.
+pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
     let mut store = Store::open()?;
     let id = own_id(&mut store)?;
     let end = end_signals()?;
     let device = Device::open(id)?;
     let new = device.create(&how.pool, how.size)?;
-    let opened = open(&how);
+    let opened = open(&how, fits);
     if opened.is_err() && new {
-        device.remove(&how.pool)?;
+        device.remove(&how.pool, id)?;
     }
-    let contents = opened?;
+    let care = opened?;
     tell(&format!("The pool {} is there.", how.pool));
     if id == 0 {
         // Other domains are not told who comes and goes, so they look once a second.
@@ -68,20 +86,23 @@ pub fn own(how: Own, tell: Tell) -> Result<()> {
         own_id: id,
         store,
         device,
-        contents,
+        care: Some(care),
+        census: Census::default(),
         granted: BTreeMap::new(),
     };
     loop {
         owner.look(tell)?;
+        if let Some(care) = &mut owner.care {
+            care.tick(Some(&mut owner.census));
+        }
         if wait(&mut owner.store, &end)? {
             return owner.withdraw(tell);
         }
     }
 }
 
-/// Opens the pool, for as long as this process lives. Makes an empty one of the memory, unless it holds one: a process before this
-/// one has made it.
-fn open(how: &Own) -> Result<Pool> {
+/// Opens the pool. Makes an empty one of the memory, unless it holds one: a process before this one has made it.
+fn open(how: &Own, fits: Fits) -> Result<Care> {
     let name = &how.pool;
     let reference = vshmem_port::resolve(name.as_bytes()).explain_pool(name)?;
     let handle = vshmem_port::open(&reference).explain_pool(name)?;
@@ -93,14 +114,12 @@ fn open(how: &Own) -> Result<Pool> {
         )));
     }
     if Pool::open(memory).is_err() {
-        let limits = Limits {
-            msgmax: LONGEST_MESSAGE,
-            msgmnb: 4 * LONGEST_MESSAGE,
-            ..Limits::default()
-        };
+        let limits = how.limits;
         Pool::format(memory, &Params { limits }).explain_pool(name)?;
+        let made = Pool::open(memory).explain_pool(name)?;
+        fits(*made.limits()).explain_pool(name)?;
     }
-    Pool::open(memory).explain_pool(name)
+    Care::of(handle, name)
 }
 
 impl Owner {
@@ -193,10 +212,13 @@ impl Owner {
 
     /// Declares a domain dead in the pool, so that nobody waits for what its processes held: whoever needs it cleans up after them.
     fn bury(&self, id: u16) {
-        self.contents.members(|member, _, alive| {
-            let peer = self.contents.member_peer(member).map(|(peer, _)| peer);
+        let Some(pool) = self.care.as_ref().map(Care::pool) else {
+            return;
+        };
+        pool.members(|member, _, alive| {
+            let peer = pool.member_peer(member).map(|(peer, _)| peer);
             if alive && peer == Some(id) {
-                self.contents.bury_member(member);
+                pool.bury_member(member);
             }
         });
     }
@@ -216,7 +238,10 @@ impl Owner {
             }
             self.device.revoke(&self.how.pool, id)?;
         }
-        self.device.remove(&self.how.pool)?;
+        if let Some(care) = self.care.take() {
+            care.leave();
+        }
+        self.device.remove(&self.how.pool, self.own_id)?;
         tell(&format!("The pool {} is withdrawn.", self.how.pool));
         Ok(())
     }

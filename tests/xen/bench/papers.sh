@@ -1,0 +1,93 @@
+# shellcheck shell=sh
+# The papers' micro-benchmarks between domains: prints "measured PLACES METHOD SIZE NANOSECONDS", there and back, a line for each run.
+# bench/xen.py makes a table of them. RUNS and SECONDS come from /cases/settings.
+# shellcheck source=/dev/null
+. /cases/settings
+for module in llc stp bridge xen-netback; do
+    insmod "/modules/$module.ko" || failed "dom0 loads $module"
+done
+ip link set lo up
+NETWORK=1
+need vm0 vm1
+serve papers 32M vm0,vm1
+joined vm0 vm1
+for name in vm0 vm1; do
+    eventually "$name has the pool" ask "$name" 'test -c /dev/vshmem-xen/papers'
+done
+
+# A bridge, as Xen's own scripts make one.
+brctl addbr br0
+ip addr add 10.7.0.1/24 dev br0
+ip link set br0 up
+last=1
+for name in vm0 vm1; do
+    last=$((last + 1))
+    ask "$name" "insmod /modules/xen-netfront.ko; ip addr add 10.7.0.$last/24 dev eth0 && ip link set eth0 up" ||
+        failed "$name has a network"
+    brctl addif br0 "vif$(id_of "$name").0"
+    eventually "dom0 reaches $name" ping -c 1 -W 2 "10.7.0.$last"
+done
+eventually "vm1 reaches vm0" ask vm1 'ping -c 1 -W 2 10.7.0.2'
+
+# Who plays has a processor of its own.
+xl vcpu-pin Domain-0 0 0
+xl vcpu-pin Domain-0 1 1
+
+plan="bare 8 semaphore 8 segment 1000"
+# A reading of the clock, which costs a PV domain 20 to 30 us, for so many rounds.
+pong="VSHMEM_POOL=papers LD_PRELOAD=/lib/libvshmem.so forbid pingpong -r 1024 -t $SECONDS"
+
+# in_dom0 PROCESSOR COMMAND
+in_dom0() {
+    sh -c "taskset $1 sh -c '$2'"
+}
+
+# told PLACES FILE...: passes on what was measured, by whichever of the two has
+told() {
+    places=$1
+    shift
+    found=$(grep -hE '^(bare|semaphore|segment|tcp) [0-9]+ [0-9]+' "$@")
+    [ -n "$found" ] || failed "$places" "$(cat "$@")"
+    printf '%s\n' "$found" | sed "s/^/measured $places /; s/ [0-9]*$//"
+}
+
+# guest_does NAME COMMAND: its output is in /tmp/NAME.said
+guest_does() {
+    LIMIT=600 ask "$1" "$2" >"/tmp/$1.said" 2>&1
+}
+
+run=0
+while [ $run -lt "$RUNS" ]; do
+    run=$((run + 1))
+    key="-k $((0x50000000 + run * 16))"
+    in_dom0 1 "$pong $key $plan" >/tmp/one 2>&1 &
+    in_dom0 2 "$pong $key $plan" >/tmp/other 2>&1
+    wait $!
+    told native /tmp/one /tmp/other
+    in_dom0 1 "netpong -l" >/tmp/one 2>&1 &
+    in_dom0 2 "netpong -c 127.0.0.1 -t $SECONDS tcp 8" >/tmp/other 2>&1
+    wait $!
+    told native /tmp/other
+
+    xl vcpu-pin vm0 0 1
+    guest_does vm0 "$pong $key $plan" &
+    in_dom0 1 "$pong $key $plan" >/tmp/other 2>&1
+    wait $!
+    told host-guest /tmp/vm0.said /tmp/other
+    guest_does vm0 "netpong -l" &
+    in_dom0 1 "netpong -c 10.7.0.2 -t $SECONDS tcp 8" >/tmp/other 2>&1
+    wait $!
+    told host-guest /tmp/other
+
+    xl vcpu-pin vm0 0 0
+    xl vcpu-pin vm1 0 1
+    guest_does vm0 "$pong $key $plan" &
+    guest_does vm1 "$pong $key $plan"
+    wait $!
+    told guest-guest /tmp/vm0.said /tmp/vm1.said
+    guest_does vm0 "netpong -l" &
+    guest_does vm1 "netpong -c 10.7.0.2 -t $SECONDS tcp 8"
+    wait $!
+    told guest-guest /tmp/vm1.said
+done
+passed "all was measured"

@@ -1,0 +1,43 @@
+# shellcheck shell=sh
+# shellcheck disable=SC2016 # other shells expand what is quoted
+# A guest that owns a pool, which two others are given.
+need vm0 vm1 vm2
+owner=$(id_of vm1)
+ask vm1 "vshmem xen own theirs --size 4M --to $(id_of vm0),$(id_of vm2) >/tmp/own 2>&1 & echo \$! >/tmp/own.pid"
+eventually "a guest owns a pool" ask vm1 'test -c /dev/vshmem-xen/theirs'
+for name in vm0 vm2; do
+    ask "$name" "vshmem xen join --owner $owner >/tmp/join.theirs 2>&1 & echo \$! >/tmp/join.theirs.pid"
+    eventually "$name has it" ask "$name" 'test -c /dev/vshmem-xen/theirs'
+    eventually "and the owner knows" ask vm1 "grep -q 'Domain $(id_of "$name") is ready: theirs' /tmp/own"
+done
+contains "dom0, which is PV and was not given it, is told so" "Domain $owner has given no pool to this one (domain 0)" \
+    "$(vshmem xen join --owner "$owner" --once 1 2>&1)"
+
+ask vm0 "$(on_pool theirs "perl send.pl")" || failed "perl sends"
+equal "perl in one guest sends to python in the other" "65536 1000 5" "$(ask vm2 "$(on_pool theirs "python3 receive.py")" | xargs)"
+ask vm2 "($(on_pool theirs "perl wait.pl")) >/tmp/waited 2>&1 &"
+eventually "somebody waits in vm2" ask vm1 'vshmem ipcs --waiters --pool theirs | grep -q "@vm2 .*alive .*semaphore 0"'
+ask vm0 "$(on_pool theirs "perl -e 'semop(semget(0x5555, 1, 0) // die, pack(\"s!3\", 0, 1, 0)) or die'")"
+eventually "it goes on when vm0 lets it" ask vm2 'grep -qx woken /tmp/waited'
+
+# A domain that dies: nobody tells the owner but its keys.
+for name in vm0 vm2; do
+    ask "$name" "($(on_pool theirs "perl load.pl"); echo ended \$?) >/tmp/load 2>&1 &"
+done
+goes_on() { # goes_on NAME: it counts
+    seen=$(ask "$1" 'tail -n 1 /tmp/load')
+    sleep 2
+    [ -n "$seen" ] && [ "$(ask "$1" 'tail -n 1 /tmp/load')" -gt "$seen" ]
+}
+eventually "vm0 works" goes_on vm0
+eventually "vm2 works" goes_on vm2
+dead=$(id_of vm2)
+destroy vm2
+eventually "the owner sees that vm2 is gone" ask vm1 "grep -q 'Domain $dead has let go: theirs' /tmp/own"
+eventually "vm0 works on" goes_on vm0
+
+# And the owner dies.
+destroy vm1
+eventually "the guest lets go of a pool whose owner was destroyed" ask vm0 'test ! -e /dev/vshmem-xen/theirs'
+eventually "and the program that had it mapped gets SIGBUS" ask vm0 'grep -qx "ended 135" /tmp/load'
+ask vm0 'kill $(cat /tmp/join.theirs.pid)'
