@@ -82,19 +82,53 @@ pub unsafe extern "C" fn syscall() {
     entry!(naked_asm)
 }
 
-/// syscall(2). Compilers before 1.88 have no naked functions. A function without arguments and variables whose body is
-/// assembly that doesn't return gets no prologue either; the tests make sure of it.
+/// syscall(2). Compilers before 1.88 have no naked functions. A function whose arguments are in their registers when its assembly
+/// begins gets no prologue either; the tests make sure of it. The assembly returns by itself, so this must never be inlined; and
+/// as this library and Rust's own call it, too, the compiler must see a function that takes what they pass, and that returns.
 ///
 /// # Safety
 /// As the call with that number demands.
 #[cfg(not(has_naked_functions))]
 #[no_mangle]
-pub unsafe extern "C" fn syscall() -> ! {
+#[inline(never)]
+pub unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let result: c_long;
+    #[cfg(target_arch = "x86_64")]
     macro_rules! body {
-        ($($tokens:tt)*) => { core::arch::asm!($($tokens)* options(noreturn, nostack)) };
+        ($($tokens:tt)*) => {
+            core::arch::asm!(
+                $($tokens)*
+                inlateout("rax") f => result,
+                inlateout("rdi") number => _, inlateout("rsi") a => _, inlateout("rdx") b => _,
+                inlateout("rcx") c => _, inlateout("r8") d => _, inlateout("r9") e => _,
+                lateout("r10") _, lateout("r11") _,
+                options(nostack),
+            )
+        };
     }
-    // SAFETY: follows the calling convention of the machine; returns to the caller itself.
+    #[cfg(target_arch = "aarch64")]
+    macro_rules! body {
+        ($($tokens:tt)*) => {
+            core::arch::asm!(
+                $($tokens)*
+                inlateout("x0") number => result, inlateout("x1") a => _, inlateout("x2") b => _,
+                inlateout("x3") c => _, inlateout("x4") d => _, inlateout("x5") e => _,
+                inlateout("x6") f => _, lateout("x8") _, lateout("x9") _,
+                options(nostack),
+            )
+        };
+    }
+    // SAFETY: follows the calling convention of the machine, and returns to the caller itself, before what the compiler puts behind.
     unsafe { entry!(body) }
+    result
 }
 
 /// A call that the kernel refused.
