@@ -31,7 +31,7 @@ hostile|5m|tests/hostile/run.sh|tests/hostile/run.sh $target/release/libvshmem.s
 programs|15m|tests/programs/run.sh|tests/programs/run.sh
 install|5m|scripts/check-install.sh|scripts/check-install.sh
 kmod|10m|tests/kmod/run.sh|tests/kmod/run.sh
-machines|15m|tests/machines/run.sh|tests/machines/run.sh
+machines|20m|tests/machines/run.sh|tests/machines/run.sh
 bench|5m|bench/check.sh|bench/check.sh
 TABLE
 }

@@ -2,10 +2,10 @@
 # run.sh [LIBRARY]: kill storms, on the kernel (shortly: it proves the tests) and under the library, without and
 # with signals and stops; after each scenario `vshmem check` must find each byte of the pool accounted for.
 # SECONDS_EACH=20 is the length of each of the two storms under the library, all scenarios together.
-# Then steps: a process killed after every store that each operation makes to a pool (x86-64 only).
+# Then room: a file system that is full (room/). Then steps: a process killed after every store that each operation makes to a pool (x86-64 only).
 # VSHMEM_BIN is the command; by default it is taken to be beside the library.
 #
-# CRASH_PARTS="storm steps"  which of the two
+# CRASH_PARTS="storm room steps"  which of them
 # STORM_KILLS=N      instead of SECONDS_EACH: how many processes all storms under the library kill together
 # CRASH_ROUNDS=2000  rounds of calls that run at once and die by chance
 # CRASH_SEED=1       the first of them
@@ -14,7 +14,7 @@ set -eu
 
 library=${1:-}
 seconds=${SECONDS_EACH:-20}
-parts=${CRASH_PARTS:-storm steps}
+parts=${CRASH_PARTS:-storm room steps}
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-crash.XXXXXX")
 pools=$scratch
@@ -116,6 +116,11 @@ case $parts in
     [ -z "$library" ] || expected=$((6 * number))
     ;;
 esac
+if [ -n "$library" ] && [ "${parts#*room}" != "$parts" ]; then
+    # Four tests, on two pools.
+    expected=$((expected + 8))
+    { "$here/room/run.sh" "$library" || :; } | tee -a "$scratch/all"
+fi
 if [ -n "$library" ] && [ "$(uname -m)" = x86_64 ] && [ "${parts#*steps}" != "$parts" ]; then
     echo "== after every store"
     expected=$((expected + 1))

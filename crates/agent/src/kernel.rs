@@ -194,7 +194,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn room(&self) -> Option<u64> {
-        self.handle.borrow().statfs_room()
+        self.handle.borrow().room()
     }
 
     fn now(&self) -> i64 {

@@ -81,7 +81,7 @@ impl Kernel for OpenPool {
 
     fn room(&self) -> Option<u64> {
         // SAFETY: only an open pool is asked.
-        unsafe { self.opened().handle.statfs_room() }
+        unsafe { self.opened().handle.room() }
     }
 
     #[inline(always)]

@@ -25,7 +25,7 @@ pub const SHM_DEST: u32 = 0o1000;
 pub const SHM_LOCKED: u32 = 0o2000;
 
 /// Segments up to this size (bytes) get their memory when they are made. Larger ones get it when it is touched, as the kernel's
-/// do; that there is room for all segments is counted.
+/// do (near who touches it first), unless memory is scarce; that there is room for all segments is counted.
 const RESERVED_UP_TO: u64 = 256 << 10;
 /// Segments up to this size are prepared without letting go of the pool's lock.
 const SMALL: u64 = 256 << 10;
@@ -172,15 +172,25 @@ fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
     } else if len <= RESERVED_UP_TO || range.dirty {
         c.kernel.reserve(at, len)
     } else {
-        let pages = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
-        c.kernel
-            .room()
-            .is_none_or(|room| pages.saturating_mul(PAGE).saturating_add(len) <= room)
+        back_large(c, at, len)
     };
     if !backed || (range.dirty && !c.pool.mem().zero(at, len)) {
         return Err(Errno::ENOMEM);
     }
     Ok(())
+}
+
+/// Sees to it that a large segment can have memory when it is touched: others of this pool don't take it away, for all are
+/// counted. Where less than twice of what they all can take is to be had, others of the file system could: there it is taken now.
+fn back_large(c: &Ctx, at: u64, len: u64) -> bool {
+    let Some(room) = c.kernel.room() else {
+        return true;
+    };
+    let pages = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
+    let all = pages.saturating_mul(PAGE).saturating_add(len);
+    // What lies beside the segments is in the room, too: the small heap, above all.
+    let room = room.saturating_sub(c.pool.root().small_backed.load(Relaxed));
+    all <= room && (all.saturating_mul(2) <= room || c.kernel.reserve(at, len))
 }
 
 fn bytes_of(c: &Ctx, range: Range) -> (u64, u64) {

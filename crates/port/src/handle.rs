@@ -201,6 +201,14 @@ impl Handle {
         (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64))
     }
 
+    /// Bytes of memory that the pool has and could get, taken together. `None` as [`Handle::statfs_room`].
+    pub fn room(&self) -> Option<u64> {
+        let free = self.statfs_room()?;
+        let stat = sys::fstat(self.descriptor.get()?.fd()).ok()?;
+        // Always in units of 512 bytes.
+        Some(free.saturating_add(stat.st_blocks.max(0) as u64 * 512))
+    }
+
     /// Maps `len` bytes from `offset` on for the program, with protection `prot` (`PROT_READ` and so on).
     ///
     /// Without `addr` anywhere; with it exactly there, over whatever is mapped there if `replace`, else only if nothing
