@@ -18,7 +18,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-xen soak fuzz lint bench bench-xen install uninstall clean
+.PHONY: help prepare build demo test test-xen soak fuzz sanitize lint bench bench-xen install uninstall clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -48,6 +48,9 @@ soak: build ## kills, lies and wake-ups for hours; scripts/soak.sh says how to c
 
 fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets; scripts/fuzz.sh says how to choose
 	@scripts/fuzz.sh $(TARGETS)
+
+sanitize: build ## AddressSanitizer and valgrind over the library and its rooms
+	@SANITIZE='$(or $(SANITIZE),unit library valgrind)' scripts/sanitize.sh
 
 test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a part of it)
 	@tests/xen/run.sh || [ $$? -eq 77 ]

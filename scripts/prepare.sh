@@ -43,6 +43,8 @@ test|cmd:virsh|libvirt-clients|gives that machine pools
 test|cmd:busybox|busybox-static|what machines that test the driver run
 test|cmd:cpio|cpio|packs what they boot
 test|cmd:xz|xz-utils|unpacks the machines' kernel modules
+test|cmd:c++|g++|builds the fuzzer
+test|cmd:valgrind|valgrind|watches what programs and the library do with memory
 test|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|cmd:python3|python3|runs the demo, and receives in one machine
 demo|cmd:perl|perl|sends in the other machine

@@ -25,8 +25,9 @@ HERE = Path(__file__).resolve().parent
 ROUNDS = int(os.environ.get("KMOD_ROUNDS", "50000"))
 SECONDS = int(os.environ.get("KMOD_SECONDS", "3"))
 VECTORS = 3
-# What Debian's kernels can be told to look after: freed memory that is used, overflows, lists, and to stop at the first warning.
-DEBUG = "slub_debug=FZPU page_poison=1 init_on_free=1 debug_pagealloc=on panic_on_warn=1 oops=panic"
+# What Debian's kernels can be told to look after: freed memory that is used, overflows, lists; and
+# to stop at the first warning.
+DEBUG = "slub_debug=FZPU page_poison=1 init_on_free=1 panic_on_warn=1 oops=panic"
 SMALL = 16 << 20
 LARGE = 4 << 30  # so large that its place is above 4 GiB, where the MTRRs say write-back
 LIMIT_S = 300 + 3 * SECONDS

@@ -1,0 +1,141 @@
+#!/bin/sh
+# sanitize.sh [LIBRARY]: the library under those who see what a test can't: AddressSanitizer, of Rust (unit tests of the rooms that
+# are in programs) and of C (programs, and an enemy, under an instrumented library), and valgrind (the C API's programs, under LIBRARY).
+#
+# SANITIZE="unit library valgrind"   which of them; "library valgrind", which is enough if it is not set, takes two minutes
+#
+# Needs x86-64, a Rust whose sanitizers came with it (rustup's do, Debian's don't), gcc with libasan, and valgrind. What can't be had is said, and
+# skipped; with CI=true that is a failure.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+cargo="$root/scripts/cargo.sh --exec"
+rustc=$(dirname "$(scripts/cargo.sh)")/rustc
+target=${CARGO_TARGET_DIR:-$root/target}
+library=$(realpath "${1:-${VSHMEM_LIB:-$target/release/libvshmem.so}}")
+triple=x86_64-unknown-linux-gnu
+wanted=${SANITIZE:-library valgrind}
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-sanitize.XXXXXX")
+pools=$(mktemp -d /dev/shm/vshmem-sanitize.XXXXXX)
+# Some tests become other users.
+chmod 755 "$scratch" "$pools"
+trap 'rm -rf "$scratch" "$pools"' EXIT
+trap 'exit 1' HUP INT TERM
+passed=0
+failed=0
+
+note() { # note VERDICT WHAT: VERDICT is 0 if it is good
+    if [ "$1" -eq 0 ]; then
+        echo "ok      $2"
+        passed=$((passed + 1))
+    else
+        echo "FAILED  $2"
+        failed=$((failed + 1))
+    fi
+}
+
+skip() { # skip WHAT WHY
+    echo "skip    $1: $2"
+    [ "${CI:-}" != true ] || failed=$((failed + 1))
+}
+
+try() { # try WHAT COMMAND...: what it says is shown if it fails
+    what=$1 status=0
+    shift
+    "$@" >"$scratch/log" 2>&1 </dev/null || status=$?
+    [ "$status" -eq 0 ] || tail -n 60 "$scratch/log"
+    note "$status" "$what"
+}
+
+# What memory programs leave behind is theirs; who handles faults are they, too.
+export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:handle_segv=0:handle_sigbus=0:detect_stack_use_after_return=0
+
+instrumented() { # instrumented COMMAND...: cargo, with AddressSanitizer. Bootstrap: it is an unstable option of a stable compiler
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_RELEASE_LTO=false \
+        $cargo "$@" --locked --quiet --target "$triple" --target-dir "$target/asan"
+}
+
+unit() {
+    # Models step through every order of a few words, which is not about addresses.
+    try "unit tests of pool, ipc, port and wait" \
+        instrumented test --lib -p vshmem-pool -p vshmem-ipc -p vshmem-port -p vshmem-wait -- --skip model
+}
+
+# A program that gives a call less room than it says must be caught, or the rest proves nothing.
+proof() {
+    "$scratch/cc" -O1 -o "$scratch/overrun" tests/sanitize/overrun.c
+    ! VSHMEM_POOL=$pools/proof VSHMEM_KEYS=all LD_PRELOAD=$1 "$scratch/overrun" >"$scratch/log" 2>&1 &&
+        grep -q 'AddressSanitizer: stack-buffer-overflow' "$scratch/log"
+}
+
+library() {
+    try "build of the library" instrumented build --release -p vshmem-capi
+    built=$target/asan/$triple/release/libvshmem.so
+    [ -e "$built" ] || return 0
+    printf '#!/bin/sh\nexec "%s" -fsanitize=address -fno-omit-frame-pointer "$@"\n' "${CC:-cc}" >"$scratch/cc"
+    chmod +x "$scratch/cc"
+    status=0
+    proof "$built" || status=$?
+    note "$status" "what a call writes is watched"
+    # Not those that run programs which are not instrumented.
+    try "conformance under the instrumented library" \
+        env CC="$scratch/cc" TESTS="sem msg shm handlers users" tests/conformance/run.sh "$built"
+    try "a hostile member under the instrumented library" \
+        env CC="$scratch/cc" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-4}" tests/hostile/run.sh "$built"
+}
+
+under_valgrind() { # under_valgrind PROGRAM ARGUMENT...
+    program=$1
+    shift
+    case $program in
+    calls-named | barrier | pools) preload= ;;
+    *) preload=$library ;;
+    esac
+    rm -f "$pools"/*
+    try "valgrind: $program" env ${preload:+"LD_PRELOAD=$preload"} VSHMEM_POOL="$pools/pool" VSHMEM_POOL_SIZE=64M \
+        LD_LIBRARY_PATH="$scratch/capi" timeout 200 valgrind --quiet --error-exitcode=99 \
+        --suppressions=tests/sanitize/valgrind.supp "$scratch/capi/$program" "$@"
+}
+
+valgrinds() {
+    programs="calls calls-named abi undo ids barrier pools"
+    mkdir "$scratch/capi"
+    for program in $programs; do
+        make -s -C tests/capi LIB="$library" OUT="$scratch/capi" "$scratch/capi/$program"
+    done
+    for program in $programs; do
+        case $program in
+        pools) under_valgrind pools "$pools" ;;
+        *) under_valgrind "$program" ;;
+        esac
+    done
+}
+
+sanitizers() { # sanitizers: why there are none, if so
+    if [ "$(uname -m)" != x86_64 ]; then
+        echo "this machine is no x86-64"
+    elif ! ls "$("$rustc" --print target-libdir)"/*_rt.asan.a >/dev/null 2>&1; then
+        echo "this Rust has no sanitizers: install Rust by rustup"
+    elif ! echo 'int main(void) { return 0; }' | "${CC:-cc}" -fsanitize=address -x c -o "$scratch/empty" - 2>/dev/null; then
+        echo "this C compiler has no AddressSanitizer: install gcc with libasan"
+    fi
+}
+
+lacks=$(sanitizers)
+for part in $wanted; do
+    case $part in
+    unit | library)
+        if [ -z "$lacks" ]; then "$part"; else skip "$part" "$lacks"; fi
+        ;;
+    valgrind)
+        if command -v valgrind >/dev/null; then valgrinds; else skip valgrind "it is not installed"; fi
+        ;;
+    *)
+        echo "sanitize.sh: there is no part $part. There are: unit library valgrind" >&2
+        exit 2
+        ;;
+    esac
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
