@@ -16,7 +16,26 @@ DEFINE_MUTEX(pools_lock);
 static LIST_HEAD(pools); /* under pools_lock */
 static dev_t first;
 static DEFINE_IDA(minors);
-static struct class pool_class = { .name = NAME };
+
+/*
+ * A domain's mappings of another domain's pages don't survive that it is saved,
+ * so it lets go of them before: whoever has the pool mapped gets SIGBUS when
+ * the domain goes on. The device file remains, and is replaced by that of the
+ * pool that is attached next.
+ */
+static int pool_freeze(struct device *dev)
+{
+	struct pool *pool = container_of(dev, struct pool, dev);
+
+	if (!pool_is_owned(pool)) {
+		file_revoke(pool);
+		share_detach(pool);
+	}
+	return 0;
+}
+
+static const struct dev_pm_ops pool_pm = { .freeze = pool_freeze };
+static struct class pool_class = { .name = NAME, .pm = &pool_pm };
 
 static void free_own_pages(struct pool *pool)
 {

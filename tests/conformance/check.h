@@ -27,10 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds after which a test counts as stuck; more for a machine that is emulated. */
-#ifndef TIME_LIMIT
+/* Seconds after which a test counts as stuck. */
 #define TIME_LIMIT 60
-#endif
 /* A test's exit status if it failed or can't be done here; what it printed says why. */
 #define STATUS_FAILED 70
 #define STATUS_SKIPPED 71
