@@ -32,6 +32,12 @@ for name in "$@"; do
 done
 targets=${*:-$all}
 
+# A fuzzer that ends, or is ended, cleans up nothing.
+TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-fuzz.XXXXXX")
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+trap 'exit 1' HUP INT TERM
+
 echo "== what is kept"
 $cargo test --locked --quiet --manifest-path fuzz/Cargo.toml --target-dir "$target" -- --nocapture
 [ "$seconds" -gt 0 ] || exit 0
