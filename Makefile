@@ -46,7 +46,7 @@ test: build ## every test suite (about half an hour)
 soak: build ## kills, lies and wake-ups for hours; scripts/soak.sh says how to choose
 	@scripts/soak.sh
 
-test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a part of it)
+test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (not part of test)
 	@tests/xen/run.sh || [ $$? -eq 77 ]
 
 lint: ## layout, lint and licences of everything
