@@ -2,7 +2,7 @@
 # Tests of the port xen: boots Xen, a dom0 and three guests inside of QEMU, and runs real programs in them.
 #
 #   tests/xen/run.sh              all cases
-#   tests/xen/run.sh --quick      those that every change is tested with (the suite xen of scripts/test.sh)
+#   tests/xen/run.sh --quick      four of them, for everyday use
 #   tests/xen/run.sh NAME...      only these: the names of the files in cases/ and bench/
 #
 # Xen, its tools and the kernel come from Debian's packages, which are downloaded and unpacked below the cache directory
