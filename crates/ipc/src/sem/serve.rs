@@ -77,8 +77,8 @@ fn take_list(c: &Ctx, quiet: &Quiet, w: &Waiter, n: usize) -> Result<(), Errno> 
 pub fn finish(c: &Ctx, ticket: Ticket) {
     let w = ticket.waiter;
     if w.arg4.load(Relaxed) != 0 {
-        let freed = free_list(c, &Quiet::new(c.kernel), w);
-        debug_assert!(freed.is_ok());
+        // Fails where a lock is not to be had in time, or somebody has rewritten the record: then `vshmem check` finds the block.
+        let _ = free_list(c, &Quiet::new(c.kernel), w);
     }
     waiters::give_back(ticket);
 }
