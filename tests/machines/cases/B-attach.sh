@@ -10,7 +10,7 @@ pool=attach-$plain
 qemu=
 clean_up() {
     [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
-    rm -rf "${clusters:?}/$plain" "$work/"*.sock
+    rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$work/"*.sock
     [ ! -e "/dev/shm/vshmem.$(id -u).$pool" ] || vshmem pool rm "$pool"
 }
 trap clean_up EXIT
@@ -70,7 +70,7 @@ wait "$qemu" 2>/dev/null
 qemu=
 contains "vshmem ps shows that it is off" off "$(vshmem ps | grep "(attached) *$plain")"
 code "one that is off can be let go of" 0 vshmem detach "$plain"
-rm -rf "${clusters:?}/$plain" "$work/"*.sock
+rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$work/"*.sock
 vshmem down
 nothing_left "nothing is left of it"
 clean_up

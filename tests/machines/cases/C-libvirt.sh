@@ -24,7 +24,7 @@ daemon=
 clean_up() {
     virsh -q destroy "$domain" >"$work/out" 2>&1 || true
     [ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } 2>"$work/out" || true
-    rm -rf "${clusters:?}/$adopted" "$work/"*.sock
+    rm -rf "${clusters:?}/$adopted" "$clusters/$adopted.lock" "$work/"*.sock
     [ ! -e "/dev/shm/vshmem.0.$pool" ] || vshmem pool rm "$pool"
 }
 trap clean_up EXIT
