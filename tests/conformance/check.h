@@ -28,7 +28,9 @@
 #include <unistd.h>
 
 /* Seconds after which a test counts as stuck. */
+#ifndef TIME_LIMIT
 #define TIME_LIMIT 60
+#endif
 /* A test's exit status if it failed or can't be done here; what it printed says why. */
 #define STATUS_FAILED 70
 #define STATUS_SKIPPED 71
