@@ -198,6 +198,28 @@ static void removal_ends_waits(void) {
         joined(pids[i], 0);
 }
 
+static void waits_for_100_bytes(void *id) {
+    struct message message;
+    EQUAL(msgrcv(*(int *)id, &message, LARGE, 0, 0), 100);
+    EQUAL(message.type, 7);
+}
+
+/* Who waits for a message has it as soon as it is sent, even if the queue is removed before it
+ * runs. */
+static void a_message_for_a_waiting_receiver_outlives_the_queue(void) {
+    for (int round = 0; round < 100; round++) {
+        int id = new_queue();
+        pid_t pid = child(waits_for_100_bytes, &id);
+        nap_ms(20);
+        put(id, 7, 100, 'x');
+        remove_queue(id);
+        joined(pid, 0);
+    }
+    struct msginfo used;
+    OK(msgctl(0, MSG_INFO, (struct msqid_ds *)&used));
+    EQUAL(used.msgpool, 0);
+}
+
 static void keeps_many_queues_apart(void) {
     enum { COUNT = 1000 };
     int ids[COUNT];
@@ -303,6 +325,8 @@ TESTS({"msg/reports_limits", reports_limits}, {"msg/keeps_limits", keeps_limits}
       {"msg/a_waiting_sender_goes_on_when_there_is_room",
        a_waiting_sender_goes_on_when_there_is_room},
       {"msg/removal_ends_waits", removal_ends_waits},
+      {"msg/a_message_for_a_waiting_receiver_outlives_the_queue",
+       a_message_for_a_waiting_receiver_outlives_the_queue},
       {"msg/keeps_many_queues_apart", keeps_many_queues_apart},
       {"msg/as_many_queues_as_allowed_and_no_more", as_many_queues_as_allowed_and_no_more},
       {"msg/one_queue_takes_many_empty_messages", one_queue_takes_many_empty_messages},

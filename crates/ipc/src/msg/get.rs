@@ -128,7 +128,9 @@ fn try_to_finish(c: &Ctx, quiet: &Quiet, queue: &Queue) -> Result<bool, Errno> {
     wait::end_all(&slow, Err(Errno::EIDRM))?;
     super::queue::name_the_last(c, queue);
     let ring = queue.ring(c);
-    if !ring.is_none_or(|ring| scan::is_quiet(&slow, &ring)) || park::is_busy(&slow) {
+    // Whoever was handed a message before has received it, as in the kernel, though it may have to be woken yet.
+    let is_done = |ring| scan::is_quiet(&slow, &ring) && !scan::is_owed(&slow, &ring);
+    if !ring.is_none_or(is_done) || park::is_busy(&slow) {
         return Ok(false);
     }
     let guard = dir::lock(c, quiet)?;

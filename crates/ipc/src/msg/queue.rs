@@ -95,6 +95,11 @@ impl Queue {
         dir::still(&self.entry.head, self.id)
     }
 
+    /// Is its memory still its own? It may have been removed, while somebody has yet to take what is his from it.
+    pub fn is_there(&self) -> bool {
+        self.entry.head.id.load(Acquire) == self.id as u32
+    }
+
     /// Where the tail is.
     pub fn tail(&self) -> At {
         end::read(&self.entry.send)

@@ -170,6 +170,11 @@ pub fn is_quiet(slow: &Slow, ring: &Ring) -> bool {
     !settle_behind(slow, ring) && find(slow, ring, is_reserved).is_none()
 }
 
+/// Was a message handed to a receiver who lives and has not taken it out yet? What the dead were given is settled.
+pub fn is_owed(slow: &Slow, ring: &Ring) -> bool {
+    find(slow, ring, |item| item.mark.state == State::Assigned).is_some()
+}
+
 /// Which messages a receiver wants, as `convert_mode` in Linux has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {

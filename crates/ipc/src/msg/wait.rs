@@ -245,7 +245,7 @@ pub unsafe fn for_message(
             Slept::Served(Ok(())) => {
                 let quiet = Quiet::open(c.kernel);
                 let slow = queue.lock(c, &quiet)?;
-                if !queue.still() {
+                if !queue.is_there() {
                     waiters::give_back(ticket);
                     return Err(Errno::EIDRM);
                 }
@@ -253,6 +253,11 @@ pub unsafe fn for_message(
                 let received =
                     unsafe { take_assigned(&slow, into, ticket.waiter.arg3.load(Relaxed) as u32) };
                 waiters::give_back(ticket);
+                drop(slow);
+                if !queue.still() {
+                    // Its memory was kept for this message.
+                    let _ = super::get::finish_removal(c, &quiet, queue.index, queue.id);
+                }
                 return received.map(Some);
             }
             Slept::Served(result) => {
