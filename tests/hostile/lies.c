@@ -51,11 +51,27 @@ static void sets(void) {
     EQUAL(semctl(set, 0, GETVAL), 0);
 
     struct semid_ds ds;
-    EQUAL(semctl(set, 0, IPC_STAT, &ds), 0);
-    EQUAL(ds.sem_nsems, 8);
-    EQUAL(semctl(set, 0, GETALL, values), 0); /* now it was told */
+    /* Who asks for the time need not look at the size again. */
+    FAILS(semctl(set, 0, IPC_STAT, &ds), EIDRM);
+    FAILS(semctl(set & 0x1ffff, 0, SEM_STAT, &ds), EIDRM);
+    FAILS(semctl(set, 0, GETALL, values), EIDRM);
+    EQUAL(values[3], 9);
     *count = 3;
+    EQUAL(semctl(set, 0, IPC_STAT, &ds), 0);
     EQUAL(semctl(set, 0, IPC_RMID), 0);
+
+    /* Who looks an id up is told anew. */
+    const int named = semget(7, 3, IPC_CREAT | 0600);
+    CHECK(named >= 0);
+    count = word(entry(SETS, 192, named) + 40);
+    *count = 8;
+    EQUAL(semget(7, 0, 0), named);
+    EQUAL(semctl(named, 0, IPC_STAT, &ds), 0);
+    EQUAL(ds.sem_nsems, 8);
+    EQUAL(semctl(named, 0, GETALL, values), 0);
+    EQUAL(values[3], 0);
+    *count = 3;
+    EQUAL(semctl(named, 0, IPC_RMID), 0);
 }
 
 static void segments(void) {
@@ -79,6 +95,9 @@ static void segments(void) {
         errno = 0;
         CHECK(shmat(id, room, SHM_REMAP) == (void *)-1);
         CHECK(errno == EIDRM || errno == EINVAL);
+        struct shmid_ds ds;
+        if (lies[i][1] != 2 * PAGE)
+            FAILS(shmctl(id, IPC_STAT, &ds), EIDRM);
         for (size_t k = 0; k < 4 * PAGE; k++)
             CHECK(room[k] == 9);
     }

@@ -5,7 +5,10 @@
 //! array, and `shmat` with `SHM_REMAP` over what lies behind the segment. So what was told is remembered here, where no other process can change
 //! it, and another size is as good as a removed construct.
 //!
-//! A construct that this process was never told of is taken as it is. Each place is that of an index, and the last one told of counts: of
+//! The first size that was told counts: a program that asks again, for a time or an owner, need not look at the size again. Only `*get` tells
+//! anew, since an id may come again, for another construct, when very many were made at its place.
+//!
+//! A construct that this process was never told of is taken as it is. Each place is that of an index, and the last construct there counts: of
 //! more than a thousand constructs some are not remembered.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,7 +40,7 @@ impl Told {
         (pool as u64 + 1) << ID_BITS | (id as u64 & ((1 << ID_BITS) - 1))
     }
 
-    /// The program is told that the construct is so large.
+    /// The program is told that the construct is so large, whatever it was told before.
     pub fn note(&self, pool: usize, id: i32, size: u64) {
         if size >> SIZE_BITS == 0 {
             let word = Told::name(pool, id) << SIZE_BITS | size;
@@ -57,6 +60,13 @@ impl Told {
             Some(told) if told != size => Err(Errno::EIDRM),
             _ => Ok(()),
         }
+    }
+
+    /// The program is about to be told once more how large the construct is: EIDRM if it was told something else.
+    pub fn repeat(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
+        self.check(pool, id, size)?;
+        self.note(pool, id, size);
+        Ok(())
     }
 
     /// The program has no more to do with the construct.
@@ -81,6 +91,8 @@ mod tests {
         for other in [0, 4, 6, 1 << 40] {
             assert_eq!(told.check(0, id, other), Err(Errno::EIDRM));
         }
+        assert_eq!(told.repeat(0, id, 6), Err(Errno::EIDRM));
+        assert_eq!(told.repeat(0, id, 5), Ok(()));
         assert_eq!(told.check(1, id, 6), Ok(()), "in another pool");
         assert_eq!(told.check(0, id + (1 << 17), 6), Ok(()), "a later one");
         told.note(0, id, 6);

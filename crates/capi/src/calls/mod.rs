@@ -33,6 +33,12 @@ pub fn again<T>(call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
+/// Does a `*get` that succeeds with these arguments make a construct? Then its size is what was asked for, whatever the pool says.
+fn is_new(key: i32, flags: i32) -> bool {
+    const EXCLUSIVE: i32 = libc::IPC_CREAT | libc::IPC_EXCL;
+    key == libc::IPC_PRIVATE || flags & EXCLUSIVE == EXCLUSIVE
+}
+
 /// Fails unless `id` can be an id and `command` a command.
 fn check_ctl(id: i32, command: i32) -> Result<(), Errno> {
     if id < 0 || command < 0 {

@@ -1,6 +1,6 @@
 //! `semget`, `semop`, `semtimedop`, `semctl`.
 
-use super::{again, check_ctl, cmd, fetch, store};
+use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
 use crate::state::{self, Caller};
 use crate::told::SETS;
@@ -32,7 +32,12 @@ const COPIED: usize = 128;
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
     let id = again(|| sem::get(&caller.ctx, key, count, flags))?;
-    if let Ok(count) = sem::nsems(&caller.ctx, id) {
+    let told = if is_new(key, flags) {
+        Ok(count as usize)
+    } else {
+        sem::nsems(&caller.ctx, id)
+    };
+    if let Ok(count) = told {
         SETS.note(caller.pool_index(), id, count as u64);
     }
     Ok(id)
@@ -201,12 +206,12 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
         }
         cmd::STAT => {
             let found = sem::stat(c, id)?;
-            SETS.note(caller.pool_index(), id, found.nsems);
+            SETS.repeat(caller.pool_index(), id, found.nsems)?;
             store(arg as *mut SemidDs, ds(&found)).map(|()| 0)
         }
         SEM_STAT | SEM_STAT_ANY => {
             let (id, found) = sem::stat_index(c, id, command == SEM_STAT_ANY)?;
-            SETS.note(caller.pool_index(), id, found.nsems);
+            SETS.repeat(caller.pool_index(), id, found.nsems)?;
             store(arg as *mut SemidDs, ds(&found)).map(|()| id)
         }
         cmd::INFO => store(arg as *mut Seminfo, limits(caller)).map(|()| sem::highest(c).max(0)),

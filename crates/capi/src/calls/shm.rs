@@ -1,6 +1,6 @@
 //! `shmget`, `shmat`, `shmdt`, `shmctl`.
 
-use super::{again, check_ctl, cmd, fetch, store};
+use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{IpcPerm, ShmInfo, ShmidDs, Shminfo};
 use crate::attach::{Piece, TABLE};
 use crate::gate;
@@ -22,7 +22,12 @@ pub const SHM_STAT_ANY: i32 = 15;
 /// `shmget` on a pool.
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
     let id = again(|| shm::get(&caller.ctx, key, size, flags))?;
-    if let Some(size) = shm::size(&caller.ctx, id) {
+    let told = if is_new(key, flags) {
+        Some(size as u64)
+    } else {
+        shm::size(&caller.ctx, id)
+    };
+    if let Some(size) = told {
         SEGMENTS.note(caller.pool_index(), id, pages(size));
     }
     Ok(id)
@@ -182,12 +187,12 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
         }
         cmd::STAT => {
             let found = shm::stat(c, id)?;
-            SEGMENTS.note(caller.pool_index(), id, pages(found.size));
+            SEGMENTS.repeat(caller.pool_index(), id, pages(found.size))?;
             store(buf as *mut ShmidDs, ds(&found)).map(|()| 0)
         }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, found) = shm::stat_index(c, id, command == SHM_STAT_ANY)?;
-            SEGMENTS.note(caller.pool_index(), id, pages(found.size));
+            SEGMENTS.repeat(caller.pool_index(), id, pages(found.size))?;
             store(buf as *mut ShmidDs, ds(&found)).map(|()| id)
         }
         SHM_LOCK | SHM_UNLOCK => shm::lock(c, id, command == SHM_LOCK).map(|()| 0),
