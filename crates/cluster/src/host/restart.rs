@@ -15,7 +15,7 @@ const OTHERS_WITHIN: Duration = Duration::from_secs(20);
 /// How long a QEMU may take to end by itself.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Starts the machines of these names anew, one after the other, as `up` has started them. Their processes are dead by then, and
+/// Starts the machines of these names anew, together, as `up` has started them. Their processes are dead by then, and
 /// nobody waits for what those held; the others run on. Pools that were granted to them later are theirs no more.
 pub fn restart(
     cluster: &str,
@@ -44,16 +44,8 @@ pub fn restart(
         Software::find(Some(&record.kernel), &driver, accel, &mut note)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
-    for place in places {
-        one(
-            record.clone(),
-            place,
-            (&software, &initramfs),
-            patience,
-            tell,
-        )
+    together(record, &places, (&software, &initramfs), patience, tell)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
-    }
     drop(lock);
     Ok(())
 }
@@ -96,19 +88,42 @@ impl Drop for Starting {
     }
 }
 
-fn one(
-    before: Record,
-    place: usize,
-    (software, initramfs): (&Software, &Initramfs),
+fn together(
+    mut record: Record,
+    places: &[usize],
+    means: (&Software, &Initramfs),
     patience: Duration,
     tell: &mut dyn FnMut(Step),
 ) -> Result<()> {
-    // What was started before it is written down by now.
-    let mut record = Record::read(&before.name)?.unwrap_or(before);
-    end(&mut record, place)?;
+    // All first: none is to be wired to one that ends.
+    for &place in places {
+        end(&mut record, place)?;
+    }
+    let mut starting = Vec::new();
+    for &place in places {
+        starting.push((place, begin(&mut record, place, means, tell)?));
+    }
+    boot::wait(&record, places.to_vec(), patience, &mut |name| {
+        // Whatever becomes of the others.
+        for (place, child) in &mut starting {
+            if record.machines[*place].name == name {
+                child.0 = None;
+            }
+        }
+        tell(Step::Ready(name.into()));
+    })
+}
+
+/// A new QEMU for the machine, which is written down.
+fn begin(
+    record: &mut Record,
+    place: usize,
+    (software, initramfs): (&Software, &Initramfs),
+    tell: &mut dyn FnMut(Step),
+) -> Result<Starting> {
     let link = match record.machines[place].address {
         Some(_) => Some(Link {
-            wires: wires::anew(&record, place, &mut |text| tell(Step::Note(text.into())))?,
+            wires: wires::anew(record, place, &mut |text| tell(Step::Note(text.into())))?,
         }),
         None => None,
     };
@@ -125,19 +140,15 @@ fn one(
         ports: record.ports,
         bells: &bells,
     };
-    let (child, process) = boot::start(&record, place, &outfit, link)?;
-    let mut starting = Starting(Some(child));
+    let (child, process) = boot::start(record, place, &outfit, link)?;
+    let starting = Starting(Some(child));
     record.machines[place].qemu = Some(process);
     record.write()?;
     let cores = &record.machines[place].cores;
     if !cores.is_empty() {
-        boot::pin(&record, place, cores)?;
+        boot::pin(record, place, cores)?;
     }
-    boot::wait(&record, vec![place], patience, &mut |name| {
-        tell(Step::Ready(name.into()));
-    })?;
-    starting.0 = None;
-    Ok(())
+    Ok(starting)
 }
 
 /// Ends a machine if it runs, and all that its processes have in pools. It has the pools again then that it began with.

@@ -2,13 +2,14 @@
 //! each QEMU. In a machine its wires meet in a hub, so that they can be replaced when the machine at the other end is started anew.
 
 use super::cluster::{self, MachineState};
-use super::qemu;
 use super::qmp::Qmp;
 use super::state::Record;
-use crate::error::{Explain, Result};
+use super::{interrupt, qemu};
+use crate::error::{Error, Explain, Result};
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// A wire's end.
@@ -65,8 +66,7 @@ pub fn anew(record: &Record, place: usize, tell: &mut dyn FnMut(&str)) -> Result
         }
         let (one, theirs) = pair()?;
         let socket = qemu::monitor_socket(&record.machine_directory(other)?);
-        let wired = Qmp::connect(&socket, ANSWERS_WITHIN)
-            .and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
+        let wired = monitor(&socket).and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
         match wired {
             Ok(()) => ours.push(Wire {
                 to: other.index,
@@ -79,6 +79,16 @@ pub fn anew(record: &Record, place: usize, tell: &mut dyn FnMut(&str)) -> Result
         }
     }
     Ok(ours)
+}
+
+/// A QEMU's monitor. It may have been started a moment ago, and not listen yet.
+fn monitor(socket: &Path) -> Result<Qmp> {
+    let mut why = None;
+    let found = interrupt::wait_for(ANSWERS_WITHIN, || {
+        let qmp = Qmp::connect(socket, ANSWERS_WITHIN);
+        Ok(qmp.map_err(|error| why = Some(error)).ok())
+    })?;
+    found.ok_or_else(|| why.unwrap_or_else(|| Error::new("QEMU does not answer")))
 }
 
 /// Gives a machine that runs a new wire to another one.
