@@ -127,6 +127,22 @@ __attribute__((unused)) static pid_t child(void (*work)(void *), void *argument)
     return pid;
 }
 
+/* Waits until a child, which does nothing else that takes long, sleeps in its call: it is found
+ * asleep again and again. A fixed nap is too short where there are many processes for a processor.
+ */
+__attribute__((unused)) static void sleeps(pid_t pid) {
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    for (int found = 0; found < 5; nap_ms(2)) {
+        char state = 0;
+        FILE *file = fopen(path, "re");
+        CHECK(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(file);
+        CHECK(state != 'Z');
+        found = state == 'S' ? found + 1 : 0;
+    }
+}
+
 /* Waits for a child that must end with this exit status. */
 __attribute__((unused)) static void joined(pid_t pid, int wanted) {
     int status;

@@ -155,7 +155,7 @@ static void receives_one(void *id) {
 static void a_waiting_receiver_gets_the_message(void) {
     int id = new_queue();
     pid_t pid = child(receives_one, &id);
-    nap_ms(100);
+    sleeps(pid);
     put(id, 6, 33, 'p');
     put(id, 7, 33, 'q');
     joined(pid, 0);
@@ -173,7 +173,7 @@ static void a_waiting_sender_goes_on_when_there_is_room(void) {
     put(id, 1, LARGE, 'a');
     put(id, 2, LARGE, 'b');
     pid_t pid = child(sends_one, &id);
-    nap_ms(100);
+    sleeps(pid);
     EQUAL(state(id).msg_qnum, 2);
     expect(id, 0, 1, LARGE, 'a');
     joined(pid, 0);
@@ -192,7 +192,8 @@ static void removal_ends_waits(void) {
     pid_t pids[3];
     for (int i = 0; i < 3; i++)
         pids[i] = child(expects_removal, &id);
-    nap_ms(150);
+    for (int i = 0; i < 3; i++)
+        sleeps(pids[i]);
     remove_queue(id);
     for (int i = 0; i < 3; i++)
         joined(pids[i], 0);
@@ -210,7 +211,7 @@ static void a_message_for_a_waiting_receiver_outlives_the_queue(void) {
     for (int round = 0; round < 100; round++) {
         int id = new_queue();
         pid_t pid = child(waits_for_100_bytes, &id);
-        nap_ms(20);
+        sleeps(pid);
         put(id, 7, 100, 'x');
         remove_queue(id);
         joined(pid, 0);
