@@ -76,10 +76,14 @@ fn namespaces() -> u32 {
             (done == 0).then_some(stat.st_ino as u32)
         }
     };
-    match (inode(c"/proc/self/ns/pid"), inode(c"/proc/self/ns/time")) {
-        (Some(pid), time) => pid ^ time.unwrap_or(0).rotate_left(16) | 1,
-        _ => 0,
-    }
+    inode(c"/proc/self/ns/pid").map_or(0, |pid| {
+        number_of(pid, inode(c"/proc/self/ns/time").unwrap_or(0))
+    })
+}
+
+/// The kernel numbers namespaces of all kinds from one place on, so those that exist at the same time have numbers next to each other.
+fn number_of(pid: u32, time: u32) -> u32 {
+    (pid ^ time.rotate_left(16)).max(1)
 }
 
 pub use vshmem_pool::layout::NO_LIFE_LOCK;
@@ -112,8 +116,6 @@ pub fn started_now(parent: u64) -> u64 {
 
 /// Clock ticks per second, as files in /proc count them (USER_HZ).
 const TICKS: u64 = 100;
-/// A forked child notes its start a little late.
-const TOLERANCE: u64 = TICKS;
 
 /// Does the process of this kernel live that took a slot of a pool and noted `pid` and `started`? False only if that is certain.
 pub fn is_alive(handle: &Handle, slot: u32, pid: u32, started: u64) -> bool {
@@ -137,7 +139,7 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
         return true;
     }
     // The pid may have been given to another process.
-    ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !is_close(ticks, stat.start))
+    ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !has_noted(stat.start, ticks))
 }
 
 /// Has a process that seems to hold its life lock left? The kernel closes its files before it lets the lock go, so others may know
@@ -159,14 +161,15 @@ pub fn has_executed(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
         return false;
     }
-    let alive = |stat: Stat| is_close(ticks, stat.start) && ending::is_over(pid) != Some(true);
+    let alive = |stat: Stat| has_noted(stat.start, ticks) && ending::is_over(pid) != Some(true);
     stat_of(Some(pid)).is_some_and(alive)
 }
 
-/// Are these the same start, as noted and as the kernel has it?
-fn is_close(noted: u64, start: u64) -> bool {
-    let ahead = start.wrapping_sub(noted) & TICKS_MASK;
-    ahead.min(TICKS_MASK + 1 - ahead) <= TOLERANCE
+/// Is the process that began at `start`, and has the pid, the one that noted its pid and its start? A forked child notes it late, by as much
+/// as it was not let run. Who has the pid after it begins after what it noted; and soon after, where a container is started anew: that one's
+/// first process has pid 1, too, and its namespaces may have the numbers of those that ended.
+fn has_noted(start: u64, noted: u64) -> bool {
+    noted.wrapping_sub(start) & TICKS_MASK <= TICKS_MASK / 2
 }
 
 /// Is a process certainly stopped now, by a signal or a debugger, that noted `pid` and `started`?
@@ -175,7 +178,7 @@ pub fn is_stopped(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 || theirs != namespaces() {
         return false;
     }
-    match stat_of(Some(pid)).filter(|stat| is_close(ticks, stat.start)) {
+    match stat_of(Some(pid)).filter(|stat| has_noted(stat.start, ticks)) {
         // The main thread has ended, but others have not.
         Some(stat) if stat.state == b'Z' => a_thread_is_stopped(pid),
         Some(stat) => STOPPED.contains(&stat.state),
@@ -220,19 +223,21 @@ mod tests {
         assert!(!is_gone(me, started()));
         assert!(!is_gone(me, 0));
         assert!(!is_gone(0, started()));
-        assert!(is_gone(me, started() ^ 0x4000), "same pid, other start");
+        assert!(is_gone(me, started() - 1), "who had the pid before");
         assert!(
-            !is_gone(me, (started() ^ 0x4000) ^ 1 << 40),
+            !is_gone(me, (started() - 1) ^ 1 << 40),
             "another namespace's"
         );
-        assert!(has_executed(me, started()) && !has_executed(me, started() ^ 0x4000));
+        assert!(!is_gone(me, started() + 1000), "noted late");
+        assert!(has_executed(me, started()) && !has_executed(me, started() - 1));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         while !matches!(stat_of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
             std::thread::yield_now();
         }
-        assert!(!has_executed(child.id(), started()), "a zombie is not here");
+        let noted = started_now(started());
+        assert!(!has_executed(child.id(), noted), "a zombie is not here");
         child.wait().unwrap();
-        assert!(!has_executed(child.id(), started()));
+        assert!(!has_executed(child.id(), noted));
         assert!(is_gone(child.id(), started()));
         assert!(has_left(child.id(), started()));
         assert!(!has_left(std::process::id(), started()));
@@ -244,12 +249,32 @@ mod tests {
     }
 
     #[test]
+    fn namespaces_are_told_apart() {
+        let first = 0xf000_0100;
+        let numbers: std::collections::BTreeSet<u32> = (first..first + 64)
+            .flat_map(|pid| (first..first + 64).map(move |time| number_of(pid, time)))
+            .collect();
+        assert_eq!(numbers.len(), 64 * 64);
+        assert!(!numbers.contains(&0));
+    }
+
+    #[test]
+    fn starts_are_told_apart_though_they_wrap() {
+        for start in [0, 7, TICKS_MASK - 3, TICKS_MASK] {
+            let after = |ticks: u64| start.wrapping_add(ticks) & TICKS_MASK;
+            assert!(has_noted(start, start) && has_noted(start, after(1)));
+            assert!(has_noted(start, after(5000)));
+            assert!(!has_noted(after(1), start) && !has_noted(after(5000), start));
+        }
+    }
+
+    #[test]
     fn who_is_stopped_is_known_to_be() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        let (pid, noted) = (child.id(), started());
+        let (pid, noted) = (child.id(), started_now(started()));
         assert!(!is_stopped(pid, noted));
         // SAFETY: signals to a child of our own.
         unsafe {
@@ -257,7 +282,7 @@ mod tests {
             libc::waitpid(pid as i32, core::ptr::null_mut(), libc::WUNTRACED);
         }
         assert!(is_stopped(pid, noted));
-        assert!(!is_stopped(pid, noted ^ 0x4000), "same pid, other start");
+        assert!(!is_stopped(pid, noted - 1000), "who had the pid before");
         assert!(!is_stopped(pid, noted ^ 1 << 40), "another namespace");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -270,7 +295,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             let late = started_now(started());
-            let good = late.wrapping_sub(started()) <= TOLERANCE;
+            let good = late.wrapping_sub(started()) <= 10 * TICKS;
             // SAFETY: ends the child.
             unsafe { libc::_exit(i32::from(!good)) };
         }
