@@ -56,7 +56,11 @@ common() {
     put "$1" "$work/steal" bin/steal
     mkdir -p "$1/tests"
     perl_and_python "$1"
-    cp "$here"/programs/*.pl "$here"/programs/*.py "$1/tests"
+    cp "$here"/programs/*.pl "$here"/programs/*.py "$root"/tests/programs/perl/builtin.pl "$root"/tests/programs/perl/modules.pl "$1/tests"
+    for program in $suite; do
+        put "$1" "$work/$program" "tests/$program"
+    done
+    echo "$suite" >"$1/tests/suite"
     printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$1/etc/passwd"
     printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group"
 }
@@ -73,6 +77,13 @@ for module in list(sys.modules.values()):
 import sysconfig
 print(sysconfig.__file__)
 ' | grep '^/' | while read -r file; do
+        put "$1" "$file" "${file#/}"
+    done
+    # shellcheck disable=SC2016 # for perl
+    perl -MFcntl -MErrno -MIPC::SysV -MIPC::Msg -MIPC::Semaphore -MIPC::SharedMem -MPOSIX -MTest::More -MTime::HiRes -MConfig -e '
+        my @objects = map { "$_\n" } @DynaLoader::dl_shared_objects, values %INC;
+        for my $in (@INC) { push @objects, map { -e "$in/$_" ? "$in/$_\n" : () } "Config_heavy.pl" }
+        print @objects' | grep '^/' | while read -r file; do
         put "$1" "$file" "${file#/}"
     done
 }
@@ -96,6 +107,12 @@ driver=$("$root/kmod/build.sh" --xen "$kernel")
 "${CC:-cc}" -O1 -o "$work/forbid" "$root/tests/conformance/forbid.c"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/steal" "$here/programs/steal.c"
 make --silent -C "$root/bench" OUT="$work/bench"
+
+# The System V suite's programs (tests/conformance).
+suite="sem msg shm process handlers users stopped death stress"
+for program in $suite; do
+    "${CC:-cc}" -std=gnu17 -O1 -DTIME_LIMIT=400 -o "$work/$program" "$root/tests/conformance/$program.c" -pthread
+done
 
 common "$work/guest"
 cp "$here/guest.sh" "$work/guest/init"

@@ -56,7 +56,22 @@ fn watch() {
     }
 }
 
-/// Notes what the thread waits on for the time of the wait.
+/// A place that no stack ends above: whoever asks is in the middle of the wait.
+const NOWHERE: usize = usize::MAX;
+
+/// Notes that the thread stands in a queue, or no more. Until then a handler may run at any time, also when the thread looks around. Said a second
+/// time it comes from the function that all of the wait is in: a handler's frames are below the one of a signal, which lies below that function's
+/// and takes more than what is called to note it. A handler that jumps away before that leaves its record, which is freed at the process's end.
+pub fn stands(word: Option<&AtomicU32>) {
+    let word = word.map_or(core::ptr::null(), |word| word as *const AtomicU32);
+    // SAFETY: the thread's own block.
+    let known = unsafe { (&raw const (*tls::thread()).wait.word).read_volatile() };
+    let again = !word.is_null() && known == word as usize;
+    set_stack(if again { here() } else { NOWHERE });
+    note(word);
+}
+
+/// Notes what the thread waits on for the time of the wait; while it stands in a queue, that is its place there, whatever it waits on.
 #[inline]
 pub fn during<T>(word: &AtomicU32, wait: impl FnOnce() -> T) -> T {
     // By pointer: a handler changes it meanwhile.
@@ -65,12 +80,25 @@ pub fn during<T>(word: &AtomicU32, wait: impl FnOnce() -> T) -> T {
     if unsafe { (*noted).wait.watched } == 0 {
         watch();
     }
+    let stands = is_waiting();
     // SAFETY: the thread's own block.
-    unsafe { (&raw mut (*noted).wait.stack).write_volatile(here()) };
-    note(word);
+    let before = unsafe { (&raw const (*noted).wait.stack).read_volatile() };
+    set_stack(here());
+    if !stands {
+        note(word);
+    }
     let result = wait();
-    note(core::ptr::null());
+    if stands {
+        set_stack(before);
+    } else {
+        note(core::ptr::null());
+    }
     result
+}
+
+fn set_stack(at: usize) {
+    // SAFETY: the thread's own block.
+    unsafe { (&raw mut (*tls::thread()).wait.stack).write_volatile(at) };
 }
 
 fn note(word: *const AtomicU32) {
@@ -89,7 +117,7 @@ pub fn forget() {
 #[inline(always)]
 pub fn is_waiting() -> bool {
     // SAFETY: the thread's own block.
-    unsafe { (*tls::thread()).wait.word != 0 }
+    unsafe { (&raw const (*tls::thread()).wait.word).read_volatile() != 0 }
 }
 
 /// Ends the wait that the calling thread is in the middle of, if that is in this pool.

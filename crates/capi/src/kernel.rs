@@ -122,6 +122,14 @@ impl Kernel for OpenPool {
         cred::in_group(gid)
     }
 
+    fn is_child_of(&self, pid: u32) -> bool {
+        page::existing().map(Page::pid) != Some(pid)
+    }
+
+    fn stands(&self, word: Option<&AtomicU32>) {
+        interrupted::stands(word);
+    }
+
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
         let _errno = Kept::now();
         let scope = self.scope();

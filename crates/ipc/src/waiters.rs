@@ -177,6 +177,17 @@ pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
     }
 }
 
+/// The calling thread stands in a queue from now on, with this record. To be said once more where the wait begins.
+pub fn stand(c: &Ctx, ticket: Ticket) {
+    c.kernel.stands(Some(&ticket.waiter.status));
+}
+
+/// It does no more, and gives its record back.
+pub fn stand_down(c: &Ctx, ticket: Ticket) {
+    c.kernel.stands(None);
+    give_back(ticket);
+}
+
 /// Ends the wait of the calling thread on the word of a record, in whose middle it is: a signal handler has interrupted it, and calls
 /// now. As in the kernel, who runs a handler waits no more. If the wait `is_over`, the handler has jumped out of it, and nobody will
 /// look at the record again. False if the word is not of this pool.

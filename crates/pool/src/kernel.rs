@@ -84,6 +84,13 @@ pub trait Kernel: Sync {
     }
     /// Is the caller's effective group, or one of its supplementary groups, `gid`?
     fn in_group(&self, gid: u32) -> bool;
+    /// Is the calling process another one than `pid`: its child, by a handler's fork in the middle of the call?
+    fn is_child_of(&self, _pid: u32) -> bool {
+        false
+    }
+    /// From now on the calling thread stands in a queue of waiters, with the record that `word` is in; `None`: no more. Called while signals are
+    /// blocked, so that a handler which leaves the wait for good, wherever it runs, leaves word of it.
+    fn stands(&self, _word: Option<&AtomicU32>) {}
     /// Sleeps while `word` holds `expected`, `timeout` at the most.
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited;
     /// How many nanoseconds the caller may wait for a lock in all; `None`: as long as its owners make progress. Less than 3 ms is

@@ -96,6 +96,7 @@ fn register(slow: &Slow, queue: WaitQueue, args: [u64; 3]) -> Result<Ticket, Err
         return Err(Errno::ENOMEM);
     }
     txn.commit();
+    waiters::stand(c, ticket);
     Ok(ticket)
 }
 
@@ -174,6 +175,9 @@ enum Slept {
 
 fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
     loop {
+        if c.kernel.is_child_of(c.pid) {
+            return Slept::Forked;
+        }
         if let Some(result) = waiters::outcome(ticket.waiter) {
             return Slept::Served(result);
         }
@@ -197,11 +201,12 @@ fn settle(c: &Ctx, queue: &Queue) {
 /// Waits until there may be room in the queue.
 pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
     let mut nap = FIRST_LOOK;
+    waiters::stand(c, ticket);
     loop {
         let interrupted = match sleep(c, ticket, nap) {
             Slept::Served(result) => {
                 settle(c, queue);
-                waiters::give_back(ticket);
+                waiters::stand_down(c, ticket);
                 return again(result);
             }
             Slept::Interrupted => true,
@@ -240,19 +245,20 @@ pub unsafe fn for_message(
     mut unfinished: bool,
 ) -> Result<Option<Received>, Errno> {
     let mut nap = if unfinished { SOON } else { FIRST_LOOK };
+    waiters::stand(c, ticket);
     loop {
         let interrupted = match sleep(c, ticket, nap) {
             Slept::Served(Ok(())) => {
                 let quiet = Quiet::open(c.kernel);
                 let slow = queue.lock(c, &quiet)?;
                 if !queue.is_there() {
-                    waiters::give_back(ticket);
+                    waiters::stand_down(c, ticket);
                     return Err(Errno::EIDRM);
                 }
                 // SAFETY: as for receive.
                 let received =
                     unsafe { take_assigned(&slow, into, ticket.waiter.arg3.load(Relaxed) as u32) };
-                waiters::give_back(ticket);
+                waiters::stand_down(c, ticket);
                 drop(slow);
                 if !queue.still() {
                     // Its memory was kept for this message.
@@ -262,7 +268,7 @@ pub unsafe fn for_message(
             }
             Slept::Served(result) => {
                 settle(c, queue);
-                waiters::give_back(ticket);
+                waiters::stand_down(c, ticket);
                 return again(result).map(|()| None);
             }
             Slept::Interrupted => true,
@@ -309,7 +315,7 @@ fn leave(slow: &Slow, queue: WaitQueue, ticket: Ticket) -> Result<(), Errno> {
     let mut txn = slow.guard.txn();
     waiters::dequeue(slow.c, &mut txn, queue, ticket)?;
     txn.commit();
-    waiters::give_back(ticket);
+    waiters::stand_down(slow.c, ticket);
     Ok(())
 }
 

@@ -59,6 +59,7 @@ pub fn register(
     txn.put(&w.arg3, pid)?;
     waiters::enqueue(c, &mut txn, set.queue(), ticket)?;
     txn.commit();
+    waiters::stand(c, ticket);
     Ok(())
 }
 

@@ -251,9 +251,15 @@ pub fn thaw_all(c: &Ctx, set: &Set, n: usize, num: impl Fn(usize) -> u32) {
 /// Sleeps until the operations were performed by somebody else, failed, or time is up.
 fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(), Errno> {
     let mut look = FIRST_LOOK;
+    waiters::stand(c, ticket);
     loop {
+        if c.kernel.is_child_of(c.pid) {
+            // The record is its parent's.
+            return Err(Errno::EINTR);
+        }
         if let Some(result) = waiters::outcome(ticket.waiter) {
             settle(c, set);
+            c.kernel.stands(None);
             serve::finish(c, ticket);
             return result;
         }
@@ -277,6 +283,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
         if let Some(errno) = give_up {
             serve::withdraw(c, set, ticket)?;
             let result = waiters::outcome(ticket.waiter);
+            c.kernel.stands(None);
             serve::finish(c, ticket);
             return result.unwrap_or(Err(errno));
         }
