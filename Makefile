@@ -52,7 +52,7 @@ fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets
 sanitize: build ## AddressSanitizer and valgrind over the library and its rooms
 	@SANITIZE='$(or $(SANITIZE),unit library valgrind)' scripts/sanitize.sh
 
-test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (not part of test)
+test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a part of it)
 	@tests/xen/run.sh || [ $$? -eq 77 ]
 
 lint: ## layout, lint and licences of everything

@@ -50,6 +50,9 @@ for name in "$@"; do
     echo "== $name"
     # shellcheck disable=SC2094 # only the case writes to the lists
     (
+        # What an interrupted case has begun ends with it.
+        trap 'jobs -p | xargs -r kill -KILL 2>/dev/null' EXIT
+        trap 'exit 1' HUP INT TERM
         # shellcheck source=/dev/null
         . "$here/lib.sh"
         # shellcheck source=/dev/null

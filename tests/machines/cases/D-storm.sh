@@ -39,9 +39,10 @@ begin_life() { # begin_life PLACE
     next=$((next + 1))
     # Who boots comes first, or most of the time goes by in boots.
     if [ "$1" -lt 3 ]; then
-        renice -n 10 -p $(ls "/proc/$(pid_of "$1")/task") >"$work/out" 2>&1
+        # shellcheck disable=SC2046 # several threads
+        renice -n 19 -p $(ls "/proc/$(pid_of "$1")/task") >"$work/out" 2>&1
     else
-        renice -n 10 -p "${workers[3]}" >"$work/out" 2>&1
+        renice -n 19 -p "${workers[3]}" >"$work/out" 2>&1
     fi
 }
 look() { # look WHEN: only what is wrong is said; what is right is counted
