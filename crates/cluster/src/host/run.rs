@@ -174,10 +174,10 @@ impl Group<'_> {
                     .map(|(fd, events)| entry(fd, events)),
             );
         }
-        let timeout = match self.kill_at.filter(|_| !self.killed) {
-            Some(at) => at.saturating_duration_since(Instant::now()).as_millis() as i32 + 1,
-            None => -1,
-        };
+        let kill_at = self.kill_at.filter(|_| !self.killed);
+        let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let times = self.tasks.iter().filter_map(Task::patience).chain(kill_in);
+        let timeout = times.min().map_or(-1, |time| time.as_millis() as i32 + 1);
         // SAFETY: the list has as many entries as poll is told.
         let count =
             unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) };
