@@ -13,7 +13,7 @@ use crate::reserve::{self, KEPT};
 use crate::sys;
 
 /// Gives all of a local pool memory, and marks its file: nobody who honours the mark takes any of it away again. What the pool holds is
-/// kept, and it may be in use. Only its owner can do it.
+/// kept, and it may be in use. Only its owner can mark it.
 ///
 /// # Errors
 /// See [`CreateError`]: [`CreateError::NoRoom`] where the file system has no room for it, which is told before any is taken.
@@ -32,7 +32,9 @@ pub fn reserve_local(path: &CStr) -> Result<(), CreateError> {
     check_room(&file, size.saturating_sub(stat.st_blocks as u64 * 512))?;
     let mode = stat.st_mode & 0o7777;
     // Marked first: who punches a hole looks again afterwards.
-    sys::set_mode(file.fd(), mode | KEPT)?;
+    if mode & KEPT == 0 {
+        sys::set_mode(file.fd(), mode | KEPT)?;
+    }
     if reserve::in_file(file.fd(), 0, size, page_size_of(file.fd())) {
         return Ok(());
     }
