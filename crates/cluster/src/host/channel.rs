@@ -36,6 +36,8 @@ struct Session {
     /// The end of what came in, as far as it may be the beginning of an answer.
     tail: Vec<u8>,
     asked: Instant,
+    /// When something came in last.
+    heard: Instant,
     lost: bool,
 }
 
@@ -45,6 +47,7 @@ impl Session {
             nonce,
             tail: Vec::new(),
             asked: Instant::now(),
+            heard: Instant::now(),
             lost: false,
         }
     }
@@ -53,6 +56,7 @@ impl Session {
     /// knows its number.
     fn hear(&mut self, bytes: &[u8]) {
         let answer = greeting(&WELCOME, &self.nonce);
+        self.heard = Instant::now();
         self.tail.extend_from_slice(bytes);
         self.lost |= self.tail.windows(answer.len()).any(|part| part == answer);
         self.tail
@@ -132,6 +136,11 @@ impl Channel {
                 .extend_from_slice(&greeting(&HELLO, &self.session.nonce));
         }
         self.flush()
+    }
+
+    /// For how long nothing has come in.
+    pub fn silence(&self) -> Duration {
+        self.session.heard.elapsed()
     }
 
     /// Writes what can be written.

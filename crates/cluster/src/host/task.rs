@@ -170,6 +170,21 @@ impl Task {
         }
     }
 
+    /// Waits no longer for a machine that has said nothing for so long; true if it did until now. When the machine goes on, the command
+    /// ends there with its channel.
+    pub fn give_up(&mut self, silence: Duration) -> bool {
+        let silent = match &self.body {
+            Body::Remote(remote) => remote.channel.silence() >= silence,
+            Body::Local(_) => false,
+        };
+        if self.outcome.is_some() || !silent {
+            return false;
+        }
+        let why = "the machine does not answer (is it paused?): the command is killed there when it goes on";
+        self.outcome = Some(Outcome::Failed(OUR_FAILURE, why.into()));
+        true
+    }
+
     /// Sends it a signal, or all of its processes if the signal is SIGKILL.
     pub fn signal(&mut self, signal: i32) {
         if self.outcome.is_some() {
