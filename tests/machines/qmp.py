@@ -1,4 +1,4 @@
-"""Tells QEMU's monitor at SOCKET each ORDER, a command's name or an object, and prints what it answers to the last."""
+"""Tells QEMU's monitor at SOCKET each ORDER, a name or an object; prints the last answer."""
 
 import json
 import socket
