@@ -49,8 +49,8 @@ soak: build ## kills, lies and wake-ups for hours; scripts/soak.sh says how to c
 fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets; scripts/fuzz.sh says how to choose
 	@scripts/fuzz.sh $(TARGETS)
 
-sanitize: build ## AddressSanitizer and valgrind over the library and its rooms
-	@SANITIZE='$(or $(SANITIZE),unit library valgrind)' scripts/sanitize.sh
+sanitize: build ## AddressSanitizer, ThreadSanitizer and valgrind over the library and its rooms
+	@SANITIZE='$(or $(SANITIZE),unit library valgrind thread)' scripts/sanitize.sh
 
 test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a part of it)
 	@tests/xen/run.sh || [ $$? -eq 77 ]

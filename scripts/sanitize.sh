@@ -1,10 +1,13 @@
 #!/bin/sh
 # sanitize.sh [LIBRARY]: the library under those who see what a test can't: AddressSanitizer, of Rust (unit tests of the rooms that
-# are in programs) and of C (programs, and an enemy, under an instrumented library), and valgrind (the C API's programs, under LIBRARY).
+# are in programs) and of C (programs, and an enemy, under an instrumented library), valgrind (the C API's programs, under LIBRARY), and
+# ThreadSanitizer (unit tests, and threads that rely on what semop, msgsnd and msgrcv promise of order).
 #
-# SANITIZE="unit library valgrind"   which of them; "library valgrind", which is enough if it is not set, takes two minutes
+# SANITIZE="unit library valgrind thread"   which of them; "library valgrind", which is enough if it is not set, takes two minutes. For thread
+#                                    Rust's own library is compiled anew, which takes some minutes the first time
 #
-# Needs x86-64, a Rust whose sanitizers came with it (rustup's do, Debian's don't), gcc with libasan, and valgrind. What can't be had is said, and
+# Needs x86-64, a Rust whose sanitizers came with it (rustup's do, Debian's don't), gcc with libasan and libtsan, and valgrind; thread needs
+# Rust's source, too (rustup component add rust-src). What can't be had is said, and
 # skipped; with CI=true that is a failure.
 set -eu
 
@@ -53,13 +56,13 @@ export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:handle_segv=0:handle
 
 instrumented() { # instrumented COMMAND...: cargo, with AddressSanitizer. Bootstrap: it is an unstable option of a stable compiler
     RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_RELEASE_LTO=false \
-        $cargo "$@" --locked --quiet --target "$triple" --target-dir "$target/asan"
+        CARGO_TARGET_DIR="$target/asan" CARGO_BUILD_TARGET="$triple" $cargo "$@"
 }
 
 unit() {
     # Models step through every order of a few words, which is not about addresses.
     try "unit tests of pool, ipc, port and wait" \
-        instrumented test --lib -p vshmem-pool -p vshmem-ipc -p vshmem-port -p vshmem-wait -- --skip model
+        instrumented test --locked --quiet --lib -p vshmem-pool -p vshmem-ipc -p vshmem-port -p vshmem-wait -- --skip model
 }
 
 # A program that gives a call less room than it says must be caught, or the rest proves nothing.
@@ -70,7 +73,7 @@ proof() {
 }
 
 library() {
-    try "build of the library" instrumented build --release -p vshmem-capi
+    try "build of the library" instrumented build --release --locked --quiet -p vshmem-capi
     built=$target/asan/$triple/release/libvshmem.so
     [ -e "$built" ] || return 0
     printf '#!/bin/sh\nexec "%s" -fsanitize=address -fno-omit-frame-pointer "$@"\n' "${CC:-cc}" >"$scratch/cc"
@@ -83,6 +86,41 @@ library() {
         env CC="$scratch/cc" TESTS="sem msg shm handlers users" tests/conformance/run.sh "$built"
     try "a hostile member under the instrumented library" \
         env CC="$scratch/cc" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-4}" tests/hostile/run.sh "$built"
+}
+
+# ThreadSanitizer wants all that it watches compiled for it, Rust's own library included. What it can't see: assembly, of which
+# crates/pool/src/pair.rs tells it; fences, of which two order an atomic word before a system call or another; and other processes: memory is one process's
+# to it, so threads stand for them, in the unit tests of ipc too.
+watched() { # watched COMMAND...: cargo, with ThreadSanitizer
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread --cfg tsan" CARGO_PROFILE_RELEASE_LTO=false \
+        TSAN_OPTIONS="die_after_fork=0:suppressions=$root/tests/sanitize/tsan.supp" CARGO_TARGET_DIR="$target/tsan" \
+        CARGO_BUILD_TARGET="$triple" $cargo -Zbuild-std "$@"
+}
+
+racing() { # racing LIBRARY [careless]: the threads; in a fixed address space, as older runtimes want it
+    rm -f "$pools"/*
+    timeout 120 setarch -R env "VSHMEM_POOL=$pools/threads" VSHMEM_POOL_SIZE=16M VSHMEM_KEYS=all "LD_PRELOAD=$1" \
+        "TSAN_OPTIONS=suppressions=$root/tests/sanitize/tsan.supp" "$scratch/threads" ${2:+"$2"}
+}
+
+seen() { # seen LIBRARY: threads that nobody keeps apart are reported, or the rest proves nothing
+    ! racing "$1" careless >"$scratch/log" 2>&1 && grep -q 'ThreadSanitizer: data race' "$scratch/log"
+}
+
+thread() {
+    "${CC:-cc}" -std=gnu17 -O1 -g -rdynamic -fsanitize=thread -pthread -o "$scratch/threads" tests/sanitize/threads.c
+    try "build of the library for ThreadSanitizer" watched build --release --locked --quiet -p vshmem-capi
+    built=$target/tsan/$triple/release/libvshmem.so
+    [ -e "$built" ] || return 0
+    status=0
+    seen "$built" || status=$?
+    note "$status" "a race of threads is seen"
+    try "threads that semaphores and queues keep apart do not race" racing "$built"
+    try "unit tests of pool, port and wait for ThreadSanitizer" \
+        watched test --locked --quiet --lib -p vshmem-pool -p vshmem-port -p vshmem-wait -- --skip model
+    # Those in which processes, which are threads there, work at once.
+    try "unit tests of ipc for ThreadSanitizer" \
+        watched test --locked --quiet --lib -p vshmem-ipc -- tests::death tests::members tests::msg tests::reclaim tests::sem
 }
 
 under_valgrind() { # under_valgrind PROGRAM ARGUMENT...
@@ -123,16 +161,23 @@ sanitizers() { # sanitizers: why there are none, if so
 }
 
 lacks=$(sanitizers)
+for_threads=$lacks
+if [ -z "$lacks" ] && [ ! -e "$("$rustc" --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; then
+    for_threads="Rust's source is not there: rustup component add rust-src"
+fi
 for part in $wanted; do
     case $part in
     unit | library)
         if [ -z "$lacks" ]; then "$part"; else skip "$part" "$lacks"; fi
         ;;
+    thread)
+        if [ -z "$for_threads" ]; then thread; else skip thread "$for_threads"; fi
+        ;;
     valgrind)
         if command -v valgrind >/dev/null; then valgrinds; else skip valgrind "it is not installed"; fi
         ;;
     *)
-        echo "sanitize.sh: there is no part $part. There are: unit library valgrind" >&2
+        echo "sanitize.sh: there is no part $part. There are: unit library valgrind thread" >&2
         exit 2
         ;;
     esac

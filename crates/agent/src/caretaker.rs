@@ -56,7 +56,8 @@ impl Caretaker {
             self.left = 0;
             return;
         };
-        if place.handle.statfs_room().is_none_or(|room| room > ROOM) {
+        let room = place.handle.statfs_room();
+        if place.handle.is_reserved() || room.is_none_or(|room| room > ROOM) {
             let c = below.context(me);
             self.attendant.clean_up(&c);
             vacate(&mut self.census, &c);

@@ -133,6 +133,9 @@ pub struct Up {
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
     #[arg(long, value_name = "POOL")]
     pub pool: Vec<String>,
+    /// Let pools take memory where they are used, instead of all of it now; on a host that runs out of it machines are killed then
+    #[arg(long)]
+    pub sparse: bool,
     /// Room in each machine for so many pools that it is granted later
     #[arg(long, default_value_t = 6, value_name = "N")]
     pub spare_pools: u32,
@@ -472,7 +475,7 @@ Examples:
   VSHMEM_POOL=work LD_PRELOAD=libvshmem.so ./a.out
   vshmem pool create large --size 8G --limit semmni=100000 --limit msgmnb=1M
 
-A pool takes memory only where something lies in it. A pool that VSHMEM_POOL names is made at first use if it is missing.
+A pool takes memory only where something lies in it, unless it is reserved. A pool that VSHMEM_POOL names is made at first use if it is missing.
 
 Limits: shmmax, shmall (in pages), shmmni, semmsl, semmns, semopm, semmni, msgmax, msgmnb, msgmni; shmget(2), semget(2) and
 msgget(2) explain them. The number of constructs is also limited by the pool's size.")]
@@ -485,6 +488,9 @@ msgget(2) explain them. The number of constructs is also limited by the pool's s
         /// Who may use it, as octal permission bits
         #[arg(long, default_value = "600", value_parser = mode)]
         mode: u32,
+        /// Take memory for all of it now, and keep it
+        #[arg(long)]
+        reserve: bool,
         /// A System V limit other than Linux's default; may be given several times
         #[arg(long, short, value_name = "NAME=VALUE", value_parser = limit)]
         limit: Vec<Limit>,

@@ -24,6 +24,9 @@ pub struct Grant {
     /// What it is called in the machines, if not as here
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
+    /// Let the pool take memory where it is used, instead of all of it now; on a host that runs out of it the machines are killed then
+    #[arg(long)]
+    sparse: bool,
     /// How long a machine may take, in seconds
     #[arg(long, default_value = "10", value_parser = seconds, value_name = "SECONDS")]
     timeout: Duration,
@@ -93,6 +96,9 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 /// Gives a pool to machines.
 pub fn grant(grant: &Grant) -> Result<u8> {
     let pool = Source::find(&grant.pool)?.named(grant.name.as_deref())?;
+    if !grant.sparse {
+        pool.reserve()?;
+    }
     each(&grant.machines, |machine| {
         let mut target = Target::find(&grant.cluster.cluster, machine)?;
         let done = give(&mut target, &pool, grant.timeout)?;

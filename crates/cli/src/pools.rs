@@ -2,7 +2,7 @@
 
 use crate::{args, print, size, table};
 use serde::Serialize;
-use vshmem_cluster::pools::{create, list, remove, Listed};
+use vshmem_cluster::pools::{create, list, remove, reserve, Listed};
 use vshmem_cluster::Result;
 
 /// Makes, lists or removes pools.
@@ -12,8 +12,19 @@ pub fn pool(pool: args::Pool) -> Result<u8> {
             name,
             size,
             mode,
+            reserve: reserved,
             limit,
-        } => create(&name, size, mode, &limit).map(|()| 0),
+        } => {
+            create(&name, size, mode, &limit)?;
+            if reserved {
+                reserve(&name, "Free some, or make a smaller pool with --size.").inspect_err(
+                    |_| {
+                        let _ = remove(&name);
+                    },
+                )?;
+            }
+            Ok(0)
+        }
         args::Pool::Ls { json } => show(&list()?, json).map(|()| 0),
         args::Pool::Rm { names } => Ok(remove_all(&names)),
     }
@@ -38,6 +49,7 @@ struct Shown<'a> {
     size: u64,
     used: u64,
     mode: String,
+    reserved: bool,
     cached: bool,
     woken: bool,
 }
@@ -52,6 +64,7 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
                 size: pool.size,
                 used: pool.used,
                 mode: format!("{:03o}", pool.mode),
+                reserved: pool.reserved,
                 cached: pool.access.cached,
                 woken: pool.access.woken,
             })

@@ -14,6 +14,7 @@ mod guest;
 mod host;
 mod ids;
 pub mod limits;
+mod memory;
 mod modules;
 pub mod pools;
 pub mod rates;

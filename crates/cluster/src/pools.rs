@@ -2,13 +2,16 @@
 
 use crate::error::{Error, Result};
 use crate::limits::Limit;
+use crate::memory;
 use std::ffi::CString;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use vshmem_pool::{Limits, Mem, Params, Pool};
 use vshmem_port::{
-    create_local, list_local, remove_local, CreateError, Handle, Ivshmem, PoolRef, Port, Xen,
+    create_local, list_local, remove_local, reserve_local, CreateError, Handle, Ivshmem, PoolRef,
+    Port, Xen,
 };
 
 /// A pool as its file shows it.
@@ -24,6 +27,8 @@ pub struct Listed {
     pub used: u64,
     /// Permission bits.
     pub mode: u32,
+    /// It keeps all of its memory.
+    pub reserved: bool,
     /// How this kernel reaches it.
     pub access: Access,
 }
@@ -78,6 +83,42 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> 
     })
 }
 
+/// Gives all of a pool memory, for good: whoever uses it then is not killed because a full host has none. `otherwise` says what to do
+/// if there is not that much.
+pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
+    let refused = |why: String| Error::new(format!("could not reserve the pool {name}: {why}"));
+    let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(error.to_string()))?;
+    let path = pool.path().to_string_lossy();
+    let wanted =
+        fs::metadata(&*path).map_or(0, |file| file.len().saturating_sub(file.blocks() * 512));
+    let lacks = |free: u64, of: &str| {
+        let (wanted, free) = (wanted.div_ceil(1 << 20), free >> 20);
+        refused(format!(
+            "it takes {wanted} MiB more, and {of} has {free} MiB"
+        ))
+        .hint(otherwise)
+    };
+    // A kernel that is asked for more memory than it has kills somebody to get it.
+    if let Some(memory) = memory::left_for(pool.path()).filter(|left| *left < wanted) {
+        return Err(lacks(memory, "this host"));
+    }
+    reserve_local(&c_name(name)?).map_err(|error| match error {
+        CreateError::NoRoom => {
+            let room = memory::room(pool.path()).unwrap_or(0);
+            let directory = fs::canonicalize(&*path).ok();
+            let directory = directory.as_deref().and_then(Path::parent);
+            lacks(
+                room,
+                &directory
+                    .unwrap_or(Path::new("its directory"))
+                    .to_string_lossy(),
+            )
+        }
+        CreateError::Denied => refused("only its owner can do that".into()).hint(otherwise),
+        other => refused(other.to_string()).hint(otherwise),
+    })
+}
+
 fn format(memory: Mem, limits: Limits, chosen: &[Limit]) -> std::result::Result<(), String> {
     Pool::format(memory, &Params { limits }).map_err(|e| e.to_string())?;
     let pool = Pool::open(memory).map_err(|e| e.to_string())?;
@@ -117,6 +158,8 @@ fn device(pool: &PoolRef, handle: Handle) -> Option<Listed> {
         size,
         used: size,
         mode,
+        // By whoever owns it, if by anybody: that can't be seen from here.
+        reserved: false,
         access,
     })
 }
@@ -130,6 +173,7 @@ fn list_local_pools() -> Result<Vec<Listed>> {
             size: found.size,
             used: found.used,
             mode: found.mode,
+            reserved: found.reserved,
             access: Access {
                 cached: true,
                 woken: true,

@@ -40,14 +40,47 @@ impl Pair {
     /// Replaces `old` by `new` if both words equal `old`; otherwise returns what they were. Sequentially consistent.
     #[inline]
     pub fn cas(&self, old: (u64, u64), new: (u64, u64)) -> Result<(), (u64, u64)> {
+        told::before(self);
         let (lo, hi) = (self as *const Pair)
             .cast_mut()
             .cast::<u64>()
             .swap_pair(old, new);
+        told::after(self);
         if (lo, hi) == old {
             Ok(())
         } else {
             Err((lo, hi))
+        }
+    }
+}
+
+/// ThreadSanitizer sees no atomic operation in assembly, so it is told of it (scripts/sanitize.sh).
+mod told {
+    use super::Pair;
+
+    #[cfg(tsan)]
+    extern "C" {
+        fn __tsan_release(address: *const Pair);
+        fn __tsan_acquire(address: *const Pair);
+    }
+
+    #[inline(always)]
+    pub fn before(_pair: &Pair) {
+        #[cfg(tsan)]
+        // SAFETY: the addresses are only compared with others.
+        unsafe {
+            __tsan_release(_pair);
+            __tsan_release(core::ptr::from_ref(&_pair.hi).cast());
+        }
+    }
+
+    #[inline(always)]
+    pub fn after(_pair: &Pair) {
+        #[cfg(tsan)]
+        // SAFETY: the addresses are only compared with others.
+        unsafe {
+            __tsan_acquire(_pair);
+            __tsan_acquire(core::ptr::from_ref(&_pair.hi).cast());
         }
     }
 }

@@ -201,6 +201,12 @@ impl Handle {
         (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64))
     }
 
+    /// Whether the pool keeps all of its memory ([`crate::reserve_local`]). If that can't be asked, it counts as if it did.
+    pub fn is_reserved(&self) -> bool {
+        let stat = self.descriptor.get().map(|file| sys::fstat(file.fd()));
+        !matches!(stat, Some(Ok(stat)) if stat.st_mode & reserve::KEPT == 0)
+    }
+
     /// Bytes of memory that the pool has and could get, taken together. `None` as [`Handle::statfs_room`].
     pub fn room(&self) -> Option<u64> {
         let free = self.statfs_room()?;
@@ -265,9 +271,9 @@ impl Handle {
     }
 
     /// Gives the memory of the whole pages in a range back. `true` if all of the range reads as zeros from now on;
-    /// else (a device's memory, a range with parts of pages, a file system that can't) some of it may be as it was.
+    /// else (a device's memory, a reserved pool, a range with parts of pages, a file system that can't) some of it may be as it was.
     pub fn release(&self, offset: u64, len: u64) -> bool {
-        if self.check_range_inside(offset, len).is_none() || !self.can_punch {
+        if self.check_range_inside(offset, len).is_none() || !self.can_punch || self.is_reserved() {
             return false;
         }
         let page = self.page_size;
@@ -276,7 +282,12 @@ impl Handle {
         if from >= to {
             return len == 0;
         }
-        self.punch(from, to - from) && (from, to) == (offset, offset + len)
+        let punched = self.punch(from, to - from);
+        // Whoever reserves the pool at this moment may have passed this range before the hole was there.
+        if self.is_reserved() {
+            self.reserve(from, to - from);
+        }
+        punched && (from, to) == (offset, offset + len)
     }
 
     /// Takes the life lock of a process slot for the calling process image. `None`: it is held by somebody, or no

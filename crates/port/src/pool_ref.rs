@@ -91,7 +91,7 @@ impl PoolRef {
     }
 
     /// The local pool that `value` means, by name or, with a slash, by path.
-    pub(crate) fn local(value: &[u8]) -> Result<PoolRef, ResolveError> {
+    pub fn local(value: &[u8]) -> Result<PoolRef, ResolveError> {
         if value.contains(&b'/') {
             PoolRef::at(value)
         } else {

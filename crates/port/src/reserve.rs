@@ -5,6 +5,10 @@ use crate::sys::{self, Errno, Outcome};
 /// Most that is reserved by one call: short enough to get done between two signals of a profiler.
 const RESERVE_STEP: u64 = 4 << 20;
 
+/// The mark of a file that keeps all of its memory: the sticky bit, which says so by its name and means nothing else to Linux. It is
+/// on the file and not in the pool, where machines could take it away.
+pub(crate) const KEPT: u32 = libc::S_ISVTX;
+
 /// Backs a range of a file with memory. `false`: there is no room; then part of it may have been backed.
 pub(crate) fn in_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
     in_steps(offset, len, page_size, |offset, len| {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use vshmem_port::{
-    create_local, list_local, open, remove_local, CreateError, OpenError, PoolRef, RemoveError,
+    create_local, list_local, open, remove_local, reserve_local, CreateError, OpenError, PoolRef,
+    RemoveError,
 };
 
 const SIZE: u64 = 2 << 20;
@@ -358,4 +359,74 @@ fn a_read_only_pool_is_refused() {
     assert_eq!(refusal(&scratch.path()), OpenError::Denied);
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o600)).expect("own");
     assert!(open(&at(&scratch.path())).is_ok());
+}
+
+#[test]
+fn a_reserved_pool_keeps_all_of_its_memory_and_what_it_holds() {
+    let name = unique("reserved");
+    create_local(&name, 4 << 20, 0o640, &mut |mem| {
+        // SAFETY: inside the memory that was passed.
+        unsafe { mem.base().add(3 << 20).write(7) };
+        true
+    })
+    .expect("created");
+    let file = file_of(&name);
+    // Open before it is reserved, as a program may have it that uses it already.
+    let handle = open(&at(&file)).expect("a pool");
+    assert!(!handle.is_reserved());
+    assert!(
+        handle.release(0, 1 << 20),
+        "a sparse pool gives memory back"
+    );
+    reserve_local(&name).expect("room");
+    assert!(handle.is_reserved());
+    let used = || fs::metadata(&file).expect("it is there").blocks() * 512;
+    assert_eq!(used(), 4 << 20);
+    assert!(!handle.release(0, 4 << 20), "said to be given back");
+    assert_eq!(used(), 4 << 20);
+    // SAFETY: inside the pool.
+    assert_eq!(unsafe { handle.mem().base().add(3 << 20).read() }, 7);
+    let mut listed = None;
+    list_local(&mut |found| {
+        if found.pool.name() == name.to_bytes() {
+            listed = Some((found.mode, found.reserved));
+        }
+        true
+    })
+    .expect("listed");
+    assert_eq!(listed, Some((0o640, true)));
+    reserve_local(&name).expect("once more changes nothing");
+    // SAFETY: nobody uses it any more.
+    unsafe { handle.close() };
+    remove_local(&name).expect("removed");
+    assert!(reserve_local(&name).is_err(), "reserved what is not there");
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_reserved_and_takes_none() {
+    let scratch = Scratch::new();
+    let Some(_mounted) = SmallFileSystem::on(&scratch.0) else {
+        eprintln!("skipped: needs to mount a file system");
+        return;
+    };
+    create_local(&scratch.c_path(), 4 << 20, 0o600, &mut |_| true).expect("sparse");
+    assert_eq!(reserve_local(&scratch.c_path()), Err(CreateError::NoRoom));
+    let handle = open(&at(&scratch.path())).expect("a pool");
+    assert!(!handle.is_reserved());
+    // Opening it has touched its first page.
+    assert!(
+        handle.statfs_room() >= Some((2 << 20) - (64 << 10)),
+        "some was taken"
+    );
+    // SAFETY: nobody uses it.
+    unsafe { handle.close() };
+    remove_local(&scratch.c_path()).expect("removed");
+    create_local(&scratch.c_path(), 2 << 20, 0o600, &mut |_| true).expect("sparse");
+    reserve_local(&scratch.c_path()).expect("all that there is");
+    let handle = open(&at(&scratch.path())).expect("a pool");
+    assert_eq!(handle.statfs_room(), Some(0));
+    assert!(
+        handle.reserve(0, 2 << 20),
+        "it has it on a full file system, too"
+    );
 }

@@ -27,6 +27,7 @@ print semctl(semget(0x5656, 1, 0) // die("semget: $!"), 0, 12, 0) + 0;    # GETV
 P
 hold() { # hold VM: by a process that runs on
     vshmem run --vm "$1" -n 1 --no-prefix -- perl "$work/hold.pl" >"$work/held" 2>&1 &
+    holder=$!
     eventually "$1 changes a semaphore with SEM_UNDO" value_is 1
 }
 value_is() {
@@ -60,26 +61,19 @@ code "nor one of no cluster" 125 vshmem restart -c none vm0
 contains "that, too" "there is no cluster none" "$(cat "$work/out")"
 
 # Only the guest: QEMU, its devices and their numbers stay.
-cat >"$work/reset.py" <<'P'
-import json, socket, sys
-monitor = socket.socket(socket.AF_UNIX)
-monitor.connect(sys.argv[1])
-lines = monitor.makefile("rw")
-lines.readline()
-for order in ({"execute": "qmp_capabilities"}, {"execute": "set-action", "arguments": {"reboot": "reset"}},
-              {"execute": "system_reset"}):
-    print(json.dumps(order), file=lines, flush=True)
-    while "event" in (answer := json.loads(lines.readline())):
-        pass
-    assert "return" in answer, answer
-P
 has_booted() { now=$(LIMIT=5 vshmem exec -n vm1 -- cat /proc/sys/kernel/random/boot_id) && [ "$now" != "$before" ]; }
 hold vm1
 before=$(boot_of vm1)
 qemu=$(pid_of 1)
-python3 "$work/reset.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock"
+python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" \
+    '{"execute": "set-action", "arguments": {"reboot": "reset"}}' system_reset >/dev/null
 eventually "a guest that was reset comes back" has_booted
 equal "in the same QEMU" "$qemu" "$(pid_of 1)"
+eventually "whoever ran a command in it does not wait for ever" is_dead "$holder"
+ended=0
+wait "$holder" || ended=$?
+equal "but ends with Vshmem's own code" 125 "$ended"
+contains "and is told why" "the machine was reset while it ran" "$(cat "$work/held")"
 eventually "what it held before is undone" value_is 0
 hold vm1
 eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"

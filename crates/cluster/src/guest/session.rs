@@ -3,7 +3,7 @@
 //! Nothing here blocks: [`Session::service`] does all that can be done now and is called again when something has
 //! happened to the port or to the command's pipes.
 
-use super::command::{self, Running};
+use super::command::{self, Refusal, Running};
 use super::poller::{set_nonblocking, Poller};
 use crate::wire::frame::{encode, Frame, Interruption, Kind, Parser, MAX_DATA};
 use crate::wire::start::Start;
@@ -322,9 +322,7 @@ impl Active {
                 Advance::Progress
             }
             Err(refusal) => {
-                let mut payload = vec![refusal.code];
-                payload.extend_from_slice(refusal.message.as_bytes());
-                turn.send(Kind::Failed, &payload);
+                turn.send(Kind::Failed, &why(&refusal));
                 Advance::Over
             }
         }
@@ -373,6 +371,14 @@ impl Active {
     }
 }
 
+/// A refusal as the payload of a frame. It may name a path of any length: what is too long for people is cut.
+fn why(refusal: &Refusal) -> Vec<u8> {
+    let mut payload = vec![refusal.code];
+    let text = refusal.message.as_bytes();
+    payload.extend_from_slice(&text[..text.len().min(MAX_DATA)]);
+    payload
+}
+
 fn pump_one<R: Read>(
     source: &mut Option<R>,
     kind: Kind,
@@ -394,4 +400,27 @@ fn pump_one<R: Read>(
         }
     }
     source.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::MAX_PAYLOAD;
+
+    #[test]
+    fn a_refusal_fits_in_a_frame_whatever_it_names() {
+        let message = "could not run x: there is no such command".to_string();
+        let short = why(&Refusal {
+            code: 127,
+            message: message.clone(),
+        });
+        assert_eq!(short.split_first(), Some((&127, message.as_bytes())));
+        let long = why(&Refusal {
+            code: 126,
+            message: "\u{fffd}".repeat(MAX_PAYLOAD / 2),
+        });
+        let mut frame = Vec::new();
+        encode(Kind::Failed, &long, &mut frame);
+        assert_eq!(long[0], 126);
+    }
 }

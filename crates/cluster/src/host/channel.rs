@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// How long to wait for an answer to one greeting before the next try.
 const ONE_TRY: Duration = Duration::from_millis(700);
+/// How often the agent is asked whether it still knows of the session.
+pub const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The agent must notice between two tries that the host's end was closed.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -22,7 +24,44 @@ pub struct Channel {
     stream: UnixStream,
     parser: Parser,
     out: Vec<u8>,
+    session: Session,
     _lock: File,
+}
+
+/// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its QEMU
+/// keeps the socket open, and its new agent would wait for a greeting for ever. So the greeting is sent again and again: who knows the
+/// session passes over it, and a new agent answers it.
+struct Session {
+    nonce: Nonce,
+    /// The end of what came in, as far as it may be the beginning of an answer.
+    tail: Vec<u8>,
+    asked: Instant,
+    /// When something came in last.
+    heard: Instant,
+    lost: bool,
+}
+
+impl Session {
+    fn new(nonce: Nonce) -> Session {
+        Session {
+            nonce,
+            tail: Vec::new(),
+            asked: Instant::now(),
+            heard: Instant::now(),
+            lost: false,
+        }
+    }
+
+    /// Looks for an answer among what came in: it may stand anywhere, even in what looks like a frame of the agent before. Nobody else
+    /// knows its number.
+    fn hear(&mut self, bytes: &[u8]) {
+        let answer = greeting(&WELCOME, &self.nonce);
+        self.heard = Instant::now();
+        self.tail.extend_from_slice(bytes);
+        self.lost |= self.tail.windows(answer.len()).any(|part| part == answer);
+        self.tail
+            .drain(..self.tail.len().saturating_sub(answer.len() - 1));
+    }
 }
 
 impl Channel {
@@ -50,7 +89,7 @@ impl Channel {
         let deadline = Instant::now() + within;
         loop {
             super::interrupt::check()?;
-            if let Some((stream, parser)) = greet(&socket)? {
+            if let Some((stream, parser, nonce)) = greet(&socket)? {
                 stream
                     .set_nonblocking(true)
                     .explain(|| "preparing a socket".into())?;
@@ -58,6 +97,7 @@ impl Channel {
                     stream,
                     parser,
                     out: Vec::new(),
+                    session: Session::new(nonce),
                     _lock: lock,
                 }));
             }
@@ -88,6 +128,21 @@ impl Channel {
         self.flush()
     }
 
+    /// Asks the agent now and then whether it still knows of the session, unless it has not read what it was told before.
+    pub fn ask(&mut self) -> Result<()> {
+        if self.out.is_empty() && self.session.asked.elapsed() >= ASK_EVERY {
+            self.session.asked = Instant::now();
+            self.out
+                .extend_from_slice(&greeting(&HELLO, &self.session.nonce));
+        }
+        self.flush()
+    }
+
+    /// For how long nothing has come in.
+    pub fn silence(&self) -> Duration {
+        self.session.heard.elapsed()
+    }
+
     /// Writes what can be written.
     pub fn flush(&mut self) -> Result<()> {
         while !self.out.is_empty() {
@@ -108,7 +163,11 @@ impl Channel {
             Ok(0) => Err(gone()),
             Ok(len) => {
                 self.parser.push(&bytes[..len]);
-                Ok(())
+                self.session.hear(&bytes[..len]);
+                match self.session.lost {
+                    true => Err(forgotten()),
+                    false => Ok(()),
+                }
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
             Err(_) => Err(gone()),
@@ -117,9 +176,10 @@ impl Channel {
 
     /// The next whole frame that has come in.
     pub fn next(&mut self) -> Result<Option<Frame>> {
-        self.parser
-            .next()
-            .map_err(|e| Error::new(format!("the machine's agent talks nonsense: {e}")))
+        self.parser.next().map_err(|e| match self.session.lost {
+            true => forgotten(),
+            false => Error::new(format!("the machine's agent talks nonsense: {e}")),
+        })
     }
 }
 
@@ -127,8 +187,13 @@ fn gone() -> Error {
     Error::new("the machine has gone away").hint("See vshmem ps.")
 }
 
+fn forgotten() -> Error {
+    Error::new("the command is gone: the machine was reset while it ran")
+        .hint("Run the command again; the machine's console.log may say why.")
+}
+
 /// One try; `None` if the agent doesn't answer (yet).
-fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser)>> {
+fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
     let mut stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -166,7 +231,7 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser)>> {
         }
         while let Some(found) = find_greeting(&mut seen, &WELCOME) {
             if found == nonce {
-                return Ok(Some((stream, Parser::new(seen))));
+                return Ok(Some((stream, Parser::new(seen), nonce)));
             }
         }
     }
@@ -178,4 +243,85 @@ fn nonce() -> Result<Nonce> {
         .and_then(|mut file| file.read_exact(&mut nonce))
         .explain(|| "reading /dev/urandom".into())?;
     Ok(nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Ended;
+
+    /// A channel, and the agent's end of it.
+    fn channel() -> (Channel, UnixStream) {
+        let (stream, agent) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut session = Session::new([7; 16]);
+        session.asked -= ASK_EVERY;
+        let channel = Channel {
+            stream,
+            parser: Parser::default(),
+            out: Vec::new(),
+            session,
+            _lock: File::open("/dev/null").unwrap(),
+        };
+        (channel, agent)
+    }
+
+    #[test]
+    fn an_agent_is_asked_now_and_then() {
+        let (mut channel, mut agent) = channel();
+        channel.ask().unwrap();
+        channel.ask().unwrap();
+        drop(channel);
+        let mut heard = Vec::new();
+        agent.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, greeting(&HELLO, &[7; 16]), "once in a second");
+    }
+
+    #[test]
+    fn an_agent_that_was_born_later_is_noticed_wherever_the_one_before_was_cut_off() {
+        let answer = greeting(&WELCOME, &[7; 16]);
+        for cut in [0, 1, 8, 9, 1000] {
+            for step in [1, 5, 64] {
+                let (mut channel, mut agent) = channel();
+                let mut said = Vec::new();
+                encode(Kind::Stdout, &[b'x'; 2000], &mut said);
+                said.truncate(cut);
+                said.extend_from_slice(&answer);
+                let told = said.chunks(step).any(|part| {
+                    agent.write_all(part).unwrap();
+                    channel.receive().is_err()
+                });
+                assert!(told, "cut after {cut}, in steps of {step}");
+                let why = forgotten().to_string();
+                assert!(channel
+                    .next()
+                    .map_or_else(|e| e.to_string() == why, |frame| frame.is_none()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_that_has_ended_has_ended() {
+        let (mut channel, mut agent) = channel();
+        let mut said = Vec::new();
+        encode(Kind::Exit, &Ended::Exited(3).to_bytes(), &mut said);
+        said.extend_from_slice(&greeting(&WELCOME, &[7; 16]));
+        agent.write_all(&said).unwrap();
+        assert!(channel.receive().is_err());
+        let frame = channel.next().unwrap().expect("it came first");
+        assert_eq!(Ended::from_frame(&frame), Some(Ended::Exited(3)));
+    }
+
+    #[test]
+    fn what_a_command_prints_means_nothing() {
+        let (mut channel, mut agent) = channel();
+        let mut said = Vec::new();
+        encode(Kind::Stdout, &greeting(&WELCOME, &[8; 16]), &mut said);
+        agent.write_all(&said).unwrap();
+        channel.receive().unwrap();
+        assert_eq!(
+            channel.next().unwrap().map(|frame| frame.kind),
+            Some(Kind::Stdout)
+        );
+    }
 }

@@ -20,6 +20,8 @@ pub struct Options {
 
 /// How long commands may take to end after they were asked to.
 const GRACE: Duration = Duration::from_secs(3);
+/// How long a machine may take to say that a command which was killed has ended.
+const LAST_WORD: Duration = Duration::from_secs(5);
 /// Exit code when nobody reads our output any more.
 const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
 
@@ -37,7 +39,7 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
         options,
         failed: None,
         kill_at: None,
-        killed: false,
+        killed: None,
     };
     match group.run(&signals) {
         Ok(()) => Ok(group.failed.unwrap_or(0)),
@@ -60,7 +62,8 @@ struct Group<'a> {
     failed: Option<u8>,
     /// When those that have not ended are killed.
     kill_at: Option<Instant>,
-    killed: bool,
+    /// Since when they are.
+    killed: Option<Instant>,
 }
 
 impl Group<'_> {
@@ -80,8 +83,18 @@ impl Group<'_> {
             for place in 0..self.tasks.len() {
                 self.service(place)?;
             }
-            if self.kill_at.is_some_and(|at| Instant::now() >= at) && !self.killed {
+            if self.kill_at.is_some_and(|at| Instant::now() >= at) && self.killed.is_none() {
                 self.signal(libc::SIGKILL);
+            }
+            if self
+                .killed
+                .is_some_and(|since| since.elapsed() >= LAST_WORD)
+            {
+                for place in 0..self.tasks.len() {
+                    if self.tasks[place].give_up(LAST_WORD) {
+                        self.note(place);
+                    }
+                }
             }
         }
         Ok(())
@@ -93,8 +106,14 @@ impl Group<'_> {
             return Ok(());
         }
         task.service()?;
-        let Some(outcome) = task.outcome() else {
-            return Ok(());
+        self.note(place);
+        Ok(())
+    }
+
+    /// Says why a task failed that has just ended, and has the others end.
+    fn note(&mut self, place: usize) {
+        let Some(outcome) = self.tasks[place].outcome() else {
+            return;
         };
         let code = outcome.code();
         if let Outcome::Failed(_, why) = outcome {
@@ -107,7 +126,6 @@ impl Group<'_> {
                 self.kill_at.get_or_insert(Instant::now() + GRACE);
             }
         }
-        Ok(())
     }
 
     fn input_room(&self) -> Option<usize> {
@@ -146,7 +164,9 @@ impl Group<'_> {
     }
 
     fn signal(&mut self, signal: i32) {
-        self.killed |= signal == libc::SIGKILL;
+        if signal == libc::SIGKILL {
+            self.killed.get_or_insert_with(Instant::now);
+        }
         for task in &mut self.tasks {
             task.signal(signal);
         }
@@ -174,10 +194,10 @@ impl Group<'_> {
                     .map(|(fd, events)| entry(fd, events)),
             );
         }
-        let timeout = match self.kill_at.filter(|_| !self.killed) {
-            Some(at) => at.saturating_duration_since(Instant::now()).as_millis() as i32 + 1,
-            None => -1,
-        };
+        let kill_at = self.kill_at.filter(|_| self.killed.is_none());
+        let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let times = self.tasks.iter().filter_map(Task::patience).chain(kill_in);
+        let timeout = times.min().map_or(-1, |time| time.as_millis() as i32 + 1);
         // SAFETY: the list has as many entries as poll is told.
         let count =
             unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) };

@@ -1,6 +1,7 @@
 //! A pool of this host that machines can be given.
 
 use crate::error::{Error, Result};
+use crate::pools;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ pub struct Source {
     /// Its size in bytes, a power of two.
     pub size: u64,
 }
+
+/// What to do where there is no memory for all of a pool.
+pub const UNRESERVED: &str = "Free some, or make a smaller pool. With --sparse its memory is taken where it is used, and a machine that finds none then is killed.";
 
 /// The longest name of a pool.
 const LONGEST: usize = 64;
@@ -46,6 +50,11 @@ impl Source {
             name => String::from_utf8_lossy(name).into_owned(),
         };
         Ok(Source { name, path, size })
+    }
+
+    /// Gives all of it memory, for good: a machine that touches what has none is killed on a full host.
+    pub fn reserve(&self) -> Result<()> {
+        pools::reserve(&self.path.to_string_lossy(), UNRESERVED)
     }
 
     /// Under another name.

@@ -1,6 +1,6 @@
 //! A command that runs, in a machine or here, seen from outside: descriptors to poll, output, input, signals, end.
 
-use super::channel::Channel;
+use super::channel::{Channel, ASK_EVERY};
 use super::command::{Job, Place};
 use super::output::{Output, Stream};
 use crate::error::{Error, Result, OUR_FAILURE};
@@ -99,6 +99,12 @@ impl Task {
         self.outcome.as_ref()
     }
 
+    /// How long it may be left alone if nothing happens.
+    pub fn patience(&self) -> Option<Duration> {
+        let remote = matches!(self.body, Body::Remote(_));
+        (remote && self.outcome.is_none()).then_some(ASK_EVERY)
+    }
+
     /// What to poll.
     pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
         if self.outcome.is_some() {
@@ -164,6 +170,21 @@ impl Task {
         }
     }
 
+    /// Waits no longer for a machine that has said nothing for so long; true if it did until now. When the machine goes on, the command
+    /// ends there with its channel.
+    pub fn give_up(&mut self, silence: Duration) -> bool {
+        let silent = match &self.body {
+            Body::Remote(remote) => remote.channel.silence() >= silence,
+            Body::Local(_) => false,
+        };
+        if self.outcome.is_some() || !silent {
+            return false;
+        }
+        let why = "the machine does not answer (is it paused?): the command is killed there when it goes on";
+        self.outcome = Some(Outcome::Failed(OUR_FAILURE, why.into()));
+        true
+    }
+
     /// Sends it a signal, or all of its processes if the signal is SIGKILL.
     pub fn signal(&mut self, signal: i32) {
         if self.outcome.is_some() {
@@ -184,7 +205,7 @@ impl Task {
 impl Remote {
     fn service(&mut self, output: &mut Output) -> io::Result<Option<Outcome>> {
         let lost = |e: Error| Ok(Some(Outcome::Failed(OUR_FAILURE, e.to_string())));
-        let moved = self.channel.flush().and_then(|()| self.channel.receive());
+        let moved = self.channel.ask().and_then(|()| self.channel.receive());
         loop {
             match self.channel.next() {
                 Ok(Some(frame)) => {

@@ -10,7 +10,7 @@ use super::source::Source;
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, wires};
+use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, source, wires};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -31,6 +31,8 @@ pub struct Options {
     pub pool_size: u64,
     /// Pools of this host that they get beside it: names or paths.
     pub pools: Vec<String>,
+    /// Pools take memory where they are used, and not all of it before.
+    pub sparse: bool,
     /// Room for pools that they are granted later.
     pub ports: Ports,
     /// A network between the machines.
@@ -234,7 +236,13 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
     for machine in &record.machines {
         private_directory(&record.machine_directory(machine)?)?;
     }
-    pool::create(&record.pool, record.pool_size)
+    pool::create(&record.pool, record.pool_size)?;
+    if options.sparse {
+        return Ok(());
+    }
+    pools.iter().try_for_each(|pool| {
+        crate::pools::reserve(&pool.path.to_string_lossy(), source::UNRESERVED)
+    })
 }
 
 /// The pools that each machine starts with: the cluster's own, then others of this host.

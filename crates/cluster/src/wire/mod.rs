@@ -2,7 +2,8 @@
 //!
 //! A session begins with a greeting: the host sends [`HELLO`] and 16 random bytes, the agent answers with
 //! [`WELCOME`] and the same bytes. Until it has seen the greeting, each side throws away what comes in: the port may
-//! still hold the rest of an earlier session whose host end was killed. After it come frames (see [`frame`]).
+//! still hold the rest of an earlier session whose host end was killed. The host repeats its greeting now and then, between frames: an agent
+//! that answers it again has forgotten the session, for its machine was reset. After it come frames (see [`frame`]).
 //! One session runs one command; several at a time use several ports.
 
 pub mod frame;

@@ -6,6 +6,7 @@ use crate::directory::each_entry;
 use crate::error::{DiscoverError, RemoveError};
 use crate::local::DIRECTORY;
 use crate::pool_ref::{push_prefix, Origin, PoolRef};
+use crate::reserve::KEPT;
 use crate::sys;
 use crate::text::Text;
 
@@ -20,6 +21,8 @@ pub struct LocalPool {
     pub used: u64,
     /// Permission bits.
     pub mode: u32,
+    /// It keeps all of its memory ([`crate::reserve_local`]).
+    pub reserved: bool,
 }
 
 /// Calls `each` for every named pool of the effective user, in no particular order, until it returns `false`.
@@ -53,6 +56,7 @@ fn describe(directory: i32, file_name: &CStr, name: &[u8], user: u32) -> Option<
         size: stat.st_size as u64,
         used: stat.st_blocks as u64 * 512,
         mode: stat.st_mode & 0o777,
+        reserved: stat.st_mode & KEPT != 0,
     })
 }
 

@@ -6,11 +6,13 @@
 
 mod create;
 mod list;
+mod reserved;
 
 use core::ffi::CStr;
 
 pub use create::create_local;
 pub use list::{list_local, remove_local, LocalPool};
+pub use reserved::reserve_local;
 
 use crate::descriptor::{Owned, OPEN_FLAGS};
 use crate::error::{DiscoverError, OpenError};

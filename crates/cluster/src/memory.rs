@@ -1,0 +1,59 @@
+//! How much memory this host has left.
+
+use std::ffi::CStr;
+use std::fs;
+use std::mem::MaybeUninit;
+
+/// Memory that the kernel can give to a file without taking it from anybody, swap space included. `None`: not known, or the file's memory
+/// is none of it.
+pub fn left_for(file: &CStr) -> Option<u64> {
+    // Huge pages were set aside, and files on disks are more than their memory.
+    let of_memory = status(file)?.f_type == libc::TMPFS_MAGIC;
+    of_memory
+        .then(|| fs::read_to_string("/proc/meminfo").ok())?
+        .as_deref()
+        .and_then(left)
+}
+
+/// Free bytes of the file system that a file is on.
+pub fn room(file: &CStr) -> Option<u64> {
+    status(file).map(|status| status.f_bavail.saturating_mul(status.f_bsize as u64))
+}
+
+fn status(file: &CStr) -> Option<libc::statfs> {
+    let mut status = MaybeUninit::zeroed();
+    // SAFETY: a terminated string, and room for one structure, which the kernel fills.
+    let told = unsafe { libc::statfs(file.as_ptr(), status.as_mut_ptr()) } == 0;
+    // SAFETY: filled in; zeros are a value, too.
+    told.then(|| unsafe { status.assume_init() })
+}
+
+fn left(meminfo: &str) -> Option<u64> {
+    let field = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    let kilobytes = field("MemAvailable:")?.saturating_add(field("SwapFree:").unwrap_or(0));
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read() {
+        let text = "MemTotal:       100 kB\nMemFree:   1 kB\nMemAvailable:       40 kB\nSwapFree:         2 kB\n";
+        assert_eq!(left(text), Some(42 * 1024));
+        assert_eq!(left("MemAvailable: x kB"), None);
+        assert_eq!(left(""), None);
+    }
+
+    #[test]
+    fn only_files_of_memory_are_judged_by_it() {
+        assert!(left_for(c"/dev/shm").is_some());
+        assert_eq!(left_for(c"/proc"), None);
+        assert_eq!(left_for(c"/nowhere"), None);
+        assert!(room(c"/dev/shm").is_some());
+    }
+}

@@ -1,0 +1,105 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# The host has no memory left for files, while machines work in a pool: its /dev/shm is full, which is a small one of its own here.
+
+if [ -z "${ROOM_OF_ITS_OWN:-}" ]; then
+    vshmem down >/dev/null 2>&1
+    own=
+    [ "$(id -u)" -eq 0 ] || own=--map-root-user
+    # shellcheck disable=SC2086 # a word, or none
+    ROOM_OF_ITS_OWN=1 unshare $own --mount --propagation private bash -uc '
+        mount -t tmpfs -o size=48M tmpfs /dev/shm && . "$0/lib.sh" && . "$0/cases/E-room.sh"' \
+        "$MACHINES_ROOT/tests/machines" || failed "machines on a full host ended early"
+    return
+fi
+
+export VSHMEM_CLUSTER=${VSHMEM_CLUSTER}f
+pool=/dev/shm/vshmem.$(id -u).cluster.$VSHMEM_CLUSTER
+fill() { dd if=/dev/zero of=/dev/shm/filler bs=64K status=none 2>/dev/null || true; }
+kilobytes() { echo $(($(stat -c %b "$pool") / 2)); }
+
+cat >"$work/take.pl" <<'P'
+# Takes all memory that there is, writes to all of it, and gives it back; it must read as zeros. Then what takes memory of other tables.
+my (@segments, $zeros);
+while (@segments < 1000) {
+    my $id = shmget(0, 1 << 20, 01600);
+    defined $id or last;
+    shmread($id, my $content, 0, 1 << 20) or die "shmread: $!";
+    $content =~ /[^\0]/ and die "something was left in it";
+    shmwrite($id, "x" x (1 << 20), 0, 1 << 20) or die "shmwrite: $!";
+    push @segments, $id;
+}
+my ($why, $count) = ($! + 0, scalar @segments);
+my @sets = grep { defined } map { semget(0, 250, 01600) } 1 .. 500;
+my @queues = grep { defined } map { msgget(0, 01600) } 1 .. 200;
+msgsnd($_, pack("l! a*", 1, "y" x 4000), 04000) for @queues;
+semctl($_, 0, 0, 0) or die "semctl: $!" for @sets;
+msgctl($_, 0, 0) or die "msgctl: $!" for @queues;
+shmctl($_, 0, 0) or die "shmctl: $!" for @segments;
+print "$count until error $why\n";
+P
+take() { vshmem run --vm "$1" -n 1 --no-prefix -- perl "$work/take.pl" 2>&1; }
+
+code "a cluster whose pool is larger than what there is does not come up" 125 vshmem up -n 1 --no-net --pool-size 64M
+contains "it is said how much there is" "it takes 64 MiB more, and /dev/shm has 47 MiB" "$(cat "$work/out")"
+contains "and what helps" "--sparse" "$(cat "$work/out")"
+nothing_left "and nothing is left of it"
+code "nor is a pool made that is to be reserved" 125 vshmem pool create large --size 64M --reserve
+equal "of which nothing is left, either" "" "$(ls /dev/shm)"
+
+if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 32M >"$work/up" 2>&1; then
+    failed "two machines come up where there is room for their pool" "$(cat "$work/up")"
+    exit 1
+fi
+machines=$(vshmem ps --json | python3 -c 'import json, sys; print([m["pid"] for c in json.load(sys.stdin) for m in c["machines"]])')
+equal "all of the pool has memory" 32768 "$(kilobytes)"
+code "another pool is made" 0 vshmem pool create later --size 8M
+fill
+code "which can't be granted when all is full" 125 vshmem grant later vm0
+contains "it is said why" "could not reserve the pool" "$(cat "$work/out")"
+
+first=$(take vm0)
+contains "a machine is told that there is no more memory" " until error 12" "$first"
+equal "after most of the pool, ${first%% *} MiB" yes "$([ "${first%% *}" -ge 16 ] && echo yes)"
+take vm1 >"$work/taken" &
+taker=$!
+take vm0 >"$work/out" 2>&1
+contains "two at once are told, too" " until error 12" "$(cat "$work/out")"
+wait "$taker"
+contains "both of them" " until error 12" "$(cat "$work/taken")"
+LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout 60 perl "$work/take.pl" >"$work/out" 2>&1
+equal "a process of the host finds as much" "$first" "$(cat "$work/out")"
+# For so long the back end would have given it back to the host.
+sleep 3
+equal "the pool keeps its memory" 32768 "$(kilobytes)"
+equal "so the other machine finds as much" "$first" "$(take vm1)"
+equal "both machines run" "$machines" "$(vshmem ps --json | python3 -c 'import json, sys
+print([m["pid"] for c in json.load(sys.stdin) for m in c["machines"] if m["state"] == "running"])')"
+cat >"$work/hold.pl" <<'P'
+my $set = semget(0x6666, 1, 01600) // die "semget: $!";
+semop($set, pack("s!3", 0, 3, 0x1000)) or die "semop: $!";    # SEM_UNDO
+kill 9, $$;
+P
+cat >"$work/value.pl" <<'P'
+print semctl(semget(0x6666, 1, 0) // die("semget: $!"), 0, 12, 0) + 0;    # GETVAL
+P
+value_is() { [ "$(LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout 20 perl "$work/value.pl")" = "$1" ]; }
+code "who dies there" 137 vshmem run --vm vm0 -n 1 -- perl "$work/hold.pl"
+eventually "is cleaned up after" value_is 0
+eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
+vshmem down
+nothing_left "nothing is left of machines on a full host"
+rm /dev/shm/*
+
+# What --sparse says of it is true, and what is above would be seen.
+if ! LIMIT=300 vshmem up -n 1 --no-net --sparse --pool-size 32M >"$work/up" 2>&1; then
+    failed "a machine with a sparse pool comes up" "$(cat "$work/up")"
+    exit 1
+fi
+equal "a sparse pool has little memory" yes "$([ "$(kilobytes)" -lt 8192 ] && echo yes)"
+fill
+take vm0 >"$work/out"
+has_died() { vshmem ps --json | grep -q died; }
+# Its cluster goes with it.
+eventually "the machine that needs more of it is killed" has_died
+nothing_left "nothing is left of it"

@@ -1,0 +1,112 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# A machine that is paused by QEMU's monitor, as for a snapshot or before a move, while others work in the same constructs (storm.c), and
+# goes on after longer than anybody waits. Its QEMU runs on meanwhile, so unlike one that is stopped by a signal it takes doorbells.
+
+cluster=$VSHMEM_CLUSTER
+# Those that other cases share take processor time.
+vshmem down >/dev/null 2>&1
+export VSHMEM_CLUSTER=${cluster}p
+
+cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$MACHINES_ROOT/tests/machines/storm.c" || exit 1
+if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 64M >"$work/up" 2>&1; then
+    failed "two machines come up" "$(cat "$work/up")"
+    exit 1
+fi
+monitor() { python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" "$@"; }
+here() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout -k 1 "${LIMIT:-60}" "$@"; }
+back_end() { vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
+members() { # which members live, by name and place
+    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json | python3 -c "
+import json, sys
+told = json.load(sys.stdin)
+pools = told if isinstance(told, list) else told['pools']
+print(sorted((m['name'], m['alive']) for pool in pools for m in pool['members'] if m['name'].startswith('vm')))"
+}
+
+# One that waits, and is served while its machine is paused.
+cat >"$work/wait.pl" <<'P'
+my $queue = msgget(0x7070, 01600) // die "msgget: $!";
+$| = 1;
+print "waits\n";
+msgrcv($queue, my $message, 64, 0, 0) or die "msgrcv: $!";
+print substr($message, length pack("l!", 0)), "\n";
+P
+vshmem run --vm vm1 -n 1 --no-prefix -- perl "$work/wait.pl" >"$work/heard" 2>&1 &
+waiter=$!
+eventually "a process of a machine waits" grep -q waits "$work/heard"
+"$VSHMEM_BIN" run --vm vm1 -n 1 --no-prefix -- sleep 1000 >"$work/given.up" 2>&1 &
+given_up=$!
+
+here "$work/storm" begin
+LIMIT=1000 here "$work/storm" receive >"$work/received" 2>&1 &
+receiver=$!
+workers=()
+for place in 0 1; do
+    LIMIT=1000 vshmem run --vm "vm$place" -n 1 --no-prefix -- "$work/storm" work $place >"$work/life.$place" 2>&1 &
+    workers+=($!)
+done
+LIMIT=1000 here "$work/storm" work 2 >"$work/life.2" 2>&1 &
+workers+=($!)
+look() { LIMIT=400 here "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
+code "all work" 0 look
+before=$(members)
+
+# How far the others have come, and how many calls a pause has ended: who needs a lock that the paused machine holds is told so.
+cat >"$work/steps.pl" <<'P'
+my $id = shmget(0x570a0, 0, 0) // die "shmget: $!";
+shmread($id, my $board, 0, 16 + 3 * 36) or die "shmread: $!";
+my $refused = unpack("x12 L", $board);
+print join(" ", $refused, map { unpack("x" . (16 + $_ * 36 + 8) . "L", $board) } 0, 2), "\n";
+P
+pause() { # pause SECONDS COMMAND...: what is done meanwhile
+    read -r refused first second <<<"$(here perl "$work/steps.pl")"
+    monitor stop >/dev/null
+    "${@:2}"
+    sleep "$1"
+    equal "it is paused" '"paused"' "$(monitor query-status | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)["status"]))')"
+    read -r refused_then first_then second_then <<<"$(here perl "$work/steps.pl")"
+    equal "the others get on, or are told what they wait for" yes "$(
+        [ "$refused" != "$refused_then" ] || { [ "$first" != "$first_then" ] && [ "$second" != "$second_then" ]; } && echo yes
+    )"
+    equal "the machine is not taken for dead" "$before" "$(members)"
+    monitor cont >/dev/null
+}
+serve() {
+    here perl -e 'msgsnd(msgget(0x7070, 0), pack("l! a*", 1, "at last"), 0) or die "msgsnd: $!"'
+    kill -TERM "$given_up"
+}
+pause 25 serve
+code "all is right after a machine was paused for 25 s" 0 look
+wait "$waiter" || failed "who waited in it ends well" "$(cat "$work/heard")"
+equal "who waited in it has what it was sent" "waits at last" "$(tr '\n' ' ' <"$work/heard" | sed 's/ $//')"
+ended=0
+wait "$given_up" || ended=$?
+equal "who does not want to wait for a paused machine need not" 125 "$ended"
+contains "and is told why" "the machine does not answer" "$(cat "$work/given.up")"
+
+kill_back_end() { kill -KILL "$(back_end)"; }
+pause 5 kill_back_end
+code "all is right after the back end was killed while a machine was paused" 0 look
+for round in 1 2 3 4 5 6 7 8; do
+    monitor stop >/dev/null
+    sleep "0.$round"
+    monitor cont >/dev/null
+done
+code "all is right after many short pauses: $(cat "$work/looked")" 0 look
+
+here "$work/storm" stop
+for place in 0 1 2; do
+    ended=0
+    wait "${workers[place]}" || ended=$?
+    equal "the work in place $place ends well" 0 "$ended"
+done
+code "all is removed" 0 here "$work/storm" end
+wait "$receiver"
+equal "the receiver had nothing to complain about" "" "$(cat "$work/received")"
+here perl -e 'msgctl(msgget(0x7070, 0), 0, 0) or die "msgctl: $!"'
+eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
+vshmem down
+wait
+nothing_left "nothing is left of machines that were paused"
+export VSHMEM_CLUSTER=$cluster
