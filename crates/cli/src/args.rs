@@ -133,9 +133,9 @@ pub struct Up {
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
     #[arg(long, value_name = "POOL")]
     pub pool: Vec<String>,
-    /// Let pools take memory where they are used, instead of all of it now; on a host that runs out of it machines are killed then
+    /// Take memory for all of these pools now, and keep it: a host that runs out of it then can't kill the machines
     #[arg(long)]
-    pub sparse: bool,
+    pub reserve: bool,
     /// Room in each machine for so many pools that it is granted later
     #[arg(long, default_value_t = 6, value_name = "N")]
     pub spare_pools: u32,

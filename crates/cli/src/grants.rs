@@ -24,9 +24,9 @@ pub struct Grant {
     /// What it is called in the machines, if not as here
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Let the pool take memory where it is used, instead of all of it now; on a host that runs out of it the machines are killed then
+    /// Take memory for all of the pool now, and keep it: a host that runs out of it then can't kill the machines
     #[arg(long)]
-    sparse: bool,
+    reserve: bool,
     /// How long a machine may take, in seconds
     #[arg(long, default_value = "10", value_parser = seconds, value_name = "SECONDS")]
     timeout: Duration,
@@ -96,7 +96,7 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 /// Gives a pool to machines.
 pub fn grant(grant: &Grant) -> Result<u8> {
     let pool = Source::find(&grant.pool)?.named(grant.name.as_deref())?;
-    if !grant.sparse {
+    if grant.reserve {
         pool.reserve()?;
     }
     each(&grant.machines, |machine| {

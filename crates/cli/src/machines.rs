@@ -44,7 +44,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
         memory: up.memory,
         pool_size: up.pool_size,
         pools: up.pool.clone(),
-        sparse: up.sparse,
+        reserve: up.reserve,
         ports: Ports {
             spare: up.spare_pools,
             largest: up.largest_pool,

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# What machines remove from a sparse pool goes back to the host while they run, and comes to its next user as zeros. What they held is free when they die.
+# What machines remove goes back to the host while they run, and comes to its next user as zeros. What they held is free when they die.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}m
-if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --sparse --pool-size 256M >"$work/up" 2>&1; then
+if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 256M >"$work/up" 2>&1; then
     failed "two machines with a back end come up" "$(cat "$work/up")"
     exit 1
 fi

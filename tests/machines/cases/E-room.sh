@@ -40,14 +40,14 @@ print "$count until error $why\n";
 P
 take() { vshmem run --vm "$1" -n 1 --no-prefix -- perl "$work/take.pl" 2>&1; }
 
-code "a cluster whose pool is larger than what there is does not come up" 125 vshmem up -n 1 --no-net --pool-size 64M
+code "a cluster whose pool is larger than what there is does not come up" 125 vshmem up -n 1 --no-net --reserve --pool-size 64M
 contains "it is said how much there is" "it takes 64 MiB more, and /dev/shm has 47 MiB" "$(cat "$work/out")"
-contains "and what helps" "--sparse" "$(cat "$work/out")"
+contains "and what helps" "--reserve" "$(cat "$work/out")"
 nothing_left "and nothing is left of it"
 code "nor is a pool made that is to be reserved" 125 vshmem pool create large --size 64M --reserve
 equal "of which nothing is left, either" "" "$(ls /dev/shm)"
 
-if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 32M >"$work/up" 2>&1; then
+if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --reserve --pool-size 32M >"$work/up" 2>&1; then
     failed "two machines come up where there is room for their pool" "$(cat "$work/up")"
     exit 1
 fi
@@ -55,7 +55,7 @@ machines=$(vshmem ps --json | python3 -c 'import json, sys; print([m["pid"] for 
 equal "all of the pool has memory" 32768 "$(kilobytes)"
 code "another pool is made" 0 vshmem pool create later --size 8M
 fill
-code "which can't be granted when all is full" 125 vshmem grant later vm0
+code "which can't be granted when all is full" 125 vshmem grant --reserve later vm0
 contains "it is said why" "could not reserve the pool" "$(cat "$work/out")"
 
 first=$(take vm0)
@@ -91,8 +91,8 @@ vshmem down
 nothing_left "nothing is left of machines on a full host"
 rm /dev/shm/*
 
-# What --sparse says of it is true, and what is above would be seen.
-if ! LIMIT=300 vshmem up -n 1 --no-net --sparse --pool-size 32M >"$work/up" 2>&1; then
+# What is said of other pools is true, and what is above would be seen.
+if ! LIMIT=300 vshmem up -n 1 --no-net --pool-size 32M >"$work/up" 2>&1; then
     failed "a machine with a sparse pool comes up" "$(cat "$work/up")"
     exit 1
 fi

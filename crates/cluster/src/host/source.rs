@@ -20,7 +20,7 @@ pub struct Source {
 }
 
 /// What to do where there is no memory for all of a pool.
-pub const UNRESERVED: &str = "Free some, or make a smaller pool. With --sparse its memory is taken where it is used, and a machine that finds none then is killed.";
+pub const UNRESERVED: &str = "Free some, or make a smaller pool. Without --reserve its memory is taken where it is used, and a machine that finds none then is killed.";
 
 /// The longest name of a pool.
 const LONGEST: usize = 64;

@@ -31,8 +31,8 @@ pub struct Options {
     pub pool_size: u64,
     /// Pools of this host that they get beside it: names or paths.
     pub pools: Vec<String>,
-    /// Pools take memory where they are used, and not all of it before.
-    pub sparse: bool,
+    /// Pools have all of their memory before the machines start, and keep it.
+    pub reserve: bool,
     /// Room for pools that they are granted later.
     pub ports: Ports,
     /// A network between the machines.
@@ -237,7 +237,7 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
         private_directory(&record.machine_directory(machine)?)?;
     }
     pool::create(&record.pool, record.pool_size)?;
-    if options.sparse {
+    if !options.reserve {
         return Ok(());
     }
     pools.iter().try_for_each(|pool| {
