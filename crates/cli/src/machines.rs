@@ -8,8 +8,8 @@ use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
     attached, down as end, health, interrupt, list, restart as start_anew, up as start,
-    AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach,
-    Result, Step, UpOptions,
+    AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Qemu, Reach,
+    Result, Running, Step, UpOptions,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
@@ -55,6 +55,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
             Some(file) if file.as_os_str() == "none" => DriverChoice::None,
             Some(file) => DriverChoice::File(file.clone()),
         },
+        hypervisor: &Qemu,
         accel: match up.accel {
             args::Accel::Auto => AccelChoice::Auto,
             args::Accel::Kvm => AccelChoice::Kvm,
@@ -232,8 +233,10 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
             if record.wakes() { "yes" } else { "no" }.into(),
             machine.address.clone().unwrap_or_else(|| "-".into()),
             machine
-                .qemu
-                .map_or_else(|| "-".into(), |process| process.pid.to_string()),
+                .runs
+                .as_ref()
+                .and_then(Running::pid)
+                .map_or_else(|| "-".into(), |pid| pid.to_string()),
             show_age(up),
             count(|member| member.processes),
             count(|member| member.waiting),
@@ -328,7 +331,7 @@ impl<'a> Entry<'a> {
                 name: &machine.name,
                 state,
                 address: machine.address.as_deref(),
-                pid: machine.qemu.map(|process| process.pid),
+                pid: machine.runs.as_ref().and_then(Running::pid),
                 cores: &machine.cores,
                 member: members.next().flatten(),
                 health,

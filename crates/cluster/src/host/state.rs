@@ -1,5 +1,7 @@
 //! Where clusters are written down: one private directory for each user, one below it for each cluster.
 
+use super::hypervisor::qemu::Qemu;
+use super::hypervisor::{Hypervisor, Running};
 use super::ports::Ports;
 use super::process::Process;
 use crate::error::{Error, Explain, Result};
@@ -29,8 +31,9 @@ pub struct Machine {
     pub name: String,
     /// Its place among the machines.
     pub index: u32,
-    /// Its QEMU.
-    pub qemu: Option<Process>,
+    /// What runs it.
+    #[serde(rename = "qemu")]
+    pub runs: Option<Running>,
     /// Its address on the network between the machines.
     pub address: Option<String>,
     /// The host's core that each of its virtual cores is pinned to; empty if none is.
@@ -192,6 +195,11 @@ pub fn cluster_names() -> Result<Vec<String>> {
 }
 
 impl Record {
+    /// What its machines run on.
+    pub fn hypervisor(&self) -> &'static dyn Hypervisor {
+        &Qemu
+    }
+
     /// Are processes that wait in a machine woken from others, rather than look by themselves?
     pub fn wakes(&self) -> bool {
         self.doorbell && self.driver.is_some()

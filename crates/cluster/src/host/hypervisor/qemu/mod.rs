@@ -1,11 +1,26 @@
-//! QEMU's command line, and starting it.
+//! QEMU: its command line, and starting it.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `machine` | what the rest of the host's side asks of a hypervisor |
+//! | `accel` | KVM or TCG |
+//! | `qmp` | what is said to a running QEMU |
+//! | `ports` | where pools are plugged in |
+//! | `wires` | the network between machines |
 
-use super::ports::{self, Ports, Turn};
-use super::process::Process;
-use super::settings::Settings;
-use super::wires::{self, Wire};
+pub mod accel;
+mod machine;
+pub mod ports;
+pub mod qmp;
+pub mod wires;
+
+pub use machine::{Qemu, CHANNELS};
+
 use crate::error::{Error, Explain, Result};
+use crate::host::process::Process;
+use crate::host::settings::Settings;
 use crate::wire::PORT_NAME;
+use ports::{Ports, Turn};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -14,6 +29,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use vshmem_agent::guest::protocol::PORT;
+use wires::Wire;
 
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
