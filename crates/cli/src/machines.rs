@@ -9,13 +9,12 @@ use vshmem_cluster::view::pools;
 use vshmem_cluster::{
     attached, down as end, health, interrupt, list, restart as start_anew, up as start,
     AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Qemu, Reach,
-    Result, Running, Step, UpOptions,
+    Result, Running, Step, UpOptions, Xen,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
-    let path = listed.record.pool.to_string_lossy();
-    let pool = pools(Some(&path))
+    let pool = pools(Some(&listed.record.pool_reference()))
         .ok()
         .and_then(|found| Watched::open(found.first()?).ok());
     let members = pool.map(|pool| pool.members()).unwrap_or_default();
@@ -37,25 +36,29 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
 pub fn up(up: &args::Up) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
+    let on_xen = up.hypervisor == args::On::Xen;
     let options = UpOptions {
         cluster: up.name.clone(),
         machines: up.machines,
         cpus: up.cpus,
         memory: up.memory,
-        pool_size: up.pool_size,
+        pool_size: up
+            .pool_size
+            .unwrap_or(if on_xen { 16 << 20 } else { 256 << 20 }),
         pools: up.pool.clone(),
         ports: Ports {
             spare: up.spare_pools,
             largest: up.largest_pool,
         },
-        network: up.net || !up.no_net,
+        // Between domains there is none so far; who asks for one is told.
+        network: up.net || !(up.no_net || on_xen),
         doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
         driver: match &up.driver {
             None => DriverChoice::Auto,
             Some(file) if file.as_os_str() == "none" => DriverChoice::None,
             Some(file) => DriverChoice::File(file.clone()),
         },
-        hypervisor: &Qemu,
+        hypervisor: if on_xen { &Xen } else { &Qemu },
         accel: match up.accel {
             args::Accel::Auto => AccelChoice::Auto,
             args::Accel::Kvm => AccelChoice::Kvm,
@@ -305,6 +308,7 @@ struct MachineEntry<'a> {
     state: MachineState,
     address: Option<&'a str>,
     pid: Option<i32>,
+    domain: Option<u16>,
     cores: &'a [usize],
     member: Option<Member>,
     #[serde(flatten)]
@@ -332,6 +336,7 @@ impl<'a> Entry<'a> {
                 state,
                 address: machine.address.as_deref(),
                 pid: machine.runs.as_ref().and_then(Running::pid),
+                domain: machine.runs.as_ref().and_then(Running::domain),
                 cores: &machine.cores,
                 member: members.next().flatten(),
                 health,

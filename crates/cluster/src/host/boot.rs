@@ -99,6 +99,7 @@ pub fn settings(record: &Record, place: usize, networked: bool) -> Settings {
         uid: uid(),
         channels: record.channels,
         network: networked.then_some(network),
+        xen: record.is_on_xen(),
         probe: false,
     }
 }

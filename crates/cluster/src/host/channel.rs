@@ -1,5 +1,6 @@
 //! The host's end of a channel to a machine.
 
+use super::farewell::Farewell;
 use super::qemu::channel_socket;
 use super::state::{lock_file, Machine, Record};
 use crate::error::{Error, Explain, Result};
@@ -22,7 +23,8 @@ pub struct Channel {
     stream: UnixStream,
     parser: Parser,
     out: Vec<u8>,
-    _lock: File,
+    lock: File,
+    farewell: Option<Farewell>,
 }
 
 impl Channel {
@@ -30,7 +32,10 @@ impl Channel {
     pub fn open(record: &Record, machine: &Machine, within: Duration) -> Result<Channel> {
         let directory = record.machine_directory(machine)?;
         for channel in 0..record.channels {
-            if let Some(open) = Channel::take(&directory, channel, within)? {
+            if let Some(mut open) = Channel::take(&directory, channel, within)? {
+                if !record.hypervisor().tells_of_hang_ups() {
+                    open.say_farewell()?;
+                }
                 return Ok(open);
             }
         }
@@ -58,7 +63,8 @@ impl Channel {
                     stream,
                     parser,
                     out: Vec::new(),
-                    _lock: lock,
+                    lock,
+                    farewell: None,
                 }));
             }
             if Instant::now() > deadline {
@@ -70,6 +76,16 @@ impl Channel {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Has the machine told when this end is closed.
+    fn say_farewell(&mut self) -> Result<()> {
+        let last = greeting(&HELLO, &nonce()?);
+        let said = Farewell::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
+        self.farewell = Some(said.explain(|| {
+            "could not start a process that ends the command if this one is killed".into()
+        })?);
+        Ok(())
     }
 
     /// For poll.

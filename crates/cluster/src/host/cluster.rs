@@ -174,8 +174,7 @@ fn bury(record: &Record, states: &[MachineState]) {
     if !states.iter().any(died) || !record.pool.exists() {
         return;
     }
-    let path = record.pool.to_string_lossy();
-    let pools = crate::view::pools(Some(&path)).unwrap_or_default();
+    let pools = crate::view::pools(Some(&record.pool_reference())).unwrap_or_default();
     // A pool that is damaged or full has no use for the news.
     for visitor in pools.iter().filter_map(|pool| Visitor::enter(pool).ok()) {
         for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {

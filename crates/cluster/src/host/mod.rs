@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod command;
 pub mod doorbell;
 pub mod driver;
+pub mod farewell;
 pub mod frontend;
 pub mod grant;
 pub mod health;

@@ -2,7 +2,7 @@
 
 use super::accel::Choice;
 use super::boot::{self, Initramfs, Outfit, Software};
-use super::hypervisor::Hypervisor;
+use super::hypervisor::{xen, Hypervisor};
 use super::ports::Ports;
 use super::process::Process;
 use super::qemu::{self, Accel, Link};
@@ -61,8 +61,6 @@ pub enum Step {
 
 /// More machines than this would need more than one network hub's worth of processes on one host.
 const MOST_MACHINES: u32 = 32;
-/// What machines call the pool of their cluster.
-const DEFAULT: &str = "default";
 
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
 pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
@@ -72,7 +70,7 @@ pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
 
 fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
-    options.hypervisor.check_installed()?;
+    options.hypervisor.check(options)?;
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| cluster::state(&record, machine) != cluster::MachineState::Died;
@@ -204,7 +202,8 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let doorbell = options.doorbell.unwrap_or(software.driver.is_some());
+    let doorbell = options.hypervisor.needs_back_end()
+        && options.doorbell.unwrap_or(software.driver.is_some());
     let pools = first_pools(options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
@@ -219,11 +218,12 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
         name: options.cluster.clone(),
         boot: boot_id(),
         starter: Some(Process::current()),
-        accel: software.accel.map_or("", Accel::name).into(),
+        owner: None,
+        accel: software.accel.map_or(xen::NAME, Accel::name).into(),
         kernel: software.kernel.image.clone(),
         cpus: options.cpus,
         memory: options.memory,
-        pool: pool::path(&options.cluster),
+        pool: options.hypervisor.pool_path(&options.cluster),
         pool_size: options.pool_size,
         doorbell,
         driver: software.driver.clone(),
@@ -245,8 +245,8 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
 /// The pools that each machine starts with: the cluster's own, then others of this host.
 fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
     let mut pools = vec![Granted {
-        name: DEFAULT.into(),
-        path: pool::path(&options.cluster),
+        name: options.hypervisor.pool_name(&options.cluster),
+        path: options.hypervisor.pool_path(&options.cluster),
         size: options.pool_size,
         doorbell,
     }];
@@ -339,6 +339,9 @@ fn links(options: &Options) -> Result<Vec<Option<Link>>> {
 
 /// Pins virtual cores where each can have a core of its own: two that spin must never share one.
 fn pin_cores(record: &mut Record) -> Result<()> {
+    if !record.hypervisor().can_pin() {
+        return Ok(());
+    }
     let taken = cluster::cores_in_use(&record.name)?;
     let mut cores = affinity::available_cores();
     cores.retain(|core| !taken.contains(core));

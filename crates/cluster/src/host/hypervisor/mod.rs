@@ -3,26 +3,44 @@
 //! Pools are plugged into machines that run ([`super::grant`]), and machines are adopted ([`super::attach`]), with QEMU only.
 
 pub mod qemu;
+pub mod xen;
 
 use super::boot::{Outfit, Software};
 use super::driver;
 use super::health::Health;
 use super::process::Process;
 use super::state::{Machine, Record};
+use super::up::Options;
 use crate::error::Result;
 use qemu::{accel, Link};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
+use xen::Domain;
 
 /// What machines run on.
 pub trait Hypervisor: Sync {
-    /// An error unless it can be used here; asked before anything is downloaded or made.
-    fn check_installed(&self) -> Result<()>;
+    /// An error unless it can be used here, and so; asked before anything is downloaded or made.
+    fn check(&self, options: &Options) -> Result<()>;
 
     /// How many channels for commands each machine has.
     fn channels(&self) -> usize;
+
+    /// Doorbells between its machines are the back end's.
+    fn needs_back_end(&self) -> bool;
+
+    /// Virtual cores can be pinned to cores of this host.
+    fn can_pin(&self) -> bool;
+
+    /// A machine is told when the host's end of a channel is closed.
+    fn tells_of_hang_ups(&self) -> bool;
+
+    /// What machines call the pool of their cluster.
+    fn pool_name(&self, cluster: &str) -> String;
+
+    /// The file of the pool that a cluster's machines share.
+    fn pool_path(&self, cluster: &str) -> PathBuf;
 
     /// Finds what machines boot.
     fn software(
@@ -33,7 +51,7 @@ pub trait Hypervisor: Sync {
         note: &mut dyn FnMut(&str),
     ) -> Result<Software>;
 
-    /// Makes the pool that a cluster's machines share.
+    /// Makes that pool.
     fn create_pool(&self, record: &mut Record) -> Result<()>;
 
     /// Removes it. The machines have ended; it may be gone already.
@@ -67,6 +85,8 @@ pub trait Hypervisor: Sync {
 pub enum Running {
     /// A process of QEMU.
     Qemu(Process),
+    /// A domain of Xen.
+    Xen(Domain),
 }
 
 impl Running {
@@ -74,20 +94,31 @@ impl Running {
     pub fn alive(&self) -> bool {
         match self {
             Running::Qemu(process) => process.alive(),
+            Running::Xen(domain) => domain.alive(),
         }
     }
 
-    /// Ends it, after `patience` at once, and returns when it is gone (or nothing helps).
+    /// Ends it, by force after `patience`, and returns when it is gone (or nothing helps).
     pub fn end(&self, patience: Duration) {
         match self {
             Running::Qemu(process) => process.end(patience),
+            Running::Xen(domain) => domain.end(),
         }
     }
 
-    /// Its process on this host.
+    /// Its process on this host, if it is one.
     pub fn pid(&self) -> Option<i32> {
         match self {
             Running::Qemu(process) => Some(process.pid),
+            Running::Xen(_) => None,
+        }
+    }
+
+    /// Its domain's id, if it is one.
+    pub fn domain(&self) -> Option<u16> {
+        match self {
+            Running::Qemu(_) => None,
+            Running::Xen(domain) => Some(domain.domain),
         }
     }
 }

@@ -104,6 +104,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         uid: uid(),
         channels: 0,
         network: None,
+        xen: false,
         probe: true,
     };
     let spec = Spec {

@@ -9,6 +9,7 @@ use crate::host::health::{self, Health};
 use crate::host::hypervisor::{Hypervisor, Running};
 use crate::host::process::Process;
 use crate::host::state::{Granted, Machine, Record};
+use crate::host::up::Options;
 use crate::host::{affinity, doorbell, driver, interrupt, pool, vmlinux};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -20,16 +21,39 @@ const MODULES: &str = include_str!("../../../../../../images/modules.txt");
 /// Channels for commands that each machine has.
 pub const CHANNELS: usize = 12;
 
+/// What machines call the pool of their cluster.
+const DEFAULT: &str = "default";
+
 /// QEMU, on KVM or TCG.
 pub struct Qemu;
 
 impl Hypervisor for Qemu {
-    fn check_installed(&self) -> Result<()> {
+    fn check(&self, _: &Options) -> Result<()> {
         super::check_installed()
     }
 
     fn channels(&self) -> usize {
         CHANNELS
+    }
+
+    fn needs_back_end(&self) -> bool {
+        true
+    }
+
+    fn can_pin(&self) -> bool {
+        true
+    }
+
+    fn tells_of_hang_ups(&self) -> bool {
+        true
+    }
+
+    fn pool_name(&self, _: &str) -> String {
+        DEFAULT.into()
+    }
+
+    fn pool_path(&self, cluster: &str) -> PathBuf {
+        pool::path(cluster)
     }
 
     fn software(

@@ -351,19 +351,22 @@ fn raise_limit() {
 
 /// The last lines of a machine's logs, for an error message.
 pub fn last_words(directory: &Path) -> String {
+    tail(&qemu_log(directory)) + &tail(&console_log(directory))
+}
+
+/// The last lines of a log, each on a line of its own.
+pub fn tail(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     let mut out = String::new();
-    for log in [qemu_log(directory), console_log(directory)] {
-        let text = std::fs::read(&log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        for line in &lines[lines.len().saturating_sub(4)..] {
-            let clean: String = line.chars().filter(|c| !c.is_control()).collect();
-            out.push_str(&format!("\n    {clean}"));
-        }
+    for line in &lines[lines.len().saturating_sub(4)..] {
+        let clean: String = line.chars().filter(|c| !c.is_control()).collect();
+        out.push_str(&format!("\n    {clean}"));
     }
     out
 }
@@ -379,6 +382,7 @@ mod tests {
             uid: 1,
             channels: 2,
             network: None,
+            xen: false,
             probe: false,
         };
         let spec = Spec {
