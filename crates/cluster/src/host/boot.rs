@@ -149,5 +149,8 @@ pub fn not_up(record: &Record, place: usize, why: &str) -> Error {
     let machine = &record.machines[place];
     let words = record.hypervisor().last_words(record, machine);
     Error::new(format!("{} did not boot: {why}{words}", machine.name))
-        .hint("More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.")
+        .hint(match record.is_on_xen() {
+            true => "More memory (--memory 1G) or another kernel (--kernel) may help; see also /var/log/xen.",
+            false => "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.",
+        })
 }

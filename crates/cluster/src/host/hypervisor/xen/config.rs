@@ -41,10 +41,11 @@ impl Config<'_> {
         for (number, socket) in self.channels.iter().enumerate() {
             channels.push(channel(&format!("vshmem{number}"), socket)?);
         }
+        // It is never moved to a computer with another clock, so it can read this one's.
         Ok(format!(
             "name = \"{}\"\nuuid = \"{}\"\ntype = \"pvh\"\nkernel = \"{kernel}\"\nramdisk = \"{initramfs}\"\n\
              extra = \"console=hvc0 quiet panic=-1 {}\"\nmemory = {}\nvcpus = {}\n\
-             on_poweroff = \"destroy\"\non_reboot = \"destroy\"\non_crash = \"destroy\"\n\
+             on_poweroff = \"destroy\"\non_reboot = \"destroy\"\non_crash = \"destroy\"\ntsc_mode = \"native\"\n\
              p9 = [ \"tag=root,path={root},security_model=none\" ]\nchannel = [ {} ]\n",
             self.name,
             self.uuid,
