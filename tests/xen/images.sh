@@ -88,6 +88,27 @@ print(sysconfig.__file__)
     done
 }
 
+# What vshmem up needs in dom0: a kernel with its modules and the driver, and the QEMU that xl starts to serve files and channels.
+domains_by_up() {
+    local lib=$1/lib/modules/$kernel module
+    mkdir -p "$1/boot" "$lib/kernel" "$lib/updates" "$1/usr/share/qemu/keymaps"
+    cp "$work/vmlinuz" "$1/boot/vmlinuz-$kernel"
+    cp "$unpacked/lib/modules/$kernel/modules.builtin" "$lib"
+    for module in net/9p/9pnet net/9p/9pnet_xen fs/9p/9p fs/netfs/netfs fs/fscache/fscache fs/overlayfs/overlay; do
+        cp "$drivers/../$module.ko" "$lib/kernel"
+    done
+    cp "$driver" "$lib/updates"
+    # Busybox's does not unpack a kernel.
+    rm -f "$1/bin/xz"
+    put "$1" "$(command -v xz)" bin/xz
+    if ldd "$unpacked/usr/libexec/xen-qemu-system-i386" | grep 'not found'; then
+        echo "tests/xen/images.sh: a library (above) is missing that Debian's qemu-system-xen needs: install qemu-system-x86 and its recommended packages" >&2
+        exit 1
+    fi
+    put "$1" "$unpacked/usr/libexec/xen-qemu-system-i386" usr/libexec/xen-qemu-system-i386
+    cp /usr/share/qemu/keymaps/en-us "$1/usr/share/qemu/keymaps"
+}
+
 pack() { # pack TREE IMAGE
     (cd "$1" && find . -print0 | cpio --null -o -H newc --quiet -R 0:0) >"$2"
 }
@@ -130,6 +151,7 @@ put "$work/dom0" "$tools/libxl-save-helper" usr/lib/xen-4.17/bin/libxl-save-help
 mkdir -p "$work/dom0/guest" "$work/dom0/cases" "$work/dom0/etc/xen/scripts"
 : >"$work/dom0/etc/xen/xl.conf"
 cp "$here/vif.sh" "$work/dom0/etc/xen/scripts/vif"
+case " $* " in *" B-up "*) domains_by_up "$work/dom0" ;; esac
 cp "$work/vmlinux" "$work/guest.img" "$work/dom0/guest"
 cp "$here/lib.sh" "$work/dom0/lib.sh"
 cp "$here"/cases/*.sh "$here"/bench/*.sh "$work/dom0/cases"

@@ -105,10 +105,11 @@ Examples:
   vshmem up
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
   vshmem up --name other --accel tcg
+  vshmem up --hypervisor xen
 
 The machines see this host's file tree, read-only; what they write goes to a private layer in their memory. /tmp,
 /run, /dev/shm, /proc and /sys are their own. They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
-Nothing needs root; QEMU must be installed.")]
+Nothing needs root; QEMU must be installed. On Xen root starts domains by xl, without a network; see docs/xen.md.")]
 pub struct Up {
     /// How many machines
     #[arg(short = 'n', long, default_value_t = 2, value_name = "N")]
@@ -127,9 +128,9 @@ pub struct Up {
     /// Memory of each machine
     #[arg(long, default_value = "512M", value_parser = crate::size::parse, value_name = "SIZE")]
     pub memory: u64,
-    /// Size of the pool that they share; a power of two
-    #[arg(long, default_value = "256M", value_parser = crate::size::parse, value_name = "SIZE")]
-    pub pool_size: u64,
+    /// Size of the pool that they share; a power of two; by default 256M, and 16M on Xen
+    #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
+    pub pool_size: Option<u64>,
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
     #[arg(long, value_name = "POOL")]
     pub pool: Vec<String>,
@@ -157,6 +158,9 @@ pub struct Up {
     /// The driver vshmem.ko that the machines load, instead of one that is found; 'none' for none
     #[arg(long, value_name = "FILE")]
     pub driver: Option<PathBuf>,
+    /// What the machines run on
+    #[arg(long, value_enum, default_value_t = On::Qemu)]
+    pub hypervisor: On,
     /// What carries out the machines' instructions
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub accel: Accel,
@@ -169,6 +173,14 @@ pub struct Up {
     /// Say nothing while it goes well
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum On {
+    /// QEMU, here
+    Qemu,
+    /// Xen, as root in dom0, with the driver vshmem_xen.ko there: domains that xl starts
+    Xen,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -8,14 +8,13 @@ use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
     attached, down as end, health, interrupt, list, restart as start_anew, up as start,
-    AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach,
-    Result, Step, UpOptions,
+    AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Qemu, Reach,
+    Result, Running, Step, UpOptions, Xen,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
-    let path = listed.record.pool.to_string_lossy();
-    let pool = pools(Some(&path))
+    let pool = pools(Some(&listed.record.pool_reference()))
         .ok()
         .and_then(|found| Watched::open(found.first()?).ok());
     let members = pool.map(|pool| pool.members()).unwrap_or_default();
@@ -37,25 +36,30 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
 pub fn up(up: &args::Up) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
+    let on_xen = up.hypervisor == args::On::Xen;
     let options = UpOptions {
         cluster: up.name.clone(),
         machines: up.machines,
         cpus: up.cpus,
         memory: up.memory,
-        pool_size: up.pool_size,
+        pool_size: up
+            .pool_size
+            .unwrap_or(if on_xen { 16 << 20 } else { 256 << 20 }),
         pools: up.pool.clone(),
         reserve: up.reserve,
         ports: Ports {
             spare: up.spare_pools,
             largest: up.largest_pool,
         },
-        network: up.net || !up.no_net,
+        // Between domains there is none so far; who asks for one is told.
+        network: up.net || !(up.no_net || on_xen),
         doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
         driver: match &up.driver {
             None => DriverChoice::Auto,
             Some(file) if file.as_os_str() == "none" => DriverChoice::None,
             Some(file) => DriverChoice::File(file.clone()),
         },
+        hypervisor: if on_xen { &Xen } else { &Qemu },
         accel: match up.accel {
             args::Accel::Auto => AccelChoice::Auto,
             args::Accel::Kvm => AccelChoice::Kvm,
@@ -233,8 +237,10 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
             if record.wakes() { "yes" } else { "no" }.into(),
             machine.address.clone().unwrap_or_else(|| "-".into()),
             machine
-                .qemu
-                .map_or_else(|| "-".into(), |process| process.pid.to_string()),
+                .runs
+                .as_ref()
+                .and_then(Running::pid)
+                .map_or_else(|| "-".into(), |pid| pid.to_string()),
             show_age(up),
             count(|member| member.processes),
             count(|member| member.waiting),
@@ -303,6 +309,7 @@ struct MachineEntry<'a> {
     state: MachineState,
     address: Option<&'a str>,
     pid: Option<i32>,
+    domain: Option<u16>,
     cores: &'a [usize],
     member: Option<Member>,
     #[serde(flatten)]
@@ -329,7 +336,8 @@ impl<'a> Entry<'a> {
                 name: &machine.name,
                 state,
                 address: machine.address.as_deref(),
-                pid: machine.qemu.map(|process| process.pid),
+                pid: machine.runs.as_ref().and_then(Running::pid),
+                domain: machine.runs.as_ref().and_then(Running::domain),
                 cores: &machine.cores,
                 member: members.next().flatten(),
                 health,

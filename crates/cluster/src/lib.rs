@@ -34,6 +34,7 @@ pub use host::doorbell::directory as agent_directory;
 pub use host::driver::Choice as DriverChoice;
 pub use host::grant::{grant, pools as granted_pools, revoke, Done as GrantDone};
 pub use host::health::{attached, of as health, Attached, Health};
+pub use host::hypervisor::{qemu::Qemu, xen::Xen, Hypervisor, Running};
 pub use host::interrupt;
 pub use host::library;
 pub use host::libvirt::Domain;

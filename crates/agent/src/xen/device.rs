@@ -216,7 +216,7 @@ fn name(pool: &str) -> Result<Name> {
         Some(place) if (1..=NAME_MAX).contains(&pool.len()) => place.copy_from_slice(pool.as_bytes()),
         _ => {
             return Err(Error::new(format!(
-                "{pool:?} is no name for a pool: use 1 to {NAME_MAX} letters, digits, dots, dashes and underscores"
+                "{pool:?} is no name for a pool: use 1 to {NAME_MAX} letters, digits, dashes and underscores"
             )))
         }
     }

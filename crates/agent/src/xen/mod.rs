@@ -7,6 +7,7 @@
 //! | `announce` | the keys by which a pool is announced, and what is believed of them |
 //! | `care` | what is cleaned up in a pool after processes and domains that died |
 //! | `owner` | the domain that owns a pool: grants and announces it, and takes it back |
+//! | `domain` | what a program in dom0 asks about other domains |
 //! | `guest` | a domain that is given pools: finds and attaches them, and lets them go |
 //!
 //! `docs/xen.md` specifies the keys.
@@ -14,12 +15,14 @@
 pub(crate) mod announce;
 mod care;
 mod device;
+mod domain;
 mod guest;
 mod owner;
 mod store;
 
+pub use domain::{further_consoles, has_attached, is_domain};
 pub use guest::{join, Until};
-pub use owner::{own, usual_limits, Own};
+pub use owner::{own, usual_limits, withdraw, Own};
 
 use crate::error::{Error, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};

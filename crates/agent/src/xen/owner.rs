@@ -65,6 +65,7 @@ struct Granted {
 /// # Errors
 /// There is no Xen or no driver here, or the pool can't be made or granted, or `fits` refuses the limits that it got.
 pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
+    check_name(&how.pool)?;
     let mut store = Store::open()?;
     let id = own_id(&mut store)?;
     let end = end_signals()?;
@@ -99,6 +100,26 @@ pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
             return owner.withdraw(tell);
         }
     }
+}
+
+/// A name that can be part of a XenStore path. Pools elsewhere may have dots in theirs.
+fn check_name(pool: &str) -> Result<()> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    match pool.chars().all(fine) {
+        true => Ok(()),
+        false => Err(Error::new(format!(
+            "{pool:?} is no name for a pool that XenStore announces: use letters, digits, dashes and underscores"
+        ))),
+    }
+}
+
+/// Takes a pool of this domain's away from everybody, whose owning process was killed.
+///
+/// # Errors
+/// There is no driver here, or it refuses.
+pub fn withdraw(pool: &str) -> Result<()> {
+    let id = own_id(&mut Store::open()?)?;
+    Device::open(id)?.remove(pool, id)
 }
 
 /// Opens the pool. Makes an empty one of the memory, unless it holds one: a process before this one has made it.
@@ -255,5 +276,18 @@ trait ExplainPool<T> {
 impl<T, E: std::fmt::Display> ExplainPool<T> for std::result::Result<T, E> {
     fn explain_pool(self, pool: &str) -> Result<T> {
         self.map_err(|e| Error::new(format!("the pool {pool}: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_xenstore_takes() {
+        assert!(check_name("cluster-default_2").is_ok());
+        for bad in ["a.b", "a/b", "a b"] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
     }
 }

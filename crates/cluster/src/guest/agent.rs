@@ -1,5 +1,6 @@
 //! Serves commands on the machine's channels, and takes care of orphans as a first process must.
 
+use super::consoles;
 use super::front_end::FrontEnd;
 use super::poller::Poller;
 use super::session::Session;
@@ -20,7 +21,11 @@ pub fn serve(settings: &Settings) -> Result<()> {
     let poller = Poller::new().explain(|| "could not make an epoll".into())?;
     let children = watch_children().explain(|| "could not watch for ended processes".into())?;
     let mut sessions = Vec::new();
-    for (token, device) in find_ports(settings.channels)?.iter().enumerate() {
+    let ports = match settings.xen {
+        true => consoles::find()?,
+        false => find_ports(settings.channels)?,
+    };
+    for (token, device) in ports.iter().enumerate() {
         let session = Session::open(device, token, &poller)
             .explain(|| format!("could not open {}", device.display()))?;
         sessions.push(session);
@@ -30,7 +35,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
         .add(children.as_raw_fd(), reaper)
         .explain(|| "could not watch signals".into())?;
     let mut serial = 0;
-    let mut front_end = FrontEnd::new(settings.uid);
+    let mut front_end = FrontEnd::new(settings);
     loop {
         front_end.start_if_due();
         let deadlines = sessions.iter().filter_map(Session::deadline);

@@ -45,7 +45,7 @@ fn start() -> Result<()> {
         return Ok(());
     }
     let driver_failed = load_modules()?;
-    let root = build_root()?;
+    let root = build_root(&settings)?;
     sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
     own_directories()?;
     if let Some(why) = driver_failed {
@@ -54,7 +54,9 @@ fn start() -> Result<()> {
     identify(&settings)?;
     // Caches are dropped before each command; the kernel need not log that each time.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
-    open_pools(settings.uid)?;
+    if !settings.xen {
+        open_pools(settings.uid)?;
+    }
     agent::serve(&settings)
 }
 
@@ -89,7 +91,7 @@ fn load_modules() -> Result<Option<String>> {
 }
 
 /// The host's tree, read-only, under a layer of memory that takes what is written.
-fn build_root() -> Result<PathBuf> {
+fn build_root(settings: &Settings) -> Result<PathBuf> {
     let (lower, memory, root) = (
         Path::new("/lower"),
         Path::new("/memory"),
@@ -98,8 +100,9 @@ fn build_root() -> Result<PathBuf> {
     for directory in [lower, memory, &root] {
         make_directory(directory)?;
     }
-    let options = "trans=virtio,version=9p2000.L,msize=512000,cache=loose,access=any";
-    sys::mount("root", lower, "9p", libc::MS_RDONLY, options)
+    let transport = if settings.xen { "xen" } else { "virtio" };
+    let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=loose,access=any");
+    sys::mount("root", lower, "9p", libc::MS_RDONLY, &options)
         .explain(|| "could not mount the host's file tree".into())?;
     sys::mount("memory", memory, "tmpfs", 0, "mode=0755")
         .explain(|| "could not mount the private layer".into())?;

@@ -1,6 +1,7 @@
-//! Keeps the machine's front end running: this program once more, as `vshmem agent --guest`.
+//! Keeps the machine's front end running: this program once more, as `vshmem agent --guest`, or in a domain of Xen as `vshmem xen join`.
 
 use super::boot::say;
+use crate::host::settings::Settings;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,16 +10,22 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The front end's process.
 pub struct FrontEnd {
-    owner: u32,
+    arguments: Vec<String>,
     pid: Option<i32>,
     due: Instant,
 }
 
 impl FrontEnd {
-    /// One that is to be started at once; device files of pools go to this user.
-    pub fn new(owner: u32) -> FrontEnd {
+    /// One that is to be started at once.
+    pub fn new(settings: &Settings) -> FrontEnd {
+        // Device files of pools go to the machine's user. In a domain they stay root's, who alone can start one.
+        let owner = settings.uid.to_string();
+        let words = match settings.xen {
+            true => vec!["xen", "join"],
+            false => vec!["agent", "--guest", "--owner", &owner],
+        };
         FrontEnd {
-            owner,
+            arguments: words.into_iter().map(String::from).collect(),
             pid: None,
             due: Instant::now(),
         }
@@ -36,7 +43,7 @@ impl FrontEnd {
         }
         // The file of the first process stays there, though the first root file system is out of sight.
         let mut command = Command::new("/proc/self/exe");
-        command.args(["agent", "--guest", "--owner", &self.owner.to_string()]);
+        command.args(&self.arguments);
         command.env_clear().stdin(Stdio::null());
         match command.spawn() {
             Ok(child) => self.pid = Some(child.id() as i32),

@@ -3,6 +3,7 @@
 mod agent;
 mod boot;
 mod command;
+mod consoles;
 mod front_end;
 mod network;
 mod poller;

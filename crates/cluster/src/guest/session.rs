@@ -1,17 +1,19 @@
-//! One channel for commands: a virtio-serial port and, while a command runs, that command.
+//! One channel for commands: a virtio-serial port, or a console of Xen, and, while a command runs, that command.
 //!
 //! Nothing here blocks: [`Session::service`] does all that can be done now and is called again when something has
 //! happened to the port or to the command's pipes.
 
 use super::command::{self, Refusal, Running};
 use super::poller::{set_nonblocking, Poller};
+use super::sys;
 use crate::wire::frame::{encode, Frame, Interruption, Kind, Parser, MAX_DATA};
 use crate::wire::start::Start;
 use crate::wire::{find_greeting, greeting, Ended, Nonce, HELLO, STDIN_WINDOW, WELCOME};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -55,7 +57,17 @@ struct Active {
 impl Session {
     /// Opens a port and watches it under this token.
     pub fn open(device: &Path, token: usize, poller: &Poller) -> io::Result<Session> {
-        let port = File::options().read(true).write(true).open(device)?;
+        // A console must not become the terminal that controls this process.
+        let mut options = File::options();
+        let port = options
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOCTTY)
+            .open(device)?;
+        // For as long as it is open: the kernel forgets it with the last who closes it.
+        if port.is_terminal() {
+            sys::make_raw(port.as_raw_fd())?;
+        }
         set_nonblocking(port.as_raw_fd())?;
         poller.add(port.as_raw_fd(), token)?;
         let state = State::Waiting(Vec::new());

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -48,6 +49,22 @@ pub fn change_root(root: &Path) -> io::Result<()> {
     // SAFETY: the path is a literal that ends in NUL.
     check(libc::c_long::from(unsafe { libc::chroot(c".".as_ptr()) }))?;
     std::env::set_current_dir("/")
+}
+
+/// Has a terminal pass on all bytes as they are.
+pub fn make_raw(terminal: RawFd) -> io::Result<()> {
+    // SAFETY: all zeros is a value of this structure of integers, which tcgetattr fills before the others read it.
+    unsafe {
+        let mut how: libc::termios = std::mem::zeroed();
+        check(libc::c_long::from(libc::tcgetattr(terminal, &mut how)))?;
+        libc::cfmakeraw(&mut how);
+        (how.c_cc[libc::VMIN], how.c_cc[libc::VTIME]) = (1, 0);
+        check(libc::c_long::from(libc::tcsetattr(
+            terminal,
+            libc::TCSANOW,
+            &how,
+        )))
+    }
 }
 
 /// Loads a kernel module.

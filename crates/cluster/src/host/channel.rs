@@ -1,5 +1,6 @@
 //! The host's end of a channel to a machine.
 
+use super::farewell::Farewell;
 use super::qemu::channel_socket;
 use super::state::{lock_file, Machine, Record};
 use crate::error::{Error, Explain, Result};
@@ -25,7 +26,8 @@ pub struct Channel {
     parser: Parser,
     out: Vec<u8>,
     session: Session,
-    _lock: File,
+    lock: File,
+    farewell: Option<Farewell>,
 }
 
 /// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its QEMU
@@ -69,7 +71,10 @@ impl Channel {
     pub fn open(record: &Record, machine: &Machine, within: Duration) -> Result<Channel> {
         let directory = record.machine_directory(machine)?;
         for channel in 0..record.channels {
-            if let Some(open) = Channel::take(&directory, channel, within)? {
+            if let Some(mut open) = Channel::take(&directory, channel, within)? {
+                if !record.hypervisor().tells_of_hang_ups() {
+                    open.say_farewell()?;
+                }
                 return Ok(open);
             }
         }
@@ -98,7 +103,8 @@ impl Channel {
                     parser,
                     out: Vec::new(),
                     session: Session::new(nonce),
-                    _lock: lock,
+                    lock,
+                    farewell: None,
                 }));
             }
             if Instant::now() > deadline {
@@ -110,6 +116,16 @@ impl Channel {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// Has the machine told when this end is closed.
+    fn say_farewell(&mut self) -> Result<()> {
+        let last = greeting(&HELLO, &nonce()?);
+        let said = Farewell::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
+        self.farewell = Some(said.explain(|| {
+            "could not start a process that ends the command if this one is killed".into()
+        })?);
+        Ok(())
     }
 
     /// For poll.
@@ -261,7 +277,8 @@ mod tests {
             parser: Parser::default(),
             out: Vec::new(),
             session,
-            _lock: File::open("/dev/null").unwrap(),
+            lock: File::open("/dev/null").unwrap(),
+            farewell: None,
         };
         (channel, agent)
     }

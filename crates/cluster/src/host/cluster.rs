@@ -1,11 +1,12 @@
 //! Looking at clusters and ending them.
 
+use super::hypervisor::Running;
 use super::process::Process;
 use super::state::{
     boot_id, cluster_directory, cluster_names, forget_cluster, lock_cluster, Granted, Machine,
     Record,
 };
-use super::{doorbell, grant, pool, qemu};
+use super::{doorbell, grant};
 use crate::error::{Error, Result};
 use crate::visitor::Visitor;
 use serde::Serialize;
@@ -44,7 +45,7 @@ pub fn state(record: &Record, machine: &Machine) -> MachineState {
     let alive = |process: &Option<Process>| here && process.is_some_and(|p| p.alive());
     if alive(&record.starter) {
         MachineState::Starting
-    } else if alive(&machine.qemu) {
+    } else if here && machine.runs.as_ref().is_some_and(Running::alive) {
         MachineState::Running
     } else {
         MachineState::Died
@@ -66,7 +67,7 @@ pub fn list() -> Result<Vec<Listed>> {
             let directory = record.machine_directory(machine)?;
             let died = *state == MachineState::Died;
             last_words.push(if died {
-                qemu::last_words(&directory)
+                record.hypervisor().last_words(&record, machine)
             } else {
                 String::new()
             });
@@ -150,7 +151,11 @@ fn bury_elsewhere(record: &mut Record, states: &[MachineState]) {
             let others = |pool: &&Granted| pool.path != cluster;
             let others: Vec<_> = machine.pools.iter().filter(others).cloned().collect();
             machine.pools.retain(|pool| pool.path == cluster);
-            grant::bury(&machine.name, &others, machine.qemu.map(|qemu| qemu.pid));
+            grant::bury(
+                &machine.name,
+                &others,
+                machine.runs.as_ref().and_then(Running::pid),
+            );
         }
     }
 }
@@ -169,8 +174,7 @@ fn bury(record: &Record, states: &[MachineState]) {
     if !states.iter().any(died) || !record.pool.exists() {
         return;
     }
-    let path = record.pool.to_string_lossy();
-    let pools = crate::view::pools(Some(&path)).unwrap_or_default();
+    let pools = crate::view::pools(Some(&record.pool_reference())).unwrap_or_default();
     // A pool that is damaged or full has no use for the news.
     for visitor in pools.iter().filter_map(|pool| Visitor::enter(pool).ok()) {
         for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {
@@ -266,8 +270,12 @@ pub fn down(cluster: Option<&str>) -> Result<Vec<String>> {
 pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
     if let Some(record) = record.filter(|record| record.boot == boot_id()) {
         std::thread::scope(|scope| {
-            for process in record.machines.iter().filter_map(|machine| machine.qemu) {
-                scope.spawn(move || process.end(PATIENCE));
+            for running in record
+                .machines
+                .iter()
+                .filter_map(|machine| machine.runs.as_ref())
+            {
+                scope.spawn(move || running.end(PATIENCE));
             }
         });
     }
@@ -279,7 +287,7 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
         let all_died = vec![MachineState::Died; record.machines.len()];
         bury(record, &all_died);
         bury_elsewhere(&mut record.clone(), &all_died);
-        pool::remove(&record.pool)?;
+        record.hypervisor().remove_pool(record)?;
     }
     forget_cluster(name)
 }

@@ -123,6 +123,12 @@ pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsSt
         .filter(|(key, _)| !dropped(key) && !changed(key))
         .collect();
     out.extend(changes.iter().cloned());
+    if let Place::Machine(record, _) = place {
+        // A domain may have others, which dom0 gave to it beside.
+        if record.is_on_xen() && !changed(OsStr::new("VSHMEM_POOL")) {
+            out.push(("VSHMEM_POOL".into(), record.pool_reference().into()));
+        }
+    }
     out
 }
 

@@ -33,25 +33,25 @@ pub const NAME: &str = "vshmem";
 /// Endings of modules that are compressed, or not.
 const ENDINGS: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
-/// The driver that is chosen for a kernel of this version.
-pub fn find(choice: &Choice, version: &str) -> Result<Option<Driver>> {
+/// The driver of this name that is chosen for a kernel of this version.
+pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>> {
     match choice {
         Choice::None => Ok(None),
-        Choice::File(path) => open(path, version).map(Some),
+        Choice::File(path) => open(path, name, version).map(Some),
         // One that can't be read, or is another kernel's, is as good as none.
-        Choice::Auto => Ok(candidates(version)
+        Choice::Auto => Ok(candidates(name, version)
             .into_iter()
-            .find_map(|path| open(&path, version).ok())),
+            .find_map(|path| open(&path, name, version).ok())),
     }
 }
 
-fn open(path: &Path, version: &str) -> Result<Driver> {
+fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
     let bytes = read_module(path)?;
     match built_for(&bytes) {
         Some(found) if found == version => Ok(Driver {
             path: path.into(),
             module: Module {
-                name: NAME.into(),
+                name: name.into(),
                 bytes,
             },
         }),
@@ -75,7 +75,7 @@ fn built_for(module: &[u8]) -> Option<String> {
 }
 
 /// Files that may be it, the best first.
-fn candidates(version: &str) -> Vec<PathBuf> {
+fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     let installed = Path::new("/lib/modules").join(version);
     let mut places = ["updates/dkms", "updates", "extra"]
         .map(|part| installed.join(part))
@@ -87,15 +87,15 @@ fn candidates(version: &str) -> Vec<PathBuf> {
     }
     let mut out: Vec<PathBuf> = places
         .iter()
-        .flat_map(|place| ENDINGS.map(|ending| place.join(format!("{NAME}.ko{ending}"))))
+        .flat_map(|place| ENDINGS.map(|ending| place.join(format!("{name}.ko{ending}"))))
         .filter(|path| path.is_file())
         .collect();
-    out.extend(built(version));
+    out.extend(built(name, version));
     out
 }
 
 /// What `kmod/build.sh` has built, the newest first.
-fn built(version: &str) -> Vec<PathBuf> {
+fn built(name: &str, version: &str) -> Vec<PathBuf> {
     let cache = match std::env::var_os("VSHMEM_CACHE") {
         Some(cache) => PathBuf::from(cache),
         None => cache_directory().unwrap_or_default(),
@@ -105,7 +105,7 @@ fn built(version: &str) -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten()
-        .map(|entry| entry.path().join(format!("{NAME}.ko")))
+        .map(|entry| entry.path().join(format!("{name}.ko")))
         .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
         .collect();
     found.sort_by(|a, b| b.cmp(a));
@@ -123,18 +123,22 @@ mod tests {
         let info = b"license=GPL\0vermagic=6.1.0-56-amd64 SMP preempt mod_unload \0name=vshmem\0";
         fs::write(&path, module_file(info)).unwrap();
         let chosen = Choice::File(path.clone());
-        let driver = find(&chosen, "6.1.0-56-amd64").unwrap().unwrap();
+        let driver = find(&chosen, NAME, "6.1.0-56-amd64").unwrap().unwrap();
         assert_eq!(
             (driver.path, driver.module.name.as_str()),
             (path.clone(), "vshmem")
         );
-        let refused = find(&chosen, "6.1.0-5").err().unwrap().to_string();
+        let refused = find(&chosen, NAME, "6.1.0-5").err().unwrap().to_string();
         assert!(refused.contains("6.1.0-56-amd64"), "{refused}");
         fs::write(&path, "no module").unwrap();
-        assert!(find(&chosen, "6.1.0-56-amd64").is_err());
+        assert!(find(&chosen, NAME, "6.1.0-56-amd64").is_err());
         fs::remove_file(&path).unwrap();
-        assert!(find(&chosen, "6.1.0-56-amd64").is_err());
-        assert!(find(&Choice::None, "6.1.0-56-amd64").unwrap().is_none());
-        assert!(find(&Choice::Auto, "0.0-no-such-kernel").unwrap().is_none());
+        assert!(find(&chosen, NAME, "6.1.0-56-amd64").is_err());
+        assert!(find(&Choice::None, NAME, "6.1.0-56-amd64")
+            .unwrap()
+            .is_none());
+        assert!(find(&Choice::Auto, NAME, "0.0-no-such-kernel")
+            .unwrap()
+            .is_none());
     }
 }

@@ -36,6 +36,11 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Of a cluster's machine that runs.
 pub fn of(record: &Record, machine: &Machine) -> Health {
+    record.hypervisor().health(record, machine)
+}
+
+/// Of one that QEMU runs.
+pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
     let asked = || -> Result<Health> {
         let directory = record.machine_directory(machine)?;
         let mut qmp = Qmp::connect(&qemu::monitor_socket(&directory), PATIENCE)?;

@@ -64,6 +64,13 @@ impl Target {
             state::forget_cluster(cluster)?;
         }
         let (record, _) = found?;
+        if record.is_on_xen() {
+            let what =
+                format!("{name} is a domain of Xen, which gets no further pools from vshmem grant");
+            return Err(Error::new(what).hint(
+                "Give it one with: vshmem xen own. In the machine, it is attached by itself.",
+            ));
+        }
         let place = record
             .machines
             .iter()

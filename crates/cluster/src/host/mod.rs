@@ -1,6 +1,5 @@
 //! The host's side.
 
-pub mod accel;
 pub mod adopted;
 pub mod affinity;
 pub mod attach;
@@ -10,9 +9,11 @@ pub mod cluster;
 pub mod command;
 pub mod doorbell;
 pub mod driver;
+pub mod farewell;
 pub mod frontend;
 pub mod grant;
 pub mod health;
+pub mod hypervisor;
 pub mod initramfs;
 pub mod interrupt;
 pub mod kernel;
@@ -24,10 +25,7 @@ pub mod pci;
 pub mod permanent;
 pub mod plug;
 pub mod pool;
-pub mod ports;
 pub mod process;
-pub mod qemu;
-pub mod qmp;
 pub mod restart;
 pub mod run;
 pub mod settings;
@@ -36,4 +34,6 @@ pub mod state;
 pub mod task;
 pub mod up;
 pub mod vmlinux;
-pub mod wires;
+
+pub use hypervisor::qemu;
+pub use hypervisor::qemu::{accel, ports, qmp, wires};

@@ -41,7 +41,9 @@ pub fn restart(
             "kvm" => accel::Choice::Kvm,
             _ => accel::Choice::Tcg,
         };
-        Software::find(Some(&record.kernel), &driver, accel, &mut note)?
+        record
+            .hypervisor()
+            .software(Some(&record.kernel), &driver, accel, &mut note)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
     together(record, &places, (&software, &initramfs), patience, tell)
@@ -140,22 +142,23 @@ fn begin(
         ports: record.ports,
         bells: &bells,
     };
-    let (child, process) = boot::start(record, place, &outfit, link)?;
-    let starting = Starting(Some(child));
-    record.machines[place].qemu = Some(process);
+    let hypervisor = record.hypervisor();
+    let (child, running) = hypervisor.start(record, place, &outfit, link)?;
+    let starting = Starting(child);
+    record.machines[place].runs = Some(running);
     record.write()?;
     let cores = &record.machines[place].cores;
     if !cores.is_empty() {
-        boot::pin(record, place, cores)?;
+        hypervisor.pin(record, place, cores)?;
     }
     Ok(starting)
 }
 
 /// Ends a machine if it runs, and all that its processes have in pools. It has the pools again then that it began with.
 fn end(record: &mut Record, place: usize) -> Result<()> {
-    if let Some(process) = record.machines[place].qemu.filter(|qemu| qemu.alive()) {
-        process.end(ENDS_WITHIN);
-        if process.alive() {
+    if let Some(running) = record.machines[place].runs.as_ref().filter(|it| it.alive()) {
+        running.end(ENDS_WITHIN);
+        if running.alive() {
             let name = &record.machines[place].name;
             return Err(Error::new(format!("{name} does not turn off")));
         }

@@ -16,6 +16,8 @@ pub struct Settings {
     pub channels: usize,
     /// Its place on the network between the machines.
     pub network: Option<Network>,
+    /// It is a domain of Xen.
+    pub xen: bool,
     /// Only say that the machine boots.
     pub probe: bool,
 }
@@ -47,6 +49,9 @@ impl Settings {
         if let Some(net) = self.network {
             out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
         }
+        if self.xen {
+            out.push_str(" vshmem.xen");
+        }
         if self.probe {
             out.push_str(" vshmem.probe");
         }
@@ -61,6 +66,7 @@ impl Settings {
             uid: 0,
             channels: 0,
             network: None,
+            xen: false,
             probe: false,
         };
         for word in line.split_ascii_whitespace() {
@@ -76,6 +82,7 @@ impl Settings {
                 "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
+                "vshmem.xen" => out.xen = true,
                 "vshmem.probe" => out.probe = true,
                 _ => (),
             }
@@ -113,6 +120,7 @@ mod tests {
                 address: address(1),
                 machines: 2,
             }),
+            xen: true,
             probe: false,
         };
         let line = format!(

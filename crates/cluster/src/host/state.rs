@@ -1,5 +1,8 @@
 //! Where clusters are written down: one private directory for each user, one below it for each cluster.
 
+use super::hypervisor::qemu::Qemu;
+use super::hypervisor::xen::{self, Xen};
+use super::hypervisor::{Hypervisor, Running};
 use super::ports::Ports;
 use super::process::Process;
 use crate::error::{Error, Explain, Result};
@@ -29,8 +32,9 @@ pub struct Machine {
     pub name: String,
     /// Its place among the machines.
     pub index: u32,
-    /// Its QEMU.
-    pub qemu: Option<Process>,
+    /// What runs it.
+    #[serde(rename = "qemu")]
+    pub runs: Option<Running>,
     /// Its address on the network between the machines.
     pub address: Option<String>,
     /// The host's core that each of its virtual cores is pinned to; empty if none is.
@@ -51,7 +55,10 @@ pub struct Record {
     pub boot: String,
     /// The `vshmem up` that starts it, while it does.
     pub starter: Option<Process>,
-    /// `kvm` or `tcg`.
+    /// The `vshmem xen own` that owns the pool, if machines are domains.
+    #[serde(default)]
+    pub owner: Option<Process>,
+    /// `kvm` or `tcg`, or `xen`.
     pub accel: String,
     /// The kernel that the machines run.
     pub kernel: PathBuf,
@@ -192,9 +199,29 @@ pub fn cluster_names() -> Result<Vec<String>> {
 }
 
 impl Record {
+    /// What its machines run on.
+    pub fn hypervisor(&self) -> &'static dyn Hypervisor {
+        match self.is_on_xen() {
+            true => &Xen,
+            false => &Qemu,
+        }
+    }
+
+    /// Its machines are domains of Xen.
+    pub fn is_on_xen(&self) -> bool {
+        self.accel == xen::NAME
+    }
+
+    /// The pool as commands take it: domains find theirs by name only.
+    pub fn pool_reference(&self) -> String {
+        let name = self.pool.file_name().filter(|_| self.is_on_xen());
+        let reference = name.unwrap_or(self.pool.as_os_str());
+        reference.to_string_lossy().into_owned()
+    }
+
     /// Are processes that wait in a machine woken from others, rather than look by themselves?
     pub fn wakes(&self) -> bool {
-        self.doorbell && self.driver.is_some()
+        (self.doorbell || self.is_on_xen()) && self.driver.is_some()
     }
 
     /// Reads a cluster's record; `None` if there is none.

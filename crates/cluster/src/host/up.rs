@@ -2,9 +2,10 @@
 
 use super::accel::Choice;
 use super::boot::{self, Initramfs, Outfit, Software};
+use super::hypervisor::{xen, Hypervisor};
 use super::ports::Ports;
 use super::process::Process;
-use super::qemu::{self, Link};
+use super::qemu::{self, Accel, Link};
 use super::settings::address;
 use super::source::Source;
 use super::state::{
@@ -17,7 +18,7 @@ use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What to start.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// The cluster's name.
     pub cluster: String,
@@ -41,6 +42,8 @@ pub struct Options {
     pub doorbell: Option<bool>,
     /// The driver that the machines load.
     pub driver: driver::Choice,
+    /// What they run on.
+    pub hypervisor: &'static dyn Hypervisor,
     /// KVM or TCG.
     pub accel: Choice,
     /// A kernel image to use.
@@ -58,12 +61,8 @@ pub enum Step {
     Ready(String),
 }
 
-/// Channels for commands that each machine has.
-const CHANNELS: usize = 12;
 /// More machines than this would need more than one network hub's worth of processes on one host.
 const MOST_MACHINES: u32 = 32;
-/// What machines call the pool of their cluster.
-const DEFAULT: &str = "default";
 
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
 pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
@@ -73,7 +72,7 @@ pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
 
 fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
-    qemu::check_installed()?;
+    options.hypervisor.check(options)?;
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| cluster::state(&record, machine) != cluster::MachineState::Died;
@@ -161,7 +160,10 @@ impl Drop for Started {
 fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     let mut note = |text: &str| tell(Step::Note(text.into()));
     let kernel = options.kernel.as_deref();
-    let software = Software::find(kernel, &options.driver, options.accel, &mut note)?;
+    let software =
+        options
+            .hypervisor
+            .software(kernel, &options.driver, options.accel, &mut note)?;
     prepare(options, started, &software)?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
     let plural = if options.machines == 1 { "" } else { "s" };
@@ -183,7 +185,7 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
 
 /// Paths of sockets must be short: 108 bytes, with the zero at the end (unix(7)).
 fn check_length(directory: &Path) -> Result<()> {
-    let longest = qemu::channel_socket(&directory.join("vm31"), CHANNELS);
+    let longest = qemu::channel_socket(&directory.join("vm31"), qemu::CHANNELS);
     if longest.as_os_str().len() < 108 {
         return Ok(());
     }
@@ -202,12 +204,13 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let doorbell = options.doorbell.unwrap_or(software.driver.is_some());
+    let doorbell = options.hypervisor.needs_back_end()
+        && options.doorbell.unwrap_or(software.driver.is_some());
     let pools = first_pools(options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
         index,
-        qemu: None,
+        runs: None,
         address: options.network.then(|| address(index).to_string()),
         cores: vec![],
         pools: pools.clone(),
@@ -217,16 +220,17 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
         name: options.cluster.clone(),
         boot: boot_id(),
         starter: Some(Process::current()),
-        accel: software.accel.name().into(),
+        owner: None,
+        accel: software.accel.map_or(xen::NAME, Accel::name).into(),
         kernel: software.kernel.image.clone(),
         cpus: options.cpus,
         memory: options.memory,
-        pool: pool::path(&options.cluster),
+        pool: options.hypervisor.pool_path(&options.cluster),
         pool_size: options.pool_size,
         doorbell,
         driver: software.driver.clone(),
         ports: options.ports,
-        channels: CHANNELS,
+        channels: options.hypervisor.channels(),
         since: now.as_secs(),
         machines: (0..options.machines).map(machine).collect(),
         first_pools: pools.clone(),
@@ -236,8 +240,10 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
     for machine in &record.machines {
         private_directory(&record.machine_directory(machine)?)?;
     }
-    pool::create(&record.pool, record.pool_size)?;
-    if !options.reserve {
+    let record = started.record.as_mut().expect("it was just put there");
+    options.hypervisor.create_pool(record)?;
+    // Xen's have their memory.
+    if !options.reserve || record.is_on_xen() {
         return Ok(());
     }
     pools.iter().try_for_each(|pool| {
@@ -248,8 +254,8 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
 /// The pools that each machine starts with: the cluster's own, then others of this host.
 fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
     let mut pools = vec![Granted {
-        name: DEFAULT.into(),
-        path: pool::path(&options.cluster),
+        name: options.hypervisor.pool_name(&options.cluster),
+        path: options.hypervisor.pool_path(&options.cluster),
         size: options.pool_size,
         doorbell,
     }];
@@ -286,10 +292,10 @@ fn boot(
         bells: &bells,
     };
     for (place, link) in links.into_iter().enumerate() {
-        let (child, process) = boot::start(&record, place, &outfit, link)?;
-        started.children.push(child);
+        let (child, running) = options.hypervisor.start(&record, place, &outfit, link)?;
+        started.children.extend(child);
         let kept = started.record.as_mut().expect("prepare has put it there");
-        kept.machines[place].qemu = Some(process);
+        kept.machines[place].runs = Some(running);
         kept.write()?;
     }
     Ok(())
@@ -342,6 +348,9 @@ fn links(options: &Options) -> Result<Vec<Option<Link>>> {
 
 /// Pins virtual cores where each can have a core of its own: two that spin must never share one.
 fn pin_cores(record: &mut Record) -> Result<()> {
+    if !record.hypervisor().can_pin() {
+        return Ok(());
+    }
     let taken = cluster::cores_in_use(&record.name)?;
     let mut cores = affinity::available_cores();
     cores.retain(|core| !taken.contains(core));
@@ -350,7 +359,7 @@ fn pin_cores(record: &mut Record) -> Result<()> {
         return Ok(());
     };
     for (place, share) in shares.into_iter().enumerate() {
-        boot::pin(record, place, &share)?;
+        record.hypervisor().pin(record, place, &share)?;
         record.machines[place].cores = share;
     }
     Ok(())

@@ -1,11 +1,11 @@
 //! The network between a cluster's machines: the first machine is wired to each of the others. A wire is a pair of sockets, an end in
 //! each QEMU. In a machine its wires meet in a hub, so that they can be replaced when the machine at the other end is started anew.
 
-use super::cluster::{self, MachineState};
 use super::qmp::Qmp;
-use super::state::Record;
-use super::{interrupt, qemu};
 use crate::error::{Error, Explain, Result};
+use crate::host::cluster::{self, MachineState};
+use crate::host::interrupt;
+use crate::host::state::Record;
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -65,7 +65,7 @@ pub fn anew(record: &Record, place: usize, tell: &mut dyn FnMut(&str)) -> Result
             continue;
         }
         let (one, theirs) = pair()?;
-        let socket = qemu::monitor_socket(&record.machine_directory(other)?);
+        let socket = super::monitor_socket(&record.machine_directory(other)?);
         let wired = monitor(&socket).and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
         match wired {
             Ok(()) => ours.push(Wire {

@@ -3,9 +3,9 @@
 //! Nothing here waits for events: what has become of an order is asked, since that is also how one finds out what a command that was
 //! cut off has left.
 
-use super::libvirt::Domain;
-use super::state::uid;
 use crate::error::{Error, Explain, Result};
+use crate::host::libvirt::Domain;
+use crate::host::state::uid;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

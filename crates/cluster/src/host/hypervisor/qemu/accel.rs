@@ -1,15 +1,15 @@
 //! Finds out whether machines can run on KVM: by booting one. A `/dev/kvm` that can be opened says little; inside
 //! virtual machines there are some on which no stock kernel boots.
 
-use super::initramfs;
-use super::interrupt;
-use super::kernel::Kernel;
 use super::ports::Ports;
-use super::qemu::{self, Accel, Spec};
-use super::settings::Settings;
-use super::state::{boot_id, runtime_directory, uid};
+use super::{Accel, Spec};
 use crate::error::{Explain, Result};
 use crate::guest::PROBE_MARK;
+use crate::host::initramfs;
+use crate::host::interrupt;
+use crate::host::kernel::Kernel;
+use crate::host::settings::Settings;
+use crate::host::state::{boot_id, cache_directory, runtime_directory, uid};
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn automatic(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<(Accel, &'st
 fn remembered(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<Accel> {
     let runtime = runtime_directory()?;
     let note = std::env::temp_dir().join(format!("vshmem-accel-{}", uid()));
-    let note = match super::state::cache_directory() {
+    let note = match cache_directory() {
         Ok(cache) => cache.join("accel"),
         Err(_) => note,
     };
@@ -104,6 +104,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         uid: uid(),
         channels: 0,
         network: None,
+        xen: false,
         probe: true,
     };
     let spec = Spec {
@@ -123,8 +124,8 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         link: None,
         index: 0,
     };
-    let (mut child, process) = qemu::start(&spec)?;
-    let console = qemu::console_log(directory);
+    let (mut child, process) = super::start(&spec)?;
+    let console = super::console_log(directory);
     let said = || fs::read(&console).is_ok_and(|text| contains(&text, PROBE_MARK.as_bytes()));
     let verdict = interrupt::wait_for(PATIENCE, || {
         Ok(if said() {

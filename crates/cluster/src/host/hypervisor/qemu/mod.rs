@@ -1,11 +1,26 @@
-//! QEMU's command line, and starting it.
+//! QEMU: its command line, and starting it.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `machine` | what the rest of the host's side asks of a hypervisor |
+//! | `accel` | KVM or TCG |
+//! | `qmp` | what is said to a running QEMU |
+//! | `ports` | where pools are plugged in |
+//! | `wires` | the network between machines |
 
-use super::ports::{self, Ports, Turn};
-use super::process::Process;
-use super::settings::Settings;
-use super::wires::{self, Wire};
+pub mod accel;
+mod machine;
+pub mod ports;
+pub mod qmp;
+pub mod wires;
+
+pub use machine::{Qemu, CHANNELS};
+
 use crate::error::{Error, Explain, Result};
+use crate::host::process::Process;
+use crate::host::settings::Settings;
 use crate::wire::PORT_NAME;
+use ports::{Ports, Turn};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -14,6 +29,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use vshmem_agent::guest::protocol::PORT;
+use wires::Wire;
 
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -335,19 +351,22 @@ fn raise_limit() {
 
 /// The last lines of a machine's logs, for an error message.
 pub fn last_words(directory: &Path) -> String {
+    tail(&qemu_log(directory)) + &tail(&console_log(directory))
+}
+
+/// The last lines of a log, each on a line of its own.
+pub fn tail(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     let mut out = String::new();
-    for log in [qemu_log(directory), console_log(directory)] {
-        let text = std::fs::read(&log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let lines: Vec<&str> = text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect();
-        for line in &lines[lines.len().saturating_sub(4)..] {
-            let clean: String = line.chars().filter(|c| !c.is_control()).collect();
-            out.push_str(&format!("\n    {clean}"));
-        }
+    for line in &lines[lines.len().saturating_sub(4)..] {
+        let clean: String = line.chars().filter(|c| !c.is_control()).collect();
+        out.push_str(&format!("\n    {clean}"));
     }
     out
 }
@@ -363,6 +382,7 @@ mod tests {
             uid: 1,
             channels: 2,
             network: None,
+            xen: false,
             probe: false,
         };
         let spec = Spec {

@@ -1,0 +1,118 @@
+//! Tells a machine that its host's end of a channel was closed, where the channel itself does not: a console of Xen.
+//!
+//! A child process waits until this one has ended, by a pipe, however that happens. Then it greets the machine, which ends the command
+//! that runs on the channel, as each greeting does. It has the channel's lock meanwhile.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// How long the machine may take to make room for the greeting, in milliseconds.
+const PATIENCE: i32 = 10_000;
+
+/// What keeps the child waiting.
+pub struct Farewell(#[allow(dead_code)] OwnedFd);
+
+impl Farewell {
+    /// Has it said on this stream when this is dropped, or the process ends. `lock` is held until it was said.
+    pub fn on(stream: RawFd, lock: RawFd, greeting: [u8; 32]) -> io::Result<Farewell> {
+        let mut ends = [0; 2];
+        // SAFETY: the kernel writes two descriptors into the array.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: both descriptors are new and ours alone.
+        let [waits, kept] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        // SAFETY: the child makes system calls only, and ends without returning.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => child(stream, lock, waits.as_raw_fd(), &greeting),
+            _ => Ok(Farewell(kept)),
+        }
+    }
+}
+
+/// Makes system calls only.
+fn child(stream: RawFd, lock: RawFd, waits: RawFd, greeting: &[u8; 32]) -> ! {
+    // SAFETY: plain values.
+    unsafe {
+        libc::setsid();
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+    // The pipes of other channels' children are among the others: those would never end.
+    keep_only([stream, lock, waits]);
+    let mut byte = [0u8; 1];
+    // SAFETY: the kernel writes at most one byte into the array.
+    while unsafe { libc::read(waits, byte.as_mut_ptr().cast(), 1) } < 0 {}
+    say(stream, greeting);
+    // SAFETY: ends the process, without what the parent has registered for its end.
+    unsafe { libc::_exit(0) }
+}
+
+/// Closes all other descriptors.
+fn keep_only(mut kept: [RawFd; 3]) {
+    kept.sort_unstable();
+    let mut first = 0;
+    for fd in kept.into_iter().chain([RawFd::MAX]) {
+        if first < fd {
+            // SAFETY: plain values; nothing uses the descriptors that are closed.
+            unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
+        }
+        first = fd.saturating_add(1);
+    }
+}
+
+fn say(stream: RawFd, mut rest: &[u8]) {
+    while !rest.is_empty() {
+        let mut entry = libc::pollfd {
+            fd: stream,
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        // SAFETY: one entry, which lives across the call; then a buffer of this length.
+        let written = unsafe {
+            if libc::poll(&mut entry, 1, PATIENCE) <= 0 {
+                return;
+            }
+            libc::write(stream, rest.as_ptr().cast(), rest.len())
+        };
+        match usize::try_from(written) {
+            Ok(len) => rest = rest.get(len..).unwrap_or_default(),
+            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => (),
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    /// The first one's child is not kept waiting by the second one's.
+    #[test]
+    fn it_is_said_when_one_is_dropped() {
+        let (mut machine, host) = UnixStream::pair().expect("a pair");
+        let (_other, others_host) = UnixStream::pair().expect("a pair");
+        let lock = std::fs::File::open("/dev/null").expect("a file");
+        let on = |stream: &UnixStream| {
+            Farewell::on(stream.as_raw_fd(), lock.as_raw_fd(), [7; 32]).expect("a child")
+        };
+        let (first, second) = (on(&host), on(&others_host));
+        machine.set_nonblocking(true).expect("a socket");
+        assert!(machine.read(&mut [0; 64]).is_err());
+        machine.set_nonblocking(false).expect("a socket");
+        let patience = Some(Duration::from_secs(60));
+        machine.set_read_timeout(patience).expect("a socket");
+        drop((first, host));
+        let mut said = Vec::new();
+        machine
+            .read_to_end(&mut said)
+            .expect("the farewell, and the end");
+        assert_eq!(said, [7; 32]);
+        drop(second);
+    }
+}

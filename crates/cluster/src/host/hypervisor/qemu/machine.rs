@@ -1,0 +1,179 @@
+//! What a cluster asks of QEMU.
+
+use super::accel::{self, Choice};
+use super::qmp::Qmp;
+use super::{Accel, Link, PoolFile, Spec};
+use crate::error::{Explain, Result};
+use crate::host::boot::{self, check_alive, not_up, Outfit, Software};
+use crate::host::health::{self, Health};
+use crate::host::hypervisor::{Hypervisor, Running};
+use crate::host::process::Process;
+use crate::host::state::{Granted, Machine, Record};
+use crate::host::up::Options;
+use crate::host::{affinity, doorbell, driver, interrupt, pool, vmlinux};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+/// How long QEMU may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const MODULES: &str = include_str!("../../../../../../images/modules.txt");
+/// Channels for commands that each machine has.
+pub const CHANNELS: usize = 12;
+
+/// What machines call the pool of their cluster.
+const DEFAULT: &str = "default";
+
+/// QEMU, on KVM or TCG.
+pub struct Qemu;
+
+impl Hypervisor for Qemu {
+    fn check(&self, _: &Options) -> Result<()> {
+        super::check_installed()
+    }
+
+    fn channels(&self) -> usize {
+        CHANNELS
+    }
+
+    fn needs_back_end(&self) -> bool {
+        true
+    }
+
+    fn can_pin(&self) -> bool {
+        true
+    }
+
+    fn tells_of_hang_ups(&self) -> bool {
+        true
+    }
+
+    fn pool_name(&self, _: &str) -> String {
+        DEFAULT.into()
+    }
+
+    fn pool_path(&self, cluster: &str) -> PathBuf {
+        pool::path(cluster)
+    }
+
+    fn software(
+        &self,
+        kernel: Option<&Path>,
+        driver: &driver::Choice,
+        accel: Choice,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Software> {
+        let mut software = Software::find(kernel, MODULES, (driver, driver::NAME), note)?;
+        let (accel, how) = accel::decide(accel, &software.kernel, note)?;
+        if accel == Accel::Tcg {
+            if let Some(unpacked) = vmlinux::unpacked(&software.kernel, note) {
+                software.image = unpacked;
+            }
+        }
+        interrupt::check()?;
+        (software.accel, software.how) = (Some(accel), how);
+        Ok(software)
+    }
+
+    fn create_pool(&self, record: &mut Record) -> Result<()> {
+        pool::create(&record.pool, record.pool_size)
+    }
+
+    fn remove_pool(&self, record: &Record) -> Result<()> {
+        pool::remove(&record.pool)
+    }
+
+    fn start(
+        &self,
+        record: &Record,
+        place: usize,
+        outfit: &Outfit,
+        link: Option<Link>,
+    ) -> Result<(Option<Child>, Running)> {
+        let (child, process) = start(record, place, outfit, link)?;
+        Ok((Some(child), Running::Qemu(process)))
+    }
+
+    fn pin(&self, record: &Record, place: usize, cores: &[usize]) -> Result<()> {
+        pin(record, place, cores)
+    }
+
+    /// It is plugged in from the start.
+    fn has_pool(&self, _: &Record, _: &Machine) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn health(&self, record: &Record, machine: &Machine) -> Health {
+        health::by_monitor(record, machine)
+    }
+
+    fn last_words(&self, record: &Record, machine: &Machine) -> String {
+        let directory = record.machine_directory(machine);
+        directory
+            .map(|it| super::last_words(&it))
+            .unwrap_or_default()
+    }
+}
+
+/// Starts the QEMU of the machine in this place.
+fn start(
+    record: &Record,
+    place: usize,
+    outfit: &Outfit,
+    link: Option<Link>,
+) -> Result<(Child, Process)> {
+    let machine = &record.machines[place];
+    let settings = boot::settings(record, place, link.is_some());
+    let spec = Spec {
+        settings: &settings,
+        title: format!("vshmem-{}-{}", record.name, machine.name),
+        accel: outfit.software.accel.unwrap_or(Accel::Tcg),
+        cpus: record.cpus,
+        memory: record.memory,
+        kernel: &outfit.software.image,
+        initramfs: &outfit.initramfs.0,
+        directory: &record.machine_directory(machine)?,
+        pools: pool_files(&machine.pools, outfit.bells),
+        ports: outfit.ports,
+        link,
+        index: machine.index,
+    };
+    let (mut child, process) = super::start(&spec)?;
+    if record.doorbell {
+        if let Err(error) = doorbell::name(process.pid, &machine.name) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
+        }
+    }
+    Ok((child, process))
+}
+
+/// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
+fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
+    let file = |(place, pool): (usize, &'a Granted)| PoolFile {
+        name: &pool.name,
+        path: &pool.path,
+        size: pool.size,
+        doorbell: bells.get(place).map(PathBuf::as_path),
+    };
+    pools.iter().enumerate().map(file).collect()
+}
+
+/// Pins a machine's virtual cores to these.
+fn pin(record: &Record, place: usize, cores: &[usize]) -> Result<()> {
+    let directory = record.machine_directory(&record.machines[place])?;
+    let socket = super::monitor_socket(&directory);
+    let ready = interrupt::wait_for(Duration::from_secs(20), || {
+        check_alive(record, place)?;
+        Ok(socket.exists().then_some(()))
+    })?;
+    if ready.is_none() {
+        return Err(not_up(record, place, "QEMU does not answer"));
+    }
+    let threads = Qmp::connect(&socket, ANSWERS_WITHIN)?.core_threads()?;
+    for (&thread, &core) in threads.iter().zip(cores) {
+        affinity::pin(thread, core).explain(|| format!("could not pin to core {core}"))?;
+    }
+    Ok(())
+}

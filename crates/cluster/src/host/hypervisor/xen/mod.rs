@@ -1,0 +1,212 @@
+//! Xen: domains that `xl` starts in dom0.
+//!
+//! A domain's file tree and its channels are served by the QEMU that xl starts for it, from Debian's package qemu-system-xen; its pool is dom0's, which a
+//! process of ours, `vshmem xen own`, gives to the domains by name. `docs/xen.md` describes it.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `config` | what xl is told about a domain |
+//! | `view` | the file tree that a domain sees |
+//! | `xl` | running xl |
+//! | `owner` | the process that owns a cluster's pool |
+
+mod config;
+mod owner;
+mod view;
+mod xl;
+
+pub use xl::Domain;
+
+use super::qemu::accel::Choice;
+use super::qemu::{channel_socket, Link};
+use super::{Hypervisor, Running};
+use crate::error::{Error, Explain, Result};
+use crate::host::boot::{self, Outfit, Software};
+use crate::host::driver;
+use crate::host::health::Health;
+use crate::host::state::{private_directory, Machine, Record};
+use crate::host::up::Options;
+use crate::host::vmlinux;
+use config::Config;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+/// As records say what carries out the machines' instructions.
+pub const NAME: &str = "xen";
+const MODULES: &str = include_str!("../../../../../../images/modules-xen.txt");
+/// The driver that dom0 and the domains load.
+const DRIVER: &str = "vshmem_xen";
+/// Linux has room for eight consoles: the first one, the one that libxl loses, and these.
+const CHANNELS: usize = 6;
+
+/// Xen.
+pub struct Xen;
+
+impl Hypervisor for Xen {
+    fn check(&self, options: &Options) -> Result<()> {
+        check_host()?;
+        let unfit = [
+            (!options.pools.is_empty(), "--pool"),
+            (options.network, "--net"),
+            (options.doorbell.is_some(), "--doorbell and --no-doorbell"),
+            (options.accel != Choice::Auto, "--accel"),
+        ];
+        match unfit.iter().find(|(given, _)| *given) {
+            Some((_, what)) => {
+                Err(Error::new(format!("{what} can't be given for machines on Xen")).code(2))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn channels(&self) -> usize {
+        CHANNELS
+    }
+
+    /// The doorbell is Xen's.
+    fn needs_back_end(&self) -> bool {
+        false
+    }
+
+    /// Which processor runs what is Xen's business, and dom0 sees none of them.
+    fn can_pin(&self) -> bool {
+        false
+    }
+
+    /// The console of a domain does not tell it who listens.
+    fn tells_of_hang_ups(&self) -> bool {
+        false
+    }
+
+    fn software(
+        &self,
+        kernel: Option<&Path>,
+        driver: &driver::Choice,
+        _: Choice,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Software> {
+        let mut software = Software::find(kernel, MODULES, (driver, DRIVER), note)?;
+        if software.driver.is_none() {
+            let version = &software.kernel.version;
+            return Err(Error::new(format!("there is no {DRIVER}.ko for the machines' kernel {version}, which they need on Xen"))
+                .hint("Install it, as root: make -C kmod dkms-install. Or build it by kmod/build.sh --xen, and name it with --driver."));
+        }
+        // xl may lack the memory for unpacking it.
+        if let Some(unpacked) = vmlinux::unpacked(&software.kernel, note) {
+            software.image = unpacked;
+        }
+        software.how = "as domains of Xen";
+        Ok(software)
+    }
+
+    fn pool_name(&self, cluster: &str) -> String {
+        owner::pool_name(cluster)
+    }
+
+    fn pool_path(&self, cluster: &str) -> PathBuf {
+        owner::pool_path(cluster)
+    }
+
+    fn create_pool(&self, record: &mut Record) -> Result<()> {
+        owner::start(record)
+    }
+
+    fn remove_pool(&self, record: &Record) -> Result<()> {
+        owner::end(record)
+    }
+
+    fn start(
+        &self,
+        record: &Record,
+        place: usize,
+        outfit: &Outfit,
+        _: Option<Link>,
+    ) -> Result<(Option<Child>, Running)> {
+        let directory = record.machine_directory(&record.machines[place])?;
+        let root = directory.join("root");
+        private_directory(&root)?;
+        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")
+            .explain(|| "making a UUID".into())?;
+        let config = Config {
+            name: domain_name(record, &record.machines[place]),
+            uuid: uuid.trim(),
+            kernel: &outfit.software.image,
+            initramfs: &outfit.initramfs.0,
+            settings: boot::settings(record, place, false).to_command_line(),
+            cpus: record.cpus,
+            memory: record.memory,
+            root,
+            channels: (0..record.channels)
+                .map(|channel| channel_socket(&directory, channel))
+                .collect(),
+        };
+        Ok((None, Running::Xen(xl::create(&config, &directory)?)))
+    }
+
+    fn pin(&self, _: &Record, _: usize, _: &[usize]) -> Result<()> {
+        Ok(())
+    }
+
+    fn has_pool(&self, record: &Record, machine: &Machine) -> Result<bool> {
+        if !record.owner.is_some_and(|owner| owner.alive()) {
+            return Err(owner::ended(record));
+        }
+        Ok(has_attached(record, machine))
+    }
+
+    fn health(&self, record: &Record, machine: &Machine) -> Health {
+        let joined = has_attached(record, machine);
+        let pools = machine.pools.iter().filter(|_| joined);
+        Health {
+            pools: pools.map(|pool| pool.name.clone()).collect(),
+            front_end: joined,
+            no_driver: None,
+        }
+    }
+
+    /// As far as xenconsoled was told to keep what domains print.
+    fn last_words(&self, record: &Record, machine: &Machine) -> String {
+        let log = format!(
+            "/var/log/xen/console/guest-{}.log",
+            domain_name(record, machine)
+        );
+        super::qemu::tail(Path::new(&log))
+    }
+}
+
+/// Xen, as root in dom0, with what is needed there.
+fn check_host() -> Result<()> {
+    // SAFETY: takes nothing, and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err(Error::new("only root starts domains of Xen").hint("Call vshmem by sudo."));
+    }
+    let capabilities = fs::read_to_string("/proc/xen/capabilities").unwrap_or_default();
+    if !capabilities.contains("control_d") {
+        return Err(Error::new("this is not domain 0 of Xen, from which domains are started")
+            .hint("Boot this computer with Xen, or start machines of QEMU: without --hypervisor. In a domain, vshmem xen join attaches pools."));
+    }
+    if !xl::is_installed() {
+        return Err(Error::new("there is no xl on the PATH")
+            .hint("Install Xen's tools, for instance: sudo apt-get install xen-utils"));
+    }
+    if !Path::new("/dev/vshmem-xen-control").exists() {
+        return Err(
+            Error::new(format!("the driver {DRIVER}.ko is not loaded here"))
+                .hint("Install it, as root: make -C kmod dkms-install. Then: modprobe vshmem_xen"),
+        );
+    }
+    Ok(())
+}
+
+/// What xl calls a machine.
+fn domain_name(record: &Record, machine: &Machine) -> String {
+    format!("vshmem-{}-{}", record.name, machine.name)
+}
+
+fn has_attached(record: &Record, machine: &Machine) -> bool {
+    match &machine.runs {
+        Some(Running::Xen(domain)) => domain.has_attached(&owner::pool_name(&record.name)),
+        _ => false,
+    }
+}
