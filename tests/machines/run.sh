@@ -51,7 +51,7 @@ for name in "$@"; do
     # shellcheck disable=SC2094 # only the case writes to the lists
     (
         # What an interrupted case has begun ends with it.
-        trap 'jobs -p | xargs -r kill -KILL 2>/dev/null' EXIT
+        trap 'jobs -p | xargs -r kill -KILL 2>/dev/null || true' EXIT
         trap 'exit 1' HUP INT TERM
         # shellcheck source=/dev/null
         . "$here/lib.sh"
