@@ -49,7 +49,7 @@ class Machine:
         self.name = name
         self.monitor_path = setup.work / f"{name}.qmp"
         self.monitor = None
-        append = f"console=ttyS0 quiet panic=-1 test={test} memory_type={memory_type}"
+        append = f"console=ttyS0 quiet panic=-1 no_timer_check test={test} memory_type={memory_type}"
         append += f" rounds={ROUNDS} seconds={SECONDS} {more}"
         command = [
             "qemu-system-x86_64",

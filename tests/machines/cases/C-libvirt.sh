@@ -51,7 +51,7 @@ cat >"$work/domain.xml" <<X
     <type arch='x86_64' machine='q35'>hvm</type>
     <kernel>$(kernel_of_cluster)</kernel>
     <initrd>$work/initramfs</initrd>
-    <cmdline>console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1</cmdline>
+    <cmdline>console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1</cmdline>
   </os>
   <features><acpi/></features>
   <cpu mode='maximum'/>
