@@ -30,6 +30,14 @@ export XDG_RUNTIME_DIR=$work/run MACHINES_WORK=$work
 export VSHMEM_CLUSTER=t$$
 unset VSHMEM_POOL VSHMEM_KEYS
 
+end_below() { # end_below PID: ends all that a process has begun, and what that has
+    local child
+    for child in $(pgrep -P "$1"); do
+        end_below "$child"
+        kill -KILL "$child" 2>/dev/null || true
+    done
+}
+
 finish() {
     "$VSHMEM_BIN" down --all >/dev/null 2>&1 || true
     rm -rf "$work"
@@ -51,7 +59,7 @@ for name in "$@"; do
     # shellcheck disable=SC2094 # only the case writes to the lists
     (
         # What an interrupted case has begun ends with it.
-        trap 'jobs -p | xargs -r kill -KILL 2>/dev/null || true' EXIT
+        trap 'end_below "$BASHPID"' EXIT
         trap 'exit 1' HUP INT TERM
         # shellcheck source=/dev/null
         . "$here/lib.sh"

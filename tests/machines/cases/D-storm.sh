@@ -86,6 +86,7 @@ look "before anybody dies" && looks=0
 began=$SECONDS
 dead=0
 round=0
+told=0
 while [ "$dead" -lt "$kills" ]; do
     # One, two or all of them at once; the rest works on.
     mapfile -t places < <(shuf -i 0-2)
@@ -126,10 +127,15 @@ while [ "$dead" -lt "$kills" ]; do
     done
     look "after $dead deaths (the last: $names)" || break
     looks=$dead
+    # Ten lines for the longest storms.
+    if [ "$kills" -gt 100 ] && [ "$looks" -ge $((told + kills / 10)) ]; then
+        told=$looks
+        echo "        right after $looks deaths, $((SECONDS - began)) s: $(cat "$work/looked")"
+    fi
 done
 seconds=$((SECONDS - began))
 [ "$looks" -lt "$kills" ] || passed "the accounts were right after each of $round times that machines died, $kills in all: $(cat "$work/looked")"
-echo "        $seconds s for $kills machines to die, to boot and to be looked at"
+echo "        $seconds s for $looks machines to die, to boot and to be looked at"
 
 # Paused for longer than anybody's patience with who holds a lock, and than the back end's silence may last.
 if [ "$looks" -ge "$kills" ]; then
