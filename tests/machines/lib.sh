@@ -47,11 +47,11 @@ code() {
     equal "$what" "$expected" "$got"
 }
 
-# eventually WHAT COMMAND...: the command succeeds within ten seconds
+# eventually WHAT COMMAND...: the command succeeds within WITHIN (10) seconds
 eventually() {
     local what=$1 i
     shift
-    for ((i = 0; i < 100; i++)); do
+    for ((i = 0; i < 10 * ${WITHIN:-10}; i++)); do
         if "$@" >"$work/out" 2>&1; then
             passed "$what"
             return

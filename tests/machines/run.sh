@@ -58,8 +58,9 @@ for name in "$@"; do
     echo "== $name"
     # shellcheck disable=SC2094 # only the case writes to the lists
     (
-        # What an interrupted case has begun ends with it.
-        trap 'end_below "$BASHPID"' EXIT
+        # What an interrupted case has begun ends with it, and it may have a function to clean up.
+        clean_up() { :; }
+        trap 'clean_up; end_below "$BASHPID"' EXIT
         trap 'exit 1' HUP INT TERM
         # shellcheck source=/dev/null
         . "$here/lib.sh"

@@ -186,7 +186,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {
-        self.handle.borrow().reserve(offset, len)
+        self.across().reserve(offset, len, self.patience)
     }
 
     fn release(&self, offset: u64, len: u64) -> bool {

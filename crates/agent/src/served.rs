@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use vshmem_ipc::look;
 use vshmem_pool::layout::Kind;
-use vshmem_pool::Pool;
+use vshmem_pool::{asks, Pool};
 use vshmem_port::{Handle, PoolRef};
 
 /// The place of the host itself, which is the first to be entered, and its number.
@@ -76,6 +76,7 @@ pub struct Served {
     rung: u64,
     caretaker: Caretaker,
     herald: Herald,
+    unfetched: asks::Seen,
 }
 
 /// Makes the eventfds of a peer.
@@ -111,7 +112,9 @@ impl Served {
             rung: 0,
             caretaker: Caretaker::default(),
             herald,
+            unfetched: asks::Seen::default(),
         };
+        served.pool.set_gives(!served.handle.is_reserved());
         served.pool.beat(monotonic());
         Ok(served)
     }
@@ -293,12 +296,30 @@ impl Served {
     pub fn rung(&mut self) {
         self.rung += 1;
         ring::wake_served(&self.pool, &self.handle, self.member, &mut self.backed);
+        self.give_memory();
+    }
+
+    /// Answers the machines that ask for memory.
+    fn give_memory(&self) {
+        let give = |offset, len| self.handle.reserve(offset, len);
+        self.pool.answer_all(give, |member| {
+            let number = self.pool.member_peer(member).map(|(number, _)| number);
+            let mut peers = self.peers.iter();
+            let asked = peers.find(|(place, _)| Some(self.number(**place)) == number);
+            if let Some(bell) = asked.and_then(|(_, peer)| peer.bells.first()) {
+                // One that was rung so often that its eventfd is full has not heard the last ring yet.
+                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+            }
+        });
     }
 
     /// Once a second: says that the back end lives, and finds out which member is which peer.
     pub fn tick(&mut self) {
+        self.pool.set_gives(!self.handle.is_reserved());
         self.pool.beat(monotonic());
         self.bind_members();
+        self.give_memory();
+        self.pool.forget_answers(&mut self.unfetched);
         let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
         self.caretaker.tick(&place);
     }
@@ -322,6 +343,7 @@ impl Served {
     /// The back end ends in good order.
     pub fn say_good_bye(&self) {
         self.pool.leave_bells(self.member);
+        self.pool.set_gives(false);
         self.pool.beat(0);
     }
 

@@ -19,7 +19,8 @@ use vshmem_agent::{
     join, receive_message, run_part, Below, Directory, Part, PoolStatus, Program, Request,
 };
 use vshmem_ipc::{msg, sem, shm, Ctx};
-use vshmem_pool::layout::{Kind, DONE};
+use vshmem_pool::asks::Answer;
+use vshmem_pool::layout::{Kind, DONE, PAGE};
 use vshmem_pool::{Cred, Kernel, Params, Pool, ProcId, Waited};
 use vshmem_port::{create_local, open, remove_local, PoolRef};
 
@@ -437,6 +438,51 @@ fn memory_goes_back_to_the_host(place: &Place) {
         });
     }
     assert_eq!(place.status().members.iter().filter(|m| m.alive).count(), 2);
+}
+
+/// A machine can't give memory to pages by itself.
+fn who_asks_is_given_memory(place: &Place) {
+    let pool = place.open();
+    let pages = pool.mem().len() as u64 / PAGE;
+    let machine = Machine::join(&place.socket);
+    let (_, member) = process_in(&pool, &machine, 7);
+    assert!(pool.gives());
+    let ask = |first, count| pool.ask_for_memory(member, first, count).unwrap();
+    let answered = |question| {
+        let mut answer = Answer::None;
+        eventually("there is an answer", || {
+            answer = pool.answer_to(question);
+            answer != Answer::None
+        });
+        answer
+    };
+    let before = memory_of(&place.pool);
+    let question = ask(pages - 100, 100);
+    machine.ring(0, 0);
+    assert_eq!(answered(question), Answer::Given);
+    assert!(memory_of(&place.pool) >= before + 100 * PAGE);
+    eventually("who asked is rung", || machine.was_rung(0));
+    let beyond = [ask(pages - 100, 101), ask(1 << 33, 1), ask(pages, 512)];
+    machine.ring(0, 1);
+    for question in beyond {
+        assert_eq!(answered(question), Answer::Refused);
+    }
+    // What is asked while there is no back end, the next one answers.
+    kill(place.pid(), libc::SIGKILL);
+    let question = ask(pages - 120, 20);
+    assert_eq!(answered(question), Answer::Given);
+    // Some of them may have had memory already.
+    assert!(memory_of(&place.pool) > before + 110 * PAGE);
+    // Who dies after it asked leaves nothing behind.
+    let asked: Vec<_> = (0..16).map(|i| ask(i, 1)).collect();
+    assert_eq!(pool.ask_for_memory(member, 0, 1), None);
+    machine.ring(0, 0);
+    let mut fetched = None;
+    eventually("somebody else can ask", || {
+        fetched = pool.ask_for_memory(member, 0, 1);
+        fetched.is_some()
+    });
+    assert_eq!(pool.answer_to(asked[0]), Answer::Lost);
 }
 
 /// Whoever dies with the pool's lock, here the back end, leaves it to the next back end: machines can't tell that it is dead.
@@ -897,7 +943,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 20] = [
+    let tests: [Test; 21] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -907,6 +953,7 @@ fn main() {
         ("hostile", misbehaviour_is_ones_own_harm),
         ("members", members_are_known_and_die),
         ("memory", memory_goes_back_to_the_host),
+        ("asks", who_asks_is_given_memory),
         ("lock", a_lock_of_the_dead_is_taken_over),
         ("dead", what_a_dead_machine_leaves_is_cleared),
         ("host", the_hosts_dead_are_cleaned_up_after),

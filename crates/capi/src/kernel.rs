@@ -70,8 +70,10 @@ impl Kernel for OpenPool {
     }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {
+        let _errno = Kept::now();
         // SAFETY: only an open pool is asked.
-        unsafe { self.opened().handle.reserve(offset, len) }
+        let across = unsafe { self.opened().across() };
+        across.reserve(offset, len, None)
     }
 
     fn release(&self, offset: u64, len: u64) -> bool {

@@ -134,7 +134,7 @@ pub struct Up {
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
     #[arg(long, value_name = "POOL")]
     pub pool: Vec<String>,
-    /// Take memory for all of these pools now, and keep it: a host that runs out of it then can't kill the machines
+    /// Take memory for all of these pools now, and keep it: whatever else the host runs, they have it, and machines without doorbells can't be killed for want of it
     #[arg(long)]
     pub reserve: bool,
     /// Room in each machine for so many pools that it is granted later

@@ -167,9 +167,10 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
 fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
     let (at, len) = bytes_of(c, range);
     // What may not read as zeros is written to here, which must not fail.
-    let backed = if flg & SHM_NORESERVE != 0 && !range.dirty {
+    let is_ours = is_ours_alone(c);
+    let backed = if flg & SHM_NORESERVE != 0 && !range.dirty && is_ours {
         true
-    } else if len <= RESERVED_UP_TO || range.dirty {
+    } else if len <= RESERVED_UP_TO || range.dirty || !is_ours {
         c.kernel.reserve(at, len)
     } else {
         back_large(c, at, len)
@@ -178,6 +179,12 @@ fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
         return Err(Errno::ENOMEM);
     }
     Ok(())
+}
+
+/// Does only this kernel use the pool, and is its memory this kernel's? Then who touches what can't have memory is only a process. A machine that does
+/// so dies, whoever has made the segment.
+fn is_ours_alone(c: &Ctx) -> bool {
+    c.kernel.rules_pool() && c.pool.is_alone(c.member)
 }
 
 /// Sees to it that a large segment can have memory when it is touched: others of this pool don't take it away, for all are

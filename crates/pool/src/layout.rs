@@ -40,6 +40,9 @@ pub const LIMBO: usize = 32;
 /// Orders of blocks in a heap.
 pub const ORDERS: usize = 28;
 
+/// Questions for memory that there may be at a time.
+pub const ASKS: usize = 16;
+
 /// Chunks of a heap's words of which is known whether they are backed with memory.
 pub const CHUNKS: usize = 4096;
 
@@ -129,6 +132,16 @@ pub struct Root {
     pub to_ring: AtomicU64,
     /// How often somebody set one; the back end sleeps on this word.
     pub asked: AtomicU32,
+    /// 1: the back end gives memory to members that ask for it.
+    pub gives: AtomicU32,
+    /// What members ask, see [`crate::asks`].
+    pub asks: [AtomicU64; ASKS],
+    /// How often the back end has answered.
+    pub answers: AtomicU32,
+    /// Zero.
+    pub reserved_too: AtomicU32,
+    /// The back end's count of beats when somebody last waited for it in vain.
+    pub silent: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Root {}

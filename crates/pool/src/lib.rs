@@ -15,12 +15,14 @@
 //! | [`heap`] | the allocator |
 //! | [`process`], [`member`] | who uses the pool |
 //! | [`bells`] | who rings whom |
+//! | [`asks`] | asking the host for memory |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+pub mod asks;
 pub mod bells;
 pub mod format;
 pub mod heap;

@@ -22,6 +22,7 @@
 //!
 //! `model` has the first three under loom.
 
+mod memory;
 #[cfg(test)]
 mod model;
 

@@ -6,12 +6,11 @@ cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}g
 pool=grant-$VSHMEM_CLUSTER
 other=$pool-other
-forget_pools() {
+clean_up() {
     for name in "$pool" "$other"; do
         [ ! -e "/dev/shm/vshmem.$(id -u).$name" ] || vshmem pool rm "$name"
     done
 }
-trap forget_pools EXIT
 code "a pool is made" 0 vshmem pool create "$pool" --size 64M
 code "and another one" 0 vshmem pool create "$other" --size 256M
 
@@ -183,5 +182,5 @@ else
     failed "a machine comes up with another pool" "$(cat "$work/up")"
 fi
 nothing_left "nothing is left of it"
-forget_pools
+clean_up
 export VSHMEM_CLUSTER=$cluster

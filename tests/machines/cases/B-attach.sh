@@ -13,7 +13,6 @@ clean_up() {
     rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$work/"*.sock
     [ ! -e "/dev/shm/vshmem.$(id -u).$pool" ] || vshmem pool rm "$pool"
 }
-trap clean_up EXIT
 
 boot_one_for_its_files
 

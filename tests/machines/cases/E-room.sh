@@ -38,6 +38,10 @@ msgctl($_, 0, 0) or die "msgctl: $!" for @queues;
 shmctl($_, 0, 0) or die "shmctl: $!" for @segments;
 print "$count until error $why\n";
 P
+running() { # the machines that run, by their processes
+    vshmem ps --json | python3 -c 'import json, sys
+print([m["pid"] for c in json.load(sys.stdin) for m in c["machines"] if m["state"] == "running"])'
+}
 take() { vshmem run --vm "$1" -n 1 --no-prefix -- perl "$work/take.pl" 2>&1; }
 
 code "a cluster whose pool is larger than what there is does not come up" 125 vshmem up -n 1 --no-net --reserve --pool-size 64M
@@ -51,7 +55,7 @@ if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --reserve --pool-size 32M >"$w
     failed "two machines come up where there is room for their pool" "$(cat "$work/up")"
     exit 1
 fi
-machines=$(vshmem ps --json | python3 -c 'import json, sys; print([m["pid"] for c in json.load(sys.stdin) for m in c["machines"]])')
+machines=$(running)
 equal "all of the pool has memory" 32768 "$(kilobytes)"
 code "another pool is made" 0 vshmem pool create later --size 8M
 fill
@@ -73,8 +77,7 @@ equal "a process of the host finds as much" "$first" "$(cat "$work/out")"
 sleep 3
 equal "the pool keeps its memory" 32768 "$(kilobytes)"
 equal "so the other machine finds as much" "$first" "$(take vm1)"
-equal "both machines run" "$machines" "$(vshmem ps --json | python3 -c 'import json, sys
-print([m["pid"] for c in json.load(sys.stdin) for m in c["machines"] if m["state"] == "running"])')"
+equal "both machines run" "$machines" "$(running)"
 cat >"$work/hold.pl" <<'P'
 my $set = semget(0x6666, 1, 01600) // die "semget: $!";
 semop($set, pack("s!3", 0, 3, 0x1000)) or die "semop: $!";    # SEM_UNDO
@@ -91,12 +94,50 @@ vshmem down
 nothing_left "nothing is left of machines on a full host"
 rm /dev/shm/*
 
-# What is said of other pools is true, and what is above would be seen.
-if ! LIMIT=300 vshmem up -n 1 --no-net --pool-size 32M >"$work/up" 2>&1; then
-    failed "a machine with a sparse pool comes up" "$(cat "$work/up")"
+# A sparse pool, larger than all that there is: machines ask the back end for what they touch.
+if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 64M >"$work/up" 2>&1; then
+    failed "two machines with a sparse pool come up" "$(cat "$work/up")"
     exit 1
 fi
+machines=$(running)
 equal "a sparse pool has little memory" yes "$([ "$(kilobytes)" -lt 8192 ] && echo yes)"
+code "a segment is made while there is room" 0 vshmem run --vm vm1 -n 1 --no-prefix -- perl -e '
+    my $id = shmget(0x5e6, 8 << 20, 01600) // die $!;
+    shmwrite($id, "x", 0, 1) or die $!'
+fill
+contains "a machine is told that there is no more memory" " until error 12" "$(take vm0)"
+equal "and touches what it was given before" kept "$(vshmem run --vm vm1 -n 1 --no-prefix -- perl -e '
+    my $id = shmget(0x5e6, 0, 0) // die $!;
+    shmwrite($id, "x" x (8 << 20), 0, 8 << 20) or die $!;
+    shmctl($id, 0, 0) or die $!;
+    print "kept\n"')"
+rm /dev/shm/filler
+take vm1 >"$work/taken" &
+taker=$!
+take vm0 >"$work/out" 2>&1
+contains "two that want all of it at once are told, too" " until error 12" "$(cat "$work/out")"
+wait "$taker"
+contains "both of them" " until error 12" "$(cat "$work/taken")"
+LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout 60 perl "$work/take.pl" >"$work/out" 2>&1
+contains "and a process of the host" " until error 12" "$(cat "$work/out")"
+# What tables and the small heap have had, they keep.
+few() { [ "$(kilobytes)" -lt 16384 ]; }
+eventually "the memory goes back to the host" few
+first=$(take vm0)
+equal "so there is as much for the next, ${first%% *} MiB" yes "$([ "${first%% *}" -ge 16 ] && echo yes)"
+equal "both machines run" "$machines" "$(running)"
+eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
+kill -KILL "$(vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')"
+contains "a machine may ask while the back end is started anew" " until error 12" "$(take vm1)"
+equal "and runs on" "$machines" "$(running)"
+vshmem down
+nothing_left "nothing is left of machines that asked for memory"
+
+# Where nobody can be asked, it is as is said of it; and what is above would be seen.
+if ! LIMIT=300 vshmem up -n 1 --no-net --no-doorbell --pool-size 32M >"$work/up" 2>&1; then
+    failed "a machine without a doorbell comes up" "$(cat "$work/up")"
+    exit 1
+fi
 fill
 take vm0 >"$work/out"
 has_died() { vshmem ps --json | grep -q died; }

@@ -4,6 +4,7 @@ use super::msg::{receive, send};
 use super::sem::{op, undone};
 use crate::testing::World;
 use crate::{life, msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
+use core::sync::atomic::Ordering::SeqCst;
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::vec::Vec;
@@ -94,6 +95,33 @@ fn nothing_is_written_to_that_has_no_memory() {
         );
     }
     panic!("it reserves too often");
+}
+
+/// A machine dies of touching what can't have memory, whoever has made it.
+#[test]
+fn segments_that_a_machine_can_touch_have_all_their_memory() {
+    for (in_machine, shared) in [(false, false), (true, false), (false, true)] {
+        let world = World::new(SIZE);
+        let process = world.process();
+        if in_machine {
+            process.move_into_machine();
+        }
+        if shared {
+            world.pool().join([9; 16], b"machine").unwrap();
+        }
+        let c = &process.ctx();
+        for flags in [0, shm::SHM_NORESERVE] {
+            let empty = without_memory(&world);
+            let id = shm::get(c, IPC_PRIVATE, 1 << 20, 0o600 | flags).unwrap();
+            let extent = shm::look(c, id, 0).unwrap();
+            assert!(world.pool().mem().zero(extent.offset, 1));
+            let word = world.pool().mem().word(extent.offset).unwrap();
+            word.store(1, SeqCst);
+            let has_memory = world.written_unreserved(&empty).is_empty();
+            assert_eq!(has_memory, in_machine || shared, "flags {flags:o}");
+            word.store(0, SeqCst);
+        }
+    }
 }
 
 /// No memory is needed to give back what was taken.
