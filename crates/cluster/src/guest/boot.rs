@@ -134,6 +134,7 @@ fn own_directories() -> Result<()> {
     // Kernels may come without these two.
     let _ = mount_own("mqueue", "/dev/mqueue", "");
     let _ = mount_own("cgroup2", "/sys/fs/cgroup", "");
+    refuse_to_suspend()?;
     for (link, target) in [
         ("fd", "/proc/self/fd"),
         ("stdin", "fd/0"),
@@ -143,6 +144,20 @@ fn own_directories() -> Result<()> {
         let _ = std::os::unix::fs::symlink(target, Path::new("/dev").join(link));
     }
     Ok(())
+}
+
+/// Makes who writes to /sys/power/state get EROFS. Linux does not resume the 9p that the host's file tree comes by (its drivers have no
+/// power management), so that a machine would come back unable to read a file.
+fn refuse_to_suspend() -> Result<()> {
+    let power = Path::new("/sys/power");
+    // Kernels may come without it.
+    if !power.exists() {
+        return Ok(());
+    }
+    let read_only = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY;
+    sys::bind(power, power)
+        .and_then(|()| sys::mount("none", power, "none", read_only, ""))
+        .explain(|| "could not make /sys/power read-only".into())
 }
 
 fn mount_own(kind: &str, target: &str, options: &str) -> Result<()> {

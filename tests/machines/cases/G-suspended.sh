@@ -1,0 +1,124 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # lib.sh sets work
+# A machine that suspends itself to memory (ACPI S3) while others work in the same constructs (storm.c), and is woken after
+# longer than anybody waits for a lock. It is one that QEMU runs on its own, with all its files in memory: one of `vshmem up` has them from the
+# host by 9p, which Linux can't resume, and so it refuses to suspend.
+
+cluster=$VSHMEM_CLUSTER
+# Those that other cases share take processor time.
+vshmem down >/dev/null 2>&1
+export VSHMEM_CLUSTER=${cluster}g
+qemu=
+clean_up() {
+    [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
+    rm -f "$work/qmp.sock"
+}
+
+busybox=$(command -v busybox) || {
+    failed "a machine has a shell" "install busybox-static"
+    exit 1
+}
+cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$MACHINES_ROOT/tests/machines/storm.c" || exit 1
+
+boot_one_for_its_files
+contains "a machine whose files come from the host does not suspend" "Read-only file system" \
+    "$(vshmem exec -u root vm0 -- sh -c 'echo mem >/sys/power/state' 2>&1)"
+kernel=$(kernel_of_cluster)
+
+# All that it runs, behind what machines boot from: that has the drivers.
+root=$work/root
+mkdir -p "$root/bin"
+cp "$busybox" "$root/bin/busybox"
+cp "$VSHMEM_LIB" "$root/libvshmem.so"
+cp "$work/storm" "$root/storm"
+for library in $(ldd "$VSHMEM_LIB" "$work/storm" | grep -o '/[^ ]*\.so[^ :]* (' | tr -d '(' | sort -u); do
+    mkdir -p "$root/$(dirname "$library")"
+    cp -L "$library" "$root/$library"
+done
+cat >"$root/own" <<'I'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mkdir -p /dev /proc /sys
+mount -t devtmpfs devtmpfs /dev
+exec </dev/null >/dev/console 2>&1
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+for module in /modules/*; do
+    insmod "$module"
+done
+VSHMEM_POOL=/dev/vshmem0 LD_PRELOAD=/libvshmem.so /storm work 1 &
+worker=$!
+echo works
+sleep 3
+for round in 1 2; do
+    echo mem >/sys/power/state && echo "back from memory $round"
+    sleep 3
+done
+wait "$worker"
+echo "work ended with $?"
+poweroff -f
+I
+chmod +x "$root/own"
+(cd "$root" && find . | cpio --quiet -o -H newc) >>"$work/initramfs"
+
+here() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout -k 1 "${LIMIT:-60}" "$@"; }
+here "$work/storm" begin
+LIMIT=1000 here "$work/storm" receive >"$work/received" 2>&1 &
+receiver=$!
+LIMIT=1000 here "$work/storm" work 0 >"$work/life.0" 2>&1 &
+workers=($!)
+LIMIT=1000 vshmem run --vm vm0 -n 1 --no-prefix -- "$work/storm" work 2 >"$work/life.2" 2>&1 &
+workers+=($!)
+
+# Of the old type: what QEMU's q35 has of ACPI's power management does not answer any more after the first time.
+backend=$XDG_RUNTIME_DIR/vshmem/.agent/pools/cluster.$VSHMEM_CLUSTER
+qemu-system-x86_64 -name "own-$VSHMEM_CLUSTER" -nodefaults -no-user-config -no-reboot -display none -machine pc \
+    -accel tcg,thread=multi -cpu max,la57=off -smp 1,maxcpus=2 -m 512 \
+    -kernel "$kernel" -initrd "$work/initramfs" \
+    -append "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check rdinit=/own" \
+    -chardev "socket,id=pool,path=$backend" -device ivshmem-doorbell,vectors=2,chardev=pool \
+    -qmp "unix:$work/qmp.sock,server=on,wait=off" -serial "file:$work/console" 2>"$work/qemu.log" &
+qemu=$!
+monitor() { python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$work/qmp.sock" "$@"; }
+WITHIN=90 eventually "another machine boots" grep -q works "$work/console"
+look() { LIMIT=100 here "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
+code "processes in it, in a machine of ours and on the host work" 0 look
+
+suspended() { monitor query-status | grep -q '"suspended"'; }
+members() { # which members live, by name and place
+    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json | python3 -c "
+import json, sys
+told = json.load(sys.stdin)
+pools = told if isinstance(told, list) else told['pools']
+print(sorted((m['name'], m['alive']) for pool in pools for m in pool['members']))"
+}
+before=$(members)
+for round in 1 2; do
+    WITHIN=60 eventually "it suspends to memory" suspended
+    [ "$round" -eq 2 ] || sleep 25
+    equal "it is not taken for dead" "$before" "$(members)"
+    monitor system_wakeup >/dev/null
+    WITHIN=60 eventually "it comes back" grep -q "back from memory $round" "$work/console"
+    code "all is right then" 0 look
+done
+passed "they have done $(cat "$work/looked")"
+
+here "$work/storm" stop
+for worker in "${workers[@]}"; do
+    ended=0
+    wait "$worker" || ended=$?
+    equal "the work of the others ends well" 0 "$ended"
+done
+WITHIN=60 eventually "and that in it" grep -q "work ended with 0" "$work/console"
+kill "$qemu" 2>/dev/null
+wait "$qemu"
+qemu=
+code "all is removed" 0 here "$work/storm" end
+wait "$receiver"
+equal "the receiver had nothing to complain about" "" "$(cat "$work/received")"
+eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
+vshmem down
+clean_up
+nothing_left "nothing is left of a machine that suspended itself"
+export VSHMEM_CLUSTER=$cluster
