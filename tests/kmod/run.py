@@ -49,8 +49,8 @@ class Machine:
         self.name = name
         self.monitor_path = setup.work / f"{name}.qmp"
         self.monitor = None
-        append = f"console=ttyS0 quiet panic=-1 no_timer_check test={test} memory_type={memory_type}"
-        append += f" rounds={ROUNDS} seconds={SECONDS} {more}"
+        append = f"console=ttyS0 quiet panic=-1 no_timer_check test={test}"
+        append += f" memory_type={memory_type} rounds={ROUNDS} seconds={SECONDS} {more}"
         command = [
             "qemu-system-x86_64",
             "-machine",
