@@ -43,6 +43,7 @@ pub struct Caretaker {
     left: u64,
     impossible: bool,
     census: Census,
+    cursor: reclaim::Cursor,
     /// Bytes that were given back to the host since this back end began.
     pub given_back: u64,
 }
@@ -77,7 +78,7 @@ impl Caretaker {
         };
         let below = below(place);
         let data = |at, len| data(place.file, at, len);
-        match reclaim::step(&below.context(me), AT_ONCE, data) {
+        match reclaim::step(&below.context(me), AT_ONCE, &mut self.cursor, data) {
             Ok(reclaim::Step::Emptied(bytes)) => {
                 self.given_back += bytes;
                 // What was empty already costs a step, too.

@@ -3,10 +3,11 @@
 //!
 //! The pages stay in the heap all the time, and are emptied under the pool's lock, a little at a time: so nobody can be taking them, a
 //! request never fails because they are away, and a death at any moment leaves pages that may not read as zeros, as they were.
-//! How far a piece is emptied already, its holes say.
+//! A piece counts as empty when it reads as zeros from its beginning to its end, whatever was emptied before.
 
 use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::heap::Range;
 use vshmem_pool::lock::Quiet;
 
 /// Pieces of less than 2^5 pages, 128 KiB, stay as they are: they are what is kept for the next small segment.
@@ -17,15 +18,38 @@ const LEAST: u32 = 5;
 pub enum Step {
     /// There is nothing to give back.
     Nothing,
-    /// So many bytes were emptied at the most; there may be more.
+    /// So many bytes that were not empty were emptied, at the most; there may be more.
     Emptied(u64),
     /// The memory can't be given back.
     Impossible,
 }
 
+/// How far the piece is that is being emptied, between two steps. Only a hint: pages that were given memory but never written read as zeros, so
+/// their memory is found nowhere but by emptying the whole piece.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    piece: Option<Range>,
+    done: u64,
+}
+
+impl Cursor {
+    /// How much of this piece is done.
+    fn of(&mut self, piece: Range) -> &mut u64 {
+        if self.piece != Some(piece) {
+            (self.piece, self.done) = (Some(piece), 0);
+        }
+        &mut self.done
+    }
+}
+
 /// Empties `most` bytes of one free piece, at the most. `data` tells where in a range (offset, length) the first memory is that may not
 /// be empty; `None`: it reads as zeros. It must take [`vshmem_pool::Kernel::release`] into account.
-pub fn step(c: &Ctx, most: u64, data: impl Fn(u64, u64) -> Option<u64>) -> Result<Step, Errno> {
+pub fn step(
+    c: &Ctx,
+    most: u64,
+    cursor: &mut Cursor,
+    data: impl Fn(u64, u64) -> Option<u64>,
+) -> Result<Step, Errno> {
     let quiet = Quiet::new(c.kernel);
     let guard = dir::lock(c, &quiet)?;
     let heap = &c.pool.geometry().pages;
@@ -33,29 +57,24 @@ pub fn step(c: &Ctx, most: u64, data: impl Fn(u64, u64) -> Option<u64>) -> Resul
         return Ok(Step::Nothing);
     };
     let (at, len) = (heap.offset(range.first), range.count as u64 * heap.block());
-    let end = at + len;
-    let mut emptied = 0;
-    if let Some(from) = data(at, len) {
-        let from = from.clamp(at, end - heap.block());
-        emptied = most.min(end - from);
-        if !c.kernel.release(from, emptied) {
-            return Ok(Step::Impossible);
-        }
-        match data(from, end - from) {
-            // The rest comes in the next step.
-            Some(next) if next >= from + emptied => return Ok(Step::Emptied(emptied)),
-            Some(_) => return Ok(Step::Impossible),
-            None => {}
-        }
-    }
-    // What was reserved but never written is a hole that has memory. In a long piece that would take too long to find, and is not much.
-    if len <= most && !c.kernel.release(at, len) {
+    let done = cursor.of(range);
+    let (from, window) = (at + *done, most.min(len - *done));
+    let emptied = data(from, window).map_or(0, |_| window);
+    if !c.kernel.release(from, window) || data(from, window).is_some() {
         return Ok(Step::Impossible);
     }
-    let mut txn = guard.txn();
-    heap.set_clean(&mut txn, range)?;
-    let kept = &c.pool.root().kept;
-    txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
-    txn.commit();
+    *done += window;
+    if *done < len {
+        return Ok(Step::Emptied(emptied));
+    }
+    // Somebody may have had it since the first step, and written to it.
+    *done = 0;
+    if data(at, len).is_none() {
+        let mut txn = guard.txn();
+        heap.set_clean(&mut txn, range)?;
+        let kept = &c.pool.root().kept;
+        txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
+        txn.commit();
+    }
     Ok(Step::Emptied(emptied))
 }

@@ -101,15 +101,18 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32,
     let pages = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
     let mut txn = guard.txn();
     let range = dir::allocate(c, heap, &mut txn, pages)?;
-    if len <= SMALL || is_lazy(c, range, flg) {
-        prepare(c, range, flg)?;
+    let is_lazy = flg & SHM_NORESERVE != 0 && !range.dirty && is_ours_alone(c);
+    if is_lazy || len <= SMALL {
+        if !is_lazy {
+            prepare(c, range)?;
+        }
         return publish(c, txn, range, key, size, flg);
     }
     // Preparing takes long: the pages wait in limbo, the lock is free meanwhile.
     let limbo = park(c, &mut txn, range)?;
     txn.commit();
     drop(guard);
-    let prepared = prepare(c, range, flg);
+    let prepared = prepare(c, range);
     let guard = dir::lock(c, quiet)?;
     let result = prepared.and_then(|()| {
         if let Some(id) = existing(c, key, size, flg)? {
@@ -164,12 +167,10 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
 }
 
 /// Backs pages with memory and makes them read as zeros.
-fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
+fn prepare(c: &Ctx, range: Range) -> Result<(), Errno> {
     let (at, len) = bytes_of(c, range);
     // What may not read as zeros is written to here, which must not fail.
-    let backed = if is_lazy(c, range, flg) {
-        true
-    } else if len <= RESERVED_UP_TO || range.dirty || !is_ours_alone(c) {
+    let backed = if len <= RESERVED_UP_TO || range.dirty || !is_ours_alone(c) {
         c.kernel.reserve(at, len)
     } else {
         back_large(c, at, len)
@@ -178,11 +179,6 @@ fn prepare(c: &Ctx, range: Range, flg: i32) -> Result<(), Errno> {
         return Err(Errno::ENOMEM);
     }
     Ok(())
-}
-
-/// Do pages get their memory when they are touched, and not now?
-fn is_lazy(c: &Ctx, range: Range, flg: i32) -> bool {
-    flg & SHM_NORESERVE != 0 && !range.dirty && is_ours_alone(c)
 }
 
 /// Does only this kernel use the pool, and is its memory this kernel's? Then who touches what can't have memory is only a process. A machine that does

@@ -160,6 +160,13 @@ impl World {
         unreserved.filter(is_written).collect()
     }
 
+    /// How many pages of a range have memory that somebody reserved and nobody has released?
+    pub fn memory_of(&self, offset: u64, len: u64) -> usize {
+        let reserved = self.0.reserved.lock().unwrap();
+        let range = offset / PAGE..(offset + len).div_ceil(PAGE);
+        reserved.range(range).count()
+    }
+
     /// Has nobody written beside the pool?
     pub fn is_untouched_outside(&self) -> bool {
         self.0.memory.margins().iter().all(|margin| {
@@ -434,7 +441,13 @@ impl Kernel for Process {
     }
     fn release(&self, offset: u64, len: u64) -> bool {
         self.call();
-        !self.in_machine.load(SeqCst) && self.world.memory.mem().zero(offset, len)
+        if self.in_machine.load(SeqCst) {
+            return false;
+        }
+        let whole = offset.div_ceil(PAGE)..(offset + len) / PAGE;
+        let mut reserved = self.world.reserved.lock().unwrap();
+        reserved.retain(|page| !whole.contains(page));
+        self.world.memory.mem().zero(offset, len)
     }
     fn room(&self) -> Option<u64> {
         self.call();

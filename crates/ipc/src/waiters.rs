@@ -6,7 +6,7 @@
 use crate::{msg, sem, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, WAITING};
+use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, PAGE, WAITING};
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::{Full, Txn};
 
@@ -32,6 +32,15 @@ pub struct Ticket {
 /// it serves all pools.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
+/// Backs the page that a record begins in, if it is the first one there: records are used for the first time in their order, so the others of the
+/// page come after it.
+fn back_page(c: &Ctx, index: u32, at: u64) -> bool {
+    const LEN: u64 = size_of::<Waiter>() as u64;
+    let is_first = index == 0 || at % PAGE < LEN;
+    let end = (at + LEN).next_multiple_of(PAGE);
+    !is_first || c.kernel.reserve(at, end - at)
+}
+
 /// Takes a record for the calling thread.
 pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
     let root = c.pool.root();
@@ -48,7 +57,7 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
         // Before it is looked at for the first time.
         if index >= high
             && index >= root.waiter_high.load(Relaxed)
-            && !c.kernel.reserve(c.pool.offset_of(waiter), 256)
+            && !back_page(c, index, c.pool.offset_of(waiter))
         {
             return Err(Errno::ENOMEM);
         }

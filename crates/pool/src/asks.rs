@@ -42,7 +42,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::SeqC
 /// Most pages that are asked for at once.
 pub const AT_ONCE: u64 = 512;
 /// An answer is for who asked; it is thrown away if it was not fetched for so many of [`Pool::forget_answers`].
-const PATIENCE: u8 = 5;
+const PATIENCE: u8 = 2;
 
 const FREE: u64 = 0;
 const ASKED: u64 = 1;
@@ -138,7 +138,8 @@ fn serve<S: Slot>(slot: &S, give: impl FnOnce(u64, u64) -> bool) -> Option<u16> 
     if word & STATE != ASKED {
         return None;
     }
-    let given = give(word >> FIRST & FIRST_BITS, word >> COUNT & COUNT_BITS);
+    let count = word >> COUNT & COUNT_BITS;
+    let given = count <= AT_ONCE && give(word >> FIRST & FIRST_BITS, count);
     let answer = if given { GIVEN } else { REFUSED };
     slot.replace(word, word & !STATE | answer)
         .then_some((word >> MEMBER & MEMBER_BITS) as u16)
@@ -163,14 +164,21 @@ fn forget<S: Slot>(slot: &S, last: &mut (u64, u8)) {
 pub struct Seen([(u64, u8); ASKS]);
 
 impl Pool {
-    /// The back end says that it gives memory to who asks, or that nobody need ask any more.
+    /// The back end says that it gives memory to who asks, or that nobody need ask. It does so with each beat: another one, that does not know of
+    /// this, beats alone.
     pub fn set_gives(&self, gives: bool) {
-        self.root().gives.store(u32::from(gives), SeqCst);
+        let beat = self.root().beat.load(Acquire) as u32;
+        let gives = if gives { beat.max(1) } else { 0 };
+        self.root().gives.store(gives, SeqCst);
     }
 
     /// Does the back end give memory, if it lives?
     pub fn gives(&self) -> bool {
-        self.root().gives.load(Acquire) != 0
+        let (said, beat) = (
+            self.root().gives.load(Acquire),
+            self.root().beat.load(Acquire),
+        );
+        said != 0 && (beat as u32).wrapping_sub(said).wrapping_add(1) <= 3
     }
 
     /// Asks for memory for pages, [`AT_ONCE`] at the most. `None`: there are too many questions just now, or such pages can't be asked for.
@@ -210,6 +218,16 @@ impl Pool {
     pub fn forget_answers(&self, seen: &mut Seen) {
         for (slot, last) in self.root().asks.iter().zip(&mut seen.0) {
             forget(slot, last);
+        }
+    }
+
+    /// A member is dead: nobody fetches what it has asked for.
+    pub(crate) fn forget_questions(&self, member: u16) {
+        for slot in &self.root().asks {
+            let word = slot.read();
+            if word & STATE != FREE && word >> MEMBER & MEMBER_BITS == member.into() {
+                slot.replace(word, freed(word));
+            }
         }
     }
 

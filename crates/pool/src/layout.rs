@@ -132,7 +132,7 @@ pub struct Root {
     pub to_ring: AtomicU64,
     /// How often somebody set one; the back end sleeps on this word.
     pub asked: AtomicU32,
-    /// 1: the back end gives memory to members that ask for it.
+    /// The count of beats (its low bits) at which the back end said last that it gives memory to members that ask for it; 0: it does not.
     pub gives: AtomicU32,
     /// What members ask, see [`crate::asks`].
     pub asks: [AtomicU64; ASKS],

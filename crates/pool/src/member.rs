@@ -145,6 +145,7 @@ impl Pool {
     pub fn bury_member(&self, member: u16) {
         if let Some(m) = self.member(member.into()) {
             let _ = m.state.compare_exchange(LIVE, DEAD, AcqRel, Relaxed);
+            self.forget_questions(member);
         }
     }
 

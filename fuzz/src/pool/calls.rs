@@ -250,8 +250,18 @@ fn everything(c: &Ctx, input: &mut Input) {
             let mut census = Census::default();
             let _ = (0..100).find_map(|_| census.step(c, 1000));
         }
-        3 => done(reclaim::step(c, 1 << 16, |at, _| Some(at))),
-        4 => done(reclaim::step(c, 1 << 16, |_, _| None)),
+        3 => done(reclaim::step(
+            c,
+            1 << 16,
+            &mut reclaim::Cursor::default(),
+            |at, _| Some(at),
+        )),
+        4 => done(reclaim::step(
+            c,
+            1 << 16,
+            &mut reclaim::Cursor::default(),
+            |_, _| None,
+        )),
         5 | 6 => life::bury(c, input.byte().into()),
         7 | 8 => {
             let mut scratch = vec![0; check::scratch_for(c.pool)];

@@ -27,6 +27,8 @@ clean_up() {
     rm -rf "${clusters:?}/$adopted" "$clusters/$adopted.lock" "$work/"*.sock
     [ ! -e "/dev/shm/vshmem.0.$pool" ] || vshmem pool rm "$pool"
 }
+# This is a shell of its own.
+trap clean_up EXIT
 
 for folder in /etc/libvirt /run/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt; do
     mkdir -p "$folder"

@@ -134,7 +134,10 @@ fn own_directories() -> Result<()> {
     // Kernels may come without these two.
     let _ = mount_own("mqueue", "/dev/mqueue", "");
     let _ = mount_own("cgroup2", "/sys/fs/cgroup", "");
-    refuse_to_suspend()?;
+    // A nicety.
+    if let Err(error) = refuse_to_suspend() {
+        say(&format!("vshmem: {error}"));
+    }
     for (link, target) in [
         ("fd", "/proc/self/fd"),
         ("stdin", "fd/0"),

@@ -1,7 +1,7 @@
 //! Memory that machines can't give back is given back by somebody else, whom it may cost its life at any moment.
 
 use super::death::at_every_call;
-use crate::reclaim::{step, Step};
+use crate::reclaim::{step, Cursor, Step};
 use crate::testing::World;
 use crate::{shm, Ctx, Errno, IPC_PRIVATE};
 use core::sync::atomic::Ordering::Relaxed;
@@ -21,14 +21,15 @@ fn data(pool: &Pool, at: u64, len: u64) -> Option<u64> {
     (at..at + len).step_by(4096).find(|page| !is_zero(*page))
 }
 
-fn one_step(c: &Ctx) -> Result<Step, Errno> {
-    step(c, MOST, |at, len| data(c.pool, at, len))
+fn one_step(c: &Ctx, cursor: &mut Cursor) -> Result<Step, Errno> {
+    step(c, MOST, cursor, |at, len| data(c.pool, at, len))
 }
 
 fn give_all_back(c: &Ctx) -> u64 {
     let mut bytes = 0;
+    let mut cursor = Cursor::default();
     for _ in 0..100 {
-        match one_step(c).unwrap() {
+        match one_step(c, &mut cursor).unwrap() {
             Step::Emptied(more) => bytes += more,
             Step::Nothing => return bytes,
             Step::Impossible => panic!("it can be given back"),
@@ -83,13 +84,32 @@ fn what_a_machine_removes_is_emptied() {
     next_is_empty(&w, SIZE);
 }
 
+/// What was given memory when it was made, but never written, reads as zeros all the time.
+#[test]
+fn memory_that_was_never_written_goes_back_too() {
+    let w = World::new(8 << 20);
+    let p = w.process();
+    p.move_into_machine();
+    let id = shm::get(&p.ctx(), IPC_PRIVATE, SIZE, 0o600).unwrap();
+    let extent = shm::look(&p.ctx(), id, 0).unwrap();
+    assert_eq!(w.memory_of(extent.offset, extent.len), SIZE / 4096);
+    shm::remove(&p.ctx(), id).unwrap();
+    let q = w.process();
+    assert_eq!(give_all_back(&q.ctx()), 0, "nothing was written");
+    assert_eq!(w.memory_of(extent.offset, extent.len), 0);
+    next_is_empty(&w, SIZE);
+}
+
 #[test]
 fn what_is_in_use_is_left_alone() {
     let w = World::new(8 << 20);
     let extent = fill_and_remove(&w, SIZE);
     let p = w.process();
     let c = p.ctx();
-    assert_eq!(one_step(&c), Ok(Step::Emptied(MOST)));
+    assert_eq!(
+        one_step(&c, &mut Cursor::default()),
+        Ok(Step::Emptied(MOST))
+    );
     // Somebody takes it, half emptied as it is, and gives a part back.
     let q = w.process();
     q.move_into_machine();
@@ -117,7 +137,10 @@ fn small_segments_keep_their_memory() {
     let w = World::new(8 << 20);
     let extent = fill_and_remove(&w, 16 << 10);
     let p = w.process();
-    assert_eq!(one_step(&p.ctx()), Ok(Step::Nothing));
+    assert_eq!(
+        one_step(&p.ctx(), &mut Cursor::default()),
+        Ok(Step::Nothing)
+    );
     assert!(data(w.pool(), extent.offset, extent.len).is_some());
     next_is_empty(&w, 16 << 10);
 }
@@ -128,9 +151,15 @@ fn memory_that_stays_is_not_said_to_be_empty() {
     fill_and_remove(&w, SIZE);
     let p = w.process();
     let ever_more = |at, _| Some(at);
-    assert_eq!(step(&p.ctx(), MOST, ever_more), Ok(Step::Impossible));
+    assert_eq!(
+        step(&p.ctx(), MOST, &mut Cursor::default(), ever_more),
+        Ok(Step::Impossible)
+    );
     p.move_into_machine();
-    assert_eq!(one_step(&p.ctx()), Ok(Step::Impossible));
+    assert_eq!(
+        one_step(&p.ctx(), &mut Cursor::default()),
+        Ok(Step::Impossible)
+    );
     next_is_empty(&w, SIZE);
 }
 
@@ -164,7 +193,10 @@ fn who_has_no_patience_does_not_wait() {
     let p = w.process();
     p.hurry(5_000_000);
     let begun = std::time::Instant::now();
-    assert_eq!(one_step(&p.ctx()), Err(Errno::EIDRM));
+    assert_eq!(
+        one_step(&p.ctx(), &mut Cursor::default()),
+        Err(Errno::EIDRM)
+    );
     assert!(
         u128::from(PATIENCE) > 100 * begun.elapsed().as_nanos(),
         "{:?}",
@@ -172,5 +204,8 @@ fn who_has_no_patience_does_not_wait() {
     );
     holder.kill();
     // Who is dead is followed in spite of all haste.
-    crate::testing::until("it is done", || one_step(&p.ctx()) == Ok(Step::Nothing));
+    let mut cursor = Cursor::default();
+    crate::testing::until("it is done", || {
+        one_step(&p.ctx(), &mut cursor) == Ok(Step::Nothing)
+    });
 }

@@ -205,9 +205,11 @@ fn look_at_everything(c: &Ctx) {
     let mut census = Census::default();
     let _ = (0..100).find_map(|_| census.step(c, 1000));
     for _ in 0..4 {
-        let _ = reclaim::step(c, 1 << 16, |at, _| Some(at));
+        let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |at, _| {
+            Some(at)
+        });
     }
-    let _ = reclaim::step(c, 1 << 16, |_, _| None);
+    let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |_, _| None);
     life::bury(c, 0);
     let mut scratch = std::vec![0; check::scratch_for(c.pool)];
     let _ = check::inspect(c, &mut scratch, |_| {});

@@ -345,7 +345,10 @@ fn give_back() {
     crash(p, move |c| {
         shm::remove(c, id).expect("removed");
         shm::detach(c, id);
-        while reclaim::step(c, 64 << 10, |_, _| None) == Ok(reclaim::Step::Emptied(0)) {}
+        let mut cursor = reclaim::Cursor::default();
+        while reclaim::step(c, 64 << 10, &mut cursor, |_, _| None) == Ok(reclaim::Step::Emptied(0))
+        {
+        }
     });
     Process::new().call(|c| {
         let quiet = vshmem_pool::lock::Quiet::new(c.kernel);
