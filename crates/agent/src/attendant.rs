@@ -8,7 +8,7 @@ use std::borrow::Borrow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use vshmem_ipc::{life, Ctx};
-use vshmem_pool::layout::Proc;
+use vshmem_pool::layout::{Proc, PAGE};
 use vshmem_pool::{Pool, ProcId};
 use vshmem_port::{Handle, Life};
 
@@ -98,8 +98,12 @@ impl Attendant {
         };
         let spare = c.pool.spare_slot();
         self.spare_backed = self.spare_backed || back(spare, spare + 1);
-        if high > self.slots_backed && back(self.slots_backed, high) {
-            self.slots_backed = high;
+        // By pages: in a machine, each time is a ring.
+        let to = high
+            .next_multiple_of((PAGE / EACH) as u32)
+            .min(c.pool.proc_slots());
+        if high > self.slots_backed && back(self.slots_backed, to) {
+            self.slots_backed = to;
         }
         self.spare_backed && self.slots_backed >= high
     }

@@ -9,7 +9,7 @@
 //! some records (marks in a queue) name a slot without its generation. The spare slot itself is in none of those: who is in
 //! it takes locks, which know generations, and nothing else. So whoever died in it can be followed at once.
 
-use crate::layout::{Proc, NO_LIFE_LOCK};
+use crate::layout::{Proc, NO_LIFE_LOCK, PAGE};
 use crate::{Kernel, Pool};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -95,7 +95,8 @@ impl Pool {
         let mut refused = 0;
         for i in 0..slots {
             let slot = from.wrapping_add(i) % slots;
-            if slot >= root.proc_high.load(Relaxed) && !self.back_slot(kernel, slot) {
+            let high = root.proc_high.load(Relaxed);
+            if slot >= high && !self.back_slot(kernel, slot, high) {
                 return None;
             }
             let p = self.proc(slot)?;
@@ -131,7 +132,7 @@ impl Pool {
         claim: &mut dyn FnMut(u32) -> bool,
     ) -> Option<ProcId> {
         let slot = self.spare_slot();
-        if !self.back_slot(kernel, slot) {
+        if !self.back_slot(kernel, slot, 0) {
             return None;
         }
         let old = self.proc(slot)?.ident.load(Acquire);
@@ -146,10 +147,15 @@ impl Pool {
         self.settle_in(slot, old, member, pid, started)
     }
 
-    /// Sees to it that a slot has memory before it is looked at for the first time.
-    fn back_slot(&self, kernel: &dyn Kernel, slot: u32) -> bool {
-        let len = size_of::<Proc>() as u64;
-        kernel.reserve(self.geometry.procs.0 + slot as u64 * len, len)
+    /// Sees to it that a slot has memory before it is looked at for the first time. If it comes next after those that were used, which `high` says,
+    /// the page that it shares with the last of them has.
+    fn back_slot(&self, kernel: &dyn Kernel, slot: u32, high: u32) -> bool {
+        const LEN: u64 = size_of::<Proc>() as u64;
+        let at = self.geometry.procs.0 + u64::from(slot) * LEN;
+        if slot == high && slot > 0 && at % PAGE >= LEN {
+            return true;
+        }
+        kernel.reserve(at, (at + LEN).next_multiple_of(PAGE) - at)
     }
 
     /// The slot that nobody lives in.
