@@ -6,7 +6,8 @@
 use crate::{msg, sem, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, PAGE, WAITING};
+use vshmem_pool::kernel::back_next;
+use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, WAITING};
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::{Full, Txn};
 
@@ -32,19 +33,10 @@ pub struct Ticket {
 /// it serves all pools.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// Backs the page that a record begins in, if it is the first one there: records are used for the first time in their order, so the others of the
-/// page come after it.
-fn back_page(c: &Ctx, index: u32, at: u64) -> bool {
-    const LEN: u64 = size_of::<Waiter>() as u64;
-    let is_first = index == 0 || at % PAGE < LEN;
-    let end = (at + LEN).next_multiple_of(PAGE);
-    !is_first || c.kernel.reserve(at, end - at)
-}
-
 /// Takes a record for the calling thread.
 pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
     let root = c.pool.root();
-    let count = c.pool.geometry().waiters.1;
+    let (table, count) = c.pool.geometry().waiters;
     let high = root.waiter_high.load(Relaxed).min(count);
     let from = match LAST.load(Relaxed).checked_sub(1) {
         Some(last) => last,
@@ -57,7 +49,7 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
         // Before it is looked at for the first time.
         if index >= high
             && index >= root.waiter_high.load(Relaxed)
-            && !back_page(c, index, c.pool.offset_of(waiter))
+            && !back_next(c.kernel, table, index.into(), size_of::<Waiter>() as u64)
         {
             return Err(Errno::ENOMEM);
         }

@@ -1,5 +1,6 @@
 //! What a pool needs of the kernel that the calling process runs on.
 
+use crate::layout::PAGE;
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
@@ -118,4 +119,12 @@ pub trait Kernel: Sync {
     fn flows(&self) {}
     /// Tells whether spinning was worth it the last time, so that `spin_rounds` may adapt.
     fn spun(&self, _worth_it: bool) {}
+}
+
+/// Sees to it that a record of `len` bytes has memory, the next one of a table that is used in order: unless it shares its page with the one
+/// before it, the page is given memory.
+pub fn back_next(kernel: &dyn Kernel, table: u64, index: u64, len: u64) -> bool {
+    let at = table + index * len;
+    let shares = index > 0 && at % PAGE >= len;
+    shares || kernel.reserve(at, (at + len).next_multiple_of(PAGE) - at)
 }

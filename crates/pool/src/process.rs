@@ -9,7 +9,8 @@
 //! some records (marks in a queue) name a slot without its generation. The spare slot itself is in none of those: who is in
 //! it takes locks, which know generations, and nothing else. So whoever died in it can be followed at once.
 
-use crate::layout::{Proc, NO_LIFE_LOCK, PAGE};
+use crate::kernel::back_next;
+use crate::layout::{Proc, NO_LIFE_LOCK};
 use crate::{Kernel, Pool};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -151,11 +152,11 @@ impl Pool {
     /// the page that it shares with the last of them has.
     fn back_slot(&self, kernel: &dyn Kernel, slot: u32, high: u32) -> bool {
         const LEN: u64 = size_of::<Proc>() as u64;
-        let at = self.geometry.procs.0 + u64::from(slot) * LEN;
-        if slot == high && slot > 0 && at % PAGE >= LEN {
-            return true;
+        let (table, index) = (self.geometry.procs.0, u64::from(slot));
+        if slot == high {
+            return back_next(kernel, table, index, LEN);
         }
-        kernel.reserve(at, (at + LEN).next_multiple_of(PAGE) - at)
+        kernel.reserve(table + index * LEN, LEN)
     }
 
     /// The slot that nobody lives in.

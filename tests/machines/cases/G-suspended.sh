@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets work
-# A machine that suspends itself to memory (ACPI S3) while others work in the same constructs (storm.c), and is woken again. It is one that QEMU runs on its own, with all its files in memory: one of `vshmem up` has them from the
-# host by 9p, which Linux can't resume, and so it refuses to suspend.
+# A machine that suspends itself to memory (ACPI S3) while others work in the same constructs (storm.c), and is woken again. It is one that
+# QEMU runs on its own, with all its files in memory: one of `vshmem up` has them from the host by 9p, which Linux can't resume, and so it
+# refuses to suspend.
 
 cluster=$VSHMEM_CLUSTER
 # Those that other cases share take processor time.
