@@ -39,6 +39,8 @@ pub struct Entry {
     pub key: i32,
     /// Owner.
     pub uid: u32,
+    /// Group.
+    pub gid: u32,
     /// Permissions, and for segments `SHM_DEST` and `SHM_LOCKED`.
     pub mode: u32,
 }
@@ -202,6 +204,7 @@ fn entry(head: &Head, index: u32) -> Option<Entry> {
         id,
         key: head.key.load(Relaxed) as i32,
         uid: head.uid.load(Relaxed),
+        gid: head.gid.load(Relaxed),
         mode: head.mode.load(Relaxed),
     })
 }

@@ -5,7 +5,7 @@
 
 use crate::directory::{self as dir, Found};
 use crate::{life, perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::heap::Range;
 use vshmem_pool::layout::{Head, Hold, Kind, Limbo, Shm, PAGE};
 use vshmem_pool::lock::{Guard, Quiet};
@@ -365,6 +365,8 @@ fn count_one(
             txn.set(at, who.word())?;
             txn.set(at + 8, shm.holds.load(Relaxed))?;
             txn.set(at + 16, n)?;
+            txn.set(at + 24, 0)?;
+            txn.set(at + 32, 0)?;
             txn.put(&shm.holds, at)?;
         }
     }
@@ -405,11 +407,35 @@ fn hold_at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
     Some((at, hold))
 }
 
-/// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment.
+/// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment. Where the lock is not to be had,
+/// that is noted, and done by whoever has it next and looks at the segment.
 pub fn detach(c: &Ctx, id: i32) {
-    let quiet = Quiet::new(c.kernel);
-    let _ = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
-    reap_if_removed(c, &quiet, id);
+    let quiet = Quiet::brief(c.kernel);
+    let dropped = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
+    if dropped.is_err() && quiet.has_failed() {
+        owe_one(c, id);
+    } else {
+        reap_if_removed(c, &quiet, id);
+    }
+}
+
+/// Notes that the caller has a segment attached once less than is counted. Without the lock, so only the number that is the caller's alone is
+/// changed. The record is found as long as the list is whole, and the list changes only under the lock, whose owner does not move. It stays where
+/// it is: only what is owed for all its attachments takes it away, and this one is not owed yet.
+fn owe_one(c: &Ctx, id: i32) {
+    let shm = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.pool.shm(index));
+    if let Ok(Some(shm)) = shm {
+        if let Some((_, hold)) = find_hold(c, shm, c.me) {
+            hold.detached.fetch_add(1, Release);
+        }
+    }
+}
+
+/// Attachments that a record counts and its owner has given up.
+fn owed(hold: &Hold) -> u64 {
+    let detached = hold.detached.load(Acquire);
+    let owed = detached.wrapping_sub(hold.settled.load(Relaxed));
+    owed.min(hold.count.load(Relaxed))
 }
 
 /// Whether a removed segment is still there depends on who of those that have it attached is alive.
@@ -439,7 +465,7 @@ pub(crate) fn drop_holds(
         return Ok(());
     };
     let n = n.unwrap_or(u64::MAX);
-    if drop_hold(c, &guard, shm, link, hold, n, pid)? {
+    if drop_hold(c, &guard, shm, (link, hold), (n, 0), pid)? {
         c.pool.untouch(who, Kind::Shm.reference(index));
     }
     if shm.nattch.load(Relaxed) == 0 && head.mode.load(Relaxed) & SHM_DEST != 0 {
@@ -448,14 +474,13 @@ pub(crate) fn drop_holds(
     Ok(())
 }
 
-/// Takes up to `n` attachments from a record. Returns whether that was all of them: then the record is gone.
+/// Takes up to `n` attachments from a record, of which `settled` were owed. Returns whether that was all of them: then the record is gone.
 fn drop_hold(
     c: &Ctx,
     guard: &Guard,
     shm: &Shm,
-    link: u64,
-    hold: &Hold,
-    n: u64,
+    (link, hold): (u64, &Hold),
+    (n, settled): (u64, u64),
     pid: u64,
 ) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
@@ -471,6 +496,10 @@ fn drop_hold(
         )?;
     } else {
         txn.put(&hold.count, has - less)?;
+        if settled > 0 {
+            let before = hold.settled.load(Relaxed);
+            txn.put(&hold.settled, before.wrapping_add(settled))?;
+        }
     }
     txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
     txn.put(&shm.dtime, c.kernel.now() as u64)?;
@@ -491,7 +520,8 @@ pub fn fork(c: &Ctx, child: ProcId) -> bool {
         };
         let Some(shm) = c.pool.shm(index) else { return };
         if let Some((_, hold)) = find_hold(c, shm, c.me) {
-            all &= count_one(c, &guard, shm, index, child, hold.count.load(Relaxed)).is_ok();
+            let has = hold.count.load(Relaxed).saturating_sub(owed(hold));
+            all &= has == 0 || count_one(c, &guard, shm, index, child, has).is_ok();
         }
     });
     all
@@ -553,7 +583,7 @@ fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
     drop_dead_among(c, &guard, shm, index, MAX_HOLDS)
 }
 
-/// Drops what the dead have left, as far as it is among the first `most` records.
+/// Drops what the dead have left, and the living have given up without the lock, as far as it is among the first `most` records.
 fn drop_dead_among(
     c: &Ctx,
     guard: &Guard,
@@ -568,14 +598,24 @@ fn drop_dead_among(
             break;
         };
         let owner = ProcId::of_word(hold.owner.load(Relaxed));
-        match owner.filter(|o| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o)) {
-            Some(dead) => {
+        let is_dead = |o: &ProcId| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o);
+        let is_gone = match (owner, owed(hold)) {
+            (Some(dead), _) if is_dead(&dead) => {
                 let pid = life::pid_word_of(c, dead);
-                drop_hold(c, guard, shm, link, hold, u64::MAX, pid)?;
+                drop_hold(c, guard, shm, (link, hold), (u64::MAX, 0), pid)?;
                 c.pool.untouch(dead, Kind::Shm.reference(index));
-                any = true;
+                true
             }
-            None => link = at + 8,
+            (Some(owner), owed) if owed > 0 => {
+                let pid = life::pid_word_of(c, owner);
+                any = true;
+                drop_hold(c, guard, shm, (link, hold), (owed, owed), pid)?
+            }
+            _ => false,
+        };
+        any |= is_gone;
+        if !is_gone {
+            link = at + 8;
         }
     }
     Ok(any)

@@ -253,11 +253,16 @@ pub struct Hold {
     pub owner: AtomicU64,
     /// Next record: offset, 0: none.
     pub next: AtomicU64,
-    /// Attachments.
+    /// Attachments that are counted.
     pub count: AtomicU64,
+    /// So many times its owner has detached it without the lock, which was not to be had.
+    pub detached: AtomicU64,
+    /// So many of these are not counted any more.
+    pub settled: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Hold {}
+const _: () = assert!(size_of::<Hold>() as u64 <= BLOCK);
 
 /// A semaphore set.
 #[repr(C, align(64))]

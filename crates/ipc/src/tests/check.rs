@@ -13,7 +13,7 @@ use std::vec::Vec;
 use vshmem_pool::layout::{Hold, Kind, Msg, Sem, Shm, Waiter};
 
 /// What is found: where, and the sentence.
-fn findings(process: &Process) -> Vec<(Place, String)> {
+pub fn findings(process: &Process) -> Vec<(Place, String)> {
     let c = &process.ctx();
     let mut scratch = std::vec![0; scratch_for(c.pool)];
     let mut found = Vec::new();

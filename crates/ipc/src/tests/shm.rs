@@ -1,9 +1,14 @@
 //! Segments: who has how many attachments.
 
+use super::check::findings;
 use crate::shm::{self, SHM_DEST, SHM_RDONLY};
-use crate::testing::World;
-use crate::{Cred, Errno, IPC_CREAT, IPC_PRIVATE};
+use crate::testing::{until, World};
+use crate::{directory as dir, Cred, Errno, IPC_CREAT, IPC_PRIVATE};
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
 use std::vec::Vec;
+use vshmem_pool::lock::{Quiet, PATIENCE};
+use vshmem_pool::Kernel;
 
 #[test]
 fn attachments_are_counted() {
@@ -121,4 +126,71 @@ fn permissions_say_how() {
     assert_eq!(shm::remove(&b.ctx(), id), Err(Errno::EPERM));
     assert_eq!(shm::lock(&b.ctx(), id, true), Err(Errno::EPERM));
     assert_eq!(shm::stat(c, id).unwrap().nattch, 1);
+}
+
+/// What happens in `act` while somebody who lives does not let go of the pool's lock.
+fn while_the_lock_is_held(w: &World, act: impl FnOnce()) {
+    let (let_go, told) = channel::<()>();
+    let holder = w.process();
+    let held = holder.start(move |c| {
+        let quiet = Quiet::new(c.kernel);
+        let _guard = dir::lock(c, &quiet).unwrap();
+        let _ = told.recv();
+    });
+    until("it is held", || w.pool().root().lock.load(Relaxed) != 0);
+    act();
+    let_go.send(()).unwrap();
+    held.result();
+}
+
+#[test]
+fn what_is_detached_without_the_lock_counts_as_soon_as_somebody_has_it() {
+    let w = World::new(1 << 20);
+    let (a, b, child) = (w.process(), w.process(), w.process());
+    let (c, d) = (&a.ctx(), &b.ctx());
+    let id = shm::get(c, IPC_PRIVATE, 100, 0o600).unwrap();
+    for _ in 0..3 {
+        shm::attach(c, id, 0).unwrap();
+    }
+    shm::attach(d, id, 0).unwrap();
+    a.hurry(5_000_000);
+    b.hurry(5_000_000);
+    while_the_lock_is_held(&w, || {
+        shm::detach(c, id);
+        shm::detach(c, id);
+        shm::detach(d, id);
+    });
+    assert_eq!(findings(&b), []);
+    // The child gets what its parent has left.
+    assert!(shm::fork(c, child.id()));
+    let ds = shm::stat(&child.ctx(), id).unwrap();
+    assert_eq!(ds.nattch, 2);
+    assert_eq!(shm::stat(c, id).unwrap().nattch, 2);
+    // It is paid once: what comes later counts as always.
+    shm::attach(c, id, 0).unwrap();
+    shm::detach(c, id);
+    assert_eq!(shm::stat(c, id).unwrap().nattch, 2);
+    shm::detach(&child.ctx(), id);
+    shm::remove(c, id).unwrap();
+    while_the_lock_is_held(&w, || shm::detach(c, id));
+    // That was the last one of a removed segment.
+    assert_eq!(shm::info(d).1, shm::ShmInfo::default());
+    assert_eq!(findings(&b), []);
+}
+
+#[test]
+fn a_call_waits_in_vain_only_once() {
+    let w = World::new(1 << 20);
+    let p = w.process();
+    let c = &p.ctx();
+    let id = shm::get(c, IPC_PRIVATE, 100, 0o600).unwrap();
+    while_the_lock_is_held(&w, || {
+        w.hurry(20);
+        let begun = p.monotonic();
+        assert_eq!(shm::stat(c, id), Err(Errno::EIDRM));
+        let waited = p.monotonic() - begun;
+        w.hurry(1);
+        assert!(waited >= PATIENCE && waited < PATIENCE * 2, "{waited}");
+    });
+    assert!(shm::stat(c, id).is_ok());
 }

@@ -12,7 +12,7 @@
 //! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
 //! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck::Owner`]. Who is
 //!   known to be stopped is waited for as long as that lasts. Where a call has changed nothing yet, a signal ends a wait that is
-//!   longer than [`DEAF`]; where it has registered, handlers run meanwhile.
+//!   longer than [`DEAF`]; where it has registered, handlers run meanwhile. A call that did not get a lock waits for no other one as long.
 //! * *In a hurry*: who must not be held up, as the back end, gives up sooner ([`Kernel::patience`]), and even if the word changes all the time.
 
 mod protocol;
@@ -37,6 +37,9 @@ pub const DEAF: u64 = 50_000_000;
 const LISTENED: Duration = Duration::from_millis(8);
 /// How long a lock is waited for by who can do without, in nanoseconds: as long as it takes to find that its owner is dead, and some more.
 const HURRY: u64 = 10_000_000;
+
+/// The same by who can note instead what is to be done, in nanoseconds: longer than a busy machine keeps an owner from running.
+const BRIEF: u64 = 1_000_000_000;
 
 /// Why a lock was not to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +70,8 @@ enum Manner {
     Attentive,
     /// As `Deaf`, but handlers run meanwhile.
     Open,
+    /// For [`BRIEF`].
+    Brief,
     /// For [`HURRY`].
     Hurried,
 }
@@ -121,6 +126,13 @@ impl<'a> Quiet<'a> {
         quiet
     }
 
+    /// The same for what can be noted for others to do: no lock is waited for longer than a second.
+    pub fn brief(kernel: &'a dyn Kernel) -> Quiet<'a> {
+        let quiet = Quiet::new(kernel);
+        quiet.manner.set(Manner::Brief);
+        quiet
+    }
+
     /// Was a lock not to be had?
     pub fn has_failed(&self) -> bool {
         self.failed.get()
@@ -133,10 +145,12 @@ impl<'a> Quiet<'a> {
         {
             return Some(Stuck::Signal);
         }
-        let enough = if manner == Manner::Hurried {
-            waited > HURRY
-        } else {
-            waited > PATIENCE && !is_stopped()
+        let enough = match manner {
+            // Once in vain is enough: many calls take a lock more than once.
+            _ if self.failed.get() => waited > HURRY,
+            Manner::Hurried => waited > HURRY,
+            Manner::Brief => waited > BRIEF,
+            _ => waited > PATIENCE && !is_stopped(),
         };
         enough.then_some(Stuck::Owner)
     }
