@@ -70,6 +70,11 @@ impl<H: Borrow<Handle> + Sync> Below<H> {
         }
     }
 
+    /// From now on it waits for no lock longer than this.
+    pub fn limit_patience(&mut self, most: Duration) {
+        self.patience = Some(most.as_nanos() as u64);
+    }
+
     /// What the upper half's calls take of the process `me`, which is this one.
     pub fn context(&self, me: ProcId) -> Ctx<'_> {
         Ctx {

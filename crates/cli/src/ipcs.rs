@@ -14,7 +14,12 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
     let mut code = 0;
     for pool in pools(ipcs.pool.as_deref())? {
         match contents(&pool) {
-            Ok(found) => seen.push(found),
+            Ok(found) => {
+                if !found.is_clean {
+                    eprintln!("vshmem: {}", left_unclean(&found.pool));
+                }
+                seen.push(found);
+            }
             Err(error) if ipcs.pool.is_some() => return Err(error),
             Err(error) => {
                 eprintln!("vshmem: {error}");
@@ -37,6 +42,13 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
         }
     }
     Ok(code)
+}
+
+fn left_unclean(pool: &str) -> String {
+    format!(
+        "somebody who uses the pool {pool} holds a lock of it and does not move, perhaps in a machine that is paused; \
+         what the dead have left may be among what is shown"
+    )
 }
 
 fn describe(contents: &Contents, with_waiters: bool) -> String {

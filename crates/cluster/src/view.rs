@@ -5,7 +5,8 @@ use crate::ids;
 use crate::sample::{Member, Waiter};
 use crate::visitor::Visitor;
 use std::collections::BTreeMap;
-use vshmem_ipc::{msg, sem, shm, Ctx, Errno, Perm};
+use std::time::{Duration, Instant};
+use vshmem_ipc::{look, msg, sem, shm, Ctx, Errno};
 use vshmem_port::{ports, PoolRef};
 
 /// Who owns a construct and who may use it.
@@ -71,6 +72,8 @@ pub struct Queue {
 pub struct Contents {
     /// The pool's name, or its path if it has none.
     pub pool: String,
+    /// The dead have left nothing in it. Otherwise somebody who lives holds a lock and does not move.
+    pub is_clean: bool,
     /// The kernels that use it, or did.
     pub members: Vec<Member>,
     /// Segments.
@@ -149,68 +152,92 @@ pub fn name_of(pool: &PoolRef) -> String {
     }
 }
 
-/// Looks into a pool.
+/// So long a look waits for a lock. Taking one over from the dead needs some milliseconds.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// And for all of them.
+const CLEANING: Duration = Duration::from_secs(2);
+
+/// Looks into a pool. What the dead have left is cleaned up before, as far as locks are to be had.
 pub fn contents(pool: &PoolRef) -> Result<Contents> {
-    let visitor = Visitor::enter(pool)?;
+    let visitor = Visitor::enter_for(pool, PATIENCE)?;
     let c = visitor.context();
+    let is_clean = clean_up(&c);
     let members = visitor.members();
     let named = |member: &Member| (member.member, member.name.clone());
     let names: BTreeMap<u16, String> = members.iter().map(named).collect();
+    let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
+    visitor.look(|pool, back| {
+        look::segments(pool, back, |seen| segments.push(segment(&seen, &names)));
+        look::sets(pool, back, |seen| {
+            sets.push(Set {
+                owner: owner(&seen.entry),
+                count: seen.count,
+            });
+        });
+        look::queues(pool, back, |seen| {
+            queues.push(Queue {
+                owner: owner(&seen.entry),
+                bytes: seen.bytes().into(),
+                messages: seen.messages().into(),
+                sender: seen.sent.last.pid,
+                receiver: seen.received.last.pid,
+            });
+        });
+    });
     Ok(Contents {
         pool: name_of(pool),
+        is_clean,
         members,
-        segments: each(shm::highest(&c), |i| shm::stat_index(&c, i, true))
-            .map(|(id, ds)| segment(id, &ds, &names))
-            .collect(),
-        sets: each(sem::highest(&c), |i| sem::stat_index(&c, i, true))
-            .map(|(id, ds)| Set {
-                owner: owner(id, &ds.perm),
-                count: ds.nsems,
-            })
-            .collect(),
-        queues: each(msg::highest(&c), |i| msg::stat_index(&c, i, true))
-            .map(|(id, ds)| Queue {
-                owner: owner(id, &ds.perm),
-                bytes: ds.cbytes,
-                messages: ds.qnum,
-                sender: ds.lspid,
-                receiver: ds.lrpid,
-            })
-            .collect(),
-        // After the looks above, which have cleaned up after the dead.
+        segments,
+        sets,
+        queues,
         waiters: visitor.waiters(),
     })
 }
 
-/// All constructs up to the highest index; places without one are skipped.
-fn each<T>(
-    highest: i32,
-    stat: impl Fn(i32) -> std::result::Result<(i32, T), Errno>,
-) -> impl Iterator<Item = (i32, T)> {
-    (0..=highest).filter_map(move |index| stat(index).ok())
+/// Asks for the state of all constructs, which cleans up after the dead. False if a lock for that was not to be had.
+fn clean_up(c: &Ctx<'_>) -> bool {
+    let begun = Instant::now();
+    let mut is_clean = true;
+    let mut each = |highest: i32, stat: &dyn Fn(i32) -> Option<Errno>| {
+        for index in 0..=highest {
+            let asked = Instant::now();
+            if asked - begun > CLEANING {
+                is_clean = false;
+                return;
+            }
+            // What was removed a moment ago has the same error, but that takes no time.
+            let is_stuck = stat(index) == Some(Errno::EIDRM) && asked.elapsed() >= PATIENCE;
+            is_clean &= !is_stuck;
+        }
+    };
+    each(shm::highest(c), &|i| shm::stat_index(c, i, true).err());
+    each(sem::highest(c), &|i| sem::stat_index(c, i, true).err());
+    each(msg::highest(c), &|i| msg::stat_index(c, i, true).err());
+    is_clean
 }
 
-fn owner(id: i32, perm: &Perm) -> Owner {
+fn owner(entry: &look::Entry) -> Owner {
     Owner {
-        key: perm.key,
-        id,
-        uid: ids::all().users.inside(perm.uid),
-        gid: ids::all().groups.inside(perm.gid),
-        mode: perm.mode & 0o777,
+        key: entry.key,
+        id: entry.id,
+        uid: ids::all().users.inside(entry.uid),
+        gid: ids::all().groups.inside(entry.gid),
+        mode: entry.mode & 0o777,
     }
 }
 
-fn segment(id: i32, ds: &shm::ShmDs, names: &BTreeMap<u16, String>) -> Segment {
+fn segment(seen: &look::Segment, names: &BTreeMap<u16, String>) -> Segment {
     /// `SHM_DEST` of <sys/shm.h>.
     const REMOVED: u32 = 0o1000;
     Segment {
-        owner: owner(id, &ds.perm),
-        size: ds.size,
-        attached: ds.nattch,
-        removed: ds.perm.mode & REMOVED != 0,
-        creator: ds.cpid,
-        last: ds.lpid,
-        kernel: names.get(&ds.cmember).cloned().unwrap_or_default(),
+        owner: owner(&seen.entry),
+        size: seen.size,
+        attached: seen.attached,
+        removed: seen.entry.mode & REMOVED != 0,
+        creator: seen.creator.pid,
+        last: seen.last.pid,
+        kernel: names.get(&seen.creator.member).cloned().unwrap_or_default(),
     }
 }
 
@@ -228,7 +255,7 @@ pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
                 remove_key(&c, kind, key),
             ),
             Target::All(kind) => {
-                for id in ids(&c, kind) {
+                for id in ids(&visitor, kind) {
                     if let Err(error) = remove_id(&c, kind, id) {
                         failures.push(failure(kind, &format!("with id {id}"), error));
                     }
@@ -251,18 +278,14 @@ fn failure(kind: Kind, what: &str, error: Errno) -> String {
     )
 }
 
-fn ids(c: &Ctx<'_>, kind: Kind) -> Vec<i32> {
-    match kind {
-        Kind::Segment => each(shm::highest(c), |i| shm::stat_index(c, i, true))
-            .map(|f| f.0)
-            .collect(),
-        Kind::Set => each(sem::highest(c), |i| sem::stat_index(c, i, true))
-            .map(|f| f.0)
-            .collect(),
-        Kind::Queue => each(msg::highest(c), |i| msg::stat_index(c, i, true))
-            .map(|f| f.0)
-            .collect(),
-    }
+fn ids(visitor: &Visitor, kind: Kind) -> Vec<i32> {
+    let mut ids = Vec::new();
+    visitor.look(|pool, back| match kind {
+        Kind::Segment => look::segments(pool, back, |seen| ids.push(seen.entry.id)),
+        Kind::Set => look::sets(pool, back, |seen| ids.push(seen.entry.id)),
+        Kind::Queue => look::queues(pool, back, |seen| ids.push(seen.entry.id)),
+    });
+    ids
 }
 
 fn remove_id(c: &Ctx<'_>, kind: Kind, id: i32) -> std::result::Result<(), Errno> {

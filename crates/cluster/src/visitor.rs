@@ -4,8 +4,10 @@ use crate::error::{Error, Result};
 use crate::host::command::Identity;
 use crate::ids;
 use crate::sample;
+use std::time::Duration;
 use vshmem_agent::Below;
 use vshmem_ipc::{life, Ctx};
+use vshmem_pool::heap::Reserve;
 use vshmem_pool::{Kernel, Pool, ProcId};
 use vshmem_port::{Handle, Life, PoolRef};
 
@@ -24,6 +26,13 @@ impl Visitor {
     /// Opens a pool and joins it.
     pub fn enter(reference: &PoolRef) -> Result<Visitor> {
         Visitor::enter_by(reference, life::claim)
+    }
+
+    /// The same for a look, which can do without locks: none is waited for longer than this.
+    pub fn enter_for(reference: &PoolRef, patience: Duration) -> Result<Visitor> {
+        let mut visitor = Visitor::enter(reference)?;
+        visitor.kernel.limit_patience(patience);
+        Ok(visitor)
     }
 
     /// The same, and, if there is a free slot, leaves what the dead have left as it is: to be counted.
@@ -107,6 +116,12 @@ impl Visitor {
         if index != self.kernel.member {
             self.kernel.pool.bury_member(index);
         }
+    }
+
+    /// What lies in the pool, as it is: nothing is waited for. `each` is called with what sees to the memory of tables.
+    pub fn look(&self, each: impl FnOnce(&Pool, &mut Reserve)) {
+        let Below { pool, handle, .. } = &self.kernel;
+        each(pool, &mut |at, len| handle.reserve(at, len));
     }
 
     /// The kernels that use the pool, or did.
