@@ -139,6 +139,11 @@ impl World {
         self.0.speed.store(times, SeqCst);
     }
 
+    /// As long as this lives, who gives memory back does not get any further.
+    pub fn hold_releases(&self) -> impl Drop + '_ {
+        self.0.reserved.lock().unwrap()
+    }
+
     /// From now on, memory can be reserved so often.
     pub fn reservations_left(&self, n: i64) {
         self.0.reservations.store(n, SeqCst);

@@ -191,7 +191,7 @@ pub fn stand_down(c: &Ctx, ticket: Ticket) {
 
 /// Ends the wait of the calling thread on the word of a record, in whose middle it is: a signal handler has interrupted it, and calls
 /// now. As in the kernel, who runs a handler waits no more. If the wait `is_over`, the handler has jumped out of it, and nobody will
-/// look at the record again. False if the word is not of this pool.
+/// look at the record again. False if the word is not of this pool, or the lock was not to be had: then it is to be tried again.
 pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
     let (table, count) = c.pool.geometry().waiters;
     let base = c.pool.mem().base() as usize;
@@ -207,14 +207,14 @@ pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
     let Some(ticket) = found.filter(|t| core::ptr::eq(&t.waiter.status, word)) else {
         return true;
     };
-    if ticket.waiter.owner.load(Acquire) == c.me.word() {
-        match Kind::of_reference(ticket.waiter.construct.load(Relaxed)) {
-            Some((Kind::Sem, set)) => sem::interrupt(c, set, ticket, is_over),
-            Some((Kind::Msg, queue)) => msg::interrupt(c, queue, ticket, is_over),
-            _ => {}
-        }
+    if ticket.waiter.owner.load(Acquire) != c.me.word() {
+        return true;
     }
-    true
+    match Kind::of_reference(ticket.waiter.construct.load(Relaxed)) {
+        Some((Kind::Sem, set)) => sem::interrupt(c, set, ticket, is_over),
+        Some((Kind::Msg, queue)) => msg::interrupt(c, queue, ticket, is_over),
+        _ => true,
+    }
 }
 
 /// Frees the records of a dead process, or of the caller's own threads when it exits.

@@ -84,10 +84,13 @@ pub struct KindRoot {
     pub total: AtomicU64,
 }
 
+/// Owner of a place in limbo whose owner did not get the pool's lock again: whoever has it gives the pages back.
+pub const ABANDONED: u64 = u64::MAX;
+
 /// A range of pages on its way in or out: owned by a process, or by nobody once that died.
 #[repr(C)]
 pub struct Limbo {
-    /// Process slot + 1 and generation of the owner (`slot + 1 | generation << 32`); 0: unused.
+    /// Process slot + 1 and generation of the owner (`slot + 1 | generation << 32`), or [`ABANDONED`]; 0: unused.
     pub owner: AtomicU64,
     /// First page.
     pub first: AtomicU64,

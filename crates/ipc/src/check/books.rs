@@ -307,6 +307,13 @@ fn limbo(c: &Ctx, pages: &mut Audit, report: Report) {
             owner,
         );
         let lives = ProcId::of_word(owner).is_some_and(|o| !people::is_dead(c, o));
-        demand(report, lives, place, "who had it is dead", owner);
+        let is_had = lives && owner != ABANDONED;
+        demand(
+            report,
+            is_had,
+            place,
+            "who had it is dead, or gave it up",
+            owner,
+        );
     }
 }

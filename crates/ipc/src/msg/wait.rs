@@ -327,13 +327,13 @@ fn again(result: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 /// See [`waiters::interrupt`].
-pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
-    let quiet = Quiet::new(c.kernel);
+pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> bool {
+    let quiet = Quiet::brief(c.kernel);
     let Ok(queue) = Queue::at(c, index) else {
-        return;
+        return true;
     };
     let Ok(slow) = queue.lock(c, &quiet) else {
-        return;
+        return false;
     };
     for list in [queue.receivers(), queue.senders()] {
         if waiters::find(c, list, |t| t.index == ticket.index).is_some() {
@@ -341,7 +341,7 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
         }
     }
     if !is_over {
-        return;
+        return true;
     }
     if let (Some(Ok(())), true) = (waiters::outcome(ticket.waiter), queue.still()) {
         // If it was given a message, it is not there to take it any more.
@@ -349,6 +349,7 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
     }
     drop(slow);
     waiters::give_back(ticket);
+    true
 }
 
 /// Puts a message that was handed to the caller back where it would be if nobody had waited.

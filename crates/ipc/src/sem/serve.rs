@@ -342,11 +342,13 @@ pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
 }
 
 /// See [`waiters::interrupt`].
-pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
-    let quiet = Quiet::new(c.kernel);
-    let Ok(set) = Set::at(c, index) else { return };
+pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> bool {
+    let quiet = Quiet::brief(c.kernel);
+    let Ok(set) = Set::at(c, index) else {
+        return true;
+    };
     let Ok(guard) = set.lock(c, &quiet) else {
-        return;
+        return false;
     };
     if waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some() {
         let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
@@ -359,6 +361,7 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) {
     if is_over {
         finish(c, ticket);
     }
+    true
 }
 
 /// Undoes the operations of a waiter of the caller's that was served, if that is possible, the last one first.

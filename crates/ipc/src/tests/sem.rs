@@ -3,6 +3,7 @@
 use crate::sem::{self, Sembuf, SEMVMX, SEM_UNDO};
 use crate::testing::{until, Process, Task, World};
 use crate::{Cred, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
+use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::sync::Arc;
 use std::vec::Vec;
@@ -282,6 +283,37 @@ fn a_sleeper_gets_what_a_killed_process_held() {
     assert_eq!(values(c, id), [0]);
     d.kill();
     assert_eq!(sem::op(c, id, &[now(0, -1)], None), Ok(()));
+}
+
+#[test]
+fn a_wait_that_a_handler_could_not_end_is_ended_by_its_next_call() {
+    let world = World::new(1 << 20);
+    let (a, b) = (world.process(), world.process());
+    let c = &a.ctx();
+    let id = set_of(c, &[0]);
+    let task = begin(
+        c,
+        &b,
+        id,
+        &[Sembuf {
+            num: 0,
+            op: -1,
+            flg: 0,
+        }],
+    );
+    let lock = &world.pool().sem(0).unwrap().lock;
+    until("the lock is free", || {
+        // As its owner leaves it, who does not move.
+        let owner = 1 << 30 | u32::from(a.id().generation) << 16 | a.id().slot;
+        lock.compare_exchange(0, owner, Relaxed, Relaxed).is_ok()
+    });
+    b.hurry(5_000_000);
+    let word = &raw const world.pool().waiter(0).unwrap().status;
+    assert!(!crate::interrupt(&b.ctx(), word, false));
+    lock.store(0, Relaxed);
+    assert!(crate::interrupt(&b.ctx(), word, false));
+    assert_eq!(task.result(), Err(Errno::EINTR));
+    assert_eq!(sem::getncnt(c, id, 0), Ok(0));
 }
 
 #[test]

@@ -3,11 +3,17 @@
 //! A segment is a range of pages. Mapping it into an address space is the caller's business ([`attach`] says which bytes to map);
 //! here is who has how many attachments. All of it runs under the pool's lock: none of it is on a data path.
 
+mod holds;
+mod limbo;
+
 use crate::directory::{self as dir, Found};
 use crate::{life, perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::heap::Range;
-use vshmem_pool::layout::{Head, Hold, Kind, Limbo, Shm, PAGE};
+use vshmem_pool::layout::{Head, Kind, Shm, PAGE};
+
+pub(crate) use holds::each as each_hold;
+pub(crate) use limbo::reap as reap_limbo;
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::Txn;
 
@@ -33,9 +39,6 @@ const SMALL: u64 = 256 << 10;
 const KEPT_EACH: u64 = 16;
 /// as long as not more than this is kept in all: 1 MiB.
 const KEPT_IN_ALL: u64 = 256;
-/// No list of attachment records is longer: there are not more processes.
-const MAX_HOLDS: u32 = vshmem_pool::layout::MAX_PROCS;
-
 /// The bytes of the pool that are a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -109,11 +112,11 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32,
         return publish(c, txn, range, key, size, flg);
     }
     // Preparing takes long: the pages wait in limbo, the lock is free meanwhile.
-    let limbo = park(c, &mut txn, range)?;
+    let limbo = limbo::park(c, &mut txn, range)?;
     txn.commit();
     drop(guard);
     let prepared = prepare(c, range);
-    let guard = dir::lock(c, quiet)?;
+    let guard = limbo::lock(c, quiet, limbo)?;
     let result = prepared.and_then(|()| {
         if let Some(id) = existing(c, key, size, flg)? {
             return Ok(Some(id));
@@ -123,7 +126,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32,
         publish(c, txn, range, key, size, flg).map(Some)
     });
     if limbo.owner.load(Relaxed) == c.me.word() {
-        unpark(c, &guard, limbo, true)?;
+        limbo::unpark(c, &guard, limbo, true)?;
     }
     result?.ok_or(Errno::EINVAL)
 }
@@ -239,53 +242,6 @@ fn publish(
     Ok(id)
 }
 
-/// Notes that pages are on their way, so that they can be found if the caller dies.
-fn park(c: &Ctx, txn: &mut Txn, range: Range) -> Result<&'static Limbo, Errno> {
-    let limbo = c
-        .pool
-        .root()
-        .limbo
-        .iter()
-        .find(|l| l.owner.load(Relaxed) == 0)
-        .ok_or(Errno::ENOMEM)?;
-    txn.put(&limbo.owner, c.me.word())?;
-    txn.put(&limbo.first, range.first.into())?;
-    txn.put(&limbo.count, range.count.into())?;
-    Ok(limbo)
-}
-
-/// Gives pages in limbo to the heap.
-fn unpark(c: &Ctx, guard: &Guard, limbo: &Limbo, dirty: bool) -> Result<(), Errno> {
-    let word = |w: &core::sync::atomic::AtomicU64| {
-        u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL)
-    };
-    let mut txn = guard.txn();
-    let range = Range {
-        first: word(&limbo.first)?,
-        count: word(&limbo.count)?,
-        dirty,
-    };
-    c.pool.geometry().pages.free(&mut txn, range)?;
-    txn.put(&limbo.owner, 0)?;
-    txn.commit();
-    Ok(())
-}
-
-/// Gives back what dead processes had in limbo.
-pub(crate) fn reap_limbo(c: &Ctx, quiet: &Quiet) -> bool {
-    let Ok(guard) = dir::lock(c, quiet) else {
-        return false;
-    };
-    let mut found = false;
-    for limbo in &c.pool.root().limbo {
-        let owner = ProcId::of_word(limbo.owner.load(Relaxed));
-        if owner.is_some_and(|o| o != c.me && c.pool.owner_is_dead(c.kernel, c.member, o)) {
-            found |= unpark(c, &guard, limbo, true).is_ok();
-        }
-    }
-    found
-}
-
 /// A segment that the caller may attach in that way.
 fn admitted(c: &Ctx, id: i32, flg: i32) -> Result<(u32, &'static Head), Errno> {
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
@@ -306,6 +262,10 @@ pub fn look(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     extent_of(c, c.pool.shm(index).ok_or(Errno::EINVAL)?)
 }
 
+/// Who died before somebody attached or detached a segment must not be the last one who did (`shm_lpid`). So many others are
+/// looked at each time; where there are more, that can be wrong until somebody asks for the segment's state.
+const FEW: u32 = 16;
+
 /// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one attachment of
 /// the caller. If mapping fails, [`detach`] takes it back.
 pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
@@ -318,14 +278,10 @@ pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     }
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
     let extent = extent_of(c, shm)?;
-    drop_dead_among(c, &guard, shm, index, FEW)?;
-    count_one(c, &guard, shm, index, c.me, 1)?;
+    holds::drop_dead_among(c, &guard, shm, index, FEW)?;
+    holds::count_one(c, &guard, shm, index, c.me, 1)?;
     Ok(extent)
 }
-
-/// Who died before somebody attached or detached a segment must not be the last one who did (`shm_lpid`). So many others are
-/// looked at each time; where there are more, that can be wrong until somebody asks for the segment's state.
-const FEW: u32 = 16;
 
 /// The pages of a segment, if they are in the heap.
 fn range_of(c: &Ctx, shm: &Shm) -> Option<Range> {
@@ -348,94 +304,16 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
         .ok_or(Errno::EINVAL)
 }
 
-/// Counts `n` attachments for a process, as the caller's doing.
-fn count_one(
-    c: &Ctx,
-    guard: &Guard,
-    shm: &Shm,
-    index: u32,
-    who: ProcId,
-    n: u64,
-) -> Result<(), Errno> {
-    let mut txn = guard.txn();
-    match find_hold(c, shm, who) {
-        Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed).saturating_add(n))?,
-        None => {
-            let (at, _) = dir::take_block(c, &mut txn, size_of::<Hold>() as u64)?;
-            txn.set(at, who.word())?;
-            txn.set(at + 8, shm.holds.load(Relaxed))?;
-            txn.set(at + 16, n)?;
-            txn.set(at + 24, 0)?;
-            txn.set(at + 32, 0)?;
-            txn.put(&shm.holds, at)?;
-        }
-    }
-    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_add(n))?;
-    txn.put(&shm.atime, c.kernel.now() as u64)?;
-    txn.put(&shm.lpid, pid_word(c))?;
-    c.pool.touch(who, Kind::Shm.reference(index));
-    txn.commit();
-    Ok(())
-}
-
-/// The attachment record of a process, and the offset of the link that leads to it.
-fn find_hold(c: &Ctx, shm: &Shm, who: ProcId) -> Option<(u64, &'static Hold)> {
-    each_hold(c, shm, |_, hold| hold.owner.load(Relaxed) == who.word())
-}
-
-/// Calls `stop` with the offset of the link to it and each attachment record, until it returns true; returns that one.
-pub(crate) fn each_hold(
-    c: &Ctx,
-    shm: &Shm,
-    mut stop: impl FnMut(u64, &'static Hold) -> bool,
-) -> Option<(u64, &'static Hold)> {
-    let mut link = c.pool.offset_of(&shm.holds);
-    for _ in 0..MAX_HOLDS {
-        let (at, hold) = hold_at(c, link)?;
-        if stop(link, hold) {
-            return Some((link, hold));
-        }
-        link = at + 8;
-    }
-    None
-}
-
-/// The record that a link leads to, and its offset.
-fn hold_at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
-    let at = c.pool.mem().word(link)?.load(Acquire);
-    let hold = c.pool.mem().at::<Hold>(at).filter(|_| at != 0)?;
-    Some((at, hold))
-}
-
 /// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment. Where the lock is not to be had,
 /// that is noted, and done by whoever has it next and looks at the segment.
 pub fn detach(c: &Ctx, id: i32) {
     let quiet = Quiet::brief(c.kernel);
     let dropped = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
     if dropped.is_err() && quiet.has_failed() {
-        owe_one(c, id);
+        holds::owe_one(c, id);
     } else {
         reap_if_removed(c, &quiet, id);
     }
-}
-
-/// Notes that the caller has a segment attached once less than is counted. Without the lock, so only the number that is the caller's alone is
-/// changed. The record is found as long as the list is whole, and the list changes only under the lock, whose owner does not move. It stays where
-/// it is: only what is owed for all its attachments takes it away, and this one is not owed yet.
-fn owe_one(c: &Ctx, id: i32) {
-    let shm = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.pool.shm(index));
-    if let Ok(Some(shm)) = shm {
-        if let Some((_, hold)) = find_hold(c, shm, c.me) {
-            hold.detached.fetch_add(1, Release);
-        }
-    }
-}
-
-/// Attachments that a record counts and its owner has given up.
-fn owed(hold: &Hold) -> u64 {
-    let detached = hold.detached.load(Acquire);
-    let owed = detached.wrapping_sub(hold.settled.load(Relaxed));
-    owed.min(hold.count.load(Relaxed))
 }
 
 /// Whether a removed segment is still there depends on who of those that have it attached is alive.
@@ -459,53 +337,19 @@ pub(crate) fn drop_holds(
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
     if who == c.me {
-        drop_dead_among(c, &guard, shm, index, FEW)?;
+        holds::drop_dead_among(c, &guard, shm, index, FEW)?;
     }
-    let Some((link, hold)) = find_hold(c, shm, who) else {
+    let Some((link, hold)) = holds::find(c, shm, who) else {
         return Ok(());
     };
     let n = n.unwrap_or(u64::MAX);
-    if drop_hold(c, &guard, shm, (link, hold), (n, 0), pid)? {
+    if holds::take_off(c, &guard, shm, (link, hold), (n, 0), pid)? {
         c.pool.untouch(who, Kind::Shm.reference(index));
     }
     if shm.nattch.load(Relaxed) == 0 && head.mode.load(Relaxed) & SHM_DEST != 0 {
         destroy(c, quiet, guard, index)?;
     }
     Ok(())
-}
-
-/// Takes up to `n` attachments from a record, of which `settled` were owed. Returns whether that was all of them: then the record is gone.
-fn drop_hold(
-    c: &Ctx,
-    guard: &Guard,
-    shm: &Shm,
-    (link, hold): (u64, &Hold),
-    (n, settled): (u64, u64),
-    pid: u64,
-) -> Result<bool, Errno> {
-    let has = hold.count.load(Relaxed);
-    let less = n.min(has);
-    let mut txn = guard.txn();
-    if less == has {
-        txn.set(link, hold.next.load(Relaxed))?;
-        dir::give_block(
-            c,
-            &mut txn,
-            c.pool.offset_of(hold),
-            size_of::<Hold>() as u64,
-        )?;
-    } else {
-        txn.put(&hold.count, has - less)?;
-        if settled > 0 {
-            let before = hold.settled.load(Relaxed);
-            txn.put(&hold.settled, before.wrapping_add(settled))?;
-        }
-    }
-    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
-    txn.put(&shm.dtime, c.kernel.now() as u64)?;
-    txn.put(&shm.lpid, pid)?;
-    txn.commit();
-    Ok(less == has)
 }
 
 /// Counts all attachments of the caller for its child too, before it forks. False if one could not be counted: the child
@@ -519,9 +363,9 @@ pub fn fork(c: &Ctx, child: ProcId) -> bool {
             return;
         };
         let Some(shm) = c.pool.shm(index) else { return };
-        if let Some((_, hold)) = find_hold(c, shm, c.me) {
-            let has = hold.count.load(Relaxed).saturating_sub(owed(hold));
-            all &= has == 0 || count_one(c, &guard, shm, index, child, has).is_ok();
+        if let Some((_, hold)) = holds::find(c, shm, c.me) {
+            let has = hold.count.load(Relaxed).saturating_sub(holds::owed(hold));
+            all &= has == 0 || holds::count_one(c, &guard, shm, index, child, has).is_ok();
         }
     });
     all
@@ -547,7 +391,7 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
         txn.commit();
         return Ok(());
     }
-    let Ok(limbo) = park(c, &mut txn, range) else {
+    let Ok(limbo) = limbo::park(c, &mut txn, range) else {
         // No room to note it: the pages go back as they are, and are zeroed when they are used again.
         c.pool.geometry().pages.free(&mut txn, range)?;
         txn.commit();
@@ -557,8 +401,11 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
     drop(guard);
     let (at, len) = bytes_of(c, range);
     let zeroed = c.kernel.release(at, len);
-    let guard = dir::lock(c, quiet)?;
-    unpark(c, &guard, limbo, !zeroed)
+    // Without the lock it is destroyed too: others find the pages.
+    match limbo::lock(c, quiet, limbo) {
+        Ok(guard) => limbo::unpark(c, &guard, limbo, !zeroed),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Takes from all removed segments what the dead have left.
@@ -580,45 +427,7 @@ fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
     let (index, _) = dir::lookup(c, Kind::Shm, id)?;
     let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
     // One step for each record, kept or dropped: a list that leads back to itself comes to an end too.
-    drop_dead_among(c, &guard, shm, index, MAX_HOLDS)
-}
-
-/// Drops what the dead have left, and the living have given up without the lock, as far as it is among the first `most` records.
-fn drop_dead_among(
-    c: &Ctx,
-    guard: &Guard,
-    shm: &Shm,
-    index: u32,
-    most: u32,
-) -> Result<bool, Errno> {
-    let mut any = false;
-    let mut link = c.pool.offset_of(&shm.holds);
-    for _ in 0..most {
-        let Some((at, hold)) = hold_at(c, link) else {
-            break;
-        };
-        let owner = ProcId::of_word(hold.owner.load(Relaxed));
-        let is_dead = |o: &ProcId| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o);
-        let is_gone = match (owner, owed(hold)) {
-            (Some(dead), _) if is_dead(&dead) => {
-                let pid = life::pid_word_of(c, dead);
-                drop_hold(c, guard, shm, (link, hold), (u64::MAX, 0), pid)?;
-                c.pool.untouch(dead, Kind::Shm.reference(index));
-                true
-            }
-            (Some(owner), owed) if owed > 0 => {
-                let pid = life::pid_word_of(c, owner);
-                any = true;
-                drop_hold(c, guard, shm, (link, hold), (owed, owed), pid)?
-            }
-            _ => false,
-        };
-        any |= is_gone;
-        if !is_gone {
-            link = at + 8;
-        }
-    }
-    Ok(any)
+    holds::drop_dead_among(c, &guard, shm, index, holds::MOST)
 }
 
 /// Destroys a removed segment that nobody has attached: whoever dropped the last attachment may have died just then.

@@ -1,0 +1,164 @@
+//! Attachment records: who has a segment attached, and how often. A list for each segment, which changes under the pool's lock.
+//!
+//! # Who does not get the lock
+//! `shmdt` can't fail for that, nor wait for somebody who does not move. It counts up [`Hold::detached`], which is the owner's alone, and whoever has
+//! the lock next and looks at the segment takes the difference to [`Hold::settled`] off the attachments, with one transaction for both: so it
+//! is settled once, whoever dies. Everybody who asks how many attachments there are settles before, so nobody sees that it was not done at once.
+
+use crate::{directory as dir, life, pid_word, Ctx, Errno, ProcId};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use vshmem_pool::layout::{Hold, Kind, Shm};
+use vshmem_pool::lock::Guard;
+
+/// No list of attachment records is longer: there are not more processes.
+pub const MOST: u32 = vshmem_pool::layout::MAX_PROCS;
+
+/// Counts `n` attachments for a process, as the caller's doing.
+pub fn count_one(
+    c: &Ctx,
+    guard: &Guard,
+    shm: &Shm,
+    index: u32,
+    who: ProcId,
+    n: u64,
+) -> Result<(), Errno> {
+    let mut txn = guard.txn();
+    match find(c, shm, who) {
+        Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed).saturating_add(n))?,
+        None => {
+            let (at, _) = dir::take_block(c, &mut txn, size_of::<Hold>() as u64)?;
+            txn.set(at, who.word())?;
+            txn.set(at + 8, shm.holds.load(Relaxed))?;
+            txn.set(at + 16, n)?;
+            txn.set(at + 24, 0)?;
+            txn.set(at + 32, 0)?;
+            txn.put(&shm.holds, at)?;
+        }
+    }
+    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_add(n))?;
+    txn.put(&shm.atime, c.kernel.now() as u64)?;
+    txn.put(&shm.lpid, pid_word(c))?;
+    c.pool.touch(who, Kind::Shm.reference(index));
+    txn.commit();
+    Ok(())
+}
+
+/// The attachment record of a process, and the offset of the link that leads to it.
+pub fn find(c: &Ctx, shm: &Shm, who: ProcId) -> Option<(u64, &'static Hold)> {
+    each(c, shm, |_, hold| hold.owner.load(Relaxed) == who.word())
+}
+
+/// Calls `stop` with the offset of the link to it and each attachment record, until it returns true; returns that one.
+pub fn each(
+    c: &Ctx,
+    shm: &Shm,
+    mut stop: impl FnMut(u64, &'static Hold) -> bool,
+) -> Option<(u64, &'static Hold)> {
+    let mut link = c.pool.offset_of(&shm.holds);
+    for _ in 0..MOST {
+        let (at, hold) = at(c, link)?;
+        if stop(link, hold) {
+            return Some((link, hold));
+        }
+        link = at + 8;
+    }
+    None
+}
+
+/// The record that a link leads to, and its offset.
+fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
+    let at = c.pool.mem().word(link)?.load(Acquire);
+    let hold = c.pool.mem().at::<Hold>(at).filter(|_| at != 0)?;
+    Some((at, hold))
+}
+
+/// Notes that the caller has a segment attached once less than is counted. Without the lock, so only the number that is the caller's alone is
+/// changed. The record is found as long as the list is whole, and the list changes only under the lock, whose owner does not move. It stays where
+/// it is: only what is owed for all its attachments takes it away, and this one is not owed yet.
+pub fn owe_one(c: &Ctx, id: i32) {
+    let shm = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.pool.shm(index));
+    if let Ok(Some(shm)) = shm {
+        if let Some((_, hold)) = find(c, shm, c.me) {
+            hold.detached.fetch_add(1, Release);
+        }
+    }
+}
+
+/// Attachments that a record counts and its owner has given up.
+pub fn owed(hold: &Hold) -> u64 {
+    let detached = hold.detached.load(Acquire);
+    let owed = detached.wrapping_sub(hold.settled.load(Relaxed));
+    owed.min(hold.count.load(Relaxed))
+}
+
+/// Takes up to `n` attachments from a record, of which `settled` were owed. Returns whether that was all of them: then the record is gone.
+pub fn take_off(
+    c: &Ctx,
+    guard: &Guard,
+    shm: &Shm,
+    (link, hold): (u64, &Hold),
+    (n, settled): (u64, u64),
+    pid: u64,
+) -> Result<bool, Errno> {
+    let has = hold.count.load(Relaxed);
+    let less = n.min(has);
+    let mut txn = guard.txn();
+    if less == has {
+        txn.set(link, hold.next.load(Relaxed))?;
+        dir::give_block(
+            c,
+            &mut txn,
+            c.pool.offset_of(hold),
+            size_of::<Hold>() as u64,
+        )?;
+    } else {
+        txn.put(&hold.count, has - less)?;
+        if settled > 0 {
+            let before = hold.settled.load(Relaxed);
+            txn.put(&hold.settled, before.wrapping_add(settled))?;
+        }
+    }
+    txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
+    txn.put(&shm.dtime, c.kernel.now() as u64)?;
+    txn.put(&shm.lpid, pid)?;
+    txn.commit();
+    Ok(less == has)
+}
+
+/// Drops what the dead have left, and the living have given up without the lock, as far as it is among the first `most` records.
+pub fn drop_dead_among(
+    c: &Ctx,
+    guard: &Guard,
+    shm: &Shm,
+    index: u32,
+    most: u32,
+) -> Result<bool, Errno> {
+    let mut any = false;
+    let mut link = c.pool.offset_of(&shm.holds);
+    for _ in 0..most {
+        let Some((at, hold)) = at(c, link) else {
+            break;
+        };
+        let owner = ProcId::of_word(hold.owner.load(Relaxed));
+        let is_dead = |o: &ProcId| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o);
+        let is_gone = match (owner, owed(hold)) {
+            (Some(dead), _) if is_dead(&dead) => {
+                let pid = life::pid_word_of(c, dead);
+                take_off(c, guard, shm, (link, hold), (u64::MAX, 0), pid)?;
+                c.pool.untouch(dead, Kind::Shm.reference(index));
+                true
+            }
+            (Some(owner), owed) if owed > 0 => {
+                let pid = life::pid_word_of(c, owner);
+                any = true;
+                take_off(c, guard, shm, (link, hold), (owed, owed), pid)?
+            }
+            _ => false,
+        };
+        any |= is_gone;
+        if !is_gone {
+            link = at + 8;
+        }
+    }
+    Ok(any)
+}
