@@ -101,6 +101,58 @@ for place in 0 1 2; do
     wait "${workers[place]}" || ended=$?
     equal "the work in place $place ends well" 0 "$ended"
 done
+
+# In the middle of what has the pool's lock, which others need for shmat and shmdt: somebody who has a segment attached, and after the
+# detach does nothing any more.
+cat >"$work/detach.pl" <<'P'
+use IPC::SharedMem;
+my $segment = IPC::SharedMem->new(0x5e9, 4096, 0600) // die "shmget: $!";
+$segment->attach // die "shmat: $!";
+$| = 1;
+print "attached\n";
+<STDIN>;
+$segment->detach // die "shmdt: $!";
+print "detached\n";
+<STDIN>;
+P
+here perl -e 'shmget(0x5e9, 4096, 01600) // die "shmget: $!"'
+"$VSHMEM_BIN" run --vm vm1 -n 1 --no-prefix -- perl -e 'my $id = shmget(0x5e9, 0, 0); 1 while shmread($id, my $byte, 0, 1)' &
+taker=$!
+mkfifo "$work/told"
+LIMIT=1000 here perl "$work/detach.pl" <"$work/told" >"$work/detached" 2>&1 &
+detacher=$!
+exec 5>"$work/told"
+eventually "a segment is attached" grep -q attached "$work/detached"
+is_stuck() {
+    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json 2>"$work/remark" >"$work/seen"
+    grep -q "holds a lock of it and does not move" "$work/remark"
+}
+paused_with_the_lock() {
+    monitor stop >/dev/null
+    is_stuck && return
+    monitor cont >/dev/null
+    return 1
+}
+WITHIN=60 eventually "a machine is paused that has the pool's lock" paused_with_the_lock
+contains "what lies in the pool is shown all the same" '"key": 1513' "$(cat "$work/seen")"
+echo >&5
+eventually "who detaches it meanwhile can" grep -q detached "$work/detached"
+monitor cont >/dev/null
+attached() {
+    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json | python3 -c '
+import json, sys
+print([s["attached"] for pool in json.load(sys.stdin) for s in pool["segments"] if s["key"] == 0x5e9])'
+}
+kill -TERM "$taker"
+wait "$taker"
+is_detached() { [ "$(attached)" = "[0]" ]; }
+eventually "that counts as soon as the lock is free" is_detached
+echo >&5
+exec 5>&-
+wait "$detacher"
+equal "nothing went wrong there" "attached detached" "$(tr '\n' ' ' <"$work/detached" | sed 's/ $//')"
+here perl -e 'shmctl(shmget(0x5e9, 0, 0), 0, 0) or die "shmctl: $!"'
+
 code "all is removed" 0 here "$work/storm" end
 wait "$receiver"
 equal "the receiver had nothing to complain about" "" "$(cat "$work/received")"

@@ -97,8 +97,8 @@ before=$(members)
 alive() { [ "$(members 2>"$work/out")" = "$before" ]; }
 for round in 1 2; do
     WITHIN=60 eventually "it suspends to memory" suspended
-    # What becomes of those who need a lock of a machine that is away for more than 20 seconds, F-paused has.
-    sleep 10
+    # Longer than anybody waits for a lock that it may hold.
+    [ "$round" -eq 2 ] || sleep 25
     monitor system_wakeup >/dev/null
     WITHIN=60 eventually "it comes back" grep -q "back from memory $round" "$work/console"
     eventually "it was not taken for dead" alive
