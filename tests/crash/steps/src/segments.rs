@@ -5,6 +5,7 @@ use crate::image::{crash, crash_in, stopped};
 use crate::mend::mend;
 use crate::world::{world, Process};
 use crate::Scenario;
+use core::sync::atomic::Ordering::Relaxed;
 use vshmem_ipc::{check, leave, life, reclaim, sem, shm, Errno, IPC_CREAT, IPC_NOWAIT};
 use vshmem_pool::layout::PAGE;
 
@@ -27,6 +28,7 @@ pub const SCENARIOS: &[Scenario] = &[
         7,
         detach_beside_the_dead,
     ),
+    ("settling what was detached without the lock", 7, settle),
     ("IPC_RMID of a small segment", 7, || remove(SMALL)),
     ("IPC_RMID of a large segment", 7, || remove(LARGE)),
     ("IPC_RMID of an attached segment", 7, remove_attached),
@@ -78,11 +80,7 @@ fn check_get(size: usize, result: Option<Result<i32, Errno>>) {
     let extent = p.call(move |c| shm::look(c, id, 0)).expect("it is there");
     for at in (extent.offset..extent.offset + extent.len).step_by(8) {
         let word = world().pool().mem().word(at).expect("pages");
-        assert_eq!(
-            word.load(core::sync::atomic::Ordering::Relaxed),
-            0,
-            "it reads as zeros"
-        );
+        assert_eq!(word.load(Relaxed), 0, "it reads as zeros");
     }
     p.call(move |c| shm::remove(c, id))
         .expect("it can be removed");
@@ -150,6 +148,25 @@ fn detach_beside_the_dead() {
     }
     dead.iter().for_each(|p| p.kill());
     crash(p, move |c| shm::detach(c, id));
+    assert_eq!(Process::new().call(move |c| attached(c, id)), 0);
+}
+
+fn settle() {
+    let id = segment(SMALL);
+    let (p, q) = (Process::new(), Process::new());
+    for who in [p, p, q] {
+        who.call(move |c| shm::attach(c, id, 0)).expect("attached");
+    }
+    let owner = stopped(Process::new(), 3, move |c| shm::lock(c, id, true));
+    assert_ne!(world().pool().root().lock.load(Relaxed), 0, "it is held");
+    for who in [p, q] {
+        who.call(move |c| shm::detach(c, id));
+    }
+    owner.go_on();
+    owner.wait().expect("it goes on");
+    crash(Process::new(), move |c| shm::stat(c, id));
+    assert_eq!(Process::new().call(move |c| attached(c, id)), 1);
+    p.call(move |c| shm::detach(c, id));
     assert_eq!(Process::new().call(move |c| attached(c, id)), 0);
 }
 
