@@ -72,6 +72,13 @@ need_machines() {
     fi
 }
 
+# members_of POOL: a pool's members by name, and whether they live
+members_of() {
+    vshmem ipcs --pool "$1" --json | /usr/bin/python3 -c '
+import json, sys
+print(sorted((m["name"], m["alive"]) for pool in json.load(sys.stdin) for m in pool["members"]))'
+}
+
 # nothing_left WHAT: no process, no socket, no pool of our clusters
 nothing_left() {
     local left

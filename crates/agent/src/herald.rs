@@ -26,6 +26,11 @@ pub struct Herald {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Rings one. One that was rung so often that its eventfd is full has not heard the last ring yet.
+pub fn ring(bell: &impl AsFd) {
+    let _ = write(bell, &1u64.to_ne_bytes());
+}
+
 struct Shared {
     pool: Pool,
     /// By which each peer is rung, by its number.
@@ -109,8 +114,7 @@ impl Shared {
         self.pool.take_rings(|peer| {
             any = true;
             if let Some(bell) = self.bells().get(&peer) {
-                // One that was rung so often that its eventfd is full has not heard the last ring yet.
-                let _ = write(bell, &1u64.to_ne_bytes());
+                ring(bell);
             }
         });
         any

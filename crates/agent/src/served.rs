@@ -14,7 +14,7 @@
 use crate::caretaker::{Caretaker, Place};
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
-use crate::herald::Herald;
+use crate::herald::{self, Herald};
 use crate::kernel::{join, monotonic, now};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
@@ -114,8 +114,7 @@ impl Served {
             herald,
             unfetched: asks::Seen::default(),
         };
-        served.pool.set_gives(!served.handle.is_reserved());
-        served.pool.beat(monotonic());
+        served.tell_of_life();
         Ok(served)
     }
 
@@ -307,16 +306,20 @@ impl Served {
             let mut peers = self.peers.iter();
             let asked = peers.find(|(place, _)| Some(self.number(**place)) == number);
             if let Some(bell) = asked.and_then(|(_, peer)| peer.bells.first()) {
-                // One that was rung so often that its eventfd is full has not heard the last ring yet.
-                let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+                herald::ring(bell);
             }
         });
     }
 
-    /// Once a second: says that the back end lives, and finds out which member is which peer.
-    pub fn tick(&mut self) {
+    /// Says in the pool that the back end lives, and whether machines can ask it for memory.
+    fn tell_of_life(&self) {
         self.pool.set_gives(!self.handle.is_reserved());
         self.pool.beat(monotonic());
+    }
+
+    /// Once a second: says that the back end lives, and finds out which member is which peer.
+    pub fn tick(&mut self) {
+        self.tell_of_life();
         self.bind_members();
         self.give_memory();
         self.pool.forget_answers(&mut self.unfetched);

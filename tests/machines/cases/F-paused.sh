@@ -16,13 +16,6 @@ fi
 monitor() { python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" "$@"; }
 here() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout -k 1 "${LIMIT:-60}" "$@"; }
 back_end() { vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
-members() { # which members live, by name and place
-    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json | python3 -c "
-import json, sys
-told = json.load(sys.stdin)
-pools = told if isinstance(told, list) else told['pools']
-print(sorted((m['name'], m['alive']) for pool in pools for m in pool['members'] if m['name'].startswith('vm')))"
-}
 
 # One that waits, and is served while its machine is paused.
 cat >"$work/wait.pl" <<'P'
@@ -50,7 +43,7 @@ LIMIT=1000 here "$work/storm" work 2 >"$work/life.2" 2>&1 &
 workers+=($!)
 look() { LIMIT=400 here "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
 code "all work" 0 look
-before=$(members)
+before=$(members_of "cluster.$VSHMEM_CLUSTER")
 
 # How far the others have come, and how many calls a pause has ended: who needs a lock that the paused machine holds is told so.
 cat >"$work/steps.pl" <<'P'
@@ -69,7 +62,7 @@ pause() { # pause SECONDS COMMAND...: what is done meanwhile
     equal "the others get on, or are told what they wait for" yes "$(
         [ "$refused" != "$refused_then" ] || { [ "$first" != "$first_then" ] && [ "$second" != "$second_then" ]; } && echo yes
     )"
-    equal "the machine is not taken for dead" "$before" "$(members)"
+    equal "the machine is not taken for dead" "$before" "$(members_of "cluster.$VSHMEM_CLUSTER")"
     monitor cont >/dev/null
 }
 serve() {

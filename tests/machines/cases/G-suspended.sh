@@ -86,15 +86,8 @@ look() { LIMIT=100 here "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
 code "processes in it, in a machine of ours and on the host work" 0 look
 
 suspended() { monitor query-status | grep -q '"suspended"'; }
-members() { # which members live, by name and place
-    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json | python3 -c "
-import json, sys
-told = json.load(sys.stdin)
-pools = told if isinstance(told, list) else told['pools']
-print(sorted((m['name'], m['alive']) for pool in pools for m in pool['members']))"
-}
-before=$(members)
-alive() { [ "$(members 2>"$work/out")" = "$before" ]; }
+before=$(members_of "cluster.$VSHMEM_CLUSTER")
+alive() { [ "$(members_of "cluster.$VSHMEM_CLUSTER" 2>"$work/out")" = "$before" ]; }
 for round in 1 2; do
     WITHIN=60 eventually "it suspends to memory" suspended
     # Longer than anybody waits for a lock that it may hold.
