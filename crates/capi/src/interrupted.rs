@@ -132,6 +132,8 @@ pub fn end_wait(c: &Ctx) {
     // on top of the wait.
     let is_over = here() > stack && !is_on_signal_stack();
     if !vshmem_ipc::interrupt(c, word, is_over) {
+        // As it was: waiting for the lock has noted another place of the stack.
+        set_stack(stack);
         note(word);
     }
 }

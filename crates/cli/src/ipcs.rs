@@ -170,6 +170,7 @@ fn owner_cells(owner: &Owner) -> Vec<String> {
 #[derive(Serialize)]
 struct Shown<'a> {
     pool: &'a str,
+    clean: bool,
     kernels: Vec<&'a str>,
     members: &'a [Member],
     waiters: &'a [Waiter],
@@ -253,6 +254,7 @@ impl<'a> Shown<'a> {
         });
         Shown {
             pool: &contents.pool,
+            clean: contents.is_clean,
             kernels: contents.members.iter().map(|m| &*m.name).collect(),
             members: &contents.members,
             waiters: &contents.waiters,

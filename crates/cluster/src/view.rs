@@ -152,10 +152,10 @@ pub fn name_of(pool: &PoolRef) -> String {
     }
 }
 
-/// So long a look waits for a lock. Taking one over from the dead needs some milliseconds.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// So long a look waits for a lock. Taking one over from the dead needs some milliseconds, and a busy machine some more.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// And for all of them.
-const CLEANING: Duration = Duration::from_secs(2);
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(2);
 
 /// Looks into a pool. What the dead have left is cleaned up before, as far as locks are to be had.
 pub fn contents(pool: &PoolRef) -> Result<Contents> {
@@ -197,23 +197,29 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
 
 /// Asks for the state of all constructs, which cleans up after the dead. False if a lock for that was not to be had.
 fn clean_up(c: &Ctx<'_>) -> bool {
-    let begun = Instant::now();
-    let mut is_clean = true;
-    let mut each = |highest: i32, stat: &dyn Fn(i32) -> Option<Errno>| {
-        for index in 0..=highest {
-            let asked = Instant::now();
-            if asked - begun > CLEANING {
-                is_clean = false;
-                return;
-            }
-            // What was removed a moment ago has the same error, but that takes no time.
-            let is_stuck = stat(index) == Some(Errno::EIDRM) && asked.elapsed() >= PATIENCE;
-            is_clean &= !is_stuck;
+    let mut waited = Duration::ZERO;
+    // Whether a lock was to be had.
+    let mut try_one = |stat: &dyn Fn() -> Option<Errno>| {
+        if waited >= PATIENCE_IN_ALL {
+            return false;
         }
+        let asked = Instant::now();
+        // What was removed a moment ago has the same error, but that takes no time.
+        let is_stuck = stat() == Some(Errno::EIDRM) && asked.elapsed() >= PATIENCE;
+        if is_stuck {
+            waited += asked.elapsed();
+        }
+        !is_stuck
     };
-    each(shm::highest(c), &|i| shm::stat_index(c, i, true).err());
-    each(sem::highest(c), &|i| sem::stat_index(c, i, true).err());
-    each(msg::highest(c), &|i| msg::stat_index(c, i, true).err());
+    // Segments have one lock for all of them, sets and queues one for each.
+    let mut indexes = 0..=shm::highest(c);
+    let mut is_clean = indexes.all(|i| try_one(&|| shm::stat_index(c, i, true).err()));
+    for index in 0..=sem::highest(c) {
+        is_clean &= try_one(&|| sem::stat_index(c, index, true).err());
+    }
+    for index in 0..=msg::highest(c) {
+        is_clean &= try_one(&|| msg::stat_index(c, index, true).err());
+    }
     is_clean
 }
 

@@ -25,25 +25,27 @@ type Claim = fn(&Pool, &dyn Kernel, u16, u32, u64, &mut dyn FnMut(u32) -> bool) 
 impl Visitor {
     /// Opens a pool and joins it.
     pub fn enter(reference: &PoolRef) -> Result<Visitor> {
-        Visitor::enter_by(reference, life::claim)
+        Visitor::enter_by(reference, None, life::claim)
     }
 
     /// The same for a look, which can do without locks: none is waited for longer than this.
     pub fn enter_for(reference: &PoolRef, patience: Duration) -> Result<Visitor> {
-        let mut visitor = Visitor::enter(reference)?;
-        visitor.kernel.limit_patience(patience);
-        Ok(visitor)
+        Visitor::enter_by(reference, Some(patience), life::claim)
     }
 
     /// The same, and, if there is a free slot, leaves what the dead have left as it is: to be counted.
     pub fn enter_beside_the_dead(reference: &PoolRef) -> Result<Visitor> {
-        Visitor::enter_by(reference, |pool, kernel, member, pid, started, claim| {
-            let me = pool.claim_process(kernel, member, pid, started, claim);
-            me.or_else(|| life::claim(pool, kernel, member, pid, started, claim))
-        })
+        Visitor::enter_by(
+            reference,
+            None,
+            |pool, kernel, member, pid, started, claim| {
+                let me = pool.claim_process(kernel, member, pid, started, claim);
+                me.or_else(|| life::claim(pool, kernel, member, pid, started, claim))
+            },
+        )
     }
 
-    fn enter_by(reference: &PoolRef, claim: Claim) -> Result<Visitor> {
+    fn enter_by(reference: &PoolRef, patience: Option<Duration>, claim: Claim) -> Result<Visitor> {
         let refused =
             |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
         ids::check()?;
@@ -51,7 +53,10 @@ impl Visitor {
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let member = vshmem_agent::join(&pool).map_err(refused)?;
         let groups = Identity::current().groups;
-        let kernel = Below::for_a_command(handle, pool, member, &groups, ids::all());
+        let mut kernel = Below::for_a_command(handle, pool, member, &groups, ids::all());
+        if let Some(most) = patience {
+            kernel.limit_patience(most);
+        }
         kernel.across().join();
         let mut life = None;
         let pid = std::process::id();

@@ -102,7 +102,7 @@ fn put_together(c: &Ctx, quiet: &Quiet) -> bool {
 
 /// Cleans up after every dead process. Returns whether there was one.
 fn reap(c: &Ctx, quiet: &Quiet) -> bool {
-    shm::reap_limbo(c, quiet) | reap_slots(c)
+    shm::reap_limbo(c, quiet) | shm::reap_removed(c, quiet) | reap_slots(c)
 }
 
 fn reap_slots(c: &Ctx) -> bool {

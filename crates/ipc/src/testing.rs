@@ -421,7 +421,7 @@ impl Kernel for Process {
         !self.world.dead().contains(&pid)
     }
     fn is_stopped(&self, pid: u32, _started: u64) -> bool {
-        self.world.stopped.load(SeqCst) == pid
+        pid != 0 && self.world.stopped.load(SeqCst) == pid
     }
     fn block_signals(&self) -> u64 {
         self.call();

@@ -262,6 +262,8 @@ pub struct Hold {
     pub detached: AtomicU64,
     /// So many of these are not counted any more.
     pub settled: AtomicU64,
+    /// Id of the segment.
+    pub segment: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Hold {}

@@ -130,11 +130,13 @@ const FEW: usize = 64;
 /// A new mapping has replaced a part of an attachment, or all of it: as the kernel does it, each piece counts. Without
 /// SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given the addresses out again.
 fn count_rests(piece: Piece, rests: usize) {
-    if let Ok(owner) = state::caller_of(piece.pool as usize) {
-        for _ in 0..rests {
-            // Where the caller may not attach it any more, it just counts less.
-            let _ = shm::attach(&owner.ctx, piece.id, libc::SHM_RDONLY);
-        }
+    let Ok(owner) = state::caller_of(piece.pool as usize) else {
+        return;
+    };
+    // Where the caller may not attach it any more, it just counts less.
+    let attach = |_: &usize| shm::attach(&owner.ctx, piece.id, libc::SHM_RDONLY).is_ok();
+    // A rest that is not counted is what was counted as a whole.
+    if (0..rests).filter(attach).count() == rests {
         shm::detach(&owner.ctx, piece.id);
     }
 }

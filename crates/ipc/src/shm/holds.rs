@@ -32,6 +32,7 @@ pub fn count_one(
             txn.set(at + 16, n)?;
             txn.set(at + 24, 0)?;
             txn.set(at + 32, 0)?;
+            txn.set(at + 40, shm.head.id.load(Relaxed).into())?;
             txn.put(&shm.holds, at)?;
         }
     }
@@ -73,15 +74,19 @@ fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
 }
 
 /// Notes that the caller has a segment attached once less than is counted. Without the lock, so only the number that is the caller's alone is
-/// changed. The record is found as long as the list is whole, and the list changes only under the lock, whose owner does not move. It stays where
-/// it is: only what is owed for all its attachments takes it away, and this one is not owed yet.
-pub fn owe_one(c: &Ctx, id: i32) {
-    let shm = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.pool.shm(index));
-    if let Ok(Some(shm)) = shm {
-        if let Some((_, hold)) = find(c, shm, c.me) {
-            hold.detached.fetch_add(1, Release);
-        }
+/// changed, in a record that names the caller and the segment: it stays where it is, for only what is owed for all its attachments takes
+/// it away, and this one is not owed yet. False if it is not found: the list has changed meanwhile, so the lock may be had.
+pub fn owe_one(c: &Ctx, id: i32) -> bool {
+    let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.pool.shm(index));
+    let Ok(Some(shm)) = found else { return false };
+    let (mine, segment) = (c.me.word(), u64::from(id as u32));
+    let is_it =
+        |_, hold: &Hold| hold.owner.load(Relaxed) == mine && hold.segment.load(Relaxed) == segment;
+    let hold = each(c, shm, is_it);
+    if let Some((_, hold)) = hold {
+        hold.detached.fetch_add(1, Release);
     }
+    hold.is_some()
 }
 
 /// Attachments that a record counts and its owner has given up.
@@ -151,7 +156,11 @@ pub fn drop_dead_among(
             (Some(owner), owed) if owed > 0 => {
                 let pid = life::pid_word_of(c, owner);
                 any = true;
-                take_off(c, guard, shm, (link, hold), (owed, owed), pid)?
+                let is_last = take_off(c, guard, shm, (link, hold), (owed, owed), pid)?;
+                if is_last {
+                    c.pool.untouch(owner, Kind::Shm.reference(index));
+                }
+                is_last
             }
             _ => false,
         };

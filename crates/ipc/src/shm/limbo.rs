@@ -23,11 +23,18 @@ pub fn park(c: &Ctx, txn: &mut Txn, range: Range) -> Result<&'static Limbo, Errn
     Ok(limbo)
 }
 
+/// Is it the caller's still? Not if its machine was taken for dead meanwhile.
+pub fn is_mine(c: &Ctx, limbo: &Limbo) -> bool {
+    limbo.owner.load(Relaxed) == c.me.word()
+}
+
 /// The lock again, for what is in limbo. If it is not to be had, whoever has it next and needs room finds the pages there.
 pub fn lock<'a>(c: &'a Ctx, quiet: &Quiet, limbo: &Limbo) -> Result<Guard<'a>, Errno> {
-    // While the caller lives nobody else writes this word: without the lock it may, too.
-    let abandon = |_: &_| limbo.owner.store(ABANDONED, Release);
-    dir::lock(c, quiet).inspect_err(abandon)
+    dir::lock(c, quiet).inspect_err(|_| {
+        // Without the lock, for nobody else writes the word of one who is not taken for dead.
+        let mine = c.me.word();
+        let _ = (limbo.owner).compare_exchange(mine, ABANDONED, Release, Relaxed);
+    })
 }
 
 /// Gives pages in limbo to the heap.

@@ -39,6 +39,9 @@ const SMALL: u64 = 256 << 10;
 const KEPT_EACH: u64 = 16;
 /// as long as not more than this is kept in all: 1 MiB.
 const KEPT_IN_ALL: u64 = 256;
+/// So often a detach tries to take the lock, or to find where to note that it could not.
+const TRIES: u32 = 3;
+
 /// The bytes of the pool that are a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -125,7 +128,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32,
         txn.put(&limbo.owner, 0)?;
         publish(c, txn, range, key, size, flg).map(Some)
     });
-    if limbo.owner.load(Relaxed) == c.me.word() {
+    if limbo::is_mine(c, limbo) {
         limbo::unpark(c, &guard, limbo, true)?;
     }
     result?.ok_or(Errno::EINVAL)
@@ -307,21 +310,24 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
 /// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment. Where the lock is not to be had,
 /// that is noted, and done by whoever has it next and looks at the segment.
 pub fn detach(c: &Ctx, id: i32) {
-    let quiet = Quiet::brief(c.kernel);
-    let dropped = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
-    if dropped.is_err() && quiet.has_failed() {
-        holds::owe_one(c, id);
-    } else {
-        reap_if_removed(c, &quiet, id);
+    for _ in 0..TRIES {
+        let quiet = Quiet::brief(c.kernel);
+        let dropped = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
+        if dropped.is_ok() || !quiet.has_failed() {
+            reap_if_removed(c, &quiet, id);
+            return;
+        }
+        if holds::owe_one(c, id) {
+            return;
+        }
     }
 }
 
-/// Whether a removed segment is still there depends on who of those that have it attached is alive.
-fn reap_if_removed(c: &Ctx, quiet: &Quiet, id: i32) {
-    if dir::lookup(c, Kind::Shm, id).is_ok_and(|(_, head)| head.mode.load(Relaxed) & SHM_DEST != 0)
-    {
-        reap_one(c, quiet, id);
-    }
+/// Whether a removed segment is still there depends on who of those that have it attached is alive. Returns whether it found something of the dead.
+fn reap_if_removed(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
+    let found = dir::lookup(c, Kind::Shm, id);
+    found.is_ok_and(|(_, head)| head.mode.load(Relaxed) & SHM_DEST != 0)
+        && reap_one(c, quiet, id).unwrap_or(false)
 }
 
 /// Takes `n` attachments (all: `None`) from a process.
@@ -403,47 +409,57 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
     let zeroed = c.kernel.release(at, len);
     // Without the lock it is destroyed too: others find the pages.
     match limbo::lock(c, quiet, limbo) {
-        Ok(guard) => limbo::unpark(c, &guard, limbo, !zeroed),
-        Err(_) => Ok(()),
+        Ok(guard) if limbo::is_mine(c, limbo) => limbo::unpark(c, &guard, limbo, !zeroed),
+        _ => Ok(()),
     }
 }
 
-/// Takes from all removed segments what the dead have left.
-pub(crate) fn reap_removed(c: &Ctx, quiet: &Quiet) {
+/// Takes from all removed segments what the dead have left. Returns whether there was something.
+pub(crate) fn reap_removed(c: &Ctx, quiet: &Quiet) -> bool {
+    let mut any = false;
     for index in 0..=highest(c) {
+        if quiet.has_failed() {
+            break;
+        }
         if let Ok((_, id)) = dir::by_index(c, Kind::Shm, index) {
-            reap_if_removed(c, quiet, id);
+            any |= reap_if_removed(c, quiet, id);
         }
     }
+    any
 }
 
 /// Takes from a segment what the dead have left. Returns whether there was something.
-fn reap_one(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
-    drop_dead_holds(c, quiet, id).unwrap_or(false) | destroy_unattached(c, quiet, id)
+///
+/// # Errors
+/// The lock was not to be had.
+fn reap_one(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
+    let dropped = drop_dead_holds(c, quiet, id)?;
+    Ok(dropped | destroy_unattached(c, quiet, id)?)
 }
 
 fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
     let guard = dir::lock(c, quiet)?;
-    let (index, _) = dir::lookup(c, Kind::Shm, id)?;
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| (index, c.pool.shm(index)));
+    let Ok((index, Some(shm))) = found else {
+        return Ok(false);
+    };
     // One step for each record, kept or dropped: a list that leads back to itself comes to an end too.
-    holds::drop_dead_among(c, &guard, shm, index, holds::MOST)
+    let dropped = holds::drop_dead_among(c, &guard, shm, index, holds::MOST);
+    Ok(dropped.unwrap_or(false))
 }
 
 /// Destroys a removed segment that nobody has attached: whoever dropped the last attachment may have died just then.
-fn destroy_unattached(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
-    let Ok(guard) = dir::lock(c, quiet) else {
-        return false;
-    };
+fn destroy_unattached(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
+    let guard = dir::lock(c, quiet)?;
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
-        return false;
+        return Ok(false);
     };
     let unattached = c
         .pool
         .shm(index)
         .is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
     let removed = head.mode.load(Relaxed) & SHM_DEST != 0;
-    unattached && removed && destroy(c, quiet, guard, index).is_ok()
+    Ok(unattached && removed && destroy(c, quiet, guard, index).is_ok())
 }
 
 /// Removes what a dead process holds of a segment.
@@ -476,7 +492,7 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<ShmDs, Errno> {
         perm::check(c, head, perm::READ)?;
     }
     let quiet = Quiet::attentive(c.kernel);
-    reap_one(c, &quiet, id);
+    reap_one(c, &quiet, id)?;
     let _guard = dir::lock(c, &quiet)?;
     if !dir::still(head, id) {
         return Err(Errno::EINVAL);
@@ -526,7 +542,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let (_, head) = dir::lookup(c, Kind::Shm, id)?;
     perm::check_owner(c, head)?;
     let quiet = Quiet::attentive(c.kernel);
-    reap_one(c, &quiet, id);
+    reap_one(c, &quiet, id)?;
     let guard = dir::lock(c, &quiet)?;
     // The dead may have been the last to have it attached after an earlier removal.
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {

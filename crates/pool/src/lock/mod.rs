@@ -55,8 +55,10 @@ pub struct Quiet<'a> {
     kernel: &'a dyn Kernel,
     old: Cell<u64>,
     manner: Cell<Manner>,
-    /// A lock was not to be had.
+    /// A lock was not to be had,
     failed: Cell<bool>,
+    /// for its owner does not move.
+    stuck: Cell<bool>,
     /// A handler has run.
     interrupted: Cell<bool>,
 }
@@ -84,6 +86,7 @@ impl<'a> Quiet<'a> {
             old: Cell::new(kernel.block_signals()),
             manner: Cell::new(Manner::Deaf),
             failed: Cell::new(false),
+            stuck: Cell::new(false),
             interrupted: Cell::new(false),
         }
     }
@@ -147,7 +150,7 @@ impl<'a> Quiet<'a> {
         }
         let enough = match manner {
             // Once in vain is enough: many calls take a lock more than once.
-            _ if self.failed.get() => waited > HURRY,
+            _ if self.stuck.get() => waited > HURRY,
             Manner::Hurried => waited > HURRY,
             Manner::Brief => waited > BRIEF,
             _ => waited > PATIENCE && !is_stopped(),
@@ -196,7 +199,10 @@ impl<'a> Guard<'a> {
             log: &log,
         };
         let taken = protocol::acquire(&here, word, owner_word(ctx));
-        let inherited = taken.inspect_err(|_| quiet.failed.set(true))?;
+        let inherited = taken.inspect_err(|why| {
+            quiet.failed.set(true);
+            quiet.stuck.set(*why == Stuck::Owner || quiet.stuck.get());
+        })?;
         if matches!(quiet.manner.get(), Manner::Attentive | Manner::Open) {
             quiet.manner.set(Manner::Deaf);
         }
