@@ -219,6 +219,7 @@ pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
         }
+        check_there(c, queue, ticket)?;
         scan::settle(&slow);
         let interrupted = interrupted || quiet.handler_waits();
         if interrupted || queue.has_room(ticket.waiter.arg1.load(Relaxed) as usize) {
@@ -251,10 +252,7 @@ pub unsafe fn for_message(
             Slept::Served(Ok(())) => {
                 let quiet = Quiet::open(c.kernel);
                 let slow = queue.lock(c, &quiet)?;
-                if !queue.is_there() {
-                    waiters::stand_down(c, ticket);
-                    return Err(Errno::EIDRM);
-                }
+                check_there(c, queue, ticket)?;
                 // SAFETY: as for receive.
                 let received =
                     unsafe { take_assigned(&slow, into, ticket.waiter.arg3.load(Relaxed) as u32) };
@@ -285,6 +283,7 @@ pub unsafe fn for_message(
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
         }
+        check_there(c, queue, ticket)?;
         if interrupted || quiet.handler_waits() {
             leave(&slow, queue.receivers(), ticket)?;
             return Err(Errno::EINTR);
@@ -309,6 +308,15 @@ fn lock_for_waiter<'a>(c: &'a Ctx, queue: &Queue, quiet: &Quiet) -> Result<Slow<
     drop(slow);
     super::get::finish_removal(c, quiet, queue.index, queue.id)?;
     queue.lock(c, quiet)
+}
+
+/// Is the queue there? If not, and nobody has told the caller, who waits in it, then the pool was taken away just before it began to.
+fn check_there(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
+    if queue.is_there() {
+        return Ok(());
+    }
+    waiters::stand_down(c, ticket);
+    Err(Errno::EIDRM)
 }
 
 fn leave(slow: &Slow, queue: WaitQueue, ticket: Ticket) -> Result<(), Errno> {

@@ -277,7 +277,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             Waited::TimedOut if left.is_some_and(|l| l <= nap) => Some(Errno::EAGAIN),
             Waited::TimedOut => {
                 look = (look * 2).min(LAST_LOOK);
-                look_after_the_dead(c, set).then_some(Errno::EINTR)
+                look_around(c, set)
             }
         };
         if let Some(errno) = give_up {
@@ -298,9 +298,10 @@ fn settle(c: &Ctx, set: &Set) {
     }
 }
 
-/// A sleeper's look around: whoever died holding something has it undone now. Returns whether a signal came meanwhile that has a
-/// handler: it runs as soon as signals are let through, and ends the wait like any other.
-fn look_after_the_dead(c: &Ctx, set: &Set) -> bool {
+/// A sleeper's look around: whoever died holding something has it undone now. Returns why the wait ends, if it does: a signal came meanwhile
+/// that has a handler, which runs as soon as signals are let through, as in any other wait; or the set is not there, though nobody has
+/// told its waiters, for the pool was taken away just before the caller became one.
+fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
     let quiet = Quiet::open(c.kernel);
     if let Ok(guard) = set.lock(c, &quiet) {
         if dir::is_dying(&set.entry.head) {
@@ -309,9 +310,11 @@ fn look_after_the_dead(c: &Ctx, set: &Set) -> bool {
         } else if set.still() {
             let _ = undo::reap_all(c, set, &quiet, &guard);
             let _ = serve(c, set, &quiet, &guard);
+        } else {
+            return Some(Errno::EIDRM);
         }
     }
-    quiet.handler_waits()
+    quiet.handler_waits().then_some(Errno::EINTR)
 }
 
 /// Is a semaphore kept from fast paths?

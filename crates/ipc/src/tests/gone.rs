@@ -127,6 +127,26 @@ fn who_waits_is_told() {
     }
 }
 
+/// The memory went away between the caller's last look at the construct and its registration, which stands in zeros.
+#[test]
+fn who_begins_to_wait_in_zeros_is_told() {
+    let world = World::new(SIZE);
+    let me = world.process();
+    let ids = Ids::new(&me.ctx());
+    let sleepers = sleepers(&world, ids);
+    let waiting = || (0..64).filter(|i| is_waiting(&world, *i));
+    until("five wait", || waiting().count() == 5);
+    let records: Vec<_> = waiting().collect();
+    take_away(&world);
+    for index in records {
+        let status = &world.pool().waiter(index).unwrap().status;
+        status.store(vshmem_pool::layout::WAITING, SeqCst);
+    }
+    for (i, (_process, task)) in sleepers.into_iter().enumerate() {
+        assert_eq!(task.result(), Err(Errno::EIDRM), "sleeper {i}");
+    }
+}
+
 #[test]
 fn nothing_is_known_any_more() {
     let world = World::new(SIZE);
