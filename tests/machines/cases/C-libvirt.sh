@@ -34,6 +34,14 @@ for folder in /etc/libvirt /run/libvirt /var/lib/libvirt /var/log/libvirt /var/c
     mkdir -p "$folder"
     mount -t tmpfs tmpfs "$folder"
 done
+# It looks for the user that it would use if it were not told another one; the package that makes that one starts a daemon, too.
+for file in passwd group; do
+    getent "$file" libvirt-qemu >"$work/out" && continue
+    cp "/etc/$file" "$work/$file"
+    mount --bind "$work/$file" "/etc/$file"
+done
+getent passwd libvirt-qemu >"$work/out" || echo 'libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
+getent group libvirt-qemu >"$work/out" || echo 'libvirt-qemu:x:64055:' >>/etc/group
 printf '%s\n' 'user = "root"' 'group = "root"' 'security_driver = "none"' 'cgroup_controllers = []' 'stdio_handler = "file"' \
     'namespaces = []' >/etc/libvirt/qemu.conf
 libvirtd >"$work/libvirtd.log" 2>&1 &
