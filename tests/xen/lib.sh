@@ -68,19 +68,23 @@ start() {
     (xl create -q -e "/tmp/$1.cfg" >"/tmp/$1.xl" 2>&1 && xl domid "$1" >"/tmp/$1.new" && mv "/tmp/$1.new" "/tmp/$1.id") &
 }
 
-is_up() {
-    [ -n "$(id_of "$1")" ] && xenstore-read "/local/domain/$(id_of "$1")/data/answer" >/dev/null 2>&1
+has_died() {
+    xl list "$1" 2>/dev/null | grep -q ' [r-][b-][p-][s-]*[sc]'
 }
 
-# is_up, and a guest that has died is started again, twice at the most: in the emulator a kernel has a triple fault now and then
-# before it does anything of its own.
+is_up() {
+    [ -n "$(id_of "$1")" ] && ! has_died "$1" && xenstore-read "/local/domain/$(id_of "$1")/data/answer" >/dev/null 2>&1
+}
+
+# is_up, and a guest that has died is started again, twice at the most: in the emulator a kernel has a triple fault now and then, most
+# often before it does anything of its own, and on a busy host also while it idles.
 comes_up() {
     is_up "$1" && return
-    xl list "$1" 2>/dev/null | grep -q ' [r-][b-][p-][s-]*[sc]' || return 1
+    has_died "$1" || return 1
     tries=$(($(cat "/tmp/$1.tries" 2>/dev/null) + 1))
     [ $tries -le 2 ] || return 1
     echo $tries >"/tmp/$1.tries"
-    echo "        $1 died before it was up, and is started again" >/dev/console
+    echo "        $1 has died, and is started again" >/dev/console
     xl destroy "$1"
     rm -f "/tmp/$1.id"
     start "$1"
