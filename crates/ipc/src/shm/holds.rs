@@ -146,26 +146,20 @@ pub fn drop_dead_among(
         };
         let owner = ProcId::of_word(hold.owner.load(Relaxed));
         let is_dead = |o: &ProcId| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o);
-        let is_gone = match (owner, owed(hold)) {
-            (Some(dead), _) if is_dead(&dead) => {
-                let pid = life::pid_word_of(c, dead);
-                take_off(c, guard, shm, (link, hold), (u64::MAX, 0), pid)?;
-                c.pool.untouch(dead, Kind::Shm.reference(index));
-                true
-            }
-            (Some(owner), owed) if owed > 0 => {
-                let pid = life::pid_word_of(c, owner);
-                any = true;
-                let is_last = take_off(c, guard, shm, (link, hold), (owed, owed), pid)?;
-                if is_last {
-                    c.pool.untouch(owner, Kind::Shm.reference(index));
-                }
-                is_last
-            }
-            _ => false,
+        let off = match (owner, owed(hold)) {
+            (Some(dead), _) if is_dead(&dead) => Some((dead, (u64::MAX, 0))),
+            (Some(owner), owed) if owed > 0 => Some((owner, (owed, owed))),
+            _ => None,
         };
-        any |= is_gone;
-        if !is_gone {
+        let Some((owner, n)) = off else {
+            link = at + 8;
+            continue;
+        };
+        any = true;
+        let pid = life::pid_word_of(c, owner);
+        if take_off(c, guard, shm, (link, hold), n, pid)? {
+            c.pool.untouch(owner, Kind::Shm.reference(index));
+        } else {
             link = at + 8;
         }
     }

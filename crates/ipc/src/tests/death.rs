@@ -2,8 +2,7 @@
 //! happened or not, never half, and nobody else may be held up.
 
 use super::msg::{counts, queue, receive, send};
-use super::sem::{op, set_of, undone, values};
-use crate::sem::Sembuf;
+use super::sem::{op, set_of, undone, values, TAKE};
 use crate::testing::{until, World, PATIENCE};
 use crate::{msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT};
 use core::sync::atomic::Ordering::Relaxed;
@@ -88,12 +87,6 @@ fn in_semop_with_undo_beside_another_who_has_some() {
         |w, id, _| assert_eq!(values(&w.process().ctx(), id), [3, 5]),
     );
 }
-
-static TAKE: [Sembuf; 1] = [Sembuf {
-    num: 0,
-    op: -1,
-    flg: 0,
-}];
 
 #[test]
 fn while_serving_a_waiter() {

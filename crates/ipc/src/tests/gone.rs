@@ -86,7 +86,7 @@ fn make_something(c: &Ctx) {
 /// How a call has ended that says nothing else.
 type Told = Result<(), Errno>;
 
-/// One process each that waits for what won't come: for a semaphore, for two, for a message, for one of a type, for room.
+/// One process each that waits by now for what won't come: for a semaphore, for two, for a message, for one of a type, for room.
 fn sleepers(world: &World, ids: Ids) -> Vec<(Arc<Process>, Task<Told>)> {
     let waits: [fn(&Ctx, Ids) -> Told; 5] = [
         |c, ids| sem::op(c, ids.set, &[op(2, -1)], None),
@@ -101,7 +101,14 @@ fn sleepers(world: &World, ids: Ids) -> Vec<(Arc<Process>, Task<Told>)> {
         let task = process.start(move |c| wait(c, ids));
         (process, task)
     };
-    waits.iter().map(start).collect()
+    let sleepers = waits.iter().map(start).collect();
+    until("five wait", || waiting(world).len() == 5);
+    sleepers
+}
+
+/// The records of those who wait.
+fn waiting(world: &World) -> Vec<u32> {
+    (0..64).filter(|i| is_waiting(world, *i)).collect()
 }
 
 fn is_waiting(world: &World, index: u32) -> bool {
@@ -115,9 +122,6 @@ fn who_waits_is_told() {
     let me = world.process();
     let ids = Ids::new(&me.ctx());
     let sleepers = sleepers(&world, ids);
-    until("five wait", || {
-        (0..64).filter(|i| is_waiting(&world, *i)).count() == 5
-    });
     take_away(&world);
     for (i, (_process, task)) in sleepers.into_iter().enumerate() {
         assert!(
@@ -134,9 +138,7 @@ fn who_begins_to_wait_in_zeros_is_told() {
     let me = world.process();
     let ids = Ids::new(&me.ctx());
     let sleepers = sleepers(&world, ids);
-    let waiting = || (0..64).filter(|i| is_waiting(&world, *i));
-    until("five wait", || waiting().count() == 5);
-    let records: Vec<_> = waiting().collect();
+    let records = waiting(&world);
     take_away(&world);
     for index in records {
         let status = &world.pool().waiter(index).unwrap().status;

@@ -22,6 +22,13 @@ pub fn undone(num: u16, op: i16) -> Sembuf {
     }
 }
 
+/// Takes one.
+pub static TAKE: [Sembuf; 1] = [Sembuf {
+    num: 0,
+    op: -1,
+    flg: 0,
+}];
+
 fn now(num: u16, op: i16) -> Sembuf {
     Sembuf {
         num,
@@ -203,29 +210,11 @@ fn a_waiter_gives_up_when_it_should() {
     let (a, b) = (world.process(), world.process());
     let c = &a.ctx();
     let id = set_of(c, &[0]);
-    let task = begin(
-        c,
-        &b,
-        id,
-        &[Sembuf {
-            num: 0,
-            op: -1,
-            flg: 0,
-        }],
-    );
+    let task = begin(c, &b, id, &TAKE);
     b.interrupt();
     assert_eq!(task.result(), Err(Errno::EINTR));
     assert_eq!(sem::getncnt(c, id, 0), Ok(0));
-    let task = begin(
-        c,
-        &b,
-        id,
-        &[Sembuf {
-            num: 0,
-            op: -1,
-            flg: 0,
-        }],
-    );
+    let task = begin(c, &b, id, &TAKE);
     sem::remove(c, id).unwrap();
     assert_eq!(task.result(), Err(Errno::EIDRM));
     assert_eq!(sem::op(c, id, &[op(0, 1)], None), Err(Errno::EINVAL));
@@ -291,16 +280,7 @@ fn a_wait_that_a_handler_could_not_end_is_ended_by_its_next_call() {
     let (a, b) = (world.process(), world.process());
     let c = &a.ctx();
     let id = set_of(c, &[0]);
-    let task = begin(
-        c,
-        &b,
-        id,
-        &[Sembuf {
-            num: 0,
-            op: -1,
-            flg: 0,
-        }],
-    );
+    let task = begin(c, &b, id, &TAKE);
     let lock = &world.pool().sem(0).unwrap().lock;
     until("the lock is free", || {
         // As its owner leaves it, who does not move.
@@ -340,16 +320,7 @@ fn leaving_undoes_and_wakes() {
     let c = &a.ctx();
     let id = set_of(c, &[1]);
     sem::op(&b.ctx(), id, &[undone(0, -1)], None).unwrap();
-    let task = begin(
-        c,
-        &d,
-        id,
-        &[Sembuf {
-            num: 0,
-            op: -1,
-            flg: 0,
-        }],
-    );
+    let task = begin(c, &d, id, &TAKE);
     crate::leave(&b.ctx());
     assert_eq!(task.result(), Ok(()));
     assert_eq!(values(c, id), [0]);
