@@ -7,6 +7,9 @@
 
 #include "vshmem_xen.h"
 
+/* Where VSHMEM_REMAINS is in an offset that is counted in pages. */
+#define REMAINS_PGOFF ((pgoff_t)(VSHMEM_REMAINS >> PAGE_SHIFT))
+
 struct pool_file {
 	struct pool *pool;
 	struct file *file;
@@ -17,7 +20,7 @@ static long file_info(struct pool *pool, void __user *arg)
 {
 	struct vshmem_info info = {
 		.abi = VSHMEM_ABI,
-		.flags = VSHMEM_DOORBELL | VSHMEM_CACHED,
+		.flags = VSHMEM_DOORBELL | VSHMEM_CACHED | VSHMEM_HAS_REMAINS,
 		.size = pool->size,
 		.member = pool->self,
 		.vectors = 1,
@@ -74,13 +77,23 @@ static int map_page(pte_t *pte, unsigned long addr, void *data)
 {
 	struct vm_area_struct *vma = data;
 	struct pool_file *pf = vma->vm_file->private_data;
-	struct page *page = pf->pool->pages[linear_page_index(vma, addr)];
+	pgoff_t index = linear_page_index(vma, addr) & ~REMAINS_PGOFF;
+	struct page *page = pf->pool->pages[index];
 
 	if (pte_none(*pte))
 		set_pte_at(vma->vm_mm, addr, pte,
 			   pte_mkspecial(pfn_pte(page_to_pfn(page),
 						 vma->vm_page_prot)));
 	return 0;
+}
+
+/* What a fault gets when the pool was taken away. */
+static vm_fault_t fault_gone(struct vm_fault *vmf)
+{
+	if (!(vmf->vma->vm_pgoff & REMAINS_PGOFF))
+		return VM_FAULT_SIGBUS;
+	vmf->page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	return vmf->page ? 0 : VM_FAULT_OOM;
 }
 
 /*
@@ -99,7 +112,7 @@ static vm_fault_t file_fault(struct vm_fault *vmf)
 
 	down_read(&pf->pool->gate);
 	if (pf->pool->gone)
-		ret = VM_FAULT_SIGBUS;
+		ret = fault_gone(vmf);
 	else if (apply_to_page_range(vma->vm_mm, start, end - start, map_page,
 				     vma) == -ENOMEM)
 		ret = VM_FAULT_OOM;
@@ -113,16 +126,19 @@ static const struct vm_operations_struct file_vm_ops = {
 
 static int file_mmap(struct file *file, struct vm_area_struct *vma)
 {
-	const unsigned long flags =
-		VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP;
+	bool remains = vma->vm_pgoff & REMAINS_PGOFF;
+	pgoff_t first = vma->vm_pgoff & ~REMAINS_PGOFF;
+	/* One that remains gets pages that the kernel has to count. */
+	const unsigned long flags = VM_IO | VM_DONTEXPAND | VM_DONTDUMP |
+				    (remains ? VM_MIXEDMAP : VM_PFNMAP);
 	struct pool_file *pf = file->private_data;
 	u64 pages = pf->pool->count;
 
 	if (READ_ONCE(pf->pool->gone))
 		return -ENODEV;
 	/* A private mapping would copy pages that are not this kernel's. */
-	if (!(vma->vm_flags & VM_MAYSHARE) || vma->vm_pgoff >= pages ||
-	    vma_pages(vma) > pages - vma->vm_pgoff)
+	if (!(vma->vm_flags & VM_MAYSHARE) || first >= pages ||
+	    vma_pages(vma) > pages - first)
 		return -EINVAL;
 
 	vma->vm_ops = &file_vm_ops;
@@ -177,7 +193,8 @@ const struct file_operations pool_fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 };
 
-/* Ends all mappings and sleeps; nothing reaches the memory afterwards. */
+/* Ends all mappings and sleeps; nothing reaches the memory afterwards. Mappings
+ * that remain show zeros. */
 void file_revoke(struct pool *pool)
 {
 	struct pool_file *pf;

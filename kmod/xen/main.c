@@ -22,6 +22,8 @@ static long add_or_put(struct pool *pool, int err)
 	if (!err)
 		err = pool_find(pool->name) ? -EEXIST : pool_add(pool);
 	if (err) {
+		/* Its file may have been there for a moment. */
+		file_revoke(pool);
 		if (!pool_is_owned(pool))
 			share_detach(pool);
 		put_device(&pool->dev);
@@ -125,6 +127,27 @@ static long revoke(void __user *arg)
 	return -ENOENT;
 }
 
+/* The domain with the next id that has the pool. */
+static long granted(void __user *arg)
+{
+	struct vshmem_xen_name how;
+	u32 next = VSHMEM_XEN_NOBODY;
+	struct grant *grant;
+	struct pool *pool;
+
+	if (copy_from_user(&how, arg, sizeof(how)))
+		return -EFAULT;
+	pool = owned(how.name);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	list_for_each_entry(grant, &pool->grants, node) {
+		if (grant->domid >= how.domid && grant->domid < next)
+			next = grant->domid;
+	}
+	how.domid = next;
+	return copy_to_user(arg, &how, sizeof(how)) ? -EFAULT : 0;
+}
+
 static long remove(void __user *arg)
 {
 	struct vshmem_xen_name how;
@@ -165,6 +188,9 @@ static long control(struct file *file, unsigned int cmd, unsigned long number)
 		break;
 	case VSHMEM_XEN_REMOVE:
 		ret = remove(arg);
+		break;
+	case VSHMEM_XEN_GRANTED:
+		ret = granted(arg);
 		break;
 	}
 	mutex_unlock(&pools_lock);

@@ -21,16 +21,25 @@ static DEFINE_IDA(minors);
  * A domain's mappings of another domain's pages don't survive that it is saved,
  * so it lets go of them before: whoever has the pool mapped gets SIGBUS when
  * the domain goes on. The device file remains, and is replaced by that of the
- * pool that is attached next.
+ * pool that is attached next. Nor do grants, so a domain whose pools others
+ * have is not saved at all.
  */
 static int pool_freeze(struct device *dev)
 {
 	struct pool *pool = container_of(dev, struct pool, dev);
+	bool granted;
 
-	if (!pool_is_owned(pool)) {
-		file_revoke(pool);
-		share_detach(pool);
+	if (pool_is_owned(pool)) {
+		spin_lock_irq(&pool->bells);
+		granted = !list_empty(&pool->grants);
+		spin_unlock_irq(&pool->bells);
+		if (granted)
+			dev_err(dev, "is in use by other domains, so this one "
+				     "can't be saved\n");
+		return granted ? -EBUSY : 0;
 	}
+	file_revoke(pool);
+	share_detach(pool);
 	return 0;
 }
 
@@ -189,6 +198,7 @@ int pools_init(void)
 /* The module is not unloaded while there is a pool. */
 void pools_exit(void)
 {
+	end_wait();
 	class_unregister(&pool_class);
 	unregister_chrdev_region(first, MOST_POOLS);
 	ida_destroy(&minors);

@@ -114,7 +114,6 @@ static int grant_lists(struct grant *grant)
 void share_revoke(struct grant *grant)
 {
 	unsigned long flags;
-	unsigned int i;
 
 	spin_lock_irqsave(&grant->pool->bells, flags);
 	if (!list_empty(&grant->node))
@@ -122,15 +121,7 @@ void share_revoke(struct grant *grant)
 	spin_unlock_irqrestore(&grant->pool->bells, flags);
 	if (grant->irq > 0)
 		unbind_from_irqhandler(grant->irq, grant);
-	for (i = 0; i < grant->listed; i++) {
-		gnttab_end_foreign_access(grant->list_refs[i], grant->lists[i]);
-		__free_page(grant->lists[i]);
-	}
-	for (i = 0; i < grant->granted; i++)
-		gnttab_end_foreign_access(grant->refs[i],
-					  grant->pool->pages[i]);
-	kvfree(grant->refs);
-	kfree(grant);
+	end_grant(grant);
 }
 
 /* Under pools_lock. */
@@ -181,6 +172,7 @@ static unsigned long address_of(struct page *page)
 	return (unsigned long)pfn_to_kaddr(page_to_pfn(page));
 }
 
+/* EIO: some of the pages are mapped still, and must not be used again. */
 static int unmap_refs(struct gnttab_unmap_grant_ref *unmap, struct page **pages,
 		      unsigned int count)
 {
@@ -189,24 +181,39 @@ static int unmap_refs(struct gnttab_unmap_grant_ref *unmap, struct page **pages,
 		.pages = pages,
 		.count = count,
 	};
+	unsigned int i;
 
-	return gnttab_unmap_refs_sync(&data);
+	for (i = 0; i < count; i++)
+		unmap[i].status = GNTST_general_error;
+	if (WARN_ON(gnttab_unmap_refs_sync(&data)))
+		return -EIO;
+	for (i = 0; i < count; i++) {
+		if (WARN_ON(unmap[i].status != GNTST_okay))
+			return -EIO;
+	}
+	return 0;
 }
 
 /* Unmaps those of a failed attempt that were mapped. */
-static void unmap_some(struct gnttab_map_grant_ref *map,
-		       struct gnttab_unmap_grant_ref *unmap,
-		       struct page **pages, unsigned int count)
+static int unmap_some(struct gnttab_map_grant_ref *map,
+		      struct gnttab_unmap_grant_ref *unmap, struct page **pages,
+		      unsigned int count)
 {
 	unsigned int i;
+	int err = 0;
 
 	for (i = 0; i < count; i++) {
-		if (map[i].status == GNTST_okay)
-			WARN_ON(unmap_refs(&unmap[i], &pages[i], 1));
+		if (map[i].status == GNTST_okay &&
+		    unmap_refs(&unmap[i], &pages[i], 1))
+			err = -EIO;
 	}
+	return err;
 }
 
-/* Maps the pages of these references to pages of this kernel. */
+/*
+ * Maps the pages of these references to pages of this kernel. EIO: it failed,
+ * and some of them are mapped still, and must not be used again.
+ */
 static int map_refs(domid_t owner, const grant_ref_t *refs, struct page **pages,
 		    struct gnttab_unmap_grant_ref *unmap, unsigned int count)
 {
@@ -222,15 +229,15 @@ static int map_refs(domid_t owner, const grant_ref_t *refs, struct page **pages,
 				  GNTMAP_host_map, refs[i], owner);
 		map[i].status = GNTST_general_error;
 	}
-	err = gnttab_map_refs(map, NULL, pages, count);
+	err = gnttab_map_refs(map, NULL, pages, count) ? -EFAULT : 0;
 	for (i = 0; i < count; i++) {
 		gnttab_set_unmap_op(&unmap[i], address_of(pages[i]),
 				    GNTMAP_host_map, map[i].handle);
 		if (!err && map[i].status != GNTST_okay)
 			err = -EACCES;
 	}
-	if (err)
-		unmap_some(map, unmap, pages, count);
+	if (err && unmap_some(map, unmap, pages, count))
+		err = -EIO;
 	kvfree(map);
 	return err;
 }
@@ -251,7 +258,7 @@ static int read_list(domid_t owner, grant_ref_t list, grant_ref_t *refs,
 		memcpy(refs, page_address(page), count * sizeof(*refs));
 		err = unmap_refs(&unmap, &page, 1);
 	}
-	if (!err || err == -EACCES || err == -ENOMEM)
+	if (err != -EIO)
 		gnttab_free_pages(1, &page);
 	return err;
 }
@@ -284,11 +291,10 @@ static int map_pool(struct pool *pool, const grant_ref_t *refs)
 		goto free;
 	err = map_refs(pool->owner, refs, pool->pages, pool->unmap,
 		       pool->count);
-	if (err)
-		goto free_pages;
-	return 0;
-free_pages:
-	gnttab_free_pages(pool->count, pool->pages);
+	if (!err)
+		return 0;
+	if (err != -EIO)
+		gnttab_free_pages(pool->count, pool->pages);
 free:
 	kvfree(pool->unmap);
 	pool->unmap = NULL;
@@ -366,7 +372,7 @@ void share_detach(struct pool *pool)
 	if (!pool->unmap)
 		return;
 	/* Pages that can't be unmapped are never used again. */
-	if (!WARN_ON(unmap_refs(pool->unmap, pool->pages, pool->count)))
+	if (!unmap_refs(pool->unmap, pool->pages, pool->count))
 		gnttab_free_pages(pool->count, pool->pages);
 	kvfree(pool->unmap);
 	pool->unmap = NULL;

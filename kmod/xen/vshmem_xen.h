@@ -29,7 +29,7 @@ struct sleepers {
 
 /* What an owner has granted to one domain; see share.c. */
 struct grant {
-	struct list_head node; /* in pool.grants */
+	struct list_head node; /* in pool.grants; or see end.c */
 	struct pool *pool;
 	domid_t domid;
 	evtchn_port_t port;
@@ -80,6 +80,10 @@ int share_attach(struct pool *pool, const struct vshmem_xen_attach *how);
 bool share_is_current(struct pool *pool);
 void share_detach(struct pool *pool);
 void share_ring(struct pool *pool, u32 peer);
+
+/* end.c: grants that were taken back, and are still mapped */
+void end_grant(struct grant *grant);
+void end_wait(void);
 
 /* pool.c: pools and their device files' life */
 struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner);

@@ -99,13 +99,20 @@ struct vshmem_xen_attach {
  *
  * VSHMEM_XEN_REMOVE takes a pool of the owner @domid, which may be this domain,
  * away from this domain: whoever has it mapped gets SIGBUS at the next access,
- * sleepers ENODEV. EPERM: the pool of that name is another owner's.
+ * or zeros (VSHMEM_REMAINS), sleepers ENODEV. EPERM: the pool of that name is
+ * another owner's.
+ *
+ * VSHMEM_XEN_GRANTED replaces @domid by the least one, not less than it, of
+ * those that this pool of this domain's is granted to; by VSHMEM_XEN_NOBODY if
+ * there is none. So a back end that was killed finds what it left.
  */
 struct vshmem_xen_name {
 	char name[VSHMEM_XEN_NAME];
 	__u8 unused[3];
 	__u32 domid;
 };
+
+#define VSHMEM_XEN_NOBODY 0x7ff0
 
 #define VSHMEM_XEN_IOCTL_TYPE 0xd8
 #define VSHMEM_XEN_CREATE \
@@ -116,5 +123,7 @@ struct vshmem_xen_name {
 	_IOW(VSHMEM_XEN_IOCTL_TYPE, 2, struct vshmem_xen_attach)
 #define VSHMEM_XEN_REVOKE _IOW(VSHMEM_XEN_IOCTL_TYPE, 3, struct vshmem_xen_name)
 #define VSHMEM_XEN_REMOVE _IOW(VSHMEM_XEN_IOCTL_TYPE, 4, struct vshmem_xen_name)
+#define VSHMEM_XEN_GRANTED \
+	_IOWR(VSHMEM_XEN_IOCTL_TYPE, 5, struct vshmem_xen_name)
 
 #endif /* VSHMEM_XEN_IOCTL_H */
