@@ -138,7 +138,7 @@ pub struct Up {
     #[arg(long)]
     pub reserve: bool,
     /// Room in each machine for so many pools that it is granted later
-    #[arg(long, default_value_t = 6, value_name = "N")]
+    #[arg(long, default_value_t = vshmem_cluster::Ports::USUAL.spare, value_name = "N")]
     pub spare_pools: u32,
     /// The largest pool that it can be granted later; a power of two
     #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]

@@ -38,7 +38,7 @@ pub struct Attach {
     #[arg(long)]
     print: bool,
     /// For --print: how many ports
-    #[arg(long, default_value_t = 6, value_name = "N")]
+    #[arg(long, default_value_t = Ports::USUAL.spare, value_name = "N")]
     spare_pools: u32,
     /// For --print: the largest pool that goes into one; a power of two
     #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]

@@ -20,6 +20,12 @@ pub struct Ports {
 pub const MOST: u32 = 20;
 
 impl Ports {
+    /// What a machine has unless something else is asked for.
+    pub const USUAL: Ports = Ports {
+        spare: 6,
+        largest: 2 << 30,
+    };
+
     /// QEMU's options for all ports: those of the pools that the machine starts with, then the spare ones.
     pub fn devices(self, taken: usize) -> Vec<String> {
         let spare = self.spare as usize;

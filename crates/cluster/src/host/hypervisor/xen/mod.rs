@@ -24,6 +24,7 @@ use crate::error::{Error, Explain, Result};
 use crate::host::boot::{self, Outfit, Software};
 use crate::host::driver;
 use crate::host::health::Health;
+use crate::host::ports::Ports;
 use crate::host::state::{private_directory, Machine, Record};
 use crate::host::up::Options;
 use crate::host::vmlinux;
@@ -48,6 +49,10 @@ impl Hypervisor for Xen {
         check_host()?;
         let unfit = [
             (!options.pools.is_empty(), "--pool"),
+            (
+                options.ports != Ports::USUAL,
+                "--spare-pools and --largest-pool",
+            ),
             (options.network, "--net"),
             (options.doorbell.is_some(), "--doorbell and --no-doorbell"),
             (options.accel != Choice::Auto, "--accel"),
