@@ -4,9 +4,9 @@ use crate::agent::ours;
 use crate::{args, size};
 use clap::{Args, Subcommand};
 use std::time::Duration;
-use vshmem_agent::xen::{join, own, usual_limits, Own, Until};
+use vshmem_agent::xen::{join, own, usual_limits, withdraw, Left, Own, Until};
 use vshmem_cluster::limits::Limit;
-use vshmem_cluster::Result;
+use vshmem_cluster::{Error, Result};
 
 #[derive(Subcommand)]
 #[command(after_help = "\
@@ -15,12 +15,19 @@ Examples:
   vshmem xen join                                 in vm0 and vm1: attach what dom0 gives; programs then find the pool
   VSHMEM_POOL=work LD_PRELOAD=... ./a.out         in any of the three
 
-Both go on until SIGTERM or SIGINT ends them; as root, with the driver vshmem_xen.ko. If one is killed, start it again: pools stay.")]
+Both go on until SIGTERM or SIGINT ends them; as root, with the driver vshmem_xen.ko. If one is killed, start it again: pools stay.
+  vshmem xen withdraw work                        or remove what a killed `own` has left
+")]
 pub enum Xen {
     /// Make a pool of this domain's memory, give it to other domains, and take it back when they are gone
     Own(OwnArgs),
     /// Attach the pools that a domain gives to this one, and let them go when it takes them back
     Join(JoinArgs),
+    /// Take away a pool whose `own` was killed
+    Withdraw {
+        /// The pool's name
+        pool: String,
+    },
 }
 
 #[derive(Args)]
@@ -70,6 +77,19 @@ pub fn xen(xen: Xen) -> Result<u8> {
             };
             join(args.owner, until, tell)
         }
+        Xen::Withdraw { pool } => return withdraw_left(&pool),
     };
     done.map(|()| 0).map_err(ours)
+}
+
+/// Removes what nobody serves.
+fn withdraw_left(pool: &str) -> Result<u8> {
+    let why = match withdraw(pool).map_err(ours)? {
+        Left::Removed => return Ok(0),
+        Left::Served => {
+            "is served by a process, which withdraws it when it is ended: `vshmem xen own`"
+        }
+        Left::Nothing => "is not there: `vshmem pool ls` shows those that are",
+    };
+    Err(Error::new(format!("the pool {pool} {why}")))
 }

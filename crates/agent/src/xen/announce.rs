@@ -62,6 +62,19 @@ impl Pair {
         Ok(())
     }
 
+    /// The domains to which an owner announces this pool.
+    pub fn told(store: &mut Store, owner: u16, pool: &str) -> Result<Vec<u16>> {
+        let mut told = Vec::new();
+        for guest in store.list(&format!("/local/domain/{owner}/data/vshmem"))? {
+            let Ok(guest) = guest.parse() else { continue };
+            let path = Pair { owner, guest }.announced();
+            if store.list(&path)?.iter().any(|name| name == pool) {
+                told.push(guest);
+            }
+        }
+        Ok(told)
+    }
+
     /// The pools that are announced, with what can be read of each.
     pub fn all(self, store: &mut Store) -> Result<Vec<(String, Option<Ticket>)>> {
         let directory = self.announced();

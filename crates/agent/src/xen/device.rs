@@ -1,6 +1,7 @@
 //! The control file of the driver vshmem_xen.ko, `/dev/vshmem-xen-control`; `kmod/xen/vshmem_xen_ioctl.h` specifies the calls.
 
 use crate::error::{Error, Explain, Result};
+use rustix::fs::{flock, FlockOperation};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -62,6 +63,10 @@ const GRANT: u32 = request::<Grant>(3, 1);
 const ATTACH: u32 = request::<Attach>(1, 2);
 const REVOKE: u32 = request::<Named>(1, 3);
 const REMOVE: u32 = request::<Named>(1, 4);
+const GRANTED: u32 = request::<Named>(3, 5);
+
+/// What GRANTED tells if there is no further domain.
+const NOBODY: u32 = 0x7ff0;
 
 /// What another domain needs to attach a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,6 +138,39 @@ impl Device {
                 })
             }
         }
+    }
+
+    /// The domains that this domain's pool is granted to.
+    pub fn granted(&self, pool: &str) -> Result<Vec<u16>> {
+        let mut all = Vec::new();
+        let mut how = Named {
+            name: name(pool)?,
+            unused: [0; 3],
+            domain: 0,
+        };
+        loop {
+            let told = self.call(GRANTED, &mut how);
+            if told.as_ref().err().and_then(io::Error::raw_os_error) == Some(libc::EPERM) {
+                return Err(Error::new(format!(
+                    "the pool {pool} is another domain's, which alone can withdraw it"
+                )));
+            }
+            told.explain(|| format!("who has the pool {pool} can't be found out"))?;
+            match u16::try_from(how.domain) {
+                Ok(id) if how.domain < NOBODY => all.push(id),
+                _ => return Ok(all),
+            }
+            how.domain += 1;
+        }
+    }
+
+    /// Does something that other processes of this domain, which serve other pools, must not do at the same time.
+    pub fn by_turns<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
+        let lock = |how| flock(&self.file, how).explain(|| "waiting for other processes".into());
+        lock(FlockOperation::LockExclusive)?;
+        let done = what();
+        lock(FlockOperation::Unlock)?;
+        done
     }
 
     /// Takes a grant back; there may be none.
@@ -231,13 +269,14 @@ mod tests {
     #[test]
     fn requests_have_the_headers_numbers() {
         assert_eq!(
-            [CREATE, GRANT, ATTACH, REVOKE, REMOVE],
+            [CREATE, GRANT, ATTACH, REVOKE, REMOVE, GRANTED],
             [
                 0x4050_d800,
                 0xc150_d801,
                 0x4160_d802,
                 0x4048_d803,
-                0x4048_d804
+                0x4048_d804,
+                0xc048_d805
             ]
         );
     }

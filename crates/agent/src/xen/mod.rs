@@ -6,6 +6,7 @@
 //! | `device` | the driver's control file |
 //! | `announce` | the keys by which a pool is announced, and what is believed of them |
 //! | `care` | what is cleaned up in a pool after processes and domains that died |
+//! | `claim` | how one process, and no other, comes to serve a pool |
 //! | `owner` | the domain that owns a pool: grants and announces it, and takes it back |
 //! | `domain` | what a program in dom0 asks about other domains |
 //! | `guest` | a domain that is given pools: finds and attaches them, and lets them go |
@@ -14,6 +15,7 @@
 
 pub(crate) mod announce;
 mod care;
+mod claim;
 mod device;
 mod domain;
 mod guest;
@@ -22,7 +24,7 @@ mod store;
 
 pub use domain::{further_consoles, has_attached, is_domain};
 pub use guest::{join, Until};
-pub use owner::{own, usual_limits, withdraw, Own};
+pub use owner::{own, usual_limits, withdraw, Left, Own};
 
 use crate::error::{Error, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};

@@ -13,6 +13,7 @@ mod kind {
     pub const DIRECTORY: u32 = 1;
     pub const READ: u32 = 2;
     pub const WATCH: u32 = 4;
+    pub const UNWATCH: u32 = 5;
     pub const WRITE: u32 = 11;
     pub const MKDIR: u32 = 12;
     pub const RM: u32 = 13;
@@ -50,7 +51,16 @@ impl Access {
 pub struct Store {
     file: File,
     changed: bool,
+    released: bool,
 }
+
+/// What is watched to learn that domains were made.
+pub const INTRODUCED: &str = "@introduceDomain";
+/// What is watched to learn that domains have ended.
+pub const RELEASED: &str = "@releaseDomain";
+
+/// What the watches are told apart by, which all mean the same.
+const TOKEN: &[u8] = b"vshmem\0";
 
 /// A message from XenStore.
 struct Message {
@@ -69,6 +79,7 @@ impl Store {
         Ok(Store {
             file,
             changed: false,
+            released: false,
         })
     }
 
@@ -111,7 +122,17 @@ impl Store {
 
     /// Has changes of a path, and of all below it, reported.
     pub fn watch(&mut self, path: &str) -> Result<()> {
-        self.must(kind::WATCH, path, b"vshmem\0")
+        self.must(kind::WATCH, path, TOKEN)
+    }
+
+    /// No longer; it may not be watched.
+    pub fn unwatch(&mut self, path: &str) -> Result<()> {
+        self.ask(kind::UNWATCH, path, TOKEN).map(|_| ())
+    }
+
+    /// Whether domains have ended since this was asked last, if that is watched.
+    pub fn has_released(&mut self) -> bool {
+        std::mem::take(&mut self.released)
     }
 
     /// Whether something that is watched has changed since this was asked last.
@@ -181,6 +202,7 @@ impl Store {
         let mut text = vec![0; len];
         self.fill(&mut text)?;
         self.changed |= kind == kind::WATCH_EVENT;
+        self.released |= kind == kind::WATCH_EVENT && text.starts_with(RELEASED.as_bytes());
         Ok(Message { kind, text })
     }
 
@@ -257,16 +279,20 @@ mod tests {
     fn changes_between_answers_are_noted() {
         let path = std::env::temp_dir().join(format!("vshmem-store-{}", std::process::id()));
         let mut bytes = message(kind::WATCH_EVENT, b"a\0vshmem\0").expect("short");
+        bytes.extend(message(kind::WATCH_EVENT, b"@releaseDomain\0vshmem\0").expect("short"));
         bytes.extend(message(kind::READ, b"7").expect("short"));
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
         std::fs::write(&path, bytes).expect("writable");
         let mut store = Store {
             file: File::open(&path).expect("just written"),
             changed: false,
+            released: false,
         };
         std::fs::remove_file(&path).expect("there");
         assert_eq!(store.receive().expect("a change").kind, kind::WATCH_EVENT);
-        assert!(store.changed);
+        assert!(store.changed && !store.has_released());
+        assert_eq!(store.receive().expect("another").kind, kind::WATCH_EVENT);
+        assert!(store.has_released() && !store.has_released());
         assert_eq!(store.receive().expect("an answer").text, b"7");
         assert!(store.receive().is_err(), "longer than any message");
         let end = store.receive().err().map(|e| e.to_string());
