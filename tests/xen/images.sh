@@ -1,10 +1,11 @@
 #!/bin/bash
-# images.sh UNPACKED WORK CASE...: makes what QEMU boots: WORK/xen, WORK/vmlinuz, and WORK/dom0.img, which has the guests' files in it.
+# images.sh UNPACKED DRIVER WORK CASE...: makes what QEMU boots: WORK/xen, WORK/vmlinuz, and WORK/dom0.img, which has the guests' files in it.
 set -eu
 
 unpacked=$1
-work=$2
-shift 2
+driver=$2
+work=$3
+shift 3
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 kernel=$(cat "$unpacked/kernel")
@@ -54,6 +55,7 @@ common() {
     put "$1" "$work/bench/pingpong" bin/pingpong
     put "$1" "$work/bench/netpong" bin/netpong
     put "$1" "$work/steal" bin/steal
+    put "$1" "$work/peek" bin/peek
     mkdir -p "$1/tests"
     perl_and_python "$1"
     cp "$here"/programs/*.pl "$here"/programs/*.py "$root"/tests/programs/perl/builtin.pl "$root"/tests/programs/perl/modules.pl "$1/tests"
@@ -124,9 +126,9 @@ strip "$work/vmlinux"
 cp "$unpacked/boot/vmlinuz-$kernel" "$work/vmlinuz"
 gzip -dc "$unpacked/boot/xen-4.17-amd64.gz" >"$work/xen"
 
-driver=$("$root/kmod/build.sh" --xen "$kernel")
 "${CC:-cc}" -O1 -o "$work/forbid" "$root/tests/conformance/forbid.c"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/steal" "$here/programs/steal.c"
+"${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -o "$work/peek" "$here/programs/peek.c"
 make --silent -C "$root/bench" OUT="$work/bench"
 
 # The System V suite's programs (tests/conformance).

@@ -68,8 +68,9 @@ start() {
     (xl create -q -e "/tmp/$1.cfg" >"/tmp/$1.xl" 2>&1 && xl domid "$1" >"/tmp/$1.new" && mv "/tmp/$1.new" "/tmp/$1.id") &
 }
 
+# By a triple fault, after which it wants to be started again. One that Xen or its own kernel ended as crashed has another state.
 has_died() {
-    xl list "$1" 2>/dev/null | grep -q ' [r-][b-][p-][s-]*[sc]'
+    xl list "$1" 2>/dev/null | grep -q ' [r-][b-][p-]sr'
 }
 
 is_up() {

@@ -41,7 +41,14 @@ eventually "and works in it" goes_on vm0
 ask vm1 "killall perl; ($(on_pool work "perl load.pl"); echo ended \$?) >/tmp/load 2>&1 &"
 eventually "vm1 works, too" goes_on vm1
 
+# What programs see of it when the pool is withdrawn.
+ask vm1 "($(on_pool work "perl look.pl"); echo ended \$?) >/tmp/looks 2>&1 &"
+eventually "a program has a segment attached" ask vm1 'grep -qx attached /tmp/looks'
+ask vm1 "($(on_pool work "perl wait.pl")) >/tmp/waited 2>&1 &"
+eventually "another one waits" ask vm1 'vshmem ipcs --waiters --pool work | grep -q "@vm1 .*alive .*semaphore 0"'
 withdraw work
-eventually "a program that has the pool mapped when it is withdrawn gets SIGBUS" ask vm1 'grep -qx "ended 135" /tmp/load'
+eventually "who reads a segment of a pool that is withdrawn gets SIGBUS" ask vm1 'grep -qx "ended 135" /tmp/looks'
+eventually "who waits is told that it is gone" ask vm1 'grep -q "semop: Identifier removed" /tmp/waited'
+eventually "who works with it doesn't go on" ask vm1 'grep -q "^ended " /tmp/load'
 eventually "and the pool is gone from vm1" ask vm1 'test ! -e /dev/vshmem-xen/work'
 eventually "after the last withdrawal nothing is announced" sh -c '! xenstore-ls /local/domain/0/data/vshmem | grep -q work'

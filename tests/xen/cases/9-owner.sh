@@ -1,9 +1,16 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# A guest that owns a pool, which two others are given.
-need vm0 vm1 vm2
+# A guest that owns a pool, which two others are given. One of them is made after the pool was announced to it: XenStore forgets
+# permissions for who does not exist, and a guest isn't told who does.
+need vm0 vm1
+[ -z "$(id_of vm2)" ] || destroy vm2
 owner=$(id_of vm1)
-ask vm1 "vshmem xen own theirs --size 4M --to $(id_of vm0),$(id_of vm2) >/tmp/own 2>&1 & echo \$! >/tmp/own.pid"
+contains "a guest names domains by id" "this domain is not told which one is called" "$(ask vm1 'vshmem xen own theirs --to vm0 2>&1')"
+newest=$(xl list | awk 'NR > 1 && $2 > newest { newest = $2 } END { print newest }')
+ask vm1 "vshmem xen own theirs --size 4M --to $(id_of vm0),$((newest + 1)) >/tmp/own 2>&1 & echo \$! >/tmp/own.pid"
+eventually "it is given to one that does not exist yet" ask vm1 "grep -q 'theirs is given to domain $((newest + 1))' /tmp/own"
+need vm2
+equal "which is vm2" "$((newest + 1))" "$(id_of vm2)"
 eventually "a guest owns a pool" ask vm1 'test -c /dev/vshmem-xen/theirs'
 for name in vm0 vm2; do
     ask "$name" "vshmem xen join --owner $owner >/tmp/join.theirs 2>&1 & echo \$! >/tmp/join.theirs.pid"
@@ -36,8 +43,17 @@ destroy vm2
 eventually "the owner sees that vm2 is gone" ask vm1 "grep -q 'Domain $dead has let go: theirs' /tmp/own"
 eventually "vm0 works on" goes_on vm0
 
+# What others have mapped can't be saved with it.
+code "a domain that owns a pool which others have is not saved" 1 xl save vm1 /tmp/vm1.saved
+rm -f /tmp/vm1.saved
+eventually "it goes on" goes_on vm0
+contains "and still owns the pool" theirs "$(ask vm1 'ls /dev/vshmem-xen')"
+
 # And the owner dies.
+ask vm0 "($(on_pool theirs "perl wait.pl")) >/tmp/waited 2>&1 &"
+eventually "somebody waits in vm0" ask vm1 'vshmem ipcs --waiters --pool theirs | grep -q "@vm0 .*alive .*semaphore 0"'
 destroy vm1
 eventually "the guest lets go of a pool whose owner was destroyed" ask vm0 'test ! -e /dev/vshmem-xen/theirs'
-eventually "and the program that had it mapped gets SIGBUS" ask vm0 'grep -qx "ended 135" /tmp/load'
+eventually "who waits is told that it is gone" ask vm0 'grep -q "semop: Identifier removed" /tmp/waited'
+eventually "who works with it doesn't go on" ask vm0 'grep -q "^ended " /tmp/load'
 ask vm0 'kill $(cat /tmp/join.theirs.pid)'

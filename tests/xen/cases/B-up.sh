@@ -5,7 +5,8 @@ for name in vm0 vm1 vm2 vm3; do
     [ -z "$(id_of $name)" ] || destroy $name
 done
 mkdir -p /run/up
-chmod 700 /run/up
+mkdir -p /run/other
+chmod 700 /run/up /run/other
 export XDG_RUNTIME_DIR=/run/up VSHMEM_LIB=/lib/libvshmem.so
 cd /tests || exit
 
@@ -18,11 +19,14 @@ domain() {
 left() {
     xl list | grep vshmem-
     ls -A /run/up /dev/vshmem-xen 2>/dev/null | grep -E 'default|vshmem$'
+    xenstore-ls /local/domain/0/data/vshmem 2>/dev/null | grep cluster-
     ps -o args | grep -E '[x]en own cluster|[q]emu-system-i386|[x]l create'
 }
 
 said=$(vshmem up --hypervisor xen --net 2>&1)
 contains "what does not fit is refused" "--net can't be given for machines on Xen" "$said"
+said=$(vshmem up --hypervisor xen --spare-pools 2 2>&1)
+contains "nor is this" "--spare-pools and --largest-pool can't be given for machines on Xen" "$said"
 said=$(vshmem up --hypervisor xen --driver none 2>&1)
 contains "a domain needs the driver" "there is no vshmem_xen.ko for the machines' kernel" "$said"
 equal "nothing is left of what was refused" "" "$(left)"
@@ -38,6 +42,11 @@ else
 fi
 contains "ps shows them" "vm1  running  xen" "$(vshmem ps | tr -s ' ' | sed 's/ /  /g')"
 contains "with the pool" " cluster-default" "$(vshmem ps)"
+
+# Domains' names are for all of dom0, clusters' directories are not.
+said=$(XDG_RUNTIME_DIR=/run/other vshmem up --hypervisor xen -n 1 2>&1)
+contains "a cluster of that name is not started from elsewhere" "is served by another process" "$said"
+contains "and nothing happens to the one that runs" "vm1  running  xen" "$(vshmem ps | tr -s ' ' | sed 's/ /  /g')"
 
 equal "each is a machine of its own" "vm0: vm0,vm1: vm1," "$(vshmem run -- uname -n | sort | tr '\n' ',')"
 equal "with an own kernel" "vm1" "$(vshmem exec vm1 -- cat /proc/sys/kernel/hostname)"
