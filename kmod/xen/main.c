@@ -164,6 +164,30 @@ static long remove(void __user *arg)
 	return 0;
 }
 
+static long claim(struct file *file, void __user *arg)
+{
+	struct vshmem_xen_name how;
+	struct pool *pool;
+
+	if (copy_from_user(&how, arg, sizeof(how)))
+		return -EFAULT;
+	pool = owned(how.name);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+	if (pool->server && pool->server != file)
+		return -EBUSY;
+	pool->server = file;
+	return 0;
+}
+
+static int control_release(struct inode *inode, struct file *file)
+{
+	mutex_lock(&pools_lock);
+	pools_disclaim(file);
+	mutex_unlock(&pools_lock);
+	return 0;
+}
+
 static long control(struct file *file, unsigned int cmd, unsigned long number)
 {
 	void __user *arg = (void __user *)number;
@@ -192,6 +216,9 @@ static long control(struct file *file, unsigned int cmd, unsigned long number)
 	case VSHMEM_XEN_GRANTED:
 		ret = granted(arg);
 		break;
+	case VSHMEM_XEN_CLAIM:
+		ret = claim(file, arg);
+		break;
 	}
 	mutex_unlock(&pools_lock);
 	return ret;
@@ -199,6 +226,7 @@ static long control(struct file *file, unsigned int cmd, unsigned long number)
 
 static const struct file_operations control_fops = {
 	.owner = THIS_MODULE,
+	.release = control_release,
 	.unlocked_ioctl = control,
 	.compat_ioctl = compat_ptr_ioctl,
 };

@@ -183,6 +183,17 @@ void pool_remove(struct pool *pool)
 	module_put(THIS_MODULE);
 }
 
+/* Under pools_lock. Nobody serves what was served by this file. */
+void pools_disclaim(struct file *server)
+{
+	struct pool *pool;
+
+	list_for_each_entry(pool, &pools, node) {
+		if (pool->server == server)
+			pool->server = NULL;
+	}
+}
+
 int pools_init(void)
 {
 	int err = alloc_chrdev_region(&first, 0, MOST_POOLS, NAME);

@@ -57,10 +57,11 @@ struct pool {
 	evtchn_port_t port;
 	int irq;
 
-	/* This domain's pool. Changed under the lock of the list of pools and
-	 * @bells, read under either. */
+	/* This domain's pool. @grants is changed under the lock of the list of
+	 * pools and @bells, read under either; @server under the former. */
 	spinlock_t bells;
 	struct list_head grants;
+	struct file *server; /* only compared */
 
 	struct rw_semaphore gate; /* @gone for faults and rings, @files */
 	bool gone;
@@ -91,6 +92,7 @@ int pool_fill(struct pool *pool);
 int pool_add(struct pool *pool);
 struct pool *pool_find(const char *name);
 void pool_remove(struct pool *pool);
+void pools_disclaim(struct file *server);
 int pools_init(void);
 void pools_exit(void);
 extern struct mutex pools_lock;

@@ -105,6 +105,9 @@ struct vshmem_xen_attach {
  * VSHMEM_XEN_GRANTED replaces @domid by the least one, not less than it, of
  * those that this pool of this domain's is granted to; by VSHMEM_XEN_NOBODY if
  * there is none. So a back end that was killed finds what it left.
+ *
+ * VSHMEM_XEN_CLAIM says that this open file is by which the pool of this
+ * domain's is served, until it is closed. EBUSY: another one is.
  */
 struct vshmem_xen_name {
 	char name[VSHMEM_XEN_NAME];
@@ -125,5 +128,6 @@ struct vshmem_xen_name {
 #define VSHMEM_XEN_REMOVE _IOW(VSHMEM_XEN_IOCTL_TYPE, 4, struct vshmem_xen_name)
 #define VSHMEM_XEN_GRANTED \
 	_IOWR(VSHMEM_XEN_IOCTL_TYPE, 5, struct vshmem_xen_name)
+#define VSHMEM_XEN_CLAIM _IOW(VSHMEM_XEN_IOCTL_TYPE, 6, struct vshmem_xen_name)
 
 #endif /* VSHMEM_XEN_IOCTL_H */

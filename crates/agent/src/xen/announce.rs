@@ -67,8 +67,10 @@ impl Pair {
         let mut told = Vec::new();
         for guest in store.list(&format!("/local/domain/{owner}/data/vshmem"))? {
             let Ok(guest) = guest.parse() else { continue };
-            let path = Pair { owner, guest }.announced();
-            if store.list(&path)?.iter().any(|name| name == pool) {
+            // What this domain answers to another one lies there, too, and is no ticket.
+            let path = format!("{}/{pool}", Pair { owner, guest }.announced());
+            let text = store.read(&path)?;
+            if text.is_some_and(|text| read(&text).is_some()) {
                 told.push(guest);
             }
         }

@@ -64,6 +64,7 @@ const ATTACH: u32 = request::<Attach>(1, 2);
 const REVOKE: u32 = request::<Named>(1, 3);
 const REMOVE: u32 = request::<Named>(1, 4);
 const GRANTED: u32 = request::<Named>(3, 5);
+const CLAIM: u32 = request::<Named>(1, 6);
 
 /// What GRANTED tells if there is no further domain.
 const NOBODY: u32 = 0x7ff0;
@@ -77,6 +78,17 @@ pub struct Ticket {
     pub port: u32,
     /// References of the pages that hold the references of the pool's pages.
     pub refs: Vec<u32>,
+}
+
+/// What comes of claiming a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claimed {
+    /// This process serves it, as long as the control file is open.
+    Ours,
+    /// Another one does.
+    Served,
+    /// There is no such pool.
+    NoPool,
 }
 
 /// The driver's control file.
@@ -140,6 +152,29 @@ impl Device {
         }
     }
 
+    /// Says that this process serves a pool of this domain's.
+    ///
+    /// # Errors
+    /// The pool is another domain's.
+    pub fn claim(&self, pool: &str) -> Result<Claimed> {
+        let mut how = Named {
+            name: name(pool)?,
+            unused: [0; 3],
+            domain: 0,
+        };
+        let Err(error) = self.call(CLAIM, &mut how) else {
+            return Ok(Claimed::Ours);
+        };
+        match error.raw_os_error() {
+            Some(libc::EBUSY) => Ok(Claimed::Served),
+            Some(libc::ENOENT) => Ok(Claimed::NoPool),
+            Some(libc::EPERM) => Err(Error::new(format!(
+                "the pool {pool} is another domain's, which alone can serve or withdraw it"
+            ))),
+            _ => Err(error).explain(|| format!("the pool {pool} can't be served")),
+        }
+    }
+
     /// The domains that this domain's pool is granted to.
     pub fn granted(&self, pool: &str) -> Result<Vec<u16>> {
         let mut all = Vec::new();
@@ -149,13 +184,8 @@ impl Device {
             domain: 0,
         };
         loop {
-            let told = self.call(GRANTED, &mut how);
-            if told.as_ref().err().and_then(io::Error::raw_os_error) == Some(libc::EPERM) {
-                return Err(Error::new(format!(
-                    "the pool {pool} is another domain's, which alone can withdraw it"
-                )));
-            }
-            told.explain(|| format!("who has the pool {pool} can't be found out"))?;
+            self.call(GRANTED, &mut how)
+                .explain(|| format!("who has the pool {pool} can't be found out"))?;
             match u16::try_from(how.domain) {
                 Ok(id) if how.domain < NOBODY => all.push(id),
                 _ => return Ok(all),
@@ -269,14 +299,15 @@ mod tests {
     #[test]
     fn requests_have_the_headers_numbers() {
         assert_eq!(
-            [CREATE, GRANT, ATTACH, REVOKE, REMOVE, GRANTED],
+            [CREATE, GRANT, ATTACH, REVOKE, REMOVE, GRANTED, CLAIM],
             [
                 0x4050_d800,
                 0xc150_d801,
                 0x4160_d802,
                 0x4048_d803,
                 0x4048_d804,
-                0xc048_d805
+                0xc048_d805,
+                0x4048_d806
             ]
         );
     }

@@ -2,24 +2,30 @@
 
 use super::announce::Pair;
 use super::store::Store;
-use crate::error::Result;
+use crate::error::{Error, Explain, Result};
 use std::collections::BTreeSet;
+use std::io;
 use std::process::{Command, Stdio};
 
 /// Domain 0, which owns the pools of clusters.
 pub(super) const DOM0: u16 = 0;
 
-/// The domains that have ended, and exist until somebody destroys them, as xl keeps one that crashed with `on_crash="preserve"`. As far
-/// as xl is there: XenStore does not tell them from others. Other domains than dom0 see none.
-pub(super) fn dead_domains(own_id: u16) -> BTreeSet<u16> {
-    if own_id != DOM0 {
-        return BTreeSet::new();
-    }
+/// The domains that have ended, and exist until somebody destroys them, as xl keeps one that crashed with `on_crash="preserve"`. None
+/// where xl is not installed: XenStore does not tell them from others.
+///
+/// # Errors
+/// xl fails.
+pub(super) fn dead_domains() -> Result<BTreeSet<u16>> {
     let mut command = Command::new("xl");
     command.arg("list").stdin(Stdio::null());
-    let said = command.stderr(Stdio::null()).output();
-    said.map(|said| ended_in(&String::from_utf8_lossy(&said.stdout)))
-        .unwrap_or_default()
+    let said = match command.stderr(Stdio::null()).output() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        said => said.explain(|| "xl could not be started".into())?,
+    };
+    match said.status.success() {
+        true => Ok(ended_in(&String::from_utf8_lossy(&said.stdout))),
+        false => Err(Error::new("xl could not list the domains")),
+    }
 }
 
 /// Whom a list by xl shows as shut down, crashed or dying. Names, which come first, may have spaces in them.

@@ -175,6 +175,7 @@ impl Guest {
         old.retain(|pool| announced.iter().all(|(name, _)| name != pool));
         for pool in old {
             self.device.remove(&pool, self.pair.owner)?;
+            self.pair.unanswer(&mut self.store, &pool)?;
         }
         Ok(())
     }

@@ -7,6 +7,8 @@
 //! | `announce` | the keys by which a pool is announced, and what is believed of them |
 //! | `care` | what is cleaned up in a pool after processes and domains that died |
 //! | `claim` | how one process, and no other, comes to serve a pool |
+//! | `presence` | which of the domains that are to have a pool exist |
+//! | `withdrawal` | how a pool is taken away from everybody |
 //! | `owner` | the domain that owns a pool: grants and announces it, and takes it back |
 //! | `domain` | what a program in dom0 asks about other domains |
 //! | `guest` | a domain that is given pools: finds and attaches them, and lets them go |
@@ -20,11 +22,14 @@ mod device;
 mod domain;
 mod guest;
 mod owner;
+mod presence;
 mod store;
+mod withdrawal;
 
 pub use domain::{further_consoles, has_attached, is_domain};
 pub use guest::{join, Until};
-pub use owner::{own, usual_limits, withdraw, Left, Own};
+pub use owner::{own, usual_limits, Own};
+pub use withdrawal::{withdraw, Left};
 
 use crate::error::{Error, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -41,21 +46,23 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// Waits for news of XenStore or a signal that ends the process. True: to be ended.
 fn wait(store: &mut Store, end: &OwnedFd) -> Result<bool> {
-    if !store.news()? {
-        let timeout = Timespec::try_from(AT_LEAST).expect("a second fits");
-        let mut fds = [
-            PollFd::new(store, PollFlags::IN),
-            PollFd::new(end, PollFlags::IN),
-        ];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(Error::new(format!("waiting for XenStore: {e}"))),
-        }
-        if !fds[1].revents().is_empty() {
-            return Ok(true);
-        }
-        store.news()?;
+    let timeout = match store.news()? {
+        true => Duration::ZERO,
+        false => AT_LEAST,
+    };
+    let timeout = Timespec::try_from(timeout).expect("a second fits");
+    let mut fds = [
+        PollFd::new(store, PollFlags::IN),
+        PollFd::new(end, PollFlags::IN),
+    ];
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(e) => return Err(Error::new(format!("waiting for XenStore: {e}"))),
     }
+    if !fds[1].revents().is_empty() {
+        return Ok(true);
+    }
+    store.news()?;
     Ok(false)
 }
 

@@ -3,21 +3,24 @@
 
 use super::announce::Pair;
 use super::care::Care;
-use super::claim::{self, Claim, Taken};
+use super::claim;
 use super::device::{Device, Ticket};
-use super::domain::{dead_domains, DOM0};
+use super::domain::DOM0;
+use super::presence::Presence;
 use super::store::{Store, INTRODUCED, RELEASED};
+use super::withdrawal::{take_away, FAREWELL};
 use super::{end_signals, own_id, wait, Tell, AT_LEAST};
 use crate::error::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use vshmem_ipc::census::Census;
 use vshmem_pool::Limits;
 
-/// How long guests are given to let go of a pool that is withdrawn.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// When a domain is tried again that could not be given the pool.
+/// When a domain is tried again that could not be given the pool: at first, and at last.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
+const TRY_AGAIN_AT_LAST: Duration = Duration::from_secs(60);
+/// And when another one has given it back. A dead domain's grants are free a second or two after it is.
+const TRY_AGAIN_SOON: Duration = Duration::from_secs(2);
 
 /// Messages of 64 KiB fit, with a little to spare.
 const LONGEST_MESSAGE: u32 = 65536 + 4096;
@@ -52,22 +55,31 @@ struct Owner {
     own_id: u16,
     store: Store,
     device: Device,
+    presence: Presence,
     /// The pool itself, until it is withdrawn.
     care: Option<Care>,
     census: Census,
     /// Who has it now.
     granted: BTreeMap<u16, Granted>,
-    /// Who could not be given it: why, and when that is tried again.
-    refused: BTreeMap<u16, (String, Instant)>,
-    /// Who exists only for dom0 to look at what is left.
-    dead: BTreeSet<u16>,
+    /// Who could not be given it, or told.
+    refused: BTreeMap<u16, Refusal>,
 }
 
 struct Granted {
     ticket: Ticket,
+    announced: bool,
     ready: bool,
     /// It is not taken for silent before: it has the pool from a process before this one, and may be about to say so.
     patience: Instant,
+    /// It is to have the pool no more. If it has not let go by then, the grant is taken back all the same.
+    leaving: Option<Instant>,
+    revoked: bool,
+}
+
+struct Refusal {
+    why: String,
+    due: Instant,
+    pause: Duration,
 }
 
 /// Makes a pool, or takes over one that is there, and serves it until the process is asked to end. Then it is withdrawn.
@@ -81,7 +93,7 @@ pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
     check_domains(&how.to, id)?;
     let end = end_signals()?;
     let device = Device::open(id)?;
-    let (_claim, care) = claim::take(&how, fits, &device, id)?;
+    let care = claim::take(&how, fits, &device, id)?;
     tell(&format!("The pool {} is there.", how.pool));
     if id == DOM0 {
         // Other domains are not told who comes and goes, so they look once a second.
@@ -89,6 +101,7 @@ pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
         store.watch(RELEASED)?;
     }
     let mut owner = Owner {
+        presence: Presence::new(id, how.to.clone()),
         how,
         own_id: id,
         store,
@@ -97,7 +110,6 @@ pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
         census: Census::default(),
         granted: BTreeMap::new(),
         refused: BTreeMap::new(),
-        dead: dead_domains(id),
     };
     owner.inherit()?;
     loop {
@@ -112,7 +124,7 @@ pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
 }
 
 /// A name that can be part of a XenStore path. Pools elsewhere may have dots in theirs.
-fn check_name(pool: &str) -> Result<()> {
+pub(super) fn check_name(pool: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match pool.chars().all(fine) {
         true => Ok(()),
@@ -133,113 +145,46 @@ fn check_domains(to: &[String], own_id: u16) -> Result<()> {
     }
 }
 
-/// What `withdraw` has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// A pool that nobody served; it is gone.
-    Removed,
-    /// A pool that another process serves, and which stays.
-    Served,
-    /// No such pool.
-    Nothing,
-}
-
-/// Takes a pool of this domain's away from everybody, if the process was killed that served it.
-///
-/// # Errors
-/// There is no driver here, or it refuses.
-pub fn withdraw(pool: &str) -> Result<Left> {
-    let mut store = Store::open()?;
-    let id = own_id(&mut store)?;
-    let device = Device::open(id)?;
-    let _claim = match Claim::of(pool)? {
-        Taken::Ours(claim) => claim,
-        Taken::Served => return Ok(Left::Served),
-        Taken::NoPool => return Ok(Left::Nothing),
-    };
-    let told = Pair::told(&mut store, id, pool)?;
-    take_away(&mut store, &device, (id, pool), &told)?;
-    device.remove(pool, id)?;
-    Ok(Left::Removed)
-}
-
-/// Withdraws a pool from these domains, and gives them a while to let go of it.
-fn take_away(
-    store: &mut Store,
-    device: &Device,
-    (owner, pool): (u16, &str),
-    guests: &[u16],
-) -> Result<()> {
-    let pair = |guest| Pair { owner, guest };
-    for &guest in guests {
-        device.by_turns(|| pair(guest).withdraw(store, pool))?;
-    }
-    let begun = Instant::now();
-    for &guest in guests {
-        while begun.elapsed() < FAREWELL && pair(guest).is_answered(store, pool)? {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        device.revoke(pool, guest)?;
-    }
-    Ok(())
-}
-
 impl Owner {
     /// Finds out to whom a process before this one has given the pool, and what it has announced.
     fn inherit(&mut self) -> Result<()> {
-        let pool = &self.how.pool;
-        let granted = self.device.granted(pool)?;
-        for id in Pair::told(&mut self.store, self.own_id, pool)? {
+        let granted = self.device.granted(&self.how.pool)?;
+        for id in Pair::told(&mut self.store, self.own_id, &self.how.pool)? {
             if !granted.contains(&id) {
-                let pair = self.pair(id);
+                let (pair, store) = (self.pair(id), &mut self.store);
                 self.device
-                    .by_turns(|| pair.withdraw(&mut self.store, pool))?;
+                    .by_turns(|| pair.withdraw(store, &self.how.pool))?;
             }
         }
         for id in granted {
-            let ticket = self.device.grant(&self.how.pool, self.how.size, id)?;
-            self.announce(id, ticket, self.has_member(id))?;
+            let ready = self.has_member(id);
+            self.grant(id, ready)?;
         }
         Ok(())
     }
 
     /// Makes who has the pool agree with who is to have it and exists.
     fn look(&mut self, tell: Tell) -> Result<()> {
-        // One that was resumed is none of them any more, of which there is no word.
-        if self.store.has_released() || !self.dead.is_empty() {
-            self.dead = dead_domains(self.own_id);
-        }
-        let present = self.present()?;
-        let gone = self.granted.keys().filter(|id| !present.contains(id));
-        for id in gone.copied().collect::<Vec<_>>() {
-            self.take_back(id, tell)?;
-        }
-        self.refused.retain(|id, _| present.contains(id));
-        for id in present {
-            match self.serve(id, tell) {
-                Ok(()) => {}
+        let present = self.presence.look(&mut self.store)?;
+        let mut all = present.clone();
+        all.extend(self.granted.keys());
+        self.refused.retain(|id, _| all.contains(id));
+        for id in all {
+            let leaves = |granted: &Granted| granted.leaving.is_some();
+            let stays = present.contains(&id) && !self.granted.get(&id).is_some_and(leaves);
+            let done = match stays {
+                true => self.serve(id, tell),
+                false => self.part(id, tell),
+            };
+            // Others are served all the same.
+            match done {
+                Ok(true) => drop(self.refused.remove(&id)),
+                Ok(false) => {}
                 Err(why) => self.refuse(id, &why, tell),
             }
         }
         self.bury_strangers();
         Ok(())
-    }
-
-    /// The domains that are to have the pool and exist. Only dom0 knows who exists and how they are called.
-    fn present(&mut self) -> Result<Vec<u16>> {
-        let mut present = Vec::new();
-        if self.own_id != DOM0 {
-            present.extend(self.how.to.iter().filter_map(|to| to.parse::<u16>().ok()));
-        } else {
-            for id in self.store.list("/local/domain")? {
-                let name = self.store.read(&format!("/local/domain/{id}/name"))?;
-                let is_meant = self.how.to.contains(&id)
-                    || name.is_some_and(|name| self.how.to.contains(&name));
-                present.extend(id.parse::<u16>().ok().filter(|_| is_meant));
-            }
-        }
-        present.retain(|id| *id != self.own_id && !self.dead.contains(id));
-        Ok(present)
     }
 
     fn pair(&self, guest: u16) -> Pair {
@@ -249,49 +194,61 @@ impl Owner {
         }
     }
 
-    fn serve(&mut self, id: u16, tell: Tell) -> Result<()> {
-        let is_due = |(_, due): &(String, Instant)| Instant::now() >= *due;
-        if !self.granted.contains_key(&id) {
+    /// Gives a domain the pool, if it has not got it, and listens what it says. False: it is not its turn yet.
+    fn serve(&mut self, id: u16, tell: Tell) -> Result<bool> {
+        if !self.granted.get(&id).is_some_and(|it| it.announced) {
+            let is_due = |refusal: &Refusal| Instant::now() >= refusal.due;
             if !self.refused.get(&id).is_none_or(is_due) {
-                return Ok(());
+                return Ok(false);
             }
-            let ticket = self.device.grant(&self.how.pool, self.how.size, id)?;
-            if let Err(error) = self.announce(id, ticket, false) {
-                self.device.revoke(&self.how.pool, id)?;
-                return Err(error);
+            if !self.granted.contains_key(&id) {
+                self.grant(id, false)?;
             }
-            self.refused.remove(&id);
-            tell(&format!(
-                "The pool {} is given to domain {id}.",
-                self.how.pool
-            ));
+            self.announce(id, tell)?;
         }
-        self.hear(id, tell)
+        self.hear(id, tell)?;
+        Ok(true)
     }
 
-    /// Others are served all the same. It is said once, and tried again later: it may be for want of what others give back.
-    fn refuse(&mut self, id: u16, why: &Error, tell: Tell) {
-        let (why, due) = (why.to_string(), Instant::now() + TRY_AGAIN);
-        let before = self.refused.insert(id, (why.clone(), due));
-        if before.is_none_or(|(before, _)| before != why) {
-            let every = TRY_AGAIN.as_secs();
-            tell(&format!("{why}. That is tried again every {every} s."));
-        }
-    }
-
-    fn announce(&mut self, id: u16, ticket: Ticket, ready: bool) -> Result<()> {
-        let (pair, pool, store) = (self.pair(id), &self.how.pool, &mut self.store);
-        self.device
-            .by_turns(|| pair.announce(store, pool, &ticket))?;
-        store.watch(&pair.answered())?;
-        let patience = Instant::now() + AT_LEAST;
+    fn grant(&mut self, id: u16, ready: bool) -> Result<()> {
         let granted = Granted {
-            ticket,
+            ticket: self.device.grant(&self.how.pool, self.how.size, id)?,
+            announced: false,
             ready,
-            patience,
+            patience: Instant::now() + AT_LEAST,
+            leaving: None,
+            revoked: false,
         };
         self.granted.insert(id, granted);
         Ok(())
+    }
+
+    fn announce(&mut self, id: u16, tell: Tell) -> Result<()> {
+        let (pair, pool) = (self.pair(id), &self.how.pool);
+        let Some(granted) = self.granted.get_mut(&id) else {
+            return Ok(());
+        };
+        let (ticket, store) = (&granted.ticket, &mut self.store);
+        self.device
+            .by_turns(|| pair.announce(store, pool, ticket))?;
+        store.watch(&pair.answered())?;
+        granted.announced = true;
+        if !granted.ready {
+            tell(&format!("The pool {pool} is given to domain {id}."));
+        }
+        Ok(())
+    }
+
+    /// It is said once, and tried again later: it may be for want of what others give back.
+    fn refuse(&mut self, id: u16, why: &Error, tell: Tell) {
+        let (why, now) = (why.to_string(), Instant::now());
+        let before = self.refused.get(&id);
+        let pause = before.map_or(TRY_AGAIN, |it| (it.pause * 2).min(TRY_AGAIN_AT_LAST));
+        if before.is_none_or(|before| before.why != why) {
+            tell(&format!("{why}. That is tried again."));
+        }
+        let due = now + pause;
+        self.refused.insert(id, Refusal { why, due, pause });
     }
 
     /// Listens whether a domain is ready. As long as it is not, it is told again: it may have been made only now, and XenStore
@@ -320,15 +277,44 @@ impl Owner {
         Ok(())
     }
 
-    fn take_back(&mut self, id: u16, tell: Tell) -> Result<()> {
-        let (pair, pool, store) = (self.pair(id), &self.how.pool, &mut self.store);
-        self.device.by_turns(|| pair.withdraw(store, pool))?;
+    /// Takes the pool back from a domain that is gone, or is to have it no more: then from its programs first, which have it until the
+    /// domain lets go of it. Until then they belong to the pool's processes, whatever they are granted. True when that is done.
+    fn part(&mut self, id: u16, tell: Tell) -> Result<bool> {
+        let (pair, pool) = (self.pair(id), &self.how.pool);
+        let Some(granted) = self.granted.get_mut(&id) else {
+            return Ok(true);
+        };
+        let store = &mut self.store;
+        let deadline = match granted.leaving {
+            Some(deadline) => deadline,
+            None => {
+                self.device.by_turns(|| pair.withdraw(store, pool))?;
+                *granted.leaving.insert(Instant::now() + FAREWELL)
+            }
+        };
+        let has_it = self.presence.exists(id) && pair.is_answered(store, pool)?;
+        if has_it && (granted.revoked || Instant::now() < deadline) {
+            return Ok(false);
+        }
+        if !granted.revoked {
+            self.device.revoke(pool, id)?;
+            granted.revoked = true;
+        }
+        if has_it {
+            tell(&format!(
+                "Domain {id} does not let go of the pool {pool}: what it has mapped it keeps until it does, or is gone."
+            ));
+            return Ok(false);
+        }
         store.unwatch(&pair.answered())?;
-        self.device.revoke(pool, id)?;
-        self.granted.remove(&id);
         tell(&format!("The pool {pool} is taken back from domain {id}."));
+        self.granted.remove(&id);
         self.bury(&|peer| peer == id);
-        Ok(())
+        for refusal in self.refused.values_mut() {
+            refusal.due = Instant::now() + TRY_AGAIN_SOON;
+            refusal.pause = TRY_AGAIN;
+        }
+        Ok(true)
     }
 
     /// Declares domains dead in the pool, so that nobody waits for what their processes held: whoever needs it cleans up after them.
@@ -362,14 +348,13 @@ impl Owner {
 
     /// Withdraws the pool from everybody, and removes it when they have let go, or at least been told.
     fn withdraw(&mut self, tell: Tell) -> Result<()> {
-        let all: Vec<u16> = self.granted.keys().copied().collect();
-        let which = (self.own_id, self.how.pool.as_str());
-        take_away(&mut self.store, &self.device, which, &all)?;
+        let pool = &self.how.pool;
+        take_away(&mut self.store, &self.device, (self.own_id, pool))?;
         if let Some(care) = self.care.take() {
             care.leave();
         }
-        self.device.remove(&self.how.pool, self.own_id)?;
-        tell(&format!("The pool {} is withdrawn.", self.how.pool));
+        self.device.remove(pool, self.own_id)?;
+        tell(&format!("The pool {pool} is withdrawn."));
         Ok(())
     }
 }
