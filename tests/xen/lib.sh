@@ -77,13 +77,15 @@ is_up() {
     [ -n "$(id_of "$1")" ] && ! has_died "$1" && xenstore-read "/local/domain/$(id_of "$1")/data/answer" >/dev/null 2>&1
 }
 
-# is_up, and a guest that has died is started again, twice at the most: in the emulator a kernel has a triple fault now and then, most
-# often before it does anything of its own, and on a busy host also while it idles.
+# is_up, and a guest that has died (dom0.sh says why) is started again, five times at the most
 comes_up() {
-    is_up "$1" && return
+    if is_up "$1"; then
+        rm -f "/tmp/$1.tries"
+        return
+    fi
     has_died "$1" || return 1
     tries=$(($(cat "/tmp/$1.tries" 2>/dev/null) + 1))
-    [ $tries -le 2 ] || return 1
+    [ $tries -le 5 ] || return 1
     echo $tries >"/tmp/$1.tries"
     echo "        $1 has died, and is started again" >/dev/console
     xl destroy "$1"
@@ -99,12 +101,13 @@ need() {
     done
     for name; do
         is_up "$name" || eventually "$name is up" comes_up "$name"
+        : >"/tmp/$name.up" # so much is relied on
     done
 }
 
 # destroy NAME: as if its power failed
 destroy() {
-    rm "/tmp/$1.id" "/tmp/$1.cfg"
+    rm -f "/tmp/$1.id" "/tmp/$1.cfg" "/tmp/$1.up"
     xl destroy "$1"
 }
 
@@ -166,6 +169,12 @@ serve() {
 withdraw() {
     kill "$(cat "/tmp/own.$1.pid")"
     eventually "dom0 has no pool $1 any more" test ! -e "/dev/vshmem-xen/$1"
+}
+
+# end_owner POOL: the process that owns it is killed, and the pool stays
+end_owner() {
+    kill -KILL "$(cat "/tmp/own.$1.pid")"
+    wait "$(cat "/tmp/own.$1.pid")"
 }
 
 # joined NAME...: guests join what dom0 gives

@@ -35,7 +35,7 @@ eventually "dom0 holds it" grep -qx held /tmp/held
 freed dom0 "killall -KILL perl"
 
 # The owner is killed: the pool stays, and the next one serves it.
-kill -KILL "$(cat /tmp/own.care.pid)"
+end_owner care
 code "programs go on without the owner's process" 0 ask vm0 "$(on_pool care "perl -e 'exit !defined semget(0x9999, 1, 0600)'")"
 serve care 4M vm0,vm1
 code "the pool is the same" 0 ask vm0 "$(on_pool care "perl -e 'exit !defined semget(0x9999, 1, 0600)'")"
@@ -56,3 +56,23 @@ ask vm0 'kill -KILL $(cat /tmp/join.pid); rm /tmp/join.pid'
 withdraw care
 joined vm0
 eventually "a pool that was withdrawn meanwhile goes" ask vm0 'test ! -e /dev/vshmem-xen/care'
+
+# A guest that has no process to let go of what it is to have no more.
+serve care 4M vm0,vm1
+eventually "vm0 has the pool" ask vm0 'test -c /dev/vshmem-xen/care'
+ask vm0 "($(on_pool care "perl -e 'semctl(semget(0x9999, 1, 03600) // die, 0, 16, 1) or die'"))"
+ask vm0 "($(on_pool care "perl hold.pl")) >/tmp/held 2>&1 &"
+eventually "and holds a semaphore" ask vm0 'grep -qx held /tmp/held'
+ask vm0 'kill -KILL $(cat /tmp/join.pid); rm /tmp/join.pid'
+end_owner care
+serve care 4M vm1
+eventually "the owner says that it does not let go" grep -q "Domain $(id_of vm0) does not let go of the pool care" /tmp/own.care
+eventually "vm1 has the pool" ask vm1 'test -c /dev/vshmem-xen/care'
+# Its processes live: nobody is to have what they hold.
+code "what it holds it holds" 1 ask vm1 "$(on_pool care "perl -e 'exit !semop(semget(0x9999, 1, 0) // die, pack(\"s!3\", 0, -1, 04000))'")"
+joined vm0
+eventually "another one lets go" grep -q "care is taken back from domain $(id_of vm0)" /tmp/own.care
+eventually "of the device file, too" ask vm0 'test ! -e /dev/vshmem-xen/care'
+ask vm1 "($(on_pool care "perl take.pl")) >/tmp/taken 2>&1 &"
+eventually "then what it held is free" ask vm1 'grep -q "^[0-9]" /tmp/taken'
+withdraw care
