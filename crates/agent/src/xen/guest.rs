@@ -175,7 +175,10 @@ impl Guest {
         old.retain(|pool| announced.iter().all(|(name, _)| name != pool));
         for pool in old {
             self.device.remove(&pool, self.pair.owner)?;
-            self.pair.unanswer(&mut self.store, &pool)?;
+            // A pool of this domain's own, which it has announced to that one, has the same key.
+            if self.pair.is_answered(&mut self.store, &pool)? {
+                self.pair.unanswer(&mut self.store, &pool)?;
+            }
         }
         Ok(())
     }

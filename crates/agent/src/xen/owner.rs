@@ -11,7 +11,7 @@ use super::store::{Store, INTRODUCED, RELEASED};
 use super::withdrawal::{take_away, FAREWELL};
 use super::{end_signals, own_id, wait, Tell, AT_LEAST};
 use crate::error::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use vshmem_ipc::census::Census;
 use vshmem_pool::Limits;
@@ -66,14 +66,14 @@ struct Owner {
 }
 
 struct Granted {
-    ticket: Ticket,
+    /// None: it was taken back, but the domain has it mapped.
+    ticket: Option<Ticket>,
     announced: bool,
     ready: bool,
     /// It is not taken for silent before: it has the pool from a process before this one, and may be about to say so.
     patience: Instant,
     /// It is to have the pool no more. If it has not let go by then, the grant is taken back all the same.
     leaving: Option<Instant>,
-    revoked: bool,
 }
 
 struct Refusal {
@@ -170,9 +170,7 @@ impl Owner {
         all.extend(self.granted.keys());
         self.refused.retain(|id, _| all.contains(id));
         for id in all {
-            let leaves = |granted: &Granted| granted.leaving.is_some();
-            let stays = present.contains(&id) && !self.granted.get(&id).is_some_and(leaves);
-            let done = match stays {
+            let done = match present.contains(&id) && self.stays(id) {
                 true => self.serve(id, tell),
                 false => self.part(id, tell),
             };
@@ -183,8 +181,18 @@ impl Owner {
                 Err(why) => self.refuse(id, &why, tell),
             }
         }
-        self.bury_strangers();
-        Ok(())
+        self.bury_strangers()
+    }
+
+    /// One that is to have the pool keeps it if it was about to leave, unless it has lost the grant: then it has to let go first.
+    fn stays(&mut self, id: u16) -> bool {
+        let Some(granted) = self.granted.get_mut(&id) else {
+            return true;
+        };
+        if granted.ticket.is_some() && granted.leaving.take().is_some() {
+            granted.announced = false;
+        }
+        granted.ticket.is_some()
     }
 
     fn pair(&self, guest: u16) -> Pair {
@@ -212,12 +220,11 @@ impl Owner {
 
     fn grant(&mut self, id: u16, ready: bool) -> Result<()> {
         let granted = Granted {
-            ticket: self.device.grant(&self.how.pool, self.how.size, id)?,
+            ticket: Some(self.device.grant(&self.how.pool, self.how.size, id)?),
             announced: false,
             ready,
             patience: Instant::now() + AT_LEAST,
             leaving: None,
-            revoked: false,
         };
         self.granted.insert(id, granted);
         Ok(())
@@ -228,7 +235,10 @@ impl Owner {
         let Some(granted) = self.granted.get_mut(&id) else {
             return Ok(());
         };
-        let (ticket, store) = (&granted.ticket, &mut self.store);
+        let Some(ticket) = &granted.ticket else {
+            return Ok(());
+        };
+        let store = &mut self.store;
         self.device
             .by_turns(|| pair.announce(store, pool, ticket))?;
         store.watch(&pair.answered())?;
@@ -269,8 +279,8 @@ impl Owner {
             if !ready {
                 self.bury(&|peer| peer == id);
             }
-        } else if !ready && self.own_id != DOM0 {
-            let (ticket, store) = (&granted.ticket, &mut self.store);
+        } else if let (false, true, Some(ticket)) = (ready, self.own_id != DOM0, &granted.ticket) {
+            let store = &mut self.store;
             self.device
                 .by_turns(|| pair.announce(store, pool, ticket))?;
         }
@@ -280,6 +290,7 @@ impl Owner {
     /// Takes the pool back from a domain that is gone, or is to have it no more: then from its programs first, which have it until the
     /// domain lets go of it. Until then they belong to the pool's processes, whatever they are granted. True when that is done.
     fn part(&mut self, id: u16, tell: Tell) -> Result<bool> {
+        let has_member = self.has_member(id);
         let (pair, pool) = (self.pair(id), &self.how.pool);
         let Some(granted) = self.granted.get_mut(&id) else {
             return Ok(true);
@@ -292,13 +303,15 @@ impl Owner {
                 *granted.leaving.insert(Instant::now() + FAREWELL)
             }
         };
-        let has_it = self.presence.exists(id) && pair.is_answered(store, pool)?;
-        if has_it && (granted.revoked || Instant::now() < deadline) {
+        let overdue = Instant::now() >= deadline;
+        // One that was never ready may be about to say that it is.
+        let answered = pair.is_answered(store, pool)? || has_member && !granted.ready && !overdue;
+        let has_it = self.presence.exists(id) && answered;
+        if has_it && (granted.ticket.is_none() || !overdue) {
             return Ok(false);
         }
-        if !granted.revoked {
+        if granted.ticket.take().is_some() {
             self.device.revoke(pool, id)?;
-            granted.revoked = true;
         }
         if has_it {
             tell(&format!(
@@ -330,30 +343,56 @@ impl Owner {
         });
     }
 
-    /// Those that don't have the pool have died, though a process before this one may not have come to say so.
-    fn bury_strangers(&self) {
-        self.bury(&|peer| peer != self.own_id && !self.granted.contains_key(&peer));
+    /// Those that don't have the pool have died, though a process before this one may not have come to say so. Or it took the pool back
+    /// from them, and they have not let go yet.
+    fn bury_strangers(&mut self) -> Result<()> {
+        for id in self.members() {
+            if id == self.own_id || self.granted.contains_key(&id) {
+                continue;
+            }
+            let pair = self.pair(id);
+            if self.presence.exists(id) && pair.is_answered(&mut self.store, &self.how.pool)? {
+                let now = Instant::now();
+                let granted = Granted {
+                    ticket: None,
+                    announced: false,
+                    ready: true,
+                    patience: now,
+                    leaving: Some(now),
+                };
+                self.granted.insert(id, granted);
+                self.store.watch(&pair.answered())?;
+            } else {
+                self.bury(&|peer| peer == id);
+            }
+        }
+        Ok(())
     }
 
-    /// Whether a domain takes part in the pool.
-    fn has_member(&self, id: u16) -> bool {
-        let mut has = false;
+    /// The domains that take part in the pool.
+    fn members(&self) -> BTreeSet<u16> {
+        let mut all = BTreeSet::new();
         if let Some(pool) = self.care.as_ref().map(Care::pool) {
             pool.members(|member, _, alive| {
-                has |= alive && pool.member_peer(member).is_some_and(|(peer, _)| peer == id);
+                all.extend(pool.member_peer(member).filter(|_| alive).map(|it| it.0));
             });
         }
-        has
+        all
+    }
+
+    fn has_member(&self, id: u16) -> bool {
+        self.members().contains(&id)
     }
 
     /// Withdraws the pool from everybody, and removes it when they have let go, or at least been told.
     fn withdraw(&mut self, tell: Tell) -> Result<()> {
         let pool = &self.how.pool;
-        take_away(&mut self.store, &self.device, (self.own_id, pool))?;
+        let taken = take_away(&mut self.store, &self.device, (self.own_id, pool));
         if let Some(care) = self.care.take() {
             care.leave();
         }
         self.device.remove(pool, self.own_id)?;
+        taken?;
         tell(&format!("The pool {pool} is withdrawn."));
         Ok(())
     }
