@@ -50,21 +50,26 @@ run() {
     [ "$1" = papers ] || ! fault "$1"
 }
 
-# forget_dead: guests that died between cases are made anew by who needs them
+# forget_dead: guests that died between cases are made anew by who needs them; nobody relies on the others
 forget_dead() {
-    for file in /tmp/*.up; do
+    for file in /tmp/*.id; do
         guest=${file##*/}
-        guest=${guest%.up}
-        (. /lib.sh && has_died "$guest" && echo "        $guest has died, and is started again" && destroy "$guest")
+        guest=${guest%.id}
+        (. /lib.sh && has_died "$guest" && echo "        $guest has died" && destroy "$guest")
     done
+    rm -f /tmp/*.up
 }
 
 # clean: nothing is left of a case that was ended
 clean() {
-    killall -KILL vshmem perl python3 port-contract >/dev/null 2>&1
+    killall -KILL vshmem perl python3 port-contract xl xen-qemu-system-i386 >/dev/null 2>&1
     XDG_RUNTIME_DIR=/run/up vshmem down >/dev/null 2>&1
-    for id in $(xl list | awk 'NR > 1 && $2 > 0 { print $2 }'); do
-        xl destroy "$id"
+    # One may be about to be there.
+    for _ in 1 2 3; do
+        for id in $(xl list | awk 'NR > 1 && $2 > 0 { print $2 }'); do
+            xl destroy "$id"
+        done
+        sleep 2
     done
     for pool in /dev/vshmem-xen/*; do
         [ ! -e "$pool" ] || vshmem xen withdraw "${pool##*/}"

@@ -10,7 +10,7 @@ stranger=$(id_of vm2)
 code "a guest that was given nothing joins nothing" 125 ask vm2 'vshmem xen join --once 2'
 contains "and is told so" "Domain 0 has given no pool to this one (domain $stranger)" "$(cat /tmp/out)"
 equal "a program is told so, too" "No such file or directory" \
-    "$(ask vm2 'VSHMEM_POOL=work LD_PRELOAD=/lib/libvshmem.so perl -e "shmget(0x99, 4096, 01600) // print \$!"')"
+    "$(ask vm2 "VSHMEM_POOL=work LD_PRELOAD=/lib/libvshmem.so perl -e 'shmget(0x99, 4096, 01600) // print \$!'")"
 contains "and a user" "This machine was given no pool of that name" "$(ask vm2 'vshmem ipcs --pool work 2>&1')"
 
 at=/local/domain/0/data/vshmem

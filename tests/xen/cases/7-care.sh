@@ -70,6 +70,11 @@ eventually "the owner says that it does not let go" grep -q "Domain $(id_of vm0)
 eventually "vm1 has the pool" ask vm1 'test -c /dev/vshmem-xen/care'
 # Its processes live: nobody is to have what they hold.
 code "what it holds it holds" 1 ask vm1 "$(on_pool care "perl -e 'exit !semop(semget(0x9999, 1, 0) // die, pack(\"s!3\", 0, -1, 04000))'")"
+# Nor does the next owner take them for dead.
+end_owner care
+serve care 4M vm1
+eventually "the next owner has looked around" sh -c 'sleep 5; grep -q "is there" /tmp/own.care'
+code "what it holds it holds still" 1 ask vm1 "$(on_pool care "perl -e 'exit !semop(semget(0x9999, 1, 0) // die, pack(\"s!3\", 0, -1, 04000))'")"
 joined vm0
 eventually "another one lets go" grep -q "care is taken back from domain $(id_of vm0)" /tmp/own.care
 eventually "of the device file, too" ask vm0 'test ! -e /dev/vshmem-xen/care'

@@ -7,10 +7,12 @@ newest=$(xl list | awk 'NR > 1 && $2 > newest { newest = $2 } END { print newest
 [ -z "$(id_of vm2)" ] || destroy vm2
 owner=$(id_of vm1)
 contains "a guest names domains by id" "this domain is not told which one is called" "$(ask vm1 'vshmem xen own theirs --to vm0 2>&1')"
-ask vm1 "vshmem xen own theirs --size 4M --to $(id_of vm0),$((newest + 1)) >/tmp/own 2>&1 & echo \$! >/tmp/own.pid"
-eventually "it is given to one that does not exist yet" ask vm1 "grep -q 'theirs is given to domain $((newest + 1))' /tmp/own"
+# It may have to be started more than once.
+later=$(seq -s, $((newest + 1)) $((newest + 9)))
+ask vm1 "vshmem xen own theirs --size 4M --to $(id_of vm0),$later >/tmp/own 2>&1 & echo \$! >/tmp/own.pid"
+eventually "it is given to some that do not exist yet" ask vm1 "grep -q 'theirs is given to domain $((newest + 9))' /tmp/own"
 need vm2
-equal "which is vm2" "$((newest + 1))" "$(id_of vm2)"
+contains "of which vm2 is one" ",$(id_of vm2)," ",$later,"
 eventually "a guest owns a pool" ask vm1 'test -c /dev/vshmem-xen/theirs'
 for name in vm0 vm2; do
     ask "$name" "vshmem xen join --owner $owner >/tmp/join.theirs 2>&1 & echo \$! >/tmp/join.theirs.pid"

@@ -24,7 +24,7 @@ code "xl saves it" 0 xl save vm3 /saved/vm3
 eventually "dom0 takes the pool back" grep -q "saved is taken back from domain $old" /tmp/own.saved
 eventually "nobody waits for what it held" ask vm0 'grep -q "^[0-9]" /tmp/taken'
 
-code "xl restores it" 0 xl restore /saved/vm3
+code "xl restores it" 0 xl restore -e /saved/vm3
 umount /saved
 xl domid vm3 >/tmp/vm3.id
 eventually "as another domain" grep -q "saved is given to domain $(id_of vm3)" /tmp/own.saved
