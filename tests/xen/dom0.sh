@@ -18,9 +18,9 @@ xenstored && xen-init-dom0 >/dev/null && xenconsoled --log=guest --log-dir=/var/
     echo "FAILED  Xen's services start"
 
 # fault CASE: whether a guest has died that it relies on, by a triple fault: one that was not up yet is started again by `need`. In the
-# emulator that happens now and then, mostly before a guest does anything of its own, but also while it idles. It is the emulator's: of
-# the registers that Xen prints then, on the console, RIP, RSP and CR3 are mostly Xen's own, as of an exit to the hypervisor that was
-# taken twice.
+# emulator that happens now and then, mostly before a guest does anything of its own, but also while it works or idles. It is the
+# emulator's way from Xen into a guest that goes wrong: of the registers that Xen prints then, on the console, RIP, RSP and CR3 are
+# mostly Xen's own, or RIP is the guest's next instruction after a hypercall.
 fault() {
     for guest in $(xl list | awk '$5 ~ /sr.$/ { print $1 }'); do
         [ ! -e "/tmp/$guest.up" ] || return 0

@@ -11,14 +11,14 @@
 #
 # VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program port-contract; by default those of
 # target/release, which are built first. Ends with "N passed, N failed". Takes some minutes, and is ended after XEN_LIMIT
-# seconds, by default 2400.
+# seconds, by default 3600.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 # The whole stack must be done by then.
-limit=${XEN_LIMIT:-2400}
+limit=${XEN_LIMIT:-3600}
 
 skip() {
     echo "skipped: $*"
