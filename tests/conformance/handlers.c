@@ -274,6 +274,58 @@ static void a_thread_that_ended_waits_no_more(void) {
     end();
 }
 
+static void let_signals_in(void) {
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, NULL);
+}
+
+static void *takes(void *unused) {
+    let_signals_in();
+    return take_for_ever(unused);
+}
+
+static void *receives(void *unused) {
+    let_signals_in();
+    return receive_for_ever(unused);
+}
+
+static void *looks(void *unused) {
+    (void)unused;
+    let_signals_in();
+    for (;;) {
+        value();
+        received(5, IPC_NOWAIT);
+    }
+}
+
+/* The signal hits it on its way into the wait, or in the midst of a call that does not wait. */
+static void a_thread_ends_at_any_time(void) {
+    static void *(*const all[])(void *) = {takes, receives, looks};
+    struct sigaction action = {.sa_handler = handler};
+    sigset_t hit, before;
+    pthread_t thread;
+    begin();
+    in_handler = leave;
+    OK(sigaction(SIGUSR1, &action, NULL));
+    sigemptyset(&hit);
+    sigaddset(&hit, SIGUSR1);
+    EQUAL(pthread_sigmask(SIG_BLOCK, &hit, &before), 0);
+    for (int round = 0; round < 300; round++) {
+        EQUAL(pthread_create(&thread, NULL, all[round % 3], NULL), 0);
+        usleep(rand() % 200);
+        EQUAL(pthread_kill(thread, SIGUSR1), 0);
+        EQUAL(pthread_join(thread, NULL), 0);
+        EQUAL(waiters(), 0);
+    }
+    EQUAL(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    OK(add(1));
+    EQUAL(value(), 1);
+    OK(sent(5));
+    EQUAL(received(5, IPC_NOWAIT), 8);
+    end();
+}
+
 TESTS({"handlers/a_semaphore_raised_in_the_handler_stays_raised",
        a_semaphore_raised_in_the_handler_stays_raised},
       {"handlers/the_handler_takes_what_it_raises", the_handler_takes_what_it_raises},
@@ -284,4 +336,5 @@ TESTS({"handlers/a_semaphore_raised_in_the_handler_stays_raised",
       {"handlers/a_message_sent_in_the_handler_stays", a_message_sent_in_the_handler_stays},
       {"handlers/who_jumped_away_waits_no_more", who_jumped_away_waits_no_more},
       {"handlers/who_jumped_away_is_given_nothing", who_jumped_away_is_given_nothing},
-      {"handlers/a_thread_that_ended_waits_no_more", a_thread_that_ended_waits_no_more})
+      {"handlers/a_thread_that_ended_waits_no_more", a_thread_that_ended_waits_no_more},
+      {"handlers/a_thread_ends_at_any_time", a_thread_ends_at_any_time})

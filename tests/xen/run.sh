@@ -120,7 +120,7 @@ if grep -E '^\(XEN\).*domain_crash' <<<"$console"; then
 fi
 faults=$(grep -c '^(XEN) .*Triple fault' <<<"$console" || true)
 # So many are not the emulator's alone.
-if [ "$faults" -gt $((5 + $#)) ]; then
+if [ "$faults" -gt $((10 + 2 * $#)) ]; then
     echo "FAILED  too many guests had a triple fault"
     failed=$((failed + 1))
 fi

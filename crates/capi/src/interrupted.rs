@@ -36,6 +36,8 @@ pub fn on_load() {
 /// A thread that has ever waited ends: perhaps in the middle of a wait.
 unsafe extern "C" fn thread_ends(_: *mut c_void) {
     if is_waiting() {
+        // Wherever the wait was, its stack is not in use any more.
+        set_stack(0);
         let _errno = crate::errno::Kept::now();
         // A fault of ours must not end the process.
         let _ = std::panic::catch_unwind(|| drop(crate::state::caller()));
@@ -56,6 +58,15 @@ fn watch() {
     }
 }
 
+/// The same, unless that was done. Before anything is noted that [`thread_ends`] is to find.
+#[inline]
+fn be_watched() {
+    // SAFETY: the thread's own block.
+    if unsafe { (*tls::thread()).wait.watched } == 0 {
+        watch();
+    }
+}
+
 /// A place that no stack ends above: whoever asks is in the middle of the wait.
 const NOWHERE: usize = usize::MAX;
 
@@ -68,21 +79,19 @@ pub fn stands(word: Option<&AtomicU32>) {
     let known = unsafe { (&raw const (*tls::thread()).wait.word).read_volatile() };
     let again = !word.is_null() && known == word as usize;
     set_stack(if again { here() } else { NOWHERE });
+    if !word.is_null() {
+        be_watched();
+    }
     note(word);
 }
 
 /// Notes what the thread waits on for the time of the wait; while it stands in a queue, that is its place there, whatever it waits on.
 #[inline]
 pub fn during<T>(word: &AtomicU32, wait: impl FnOnce() -> T) -> T {
-    // By pointer: a handler changes it meanwhile.
-    let noted = tls::thread();
-    // SAFETY: the thread's own block.
-    if unsafe { (*noted).wait.watched } == 0 {
-        watch();
-    }
+    be_watched();
     let stands = is_waiting();
-    // SAFETY: the thread's own block.
-    let before = unsafe { (&raw const (*noted).wait.stack).read_volatile() };
+    // SAFETY: the thread's own block. By pointer: a handler changes it meanwhile.
+    let before = unsafe { (&raw const (*tls::thread()).wait.stack).read_volatile() };
     set_stack(here());
     if !stands {
         note(word);

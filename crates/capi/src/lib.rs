@@ -12,6 +12,7 @@
 //! | [`attach`] | which segments are attached where |
 //! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
 //! | [`kernel`], [`cred`], [`process`] | what the pool needs of the kernel |
+//! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`gone`] | pools that are taken away while they are in use |
 //! | [`user`] | addresses that the program passes |
 //! | [`barrier`], [`reduce`] | collectives |
@@ -28,6 +29,7 @@ pub mod calls;
 pub mod config;
 pub mod cred;
 pub mod dispatch;
+pub mod ending;
 pub mod errno;
 pub mod fork;
 pub mod gate;

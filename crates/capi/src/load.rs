@@ -1,7 +1,7 @@
 //! When the library is loaded, and when the process ends.
 
 use crate::page::{self, MAX_POOLS};
-use crate::{config, fork, gate, interrupted, state};
+use crate::{config, ending, fork, gate, interrupted, state};
 use core::ffi::c_int;
 
 extern "C" {
@@ -19,6 +19,7 @@ extern "C" fn on_load() {
     // keeps libc's lock and its memory out of signal handlers. Where it fails, children make themselves known late.
     unsafe { pthread_atfork(fork::prepare, fork::parent, fork::child) };
     interrupted::on_load();
+    ending::on_load();
 }
 
 /// Runs at exit, after the program's own exit handlers. Those that run even later may still call: they are served, and
