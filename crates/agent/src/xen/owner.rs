@@ -277,7 +277,7 @@ impl Owner {
             let how = if ready { "is ready" } else { "has let go" };
             tell(&format!("Domain {id} {how}: {pool}."));
             if !ready {
-                self.bury(&|peer| peer == id);
+                self.bury(id);
             }
         } else if let (false, true, Some(ticket)) = (ready, self.own_id != DOM0, &granted.ticket) {
             let store = &mut self.store;
@@ -322,7 +322,7 @@ impl Owner {
         store.unwatch(&pair.answered())?;
         tell(&format!("The pool {pool} is taken back from domain {id}."));
         self.granted.remove(&id);
-        self.bury(&|peer| peer == id);
+        self.bury(id);
         for refusal in self.refused.values_mut() {
             refusal.due = Instant::now() + TRY_AGAIN_SOON;
             refusal.pause = TRY_AGAIN;
@@ -330,14 +330,14 @@ impl Owner {
         Ok(true)
     }
 
-    /// Declares domains dead in the pool, so that nobody waits for what their processes held: whoever needs it cleans up after them.
-    fn bury(&self, is_dead: &dyn Fn(u16) -> bool) {
+    /// Declares a domain dead in the pool, so that nobody waits for what their processes held: whoever needs it cleans up after them.
+    fn bury(&self, id: u16) {
         let Some(pool) = self.care.as_ref().map(Care::pool) else {
             return;
         };
         pool.members(|member, _, alive| {
             let peer = pool.member_peer(member).map(|(peer, _)| peer);
-            if alive && peer.is_some_and(is_dead) {
+            if alive && peer == Some(id) {
                 pool.bury_member(member);
             }
         });
@@ -363,7 +363,7 @@ impl Owner {
                 self.granted.insert(id, granted);
                 self.store.watch(&pair.answered())?;
             } else {
-                self.bury(&|peer| peer == id);
+                self.bury(id);
             }
         }
         Ok(())
