@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use vshmem_ipc::{life, Ctx};
 use vshmem_pool::layout::{Proc, PAGE};
-use vshmem_pool::{Pool, ProcId};
+use vshmem_pool::{Budget, Pool, ProcId};
 use vshmem_port::{Handle, Life};
 
 /// How long cleaning up may take.
@@ -49,7 +49,7 @@ impl Attendant {
             life.is_some()
         };
         let pid = std::process::id();
-        let me = pool.claim_process(below, below.member, pid, 0, &mut claim);
+        let me = pool.claim_process(below, &Budget::default(), below.member, pid, 0, &mut claim);
         match (me, life) {
             (Some(me), Some(life)) => {
                 self.me = Some((me, life));

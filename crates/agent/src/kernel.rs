@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::fs;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use vshmem_pool::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
+use vshmem_pool::{Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited};
 use vshmem_port::ids::{Ids, NOBODYS};
 use vshmem_port::{process, Handle};
 use vshmem_wait::{Across, Pulse, Scope};
@@ -83,6 +83,7 @@ impl<H: Borrow<Handle> + Sync> Below<H> {
             me,
             pid: std::process::id(),
             member: self.member,
+            budget: Budget::default(),
         }
     }
 

@@ -21,7 +21,7 @@ use vshmem_agent::{
 use vshmem_ipc::{msg, sem, shm, Ctx};
 use vshmem_pool::asks::Answer;
 use vshmem_pool::layout::{Kind, DONE, PAGE};
-use vshmem_pool::{Cred, Kernel, Params, Pool, ProcId, Waited};
+use vshmem_pool::{Budget, Cred, Kernel, Params, Pool, ProcId, Waited};
 use vshmem_port::{create_local, open, remove_local, PoolRef};
 
 const VECTORS: usize = 2;
@@ -398,7 +398,7 @@ fn memory_of(pool: &Path) -> u64 {
 fn process_in(pool: &Pool, machine: &Machine, boot: u8) -> (ProcId, u16) {
     let member = pool.join([boot; 16], b"guest").unwrap();
     pool.set_member_peer(member, machine.number as u16, 0);
-    let me = pool.claim_process(&Guest, member, 77, 1, &mut |_| true);
+    let me = pool.claim_process(&Guest, &Budget::default(), member, 77, 1, &mut |_| true);
     (me.unwrap(), member)
 }
 
@@ -409,6 +409,7 @@ fn guest<'a>(pool: &'a Pool, (me, member): (ProcId, u16)) -> Ctx<'a> {
         me,
         pid: 77,
         member,
+        budget: Budget::default(),
     }
 }
 
@@ -564,10 +565,17 @@ fn host_process(place: &Place, executes: bool) -> u32 {
     let below = Below::for_a_loop(handle, pool, join(&pool).unwrap());
     let mut life = None;
     let (pid, started) = (std::process::id(), vshmem_port::process::started());
-    let claimed = pool.claim_process(&below, below.member, pid, started, &mut |slot| {
-        life = below.handle.claim_life(slot);
-        life.is_some()
-    });
+    let claimed = pool.claim_process(
+        &below,
+        &Budget::default(),
+        below.member,
+        pid,
+        started,
+        &mut |slot| {
+            life = below.handle.claim_life(slot);
+            life.is_some()
+        },
+    );
     let c = below.context(claimed.unwrap());
     let set = sem::get(&c, 99, 1, 0o1666).unwrap();
     sem::op(
@@ -662,10 +670,17 @@ fn sleepers_of_the_host_are_woken(place: &Place) {
     let pool = place.open();
     let machine = Machine::join(&place.socket);
     let mut slot = 0;
-    let me = pool.claim_process(&Guest, 0, std::process::id(), 0, &mut |s| {
-        slot = s;
-        true
-    });
+    let me = pool.claim_process(
+        &Guest,
+        &Budget::default(),
+        0,
+        std::process::id(),
+        0,
+        &mut |s| {
+            slot = s;
+            true
+        },
+    );
     let waiter = pool.waiter(3).unwrap();
     waiter.owner.store(me.unwrap().word(), SeqCst);
     waiter.status.store(DONE, Release);
@@ -821,7 +836,7 @@ fn the_host_rings_whom_it_has_served(place: &Place) {
     };
     let waiter = pool.waiter(3).unwrap();
     let serve_for = |member| {
-        let claimed = pool.claim_process(&Guest, member, 1, 0, &mut |_| true);
+        let claimed = pool.claim_process(&Guest, &Budget::default(), member, 1, 0, &mut |_| true);
         waiter.owner.store(claimed.unwrap().word(), SeqCst);
         waiter.status.store(DONE, SeqCst);
         assert_eq!(across.wake(&waiter.status, 1), 0, "how many is not known");

@@ -6,7 +6,7 @@ use crate::{errno::Kept, process};
 use crate::{gate, gone, interrupted};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
-use vshmem_pool::{Ctx, ProcId};
+use vshmem_pool::{Budget, Ctx, ProcId};
 use vshmem_port::Life;
 
 /// What was claimed for the child, by pool. Under the gate from before the fork until after it.
@@ -65,6 +65,7 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Life)>
         me,
         pid,
         member: opened.member,
+        budget: Budget::default(),
     };
     if !vshmem_ipc::shm::fork(&ctx, child) {
         give_up(&ctx, child);
@@ -76,7 +77,10 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Life)>
 
 /// Takes back what was counted for a child that there won't be.
 fn give_up(ctx: &Ctx, child: ProcId) {
-    vshmem_ipc::leave(&Ctx { me: child, ..*ctx });
+    vshmem_ipc::leave(&Ctx {
+        me: child,
+        ..ctx.clone()
+    });
     ctx.pool.free_process(child);
 }
 

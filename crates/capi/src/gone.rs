@@ -59,6 +59,8 @@ impl Caller {
         // The driver refuses to map what is going a moment before its memory is gone.
         if self.may_go() && (error == Errno(libc::ENODEV) || is_gone(self.pool_index())) {
             refusal()
+        } else if self.ctx.budget.is_spent() {
+            beyond_the_budget()
         } else {
             error
         }
@@ -70,9 +72,18 @@ impl Caller {
         if self.may_go() && is_gone(self.pool_index()) {
             Err(refusal())
         } else {
-            result
+            result.map_err(|error| self.excuse(error))
         }
     }
+}
+
+/// The error of a call that has looked at more of the pool than any honest one leads to.
+#[cold]
+fn beyond_the_budget() -> Errno {
+    explain(format_args!(
+        "the pool leads the call round in circles: somebody who uses it has damaged it; vshmem check says where"
+    ));
+    Errno::EIDRM
 }
 
 /// Makes one of the `*get` calls on the current pool: on a new one of the same name, if the one that was open is gone.

@@ -15,7 +15,7 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::Errno;
-use vshmem_pool::{Ctx, Pool, ProcId};
+use vshmem_pool::{Budget, Ctx, Pool, ProcId};
 use vshmem_port::{Handle, Life};
 use vshmem_wait::{Across, Pulse};
 
@@ -165,6 +165,7 @@ impl OpenPool {
             me,
             pid,
             member: opened.member,
+            budget: Budget::default(),
         }
     }
 }

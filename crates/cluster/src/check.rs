@@ -6,7 +6,7 @@ use crate::visitor::Visitor;
 use std::thread;
 use std::time::Duration;
 use vshmem_ipc::check::{inspect, repair, scratch_for, Repaired};
-use vshmem_ipc::Ctx;
+use vshmem_ipc::{Budget, Ctx};
 use vshmem_port::PoolRef;
 
 /// What is wrong only for a moment, because somebody is in the middle of something, or has just died, is right again at one of so
@@ -14,6 +14,8 @@ use vshmem_port::PoolRef;
 const LOOKS: u32 = 6;
 /// which come after pauses, each twice as long as the one before it.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// What a check may cost: half a minute at the most, and much less than that where nobody has scribbled.
+const BUDGET: u64 = 1 << 31;
 /// Of a pool that is in ruins, not everything is told.
 const MOST_TOLD: usize = 1000;
 
@@ -32,7 +34,10 @@ pub struct Checked {
 pub fn check(pool: &PoolRef) -> Result<Checked> {
     // The code 1 has another meaning here.
     let visitor = Visitor::enter_beside_the_dead(pool).map_err(|e| e.code(OUR_FAILURE))?;
-    let c = visitor.context();
+    let c = Ctx {
+        budget: Budget::new(BUDGET),
+        ..visitor.context()
+    };
     let mut checked = Checked {
         pool: name_of(pool),
         repaired: Repaired::default(),
@@ -44,6 +49,13 @@ pub fn check(pool: &PoolRef) -> Result<Checked> {
         let seen = look_once(&c, &mut scratch, &mut checked);
         if seen && checked.damage.is_empty() {
             break;
+        }
+        if c.budget.is_spent() {
+            let why = "what lies in it leads round in circles";
+            return Err(
+                Error::new(format!("could not check the pool {}: {why}", checked.pool))
+                    .hint("Somebody who uses it has damaged it: remove it and make it anew."),
+            );
         }
         if look == LOOKS {
             let stuck = || {
@@ -63,6 +75,7 @@ pub fn check(pool: &PoolRef) -> Result<Checked> {
 /// Mends and verifies. False: not all could be seen.
 fn look_once(c: &Ctx<'_>, scratch: &mut [u64], checked: &mut Checked) -> bool {
     checked.damage.clear();
+    c.budget.renew();
     let Ok(repaired) = repair(c) else {
         return false;
     };

@@ -198,14 +198,16 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
 /// Asks for the state of all constructs, which cleans up after the dead. False if a lock for that was not to be had.
 fn clean_up(c: &Ctx<'_>) -> bool {
     let mut waited = Duration::ZERO;
-    // Whether a lock was to be had.
+    // Whether a lock was to be had, and the pool led nowhere that takes too long.
     let mut try_one = |stat: &dyn Fn() -> Option<Errno>| {
         if waited >= PATIENCE_IN_ALL {
             return false;
         }
         let asked = Instant::now();
+        c.budget.renew();
         // What was removed a moment ago has the same error, but that takes no time.
-        let is_stuck = stat() == Some(Errno::EIDRM) && asked.elapsed() >= PATIENCE;
+        let is_stuck =
+            stat() == Some(Errno::EIDRM) && (asked.elapsed() >= PATIENCE || c.budget.is_spent());
         if is_stuck {
             waited += asked.elapsed();
         }
@@ -295,6 +297,7 @@ fn ids(visitor: &Visitor, kind: Kind) -> Vec<i32> {
 }
 
 fn remove_id(c: &Ctx<'_>, kind: Kind, id: i32) -> std::result::Result<(), Errno> {
+    c.budget.renew();
     match kind {
         Kind::Segment => shm::remove(c, id),
         Kind::Set => sem::remove(c, id),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use vshmem_agent::Below;
 use vshmem_ipc::{life, Ctx};
 use vshmem_pool::heap::Reserve;
-use vshmem_pool::{Kernel, Pool, ProcId};
+use vshmem_pool::{Budget, Kernel, Pool, ProcId};
 use vshmem_port::{Handle, Life, PoolRef};
 
 /// An open pool, with this process in its table of processes.
@@ -39,7 +39,8 @@ impl Visitor {
             reference,
             None,
             |pool, kernel, member, pid, started, claim| {
-                let me = pool.claim_process(kernel, member, pid, started, claim);
+                let me =
+                    pool.claim_process(kernel, &Budget::default(), member, pid, started, claim);
                 me.or_else(|| life::claim(pool, kernel, member, pid, started, claim))
             },
         )

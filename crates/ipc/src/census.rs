@@ -48,6 +48,11 @@ impl Census {
                 Stage::Queues => (Stage::Waiters, self.queue(c)),
                 Stage::Waiters => (Stage::Begin, self.waiter(c)),
             };
+            // What was not seen may name a member.
+            if c.budget.is_spent() {
+                *self = Census::default();
+                return Some(0);
+            }
             if more {
                 continue;
             }
@@ -75,7 +80,7 @@ impl Census {
         let geometry = c.pool.geometry();
         let root = c.pool.root();
         let back = |table: u64, count: u32, len: usize| {
-            count == 0 || c.kernel.reserve(table, u64::from(count) * len as u64)
+            count == 0 || c.reserve(table, u64::from(count) * len as u64)
         };
         match self.stage {
             Stage::Begin => true,
@@ -101,7 +106,7 @@ impl Census {
 
     fn has_entries(&self, c: &Ctx, kind: Kind) -> bool {
         let high = c.pool.kind_root(kind).high.load(Relaxed);
-        high == 0 || look::entries(c.pool, kind, &mut |at, len| c.kernel.reserve(at, len)) > 0
+        high == 0 || look::entries(c.pool, kind, &mut |at, len| c.reserve(at, len)) > 0
     }
 
     fn name(&mut self, word: u64) {
@@ -135,7 +140,7 @@ impl Census {
         } else {
             slot
         };
-        if let Some((_, member, _)) = c.pool.process(slot) {
+        if let Some((_, member, _)) = c.process(slot) {
             self.name_member(member);
         }
         true
@@ -145,7 +150,7 @@ impl Census {
     fn entry(&mut self, c: &Ctx, kind: Kind) -> Option<Option<u32>> {
         let high = c.pool.kind_root(kind).high.load(Relaxed);
         let index = self.next(high.min(c.pool.capacity(kind).into()))?;
-        let head = c.pool.head(kind, index)?;
+        let head = c.head(kind, index)?;
         if head.id.load(Acquire) == 0 {
             return Some(None);
         }
@@ -159,7 +164,7 @@ impl Census {
         let Some(index) = self.entry(c, Kind::Shm) else {
             return false;
         };
-        if let Some(shm) = index.and_then(|index| c.pool.shm(index)) {
+        if let Some(shm) = index.and_then(|index| c.shm(index)) {
             self.name(shm.cpid.load(Relaxed));
             self.name(shm.lpid.load(Relaxed));
         }
@@ -172,7 +177,7 @@ impl Census {
             return false;
         };
         let from = core::mem::take(&mut self.semaphore);
-        let set = index.and_then(|index| c.pool.sem(index));
+        let set = index.and_then(|index| c.sem(index));
         let Some((cells, count)) = set.map(|s| (s.cells.load(Relaxed), s.nsems.load(Relaxed)))
         else {
             return true;
@@ -180,9 +185,9 @@ impl Census {
         let to = count.min(u64::from(from + SEMAPHORES)).min(65536);
         let at = |number: u64| cells.checked_add(number * 16);
         let len = to.saturating_sub(from.into()) * 16;
-        let backed = at(from.into()).is_some_and(|at| c.kernel.reserve(at, len));
+        let backed = at(from.into()).is_some_and(|at| c.reserve(at, len));
         for number in (u64::from(from)..to).filter(|_| backed) {
-            if let Some(word) = at(number).and_then(|at| c.pool.mem().word(at)) {
+            if let Some(word) = at(number).and_then(|at| c.word(at)) {
                 self.name(word.load(Relaxed) >> 32);
             }
         }
@@ -197,7 +202,7 @@ impl Census {
         let Some(index) = self.entry(c, Kind::Msg) else {
             return false;
         };
-        if let Some(msg) = index.and_then(|index| c.pool.msg(index)) {
+        if let Some(msg) = index.and_then(|index| c.msg(index)) {
             self.name(msg.send.pid.load(Relaxed));
             self.name(msg.receive.pid.load(Relaxed));
         }
@@ -211,10 +216,7 @@ impl Census {
             .waiter_high
             .load(Acquire)
             .min(c.pool.geometry().waiters.1);
-        let Some(waiter) = self
-            .next(high.into())
-            .and_then(|index| c.pool.waiter(index))
-        else {
+        let Some(waiter) = self.next(high.into()).and_then(|index| c.waiter(index)) else {
             return false;
         };
         if waiter.owner.load(Acquire) != 0 {

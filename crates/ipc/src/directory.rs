@@ -81,7 +81,7 @@ pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
         // It may have no memory, nor be looked at.
         return Err(Errno::EINVAL);
     }
-    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    let head = c.head(kind, index).ok_or(Errno::EINVAL)?;
     match head.id.load(Acquire) {
         0 => Err(Errno::EINVAL),
         _ if is_dying(head) => Err(Errno::EINVAL),
@@ -98,7 +98,7 @@ pub fn each_dying(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, i32)) {
         .load(Relaxed)
         .min(c.pool.capacity(kind) as u64) as u32;
     for index in 0..high {
-        if let Some(head) = c.pool.head(kind, index).filter(|h| is_dying(h)) {
+        if let Some(head) = c.head(kind, index).filter(|h| is_dying(h)) {
             each(index, head.id.load(Relaxed) as i32);
         }
     }
@@ -113,8 +113,7 @@ pub fn highest(c: &Ctx, kind: Kind) -> i32 {
         .load(Relaxed)
         .min(c.pool.capacity(kind) as u64) as u32;
     let used = |i: &u32| {
-        c.pool
-            .head(kind, *i)
+        c.head(kind, *i)
             .is_some_and(|h| h.id.load(Relaxed) != 0 && !is_dying(h))
     };
     (0..high).rev().find(used).map_or(-1, |i| i as i32)
@@ -159,15 +158,11 @@ fn search(c: &Ctx, kind: Kind, key: i32) -> Option<(u32, &'static Head)> {
     if c.pool.kind_root(kind).high.load(Relaxed) == 0 {
         return None;
     }
-    let mut link = c
-        .pool
-        .mem()
-        .word(bucket(c, kind, key as u32))?
-        .load(Acquire);
+    let mut link = c.word(bucket(c, kind, key as u32))?.load(Acquire);
     // A chain is never longer than the table: what is, was scribbled on.
     for _ in 0..c.pool.capacity(kind) {
         let index = u32::try_from(link.checked_sub(1)?).ok()?;
-        let head = c.pool.head(kind, index)?;
+        let head = c.head(kind, index)?;
         if head.key.load(Relaxed) == key as u32 && head.id.load(Relaxed) != 0 && !is_dying(head) {
             return Some((index, head));
         }
@@ -195,7 +190,7 @@ pub fn insert(
         return Err(Errno::ENOSPC);
     }
     let index = take_index(c, txn, kind)?;
-    let head = c.pool.head(kind, index).ok_or(Errno::ENOSPC)?;
+    let head = c.head(kind, index).ok_or(Errno::ENOSPC)?;
     let seq = (sequence(head) + 1) & ((1 << SEQ_BITS) - 1);
     let flags = seq << HEAD_SEQ_SHIFT | (u32::from(c.member) + 1) << HEAD_MEMBER_SHIFT;
     let id = ID_BIT | seq << INDEX_BITS | index;
@@ -221,7 +216,7 @@ fn take_index(c: &Ctx, txn: &mut Txn, kind: Kind) -> Result<u32, Errno> {
     let root = c.pool.kind_root(kind);
     if let Some(index) = root.free.load(Relaxed).checked_sub(1) {
         let index = index.min(u32::MAX as u64) as u32;
-        let head = c.pool.head(kind, index).ok_or(Errno::ENOSPC)?;
+        let head = c.head(kind, index).ok_or(Errno::ENOSPC)?;
         txn.put(&root.free, head.next.load(Relaxed))?;
         return Ok(index);
     }
@@ -230,8 +225,8 @@ fn take_index(c: &Ctx, txn: &mut Txn, kind: Kind) -> Result<u32, Errno> {
     let at = c.pool.entry_offset(kind, index).ok_or(Errno::ENOSPC)?;
     let (buckets, count) = c.pool.geometry().buckets[kind as usize];
     // The first of a kind is the first to look at the buckets.
-    let backed = index > 0 || c.kernel.reserve(buckets, count as u64 * 8);
-    if !backed || !c.kernel.reserve(at, kind.entry_size()) {
+    let backed = index > 0 || c.reserve(buckets, count as u64 * 8);
+    if !backed || !c.reserve(at, kind.entry_size()) {
         return Err(Errno::ENOMEM);
     }
     txn.put(&root.high, high + 1)?;
@@ -240,7 +235,7 @@ fn take_index(c: &Ctx, txn: &mut Txn, kind: Kind) -> Result<u32, Errno> {
 
 /// Takes an entry out of its hash chain and makes it private (`ipc_set_key_private`).
 pub fn unhash(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errno> {
-    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    let head = c.head(kind, index).ok_or(Errno::EINVAL)?;
     let key = head.key.load(Relaxed);
     if key == IPC_PRIVATE as u32 {
         return Ok(());
@@ -251,7 +246,7 @@ pub fn unhash(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errn
         let Some(found) = link.checked_sub(1).and_then(|i| u32::try_from(i).ok()) else {
             break;
         };
-        let Some(next) = c.pool.head(kind, found) else {
+        let Some(next) = c.head(kind, found) else {
             break;
         };
         if found == index {
@@ -267,7 +262,7 @@ pub fn unhash(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errn
 
 /// Puts an entry that is out of its hash chain onto the free list.
 pub fn retire(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errno> {
-    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    let head = c.head(kind, index).ok_or(Errno::EINVAL)?;
     let root = c.pool.kind_root(kind);
     let at = c.pool.offset_of(head);
     let flags = sequence(head) << HEAD_SEQ_SHIFT;
@@ -284,7 +279,7 @@ pub fn retire(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errn
 
 /// Takes blocks of a heap, whose own memory is not touched yet.
 pub fn allocate(c: &Ctx, heap: &Heap, txn: &mut Txn, count: u32) -> Result<Range, Errno> {
-    let reserve = &mut |at, len| c.kernel.reserve(at, len);
+    let reserve = &mut |at, len| c.reserve(at, len);
     heap.allocate(txn, count, reserve)?.ok_or(Errno::ENOMEM)
 }
 
@@ -314,7 +309,7 @@ fn back(c: &Ctx, txn: &mut Txn, end: u64) -> Result<bool, Errno> {
         return Ok(true);
     }
     let upto = need.next_multiple_of(STEP).min(all);
-    if !c.kernel.reserve(heap.base + backed, upto - backed) {
+    if !c.reserve(heap.base + backed, upto - backed) {
         return Ok(false);
     }
     txn.put(word, upto)?;

@@ -57,7 +57,7 @@ impl From<Stuck> for Errno {
     /// A construct whose lock can't be had is as good as removed.
     fn from(stuck: Stuck) -> Errno {
         match stuck {
-            Stuck::Owner => Errno::EIDRM,
+            Stuck::Owner | Stuck::Spent => Errno::EIDRM,
             Stuck::Signal => Errno::EINTR,
         }
     }

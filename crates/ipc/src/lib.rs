@@ -29,7 +29,7 @@ mod tests;
 
 pub use errno::Errno;
 pub use life::leave;
-pub use vshmem_pool::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
+pub use vshmem_pool::{Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited};
 pub use waiters::interrupt;
 
 /// `IPC_PRIVATE`.
@@ -40,6 +40,9 @@ pub const IPC_CREAT: i32 = 0o1000;
 pub const IPC_EXCL: i32 = 0o2000;
 /// Rounds that the `*_at_once` functions wait for somebody else who is just about to come: as long as the answer takes in a ping-pong.
 const PATIENCE: u32 = 40;
+
+/// So often somebody else may be faster, before a fast path leaves it to the slow one: as a rule once or twice.
+const MOST_ATTEMPTS: u32 = 1000;
 
 /// `IPC_NOWAIT`.
 pub const IPC_NOWAIT: i32 = 0o4000;
@@ -63,9 +66,14 @@ pub struct Perm {
     pub seq: u32,
 }
 
-/// A pid as the pool keeps it: `member << 22 | pid`.
+/// The caller's pid as the pool keeps it.
 pub(crate) fn pid_word(c: &Ctx) -> u64 {
-    (c.member as u64 & 0x3ff) << 22 | c.pid as u64 & 0x3f_ffff
+    pid_word_in(c.member, c.pid)
+}
+
+/// A pid as the pool keeps it: `member << 22 | pid`.
+pub(crate) fn pid_word_in(member: u16, pid: u32) -> u64 {
+    (u64::from(member) & 0x3ff) << 22 | u64::from(pid) & 0x3f_ffff
 }
 
 /// The pid in a [`pid_word`].

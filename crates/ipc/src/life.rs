@@ -1,6 +1,6 @@
 //! Processes come and go, most of them without saying good-bye.
 
-use crate::{directory as dir, msg, sem, shm, waiters, Ctx, Kernel, Pool, ProcId};
+use crate::{directory as dir, msg, sem, shm, waiters, Budget, Ctx, Kernel, Pool, ProcId};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::time::Duration;
 use vshmem_pool::layout::Kind;
@@ -24,24 +24,29 @@ pub fn claim(
     started: u64,
     claim: &mut dyn FnMut(u32) -> bool,
 ) -> Option<ProcId> {
+    let budget = Budget::default();
     let as_me = |me| Ctx {
         pool,
         kernel,
         me,
         pid,
         member,
+        budget: budget.half(),
     };
     for _ in 0..LOOKS {
-        if let Some(me) = pool.claim_process(kernel, member, pid, started, claim) {
+        if let Some(me) = pool.claim_process(kernel, &budget, member, pid, started, claim) {
             reap_some(&as_me(me), me.slot);
             return Some(me);
         }
         // Full: room is made from the spare slot, by one at a time.
-        if let Some(spare) = pool.claim_spare(kernel, member, pid, started, claim) {
+        if let Some(spare) = pool.claim_spare(kernel, &budget, member, pid, started, claim) {
             reap_slots(&as_me(spare));
-            let me = pool.claim_process(kernel, member, pid, started, claim);
+            let me = pool.claim_process(kernel, &budget, member, pid, started, claim);
             pool.free_process(spare);
             return me;
+        }
+        if budget.is_spent() {
+            return None;
         }
         kernel.wait(&AtomicU32::new(0), 0, Some(NAP));
     }
@@ -71,8 +76,10 @@ fn reap_some(c: &Ctx, from: u32) {
 /// For a caller that found no room: cleans up after every dead process, finishes what could not be removed before, and puts free
 /// memory together. Returns whether to try again.
 pub fn make_room(c: &Ctx, quiet: &Quiet) -> bool {
-    let reaped = reap(c, quiet) | msg::finish_removals(c, quiet);
-    reaped | put_together(c, quiet)
+    c.aside(|c| {
+        let reaped = reap(c, quiet) | msg::finish_removals(c, quiet);
+        reaped | put_together(c, quiet)
+    })
 }
 
 /// Merges what is free in both heaps, giving memory back to the host. Where that can't be done, pages that read as zeros are merged
@@ -86,7 +93,7 @@ fn put_together(c: &Ctx, quiet: &Quiet) -> bool {
     c.pool.root().kept.store(0, Relaxed);
     let mut all_clean = true;
     let release = |at, len| {
-        let clean = c.kernel.release(at, len);
+        let clean = c.release(at, len);
         all_clean &= clean;
         clean
     };
@@ -114,7 +121,7 @@ fn reap_slots(c: &Ctx) -> bool {
         .min(c.pool.proc_slots());
     let mut any = false;
     for slot in 0..high {
-        any |= reap_slot(c, &Quiet::new(c.kernel), slot);
+        any |= reap_slot(c, &Quiet::hurried(c.kernel), slot);
     }
     any
 }
@@ -122,19 +129,19 @@ fn reap_slots(c: &Ctx) -> bool {
 /// Cleans up after the process in a slot if it is dead, be it one of this kernel or of a machine that is dead. For those who do so before
 /// somebody is in need.
 pub fn bury(c: &Ctx, slot: u32) {
-    reap_slot(c, &Quiet::new(c.kernel), slot);
+    reap_slot(c, &Quiet::hurried(c.kernel), slot);
 }
 
 /// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its
 /// `SEM_UNDO` adjustments.
 pub(crate) fn reap_slot(c: &Ctx, quiet: &Quiet, slot: u32) -> bool {
-    let Some((dead, _, _)) = c.pool.process(slot) else {
+    let Some((dead, _, _)) = c.process(slot) else {
         return false;
     };
-    if dead == c.me || !c.pool.owner_is_dead(c.kernel, c.member, dead) {
+    if dead == c.me || !c.owner_is_dead(dead) {
         return false;
     }
-    if !c.pool.owner_is_gone(c.kernel, c.member, dead) {
+    if !c.owner_is_gone(dead) {
         each_touched(c, dead, Kind::Shm, |index| {
             shm::reap_process(c, quiet, index, dead)
         });
@@ -142,7 +149,7 @@ pub(crate) fn reap_slot(c: &Ctx, quiet: &Quiet, slot: u32) -> bool {
     }
     clean(c, quiet, dead);
     // What could not be cleaned (its lock is held by one who is stopped) keeps the slot from being used again.
-    if !quiet.has_failed() && is_clean(c, dead) {
+    if !quiet.has_failed() && is_clean(c, dead) && !c.budget.is_spent() {
         c.pool.free_process(dead);
     }
     true
@@ -151,10 +158,10 @@ pub(crate) fn reap_slot(c: &Ctx, quiet: &Quiet, slot: u32) -> bool {
 /// Is no set or queue left that may know the process? Records of other kinds name it with its generation.
 fn is_clean(c: &Ctx, dead: ProcId) -> bool {
     let knows = |kind: Kind, index| {
-        let head = c.pool.head(kind, index);
+        let head = c.head(kind, index);
         kind != Kind::Shm && head.is_some_and(|head| head.id.load(Relaxed) != 0)
     };
-    c.pool.proc(dead.slot).is_none_or(|p| {
+    c.proc(dead.slot).is_none_or(|p| {
         p.touched
             .iter()
             .filter_map(|touched| Kind::of_reference(touched.load(Relaxed)))
@@ -176,7 +183,7 @@ fn clean(c: &Ctx, quiet: &Quiet, dead: ProcId) {
 
 /// Calls `each` with every construct of a kind that may hold something of a process.
 pub(crate) fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMut(u32)) {
-    let Some(p) = c.pool.proc(who.slot) else {
+    let Some(p) = c.proc(who.slot) else {
         return;
     };
     if p.overflow.load(Relaxed) != 0 {
@@ -186,7 +193,11 @@ pub(crate) fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMu
             .high
             .load(Relaxed)
             .min(c.pool.capacity(kind) as u64) as u32;
-        return (0..high).for_each(each);
+        let is_used = |index: &u32| {
+            c.head(kind, *index)
+                .is_some_and(|h| h.id.load(Relaxed) != 0)
+        };
+        return (0..high).filter(is_used).for_each(each);
     }
     for touched in &p.touched {
         match Kind::of_reference(touched.load(Relaxed)) {
@@ -198,17 +209,17 @@ pub(crate) fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMu
 
 /// The pid of a process that may be dead, as records keep it; 0 if the slot has another owner by now.
 pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
-    match c.pool.process(who.slot) {
-        Some((id, member, pid)) if id == who => crate::pid_word(&Ctx { pid, member, ..*c }),
+    match c.process(who.slot) {
+        Some((id, member, pid)) if id == who => crate::pid_word_in(member, pid),
         _ => 0,
     }
 }
 
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that concerns. The slot stays
-/// the caller's; [`Pool::free_process`] gives it up. False if somebody who is stopped was in the way: then the rest is done by who finds
-/// the caller dead, and its slot must stay as it is.
+/// the caller's; [`Pool::free_process`] gives it up. False if somebody who is stopped was in the way, or it cost too much: then the rest is done by
+/// who finds the caller dead, and its slot must stay as it is.
 pub fn leave(c: &Ctx) -> bool {
     let quiet = Quiet::hurried(c.kernel);
     clean(c, &quiet, c.me);
-    !quiet.has_failed()
+    !quiet.has_failed() && !c.budget.is_spent()
 }

@@ -60,7 +60,7 @@ pub fn step(
     let done = cursor.of(range);
     let (from, window) = (at + *done, most.min(len - *done));
     let emptied = data(from, window).map_or(0, |_| window);
-    if !c.kernel.release(from, window) || data(from, window).is_some() {
+    if !c.release(from, window) || data(from, window).is_some() {
         return Ok(Step::Impossible);
     }
     *done += window;
@@ -74,7 +74,7 @@ pub fn step(
         heap.set_clean(&mut txn, range)?;
         let kept = &c.pool.root().kept;
         txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
-        txn.commit();
+        txn.commit()?;
     }
     Ok(Step::Emptied(emptied))
 }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::vec::Vec;
 use vshmem_pool::layout::PAGE;
-use vshmem_pool::{Mem, Params};
+use vshmem_pool::{Budget, Mem, Params};
 
 /// No test waits longer than this for anything.
 pub const PATIENCE: Duration = Duration::from_secs(15);
@@ -257,6 +257,7 @@ impl Process {
             me: self.id,
             pid: self.pid,
             member: 0,
+            budget: Budget::default(),
         }
     }
 

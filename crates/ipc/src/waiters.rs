@@ -6,6 +6,7 @@
 use crate::{msg, sem, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use vshmem_pool::budget::ASK;
 use vshmem_pool::kernel::back_next;
 use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, WAITING};
 use vshmem_pool::lock::Quiet;
@@ -45,11 +46,12 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
     let from = if from < high { from } else { 0 };
     // Records that were used before are backed by memory; the others come last.
     for index in (from..high).chain(0..from).chain(high..count) {
-        let waiter = c.pool.waiter(index).ok_or(Errno::ENOMEM)?;
+        let waiter = c.waiter(index).ok_or(Errno::ENOMEM)?;
         // Before it is looked at for the first time.
         if index >= high
             && index >= root.waiter_high.load(Relaxed)
-            && !back_next(c.kernel, table, index.into(), size_of::<Waiter>() as u64)
+            && (c.pay(ASK).is_none()
+                || !back_next(c.kernel, table, index.into(), size_of::<Waiter>() as u64))
         {
             return Err(Errno::ENOMEM);
         }
@@ -91,7 +93,7 @@ pub fn is_settled(lock: &AtomicU32) -> bool {
 /// The same where the construct's redo log is at `log`: whoever served the record has cleared the log since, which it does
 /// when all of the transaction is done. Its commit came before the status that was seen, so an earlier clear log is not seen.
 pub fn is_applied(c: &Ctx, lock: &AtomicU32, log: &AtomicU64) -> bool {
-    let state = c.pool.mem().word(log.load(Acquire));
+    let state = c.word(log.load(Acquire));
     state.is_some_and(|s| s.load(Acquire) == 0) || is_settled(lock)
 }
 
@@ -120,7 +122,7 @@ pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
 
 fn at(c: &Ctx, link: u64) -> Option<Ticket> {
     let index = u32::try_from(link.checked_sub(1)?).ok()?;
-    c.pool.waiter(index).map(|waiter| Ticket { index, waiter })
+    c.waiter(index).map(|waiter| Ticket { index, waiter })
 }
 
 /// Stands at the end of a queue.
@@ -151,29 +153,32 @@ pub fn dequeue(c: &Ctx, txn: &mut Txn, queue: Queue, ticket: Ticket) -> Result<(
     }
 }
 
-/// Calls `stop` with the waiters of a queue, in order, until it returns true; returns that one.
-pub fn find(c: &Ctx, queue: Queue, mut stop: impl FnMut(Ticket) -> bool) -> Option<Ticket> {
+/// The waiters of a queue, in order. Each may be taken out of it while it is looked at.
+pub fn each<'a>(c: &'a Ctx, queue: Queue) -> impl Iterator<Item = Ticket> + 'a {
     let mut link = queue.first.load(Acquire);
-    // A queue is never longer than the table.
-    for _ in 0..c.pool.geometry().waiters.1 {
+    core::iter::from_fn(move || {
         // Who was served stands in no queue: a list with such a one in it was scribbled on.
         let ticket = at(c, link).filter(|t| outcome(t.waiter).is_none())?;
-        if stop(ticket) {
-            return Some(ticket);
-        }
         link = ticket.waiter.next.load(Acquire);
-    }
-    None
+        Some(ticket)
+    })
+    // A queue is never longer than the table.
+    .take(c.pool.geometry().waiters.1 as usize)
+}
+
+/// The first waiter of a queue that is wanted.
+pub fn find(c: &Ctx, queue: Queue, wanted: impl FnMut(&Ticket) -> bool) -> Option<Ticket> {
+    each(c, queue).find(wanted)
 }
 
 /// Is the thread that waits certainly dead? Who sleeps on its record is not, and that is asked in one system call.
 pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
-    if c.kernel.has_sleeper(&waiter.status) {
+    if c.pay(ASK).is_none() || c.kernel.has_sleeper(&waiter.status) {
         return false;
     }
     // What is read of the record after this is no older than the owner.
     match ProcId::of_word(waiter.owner.load(Acquire)) {
-        Some(owner) => owner != c.me && c.pool.owner_is_dead(c.kernel, c.member, owner),
+        Some(owner) => owner != c.me && c.owner_is_dead(owner),
         None => true,
     }
 }
@@ -203,7 +208,7 @@ pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
     };
     let index = (at as u64).wrapping_sub(table) / size_of::<Waiter>() as u64;
     let found = u32::try_from(index).ok().filter(|i| *i < count);
-    let found = found.and_then(|i| c.pool.waiter(i).map(|waiter| Ticket { index: i, waiter }));
+    let found = found.and_then(|i| c.waiter(i).map(|waiter| Ticket { index: i, waiter }));
     let Some(ticket) = found.filter(|t| core::ptr::eq(&t.waiter.status, word)) else {
         return true;
     };
@@ -229,7 +234,7 @@ pub fn reap_process(c: &Ctx, quiet: &Quiet, dead: ProcId) {
         .load(Relaxed)
         .min(c.pool.geometry().waiters.1);
     for index in 0..high {
-        let Some(waiter) = c.pool.waiter(index) else {
+        let Some(waiter) = c.waiter(index) else {
             return;
         };
         if waiter.owner.load(Relaxed) != dead.word() {

@@ -469,7 +469,7 @@ impl Heap {
                         .word(),
                     )?;
                 }
-                change.commit();
+                change.commit()?;
             }
         }
         Ok(())

@@ -16,6 +16,7 @@
 //! | [`process`], [`member`] | who uses the pool |
 //! | [`bells`] | who rings whom |
 //! | [`asks`] | asking the host for memory |
+//! | [`budget`] | what a call may spend on looking at a pool |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![no_std]
 
@@ -24,6 +25,8 @@ extern crate std;
 
 pub mod asks;
 pub mod bells;
+pub mod budget;
+mod ctx;
 pub mod format;
 pub mod heap;
 pub mod kernel;
@@ -39,23 +42,10 @@ pub mod process;
 mod tests;
 
 pub use bells::Sleeper;
+pub use budget::Budget;
+pub use ctx::Ctx;
 pub use format::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
 pub use kernel::{Cred, Kernel, Waited};
 pub use mem::Mem;
 pub use member::JoinError;
 pub use process::ProcId;
-
-/// Who is calling: a process of a kernel, in a pool.
-#[derive(Clone, Copy)]
-pub struct Ctx<'a> {
-    /// The pool.
-    pub pool: &'a Pool,
-    /// The kernel that the caller runs on.
-    pub kernel: &'a dyn Kernel,
-    /// The caller's process slot.
-    pub me: ProcId,
-    /// The caller's pid in its own kernel.
-    pub pid: u32,
-    /// The caller's kernel, as an index into the member table.
-    pub member: u16,
-}

@@ -5,10 +5,11 @@
 //! happened; if it dies later, the next owner applies all of them again. Applying is storing, so it does no harm twice,
 //! and nobody else changes these words meanwhile: they belong to the lock, or carry a bit that keeps fast paths off.
 
+use crate::budget::{Budget, LOOK};
 use crate::format::Pool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The log has no room for another entry, or memory that it leads to is not in the pool. The transaction is dropped.
+/// The log has no room for another entry, memory that it leads to is not in the pool, or the call's budget is spent. The transaction is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -27,8 +28,9 @@ impl Log {
         16 + entries * 16
     }
 
-    /// Finishes what a dead owner had committed, drops what it had not. The caller owns the lock.
-    pub(crate) fn recover(&self, pool: &Pool) {
+    /// Finishes what a dead owner had committed, drops what it had not. The caller owns the lock. It is finished whatever is left of the budget:
+    /// with half of it done, the lock could never be let go.
+    pub(crate) fn recover(&self, pool: &Pool, budget: &Budget) {
         if self.at == 0 || self.entries == 0 {
             // The construct is removed.
             return;
@@ -38,7 +40,9 @@ impl Log {
         };
         let committed = state.load(Acquire);
         if committed != 0 {
-            self.apply(pool, committed.min(self.entries as u64) as u32);
+            let entries = committed.min(self.entries.into());
+            budget.spend(LOOK * entries);
+            self.apply(pool, entries as u32);
             state.store(0, Release);
         }
     }
@@ -70,13 +74,19 @@ impl Log {
 /// Changes being collected. Dropping it without [`Txn::commit`] changes nothing.
 pub struct Txn<'a> {
     pool: &'a Pool,
+    budget: &'a Budget,
     log: Log,
     n: u32,
 }
 
 impl<'a> Txn<'a> {
-    pub(crate) fn new(pool: &'a Pool, log: Log) -> Txn<'a> {
-        Txn { pool, log, n: 0 }
+    pub(crate) fn new(pool: &'a Pool, budget: &'a Budget, log: Log) -> Txn<'a> {
+        Txn {
+            pool,
+            budget,
+            log,
+            n: 0,
+        }
     }
 
     /// The pool.
@@ -84,13 +94,20 @@ impl<'a> Txn<'a> {
         self.pool
     }
 
-    /// The word at `offset` as it will be; `None` outside of the pool.
+    /// The word at `offset` as it will be; `None` outside of the pool, or if the budget is spent.
     pub fn get(&self, offset: u64) -> Option<u64> {
+        self.pay().ok()?;
         let word = self.pool.mem.word(offset)?;
         match self.find(offset) {
             Some(i) => self.log.entry(self.pool, i).map(|e| e.1),
             None => Some(word.load(Acquire)),
         }
+    }
+
+    /// Each call looks at a word, and as a rule for it in the log: that is read in order, sixteen entries in the time of four lines.
+    fn pay(&self) -> Result<(), Full> {
+        let enough = self.budget.spend(LOOK + u64::from(self.n / 16));
+        enough.then_some(()).ok_or(Full)
     }
 
     fn find(&self, offset: u64) -> Option<u32> {
@@ -101,6 +118,7 @@ impl<'a> Txn<'a> {
 
     /// Changes the word at `offset` to `value` at commit.
     pub fn set(&mut self, offset: u64, value: u64) -> Result<(), Full> {
+        self.pay()?;
         self.pool.mem.word(offset).ok_or(Full)?;
         let i = self.find(offset).unwrap_or(self.n);
         self.write(i, offset, value)
@@ -108,6 +126,7 @@ impl<'a> Txn<'a> {
 
     /// Like [`Txn::set`] for a word that this transaction has not changed yet: does not look for it.
     pub fn push(&mut self, offset: u64, value: u64) -> Result<(), Full> {
+        self.budget.spend(LOOK).then_some(()).ok_or(Full)?;
         self.pool.mem.word(offset).ok_or(Full)?;
         self.write(self.n, offset, value)
     }
@@ -133,16 +152,18 @@ impl<'a> Txn<'a> {
         self.set(self.pool.offset_of(word), value)
     }
 
-    /// Makes all changes.
-    pub fn commit(self) {
-        if self.n == 0 {
-            return;
+    /// Makes all changes: none if the budget is spent, for what led to them may not have been seen wholly.
+    pub fn commit(self) -> Result<(), Full> {
+        if self.budget.is_spent() {
+            return Err(Full);
         }
-        let Some(state) = self.pool.mem.word(self.log.at) else {
-            return;
-        };
+        if self.n == 0 {
+            return Ok(());
+        }
+        let state = self.pool.mem.word(self.log.at).ok_or(Full)?;
         state.store(self.n as u64, Release);
         self.log.apply(self.pool, self.n);
         state.store(0, Release);
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@
 //! some records (marks in a queue) name a slot without its generation. The spare slot itself is in none of those: who is in
 //! it takes locks, which know generations, and nothing else. So whoever died in it can be followed at once.
 
+use crate::budget::{Budget, ASK, LOOK};
 use crate::kernel::back_next;
 use crate::layout::{Proc, NO_LIFE_LOCK};
 use crate::{Kernel, Pool};
@@ -80,10 +81,12 @@ impl Pool {
         (slot < count).then(|| self.fixed(offset + slot as u64 * size_of::<Proc>() as u64))
     }
 
-    /// Takes a free slot for a process of `member`. `claim` takes a slot's life lock: it is false if somebody holds it.
+    /// Takes a free slot for a process of `member`. `claim` takes a slot's life lock: it is false if somebody holds it. `None`: all are taken, or
+    /// looking at them has cost the budget.
     pub fn claim_process(
         &self,
         kernel: &dyn Kernel,
+        budget: &Budget,
         member: u16,
         pid: u32,
         started: u64,
@@ -97,7 +100,7 @@ impl Pool {
         for i in 0..slots {
             let slot = from.wrapping_add(i) % slots;
             let high = root.proc_high.load(Relaxed);
-            if slot >= high && !self.back_slot(kernel, slot, high) {
+            if !budget.spend(LOOK) || slot >= high && !self.back_slot(kernel, budget, slot, high) {
                 return None;
             }
             let p = self.proc(slot)?;
@@ -105,9 +108,9 @@ impl Pool {
             if Ident::of(old).state != FREE {
                 continue;
             }
-            if !claim(slot) {
+            if !budget.spend(ASK) || !claim(slot) {
                 refused += 1;
-                if refused == REFUSALS {
+                if refused == REFUSALS || budget.is_spent() {
                     return None;
                 }
                 continue;
@@ -127,13 +130,14 @@ impl Pool {
     pub fn claim_spare(
         &self,
         kernel: &dyn Kernel,
+        budget: &Budget,
         member: u16,
         pid: u32,
         started: u64,
         claim: &mut dyn FnMut(u32) -> bool,
     ) -> Option<ProcId> {
         let slot = self.spare_slot();
-        if !self.back_slot(kernel, slot, 0) {
+        if !self.back_slot(kernel, budget, slot, 0) {
             return None;
         }
         let old = self.proc(slot)?.ident.load(Acquire);
@@ -150,8 +154,11 @@ impl Pool {
 
     /// Sees to it that a slot has memory before it is looked at for the first time. If it comes next after those that were used, which `high` says,
     /// the page that it shares with the last of them has.
-    fn back_slot(&self, kernel: &dyn Kernel, slot: u32, high: u32) -> bool {
+    fn back_slot(&self, kernel: &dyn Kernel, budget: &Budget, slot: u32, high: u32) -> bool {
         const LEN: u64 = size_of::<Proc>() as u64;
+        if !budget.spend(ASK) {
+            return false;
+        }
         let (table, index) = (self.geometry.procs.0, u64::from(slot));
         if slot == high {
             return back_next(kernel, table, index, LEN);

@@ -289,7 +289,7 @@ fn newcomer(c: &Ctx) {
         let other = Ctx {
             me: child,
             pid,
-            ..*c
+            ..c.clone()
         };
         vshmem_ipc::leave(&other);
         c.pool.free_process(child);

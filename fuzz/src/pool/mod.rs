@@ -14,7 +14,7 @@ mod scene;
 
 use crate::input::Input;
 use kernel::Fuzzed;
-use vshmem_ipc::{life, Ctx, Pool};
+use vshmem_ipc::{life, Budget, Ctx, Pool};
 
 /// Calls in an input, at the most.
 const MOST_CALLS: usize = 24;
@@ -46,6 +46,7 @@ pub fn run(bytes: &[u8]) {
         me: me.0,
         pid: kernel::ME,
         member: me.1,
+        budget: Budget::default(),
     };
     let mut ids = scene.ids().to_vec();
     for _ in 0..MOST_CALLS {

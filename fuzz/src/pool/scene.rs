@@ -219,6 +219,7 @@ impl Actor {
             me: self.id,
             pid: self.pid,
             member: self.member,
+            budget: Budget::default(),
         }
     }
 

@@ -117,7 +117,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c
 
 /// Counts an attachment of what was mapped, unless the segment has gone in between.
 fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent) -> Result<(), Errno> {
-    if shm::attach(&caller.ctx, id, flags)? != *mapped {
+    if again(|| shm::attach(&caller.ctx, id, flags))? != *mapped {
         shm::detach(&caller.ctx, id);
         return Err(Errno::EIDRM);
     }

@@ -17,7 +17,7 @@ pub fn inspect(
     report: Report,
 ) -> Result<(), Errno> {
     let guard = dir::lock(c, quiet)?;
-    let state = c.pool.mem().word(POOL_LOG).map_or(0, |w| w.load(Relaxed));
+    let state = c.word(POOL_LOG).map_or(0, |w| w.load(Relaxed));
     demand(
         report,
         state == 0,
@@ -73,7 +73,7 @@ pub fn inspect(
 /// Calls `each` with every entry of a kind that is in use.
 fn each_entry(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, &'static Head)) {
     for index in 0..high(c, kind) {
-        if let Some(head) = c.pool.head(kind, index).filter(|h| h.id.load(Relaxed) != 0) {
+        if let Some(head) = c.head(kind, index).filter(|h| h.id.load(Relaxed) != 0) {
             each(index, head);
         }
     }
@@ -120,8 +120,8 @@ fn table(c: &Ctx, kind: Kind, report: Report) {
         used += 1;
         keyed += u64::from(head.key.load(Relaxed) != 0);
         total = total.saturating_add(match kind {
-            Kind::Shm => c.pool.shm(index).map_or(0, |s| s.pages.load(Relaxed)),
-            Kind::Sem => c.pool.sem(index).map_or(0, |s| s.nsems.load(Relaxed)),
+            Kind::Shm => c.shm(index).map_or(0, |s| s.pages.load(Relaxed)),
+            Kind::Sem => c.sem(index).map_or(0, |s| s.nsems.load(Relaxed)),
             Kind::Msg => 0,
         });
     });
@@ -167,10 +167,10 @@ fn chains(c: &Ctx, kind: Kind, report: Report) -> u64 {
     let count = if high == 0 { 0 } else { count };
     let mut found = 0;
     for bucket in (0..u64::from(count)).map(|i| table + i * 8) {
-        let mut link = c.pool.mem().word(bucket).map_or(0, |w| w.load(Relaxed));
+        let mut link = c.word(bucket).map_or(0, |w| w.load(Relaxed));
         while let Some(index) = link.checked_sub(1) {
             let head = u32::try_from(index).ok().filter(|i| *i < high);
-            let head = head.and_then(|i| c.pool.head(kind, i));
+            let head = head.and_then(|i| c.head(kind, i));
             let belongs = head.filter(|h| {
                 let key = h.key.load(Relaxed);
                 key != 0 && h.id.load(Relaxed) != 0 && dir::bucket(c, kind, key) == bucket
@@ -198,7 +198,7 @@ fn free_entries(c: &Ctx, kind: Kind, report: Report) -> u64 {
     let mut found = 0;
     while let Some(index) = link.checked_sub(1) {
         let head = u32::try_from(index).ok().filter(|i| *i < high);
-        let head = head.and_then(|i| c.pool.head(kind, i));
+        let head = head.and_then(|i| c.head(kind, i));
         found += 1;
         let is_free = |h: &&Head| h.id.load(Relaxed) == 0 && found <= u64::from(high);
         let Some(head) = head.filter(is_free) else {
@@ -217,7 +217,7 @@ fn free_entries(c: &Ctx, kind: Kind, report: Report) -> u64 {
 /// A segment: its pages, and who has it attached how often.
 fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Report) {
     let place = Place::Construct(Kind::Shm, index);
-    let Some(shm) = c.pool.shm(index) else { return };
+    let Some(shm) = c.shm(index) else { return };
     let (first, count) = (shm.first.load(Relaxed), shm.pages.load(Relaxed));
     let range = u32::try_from(first).ok().zip(u32::try_from(count).ok());
     let is_ours = count > 0 && range.is_some_and(|(first, count)| pages.claim(first, count));
@@ -238,7 +238,7 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
     );
     let mut sum = 0u64;
     shm::each_hold(c, shm, |link, hold| {
-        let at = c.pool.mem().word(link).map_or(0, |w| w.load(Relaxed));
+        let at = c.word(link).map_or(0, |w| w.load(Relaxed));
         let is_ours = owns(c, small, place, at, size_of::<Hold>() as u64, report);
         let owner = hold.owner.load(Relaxed);
         let lives = ProcId::of_word(owner).is_some_and(|o| !people::is_dead(c, o));

@@ -117,7 +117,7 @@ impl Queued<'_> {
 }
 
 /// Looks everything over; no other thread of the caller's process uses the pool. `scratch` has [`scratch_for`] words; `found` is told what is wrong. An error says that a lock was not
-/// to be had, so not all was seen.
+/// to be had, or the budget is spent, so not all was seen.
 pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> Result<(), Errno> {
     let report: Report = &mut |place, what, number| {
         found(Finding {
@@ -135,18 +135,22 @@ pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> 
         .ok_or(Errno::EINVAL)?;
     waiters.fill(0);
     let mut queued = Queued(waiters);
-    let quiet = Quiet::new(c.kernel);
+    // Signals are let through between one construct and the next.
+    let quiet = || Quiet::new(c.kernel);
     superblock(c, report);
-    books::inspect(c, &quiet, small, pages, report)?;
+    books::inspect(c, &quiet(), small, pages, report)?;
     for index in 0..high(c, Kind::Sem) {
-        sem::check::inspect(c, &quiet, index, &mut queued, report)?;
+        sem::check::inspect(c, &quiet(), index, &mut queued, report)?;
     }
     for index in 0..high(c, Kind::Msg) {
-        msg::check::inspect(c, &quiet, index, &mut queued, report)?;
+        msg::check::inspect(c, &quiet(), index, &mut queued, report)?;
     }
     people::waiters(c, report);
     people::slots(c, report);
     people::members(c, report);
+    if c.budget.is_spent() {
+        return Err(Errno::EIDRM);
+    }
     Ok(())
 }
 

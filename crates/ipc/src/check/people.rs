@@ -8,12 +8,12 @@ use vshmem_pool::layout::{Kind, Waiter, DONE, MAX_MEMBERS, WAITING};
 
 /// Is a process dead, for attachments, locks and waits?
 pub fn is_dead(c: &Ctx, who: ProcId) -> bool {
-    who != c.me && c.pool.owner_is_dead(c.kernel, c.member, who)
+    who != c.me && c.owner_is_dead(who)
 }
 
 /// Is it gone, also for its `SEM_UNDO` adjustments?
 pub fn is_gone(c: &Ctx, who: ProcId) -> bool {
-    who != c.me && c.pool.owner_is_gone(c.kernel, c.member, who)
+    who != c.me && c.owner_is_gone(who)
 }
 
 /// A construct that holds something of a process must be in that process's list, by which it is found when the process dies.
@@ -22,9 +22,8 @@ pub fn is_known_to(c: &Ctx, owner: u64, reference: u32, report: Report) {
         return;
     };
     let Some(slot) = c
-        .pool
         .proc(owner.slot)
-        .filter(|_| c.pool.process(owner.slot).is_some())
+        .filter(|_| c.process(owner.slot).is_some())
     else {
         return;
     };
@@ -44,7 +43,7 @@ pub fn is_known_to(c: &Ctx, owner: u64, reference: u32, report: Report) {
 fn records<'a>(c: &'a Ctx) -> impl Iterator<Item = (u32, &'static Waiter)> + 'a {
     let high = c.pool.root().waiter_high.load(Acquire);
     let high = high.min(c.pool.geometry().waiters.1);
-    (0..high).filter_map(|i| c.pool.waiter(i).map(|w| (i, w)))
+    (0..high).filter_map(|i| c.waiter(i).map(|w| (i, w)))
 }
 
 /// Calls `each` with every waiter that has a block for its operations, where that is, and its length.
@@ -102,7 +101,7 @@ pub fn queue(
     let (mut before, mut link) = (0, queue.first.load(Acquire));
     while link != 0 {
         let index = u32::try_from(link - 1).unwrap_or(u32::MAX);
-        let Some(w) = c.pool.waiter(index).filter(|_| queued.add(index)) else {
+        let Some(w) = c.waiter(index).filter(|_| queued.add(index)) else {
             return report(place, "its queue of waiters leads astray", link);
         };
         let here = Place::Waiter(index);
@@ -155,10 +154,7 @@ pub fn slots(c: &Ctx, report: Report) {
     let high = c.pool.root().proc_high.load(Acquire);
     for slot in 0..high.min(c.pool.spare_slot()) {
         let place = Place::Slot(slot);
-        let state = c
-            .pool
-            .proc(slot)
-            .map_or(0, |p| p.ident.load(Acquire) as u32);
+        let state = c.proc(slot).map_or(0, |p| p.ident.load(Acquire) as u32);
         demand(
             report,
             state <= 1,
@@ -166,7 +162,7 @@ pub fn slots(c: &Ctx, report: Report) {
             "it is neither free nor in use",
             state.into(),
         );
-        let Some((who, member, _)) = c.pool.process(slot) else {
+        let Some((who, member, _)) = c.process(slot) else {
             continue;
         };
         let right = u32::from(member) < MAX_MEMBERS;

@@ -38,24 +38,25 @@ impl Repaired {
     }
 }
 
-/// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that a lock was not to be had.
+/// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that a lock was not to be had, or that the budget is spent.
 pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
-    let quiet = Quiet::new(c.kernel);
+    // Signals are let through between one construct and the next.
+    let quiet = || Quiet::new(c.kernel);
     let mut done = Repaired {
-        locks: u32::from(dir::lock(c, &quiet)?.inherited()),
+        locks: u32::from(dir::lock(c, &quiet())?.inherited()),
         ..Repaired::default()
     };
     for index in 0..high(c, Kind::Sem) {
-        done.locks += u32::from(sem::check::settle(c, &quiet, index)?);
+        done.locks += u32::from(sem::check::settle(c, &quiet(), index)?);
     }
     for index in 0..high(c, Kind::Msg) {
-        done.locks += u32::from(msg::check::settle(c, &quiet, index)?);
+        done.locks += u32::from(msg::check::settle(c, &quiet(), index)?);
     }
     let (before, parked) = (being_removed(c), in_limbo(c));
     sem::finish_removals(c);
-    msg::finish_removals(c, &quiet);
-    shm::reap_removed(c, &quiet);
-    shm::reap_limbo(c, &quiet);
+    msg::finish_removals(c, &quiet());
+    shm::reap_removed(c, &quiet());
+    shm::reap_limbo(c, &quiet());
     done.removals = before.saturating_sub(being_removed(c));
     done.ranges = parked.saturating_sub(in_limbo(c));
     let slots = c
@@ -65,11 +66,14 @@ pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
         .load(Acquire)
         .min(c.pool.proc_slots());
     for slot in 0..slots {
-        let who = c.pool.process(slot).map(|p| p.0);
-        let reaped = life::reap_slot(c, &quiet, slot);
-        done.processes += u32::from(reaped && c.pool.process(slot).map(|p| p.0) != who);
+        let who = c.process(slot).map(|p| p.0);
+        let reaped = life::reap_slot(c, &quiet(), slot);
+        done.processes += u32::from(reaped && c.process(slot).map(|p| p.0) != who);
     }
-    done.waiters = orphans(c, &quiet);
+    done.waiters = orphans(c);
+    if c.budget.is_spent() {
+        return Err(Errno::EIDRM);
+    }
     Ok(done)
 }
 
@@ -80,7 +84,7 @@ fn being_removed(c: &Ctx) -> u32 {
         dir::each_dying(c, kind, |_, _| n += 1);
     }
     let is_left = |index: &u32| {
-        c.pool.shm(*index).is_some_and(|s| {
+        c.shm(*index).is_some_and(|s| {
             let removed = s.head.mode.load(Relaxed) & shm::SHM_DEST != 0;
             s.head.id.load(Relaxed) != 0 && removed && s.nattch.load(Relaxed) == 0
         })
@@ -94,13 +98,13 @@ fn in_limbo(c: &Ctx) -> u32 {
 }
 
 /// Waiter records of processes that are dead: those whose slots are others' by now, too.
-fn orphans(c: &Ctx, quiet: &Quiet) -> u32 {
+fn orphans(c: &Ctx) -> u32 {
     let high = c.pool.root().waiter_high.load(Acquire);
     let mut n = 0;
     for index in 0..high.min(c.pool.geometry().waiters.1) {
-        let owner = c.pool.waiter(index).map_or(0, |w| w.owner.load(Acquire));
+        let owner = c.waiter(index).map_or(0, |w| w.owner.load(Acquire));
         if let Some(dead) = ProcId::of_word(owner).filter(|o| people::is_dead(c, *o)) {
-            waiters::reap_process(c, quiet, dead);
+            waiters::reap_process(c, &Quiet::new(c.kernel), dead);
             n += 1;
         }
     }

@@ -76,7 +76,7 @@ pub(crate) fn inspect(
         return Ok(());
     }
     let log = entry.log.load(Relaxed);
-    let state = c.pool.mem().word(log).map_or(u64::MAX, |w| w.load(Relaxed));
+    let state = c.word(log).map_or(u64::MAX, |w| w.load(Relaxed));
     demand(
         report,
         state == 0,
@@ -197,9 +197,7 @@ fn names_the_living(slow: &Slow, item: Item, place: Place, report: Report) {
     let lives = mine || !scan::owner_is_dead(slow.c, item.mark.owner);
     let what = "a mark names a dead process";
     demand(report, lives, place, what, item.pos.into());
-    let who = owner
-        .checked_sub(1)
-        .and_then(|slot| slow.c.pool.process(slot));
+    let who = owner.checked_sub(1).and_then(|slot| slow.c.process(slot));
     if let Some((who, _, _)) = who {
         people::is_known_to(slow.c, who.word(), slow.queue.reference(), report);
     }
@@ -209,7 +207,7 @@ fn names_the_living(slow: &Slow, item: Item, place: Place, report: Report) {
 fn is_awaited(slow: &Slow, item: Item) -> bool {
     let c = slow.c;
     let high = c.pool.root().waiter_high.load(Acquire);
-    let mut all = (0..high.min(c.pool.geometry().waiters.1)).filter_map(|i| c.pool.waiter(i));
+    let mut all = (0..high.min(c.pool.geometry().waiters.1)).filter_map(|i| c.waiter(i));
     all.any(|w| {
         w.owner.load(Relaxed) as u32 == item.mark.owner.into()
             && w.construct.load(Relaxed) == slow.queue.reference()
@@ -223,7 +221,7 @@ fn nobody_waits_in_vain(slow: &Slow, report: Report) {
     let Some(ring) = slow.queue.ring(slow.c) else {
         return;
     };
-    waiters::find(slow.c, slow.queue.receivers(), |ticket| {
+    for ticket in waiters::each(slow.c, slow.queue.receivers()) {
         let wanted = deliver::wanted(ticket.waiter);
         let there = scan::choose(slow, &ring, wanted).is_some();
         demand(
@@ -233,6 +231,5 @@ fn nobody_waits_in_vain(slow: &Slow, report: Report) {
             "its message is there, and it still waits",
             0,
         );
-        false
-    });
+    }
 }

@@ -108,13 +108,14 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     txn.set(at + 8, word1)?;
     txn.put(&entry.qbytes, i64::from(qbytes) as u64)?;
     txn.put(&entry.ctime, c.kernel.now() as u64)?;
-    txn.commit();
+    txn.commit()?;
     wait::retry(&slow)
 }
 
 /// `MSG_INFO`: the highest index in use (0 if none), and what is in use.
 pub fn info(c: &Ctx) -> (i32, MsgInfo) {
-    finish_removals(c);
+    // What those have begun who died while they removed something.
+    super::get::finish_removals(c, &Quiet::hurried(c.kernel));
     let highest = highest(c);
     let mut info = MsgInfo {
         queues: c.pool.kind_root(Kind::Msg).used.load(Relaxed),
@@ -132,14 +133,6 @@ pub fn info(c: &Ctx) -> (i32, MsgInfo) {
         }
     }
     (highest.max(0), info)
-}
-
-/// Finishes what those have begun who died while they removed something.
-fn finish_removals(c: &Ctx) {
-    let quiet = Quiet::attentive(c.kernel);
-    dir::each_dying(c, Kind::Msg, |index, id| {
-        let _ = super::get::finish_removal(c, &quiet, index, id);
-    });
 }
 
 /// The highest index in use, -1 if there is none.

@@ -89,7 +89,7 @@ fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> 
     txn.put(handed, one_more(handed.load(Relaxed), len))?;
     txn.set(c.pool.offset_of(&w.status), waiters::status_word(w, DONE))?;
     waiters::dequeue(c, &mut txn, queue.receivers(), ticket)?;
-    txn.commit();
+    txn.commit()?;
     slow.guard.wake_later(&w.status);
     Ok(())
 }

@@ -16,6 +16,7 @@
 use super::mark::{Mark, State};
 use super::queue::Queue;
 use super::ring::Ring;
+use crate::Ctx;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// The mark of cells that carry no message any more.
@@ -31,17 +32,17 @@ pub fn consumed(ring: &Ring, pos: u32, cells: u32) -> Mark {
 
 /// Says that the caller has copied out the message at a position.
 #[inline]
-pub fn finish(queue: &Queue, ring: &Ring, pos: u32, cells: u32) {
+pub fn finish(c: &Ctx, queue: &Queue, ring: &Ring, pos: u32, cells: u32) {
     if !move_on(queue, pos, cells) {
         let used = consumed(ring, pos, cells).word();
         ring.mark_word(pos).swap(used, SeqCst);
     }
-    catch_up(queue, ring);
+    catch_up(c, queue, ring);
 }
 
 /// Moves `done` over consumed cells, at most up to the head.
 #[inline]
-pub fn catch_up(queue: &Queue, ring: &Ring) {
+pub fn catch_up(c: &Ctx, queue: &Queue, ring: &Ring) {
     let mut left = ring.cells();
     while left > 0 {
         let pos = at(queue);
@@ -53,6 +54,9 @@ pub fn catch_up(queue: &Queue, ring: &Ring) {
             Some(mark) if mark.state == State::Consumed && (1..=left).contains(&mark.len) => {
                 move_on(queue, pos, mark.len);
                 left -= mark.len;
+                if c.pay(1).is_none() {
+                    return;
+                }
             }
             _ => return,
         }

@@ -1,5 +1,6 @@
 //! The two ends of a ring: position and counts, moved by one compare-and-swap.
 
+use crate::MOST_ATTEMPTS;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use vshmem_pool::layout::MsgEnd;
 use vshmem_pool::log::{Full, Txn};
@@ -57,15 +58,17 @@ impl At {
     }
 }
 
-/// Reads an end at one moment.
+/// Reads an end at one moment. Only who scribbles changes it again and again in the nanosecond between two looks.
 #[inline]
 pub fn read(end: &MsgEnd) -> At {
-    loop {
-        let pair = end.at.load();
+    let mut pair = end.at.load();
+    for _ in 0..MOST_ATTEMPTS {
         if end.at.lo.load(Acquire) == pair.0 {
-            return At::of(pair);
+            break;
         }
+        pair = end.at.load();
     }
+    At::of(pair)
 }
 
 /// Moves an end in a transaction.

@@ -36,7 +36,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
         flg as u32 & 0o777,
         limits.msgmni,
     )?;
-    let entry = c.pool.msg(index).ok_or(Errno::EINVAL)?;
+    let entry = c.msg(index).ok_or(Errno::EINVAL)?;
     let (log, _) = dir::take_block(c, &mut txn, Log::size(LOG_ENTRIES))?;
     // Both ends begin frozen: the first sender makes the ring. Positions and counts begin at numbers of this queue's own, so that a
     // fast path that looked at the queue before in this entry can't mistake this one for it.
@@ -69,7 +69,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
     txn.put(&entry.last_sender, 0)?;
     txn.put(&entry.ctime, c.kernel.now() as u64)?;
     txn.put(&entry.log, log)?;
-    txn.commit();
+    txn.commit()?;
     Ok(id)
 }
 
@@ -145,6 +145,6 @@ fn try_to_finish(c: &Ctx, quiet: &Quiet, queue: &Queue) -> Result<bool, Errno> {
     txn.put(&entry.ring, 0)?;
     txn.put(&entry.cells, 0)?;
     txn.put(&entry.log, 0)?;
-    txn.commit();
+    txn.commit()?;
     Ok(true)
 }

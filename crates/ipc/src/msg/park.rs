@@ -27,6 +27,7 @@ use super::scan::{self, owner_is_dead, Item};
 use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::budget::LOOK;
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::Txn;
 
@@ -49,6 +50,7 @@ fn link(ring: &Ring) -> u64 {
 impl Parked {
     /// `None` at the end, or where nothing sensible stands.
     fn of(c: &Ctx, link: u64) -> Option<Parked> {
+        c.pay(LOOK)?;
         let ring = Ring::at(c.pool.mem(), link & !63, 1 << (link & 63))?;
         (link != 0).then_some(Parked { ring })
     }
@@ -84,6 +86,9 @@ fn is_finished(c: &Ctx, ring: &Ring, pos: u32, word: u64) -> bool {
     let Some(mark) = ring.valid(pos, word) else {
         return true;
     };
+    if c.pay(LOOK).is_none() {
+        return false;
+    }
     if ring.mark_word(pos).load(Acquire) != word {
         return true;
     }
@@ -201,7 +206,7 @@ pub fn collect(slow: &Slow, quiet: &Quiet) -> Result<(), Errno> {
             before = parked.note(0);
         }
     }
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -242,7 +247,7 @@ fn move_message(
         ..mark
     };
     txn.set(ring.mark_offset(item.pos), moved.word())?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use super::ring::{cells_for, Ring};
 use super::scan::{self, Item, Wanted};
 use super::send::note;
 use super::{wait, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
-use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, PATIENCE};
+use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
 use core::sync::atomic::Ordering::Acquire;
 use vshmem_pool::lock::Quiet;
 
@@ -142,7 +142,7 @@ unsafe fn attempt(
     now: i64,
 ) -> Result<Attempt, Errno> {
     let entry = queue.entry;
-    loop {
+    for _ in 0..MOST_ATTEMPTS {
         let pair = entry.receive.at.load();
         let head = At::of(pair);
         // As in `send`.
@@ -184,10 +184,11 @@ unsafe fn attempt(
             // SAFETY: the compare-and-swap made the message ours; the caller vouches for the buffer.
             unsafe { ring.read(head.pos, len, into.text, n) };
             note(c, &entry.receive, now);
-            done::finish(queue, &ring, head.pos, cells);
+            done::finish(c, queue, &ring, head.pos, cells);
             return Ok(Attempt::Done((n, kind)));
         }
     }
+    Ok(Attempt::Slow)
 }
 
 /// The receiving end after a message.
@@ -310,7 +311,7 @@ fn consume(slow: &Slow, ring: &Ring, item: Item) -> Result<(), Errno> {
     end::put(&mut txn, &entry.receive, counted)?;
     txn.put(&entry.receive.time, c.kernel.now() as u64)?;
     txn.put(&entry.receive.pid, pid_word(c))?;
-    txn.commit();
+    txn.commit()?;
     scan::advance(slow, ring);
     Ok(())
 }
@@ -337,7 +338,7 @@ pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Rec
     let mut txn = slow.guard.txn();
     let used = done::consumed(&ring, pos, item.cells);
     txn.set(ring.mark_offset(pos), used.word())?;
-    txn.commit();
+    txn.commit()?;
     scan::advance(slow, &ring);
     Ok((n, kind))
 }
@@ -405,7 +406,7 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32) -> impl FnOnce() -> std::v
         // SAFETY: the message is this receiver's, and the buffer has room for it.
         unsafe { ring.read(head.pos, len, text.as_mut_ptr(), len) };
         note(c, &queue.entry.receive, c.kernel.now());
-        done::finish(&queue, &ring, head.pos, cells);
+        done::finish(c, &queue, &ring, head.pos, cells);
         text
     }
 }

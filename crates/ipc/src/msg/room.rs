@@ -6,7 +6,7 @@ use super::mark::{Mark, State};
 use super::park;
 use super::queue::{Queue, Slow};
 use super::ring::{self, Ring, CELL, MOST};
-use super::scan;
+use super::scan::{self, Item};
 use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Waiter, DONE};
@@ -41,13 +41,14 @@ pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32, leave: bool) -> Result<
             return Ok(Room::Here(ring));
         }
         let is_ample = ring.cells() >= ample(slow, cells);
-        let mut patience = if is_ample {
+        let mut rounds = if is_ample {
             0
         } else {
             slow.c.kernel.spin_rounds()
         };
-        while !scan::is_quiet(slow, &ring) {
-            if patience == 0 {
+        while let Some(item) = scan::at_work(slow, &ring) {
+            rounds = spin_while(slow, &ring, item, rounds);
+            if rounds == 0 {
                 return Ok(if has_room(&ring) {
                     Room::Here(ring)
                 } else if leave {
@@ -56,8 +57,6 @@ pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32, leave: bool) -> Result<
                     Room::Busy
                 });
             }
-            patience -= 1;
-            slow.c.kernel.spinning();
         }
         if has_room(&ring) {
             let larger = (!is_ample).then(|| grow(slow, quiet, cells).ok()).flatten();
@@ -65,6 +64,17 @@ pub fn make_room(slow: &Slow, quiet: &Quiet, cells: u32, leave: bool) -> Result<
         }
     }
     grow(slow, quiet, cells).map(Room::Here)
+}
+
+/// Spins as long as somebody is at work on an item; returns the rounds that are left.
+fn spin_while(slow: &Slow, ring: &Ring, item: Item, rounds: u32) -> u32 {
+    for left in (0..rounds).rev() {
+        if ring.mark_word(item.pos).load(Acquire) != item.mark.word() {
+            return left;
+        }
+        slow.c.kernel.spinning();
+    }
+    0
 }
 
 /// Cells of a ring that has room for some messages of this size, as far as the queue's limit admits them: a sender and a receiver
@@ -112,6 +122,7 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
     let new = Ring::at(c.pool.mem(), at, count).ok_or(Errno::ENOMEM)?;
     // Positions never come back, so a fast path that looked before the move can't mistake the new ring for the old one.
     let first = (tail.pos as u64 + 1).next_multiple_of(count) as u32;
+    c.pay(count).ok_or(Errno::EIDRM)?;
     clear(&new, first, count as u32);
     let mut to = first;
     let mut lost = false;
@@ -120,6 +131,7 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
             match item.mark.state {
                 State::Consumed => return false,
                 State::Reserved => park::keep_place(&new, to, old, item),
+                _ if c.pay(item.cells.into()).is_none() => return true,
                 _ => new.copy_message(to, old, item.pos, item.mark, item.cells),
             }
             if item.mark.state == State::Assigned {
@@ -148,7 +160,7 @@ fn grow(slow: &Slow, quiet: &Quiet, cells: u32) -> Result<Ring, Errno> {
         txn.put(&end.done, first.into())?;
     }
     txn.put(&entry.send.sweep, next_sweep(&new, to))?;
-    txn.commit();
+    txn.commit()?;
     Ok(new)
 }
 
@@ -174,10 +186,11 @@ pub fn is_due_for_sweep(queue: &Queue, tail: u32) -> bool {
 fn sweep(slow: &Slow, ring: &Ring) -> Result<(), Errno> {
     let tail = slow.queue.tail().pos;
     let used = tail.wrapping_sub(done::at(&slow.queue)).min(ring.cells());
+    slow.c.pay(ring.cells().into()).ok_or(Errno::EIDRM)?;
     clear(ring, tail, ring.cells() - used);
     let mut txn = slow.guard.txn();
     txn.put(&slow.queue.entry.send.sweep, next_sweep(ring, tail))?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -212,10 +225,7 @@ fn tell_receiver(
             && w.status.load(Acquire) == DONE
             && w.arg3.load(Relaxed) == from as u64
     };
-    match (0..high)
-        .filter_map(|i| c.pool.waiter(i))
-        .find(|w| is_it(w))
-    {
+    match (0..high).filter_map(|i| c.waiter(i)).find(|w| is_it(w)) {
         Some(w) => txn.put(&w.arg3, to.into()),
         None => Ok(()),
     }

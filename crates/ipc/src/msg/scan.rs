@@ -7,6 +7,7 @@ use super::queue::Slow;
 use super::ring::{cells_for, Ring};
 use crate::{Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use vshmem_pool::budget::LOOK;
 
 /// Something in the ring.
 #[derive(Clone, Copy)]
@@ -19,10 +20,11 @@ pub struct Item {
     pub cells: u32,
 }
 
-/// The item at a position, if the ring is sound there.
-fn item(ring: &Ring, pos: u32, left: u32) -> Option<Item> {
+/// The item at a position, if the ring is sound there. Short ones follow closely upon each other, which costs little.
+fn item(c: &Ctx, ring: &Ring, pos: u32, left: u32) -> Option<Item> {
     let mark = ring.mark(pos)?;
     let cells = cells_of(mark)?;
+    c.pay(LOOK.min(cells.into()))?;
     (cells >= 1 && cells <= left).then_some(Item { pos, mark, cells })
 }
 
@@ -40,7 +42,7 @@ pub fn find(slow: &Slow, ring: &Ring, mut stop: impl FnMut(Item) -> bool) -> Opt
     let (mut pos, tail) = (slow.queue.head().pos, slow.queue.tail().pos);
     let mut left = tail.wrapping_sub(pos).min(ring.cells());
     while left > 0 {
-        let item = item(ring, pos, left)?;
+        let item = item(slow.c, ring, pos, left)?;
         if stop(item) {
             return Some(item);
         }
@@ -53,7 +55,7 @@ pub fn find(slow: &Slow, ring: &Ring, mut stop: impl FnMut(Item) -> bool) -> Opt
 /// Is the process that a mark names certainly dead?
 pub fn owner_is_dead(c: &Ctx, owner: u16) -> bool {
     match (owner as u32).checked_sub(1) {
-        Some(slot) => slot != c.me.slot && c.pool.is_dead(c.kernel, c.member, slot, |_| true),
+        Some(slot) => slot != c.me.slot && c.is_dead(slot, |_| true),
         None => true,
     }
 }
@@ -100,7 +102,8 @@ fn recount(slow: &Slow, bytes: u32, msgs: u32) {
     }
     let mut txn = slow.guard.txn();
     if end::put(&mut txn, &slow.queue.entry.send, right).is_ok() {
-        txn.commit();
+        // Else it is put right by who has the lock next.
+        let _ = txn.commit();
     }
 }
 
@@ -132,22 +135,22 @@ pub fn advance(slow: &Slow, ring: &Ring) {
         };
         let mut txn = slow.guard.txn();
         if end::put(&mut txn, &slow.queue.entry.receive, moved).is_ok() {
-            txn.commit();
+            let _ = txn.commit();
         }
     }
-    done::catch_up(&slow.queue, ring);
+    done::catch_up(slow.c, &slow.queue, ring);
 }
 
-/// Frees what dead receivers had taken behind the head. Returns whether something that the living have taken is left there.
-pub fn settle_behind(slow: &Slow, ring: &Ring) -> bool {
-    done::catch_up(&slow.queue, ring);
-    let mut unfinished = false;
+/// Frees what dead receivers had taken behind the head. Returns something that the living have taken, if it is left there.
+pub fn settle_behind(slow: &Slow, ring: &Ring) -> Option<Item> {
+    done::catch_up(slow.c, &slow.queue, ring);
+    let mut unfinished = None;
     behind(slow, ring, |item| match item.mark.state {
         State::Taken if owner_is_dead(slow.c, item.mark.owner) => consume_at(ring, item),
-        State::Taken => unfinished = true,
+        State::Taken => unfinished = Some(item),
         _ => {}
     });
-    done::catch_up(&slow.queue, ring);
+    done::catch_up(slow.c, &slow.queue, ring);
     unfinished
 }
 
@@ -156,7 +159,7 @@ pub fn behind(slow: &Slow, ring: &Ring, mut see: impl FnMut(Item)) {
     let mut pos = done::at(&slow.queue);
     let mut left = slow.queue.head().pos.wrapping_sub(pos);
     // What makes no sense there was written by somebody who scribbles, and keeps nobody.
-    while let Some(item) = (left > 0).then(|| item(ring, pos, left)).flatten() {
+    while let Some(item) = (left > 0).then(|| item(slow.c, ring, pos, left)).flatten() {
         see(item);
         pos = pos.wrapping_add(item.cells);
         left -= item.cells;
@@ -165,9 +168,14 @@ pub fn behind(slow: &Slow, ring: &Ring, mut see: impl FnMut(Item)) {
 
 /// Settles everything; is nobody who lives at work in this ring then?
 pub fn is_quiet(slow: &Slow, ring: &Ring) -> bool {
+    at_work(slow, ring).is_none() && !slow.c.budget.is_spent()
+}
+
+/// Settles everything; where is somebody who lives at work in this ring then?
+pub fn at_work(slow: &Slow, ring: &Ring) -> Option<Item> {
     settle(slow);
-    let is_reserved = |item: Item| item.mark.state == State::Reserved;
-    !settle_behind(slow, ring) && find(slow, ring, is_reserved).is_none()
+    let reserved = |item: Item| item.mark.state == State::Reserved;
+    settle_behind(slow, ring).or_else(|| find(slow, ring, reserved))
 }
 
 /// Was a message handed to a receiver who lives and has not taken it out yet? What the dead were given is settled.

@@ -8,7 +8,7 @@ use super::queue::{name_sender, Queue};
 use super::ring::{cells_for, Ring};
 use super::room::{is_due_for_sweep, make_room, Room};
 use super::wait;
-use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT};
+use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use vshmem_pool::layout::MsgEnd;
 use vshmem_pool::lock::Quiet;
@@ -92,7 +92,7 @@ pub unsafe fn send(
 unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
     let entry = queue.entry;
     let now = c.kernel.now();
-    loop {
+    for _ in 0..MOST_ATTEMPTS {
         let pair = entry.send.at.load();
         let tail = At::of(pair);
         // Removed, and perhaps another queue since: asked after the end was read, which no later queue has again.
@@ -131,6 +131,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
             return Attempt::Done;
         }
     }
+    Attempt::Slow
 }
 
 /// Writes a message to the cells that were taken for it.
@@ -236,10 +237,15 @@ unsafe fn send_slowly(
     let mut pause = wait::Pause::new();
     loop {
         perm::check(c, &queue.entry.head, perm::WRITE)?;
+        let is_long = pause.is_long();
         // SAFETY: as for send.
-        match unsafe { try_send(c, queue, message, nowait, pause.is_long())? } {
+        match unsafe { try_send(c, queue, message, nowait, is_long)? } {
             Step::Done => return Ok(()),
-            Step::Busy => pause.nap(c)?,
+            Step::Busy if nowait && is_long => return Err(Errno::EAGAIN),
+            Step::Busy => {
+                pause.nap(c)?;
+                c.budget.renew();
+            }
             Step::Wait(ticket) => wait::for_room(c, queue, ticket)?,
         }
     }
@@ -295,7 +301,7 @@ unsafe fn try_send(
     end::put(&mut txn, &queue.entry.send, next)?;
     txn.put(&queue.entry.send.time, c.kernel.now() as u64)?;
     txn.put(&queue.entry.send.pid, pid_word(c))?;
-    txn.commit();
+    txn.commit()?;
     Ok(Step::Done)
 }
 

@@ -95,7 +95,7 @@ fn register(slow: &Slow, queue: WaitQueue, args: [u64; 3]) -> Result<Ticket, Err
         waiters::give_back(ticket);
         return Err(Errno::ENOMEM);
     }
-    txn.commit();
+    txn.commit()?;
     waiters::stand(c, ticket);
     Ok(ticket)
 }
@@ -115,7 +115,7 @@ pub fn take_out(
         waiters::status_word(ticket.waiter, status),
     )?;
     waiters::dequeue(c, &mut txn, queue, ticket)?;
-    txn.commit();
+    txn.commit()?;
     slow.guard.wake_later(&ticket.waiter.status);
     Ok(())
 }
@@ -123,18 +123,18 @@ pub fn take_out(
 /// Wakes the senders whose messages fit now, in order. They try again.
 pub fn wake_senders(slow: &Slow) -> Result<(), Errno> {
     let mut room_for = 0u64;
-    loop {
-        let next = waiters::find(slow.c, slow.queue.senders(), |t| {
-            let len = t.waiter.arg1.load(Relaxed).saturating_add(room_for);
-            waiters::is_dead(slow.c, t.waiter)
-                || slow.queue.has_room(len.min(usize::MAX as u64) as usize)
-        });
-        let Some(ticket) = next else { return Ok(()) };
+    for ticket in waiters::each(slow.c, slow.queue.senders()) {
+        let len = ticket.waiter.arg1.load(Relaxed);
+        let all = room_for.saturating_add(len);
+        if !slow.queue.has_room(all.min(usize::MAX as u64) as usize) {
+            continue;
+        }
         if !waiters::is_dead(slow.c, ticket.waiter) {
-            room_for = room_for.saturating_add(ticket.waiter.arg1.load(Relaxed).max(1));
+            room_for = room_for.saturating_add(len.max(1));
         }
         take_out(slow, slow.queue.senders(), ticket, Ok(()))?;
     }
+    Ok(())
 }
 
 /// Lets a receiver try again.
@@ -155,10 +155,7 @@ pub fn end_all(slow: &Slow, result: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 fn end_queue(slow: &Slow, queue: WaitQueue, result: Result<(), Errno>) -> Result<(), Errno> {
-    while let Some(ticket) = waiters::find(slow.c, queue, |_| true) {
-        take_out(slow, queue, ticket, result)?;
-    }
-    Ok(())
+    waiters::each(slow.c, queue).try_for_each(|ticket| take_out(slow, queue, ticket, result))
 }
 
 /// How one sleep ended.
@@ -203,6 +200,7 @@ pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
     let mut nap = FIRST_LOOK;
     waiters::stand(c, ticket);
     loop {
+        c.budget.renew();
         let interrupted = match sleep(c, ticket, nap) {
             Slept::Served(result) => {
                 settle(c, queue);
@@ -248,6 +246,7 @@ pub unsafe fn for_message(
     let mut nap = if unfinished { SOON } else { FIRST_LOOK };
     waiters::stand(c, ticket);
     loop {
+        c.budget.renew();
         let interrupted = match sleep(c, ticket, nap) {
             Slept::Served(Ok(())) => {
                 let quiet = Quiet::open(c.kernel);
@@ -322,7 +321,7 @@ fn check_there(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
 fn leave(slow: &Slow, queue: WaitQueue, ticket: Ticket) -> Result<(), Errno> {
     let mut txn = slow.guard.txn();
     waiters::dequeue(slow.c, &mut txn, queue, ticket)?;
-    txn.commit();
+    txn.commit()?;
     waiters::stand_down(slow.c, ticket);
     Ok(())
 }
@@ -378,7 +377,7 @@ fn put_back(slow: &Slow, pos: u32) -> Result<(), Errno> {
     let mut txn = slow.guard.txn();
     txn.set(ring.mark_offset(pos), ready.word())?;
     end::put(&mut txn, &entry.send, counted)?;
-    txn.commit();
+    txn.commit()?;
     retry(slow)
 }
 

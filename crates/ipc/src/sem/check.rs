@@ -19,7 +19,7 @@ pub(crate) fn settle(c: &Ctx, quiet: &Quiet, index: u32) -> Result<bool, Errno> 
     }
     let guard = set.lock(c, quiet)?;
     if set.still() {
-        undo::reap_all(c, &set, quiet, &guard)?;
+        undo::repay_all(c, &set, quiet, &guard)?;
         serve::serve(c, &set, quiet, &guard)?;
         undo::sweep(c, &set, quiet);
     }
@@ -28,14 +28,14 @@ pub(crate) fn settle(c: &Ctx, quiet: &Quiet, index: u32) -> Result<bool, Errno> 
 
 /// Calls `each` with offset and length of every piece of the small heap that a set has, until it returns false. The pool's lock is held.
 pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool) {
-    let Some(entry) = c.pool.sem(index) else {
+    let Some(entry) = c.sem(index) else {
         return;
     };
     each(entry.cells.load(Relaxed), entry.block_len.load(Relaxed));
     let mut at = entry.undo.load(Relaxed);
     // No process has two records.
     for _ in 0..MAX_PROCS {
-        let Some(record) = c.pool.mem().at::<Undo>(at).filter(|_| at != 0) else {
+        let Some(record) = c.at::<Undo>(at).filter(|_| at != 0) else {
             return;
         };
         if !each(at, record.block_len.load(Relaxed)) {
@@ -54,7 +54,7 @@ pub(crate) fn inspect(
     report: Report,
 ) -> Result<(), Errno> {
     let place = Place::Construct(Kind::Sem, index);
-    let Some(entry) = c.pool.sem(index).filter(|e| e.head.id.load(Relaxed) != 0) else {
+    let Some(entry) = c.sem(index).filter(|e| e.head.id.load(Relaxed) != 0) else {
         return Ok(());
     };
     let Ok(set) = Set::at(c, index) else {
@@ -83,7 +83,7 @@ pub(crate) fn inspect(
     let block_end = set.cells.saturating_add(entry.block_len.load(Relaxed));
     let fits = set.nsems > 0 && log == cells_end && log_end <= block_end;
     demand(report, fits, place, "its log is not where it must be", log);
-    let state = c.pool.mem().word(log).map_or(0, |w| w.load(Relaxed));
+    let state = c.word(log).map_or(0, |w| w.load(Relaxed));
     demand(
         report,
         state == 0,
@@ -141,7 +141,7 @@ fn semaphore(c: &Ctx, set: &Set, num: u32, place: Place, report: Report) -> Resu
 fn records(c: &Ctx, set: &Set, place: Place, report: Report) {
     let most = set.nsems.div_ceil(4);
     let mut steps = 0;
-    undo::each_record(c, set, |_, at, record| {
+    for (at, record) in undo::records(c, set) {
         steps += 1;
         let owner = record.owner.load(Relaxed);
         let lives = ProcId::of_word(owner).is_some_and(|o| !people::is_gone(c, o));
@@ -170,8 +170,7 @@ fn records(c: &Ctx, set: &Set, place: Place, report: Report) {
             "a process has two adjustments of one semaphore",
             owner,
         );
-        false
-    });
+    }
     let ends = steps < MAX_PROCS;
     demand(
         report,
@@ -185,7 +184,7 @@ fn records(c: &Ctx, set: &Set, place: Place, report: Report) {
 /// Everybody in the queue waits, for something that is not so, and fast paths keep off its semaphores.
 fn queue(c: &Ctx, set: &Set, place: Place, queued: &mut Queued, report: Report) {
     people::queue(c, set.queue(), set.reference(), place, queued, report);
-    waiters::find(c, set.queue(), |ticket| {
+    for ticket in waiters::each(c, set.queue()) {
         let w = ticket.waiter;
         let n = serve::count(c, w);
         let sops = || (0..n).map(|i| serve::sop(c, w, i));
@@ -213,6 +212,5 @@ fn queue(c: &Ctx, set: &Set, place: Place, queued: &mut Queued, report: Report) 
                 s.num.into(),
             );
         }
-        false
-    });
+    }
 }

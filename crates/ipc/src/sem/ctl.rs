@@ -53,7 +53,7 @@ fn with_lock<T>(
     if !set.still() {
         return Err(Errno::EIDRM);
     }
-    undo::reap_all(c, &set, &quiet, &guard)?;
+    undo::repay_all(c, &set, &quiet, &guard)?;
     body(&set, &quiet, &guard)
 }
 
@@ -93,7 +93,7 @@ pub fn getzcnt(c: &Ctx, id: i32, num: i32) -> Result<i32, Errno> {
 
 fn count_blocked(c: &Ctx, id: i32, num: i32, for_zero: bool) -> Result<i32, Errno> {
     with_lock(c, id, perm::READ, |set, _, _| {
-        Ok(serve::count_blocked(c, set, check_num(set, num)?, for_zero) as i32)
+        Ok(serve::count_blocked(c, set, check_num(set, num)?, for_zero)? as i32)
     })
 }
 
@@ -118,7 +118,7 @@ pub fn setval(c: &Ctx, id: i32, num: i32, val: i32) -> Result<(), Errno> {
         txn.set(set.lo(n) + 8, 0)?;
         txn.put(&set.entry.ctime, c.kernel.now() as u64)?;
         txn.put(&set.entry.clear, n as u64 + 1)?;
-        txn.commit();
+        txn.commit()?;
         undo::finish_clearing(c, set);
         let _ = serve(c, set, quiet, guard);
         thaw_all(c, set, 1, |_| n);
@@ -171,7 +171,7 @@ pub fn setall(c: &Ctx, id: i32, get: &mut dyn FnMut(usize) -> Option<u16>) -> Re
         if result.is_ok() {
             txn.push(c.pool.offset_of(&set.entry.ctime), c.kernel.now() as u64)?;
             txn.push(c.pool.offset_of(&set.entry.clear), CLEAR_ALL)?;
-            txn.commit();
+            txn.commit()?;
             undo::finish_clearing(c, set);
             let _ = serve(c, set, quiet, guard);
             undo::sweep(c, set, quiet);
@@ -219,7 +219,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
     txn.set(at, word0)?;
     txn.set(at + 8, word1)?;
     txn.put(&set.entry.ctime, c.kernel.now() as u64)?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -236,7 +236,7 @@ pub fn info(c: &Ctx) -> (i32, SemInfo) {
 
 /// Finishes what those have begun who died while they removed something.
 pub(crate) fn finish_removals(c: &Ctx) {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::hurried(c.kernel);
     dir::each_dying(c, Kind::Sem, |index, id| {
         let _ = super::get::finish_removal(c, &quiet, index, id);
     });

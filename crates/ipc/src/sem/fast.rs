@@ -11,8 +11,7 @@
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::slow;
 use super::{Sembuf, SEMVMX};
-use crate::PATIENCE;
-use crate::{directory as dir, perm, Ctx, Errno};
+use crate::{directory as dir, perm, Ctx, Errno, MOST_ATTEMPTS, PATIENCE};
 use core::sync::atomic::{
     AtomicI64,
     Ordering::{Acquire, Relaxed},
@@ -105,7 +104,7 @@ pub fn op(c: &Ctx, id: i32, sops: &[Sembuf], timeout: Option<Duration>) -> Resul
     if sops.len() > 4 || sops[1..].iter().any(|s| s.num != first.num) {
         return slow::op(c, &set, sops, timeout);
     }
-    let cell = set.cell(c, first.num.into())?;
+    let cell = set.only_cell(c, first.num.into())?;
     match attempt(c, &set, cell, sops)? {
         Attempt::Done => Ok(()),
         Attempt::Slow => slow::op(c, &set, sops, timeout),
@@ -158,7 +157,7 @@ fn blocked(
 /// Tries operations that all name one semaphore.
 #[inline]
 fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, Errno> {
-    loop {
+    for _ in 0..MOST_ATTEMPTS {
         let (lo, hi) = cell.load();
         // Removed, and perhaps another set since. Asked after the value was read, as in `at_once`.
         if lo & SLOW != 0 || !set.still() {
@@ -198,13 +197,7 @@ fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, 
             }
             .word(),
             // Somebody else's: if that one is dead, its adjustment is due first.
-            Some(b)
-                if !undoes
-                    && b.owner != c.me
-                    && !c.pool.owner_was_gone_lately(c.kernel, c.member, b.owner) =>
-            {
-                hi
-            }
+            Some(b) if !undoes && b.owner != c.me && !c.owner_was_gone_lately(b.owner) => hi,
             _ => return Ok(Attempt::Slow),
         };
         let new_lo = with_value(lo, new, my_pid(c));
@@ -219,6 +212,7 @@ fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, 
             return Ok(Attempt::Done);
         }
     }
+    Ok(Attempt::Slow)
 }
 
 fn fits(adjust: i32) -> bool {

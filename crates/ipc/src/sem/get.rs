@@ -5,7 +5,7 @@ use super::set::{Set, SLOW};
 use crate::directory::{self as dir, Found};
 use crate::{life, perm, waiters, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use vshmem_pool::layout::{Kind, Undo, HEAD_DYING, MAX_PROCS};
+use vshmem_pool::layout::{Kind, Undo, HEAD_DYING};
 use vshmem_pool::lock::Quiet;
 use vshmem_pool::log::Log;
 
@@ -26,7 +26,7 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
 fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32, Errno> {
     let guard = dir::lock(c, quiet)?;
     if let Found::Existing(index, head) = dir::find(c, Kind::Sem, key, flg)? {
-        let has = c.pool.sem(index).map_or(0, |e| e.nsems.load(Relaxed));
+        let has = c.sem(index).map_or(0, |e| e.nsems.load(Relaxed));
         if nsems as u64 > has {
             return Err(Errno::EINVAL);
         }
@@ -50,7 +50,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32
         flg as u32 & 0o777,
         limits.semmni,
     )?;
-    let entry = c.pool.sem(index).ok_or(Errno::EINVAL)?;
+    let entry = c.sem(index).ok_or(Errno::EINVAL)?;
     // Enough for each semaphore's two words, an adjustment in a record for each operation, and a waiter.
     let log_entries = nsems as u64 * 2 + (nsems.min(limits.semopm)) as u64 + 16;
     let cells_len = nsems as u64 * 16;
@@ -58,11 +58,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32
     // The generation keeps a late comer from the set that had this memory before off this one.
     let generation = (id as u32 as u64 >> 17 & 0x1fff) + 1;
     for num in 0..nsems {
-        let cell = c
-            .pool
-            .mem()
-            .word(at + num as u64 * 16)
-            .ok_or(Errno::EINVAL)?;
+        let cell = c.word(at + num as u64 * 16).ok_or(Errno::EINVAL)?;
         cell.store(generation << 17, Relaxed);
     }
     txn.put(&entry.nsems, nsems.into())?;
@@ -77,7 +73,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32
     txn.put(&entry.last_waiter, 0)?;
     txn.put(&entry.clear, 0)?;
     txn.put(&root.total, total)?;
-    txn.commit();
+    txn.commit()?;
     Ok(id)
 }
 
@@ -116,23 +112,19 @@ pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(),
     for num in 0..set.nsems {
         set.cell(c, num)?.lo.fetch_or(SLOW, AcqRel);
     }
-    while let Some(ticket) = waiters::find(c, set.queue(), |_| true) {
-        serve::take_out(c, &set, &guard, ticket, Err(Errno::EIDRM))?;
-    }
-    // take_out lets semaphores go that nobody waits for.
-    for num in 0..set.nsems {
-        set.cell(c, num)?.lo.fetch_or(SLOW, AcqRel);
+    for ticket in waiters::each(c, set.queue()) {
+        serve::end_wait(c, &set, &guard, ticket, Err(Errno::EIDRM))?;
     }
     let pool_guard = dir::lock(c, quiet)?;
-    for _ in 0..MAX_PROCS {
+    loop {
         let at = set.entry.undo.load(Relaxed);
-        let Some(record) = c.pool.mem().at::<Undo>(at).filter(|_| at != 0) else {
+        let Some(record) = c.at::<Undo>(at).filter(|_| at != 0) else {
             break;
         };
         let mut txn = pool_guard.txn();
         txn.put(&set.entry.undo, record.next.load(Relaxed))?;
         dir::give_block(c, &mut txn, at, record.block_len.load(Relaxed))?;
-        txn.commit();
+        txn.commit()?;
     }
     let mut txn = pool_guard.txn();
     dir::unhash(c, &mut txn, Kind::Sem, index)?;
@@ -143,6 +135,6 @@ pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(),
     txn.put(&set.entry.nsems, 0)?;
     txn.put(&set.entry.log, 0)?;
     txn.put(&set.entry.log_entries, 0)?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::Sembuf;
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Waiter, DONE, MAX_PROCS};
+use vshmem_pool::layout::{Waiter, DONE};
 use vshmem_pool::lock::{Guard, Quiet};
 
 const ALTERS: u64 = 1 << 32;
@@ -34,8 +34,6 @@ pub fn register(
         take_list(c, quiet, w, sops.len())?;
         for (i, s) in sops.iter().enumerate() {
             let word = c
-                .pool
-                .mem()
                 .word(w.arg1.load(Relaxed) + i as u64 * 8)
                 .ok_or(Errno::EINVAL)?;
             word.store(s.word(), Relaxed);
@@ -58,7 +56,7 @@ pub fn register(
     txn.put(&w.arg2, blocked as u64 | alters)?;
     txn.put(&w.arg3, pid)?;
     waiters::enqueue(c, &mut txn, set.queue(), ticket)?;
-    txn.commit();
+    txn.commit()?;
     waiters::stand(c, ticket);
     Ok(())
 }
@@ -70,7 +68,7 @@ fn take_list(c: &Ctx, quiet: &Quiet, w: &Waiter, n: usize) -> Result<(), Errno> 
     let (at, len) = dir::take_block(c, &mut txn, n as u64 * 8)?;
     txn.put(&w.arg1, at)?;
     txn.put(&w.arg4, len)?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -98,7 +96,7 @@ fn free_list(c: &Ctx, quiet: &Quiet, w: &Waiter) -> Result<(), Errno> {
     let mut txn = guard.txn();
     dir::give_block(c, &mut txn, w.arg1.load(Relaxed), len)?;
     txn.put(&w.arg4, 0)?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -113,7 +111,7 @@ pub fn sop(c: &Ctx, w: &Waiter, i: usize) -> Sembuf {
         Some(slot) if count(c, w) <= w.ops.len() => slot.load(Relaxed),
         _ => {
             let at = w.arg1.load(Relaxed).checked_add(i as u64 * 8);
-            at.and_then(|a| c.pool.mem().word(a))
+            at.and_then(|a| c.word(a))
                 .map_or(0, |word| word.load(Relaxed))
         }
     };
@@ -126,22 +124,39 @@ fn alters(w: &Waiter) -> bool {
 
 /// Does a waiter name this semaphore?
 pub fn is_named(c: &Ctx, set: &Set, num: u32) -> bool {
-    let names = |t: Ticket| (0..count(c, t.waiter)).any(|i| sop(c, t.waiter, i).num as u32 == num);
+    let names = |t: &Ticket| (0..count(c, t.waiter)).any(|i| sop(c, t.waiter, i).num as u32 == num);
     waiters::find(c, set.queue(), names).is_some()
 }
 
+/// So many semaphores' bits are collected in one walk through the queue.
+pub const PART: u32 = 2048;
+
+/// Which of [`PART`] semaphores from `first` on waiters name, a bit each.
+pub fn named(c: &Ctx, set: &Set, first: u32) -> [u64; PART as usize / 64] {
+    let mut bits = [0; PART as usize / 64];
+    for ticket in waiters::each(c, set.queue()) {
+        for i in 0..count(c, ticket.waiter) {
+            let bit = u32::from(sop(c, ticket.waiter, i).num).wrapping_sub(first);
+            if let Some(word) = bits.get_mut(bit as usize / 64) {
+                *word |= 1 << (bit % 64);
+            }
+        }
+    }
+    bits
+}
+
 /// Waiters that this semaphore blocks: for zero, or for an increase (`GETZCNT`, `GETNCNT`).
-pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> u32 {
-    let mut n = 0;
-    waiters::find(c, set.queue(), |t| {
+pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> Result<u32, Errno> {
+    let is_blocked = |t: &Ticket| {
         let s = sop(c, t.waiter, t.waiter.arg2.load(Relaxed) as u32 as usize);
         let blocks = s.num as u32 == num && if for_zero { s.op == 0 } else { s.op < 0 };
-        if blocks && !waiters::is_dead(c, t.waiter) {
-            n += 1;
-        }
-        false
-    });
-    n
+        blocks && !waiters::is_dead(c, t.waiter)
+    };
+    let n = waiters::each(c, set.queue()).filter(is_blocked).count();
+    if c.budget.is_spent() {
+        return Err(Errno::EIDRM);
+    }
+    Ok(n as u32)
 }
 
 /// What became of a waiter that was looked at.
@@ -170,56 +185,48 @@ pub fn serve_on_trust(
     if !set.has_waiters() {
         return Ok(());
     }
-    serve_for_zero(c, set, quiet, guard)?;
-    for _ in 0..most_rounds(c) {
-        let altered = loop {
-            match serve_next(c, set, quiet, guard, trust, true)? {
-                None => break false,
-                Some(Look::Failed) => {}
-                Some(Look::Performed | Look::Repaid) => break true,
-            }
-        };
-        if !altered {
+    // Whoever is served leaves the queue; where somebody scribbles, the budget ends it.
+    loop {
+        serve_for_zero(c, set, quiet, guard)?;
+        if !serve_one_that_alters(c, set, quiet, guard, trust)? {
             return Ok(());
         }
-        serve_for_zero(c, set, quiet, guard)?;
     }
-    Ok(())
 }
 
+/// Those that wait for zero change nothing, so all of them are served in one walk.
 fn serve_for_zero(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
-    for _ in 0..most_rounds(c) {
-        if serve_next(c, set, quiet, guard, None, false)?.is_none() {
-            break;
+    let waiting = |t: &Ticket| !alters(t.waiter);
+    loop {
+        let mut repaid = false;
+        for ticket in waiters::each(c, set.queue()).filter(waiting) {
+            let look = serve_one(c, set, quiet, guard, None, ticket)?;
+            repaid = matches!(look, Some(Look::Repaid));
+            if repaid {
+                break;
+            }
+        }
+        if !repaid {
+            return Ok(());
         }
     }
-    Ok(())
 }
 
-/// Every round takes a waiter out of the queue, or the last from a process that owed something: more there can't be of either,
-/// unless somebody scribbles.
-fn most_rounds(c: &Ctx) -> u32 {
-    c.pool.geometry().waiters.1.saturating_add(MAX_PROCS)
-}
-
-/// Looks at the waiters (those that alter, or those that don't) up to the first that need not wait as it does any more.
-fn serve_next(
+/// Serves the first whose operations can be done and change something, or pays back what somebody who died owed it. Whether there was one.
+fn serve_one_that_alters(
     c: &Ctx,
     set: &Set,
     quiet: &Quiet,
     guard: &Guard,
     trust: Option<&Trust>,
-    altering: bool,
-) -> Result<Option<Look>, Errno> {
-    let mut result = Ok(None);
-    waiters::find(c, set.queue(), |ticket| {
-        if alters(ticket.waiter) != altering {
-            return false;
+) -> Result<bool, Errno> {
+    for ticket in waiters::each(c, set.queue()).filter(|t| alters(t.waiter)) {
+        let look = serve_one(c, set, quiet, guard, trust, ticket)?;
+        if matches!(look, Some(Look::Performed | Look::Repaid)) {
+            return Ok(true);
         }
-        result = serve_one(c, set, quiet, guard, trust, ticket);
-        !matches!(result, Ok(None))
-    });
-    result
+    }
+    Ok(false)
 }
 
 /// `None`: it has to go on waiting.
@@ -279,7 +286,7 @@ fn serve_one(
     }
     txn.put(&set.entry.otime, c.kernel.now() as u64)?;
     waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
-    txn.commit();
+    txn.commit()?;
     thaw_all(c, set, n, |i| sop(c, w, i).num as u32);
     Ok(Some(Look::Performed))
 }
@@ -302,8 +309,22 @@ pub fn status_at(c: &Ctx, w: &Waiter) -> u64 {
     c.pool.offset_of(&w.status)
 }
 
-/// Takes a waiter out of the queue with a result, and wakes it.
+/// Takes a waiter out of the queue with a result, and wakes it; fast paths may use the semaphores again that it alone named.
 pub fn take_out(
+    c: &Ctx,
+    set: &Set,
+    guard: &Guard,
+    ticket: Ticket,
+    result: Result<(), Errno>,
+) -> Result<(), Errno> {
+    end_wait(c, set, guard, ticket, result)?;
+    let w = ticket.waiter;
+    thaw_all(c, set, count(c, w), |i| sop(c, w, i).num as u32);
+    Ok(())
+}
+
+/// The same where the set is being removed: no fast path may use its semaphores any more.
+pub fn end_wait(
     c: &Ctx,
     set: &Set,
     guard: &Guard,
@@ -314,9 +335,8 @@ pub fn take_out(
     let mut txn = guard.txn();
     txn.set(status_at(c, w), waiters::status_word(w, status(result)))?;
     waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
-    txn.commit();
+    txn.commit()?;
     guard.wake_later(&w.status);
-    thaw_all(c, set, count(c, w), |i| sop(c, w, i).num as u32);
     Ok(())
 }
 
@@ -335,7 +355,7 @@ pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
     let w = ticket.waiter;
     let mut txn = guard.txn();
     waiters::dequeue(c, &mut txn, set.queue(), ticket)?;
-    txn.commit();
+    txn.commit()?;
     thaw_all(c, set, count(c, w), |i| sop(c, w, i).num as u32);
     // Others may have waited behind it only for its sake (an order of operations).
     serve(c, set, &quiet, &guard)
@@ -389,7 +409,7 @@ fn return_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, w: &Waiter) -> R
     };
     let mut txn = guard.txn();
     if let Outcome::Possible = perform(c, set, &mut txn, me, m, inverse)? {
-        txn.commit();
+        txn.commit()?;
     }
     let served = serve(c, set, quiet, guard);
     thaw_all(c, set, m, |i| inverse(i).num.into());

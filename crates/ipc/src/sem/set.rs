@@ -3,7 +3,9 @@
 use crate::directory as dir;
 use crate::waiters::Queue;
 use crate::{pid_word, Ctx, Errno, ProcId};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::budget::LOOK;
 use vshmem_pool::layout::{Kind, Sem};
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::Log;
@@ -62,6 +64,9 @@ impl Beside {
     }
 }
 
+/// No log has more entries: two for each semaphore, one for each operation of a call.
+const MOST_LOGGED: u64 = 1 << 18;
+
 /// A set that was found: what its entry said, checked.
 #[derive(Clone, Copy)]
 pub struct Set {
@@ -105,8 +110,14 @@ impl Set {
     }
 
     /// A semaphore.
-    #[inline]
     pub fn cell(&self, c: &Ctx, num: u32) -> Result<&'static Pair, Errno> {
+        c.pay(LOOK).ok_or(Errno::EIDRM)?;
+        self.only_cell(c, num)
+    }
+
+    /// The same for a fast path, which looks at no other one.
+    #[inline]
+    pub fn only_cell(&self, c: &Ctx, num: u32) -> Result<&'static Pair, Errno> {
         if num >= self.nsems {
             return Err(Errno::EFBIG);
         }
@@ -114,6 +125,12 @@ impl Set {
             .mem()
             .at(self.cells + num as u64 * 16)
             .ok_or(Errno::EINVAL)
+    }
+
+    /// All semaphores' words, two each, to be looked at in order.
+    pub fn words(&self, c: &Ctx) -> Result<&'static [AtomicU64], Errno> {
+        c.words(self.cells, u64::from(self.nsems) * 2)
+            .ok_or(Errno::EIDRM)
     }
 
     /// Offset of a semaphore's low word.
@@ -164,7 +181,7 @@ impl Set {
     pub fn lock<'a>(&self, c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
         let log = || Log {
             at: self.entry.log.load(Relaxed),
-            entries: self.entry.log_entries.load(Relaxed).min(1 << 20) as u32,
+            entries: self.entry.log_entries.load(Relaxed).min(MOST_LOGGED) as u32,
         };
         let guard = dir::lock_construct(c, quiet, &self.entry.lock, log)?;
         // Whoever died in the middle of that may have been followed by one who could not have the pool's lock.

@@ -184,7 +184,7 @@ fn try_now(
         if sops.iter().any(|s| s.undo() && s.op != 0) {
             c.pool.touch(c.me, set.reference());
         }
-        txn.commit();
+        txn.commit()?;
     }
     Ok(outcome)
 }
@@ -203,8 +203,8 @@ impl Gone {
     pub fn is(self, c: &Ctx, who: ProcId) -> bool {
         who != c.me
             && match self {
-                Gone::Lately => c.pool.owner_was_gone_lately(c.kernel, c.member, who),
-                Gone::Now => c.pool.owner_is_gone(c.kernel, c.member, who),
+                Gone::Lately => c.owner_was_gone_lately(who),
+                Gone::Now => c.owner_is_gone(who),
             }
     }
 }
@@ -223,13 +223,14 @@ fn reap(
         let cell = set.cell(c, s.num.into())?;
         if let Some(b) = Beside::of(cell.hi.load(Relaxed)) {
             if gone.is(c, b.owner) {
-                undo::apply(c, set, quiet, guard, b.owner)?;
+                undo::repay(c, set, quiet, guard, b.owner)?;
                 any = true;
             }
         }
     }
-    let any = undo::reap_records(c, set, quiet, guard, gone)? | any;
+    let any = undo::repay_recorded(c, set, quiet, guard, gone)? | any;
     if any {
+        undo::sweep(c, set, quiet);
         // Applying lets semaphores go that nobody waits for.
         for s in sops {
             set.freeze(c, s.num.into())?;
@@ -238,13 +239,27 @@ fn reap(
     Ok(any)
 }
 
-/// Lets fast paths use semaphores again that no waiter names.
+/// Lets fast paths use semaphores again that no waiter names. What can't be known, because the budget is spent, stays as it is.
 pub fn thaw_all(c: &Ctx, set: &Set, n: usize, num: impl Fn(usize) -> u32) {
-    for i in 0..n {
-        let num = num(i);
-        if !set.has_waiters() || !serve::is_named(c, set, num) {
-            set.thaw(c, num);
+    if !set.has_waiters() {
+        (0..n).for_each(|i| set.thaw(c, num(i)));
+        return;
+    }
+    if n == 1 {
+        if !serve::is_named(c, set, num(0)) {
+            set.thaw(c, num(0));
         }
+        return;
+    }
+    for part in 0..set.nsems.div_ceil(serve::PART) {
+        let nums = || (0..n).map(&num).filter(|num| num / serve::PART == part);
+        if nums().next().is_none() {
+            continue;
+        }
+        let first = part * serve::PART;
+        let named = serve::named(c, set, first);
+        let is_named = |num: &u32| named[(num - first) as usize / 64] >> (num % 64) & 1 == 1;
+        (nums().filter(|num| !is_named(num))).for_each(|num| set.thaw(c, num));
     }
 }
 
@@ -253,6 +268,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
     let mut look = FIRST_LOOK;
     waiters::stand(c, ticket);
     loop {
+        c.budget.renew();
         if c.kernel.is_child_of(c.pid) {
             // The record is its parent's.
             return Err(Errno::EINTR);
@@ -308,7 +324,7 @@ fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
             drop(guard);
             let _ = super::get::finish_removal(c, &quiet, set.index, set.id);
         } else if set.still() {
-            let _ = undo::reap_all(c, set, &quiet, &guard);
+            let _ = undo::repay_all(c, set, &quiet, &guard);
             let _ = serve(c, set, &quiet, &guard);
         } else {
             return Some(Errno::EIDRM);

@@ -137,7 +137,7 @@ pub fn put_back(
     txn.set(set.lo(num), with_value(lo, new, pid))?;
     let status = DONE | Errno::EINTR.0 as u32;
     txn.set(serve::status_at(c, w), waiters::status_word(w, status))?;
-    txn.commit();
+    txn.commit()?;
     let served = serve(c, set, quiet, guard);
     thaw_all(c, set, 1, |_| num);
     served

@@ -5,34 +5,39 @@ use super::set::{value, with_value, Beside, Set};
 use super::slow::Gone;
 use super::{Sembuf, SEMVMX};
 use crate::{directory as dir, life, Ctx, Errno, ProcId};
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::layout::{Kind, Undo, CLEAR_ALL, MAX_PROCS};
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::Txn;
 
+/// Where the link to the next is in a record.
+const NEXT: u64 = 8;
 /// Bytes of a record before the adjustments.
 const HEAD: u64 = size_of::<Undo>() as u64;
 
-/// Calls `stop` with (offset of the link, offset of the record, record) until it returns true.
-pub fn each_record(
-    c: &Ctx,
-    set: &Set,
-    mut stop: impl FnMut(u64, u64, &'static Undo) -> bool,
-) -> Option<(u64, u64, &'static Undo)> {
+/// The record that a link leads to, and its offset.
+fn record_at(c: &Ctx, link: u64) -> Option<(u64, &'static Undo)> {
+    let at = c.word(link)?.load(Acquire);
+    let record = c.at::<Undo>(at).filter(|_| at != 0)?;
+    Some((at, record))
+}
+
+/// The records of a set, and their offsets.
+pub fn records<'a>(c: &'a Ctx, set: &Set) -> impl Iterator<Item = (u64, &'static Undo)> + 'a {
     let mut link = c.pool.offset_of(&set.entry.undo);
-    for _ in 0..MAX_PROCS {
-        let at = c.pool.mem().word(link)?.load(Acquire);
-        let record = c.pool.mem().at::<Undo>(at).filter(|_| at != 0)?;
-        if stop(link, at, record) {
-            return Some((link, at, record));
-        }
-        link = at + 8;
-    }
-    None
+    core::iter::from_fn(move || {
+        let found = record_at(c, link)?;
+        link = found.0 + NEXT;
+        Some(found)
+    })
+    // No process has two.
+    .take(MAX_PROCS as usize)
 }
 
 fn record_of(c: &Ctx, set: &Set, who: ProcId) -> Option<u64> {
-    each_record(c, set, |_, _, r| r.owner.load(Relaxed) == who.word()).map(|r| r.1)
+    let is_his = |(_, r): &(u64, &Undo)| r.owner.load(Relaxed) == who.word();
+    records(c, set).find(is_his).map(|(at, _)| at)
 }
 
 /// Offset of the word, and shift of the 16 bits, that hold a record's adjustment of a semaphore.
@@ -125,24 +130,29 @@ pub fn make_room_for(
     txn.set(at + 16, len)?;
     txn.put(&set.entry.undo, at)?;
     c.pool.touch(who, set.reference());
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
+/// The words that hold a record's adjustments.
+fn lanes(c: &Ctx, set: &Set, record: u64) -> Option<&'static [AtomicU64]> {
+    c.words(record + HEAD, set.nsems.div_ceil(4).into())
+}
+
 fn is_empty(c: &Ctx, set: &Set, record: u64) -> bool {
-    (0..set.nsems.div_ceil(4)).all(|i| {
-        let word = c.pool.mem().word(record + HEAD + i as u64 * 8);
-        word.is_none_or(|w| w.load(Relaxed) == 0)
-    })
+    lanes(c, set, record).is_some_and(|words| words.iter().all(|w| w.load(Relaxed) == 0))
 }
 
 /// Frees records that hold nothing, so that fast paths may keep adjustments beside the semaphores again.
 pub fn sweep(c: &Ctx, set: &Set, quiet: &Quiet) {
-    // No process has two records: a list with more leads back to itself.
+    let mut link = c.pool.offset_of(&set.entry.undo);
     for _ in 0..MAX_PROCS {
-        let empty = each_record(c, set, |_, at, _| is_empty(c, set, at));
-        let freed = empty.map(|(link, at, record)| free_record(c, quiet, link, at, record));
-        if !matches!(freed, Some(Ok(()))) {
+        let Some((at, record)) = record_at(c, link) else {
+            return;
+        };
+        if !is_empty(c, set, at) {
+            link = at + NEXT;
+        } else if free_record(c, quiet, link, at, record).is_err() {
             return;
         }
     }
@@ -153,16 +163,14 @@ fn free_record(c: &Ctx, quiet: &Quiet, link: u64, at: u64, record: &Undo) -> Res
     let mut txn = guard.txn();
     txn.set(link, record.next.load(Relaxed))?;
     dir::give_block(c, &mut txn, at, record.block_len.load(Relaxed))?;
-    txn.commit();
-    Ok(())
+    Ok(txn.commit()?)
 }
 
-/// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the queue.
-pub fn apply(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, who: ProcId) -> Result<(), Errno> {
+/// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the queue. Its record stays, empty.
+pub fn repay(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, who: ProcId) -> Result<(), Errno> {
     if take_back(c, set, guard, who)? {
         serve(c, set, quiet, guard)?;
     }
-    sweep(c, set, quiet);
     Ok(())
 }
 
@@ -173,42 +181,65 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
     } else {
         life::pid_word_of(c, who)
     };
-    let record = record_of(c, set, who);
     let mut any = false;
+    let cells = set.words(c)?;
     for num in 0..set.nsems {
-        let cell = set.cell(c, num)?;
-        let mut adjust = 0;
-        if Beside::of(cell.hi.load(Relaxed)).is_some_and(|b| b.owner == who) {
-            set.freeze(c, num)?;
-            adjust += Beside::of(cell.hi.load(Relaxed)).map_or(0, |b| b.adjust);
-        }
-        let in_record = record.map(|r| lane(r, num));
-        let word = in_record
-            .and_then(|(at, _)| c.pool.mem().word(at))
-            .map_or(0, |w| w.load(Relaxed));
-        let recorded = in_record.map_or(0, |(_, shift)| read_lane(word, shift));
-        if adjust == 0 && recorded == 0 {
+        let beside = Beside::of(cells[num as usize * 2 + 1].load(Relaxed));
+        if beside.is_none_or(|b| b.owner != who) {
             continue;
         }
+        // From here on nobody changes it but who has the lock.
         set.freeze(c, num)?;
-        let mut txn = guard.txn();
-        let lo = txn.get(set.lo(num)).ok_or(Errno::EINVAL)?;
-        let new = (value(lo) + adjust + recorded).clamp(0, SEMVMX);
-        txn.set(set.lo(num), with_value(lo, new, pid))?;
-        if adjust != 0 {
+        let beside = Beside::of(set.cell(c, num)?.hi.load(Relaxed));
+        if let Some(b) = beside.filter(|b| b.owner == who) {
+            let mut txn = guard.txn();
             txn.set(set.lo(num) + 8, 0)?;
+            give_back(c, set, txn, num, b.adjust, pid)?;
+            any = true;
         }
-        if let (Some((at, shift)), true) = (in_record, recorded != 0) {
-            txn.set(at, write_lane(word, shift, 0))?;
-        }
-        txn.put(&set.entry.otime, c.kernel.now() as u64)?;
-        txn.commit();
-        any = true;
+    }
+    if let Some(record) = record_of(c, set, who) {
+        any |= empty_record(c, set, guard, record, pid)?;
     }
     if any {
         super::slow::thaw_all(c, set, set.nsems as usize, |i| i as u32);
     }
     Ok(any)
+}
+
+/// Applies and forgets the adjustments in a record. Returns whether there were any.
+fn empty_record(c: &Ctx, set: &Set, guard: &Guard, record: u64, pid: u64) -> Result<bool, Errno> {
+    let mut any = false;
+    let words = lanes(c, set, record).ok_or(Errno::EIDRM)?;
+    for num in 0..set.nsems {
+        let (at, shift) = lane(record, num);
+        let word = words[num as usize / 4].load(Relaxed);
+        let adjust = read_lane(word, shift);
+        if adjust != 0 {
+            set.freeze(c, num)?;
+            let mut txn = guard.txn();
+            txn.set(at, write_lane(word, shift, 0))?;
+            give_back(c, set, txn, num, adjust, pid)?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+/// Adds an adjustment to a semaphore, in a transaction that forgets it.
+fn give_back(
+    c: &Ctx,
+    set: &Set,
+    mut txn: Txn,
+    num: u32,
+    adjust: i32,
+    pid: u64,
+) -> Result<(), Errno> {
+    let lo = txn.get(set.lo(num)).ok_or(Errno::EINVAL)?;
+    let new = (value(lo) + adjust).clamp(0, SEMVMX);
+    txn.set(set.lo(num), with_value(lo, new, pid))?;
+    txn.put(&set.entry.otime, c.kernel.now() as u64)?;
+    Ok(txn.commit()?)
 }
 
 /// A process that is gone and still has an adjustment beside a semaphore that the operations name, or in a record.
@@ -225,55 +256,68 @@ pub fn dead_owner(
             .map(|b| b.owner)
             .filter(|o| gone.is(c, *o))
     });
-    beside.or_else(|| dead_recorder(c, set, gone))
+    beside.or_else(|| {
+        records(c, set).find_map(|(at, record)| owner_if_gone(c, set, at, record, gone))
+    })
 }
 
-fn dead_recorder(c: &Ctx, set: &Set, gone: Gone) -> Option<ProcId> {
-    let (_, _, record) = each_record(c, set, |_, at, record| {
-        let owner = ProcId::of_word(record.owner.load(Relaxed));
-        owner.is_some_and(|o| !is_empty(c, set, at) && gone.is(c, o))
-    })?;
-    ProcId::of_word(record.owner.load(Relaxed))
+/// Who has something in a record, if it is gone.
+fn owner_if_gone(c: &Ctx, set: &Set, at: u64, record: &Undo, gone: Gone) -> Option<ProcId> {
+    let owner = ProcId::of_word(record.owner.load(Relaxed))?;
+    (gone.is(c, owner) && !is_empty(c, set, at)).then_some(owner)
 }
 
-/// Applies what dead processes have in records. Returns whether there was something.
-pub fn reap_records(
+/// Applies what processes that are gone have in records, which stay, empty. Returns whether there was something.
+pub fn repay_recorded(
     c: &Ctx,
     set: &Set,
     quiet: &Quiet,
     guard: &Guard,
     gone: Gone,
 ) -> Result<bool, Errno> {
-    let mut last = None;
-    while set.entry.undo.load(Relaxed) != 0 {
-        let dead = dead_recorder(c, set, gone);
-        // No process has two records: what is left of one whose adjustments were just applied was scribbled.
-        let Some(next) = dead.filter(|_| dead != last) else {
-            break;
-        };
-        apply(c, set, quiet, guard, next)?;
-        last = dead;
-    }
-    Ok(last.is_some())
-}
-
-/// Applies everything that dead processes have on a set.
-pub fn reap_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
-    for num in 0..set.nsems {
-        if let Some(b) = Beside::of(set.cell(c, num)?.hi.load(Relaxed)) {
-            if b.owner != c.me && c.pool.owner_is_gone(c.kernel, c.member, b.owner) {
-                apply(c, set, quiet, guard, b.owner)?;
-            }
+    let mut any = false;
+    for (at, record) in records(c, set) {
+        if let Some(owner) = owner_if_gone(c, set, at, record, gone) {
+            repay(c, set, quiet, guard, owner)?;
+            any = true;
         }
     }
-    reap_records(c, set, quiet, guard, Gone::Now).map(|_| ())
+    Ok(any)
+}
+
+/// Applies everything that processes that are gone have on a set.
+pub fn repay_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
+    let mut alive = None;
+    let mut any = false;
+    for word in set.words(c)?.iter().skip(1).step_by(2) {
+        // Many semaphores of one owner follow upon each other, as a rule.
+        let owner = Beside::of(word.load(Relaxed)).map(|b| b.owner);
+        let Some(owner) = owner.filter(|owner| alive != Some(*owner)) else {
+            continue;
+        };
+        if Gone::Now.is(c, owner) {
+            repay(c, set, quiet, guard, owner)?;
+            any = true;
+        } else {
+            alive = Some(owner);
+        }
+    }
+    any |= repay_recorded(c, set, quiet, guard, Gone::Now)?;
+    if any {
+        sweep(c, set, quiet);
+    }
+    // Whoever could not be asked about may be gone.
+    if c.budget.is_spent() {
+        return Err(Errno::EIDRM);
+    }
+    Ok(())
 }
 
 /// Has a process, whose record this is, an adjustment there and another one beside the same semaphore?
 pub fn has_twice(c: &Ctx, set: &Set, record: u64, who: ProcId) -> bool {
     let has = |num: u32| {
         let (at, shift) = lane(record, num);
-        let word = c.pool.mem().word(at).map_or(0, |w| w.load(Relaxed));
+        let word = c.word(at).map_or(0, |w| w.load(Relaxed));
         let hi = set.cell(c, num).map_or(0, |cell| cell.hi.load(Relaxed));
         read_lane(word, shift) != 0 && Beside::of(hi).is_some_and(|b| b.owner == who)
     };
@@ -296,32 +340,43 @@ pub fn finish_clearing(c: &Ctx, set: &Set) {
     if clear == 0 {
         return;
     }
-    each_record(c, set, |_, at, _| {
-        for num in 0..set.nsems {
-            if clear != CLEAR_ALL && num as u64 + 1 != clear {
-                continue;
-            }
-            let (at, shift) = lane(at, num);
-            if let Some(word) = c.pool.mem().word(at) {
-                word.store(write_lane(word.load(Relaxed), shift, 0), Relaxed);
-            }
+    for (at, _) in records(c, set) {
+        let Some(words) = lanes(c, set, at) else {
+            return;
+        };
+        if clear == CLEAR_ALL {
+            words.iter().for_each(|word| word.store(0, Relaxed));
+            continue;
         }
-        false
-    });
+        // One that the set does not have is nobody's.
+        let num = u32::try_from(clear - 1).unwrap_or(u32::MAX);
+        if let Some(word) = words.get(num as usize / 4) {
+            let (_, shift) = lane(at, num % 4);
+            word.store(write_lane(word.load(Relaxed), shift, 0), Relaxed);
+        }
+    }
+    // What was not seen is left to who has the lock next.
+    if c.budget.is_spent() {
+        return;
+    }
     set.entry.clear.store(0, Release);
 }
 
 /// Takes from a set what a dead process has there.
 pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
     let Ok(set) = Set::at(c, index) else { return };
+    if set.id == 0 {
+        return;
+    }
     let Ok(guard) = set.lock(c, quiet) else {
         return;
     };
     if dir::is_dying(&set.entry.head) {
         drop(guard);
         let _ = super::get::finish_removal(c, quiet, index, set.id);
-    } else if set.id != 0 && set.still() {
-        let _ = apply(c, &set, quiet, &guard, dead);
+    } else if set.still() {
+        let _ = repay(c, &set, quiet, &guard, dead);
+        sweep(c, &set, quiet);
         c.pool.untouch(dead, Kind::Sem.reference(index));
     }
 }

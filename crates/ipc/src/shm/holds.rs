@@ -40,7 +40,7 @@ pub fn count_one(
     txn.put(&shm.atime, c.kernel.now() as u64)?;
     txn.put(&shm.lpid, pid_word(c))?;
     c.pool.touch(who, Kind::Shm.reference(index));
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -68,8 +68,8 @@ pub fn each(
 
 /// The record that a link leads to, and its offset.
 fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
-    let at = c.pool.mem().word(link)?.load(Acquire);
-    let hold = c.pool.mem().at::<Hold>(at).filter(|_| at != 0)?;
+    let at = c.word(link)?.load(Acquire);
+    let hold = c.at::<Hold>(at).filter(|_| at != 0)?;
     Some((at, hold))
 }
 
@@ -77,7 +77,7 @@ fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
 /// changed, in a record that names the caller and the segment: it stays where it is, for only what is owed for all its attachments takes
 /// it away, and this one is not owed yet. False if it is not found: the list has changed meanwhile, so the lock may be had.
 pub fn owe_one(c: &Ctx, id: i32) -> bool {
-    let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.pool.shm(index));
+    let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.shm(index));
     let Ok(Some(shm)) = found else { return false };
     let (mine, segment) = (c.me.word(), u64::from(id as u32));
     let is_it =
@@ -126,7 +126,7 @@ pub fn take_off(
     txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
     txn.put(&shm.dtime, c.kernel.now() as u64)?;
     txn.put(&shm.lpid, pid)?;
-    txn.commit();
+    txn.commit()?;
     Ok(less == has)
 }
 
@@ -145,7 +145,7 @@ pub fn drop_dead_among(
             break;
         };
         let owner = ProcId::of_word(hold.owner.load(Relaxed));
-        let is_dead = |o: &ProcId| *o != c.me && c.pool.owner_is_dead(c.kernel, c.member, *o);
+        let is_dead = |o: &ProcId| *o != c.me && c.owner_is_dead(*o);
         let off = match (owner, owed(hold)) {
             (Some(dead), _) if is_dead(&dead) => Some((dead, (u64::MAX, 0))),
             (Some(owner), owed) if owed > 0 => Some((owner, (owed, owed))),

@@ -50,7 +50,7 @@ pub fn unpark(c: &Ctx, guard: &Guard, limbo: &Limbo, dirty: bool) -> Result<(), 
     };
     c.pool.geometry().pages.free(&mut txn, range)?;
     txn.put(&limbo.owner, 0)?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -62,7 +62,7 @@ pub fn reap(c: &Ctx, quiet: &Quiet) -> bool {
     let mut found = false;
     for limbo in &c.pool.root().limbo {
         let owner = limbo.owner.load(Relaxed);
-        let is_dead = |o| o != c.me && c.pool.owner_is_dead(c.kernel, c.member, o);
+        let is_dead = |o| o != c.me && c.owner_is_dead(o);
         if owner == ABANDONED || ProcId::of_word(owner).is_some_and(is_dead) {
             found |= unpark(c, &guard, limbo, true).is_ok();
         }

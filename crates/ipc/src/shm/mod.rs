@@ -116,7 +116,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32,
     }
     // Preparing takes long: the pages wait in limbo, the lock is free meanwhile.
     let limbo = limbo::park(c, &mut txn, range)?;
-    txn.commit();
+    txn.commit()?;
     drop(guard);
     let prepared = prepare(c, range);
     let guard = limbo::lock(c, quiet, limbo)?;
@@ -138,7 +138,7 @@ fn existing(c: &Ctx, key: i32, size: u64, flg: i32) -> Result<Option<i32>, Errno
     match dir::find(c, Kind::Shm, key, flg)? {
         Found::Nothing => Ok(None),
         Found::Existing(index, head) => {
-            let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+            let shm = c.shm(index).ok_or(Errno::EINVAL)?;
             if size > shm.size.load(Relaxed) {
                 return Err(Errno::EINVAL);
             }
@@ -177,7 +177,7 @@ fn prepare(c: &Ctx, range: Range) -> Result<(), Errno> {
     let (at, len) = bytes_of(c, range);
     // What may not read as zeros is written to here, which must not fail.
     let backed = if len <= RESERVED_UP_TO || range.dirty || !is_ours_alone(c) {
-        c.kernel.reserve(at, len)
+        c.reserve(at, len)
     } else {
         back_large(c, at, len)
     };
@@ -203,7 +203,7 @@ fn back_large(c: &Ctx, at: u64, len: u64) -> bool {
     let all = pages.saturating_mul(PAGE).saturating_add(len);
     // What lies beside the segments is in the room, too: the small heap, above all.
     let room = room.saturating_sub(c.pool.root().small_backed.load(Relaxed));
-    all <= room && (all.saturating_mul(2) <= room || c.kernel.reserve(at, len))
+    all <= room && (all.saturating_mul(2) <= room || c.reserve(at, len))
 }
 
 fn bytes_of(c: &Ctx, range: Range) -> (u64, u64) {
@@ -221,7 +221,7 @@ fn publish(
 ) -> Result<i32, Errno> {
     let limit = c.pool.limits().shmmni;
     let (index, id) = dir::insert(c, &mut txn, Kind::Shm, key, flg as u32 & 0o777, limit)?;
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     txn.put(&shm.first, range.first.into())?;
     txn.put(&shm.pages, range.count.into())?;
     txn.put(&shm.size, size)?;
@@ -241,7 +241,7 @@ fn publish(
         let kept = &c.pool.root().kept;
         txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
     }
-    txn.commit();
+    txn.commit()?;
     Ok(id)
 }
 
@@ -262,7 +262,7 @@ fn admitted(c: &Ctx, id: i32, flg: i32) -> Result<(u32, &'static Head), Errno> {
 /// taken leaves no trace: map first, then attach and compare.
 pub fn look(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let (index, _) = admitted(c, id, flg)?;
-    extent_of(c, c.pool.shm(index).ok_or(Errno::EINVAL)?)
+    extent_of(c, c.shm(index).ok_or(Errno::EINVAL)?)
 }
 
 /// Who died before somebody attached or detached a segment must not be the last one who did (`shm_lpid`). So many others are
@@ -273,13 +273,13 @@ const FEW: u32 = 16;
 /// the caller. If mapping fails, [`detach`] takes it back.
 pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let (index, head) = admitted(c, id, flg)?;
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::attentive(c.kernel);
     reap_if_removed(c, &quiet, id);
     let guard = dir::lock(c, &quiet)?;
     if !dir::still(head, id) {
         return Err(Errno::EINVAL);
     }
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     let extent = extent_of(c, shm)?;
     holds::drop_dead_among(c, &guard, shm, index, FEW)?;
     holds::count_one(c, &guard, shm, index, c.me, 1)?;
@@ -341,7 +341,7 @@ pub(crate) fn drop_holds(
 ) -> Result<(), Errno> {
     let guard = dir::lock(c, quiet)?;
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     if who == c.me {
         holds::drop_dead_among(c, &guard, shm, index, FEW)?;
     }
@@ -368,7 +368,7 @@ pub fn fork(c: &Ctx, child: ProcId) -> bool {
             all = false;
             return;
         };
-        let Some(shm) = c.pool.shm(index) else { return };
+        let Some(shm) = c.shm(index) else { return };
         if let Some((_, hold)) = holds::find(c, shm, c.me) {
             let has = hold.count.load(Relaxed).saturating_sub(holds::owed(hold));
             all &= has == 0 || holds::count_one(c, &guard, shm, index, child, has).is_ok();
@@ -379,7 +379,7 @@ pub fn fork(c: &Ctx, child: ProcId) -> bool {
 
 /// Frees a segment that is removed and not attached. Its memory goes back outside of the lock.
 fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno> {
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     let range = range_of(c, shm).ok_or(Errno::EINVAL)?;
     let mut txn = guard.txn();
     dir::unhash(c, &mut txn, Kind::Shm, index)?;
@@ -394,19 +394,19 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
     if range.count as u64 <= KEPT_EACH && kept_then <= KEPT_IN_ALL {
         c.pool.geometry().pages.free(&mut txn, range)?;
         txn.put(kept, kept_then)?;
-        txn.commit();
+        txn.commit()?;
         return Ok(());
     }
     let Ok(limbo) = limbo::park(c, &mut txn, range) else {
         // No room to note it: the pages go back as they are, and are zeroed when they are used again.
         c.pool.geometry().pages.free(&mut txn, range)?;
-        txn.commit();
+        txn.commit()?;
         return Ok(());
     };
-    txn.commit();
+    txn.commit()?;
     drop(guard);
     let (at, len) = bytes_of(c, range);
-    let zeroed = c.kernel.release(at, len);
+    let zeroed = c.release(at, len);
     // Without the lock it is destroyed too: others find the pages.
     match limbo::lock(c, quiet, limbo) {
         Ok(guard) if limbo::is_mine(c, limbo) => limbo::unpark(c, &guard, limbo, !zeroed),
@@ -439,7 +439,7 @@ fn reap_one(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
 
 fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
     let guard = dir::lock(c, quiet)?;
-    let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| (index, c.pool.shm(index)));
+    let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| (index, c.shm(index)));
     let Ok((index, Some(shm))) = found else {
         return Ok(false);
     };
@@ -455,7 +455,6 @@ fn destroy_unattached(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
         return Ok(false);
     };
     let unattached = c
-        .pool
         .shm(index)
         .is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
     let removed = head.mode.load(Relaxed) & SHM_DEST != 0;
@@ -464,15 +463,12 @@ fn destroy_unattached(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
 
 /// Removes what a dead process holds of a segment.
 pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
-    let id = c
-        .pool
-        .head(Kind::Shm, index)
-        .map_or(0, |h| h.id.load(Acquire));
+    let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
     let _ = drop_holds(c, quiet, id as i32, dead, None, life::pid_word_of(c, dead));
 }
 
 fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     Ok(ShmDs {
         perm: perm::of(&shm.head),
         size: shm.size.load(Relaxed),
@@ -503,7 +499,7 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<ShmDs, Errno> {
 /// The size that was asked for. Needs no permission: whoever may attach the segment sees it anyway.
 pub fn size(c: &Ctx, id: i32) -> Option<u64> {
     let (index, _) = dir::lookup(c, Kind::Shm, id).ok()?;
-    Some(c.pool.shm(index)?.size.load(Relaxed))
+    Some(c.shm(index)?.size.load(Relaxed))
 }
 
 /// `shmctl(IPC_STAT)`.
@@ -527,13 +523,13 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
         return Err(Errno::EIDRM);
     }
     let (word0, word1) = perm::changed(head, uid, gid, mode)?;
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     let mut txn = guard.txn();
     let at = c.pool.offset_of(head);
     txn.set(at, word0)?;
     txn.set(at + 8, word1)?;
     txn.put(&shm.ctime, c.kernel.now() as u64)?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -548,7 +544,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
         return Ok(());
     };
-    let shm = c.pool.shm(index).ok_or(Errno::EINVAL)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     if shm.nattch.load(Relaxed) == 0 {
         return destroy(c, &quiet, guard, index);
     }
@@ -558,7 +554,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         c.pool.offset_of(head),
         id as u64 | ((head.mode.load(Relaxed) | SHM_DEST) as u64) << 32,
     )?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
@@ -582,13 +578,13 @@ pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
     };
     let mut txn = guard.txn();
     txn.set(c.pool.offset_of(head), id as u64 | (mode as u64) << 32)?;
-    txn.commit();
+    txn.commit()?;
     Ok(())
 }
 
 /// `shmctl(SHM_INFO)`: the highest index in use (0 if none), and totals.
 pub fn info(c: &Ctx) -> (i32, ShmInfo) {
-    let quiet = Quiet::new(c.kernel);
+    let quiet = Quiet::hurried(c.kernel);
     // Removed segments are gone with the last of those that had them attached.
     reap_removed(c, &quiet);
     let root = c.pool.kind_root(Kind::Shm);

@@ -5,7 +5,7 @@ use super::sem::{set_of, undone};
 use crate::check::{inspect, repair, scratch_for, Place};
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
-use crate::{msg, sem, shm, Errno, IPC_CREAT};
+use crate::{msg, sem, shm, Budget, Ctx, Errno, IPC_CREAT};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::string::{String, ToString};
 use std::sync::Arc;
@@ -14,7 +14,11 @@ use vshmem_pool::layout::{Hold, Kind, Msg, Sem, Shm, Waiter};
 
 /// What is found: where, and the sentence.
 pub fn findings(process: &Process) -> Vec<(Place, String)> {
-    let c = &process.ctx();
+    // As `vshmem check` has.
+    let c = &Ctx {
+        budget: Budget::new(1 << 31),
+        ..process.ctx()
+    };
     let mut scratch = std::vec![0; scratch_for(c.pool)];
     let mut found = Vec::new();
     inspect(c, &mut scratch, |f| found.push((f.place, f.to_string()))).unwrap();

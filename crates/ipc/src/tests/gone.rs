@@ -69,17 +69,24 @@ fn call_everything(c: &Ctx, ids: Ids) -> bool {
 /// Calls that make something, and look at all: what they say is no matter.
 fn make_something(c: &Ctx) {
     if let Ok(id) = sem::get(c, 7, 2, IPC_CREAT | 0o600) {
+        c.budget.renew();
         let _ = sem::op(c, id, &[undone(0, 1)], None);
+        c.budget.renew();
         let _ = sem::remove(c, id);
     }
     if let Ok(id) = msg::get(c, 7, IPC_CREAT | 0o600) {
+        c.budget.renew();
         let _ = send(c, id, 1, &[7; 200]);
+        c.budget.renew();
         let _ = msg::remove(c, id);
     }
     if let Ok(id) = shm::get(c, 7, 5000, IPC_CREAT | 0o600) {
+        c.budget.renew();
         let _ = shm::attach(c, id, 0).map(|_| shm::detach(c, id));
+        c.budget.renew();
         let _ = shm::remove(c, id);
     }
+    c.budget.renew();
     let _ = (sem::info(c), msg::info(c), shm::info(c));
 }
 

@@ -16,31 +16,46 @@ fn use_everything(c: &Ctx) {
     let soon = Some(Duration::from_micros(1));
     for key in [1, 2] {
         if let Ok(id) = sem::get(c, key, 3, IPC_CREAT | 0o600) {
+            c.budget.renew();
             let _ = sem::op(c, id, &[op(0, 1)], soon);
+            c.budget.renew();
             let _ = sem::op(c, id, &[super::sem::undone(0, 1), op(2, 1)], soon);
+            c.budget.renew();
             let _ = sem::op(c, id, &[op(1, -1)], soon);
+            c.budget.renew();
             let _ = sem::getall(c, id, &mut |_, _| true);
+            c.budget.renew();
             let _ = sem::stat(c, id);
         }
         if let Ok(id) = msg::get(c, key, IPC_CREAT | 0o600) {
+            c.budget.renew();
             let _ = send(c, id, 1, b"short");
+            c.budget.renew();
             let _ = send(c, id, 2, &[2; 1000]);
+            c.budget.renew();
             let _ = receive(c, id, 1000, 2, IPC_NOWAIT);
+            c.budget.renew();
             let _ = receive(c, id, 10, 0, IPC_NOWAIT);
+            c.budget.renew();
             let _ = msg::stat(c, id);
         }
         if let Ok(id) = shm::get(c, key, 5000, IPC_CREAT | 0o600) {
             if let Ok(extent) = shm::attach(c, id, 0) {
                 assert!(c.pool.mem().bytes(extent.offset, extent.len).is_some());
             }
+            c.budget.renew();
             let _ = shm::stat(c, id);
             shm::detach(c, id);
         }
     }
+    c.budget.renew();
     let _ = (sem::info(c), msg::info(c), shm::info(c));
     for key in [1, 2] {
+        c.budget.renew();
         let _ = sem::get(c, key, 0, 0).map(|id| sem::remove(c, id));
+        c.budget.renew();
         let _ = msg::get(c, key, 0).map(|id| msg::remove(c, id));
+        c.budget.renew();
         let _ = shm::get(c, key, 0, 0).map(|id| shm::remove(c, id));
     }
     crate::leave(c);

@@ -4,7 +4,7 @@ use super::msg::{queue, receive, send};
 use super::sem::{op, set_of, undone};
 use crate::census::Census;
 use crate::testing::{Process, World};
-use crate::{life, msg, sem, shm, Ctx, IPC_NOWAIT, IPC_PRIVATE};
+use crate::{life, msg, sem, shm, Budget, Ctx, IPC_NOWAIT, IPC_PRIVATE};
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -21,9 +21,9 @@ impl Foreign {
         let mut id = [99; 16];
         id[0] = boot;
         let member = w.pool().join(id, b"guest").ok()?;
-        let me = w
-            .pool()
-            .claim_process(&*process, member, 77, 1, &mut |_| true)?;
+        let me =
+            w.pool()
+                .claim_process(&*process, &Budget::default(), member, 77, 1, &mut |_| true)?;
         Some(Foreign {
             process,
             member,
@@ -106,7 +106,9 @@ fn who_died_in_the_spare_slot_is_found() {
     let here = w.process();
     let guest = Foreign::new(&w, &here, 9).unwrap();
     let member = guest.member;
-    let spare = w.pool().claim_spare(&*here, member, 78, 1, &mut |_| true);
+    let spare = w
+        .pool()
+        .claim_spare(&*here, &Budget::default(), member, 78, 1, &mut |_| true);
     assert_eq!(spare.map(|spare| spare.slot), Some(w.pool().spare_slot()));
     bury_but_spare(&here.ctx(), &guest);
     assert_eq!(count(&here.ctx(), 5), 0);

@@ -180,14 +180,20 @@ fn call_everything(scene: &Scene) {
     use_segments(c, ids.segment);
     // A process comes and forks, all clean up, and all is removed.
     if let Some(other) = scene.world.try_process() {
+        c.budget.renew();
         let _ = shm::fork(c, other.id());
         crate::leave(&other.ctx());
         c.pool.free_process(other.id());
     }
+    c.budget.renew();
     let _ = life::make_room(c, &Quiet::new(c.kernel));
+    c.budget.renew();
     let _ = sem::remove(c, ids.set);
+    c.budget.renew();
     let _ = msg::remove(c, ids.queue);
+    c.budget.renew();
     let _ = msg::remove(c, ids.full);
+    c.budget.renew();
     let _ = shm::remove(c, ids.segment);
     crate::leave(c);
 }
@@ -195,6 +201,7 @@ fn call_everything(scene: &Scene) {
 /// As displays and the back end do.
 fn look_at_everything(c: &Ctx) {
     let back = &mut |at, len| c.kernel.reserve(at, len);
+    c.budget.renew();
     let _ = look::totals(c.pool);
     look::segments(c.pool, back, |_| {});
     look::sets(c.pool, back, |_| {});
@@ -203,16 +210,21 @@ fn look_at_everything(c: &Ctx) {
     look::sleepers(c.pool, back, |_| seen += 1);
     assert!(seen <= c.pool.geometry().waiters.1, "a list without end");
     let mut census = Census::default();
+    c.budget.renew();
     let _ = (0..100).find_map(|_| census.step(c, 1000));
     for _ in 0..4 {
+        c.budget.renew();
         let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |at, _| {
             Some(at)
         });
     }
+    c.budget.renew();
     let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |_, _| None);
     life::bury(c, 0);
     let mut scratch = std::vec![0; check::scratch_for(c.pool)];
+    c.budget.renew();
     let _ = check::inspect(c, &mut scratch, |_| {});
+    c.budget.renew();
     let _ = check::repair(c);
 }
 
@@ -225,34 +237,56 @@ fn use_sets(c: &Ctx, set: i32) {
         &[op(1, -30000)],
         &MANY,
     ] {
+        c.budget.renew();
         let _ = sem::op(c, set, sops, soon);
     }
+    c.budget.renew();
     let _ = (sem::getval(c, set, 1), sem::getpid(c, set, 0));
+    c.budget.renew();
     let _ = (sem::getncnt(c, set, 1), sem::getzcnt(c, set, 2));
+    c.budget.renew();
     let _ = sem::getall(c, set, &mut |_, _| true);
+    c.budget.renew();
     let _ = sem::setall(c, set, &mut |i| Some(i as u16));
+    c.budget.renew();
     let _ = sem::setval(c, set, 1, 30);
+    c.budget.renew();
     let _ = (sem::stat(c, set), sem::stat_index(c, 0, true));
+    c.budget.renew();
     let _ = (sem::set(c, set, 1000, 1000, 0o666), sem::nsems(c, set));
+    c.budget.renew();
     let _ = (sem::info(c), sem::highest(c));
     if let Ok(id) = sem::get(c, 7, 2, IPC_CREAT | 0o600) {
+        c.budget.renew();
         let _ = sem::op(c, id, &[undone(0, 1)], soon);
+        c.budget.renew();
         let _ = sem::remove(c, id);
     }
 }
 
 fn use_queue(c: &Ctx, queue: i32) {
+    c.budget.renew();
     let _ = send(c, queue, 4, b"short");
+    c.budget.renew();
     let _ = send(c, queue, 9, &[9; 900]);
+    c.budget.renew();
     let _ = receive(c, queue, 1, 1, IPC_NOWAIT | msg::MSG_COPY);
+    c.budget.renew();
     let _ = receive(c, queue, 10, -3, IPC_NOWAIT | msg::MSG_NOERROR);
+    c.budget.renew();
     let _ = receive(c, queue, 1000, 9, IPC_NOWAIT);
+    c.budget.renew();
     let _ = receive(c, queue, 1000, 0, IPC_NOWAIT);
+    c.budget.renew();
     let _ = (msg::stat(c, queue), msg::stat_index(c, 1, true));
+    c.budget.renew();
     let _ = msg::set(c, queue, 1000, 1000, 0o666, 9000);
+    c.budget.renew();
     let _ = (msg::info(c), msg::highest(c));
     if let Ok(id) = msg::get(c, 7, IPC_CREAT | 0o600) {
+        c.budget.renew();
         let _ = send(c, id, 1, &[7; 200]);
+        c.budget.renew();
         let _ = msg::remove(c, id);
     }
 }
@@ -265,9 +299,12 @@ fn use_segments(c: &Ctx, segment: i32) {
             assert!(c.pool.mem().bytes(extent.offset, extent.len).is_some());
         }
         shm::detach(c, id);
+        c.budget.renew();
         let _ = (shm::stat(c, id), shm::stat_index(c, 0, true));
+        c.budget.renew();
         let _ = (shm::set(c, id, 1000, 1000, 0o600), shm::lock(c, id, true));
         if id != segment {
+            c.budget.renew();
             let _ = shm::remove(c, id);
         }
     }

@@ -10,16 +10,18 @@
 //!   releases by an atomic exchange and wakes one if the bit was set. Who was asleep takes the lock with the bit set, since others may sleep too.
 //! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the latest after 50.
 //! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
-//! * *A stuck or lying owner*: after [`PATIENCE`] without any change the lock is given up with [`Stuck::Owner`]. Who is
-//!   known to be stopped is waited for as long as that lasts. Where a call has changed nothing yet, a signal ends a wait that is
-//!   longer than [`DEAF`]; where it has registered, handlers run meanwhile. A call that did not get a lock waits for no other one as long.
-//! * *In a hurry*: who must not be held up, as the back end, gives up sooner ([`Kernel::patience`]), and even if the word changes all the time.
+//! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and however often their words have changed
+//!   ([`crate::Budget`] counts), gives up with [`Stuck::Owner`]. As long as an owner is known to be stopped, that does not count. Where a call has
+//!   changed nothing yet, a signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile.
+//! * *A call whose budget is spent* takes no lock that is not free, and gives up with [`Stuck::Spent`].
+//! * *In a hurry*: who must not be held up, as the back end, gives up sooner ([`Kernel::patience`]).
 
 mod protocol;
 
 #[cfg(test)]
 mod model;
 
+use crate::budget::ASK;
 use crate::log::{Log, Txn};
 use crate::{Ctx, Kernel, Waited};
 use core::cell::Cell;
@@ -35,8 +37,8 @@ pub const DEAF: u64 = 50_000_000;
 
 /// Sleeps of this length are those of a wait that takes long.
 const LISTENED: Duration = Duration::from_millis(8);
-/// How long a lock is waited for by who can do without, in nanoseconds: as long as it takes to find that its owner is dead, and some more.
-const HURRY: u64 = 10_000_000;
+/// How long locks are waited for by who can do without, in nanoseconds: as long as it takes to find that an owner is dead, and some more.
+const HURRY: u64 = 20_000_000;
 
 /// The same by who can note instead what is to be done, in nanoseconds: longer than a busy machine keeps an owner from running.
 const BRIEF: u64 = 1_000_000_000;
@@ -48,6 +50,8 @@ pub enum Stuck {
     Owner,
     /// The lock's owner lives but has not let go for [`DEAF`], and a signal waits for the caller.
     Signal,
+    /// The call's budget is spent.
+    Spent,
 }
 
 /// While this lives, the calling thread gets no signal.
@@ -55,10 +59,8 @@ pub struct Quiet<'a> {
     kernel: &'a dyn Kernel,
     old: Cell<u64>,
     manner: Cell<Manner>,
-    /// A lock was not to be had,
+    /// A lock was not to be had.
     failed: Cell<bool>,
-    /// for its owner does not move.
-    stuck: Cell<bool>,
     /// A handler has run.
     interrupted: Cell<bool>,
 }
@@ -66,7 +68,7 @@ pub struct Quiet<'a> {
 /// How long a lock is waited for whose owner lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// For [`PATIENCE`], or as long as the owner is stopped.
+    /// For [`PATIENCE`], and as long as the owner is stopped.
     Deaf,
     /// The same, but a signal ends the wait after [`DEAF`].
     Attentive,
@@ -86,7 +88,6 @@ impl<'a> Quiet<'a> {
             old: Cell::new(kernel.block_signals()),
             manner: Cell::new(Manner::Deaf),
             failed: Cell::new(false),
-            stuck: Cell::new(false),
             interrupted: Cell::new(false),
         }
     }
@@ -141,21 +142,23 @@ impl<'a> Quiet<'a> {
         self.failed.get()
     }
 
-    /// After so many nanoseconds for an owner that lives: is that enough, and why? `is_stopped`: it does nothing now.
-    fn gives_up(&self, waited: u64, is_stopped: impl FnOnce() -> bool) -> Option<Stuck> {
+    /// After so many nanoseconds for owners that live and are not stopped, `here` for this lock: is that enough, and why?
+    fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let manner = self.manner.get();
-        if manner == Manner::Attentive && waited > DEAF && self.kernel.signal_waits(self.old.get())
-        {
+        if manner == Manner::Attentive && here > DEAF && self.kernel.signal_waits(self.old.get()) {
             return Some(Stuck::Signal);
         }
-        let enough = match manner {
-            // Once in vain is enough: many calls take a lock more than once.
-            _ if self.stuck.get() => waited > HURRY,
-            Manner::Hurried => waited > HURRY,
-            Manner::Brief => waited > BRIEF,
-            _ => waited > PATIENCE && !is_stopped(),
+        let most = match manner {
+            Manner::Hurried => HURRY,
+            Manner::Brief => BRIEF,
+            _ => PATIENCE,
         };
-        enough.then_some(Stuck::Owner)
+        (waited > most).then_some(Stuck::Owner)
+    }
+
+    /// Is an owner that is stopped waited for as long as that lasts?
+    fn spares_the_stopped(&self) -> bool {
+        !matches!(self.manner.get(), Manner::Hurried | Manner::Brief)
     }
 }
 
@@ -199,10 +202,7 @@ impl<'a> Guard<'a> {
             log: &log,
         };
         let taken = protocol::acquire(&here, word, owner_word(ctx));
-        let inherited = taken.inspect_err(|why| {
-            quiet.failed.set(true);
-            quiet.stuck.set(*why == Stuck::Owner || quiet.stuck.get());
-        })?;
+        let inherited = taken.inspect_err(|_| quiet.failed.set(true))?;
         if matches!(quiet.manner.get(), Manner::Attentive | Manner::Open) {
             quiet.manner.set(Manner::Deaf);
         }
@@ -229,7 +229,7 @@ impl<'a> Guard<'a> {
         let held = guard.inherited.then(outer);
         guard.log = log();
         if guard.inherited {
-            guard.log.recover(ctx.pool);
+            guard.log.recover(ctx.pool, &ctx.budget);
         }
         Ok((guard, held))
     }
@@ -238,7 +238,10 @@ impl<'a> Guard<'a> {
     pub fn wake_later(&self, word: &'static AtomicU32) {
         match self.later.iter().find(|slot| slot.get().is_none()) {
             Some(slot) => slot.set(Some(word)),
-            None => drop(self.ctx.kernel.wake(word, 1)),
+            None => {
+                self.ctx.budget.spend(ASK);
+                self.ctx.kernel.wake(word, 1);
+            }
         }
     }
 
@@ -249,7 +252,7 @@ impl<'a> Guard<'a> {
 
     /// A new transaction.
     pub fn txn(&self) -> Txn<'a> {
-        Txn::new(self.ctx.pool, self.log)
+        Txn::new(self.ctx.pool, &self.ctx.budget, self.log)
     }
 }
 
@@ -299,19 +302,27 @@ struct Here<'a> {
 impl World<AtomicU32> for Here<'_> {
     fn is_dead(&self, word: u32) -> bool {
         let (slot, generation) = (word & 0xffff, word >> 16 & 0x3fff);
-        let ctx = self.ctx;
-        ctx.pool.is_dead(ctx.kernel, ctx.member, slot, |g| {
-            g as u32 & 0x3fff == generation
-        })
+        self.ctx.is_dead(slot, |g| g as u32 & 0x3fff == generation)
     }
-    fn gives_up(&self, word: u32, waited: u64) -> Option<Stuck> {
-        let ctx = self.ctx;
-        let is_stopped = || ctx.pool.is_stopped(ctx.kernel, ctx.member, word & 0xffff);
-        self.quiet
-            .and_then(|quiet| quiet.gives_up(waited, is_stopped))
+    fn is_stopped(&self, word: u32) -> bool {
+        let spares = |quiet: &Quiet| quiet.spares_the_stopped();
+        self.quiet.is_some_and(spares) && self.ctx.is_stopped(word & 0xffff)
+    }
+    fn gives_up(&self, here: u64) -> Option<Stuck> {
+        let waited = self.ctx.budget.waited().saturating_add(here);
+        if self.ctx.budget.is_spent() {
+            return Some(Stuck::Spent);
+        }
+        if self.ctx.kernel.patience().is_some_and(|most| waited > most) {
+            return Some(Stuck::Owner);
+        }
+        self.quiet.and_then(|quiet| quiet.gives_up(waited, here))
+    }
+    fn has_waited(&self, here: u64) {
+        self.ctx.budget.add_wait(here);
     }
     fn recover(&self) {
-        (self.log)().recover(self.ctx.pool);
+        (self.log)().recover(self.ctx.pool, &self.ctx.budget);
     }
     fn wait(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool {
         match self.quiet {
@@ -324,9 +335,6 @@ impl World<AtomicU32> for Here<'_> {
     }
     fn now(&self) -> u64 {
         self.ctx.kernel.monotonic()
-    }
-    fn patience(&self) -> Option<u64> {
-        self.ctx.kernel.patience()
     }
     fn spin_rounds(&self) -> u32 {
         self.ctx.kernel.spin_rounds().min(200)

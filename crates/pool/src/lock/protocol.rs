@@ -25,8 +25,14 @@ pub trait Word {
 pub trait World<W> {
     /// Is the owner that a word names certainly dead?
     fn is_dead(&self, word: u32) -> bool;
-    /// After so many nanoseconds for the owner that a word names: is that enough, and why?
-    fn gives_up(&self, word: u32, waited: u64) -> Option<Stuck>;
+    /// Is the owner that a word names known to be stopped, and waited for as long as it is?
+    fn is_stopped(&self, _word: u32) -> bool {
+        false
+    }
+    /// After so many nanoseconds for owners that are not stopped: is that enough, and why?
+    fn gives_up(&self, waited: u64) -> Option<Stuck>;
+    /// So many nanoseconds were waited for this lock.
+    fn has_waited(&self, _waited: u64) {}
     /// Finishes or drops what a dead owner had begun.
     fn recover(&self);
     /// Sleeps while the word is `expected`, for `pause` at the most. False: it is not the caller's to wait any more.
@@ -35,10 +41,6 @@ pub trait World<W> {
     fn wake_one(&self, word: &W);
     /// Nanoseconds of a clock.
     fn now(&self) -> u64;
-    /// How long the caller waits in all; `None`: as long as the owner makes progress.
-    fn patience(&self) -> Option<u64> {
-        None
-    }
     /// Rounds to spin before sleeping.
     fn spin_rounds(&self) -> u32;
     /// One round's pause.
@@ -70,39 +72,48 @@ fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Resul
         }
         world.relax();
     }
+    let mut waited = 0;
+    let result = wait_for(world, word, mine, &mut waited);
+    world.has_waited(waited);
+    result
+}
+
+/// `waited` becomes how many nanoseconds it took, without those in which the owner was stopped.
+fn wait_for<W: Word, X: World<W>>(
+    world: &X,
+    word: &W,
+    mine: u32,
+    waited: &mut u64,
+) -> Result<bool, Stuck> {
     let mut pause = FIRST_PAUSE;
     let mut seen = word.read();
-    let mut since = world.now();
-    let begun = since;
+    let mut looked = world.now();
     loop {
-        let is_late = |most| world.now().wrapping_sub(begun) > most;
-        if world.patience().is_some_and(is_late) {
-            return Err(Stuck::Owner);
-        }
         let now = word.read();
-        if now == 0 {
-            if word.replace(0, mine | CONTENDED) {
-                return Ok(false);
-            }
-            continue;
+        if now == 0 && word.replace(0, mine | CONTENDED) {
+            return Ok(false);
         }
-        if now & !CONTENDED != seen & !CONTENDED {
-            (seen, since) = (now, world.now());
-            pause = FIRST_PAUSE;
-        } else if pause > FIRST_PAUSE {
+        let has_moved = now & !CONTENDED != seen & !CONTENDED;
+        if has_moved {
+            (seen, pause) = (now, FIRST_PAUSE);
+        } else if pause > FIRST_PAUSE
             // No owner writes a word that is neither 0 nor held.
-            if now & HELD == 0 || world.is_dead(now) {
-                if word.replace(now, mine | CONTENDED) {
-                    world.recover();
-                    return Ok(true);
-                }
-                continue;
-            }
-            if let Some(stuck) = world.gives_up(now, world.now().wrapping_sub(since)) {
-                return Err(stuck);
-            }
+            && (now & HELD == 0 || world.is_dead(now))
+            && word.replace(now, mine | CONTENDED)
+        {
+            world.recover();
+            return Ok(true);
         }
-        if now & CONTENDED == 0 && !word.replace(now, now | CONTENDED) {
+        let clock = world.now();
+        let stands_still = !has_moved && pause == LONGEST_PAUSE && world.is_stopped(now);
+        if !stands_still {
+            *waited += clock.saturating_sub(looked);
+        }
+        looked = clock;
+        if let Some(stuck) = world.gives_up(*waited) {
+            return Err(stuck);
+        }
+        if now == 0 || now & CONTENDED == 0 && !word.replace(now, now | CONTENDED) {
             continue;
         }
         if !world.wait(word, now | CONTENDED, pause) {

@@ -3,7 +3,7 @@
 use super::Memory;
 use crate::layout::{Waiter, WAITING};
 use crate::Sleeper::{Anybody, Gone, Of};
-use crate::{Cred, Kernel, Params, Pool, Waited};
+use crate::{Budget, Cred, Kernel, Params, Pool, Waited};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use std::vec::Vec;
@@ -41,14 +41,16 @@ fn a_record_is_its_owners_as_long_as_that_is_there() {
     let memory = Memory::new(1 << 20);
     let pool = pool(&memory);
     let record = pool.waiter(2).unwrap();
-    let me = pool.claim_process(&Ready, 7, 1, 0, &mut |_| true).unwrap();
+    let me = pool
+        .claim_process(&Ready, &Budget::default(), 7, 1, 0, &mut |_| true)
+        .unwrap();
     record.status.store(WAITING, SeqCst);
     record.owner.store(me.word(), SeqCst);
     assert_eq!(pool.sleeper_of(&record.status), Of(7));
     pool.free_process(me);
     assert_eq!(pool.sleeper_of(&record.status), Gone);
     let next = (0..pool.proc_slots()).find_map(|_| {
-        let next = pool.claim_process(&Ready, 8, 1, 0, &mut |_| true)?;
+        let next = pool.claim_process(&Ready, &Budget::default(), 8, 1, 0, &mut |_| true)?;
         (next.slot == me.slot).then_some(next)
     });
     assert!(next.is_some(), "the slot comes round again");
@@ -72,8 +74,10 @@ fn two_kernels_may_be_at_one_slot() {
     let memory = Memory::new(1 << 20);
     let pool = pool(&memory);
     let mut faster = None;
-    let slower = pool.claim_process(&Ready, 1, 11, 1 << 32, &mut |_| {
-        faster = faster.or_else(|| pool.claim_process(&Ready, 2, 22, 2 << 32, &mut |_| true));
+    let slower = pool.claim_process(&Ready, &Budget::default(), 1, 11, 1 << 32, &mut |_| {
+        faster = faster.or_else(|| {
+            pool.claim_process(&Ready, &Budget::default(), 2, 22, 2 << 32, &mut |_| true)
+        });
         true
     });
     let (faster, slower) = (faster.unwrap(), slower.unwrap());

@@ -6,6 +6,7 @@ use crate::layout::{POOL_LOG, POOL_LOG_ENTRIES};
 use crate::log::{Log, Txn};
 use crate::{Params, Pool, MIN_POOL};
 use proptest::prelude::*;
+use std::boxed::Box;
 use std::vec::Vec;
 
 fn txn(pool: &Pool) -> Txn<'_> {
@@ -13,20 +14,21 @@ fn txn(pool: &Pool) -> Txn<'_> {
         at: POOL_LOG,
         entries: POOL_LOG_ENTRIES as u32,
     };
-    Txn::new(pool, log)
+    // A transaction borrows it for as long as the pool.
+    Txn::new(pool, Box::leak(Box::default()), log)
 }
 
 fn allocate(pool: &Pool, heap: &Heap, count: u32) -> Option<Range> {
     let mut change = txn(pool);
     let range = heap.allocate(&mut change, count, &mut |_, _| true).unwrap();
-    change.commit();
+    change.commit().unwrap();
     range
 }
 
 fn free(pool: &Pool, heap: &Heap, range: Range) {
     let mut change = txn(pool);
     heap.free(&mut change, range).unwrap();
-    change.commit();
+    change.commit().unwrap();
 }
 
 /// Which blocks are taken, and which may not read as zeros.
@@ -139,7 +141,7 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                 model.clean(range);
                 let mut change = txn(pool);
                 heap.set_clean(&mut change, range).unwrap();
-                change.commit();
+                change.commit().unwrap();
             }
         }
         assert_eq!(heap.free_blocks(pool), model.free());
@@ -256,7 +258,7 @@ fn what_is_not_free_is_not_cleaned() {
     assert!(heap.set_clean(&mut txn(&pool), longer).is_err());
     let mut change = txn(&pool);
     heap.set_clean(&mut change, found).unwrap();
-    change.commit();
+    change.commit().unwrap();
     assert_eq!(heap.soiled(&pool, 0), None);
     assert_eq!(allocate(&pool, &heap, 8).map(|r| r.dirty), Some(false));
 }

@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
 use vshmem_pool::layout::{Waiter, DONE, WAITING};
-use vshmem_pool::{Cred, Kernel, Pool, Waited};
+use vshmem_pool::{Budget, Cred, Kernel, Pool, Waited};
 use vshmem_port::Handle;
 use vshmem_wait::{Across, Pulse};
 
@@ -79,7 +79,7 @@ fn soak(pool: &str, role: u32, rounds: u32) -> Result<(), String> {
 fn register(pool: &Pool, handle: &Handle, member: u16, own: &Waiter) -> Result<(), String> {
     let pid = std::process::id();
     let backed = Backed(handle);
-    let claimed = pool.claim_process(&backed, member, pid, 0, &mut |slot| {
+    let claimed = pool.claim_process(&backed, &Budget::default(), member, pid, 0, &mut |slot| {
         handle.claim_life(slot).is_some()
     });
     let me = claimed.ok_or("the pool has no room for another process")?;

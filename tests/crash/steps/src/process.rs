@@ -4,7 +4,7 @@ use crate::world::{world, Task};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 use vshmem_ipc::{life, Ctx};
-use vshmem_pool::{Cred, Kernel, ProcId, Waited};
+use vshmem_pool::{Budget, Cred, Kernel, ProcId, Waited};
 
 /// A process of the world, and the kernel as it sees it.
 pub struct Process {
@@ -87,6 +87,7 @@ impl Process {
             me: self.id(),
             pid: self.pid(),
             member: self.member.load(Relaxed) as u16,
+            budget: Budget::default(),
         }
     }
 

@@ -1,0 +1,149 @@
+//! Who is calling, and what of the pool the call may look at: each look is paid for ([`crate::budget`]).
+
+use crate::budget::{Budget, ASK, LOOK};
+use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, PAGE};
+use crate::mem::Shared;
+use crate::{Kernel, Pool, ProcId};
+use core::sync::atomic::AtomicU64;
+
+/// A call: a process of a kernel, in a pool.
+#[derive(Clone)]
+pub struct Ctx<'a> {
+    /// The pool.
+    pub pool: &'a Pool,
+    /// The kernel that the caller runs on.
+    pub kernel: &'a dyn Kernel,
+    /// The caller's process slot.
+    pub me: ProcId,
+    /// The caller's pid in its own kernel.
+    pub pid: u32,
+    /// The caller's kernel, as an index into the member table.
+    pub member: u16,
+    /// What the call may look at yet.
+    pub budget: Budget,
+}
+
+impl<'a> Ctx<'a> {
+    /// The same call with a part of its budget, for work that it can do without: cleaning up after others.
+    pub fn aside<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
+        let aside = Ctx {
+            budget: self.budget.half(),
+            ..self.clone()
+        };
+        let result = work(&aside);
+        self.budget.settle(&aside.budget);
+        result
+    }
+
+    /// Pays; `None` if the budget is spent.
+    #[inline]
+    pub fn pay(&self, units: u64) -> Option<()> {
+        self.budget.spend(units).then_some(())
+    }
+
+    /// The `T` at an offset, if it lies inside the pool and is aligned.
+    #[inline]
+    pub fn at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
+        self.pay(LOOK)?;
+        self.pool.mem.at(offset)
+    }
+
+    /// The 64-bit word at an offset.
+    #[inline]
+    pub fn word(&self, offset: u64) -> Option<&'static AtomicU64> {
+        self.at(offset)
+    }
+
+    /// So many words at an offset, which are looked at in order.
+    pub fn words(&self, offset: u64, count: u64) -> Option<&'static [AtomicU64]> {
+        self.pay(LOOK + count / 8)?;
+        let first = self.pool.mem.bytes(offset, count.checked_mul(8)?)?;
+        let first = first.cast::<AtomicU64>();
+        // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics accept every bit pattern.
+        (first.is_aligned()).then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
+    }
+
+    /// A process slot.
+    #[inline]
+    pub fn proc(&self, slot: u32) -> Option<&'static Proc> {
+        self.pay(LOOK)?;
+        self.pool.proc(slot)
+    }
+
+    /// The process that has a slot now, if any, its member and its pid.
+    pub fn process(&self, slot: u32) -> Option<(ProcId, u16, u32)> {
+        self.pay(LOOK)?;
+        self.pool.process(slot)
+    }
+
+    /// A waiter record.
+    #[inline]
+    pub fn waiter(&self, index: u32) -> Option<&'static Waiter> {
+        self.pay(LOOK)?;
+        self.pool.waiter(index)
+    }
+
+    /// The common part of an entry.
+    #[inline]
+    pub fn head(&self, kind: Kind, index: u32) -> Option<&'static Head> {
+        self.pay(LOOK)?;
+        self.pool.head(kind, index)
+    }
+
+    /// A segment's entry.
+    #[inline]
+    pub fn shm(&self, index: u32) -> Option<&'static Shm> {
+        self.pay(LOOK)?;
+        self.pool.shm(index)
+    }
+
+    /// A semaphore set's entry.
+    #[inline]
+    pub fn sem(&self, index: u32) -> Option<&'static Sem> {
+        self.pay(LOOK)?;
+        self.pool.sem(index)
+    }
+
+    /// A queue's entry.
+    #[inline]
+    pub fn msg(&self, index: u32) -> Option<&'static Msg> {
+        self.pay(LOOK)?;
+        self.pool.msg(index)
+    }
+
+    /// See [`Kernel::reserve`]. False, too, if the budget is spent.
+    pub fn reserve(&self, offset: u64, len: u64) -> bool {
+        self.budget.spend(ASK + len / PAGE) && self.kernel.reserve(offset, len)
+    }
+
+    /// See [`Kernel::release`].
+    pub fn release(&self, offset: u64, len: u64) -> bool {
+        self.budget.spend(ASK) && self.kernel.release(offset, len)
+    }
+
+    /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if the budget is spent.
+    pub fn is_dead(&self, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {
+        self.budget.spend(ASK) && self.pool.is_dead(self.kernel, self.member, slot, is_it)
+    }
+
+    /// Is the process in a slot stopped now? False where that can't be known.
+    pub fn is_stopped(&self, slot: u32) -> bool {
+        self.budget.spend(ASK) && self.pool.is_stopped(self.kernel, self.member, slot)
+    }
+
+    /// Is the owner of a record certainly dead? Nobody is, if the budget is spent.
+    pub fn owner_is_dead(&self, owner: ProcId) -> bool {
+        self.is_dead(owner.slot, |g| g == owner.generation)
+    }
+
+    /// Is the owner of a record certainly gone: dead, and not only running another program?
+    pub fn owner_is_gone(&self, owner: ProcId) -> bool {
+        self.budget.spend(ASK) && self.pool.owner_is_gone(self.kernel, self.member, owner)
+    }
+
+    /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old.
+    pub fn owner_was_gone_lately(&self, owner: ProcId) -> bool {
+        self.budget.spend(LOOK)
+            && (self.pool).owner_was_gone_lately(self.kernel, self.member, owner)
+    }
+}
