@@ -152,6 +152,8 @@ run "a crowd" VSHMEM_POOL_SIZE=1M LD_PRELOAD="$lib" timeout -k 5 120 "$programs/
 bad_pools
 linked "pools" pools "$work"
 rm -f "$work"/pool-*
+linked "sizes that a process knows" told "$work"
+rm -f "$work"/pool-*
 linked "barriers and reductions" barrier
 linked "loaded late" late "$lib"
 linked "cost of loading" cost "$lib"

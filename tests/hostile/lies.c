@@ -10,9 +10,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#define fail(...) check_failed(__FILE__, __LINE__, __VA_ARGS__)
+
 enum { SEGMENTS = 3, SETS = 4, PAGE = 4096 };
 
 static unsigned char *pool;
+static size_t pool_size;
 
 static _Atomic uint64_t *word(uint64_t offset) {
     return (_Atomic uint64_t *)(void *)(pool + offset);
@@ -29,6 +32,7 @@ static void open_pool(void) {
     CHECK(fd >= 0 && fstat(fd, &st) == 0);
     pool = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(pool != MAP_FAILED);
+    pool_size = (size_t)st.st_size;
     close(fd);
 }
 
@@ -60,18 +64,107 @@ static void sets(void) {
     EQUAL(semctl(set, 0, IPC_STAT, &ds), 0);
     EQUAL(semctl(set, 0, IPC_RMID), 0);
 
-    /* Who looks an id up is told anew. */
+    /* Who looks an id up and finds another size than before has an id that is of no use. */
     const int named = semget(7, 3, IPC_CREAT | 0600);
     CHECK(named >= 0);
     count = word(entry(SETS, 192, named) + 40);
     *count = 8;
     EQUAL(semget(7, 0, 0), named);
-    EQUAL(semctl(named, 0, IPC_STAT, &ds), 0);
-    EQUAL(ds.sem_nsems, 8);
-    EQUAL(semctl(named, 0, GETALL, values), 0);
-    EQUAL(values[3], 0);
+    for (*count = 8; *count; *count = *count == 8 ? 3 : 0) {
+        FAILS(semctl(named, 0, IPC_STAT, &ds), EIDRM);
+        FAILS(semctl(named, 0, GETALL, values), EIDRM);
+        EQUAL(values[3], 9);
+    }
     *count = 3;
     EQUAL(semctl(named, 0, IPC_RMID), 0);
+}
+
+enum { MANY = 1024, ROOM = 2, FORGED = 65535, SECRET = 0x5ec1 };
+
+/* How often the secret stands in the pool, as a value of 16 bits. */
+static long secrets(void) {
+    long found = 0;
+    for (size_t i = 0; i < pool_size; i += 2)
+        found += *(volatile unsigned short *)(void *)(pool + i) == SECRET;
+    return found;
+}
+
+/*
+ * A program that has room for two values at the very end of what it may write, with a secret behind
+ * them that must stay its own, and a set of which the pool says that it has 65,535.
+ */
+static void beyond(int set, const char *how) {
+    const size_t bytes = FORGED * sizeof(unsigned short), pages = (bytes / PAGE + 2) * PAGE;
+    unsigned char *memory =
+        mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED && mprotect(memory + pages - PAGE, PAGE, PROT_NONE) == 0);
+    unsigned short *values = (void *)memory;
+    for (size_t i = 0; i < FORGED; i++)
+        values[i] = i < ROOM ? 7 : SECRET;
+    _Atomic uint64_t *count = word(entry(SETS, 192, set) + 40);
+    const uint64_t honest = *count;
+    const long before = secrets();
+    *count = FORGED;
+    if (semctl(set, 0, GETALL, values) != -1 || errno != EIDRM)
+        fail("GETALL of a forged set was not refused, %s", how);
+    if (semctl(set, 0, SETALL, values) != -1 || errno != EIDRM)
+        fail("SETALL of a forged set was not refused, %s", how);
+    for (size_t i = ROOM; i < FORGED; i++)
+        if (values[i] != SECRET)
+            fail("GETALL wrote value %zu, %s", i, how);
+    if (secrets() > before + ROOM)
+        fail("SETALL gave a secret away, %s", how);
+    *count = honest;
+    munmap(memory, pages);
+}
+
+/* A process that is told of very many sets forgets none of them. */
+static void many_sets(void) {
+    static int sets[3 * MANY];
+    for (int i = 0; i < 3 * MANY; i++)
+        CHECK((sets[i] = semget(IPC_PRIVATE, ROOM, 0600)) >= 0);
+    open_pool();
+    const int first[] = {sets[0], sets[MANY], sets[2 * MANY]};
+    CHECK((first[0] & 0x1ffff) % MANY == (first[1] & 0x1ffff) % MANY);
+    for (int i = 0; i < 3; i++)
+        beyond(first[i], "after a thousand others");
+    for (int i = 0; i < 3 * MANY; i++)
+        EQUAL(semctl(sets[i], 0, IPC_RMID), 0);
+}
+
+/* The size is forged before the program finds the set; it asks for as many as it has room for. */
+static void forged_before(void) {
+    const int set = semget(8, ROOM, IPC_CREAT | 0600);
+    CHECK(set >= 0);
+    open_pool();
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        /* A program of its own, which was told of nothing. */
+        execl("/proc/self/exe", "lies", "newcomer", NULL);
+        _exit(127);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    EQUAL(status, 0);
+    EQUAL(semctl(set, 0, IPC_RMID), 0);
+}
+
+static void newcomer(void) {
+    open_pool();
+    int set = 0;
+    for (; set < 0x20000 && *word(entry(SETS, 192, set) + 40) != ROOM; set++)
+        ;
+    _Atomic uint64_t *count = word(entry(SETS, 192, set) + 40);
+    *count = FORGED;
+    const int asked = semget(8, ROOM, 0);
+    CHECK(asked >= 0);
+    *count = ROOM;
+    beyond(asked, "forged before it was found");
+    *count = FORGED;
+    EQUAL(semget(8, 0, 0), asked);
+    *count = ROOM;
+    beyond(asked, "found by its key alone");
 }
 
 static void segments(void) {
@@ -110,9 +203,48 @@ static void segments(void) {
     EQUAL(shmctl(id, IPC_RMID, NULL), 0);
 }
 
-int main(void) {
+/* A segment of a known length at a place of the program's choice; what is forged maps over no more.
+ */
+static void many_segments(void) {
+    enum { ROOM_PAGES = 4 };
+    static int ids[MANY + 1];
+    for (int i = 0; i <= MANY; i++)
+        CHECK((ids[i] = shmget(IPC_PRIVATE, 1, 0600)) >= 0);
+    open_pool();
+    const uint64_t at = entry(SEGMENTS, 128, ids[0]);
+    unsigned char *room =
+        mmap(NULL, ROOM_PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(room != MAP_FAILED);
+    memset(room, 9, ROOM_PAGES * PAGE);
+    const uint64_t honest[] = {*word(at + 48), *word(at + 56)};
+    *word(at + 48) = ROOM_PAGES;
+    *word(at + 56) = ROOM_PAGES * PAGE;
+    FAILS((long)shmat(ids[0], room, SHM_REMAP), EIDRM);
+    FAILS((long)shmat(ids[0], NULL, 0), EIDRM);
+    for (size_t i = 0; i < ROOM_PAGES * PAGE; i++)
+        CHECK(room[i] == 9);
+    *word(at + 48) = honest[0];
+    *word(at + 56) = honest[1];
+    /* Detached, it is still known. */
+    for (int i = 0; i < 2; i++) {
+        CHECK(shmat(ids[0], room, SHM_REMAP) == room);
+        EQUAL(shmdt(room), 0);
+    }
+    for (int i = 0; i <= MANY; i++)
+        EQUAL(shmctl(ids[i], IPC_RMID, NULL), 0);
+}
+
+int main(int count, char **arguments) {
+    (void)arguments;
+    if (count > 1) {
+        newcomer();
+        return 0;
+    }
     sets();
+    many_sets();
+    forged_before();
     segments();
+    many_segments();
     puts("ok: sizes that have changed are refused");
     return 0;
 }

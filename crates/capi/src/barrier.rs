@@ -6,6 +6,7 @@
 use crate::calls::{self, again};
 use crate::raw;
 use crate::state::{self, Caller, POOLS};
+use crate::told;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use core::time::Duration;
@@ -63,10 +64,14 @@ impl Barrier {
         }
         let caller = state::caller()?;
         let id = calls::shm::get(&caller, key, bytes_of(parties), libc::IPC_CREAT | 0o600)?;
-        let at = calls::shm::attach(&caller, id, 0, 0)?;
-        let result = Self::sit_down(&caller, id, at.cast(), parties);
+        let at = calls::shm::attach_range(&caller, id, 0, 0)?;
+        // Whatever the pool says, this is how far what follows reaches.
+        let result = match at.len() >= bytes_of(parties) {
+            true => Self::sit_down(&caller, id, at.start as *const Head, parties),
+            false => Err(told::changed()),
+        };
         if result.is_err() {
-            let _ = calls::shm::detach(at as usize);
+            let _ = calls::shm::detach(at.start);
         }
         result
     }

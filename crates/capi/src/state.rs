@@ -8,7 +8,7 @@ use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::text::{explain, Text};
-use crate::{gone, ids, interrupted, open, process, raw};
+use crate::{gone, ids, interrupted, open, process, raw, told};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -312,6 +312,7 @@ fn publish(
     opened.across().join();
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
+    told::forget_pool(index);
     place.last_me.store(0, Ordering::Relaxed);
     place.lost.store(false, Ordering::Relaxed);
     place.phase.store(OPEN, Ordering::Release);

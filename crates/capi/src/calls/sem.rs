@@ -3,7 +3,7 @@
 use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
 use crate::state::{self, Caller};
-use crate::told::SETS;
+use crate::told::{self, SETS};
 use crate::user;
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -32,13 +32,13 @@ const COPIED: usize = 128;
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
     let id = again(|| sem::get(&caller.ctx, key, count, flags))?;
-    let told = if is_new(key, flags) {
+    let found = if is_new(key, flags) {
         Ok(count as usize)
     } else {
         sem::nsems(&caller.ctx, id)
     };
-    if let Ok(count) = told {
-        SETS.note(caller.pool_index(), id, count as u64);
+    if let Ok(found) = found {
+        SETS.got(caller.pool_index(), id, count as u64, found as u64);
     }
     Ok(id)
 }
@@ -206,13 +206,17 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
         }
         cmd::STAT => {
             let found = sem::stat(c, id)?;
-            SETS.repeat(caller.pool_index(), id, found.nsems)?;
-            store(arg as *mut SemidDs, ds(&found)).map(|()| 0)
+            SETS.check(caller.pool_index(), id, found.nsems)?;
+            store(arg as *mut SemidDs, ds(&found))?;
+            SETS.stated(caller.pool_index(), id, found.nsems);
+            Ok(0)
         }
         SEM_STAT | SEM_STAT_ANY => {
             let (id, found) = sem::stat_index(c, id, command == SEM_STAT_ANY)?;
-            SETS.repeat(caller.pool_index(), id, found.nsems)?;
-            store(arg as *mut SemidDs, ds(&found)).map(|()| id)
+            SETS.check(caller.pool_index(), id, found.nsems)?;
+            store(arg as *mut SemidDs, ds(&found))?;
+            SETS.listed(caller.pool_index(), id, found.nsems);
+            Ok(id)
         }
         cmd::INFO => store(arg as *mut Seminfo, limits(caller)).map(|()| sem::highest(c).max(0)),
         SEM_INFO => {
@@ -233,7 +237,7 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
 /// Copies value by value; each page is asked about once. Never beyond what the program was told of.
 fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
     let mut checked = UNCHECKED;
-    let told = Bounds::of(caller, id);
+    let told = Bounds::of(caller, id)?;
     sem::getall(&caller.ctx, id, &mut |index, value| {
         let place = to.wrapping_add(index);
         if told.excludes(index)
@@ -252,7 +256,7 @@ fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
 
 fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
     let mut checked = UNCHECKED;
-    let told = Bounds::of(caller, id);
+    let told = Bounds::of(caller, id)?;
     sem::setall(&caller.ctx, id, &mut |index| {
         let place = from.wrapping_add(index);
         if told.excludes(index) {
@@ -268,22 +272,26 @@ fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
     .map_or_else(|error| Err(told.judge(error)), |()| Ok(0))
 }
 
-/// So many semaphores the program has room for.
+/// So many semaphores the program has room for; none where it was not told how many there are.
 struct Bounds {
     told: Option<u64>,
     exceeded: Cell<bool>,
 }
 
 impl Bounds {
-    fn of(caller: &Caller, id: i32) -> Bounds {
-        Bounds {
-            told: SETS.of(caller.pool_index(), id),
-            exceeded: Cell::new(false),
+    /// Of a set; EIDRM if it is not as large as it was.
+    fn of(caller: &Caller, id: i32) -> Result<Bounds, Errno> {
+        if let Ok(count) = sem::nsems(&caller.ctx, id) {
+            SETS.check(caller.pool_index(), id, count as u64)?;
         }
+        Ok(Bounds {
+            told: SETS.known(caller.pool_index(), id),
+            exceeded: Cell::new(false),
+        })
     }
 
     fn excludes(&self, index: usize) -> bool {
-        let excluded = self.told.is_some_and(|told| index as u64 >= told);
+        let excluded = self.told.is_none_or(|told| index as u64 >= told);
         if excluded {
             self.exceeded.set(true);
         }
@@ -292,10 +300,10 @@ impl Bounds {
 
     /// The error that the program gets: a set that has grown is not the one that it knew.
     fn judge(&self, error: Errno) -> Errno {
-        if self.exceeded.get() {
-            Errno::EIDRM
-        } else {
-            error
+        match (self.exceeded.get(), self.told) {
+            (false, _) => error,
+            (true, Some(_)) => told::changed(),
+            (true, None) => told::unknown("semctl(IPC_STAT)"),
         }
     }
 }

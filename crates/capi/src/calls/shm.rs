@@ -5,8 +5,9 @@ use crate::abi::{IpcPerm, ShmInfo, ShmidDs, Shminfo};
 use crate::attach::{Piece, TABLE};
 use crate::gate;
 use crate::state::{self, Caller};
-use crate::told::SEGMENTS;
+use crate::told::{self, SEGMENTS};
 use core::ffi::c_void;
+use core::ops::Range;
 use vshmem_ipc::{shm, Errno};
 use vshmem_pool::layout::PAGE;
 
@@ -22,13 +23,13 @@ pub const SHM_STAT_ANY: i32 = 15;
 /// `shmget` on a pool.
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
     let id = again(|| shm::get(&caller.ctx, key, size, flags))?;
-    let told = if is_new(key, flags) {
+    let found = if is_new(key, flags) {
         Some(size as u64)
     } else {
         shm::size(&caller.ctx, id)
     };
-    if let Some(size) = told {
-        SEGMENTS.note(caller.pool_index(), id, pages(size));
+    if let Some(found) = found {
+        SEGMENTS.got(caller.pool_index(), id, pages(size as u64), pages(found));
     }
     Ok(id)
 }
@@ -86,15 +87,28 @@ fn protection(flags: i32) -> i32 {
 /// `shmat` on a pool. Mapped first, counted when that has worked: an attempt in vain leaves no trace in the segment's
 /// times.
 pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c_void, Errno> {
+    attach_range(caller, id, addr, flags).map(|range| range.start as *mut c_void)
+}
+
+/// The same, for who must know how much is mapped, too.
+pub fn attach_range(
+    caller: &Caller,
+    id: i32,
+    addr: usize,
+    flags: i32,
+) -> Result<Range<usize>, Errno> {
     attach_at(caller, id, addr, flags).map_err(|error| caller.excuse(error))
 }
 
-fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c_void, Errno> {
+fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
     let place = Place::of(addr, flags)?;
     let gate = gate::enter()?;
     TABLE.reserve(&gate)?;
     let extent = shm::look(&caller.ctx, id, flags)?;
     SEGMENTS.check(caller.pool_index(), id, pages(extent.len))?;
+    if place.replace && SEGMENTS.known(caller.pool_index(), id).is_none() {
+        return Err(told::unknown("shmctl(IPC_STAT)"));
+    }
     let len = extent.len as usize;
     if place.addr.is_some_and(|a| a.checked_add(len).is_none()) {
         return Err(Errno::EINVAL);
@@ -112,7 +126,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c
         return Err(error);
     }
     TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
-    Ok(mapped as *mut c_void)
+    Ok(mapped..mapped + len)
 }
 
 /// Counts an attachment of what was mapped, unless the segment has gone in between.
@@ -149,7 +163,6 @@ pub fn detach(addr: usize) -> Result<bool, Errno> {
     let gate = gate::enter()?;
     Ok(TABLE.take(&gate, addr, &mut |piece| {
         state::unmap(piece.pool as usize, piece.range());
-        SEGMENTS.forget(piece.pool as usize, piece.id);
         count_rests(piece, 0);
     }))
 }
@@ -189,13 +202,17 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
         }
         cmd::STAT => {
             let found = shm::stat(c, id)?;
-            SEGMENTS.repeat(caller.pool_index(), id, pages(found.size))?;
-            store(buf as *mut ShmidDs, ds(&found)).map(|()| 0)
+            SEGMENTS.check(caller.pool_index(), id, pages(found.size))?;
+            store(buf as *mut ShmidDs, ds(&found))?;
+            SEGMENTS.stated(caller.pool_index(), id, pages(found.size));
+            Ok(0)
         }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, found) = shm::stat_index(c, id, command == SHM_STAT_ANY)?;
-            SEGMENTS.repeat(caller.pool_index(), id, pages(found.size))?;
-            store(buf as *mut ShmidDs, ds(&found)).map(|()| id)
+            SEGMENTS.check(caller.pool_index(), id, pages(found.size))?;
+            store(buf as *mut ShmidDs, ds(&found))?;
+            SEGMENTS.listed(caller.pool_index(), id, pages(found.size));
+            Ok(id)
         }
         SHM_LOCK | SHM_UNLOCK => shm::lock(c, id, command == SHM_LOCK).map(|()| 0),
         cmd::INFO => {

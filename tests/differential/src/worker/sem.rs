@@ -20,6 +20,9 @@ union Semun {
     pointer: *mut libc::c_void,
 }
 
+/// The libc crate does not have it.
+const SEM_STAT_ANY: c_int = 20;
+
 /// An address at which nothing is mapped.
 const BAD: *mut libc::c_void = 8 as *mut libc::c_void;
 
@@ -156,9 +159,19 @@ fn read_all(id: c_int) -> Reply {
     Ok(format!("values={:?}+{}", &values[..end], values.len() - end).replace(' ', ""))
 }
 
+/// Vshmem copies arrays only of a process that it has told how long that is. One of both answers: the first needs permission to read, the
+/// second that the process was told of no other set at the same index.
+fn be_told(id: c_int) {
+    let _ = semctl(id, 0, libc::IPC_STAT, pointer(&mut empty()));
+    let _ = semctl(id & 0x1ffff, 0, SEM_STAT_ANY, pointer(&mut empty()));
+}
+
 /// `semctl ID NUMBER COMMAND [ARGUMENTS | fault]`
 pub fn control(args: &mut Args) -> Reply {
     let (id, number, command) = (args.int(), args.int(), args.int());
+    if matches!(command, libc::GETALL | libc::SETALL) {
+        be_told(id);
+    }
     if args.take("fault") {
         return semctl(id, number, command, Semun { pointer: BAD })
             .map(|value| format!("value={value}"));

@@ -101,6 +101,12 @@ fn protection(address: usize) -> String {
 pub fn attach(attachments: &mut Attachments, args: &mut Args) -> Reply {
     let (name, id, place, flags) = (args.word(), args.int(), args.word(), args.int());
     let wanted = attachments.address(place);
+    if flags & libc::SHM_REMAP != 0 {
+        // Vshmem maps over something only for a process that it has told how much. Permission to attach is permission to ask.
+        let mut ds = empty();
+        // SAFETY: the structure is what the command fills.
+        unsafe { libc::shmctl(id, libc::IPC_STAT, &mut ds) };
+    }
     // SAFETY: scripts only ask for addresses in the range that is theirs, for attachments that they
     // made there, or for ones that the call must refuse.
     let found = unsafe { libc::shmat(id, wanted as *const c_void, flags) } as usize;
