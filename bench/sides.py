@@ -104,12 +104,12 @@ class Pool:
 
     @property
     def path(self) -> Path:
-        """Its file."""
-        return Path(f"/dev/shm/vshmem.{os.geteuid()}.{self.name}")
+        """Its file: where an ordinary user can reach it, too."""
+        return Path(f"/dev/shm/vshmem-{self.name}")
 
     def __enter__(self) -> Pool:
         limits = [word for limit in LIMITS for word in ("--limit", limit)]
-        vshmem("pool", "create", self.name, "--size", "2G", *limits, build=self.build)
+        vshmem("pool", "create", str(self.path), "--size", "2G", *limits, build=self.build)
         if os.geteuid() == 0:
             os.chown(self.path, ORDINARY, ORDINARY)
         return self

@@ -85,7 +85,7 @@ nothing_left() {
     left=$(
         pgrep -a -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER" || true
         find "$XDG_RUNTIME_DIR" -mindepth 1
-        find /dev/shm -maxdepth 1 -name "vshmem.$(id -u).cluster.$VSHMEM_CLUSTER*"
+        find /dev/shm -maxdepth 2 -path "/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER*"
     )
     equal "$1" "" "$left"
 }

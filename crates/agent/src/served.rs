@@ -24,7 +24,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use vshmem_ipc::look;
@@ -506,11 +506,10 @@ fn place_of<'a>(pool: &'a Pool, handle: &'a Handle, parts: &'a Parts, host: u16)
 pub fn open_file(reference: &PoolRef) -> Result<OwnedFd> {
     use std::os::unix::ffi::OsStrExt;
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(reference.path().to_bytes()));
-    let file = fs::File::options()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .explain(|| format!("could not open {}", path.display()))?;
+    let fd = vshmem_port::open_local_file(reference)
+        .map_err(|why| Error::new(format!("could not open {}: {why}", path.display())))?;
+    // SAFETY: opened for this.
+    let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     let meta = file
         .metadata()
         .explain(|| format!("could not look at {}", path.display()))?;

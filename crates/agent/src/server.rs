@@ -877,13 +877,9 @@ fn label(pool: &str, number: u16) -> String {
 /// The name that a pool is served by: its own, else that of its file.
 fn pool_name(reference: &PoolRef) -> String {
     let path = reference.path().to_string_lossy();
-    let file = path.rsplit('/').next().unwrap_or_default();
-    // SAFETY: takes nothing and always succeeds.
-    let prefix = format!("vshmem.{}.", unsafe { libc::geteuid() });
-    let name = String::from_utf8_lossy(reference.name());
-    let name = match &*name {
-        "" => file.strip_prefix(&prefix).unwrap_or(file),
-        name => name,
+    let name = match reference.name() {
+        b"" => path.rsplit('/').next().unwrap_or_default().into(),
+        name => String::from_utf8_lossy(name),
     };
     name.chars().take(64).collect()
 }

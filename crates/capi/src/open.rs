@@ -7,7 +7,7 @@ use core::ffi::CStr;
 use core::fmt::Display;
 use vshmem_ipc::Errno;
 use vshmem_pool::{Limits, Mem, Params, Pool, MIN_POOL};
-use vshmem_port::{CreateError, Handle, OpenError, PoolRef};
+use vshmem_port::{CreateError, Handle, OpenError, Origin, PoolRef};
 
 /// The smallest pool that is made without being asked for a size.
 const LEAST: u64 = 64 << 20;
@@ -103,7 +103,12 @@ fn share_of_file_system(reference: &PoolRef) -> u64 {
     let mut folder = crate::text::Text::<{ vshmem_port::PATH_MAX }>::new();
     let path = reference.path().to_bytes();
     let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
-    folder.push(if end == 0 { b"/" } else { &path[..end] });
+    folder.push(match reference.origin() {
+        // The user's own directory may have to be made yet.
+        Origin::Name => vshmem_port::local::DIRECTORY.to_bytes(),
+        _ if end == 0 => b"/",
+        _ => &path[..end],
+    });
     // SAFETY: all zeros is a valid statfs; the kernel fills it.
     let (blocks, block) = unsafe {
         let mut stat: libc::statfs = core::mem::zeroed();
@@ -194,6 +199,8 @@ mod tests {
         let at = |path: &[u8]| share_of_file_system(&PoolRef::at(path).unwrap());
         assert!(at(b"/dev/shm/x") >= LEAST);
         assert_eq!(at(b"/nowhere/at/all"), LEAST);
+        let named = share_of_file_system(&PoolRef::named(b"default").unwrap());
+        assert_eq!(named, at(b"/dev/shm/x"));
         assert_eq!(at(b"/dev/shm/x") % MIN_POOL, 0);
     }
 }

@@ -66,6 +66,11 @@ impl Owned {
     pub fn fd(&self) -> i32 {
         self.0
     }
+
+    /// The number, which the caller closes from now on.
+    pub fn into_fd(self) -> i32 {
+        core::mem::ManuallyDrop::new(self).0
+    }
 }
 
 impl Drop for Owned {

@@ -12,11 +12,18 @@ pub fn each_entry(
     directory: &CStr,
     each: &mut dyn FnMut(i32, &CStr) -> bool,
 ) -> Result<(), DiscoverError> {
-    let directory = match sys::open(directory, libc::O_RDONLY | libc::O_DIRECTORY, 0) {
-        Ok(fd) => Owned::new(fd),
-        Err(Errno(libc::ENOENT)) => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    match sys::open(directory, libc::O_RDONLY | libc::O_DIRECTORY, 0) {
+        Ok(fd) => each_entry_of(&Owned::new(fd), each),
+        Err(Errno(libc::ENOENT)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same of a directory that is open for reading.
+pub(crate) fn each_entry_of(
+    directory: &Owned,
+    each: &mut dyn FnMut(i32, &CStr) -> bool,
+) -> Result<(), DiscoverError> {
     let mut buffer = [0u8; 1024];
     loop {
         let len = sys::read_directory(directory.fd(), &mut buffer)?;

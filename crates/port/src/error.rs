@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use crate::local::place::NoPlace;
 use crate::sys::Errno;
 
 /// Defines an error enum: its cases with their `errno` and sentence, and `System` for what the kernel says otherwise.
@@ -66,6 +67,8 @@ errors! {
 errors! {
     /// Why the pools of a kernel can't be listed.
     DiscoverError
+    /// The directory of named pools is somebody else's, or others can write to it.
+    NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// The directory may not be read.
     Denied = EACCES, "The directory in which pools are found may not be read: change its permissions or the user.";
     /// No descriptor is free.
@@ -83,6 +86,10 @@ errors! {
     SymbolicLink = EACCES, "A symbolic link lies where the pool should be, which could be a trap: remove it, or give the pool's path.";
     /// A named pool belongs to somebody else.
     ForeignOwner = EACCES, "The pool of that name belongs to another user: if you trust it, give its path instead of its name.";
+    /// The directory of named pools is somebody else's, or others can write to it.
+    NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
+    /// The file has more than one name.
+    HardLinks = EACCES, "The pool's file has another name besides (a hard link), which could be a trap: remove the other name, or create the pool again.";
     /// Not a regular file.
     NotAFile = EINVAL, "This is not a regular file, nor a device file of vshmem.ko, so it can't be a pool: correct the path.";
     /// Smaller than the smallest pool.
@@ -114,8 +121,14 @@ errors! {
     BadName = EINVAL, "This is no name for a pool: use up to 64 letters, digits, dots, dashes and underscores, or a path of less than 1024 bytes.";
     /// The directory is missing.
     NoDirectory = ENOENT, "The directory for the pool does not exist (for a name: /dev/shm): make it, or give another path.";
+    /// There is no such file to be reserved.
+    NotFound = ENOENT, "There is no such pool: create it, or correct the name.";
+    /// The file has more than one name.
+    HardLinks = EACCES, "The pool's file has another name besides (a hard link), which could be a trap: remove the other name, or create the pool again.";
     /// The directory may not be written.
     Denied = EACCES, "This user may not create the pool there: change the directory's permissions, or give another path.";
+    /// The directory of named pools is somebody else's, or others can write to it.
+    NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// Less than the smallest pool.
     TooSmall = EINVAL, "A pool has at least 1 MiB: ask for more.";
     /// More than the file system can hold.
@@ -141,10 +154,14 @@ errors! {
     BadName = EINVAL, "This is no name for a pool: use up to 64 letters, digits, dots, dashes and underscores, or a path of less than 1024 bytes.";
     /// The directory may not be written.
     Denied = EPERM, "This user may not remove the pool: it belongs to another user, or its directory may not be written.";
+    /// The directory of named pools is somebody else's, or others can write to it.
+    NotOwnDirectory = EPERM, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// A named pool belongs to somebody else.
     ForeignOwner = EPERM, "The pool of that name belongs to another user: to remove it all the same, give its path.";
     /// Not a regular file.
     NotAFile = EINVAL, "This is not a regular file, so it is no pool: correct the name or path.";
+    /// It does not begin as a pool does.
+    NotAPool = EINVAL, "This file is no pool, or a broken one: correct the path, or remove it with rm(1).";
 }
 
 errors! {
@@ -163,6 +180,39 @@ errors! {
     /// The program closed the pool's descriptor, it can't be opened again from here, and its memory is a device's or huge
     /// pages, which the kernel does not map twice by other means.
     Lost = ENOMEM, "The program closed the pool's descriptor, and the pool can't be opened again from here.";
+}
+
+/// Makes an error of what keeps a pool from having a place.
+macro_rules! from_no_place {
+    ($($name:ident)*) => {
+        $(impl From<NoPlace> for $name {
+            fn from(why: NoPlace) -> Self {
+                match why {
+                    NoPlace::NotOwn => $name::NotOwnDirectory,
+                    NoPlace::System(errno) => errno.into(),
+                }
+            }
+        })*
+    };
+}
+
+from_no_place! { OpenError CreateError RemoveError DiscoverError }
+
+impl From<OpenError> for CreateError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::NotFound => CreateError::NotFound,
+            OpenError::NotOwnDirectory => CreateError::NotOwnDirectory,
+            OpenError::HardLinks => CreateError::HardLinks,
+            OpenError::Denied | OpenError::SymbolicLink | OpenError::ForeignOwner => {
+                CreateError::Denied
+            }
+            OpenError::Descriptors => CreateError::Descriptors,
+            OpenError::NoMemory => CreateError::NoMemory,
+            OpenError::System(errno) => CreateError::System(errno),
+            _ => CreateError::BadName,
+        }
+    }
 }
 
 impl From<Errno> for OpenError {

@@ -66,7 +66,7 @@ fn pool(value: &[u8]) {
     if let Ok(pool) = PoolRef::named(value) {
         let path = pool.path().to_bytes();
         assert!(path.starts_with(b"/dev/shm/vshmem."), "in its directory");
-        assert_eq!(path.iter().filter(|c| **c == b'/').count(), 3, "in it");
+        assert_eq!(path.iter().filter(|c| **c == b'/').count(), 4, "in it");
     }
     let _ = PoolRef::at(value);
 }

@@ -37,7 +37,7 @@ pub struct PoolRef {
 }
 
 impl PoolRef {
-    /// The local pool of this name that belongs to the effective user: `/dev/shm/vshmem.UID.NAME`.
+    /// The local pool of this name that belongs to the effective user: `/dev/shm/vshmem.UID/NAME`.
     ///
     /// # Errors
     /// [`ResolveError::BadName`] unless `name` has 1 to 64 letters, digits, dots, dashes and underscores.
@@ -45,11 +45,9 @@ impl PoolRef {
         if !is_name(name) {
             return Err(ResolveError::BadName);
         }
-        let mut path = Path::new();
+        let mut path = own_directory().ok_or(ResolveError::BadName)?;
         let mut kept = Name::new();
-        path.push(crate::local::DIRECTORY.to_bytes())
-            .and_then(|()| path.push(b"/"))
-            .and_then(|()| push_prefix(&mut path, sys::effective_user()))
+        path.push(b"/")
             .and_then(|()| path.push(name))
             .and_then(|()| kept.push(name))
             .ok_or(ResolveError::BadName)?;
@@ -145,16 +143,19 @@ impl fmt::Display for PoolRef {
 /// Whether `name` can name a pool.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     (1..=NAME_MAX).contains(&name.len())
+        && ![&b"."[..], b".."].contains(&name)
         && name
             .iter()
             .all(|c| c.is_ascii_alphanumeric() || b"._-".contains(c))
 }
 
-/// Appends what the file names of a user's pools begin with: `vshmem.UID.`.
-pub(crate) fn push_prefix<const N: usize>(text: &mut Text<N>, user: u32) -> Option<()> {
-    text.push(b"vshmem.")?;
-    text.push_decimal(u64::from(user))?;
-    text.push(b".")
+/// The directory of the effective user's named pools: `/dev/shm/vshmem.UID`.
+pub(crate) fn own_directory() -> Option<Path> {
+    let mut path = Path::new();
+    path.push(crate::local::DIRECTORY.to_bytes())?;
+    path.push(b"/vshmem.")?;
+    path.push_decimal(u64::from(sys::effective_user()))?;
+    Some(path)
 }
 
 /// Appends the working directory and a slash.
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn names_lead_to_files_of_the_user() {
         let pool = PoolRef::named(b"default").expect("a good name");
-        let expected = format!("/dev/shm/vshmem.{}.default", sys::effective_user());
+        let expected = format!("/dev/shm/vshmem.{}/default", sys::effective_user());
         assert_eq!(pool.path().to_str(), Ok(expected.as_str()));
         assert_eq!(pool.name(), b"default");
         assert_eq!(pool.origin(), Origin::Name);
@@ -198,6 +199,8 @@ mod tests {
             b"a:b",
             b"\xff",
             b"a\0",
+            b".",
+            b"..",
             &[b'a'; NAME_MAX + 1],
         ] {
             assert_eq!(

@@ -3,16 +3,25 @@
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{symlink, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{symlink, DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use vshmem_pool::layout::MAGIC;
+use vshmem_pool::Mem;
 use vshmem_port::{
     create_local, list_local, open, remove_local, reserve_local, CreateError, OpenError, PoolRef,
     RemoveError,
 };
 
 const SIZE: u64 = 2 << 20;
+
+/// Writes what a pool begins with.
+fn begin(mem: Mem) -> bool {
+    // SAFETY: inside the memory that was passed.
+    unsafe { mem.base().cast::<u64>().write(MAGIC) };
+    true
+}
 
 /// A path of its own for each test, removed at the end.
 struct Scratch(PathBuf);
@@ -63,7 +72,10 @@ fn unique(name: &str) -> CString {
 fn file_of(name: &CStr) -> PathBuf {
     // SAFETY: a query.
     let user = unsafe { libc::geteuid() };
-    format!("/dev/shm/vshmem.{user}.{}", name.to_str().expect("ASCII")).into()
+    let directory = PathBuf::from(format!("/dev/shm/vshmem.{user}"));
+    // As the first pool's maker does it.
+    let _ = std::fs::DirBuilder::new().mode(0o700).create(&directory);
+    directory.join(name.to_str().expect("ASCII"))
 }
 
 fn is_root() -> bool {
@@ -77,6 +89,7 @@ fn a_new_pool_has_its_contents_size_and_mode() {
     for mode in [0o600, 0o666, 0o640] {
         create_local(&scratch.c_path(), SIZE - 5, mode, &mut |mem| {
             assert_eq!(mem.len() as u64, SIZE);
+            assert!(begin(mem));
             // SAFETY: inside the memory that was passed.
             unsafe { mem.base().add(SIZE as usize / 2).write(42) };
             true
@@ -87,8 +100,8 @@ fn a_new_pool_has_its_contents_size_and_mode() {
         assert_eq!(status.mode() & 0o7777, mode);
         assert_eq!(
             status.blocks() * 512,
-            4096,
-            "more than the written page takes memory"
+            2 * 4096,
+            "more than the written pages take memory"
         );
         let handle = open(&at(&scratch.path())).expect("a pool");
         // SAFETY: inside the pool.
@@ -251,6 +264,139 @@ fn a_name_means_the_users_own_pool() {
     assert!(by_path.is_ok(), "a path is a sign of trust");
 }
 
+/// What a directory at the place of that of the user's named pools comes to, in a /dev/shm of this thread's own.
+fn with_own_directory(make: impl Fn(&Path)) -> Option<[String; 4]> {
+    let _mounted = SmallFileSystem::on(Path::new("/dev/shm"))?;
+    fs::set_permissions("/dev/shm", Permissions::from_mode(0o1777)).expect("own");
+    // SAFETY: a query.
+    let own = format!("/dev/shm/vshmem.{}", unsafe { libc::geteuid() });
+    make(Path::new(&own));
+    let pool = PoolRef::named(b"squatted").expect("a good name");
+    let mut listed = 0;
+    let said = [
+        create_local(c"squatted", SIZE, 0o600, &mut begin)
+            .err()
+            .map(|e| e.to_string()),
+        open(&pool).err().map(|e| e.to_string()),
+        list_local(&mut |_| {
+            listed += 1;
+            true
+        })
+        .err()
+        .map(|e| e.to_string()),
+        remove_local(c"squatted").err().map(|e| e.to_string()),
+    ];
+    let said = said.map(|said| said.unwrap_or_default());
+    assert_eq!(listed, usize::from(said[2].is_empty()));
+    Some(said)
+}
+
+#[test]
+fn only_a_directory_of_the_users_own_has_named_pools() {
+    let make = |mode| {
+        move |own: &Path| {
+            fs::create_dir(own).expect("writable");
+            fs::set_permissions(own, Permissions::from_mode(mode)).expect("own");
+        }
+    };
+    let foreign = |own: &Path| {
+        make(0o755)(own);
+        std::os::unix::fs::chown(own, Some(65_534), None).expect("root may");
+    };
+    let link = |own: &Path| {
+        make(0o700)(Path::new("/dev/shm/elsewhere"));
+        symlink("/dev/shm/elsewhere", own).expect("writable");
+    };
+    let file = |own: &Path| fs::write(own, "").expect("writable");
+    type Make<'m> = &'m (dyn Fn(&Path) + Sync);
+    let traps: [(&str, Make); 5] = [
+        ("another user's", &foreign),
+        ("a link", &link),
+        ("a file", &file),
+        ("everybody's", &make(0o1777)),
+        ("the group's", &make(0o770)),
+    ];
+    let none = |_: &Path| {};
+    let fine: [Make; 3] = [&none, &make(0o700), &make(0o711)];
+    std::thread::scope(|scope| {
+        // A thread for each, since it has a mount namespace of its own from then on.
+        for make in fine {
+            let said = scope
+                .spawn(move || with_own_directory(make))
+                .join()
+                .expect("no panic");
+            let Some(said) = said else {
+                eprintln!("skipped: needs to mount a file system");
+                return;
+            };
+            assert_eq!(said, [""; 4]);
+        }
+        for (what, make) in traps {
+            let said = scope
+                .spawn(move || with_own_directory(make))
+                .join()
+                .expect("no panic");
+            for said in said.expect("mounted before") {
+                assert!(
+                    said.contains("have its owner or root remove it"),
+                    "{what}: {said}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_with_a_second_name_is_no_pool() {
+    let name = unique("linked");
+    create_local(&name, SIZE, 0o600, &mut begin).expect("created");
+    let (file, pool) = (
+        file_of(&name),
+        PoolRef::named(name.to_bytes()).expect("a good name"),
+    );
+    let other = file.with_extension("other");
+    fs::hard_link(&file, &other).expect("on one file system");
+    for pool in [&pool, &at(&file), &at(&other)] {
+        assert_eq!(open(pool).expect_err("opened a trap"), OpenError::HardLinks);
+    }
+    assert_eq!(reserve_local(&name), Err(CreateError::HardLinks));
+    remove_local(&name).expect("a name can go");
+    let handle = open(&at(&other)).expect("one name is left");
+    // SAFETY: nobody uses it.
+    unsafe { handle.close() };
+    // By its descriptor it is a pool without a name, too.
+    let descriptor = File::options()
+        .read(true)
+        .write(true)
+        .open(&other)
+        .expect("there");
+    fs::remove_file(&other).expect("there");
+    let link = format!(
+        "/proc/self/fd/{}",
+        std::os::fd::AsRawFd::as_raw_fd(&descriptor)
+    );
+    let handle = open(&at(Path::new(&link))).expect("a pool");
+    // SAFETY: nobody uses it.
+    unsafe { handle.close() };
+}
+
+#[test]
+fn only_pools_are_removed_by_path() {
+    let scratch = Scratch::new();
+    for contents in [&b""[..], b"short", &[0; 4096], b"a letter to my mother"] {
+        fs::write(scratch.path(), contents).expect("writable");
+        assert_eq!(remove_local(&scratch.c_path()), Err(RemoveError::NotAPool));
+        assert_eq!(fs::read(scratch.path()).expect("there"), contents);
+        fs::remove_file(scratch.path()).expect("there");
+    }
+    create_local(&scratch.c_path(), SIZE, 0o600, &mut begin).expect("created");
+    remove_local(&scratch.c_path()).expect("a pool");
+    // In the directory of named pools nothing else is.
+    let name = unique("broken");
+    fs::write(file_of(&name), "").expect("writable");
+    remove_local(&name).expect("a broken pool");
+}
+
 #[test]
 fn named_pools_are_listed_until_removed() {
     let name = unique("listed");
@@ -409,7 +555,7 @@ fn what_there_is_no_room_for_is_not_reserved_and_takes_none() {
         eprintln!("skipped: needs to mount a file system");
         return;
     };
-    create_local(&scratch.c_path(), 4 << 20, 0o600, &mut |_| true).expect("sparse");
+    create_local(&scratch.c_path(), 4 << 20, 0o600, &mut begin).expect("sparse");
     assert_eq!(reserve_local(&scratch.c_path()), Err(CreateError::NoRoom));
     let handle = open(&at(&scratch.path())).expect("a pool");
     assert!(!handle.is_reserved());

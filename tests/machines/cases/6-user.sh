@@ -32,6 +32,6 @@ chmod 711 "$work"
 user run -- true >"$work/out" 2>&1
 equal "a library that a machine can't see is an error" 125 $?
 chmod 755 "$work"
-equal "the pool is its owner's alone" "600" "$(stat -c %a "/dev/shm/vshmem.65534.cluster.$VSHMEM_CLUSTER")"
+equal "the pool is its owner's alone" "600" "$(stat -c %a "/dev/shm/vshmem.65534/cluster.$VSHMEM_CLUSTER")"
 user down
-equal "and stops them" "" "$(find "$home/run" -mindepth 1; find /dev/shm -name "vshmem.65534.cluster.$VSHMEM_CLUSTER")"
+equal "and stops them" "" "$(find "$home/run" -mindepth 1; find /dev/shm/vshmem.65534 -name "cluster.$VSHMEM_CLUSTER")"

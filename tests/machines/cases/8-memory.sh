@@ -8,7 +8,7 @@ if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 256M >"$work/up" 2
     failed "two machines with a back end come up" "$(cat "$work/up")"
     exit 1
 fi
-pool=/dev/shm/vshmem.$(id -u).cluster.$VSHMEM_CLUSTER
+pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
 megabytes() { echo $(($(stat -c %b "$pool") / 2048)); }
 
 cat >"$work/fill.pl" <<'P'

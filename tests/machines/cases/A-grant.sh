@@ -8,7 +8,7 @@ pool=grant-$VSHMEM_CLUSTER
 other=$pool-other
 clean_up() {
     for name in "$pool" "$other"; do
-        [ ! -e "/dev/shm/vshmem.$(id -u).$name" ] || vshmem pool rm "$name"
+        [ ! -e "/dev/shm/vshmem.$(id -u)/$name" ] || vshmem pool rm "$name"
     done
 }
 code "a pool is made" 0 vshmem pool create "$pool" --size 64M

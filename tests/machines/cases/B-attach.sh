@@ -11,7 +11,7 @@ qemu=
 clean_up() {
     [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
     rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$work/"*.sock
-    [ ! -e "/dev/shm/vshmem.$(id -u).$pool" ] || vshmem pool rm "$pool"
+    [ ! -e "/dev/shm/vshmem.$(id -u)/$pool" ] || vshmem pool rm "$pool"
 }
 
 boot_one_for_its_files

@@ -19,13 +19,14 @@ export VSHMEM_CLUSTER=${cluster}l LIBVIRT_DEFAULT_URI=qemu:///system
 clusters=$XDG_RUNTIME_DIR/vshmem
 domain=domain-$cluster
 adopted=${cluster}v
-pool=libvirt-$cluster
+pool=/dev/shm/libvirt-$cluster
+name=${pool##*/}
 daemon=
 clean_up() {
     virsh -q destroy "$domain" >"$work/out" 2>&1 || true
     [ -z "$daemon" ] || { kill "$daemon" && wait "$daemon"; } 2>"$work/out" || true
     rm -rf "${clusters:?}/$adopted" "$clusters/$adopted.lock" "$work/"*.sock
-    [ ! -e "/dev/shm/vshmem.0.$pool" ] || vshmem pool rm "$pool"
+    [ ! -e "$pool" ] || vshmem pool rm "$pool"
 }
 # This is a shell of its own.
 trap clean_up EXIT
@@ -102,18 +103,18 @@ contains "vshmem ps shows it" running "$(vshmem ps | grep "(attached) *$adopted"
 told=$(vshmem grant "$pool" "$adopted" --json)
 contains "it is granted a pool, and its front end says that it can be used" '"usable":true' "$told"
 passed "that is: $told"
-contains "libvirt knows of the device" "<shmem name='vshmem.0.$pool'" "$(virsh dumpxml "$domain")"
+contains "libvirt knows of the device" "<shmem name='$name'" "$(virsh dumpxml "$domain")"
 
 on_host() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=$pool timeout 60 "$@"; }
 # shellcheck disable=SC2016 # Perl's variables
 on_host perl -e '$q = msgget(0x78, 01600) // die $!; msgsnd($q, pack("l! a*", 1, "to a domain"), 0) or die $!'
 # shellcheck disable=SC2016
-equal "it hears the host" "to a domain" "$(vshmem run -c "$adopted" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- perl -e \
+equal "it hears the host" "to a domain" "$(vshmem run -c "$adopted" -n 1 --no-prefix -e VSHMEM_POOL="$name" -- perl -e \
     '$q = msgget(0x78, 0) // die $!; msgrcv($q, $m, 64, 0, 0); print substr($m, 8)' 2>&1)"
 
-code "the pool is revoked" 0 vshmem revoke "$pool" "$adopted"
+code "the pool is revoked" 0 vshmem revoke "$name" "$adopted"
 equal "libvirt knows of no device any more" "" "$(virsh dumpxml "$domain" | grep "<shmem")"
-equal "and it is out of sight in the machine" "" "$(vshmem exec -c "$adopted" vm0 -- "$VSHMEM_BIN" pool ls | grep "$pool")"
+equal "and it is out of sight in the machine" "" "$(vshmem exec -c "$adopted" vm0 -- "$VSHMEM_BIN" pool ls | grep "$name")"
 code "the domain is let go of" 0 vshmem detach "$adopted"
 code "it runs on" 0 vshmem exec -c "$adopted" vm0 -- true
 

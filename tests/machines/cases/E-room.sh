@@ -14,7 +14,7 @@ if [ -z "${ROOM_OF_ITS_OWN:-}" ]; then
 fi
 
 export VSHMEM_CLUSTER=${VSHMEM_CLUSTER}f
-pool=/dev/shm/vshmem.$(id -u).cluster.$VSHMEM_CLUSTER
+pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
 fill() { dd if=/dev/zero of=/dev/shm/filler bs=64K status=none 2>/dev/null || true; }
 kilobytes() { echo $(($(stat -c %b "$pool") / 2)); }
 
@@ -45,11 +45,11 @@ print([m["pid"] for c in json.load(sys.stdin) for m in c["machines"] if m["state
 take() { vshmem run --vm "$1" -n 1 --no-prefix -- perl "$work/take.pl" 2>&1; }
 
 code "a cluster whose pool is larger than what there is does not come up" 125 vshmem up -n 1 --no-net --reserve --pool-size 64M
-contains "it is said how much there is" "it takes 64 MiB more, and /dev/shm has 47 MiB" "$(cat "$work/out")"
+contains "it is said how much there is" "it takes 64 MiB more, and /dev/shm/vshmem.$(id -u) has 47 MiB" "$(cat "$work/out")"
 contains "and what helps" "--reserve" "$(cat "$work/out")"
 nothing_left "and nothing is left of it"
 code "nor is a pool made that is to be reserved" 125 vshmem pool create large --size 64M --reserve
-equal "of which nothing is left, either" "" "$(ls /dev/shm)"
+equal "of which nothing is left, either" "" "$(find /dev/shm -type f)"
 
 if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --reserve --pool-size 32M >"$work/up" 2>&1; then
     failed "two machines come up where there is room for their pool" "$(cat "$work/up")"
@@ -92,7 +92,7 @@ eventually "is cleaned up after" value_is 0
 eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
 vshmem down
 nothing_left "nothing is left of machines on a full host"
-rm /dev/shm/*
+find /dev/shm -type f -delete
 
 # A sparse pool, larger than all that there is: machines ask the back end for what they touch.
 if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 64M >"$work/up" 2>&1; then

@@ -149,7 +149,7 @@ fn shmem(pool: &Granted, bell: Option<&Path>, place: &Free) -> Result<String> {
     if bell.is_none() && pool.path.parent() != Some(Path::new("/dev/shm")) {
         let path = pool.path.display();
         return wrong(format!(
-            "libvirt takes pools in /dev/shm only, and {path} is elsewhere"
+            "libvirt takes pools right in /dev/shm only, and {path} is elsewhere: make one with vshmem pool create /dev/shm/NAME"
         ));
     }
     // With a slash, as in a path, libvirt would refuse it; the name means nothing if the back end brings the memory.
@@ -189,13 +189,8 @@ mod tests {
 
     #[test]
     fn devices_are_described() {
-        let plain = shmem(
-            &pool("work", "/dev/shm/vshmem.0.work"),
-            None,
-            &place("pci.12"),
-        )
-        .unwrap();
-        assert!(plain.contains("<shmem name='vshmem.0.work'>"), "{plain}");
+        let plain = shmem(&pool("work", "/dev/shm/work"), None, &place("pci.12")).unwrap();
+        assert!(plain.contains("<shmem name='work'>"), "{plain}");
         assert!(plain.contains("<size unit='b'>1048576</size>"), "{plain}");
         assert!(
             plain.contains("<alias name='ua-vshmem-pool-")
@@ -217,7 +212,9 @@ mod tests {
         let refused =
             |pool: &Granted, bus: &str| shmem(pool, None, &place(bus)).unwrap_err().to_string();
         assert!(refused(&pool("a.b", "/dev/shm/x"), "pci.1").contains("dots"));
-        assert!(refused(&pool("ab", "/tmp/x"), "pci.1").contains("/dev/shm only"));
+        for path in ["/tmp/x", "/dev/shm/vshmem.0/ab"] {
+            assert!(refused(&pool("ab", path), "pci.1").contains("right in /dev/shm only"));
+        }
         assert!(refused(&pool("ab", "/dev/shm/x"), "port1").contains("none of libvirt's"));
     }
 }

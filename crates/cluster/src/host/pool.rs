@@ -1,36 +1,44 @@
-//! The pool that a cluster's machines share: a file in `/dev/shm` that only its owner can open.
+//! The pool that a cluster's machines share: a named pool of the user who starts them. By its name, `cluster.NAME`, processes on the host can
+//! use it too.
 
-use super::state::uid;
 use crate::error::{Error, Result};
 use crate::limits::Limit;
 use crate::pools;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use vshmem_port::{remove_local, PoolRef, RemoveError};
 
 /// Messages of 64 KiB fit, with a little to spare for headers that programs put before them.
 const LONGEST_MESSAGE: u64 = 65536 + 4096;
 /// A queue holds a few of the longest messages.
 const QUEUE_BYTES: u64 = 4 * LONGEST_MESSAGE;
 
-/// The file of a cluster's pool. By its name, `cluster.NAME`, processes on the host can use it too.
+fn name(cluster: &str) -> String {
+    format!("cluster.{cluster}")
+}
+
+/// The file of a cluster's pool.
 pub fn path(cluster: &str) -> PathBuf {
-    format!("/dev/shm/vshmem.{}.cluster.{cluster}", uid()).into()
+    let pool = PoolRef::named(name(cluster).as_bytes()).expect("short, and of letters");
+    OsStr::from_bytes(pool.path().to_bytes()).into()
 }
 
 /// Makes an empty pool.
-pub fn create(path: &Path, size: u64) -> Result<()> {
+pub fn create(cluster: &str, size: u64) -> Result<()> {
     let limits = [("msgmax", LONGEST_MESSAGE), ("msgmnb", QUEUE_BYTES)]
         .map(|(name, value)| Limit::new(name, value).expect("both are limits and fit"));
-    pools::create(&path.to_string_lossy(), size, 0o600, &limits)
+    pools::create(&name(cluster), size, 0o600, &limits)
 }
 
-/// Removes a pool's file; it may be gone already.
-pub fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::new(format!(
-            "could not remove the pool {}: {e}",
-            path.display()
+/// Removes a cluster's pool; it may be gone already.
+pub fn remove(cluster: &str) -> Result<()> {
+    let name = name(cluster);
+    let file = CString::new(&*name).expect("a cluster's name has no zero byte");
+    match remove_local(&file) {
+        Ok(()) | Err(RemoveError::NotFound) => Ok(()),
+        Err(error) => Err(Error::new(format!(
+            "could not remove the pool {name}: {error}"
         ))),
-        _ => Ok(()),
     }
 }

@@ -77,14 +77,12 @@ fn file_of(pool: &PoolRef) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.into())
 }
 
-/// A file without a name of its own is called as its last part, without what the pools of users begin with.
+/// A file without a name of its own is called as its last part.
 fn name_of(path: &Path) -> String {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let own = file.strip_prefix("vshmem.").and_then(|rest| {
-        let (user, name) = rest.split_once('.')?;
-        user.bytes().all(|c| c.is_ascii_digit()).then_some(name)
-    });
-    own.unwrap_or(&file).into()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into()
 }
 
 /// An error unless a machine's pool can be called so.
@@ -117,9 +115,8 @@ mod tests {
 
     #[test]
     fn files_have_names() {
-        assert_eq!(name_of(Path::new("/dev/shm/vshmem.0.work")), "work");
-        assert_eq!(name_of(Path::new("/dev/shm/vshmem.0.a.b")), "a.b");
-        assert_eq!(name_of(Path::new("/tmp/vshmem.x.work")), "vshmem.x.work");
+        assert_eq!(name_of(Path::new("/dev/shm/vshmem.0/work")), "work");
+        assert_eq!(name_of(Path::new("/dev/shm/vshmem.0/a.b")), "a.b");
         assert_eq!(name_of(Path::new("/tmp/pool")), "pool");
     }
 

@@ -86,7 +86,7 @@ fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
         cluster::remove(&options.cluster, Some(&record))?;
     }
     // Whatever an `up` that was killed at once has left.
-    pool::remove(&pool::path(&options.cluster))?;
+    pool::remove(&options.cluster)?;
     let mut started = Started {
         name: options.cluster.clone(),
         record: None,
@@ -152,7 +152,7 @@ impl Drop for Started {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = pool::remove(&pool::path(&self.name));
+        let _ = pool::remove(&self.name);
         let _ = cluster::remove(&self.name, self.record.as_ref());
     }
 }

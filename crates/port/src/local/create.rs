@@ -11,7 +11,8 @@ use vshmem_pool::{Mem, MIN_POOL};
 use crate::descriptor::Owned;
 use crate::error::CreateError;
 use crate::handle::page_size_of;
-use crate::pool_ref::{Path, PoolRef};
+use crate::local::place::Place;
+use crate::pool_ref::PoolRef;
 use crate::sys::{self, Errno};
 use crate::text::Text;
 use crate::{mapping, reserve};
@@ -37,10 +38,11 @@ pub fn create_local(
     if size < MIN_POOL {
         return Err(CreateError::TooSmall);
     }
-    if sys::lstat_at(libc::AT_FDCWD, pool.path()).is_ok() {
+    let place = Place::to_make(&pool)?;
+    if sys::lstat_at(place.directory(), place.name()).is_ok() {
         return Err(CreateError::Exists);
     }
-    let draft = Draft::new(pool.path_text())?;
+    let draft = Draft::new(&place)?;
     let len = set_size(&draft.file, size)?;
     sys::set_mode(draft.file.fd(), mode & 0o777)?;
     let contents = Contents::new(len)?;
@@ -49,7 +51,7 @@ pub fn create_local(
         return Err(CreateError::InitFailed);
     }
     contents.copy_to(&draft.file)?;
-    draft.link(pool.path())
+    draft.link()
 }
 
 /// Sets a new file's length to `size`, rounded up to whole pages.
@@ -66,38 +68,40 @@ fn set_size(file: &Owned, size: u64) -> Result<usize, CreateError> {
 }
 
 /// A file that nobody knows yet. Its temporary name, if it has one, goes when this goes out of scope.
-struct Draft {
+struct Draft<'p> {
     file: Owned,
-    temporary: Option<Path>,
+    place: &'p Place,
+    temporary: Option<Temporary>,
 }
 
-impl Draft {
-    /// Makes a file on the file system where `path` will be.
-    fn new(path: &Path) -> Result<Draft, CreateError> {
-        let directory = directory_of(path).ok_or(CreateError::BadName)?;
+type Temporary = Text<48>;
+
+impl Draft<'_> {
+    /// Makes a file in the directory where it will have its name.
+    fn new(place: &Place) -> Result<Draft<'_>, CreateError> {
         let flags = libc::O_TMPFILE | libc::O_RDWR;
-        match sys::open(directory.c_str(), flags, 0o600) {
+        match sys::open_at(place.directory(), c".", flags, 0o600) {
             Ok(fd) => Ok(Draft {
                 file: Owned::new(fd),
+                place,
                 temporary: None,
             }),
             // File systems without unnamed files say the first or, if they are old, the others.
-            Err(Errno(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => {
-                Draft::with_name(&directory)
-            }
+            Err(Errno(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => Draft::with_name(place),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Makes a file with a name that means nothing to anybody.
-    fn with_name(directory: &Path) -> Result<Draft, CreateError> {
+    fn with_name(place: &Place) -> Result<Draft<'_>, CreateError> {
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NOFOLLOW;
         for attempt in 0..TEMPORARY_NAMES {
-            let name = temporary_name(directory, attempt).ok_or(CreateError::BadName)?;
-            match sys::open(name.c_str(), flags, 0o600) {
+            let name = temporary_name(attempt).ok_or(CreateError::BadName)?;
+            match sys::open_at(place.directory(), name.c_str(), flags, 0o600) {
                 Ok(fd) => {
                     return Ok(Draft {
                         file: Owned::new(fd),
+                        place,
                         temporary: Some(name),
                     })
                 }
@@ -108,45 +112,42 @@ impl Draft {
         Err(CreateError::Exists)
     }
 
-    /// Gives the file its name, unless there is a file of that name.
-    fn link(self, path: &CStr) -> Result<(), CreateError> {
-        if let Some(name) = &self.temporary {
-            return Ok(sys::link(libc::AT_FDCWD, name.c_str(), path, 0)?);
+    /// Gives the file its name, and no other beside it, unless there is a file of that name.
+    fn link(mut self) -> Result<(), CreateError> {
+        let (directory, name) = (self.place.directory(), self.place.name());
+        if let Some(temporary) = &self.temporary {
+            sys::rename_new(directory, temporary.c_str(), name)?;
+            self.temporary = None;
+            return Ok(());
         }
         let fd = self.file.fd();
         let mut own = Text::<32>::new();
         own.push(b"/proc/self/fd/")
             .and_then(|()| own.push_decimal(fd as u64))
             .ok_or(CreateError::BadName)?;
-        match sys::link(libc::AT_FDCWD, own.c_str(), path, libc::AT_SYMLINK_FOLLOW) {
+        let follow = libc::AT_SYMLINK_FOLLOW;
+        match sys::link(libc::AT_FDCWD, own.c_str(), directory, name, follow) {
             // Without /proc; this way needs a privilege on older kernels.
-            Err(Errno(libc::ENOENT)) => Ok(sys::link(fd, c"", path, libc::AT_EMPTY_PATH)?),
+            Err(Errno(libc::ENOENT)) => {
+                Ok(sys::link(fd, c"", directory, name, libc::AT_EMPTY_PATH)?)
+            }
             outcome => Ok(outcome?),
         }
     }
 }
 
-impl Drop for Draft {
+impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.temporary {
-            let _ = sys::unlink(name.c_str());
+            let _ = sys::unlink(self.place.directory(), name.c_str());
         }
     }
 }
 
-/// The directory of an absolute path.
-fn directory_of(path: &Path) -> Option<Path> {
-    let bytes = path.bytes();
-    let slash = bytes.iter().rposition(|&c| c == b'/')?;
-    let mut directory = Path::new();
-    directory.push(&bytes[..slash.max(1)])?;
-    Some(directory)
-}
-
-/// A name in a directory that tells this process and attempt from others.
-fn temporary_name(directory: &Path, attempt: u64) -> Option<Path> {
-    let mut name = directory.clone();
-    name.push(b"/.vshmem-")?;
+/// A name that tells this process and attempt from others, and that no pool can have.
+fn temporary_name(attempt: u64) -> Option<Temporary> {
+    let mut name = Temporary::new();
+    name.push(b"#vshmem-")?;
     name.push_decimal(u64::from(sys::process_id()))?;
     name.push(b"-")?;
     name.push_decimal(attempt)?;
@@ -239,15 +240,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_paths() {
-        for (path, directory) in [(&b"/a"[..], c"/"), (b"/a/b", c"/a"), (b"/a/b/c", c"/a/b")] {
-            let mut text = Path::new();
-            assert_eq!(text.push(path), Some(()));
-            assert_eq!(directory_of(&text).expect("a directory").c_str(), directory);
-        }
-    }
-
-    #[test]
     fn contents_are_copied_and_stay_sparse() {
         let page = sys::page_size();
         let len = 1 << 30;
@@ -272,15 +264,19 @@ mod tests {
 
     #[test]
     fn a_draft_with_a_name_leaves_nothing_behind() {
-        let mut directory = Path::new();
-        assert_eq!(directory.push(b"/dev/shm"), Some(()));
-        let draft = Draft::with_name(&directory).expect("writable");
+        let pool = PoolRef::at(b"/dev/shm/vshmem-draft-test").expect("a path");
+        let place = Place::of(&pool).expect("a directory");
+        let there = |name: &CStr| sys::lstat_at(place.directory(), name);
+        let draft = Draft::with_name(&place).expect("writable");
         let name = draft.temporary.clone().expect("a name");
-        assert!(sys::lstat_at(libc::AT_FDCWD, name.c_str()).is_ok());
-        let mut path = directory.clone();
-        assert_eq!(path.push(b"/vshmem-draft-test"), Some(()));
-        draft.link(path.c_str()).expect("linked");
-        assert!(sys::lstat_at(libc::AT_FDCWD, name.c_str()).is_err());
-        sys::unlink(path.c_str()).expect("linked under its name");
+        assert!(there(name.c_str()).is_ok());
+        draft.link().expect("renamed");
+        assert!(there(name.c_str()).is_err());
+        let links = there(place.name()).expect("under its name").st_nlink;
+        assert_eq!(links, 1);
+        let second = Draft::with_name(&place).expect("writable");
+        assert_eq!(second.link(), Err(CreateError::Exists));
+        assert!(there(name.c_str()).is_err());
+        sys::unlink(place.directory(), place.name()).expect("there");
     }
 }

@@ -2,13 +2,15 @@
 
 use core::ffi::CStr;
 
-use crate::directory::each_entry;
+use vshmem_pool::layout::MAGIC;
+
+use crate::descriptor::Owned;
+use crate::directory::each_entry_of;
 use crate::error::{DiscoverError, RemoveError};
-use crate::local::DIRECTORY;
-use crate::pool_ref::{push_prefix, Origin, PoolRef};
+use crate::local::place::{self, NoPlace, Place};
+use crate::pool_ref::{Origin, PoolRef};
 use crate::reserve::KEPT;
-use crate::sys;
-use crate::text::Text;
+use crate::sys::{self, Errno};
 
 /// A local pool as its file shows it from outside.
 #[derive(Clone, Debug)]
@@ -28,27 +30,27 @@ pub struct LocalPool {
 /// Calls `each` for every named pool of the effective user, in no particular order, until it returns `false`.
 ///
 /// # Errors
-/// See [`DiscoverError`]. A machine without `/dev/shm` has no named pools, which is no error.
+/// See [`DiscoverError`]. A user without a directory for them has no named pools, which is no error.
 pub fn list_local(each: &mut dyn FnMut(&LocalPool) -> bool) -> Result<(), DiscoverError> {
     let user = sys::effective_user();
-    let mut prefix = Text::<32>::new();
-    if push_prefix(&mut prefix, user).is_none() {
-        return Ok(());
-    }
-    each_entry(DIRECTORY, &mut |directory, file_name| {
-        let Some(name) = file_name.to_bytes().strip_prefix(prefix.bytes()) else {
-            return true;
-        };
-        match describe(directory, file_name, name, user) {
+    let directory = match place::own() {
+        Err(NoPlace::System(Errno(libc::ENOENT))) => return Ok(()),
+        own => own?,
+    };
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+    let directory = Owned::new(sys::open_at(directory.fd(), c".", flags, 0)?);
+    each_entry_of(
+        &directory,
+        &mut |directory, file_name| match describe(directory, file_name, user) {
             Some(pool) => each(&pool),
             None => true,
-        }
-    })
+        },
+    )
 }
 
 /// What there is to say of a directory entry, if it is a pool of this user.
-fn describe(directory: i32, file_name: &CStr, name: &[u8], user: u32) -> Option<LocalPool> {
-    let pool = PoolRef::named(name).ok()?;
+fn describe(directory: i32, file_name: &CStr, user: u32) -> Option<LocalPool> {
+    let pool = PoolRef::named(file_name.to_bytes()).ok()?;
     let stat = sys::lstat_at(directory, file_name).ok()?;
     let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
     (regular && stat.st_uid == user).then(|| LocalPool {
@@ -61,18 +63,33 @@ fn describe(directory: i32, file_name: &CStr, name: &[u8], user: u32) -> Option<
 }
 
 /// Removes a local pool, given by name or, with a slash, by path. Who has it open keeps it; its memory is given back
-/// when the last of them is gone. The file's contents are not looked at, so that a broken pool can be removed too.
+/// when the last of them is gone. Of a file that is given by path, the first bytes must be a pool's; one in the directory of named pools
+/// may be broken, too.
 ///
 /// # Errors
 /// See [`RemoveError`].
 pub fn remove_local(pool: &CStr) -> Result<(), RemoveError> {
     let pool = PoolRef::local(pool.to_bytes()).map_err(|_| RemoveError::BadName)?;
-    let stat = sys::lstat_at(libc::AT_FDCWD, pool.path())?;
+    let place = Place::of(&pool)?;
+    let stat = sys::lstat_at(place.directory(), place.name())?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Err(RemoveError::NotAFile);
     }
-    if pool.origin() == Origin::Name && stat.st_uid != sys::effective_user() {
-        return Err(RemoveError::ForeignOwner);
+    match pool.origin() {
+        Origin::Name if stat.st_uid != sys::effective_user() => {
+            return Err(RemoveError::ForeignOwner)
+        }
+        Origin::Path if !begins_as_a_pool(&place)? => return Err(RemoveError::NotAPool),
+        _ => {}
     }
-    Ok(sys::unlink(pool.path())?)
+    Ok(sys::unlink(place.directory(), place.name())?)
+}
+
+/// Pools get their names when they are whole, so whatever is none is somebody else's file.
+fn begins_as_a_pool(place: &Place) -> Result<bool, Errno> {
+    let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK;
+    let file = Owned::new(sys::open_at(place.directory(), place.name(), flags, 0)?);
+    let mut magic = [0; 8];
+    let len = sys::read(file.fd(), &mut magic)?;
+    Ok(len == magic.len() && u64::from_le_bytes(magic) == MAGIC)
 }

@@ -5,10 +5,10 @@
 
 use core::ffi::CStr;
 
-use crate::descriptor::{Owned, OPEN_FLAGS};
+use crate::descriptor::Owned;
 use crate::error::CreateError;
 use crate::handle::page_size_of;
-use crate::pool_ref::{Origin, PoolRef};
+use crate::pool_ref::PoolRef;
 use crate::reserve::{self, KEPT};
 use crate::sys;
 
@@ -19,12 +19,7 @@ use crate::sys;
 /// See [`CreateError`]: [`CreateError::NoRoom`] where the file system has no room for it, which is told before any is taken.
 pub fn reserve_local(path: &CStr) -> Result<(), CreateError> {
     let pool = PoolRef::local(path.to_bytes()).map_err(|_| CreateError::BadName)?;
-    let follow = match pool.origin() {
-        Origin::Name => libc::O_NOFOLLOW,
-        _ => 0,
-    };
-    let file = Owned::new(sys::open(pool.path(), OPEN_FLAGS | follow, 0)?);
-    let stat = sys::fstat(file.fd())?;
+    let (file, stat) = super::open_file(&pool)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG || size >= crate::LIFE_BASE {
         return Err(CreateError::BadName);

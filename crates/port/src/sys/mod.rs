@@ -167,8 +167,8 @@ pub(crate) fn set_mode(fd: i32, mode: u32) -> Outcome<()> {
     unsafe { call(libc::SYS_fchmod, [int(fd), mode as usize, 0, 0, 0, 0]) }.map(|_| ())
 }
 
-/// Links a file under a further name.
-pub(crate) fn link(from_dir: i32, from: &CStr, to: &CStr, flags: i32) -> Outcome<()> {
+/// Links a file under a further name in a directory.
+pub(crate) fn link(from_dir: i32, from: &CStr, to_dir: i32, to: &CStr, flags: i32) -> Outcome<()> {
     // SAFETY: both are terminated strings.
     unsafe {
         call(
@@ -176,7 +176,7 @@ pub(crate) fn link(from_dir: i32, from: &CStr, to: &CStr, flags: i32) -> Outcome
             [
                 int(from_dir),
                 from.as_ptr() as usize,
-                int(libc::AT_FDCWD),
+                int(to_dir),
                 to.as_ptr() as usize,
                 int(flags),
                 0,
@@ -186,13 +186,51 @@ pub(crate) fn link(from_dir: i32, from: &CStr, to: &CStr, flags: i32) -> Outcome
     .map(|_| ())
 }
 
-/// Removes a name.
-pub(crate) fn unlink(path: &CStr) -> Outcome<()> {
+/// Gives a file in a directory another name there, which must be free.
+pub(crate) fn rename_new(directory: i32, from: &CStr, to: &CStr) -> Outcome<()> {
+    // SAFETY: both are terminated strings.
+    unsafe {
+        call(
+            libc::SYS_renameat2,
+            [
+                int(directory),
+                from.as_ptr() as usize,
+                int(directory),
+                to.as_ptr() as usize,
+                libc::RENAME_NOREPLACE as usize,
+                0,
+            ],
+        )
+    }
+    .map(|_| ())
+}
+
+/// Makes a directory.
+pub(crate) fn make_directory(path: &CStr, mode: u32) -> Outcome<()> {
     // SAFETY: `path` is a terminated string.
     unsafe {
         call(
+            libc::SYS_mkdirat,
+            [
+                int(libc::AT_FDCWD),
+                path.as_ptr() as usize,
+                mode as usize,
+                0,
+                0,
+                0,
+            ],
+        )
+    }
+    .map(|_| ())
+}
+
+/// Removes a name in a directory.
+pub(crate) fn unlink(directory: i32, name: &CStr) -> Outcome<()> {
+    // SAFETY: `name` is a terminated string.
+    unsafe {
+        call(
             libc::SYS_unlinkat,
-            [int(libc::AT_FDCWD), path.as_ptr() as usize, 0, 0, 0, 0],
+            [int(directory), name.as_ptr() as usize, 0, 0, 0, 0],
         )
     }
     .map(|_| ())

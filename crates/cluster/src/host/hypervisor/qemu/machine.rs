@@ -76,11 +76,11 @@ impl Hypervisor for Qemu {
     }
 
     fn create_pool(&self, record: &mut Record) -> Result<()> {
-        pool::create(&record.pool, record.pool_size)
+        pool::create(&record.name, record.pool_size)
     }
 
     fn remove_pool(&self, record: &Record) -> Result<()> {
-        pool::remove(&record.pool)
+        pool::remove(&record.name)
     }
 
     fn start(
