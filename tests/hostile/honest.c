@@ -244,6 +244,9 @@ static void work(int number, uint64_t seed) {
             const pid_t child = fork();
             if (child == 0) {
                 prctl(PR_SET_PDEATHSIG, SIGKILL);
+                /* A timer is not inherited; without it, who lost its parent just now waits for
+                 * ever. */
+                setitimer(ITIMER_REAL, &often, NULL);
                 use_set();
                 _exit(0);
             }
