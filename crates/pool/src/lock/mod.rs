@@ -142,7 +142,7 @@ impl<'a> Quiet<'a> {
         self.failed.get()
     }
 
-    /// After so many nanoseconds for owners that live and are not stopped, `here` for this lock: is that enough, and why?
+    /// After so many nanoseconds for owners that live and are not stopped, and `here` for this lock in all: is that enough, and why?
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let manner = self.manner.get();
         if manner == Manner::Attentive && here > DEAF && self.kernel.signal_waits(self.old.get()) {
@@ -308,8 +308,8 @@ impl World<AtomicU32> for Here<'_> {
         let spares = |quiet: &Quiet| quiet.spares_the_stopped();
         self.quiet.is_some_and(spares) && self.ctx.is_stopped(word & 0xffff)
     }
-    fn gives_up(&self, here: u64) -> Option<Stuck> {
-        let waited = self.ctx.budget.waited().saturating_add(here);
+    fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
+        let waited = self.ctx.budget.waited().saturating_add(waited);
         if self.ctx.budget.is_spent() {
             return Some(Stuck::Spent);
         }
@@ -318,8 +318,8 @@ impl World<AtomicU32> for Here<'_> {
         }
         self.quiet.and_then(|quiet| quiet.gives_up(waited, here))
     }
-    fn has_waited(&self, here: u64) {
-        self.ctx.budget.add_wait(here);
+    fn has_waited(&self, waited: u64) {
+        self.ctx.budget.add_wait(waited);
     }
     fn recover(&self) {
         (self.log)().recover(self.ctx.pool, &self.ctx.budget);

@@ -49,7 +49,7 @@ impl World<AtomicU32> for Small {
     fn is_dead(&self, word: u32) -> bool {
         word & 0xffff == 1 && self.dead.load(Ordering::Acquire)
     }
-    fn gives_up(&self, _waited: u64) -> Option<super::Stuck> {
+    fn gives_up(&self, _waited: u64, _here: u64) -> Option<super::Stuck> {
         None
     }
     fn recover(&self) {

@@ -29,8 +29,8 @@ pub trait World<W> {
     fn is_stopped(&self, _word: u32) -> bool {
         false
     }
-    /// After so many nanoseconds for owners that are not stopped: is that enough, and why?
-    fn gives_up(&self, waited: u64) -> Option<Stuck>;
+    /// After so many nanoseconds for owners that are not stopped, and `here` in all: is that enough, and why?
+    fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck>;
     /// So many nanoseconds were waited for this lock.
     fn has_waited(&self, _waited: u64) {}
     /// Finishes or drops what a dead owner had begun.
@@ -87,7 +87,8 @@ fn wait_for<W: Word, X: World<W>>(
 ) -> Result<bool, Stuck> {
     let mut pause = FIRST_PAUSE;
     let mut seen = word.read();
-    let mut looked = world.now();
+    let begun = world.now();
+    let mut looked = begun;
     loop {
         let now = word.read();
         if now == 0 && word.replace(0, mine | CONTENDED) {
@@ -110,7 +111,7 @@ fn wait_for<W: Word, X: World<W>>(
             *waited += clock.saturating_sub(looked);
         }
         looked = clock;
-        if let Some(stuck) = world.gives_up(*waited) {
+        if let Some(stuck) = world.gives_up(*waited, clock.saturating_sub(begun)) {
             return Err(stuck);
         }
         if now == 0 || now & CONTENDED == 0 && !word.replace(now, now | CONTENDED) {
