@@ -2,7 +2,7 @@
 
 use super::serve::serve;
 use super::set::{value, with_value, Beside, Set};
-use super::slow::Gone;
+use super::slow::{thaw_all, Gone};
 use super::{Sembuf, SEMVMX};
 use crate::{directory as dir, life, Ctx, Errno, ProcId};
 use core::sync::atomic::AtomicU64;
@@ -181,7 +181,7 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
     } else {
         life::pid_word_of(c, who)
     };
-    let mut any = false;
+    let mut changed = Changed::default();
     let cells = set.words(c)?;
     for num in 0..set.nsems {
         let beside = Beside::of(cells[num as usize * 2 + 1].load(Relaxed));
@@ -195,21 +195,48 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
             let mut txn = guard.txn();
             txn.set(set.lo(num) + 8, 0)?;
             give_back(c, set, txn, num, b.adjust, pid)?;
-            any = true;
+            changed.add(num);
         }
     }
     if let Some(record) = record_of(c, set, who) {
-        any |= empty_record(c, set, guard, record, pid)?;
+        empty_record(c, set, guard, record, pid, &mut changed)?;
     }
-    if any {
-        super::slow::thaw_all(c, set, set.nsems as usize, |i| i as u32);
-    }
-    Ok(any)
+    changed.thaw(c, set);
+    Ok(changed.count > 0)
 }
 
-/// Applies and forgets the adjustments in a record. Returns whether there were any.
-fn empty_record(c: &Ctx, set: &Set, guard: &Guard, record: u64, pid: u64) -> Result<bool, Errno> {
-    let mut any = false;
+/// Semaphores that were changed, to let fast paths use them again. Where they are many, all of the set's are gone through.
+#[derive(Default)]
+struct Changed {
+    few: [u32; 16],
+    count: usize,
+}
+
+impl Changed {
+    fn add(&mut self, num: u32) {
+        if let Some(place) = self.few.get_mut(self.count) {
+            *place = num;
+        }
+        self.count += 1;
+    }
+
+    fn thaw(&self, c: &Ctx, set: &Set) {
+        match self.few.get(..self.count) {
+            Some(few) => thaw_all(c, set, few.len(), |i| few[i]),
+            None => thaw_all(c, set, set.nsems as usize, |i| i as u32),
+        }
+    }
+}
+
+/// Applies and forgets the adjustments in a record.
+fn empty_record(
+    c: &Ctx,
+    set: &Set,
+    guard: &Guard,
+    record: u64,
+    pid: u64,
+    changed: &mut Changed,
+) -> Result<(), Errno> {
     let words = lanes(c, set, record).ok_or(Errno::EIDRM)?;
     for num in 0..set.nsems {
         let (at, shift) = lane(record, num);
@@ -220,10 +247,10 @@ fn empty_record(c: &Ctx, set: &Set, guard: &Guard, record: u64, pid: u64) -> Res
             let mut txn = guard.txn();
             txn.set(at, write_lane(word, shift, 0))?;
             give_back(c, set, txn, num, adjust, pid)?;
-            any = true;
+            changed.add(num);
         }
     }
-    Ok(any)
+    Ok(())
 }
 
 /// Adds an adjustment to a semaphore, in a transaction that forgets it.

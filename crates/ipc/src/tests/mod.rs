@@ -1,6 +1,7 @@
 //! Tests of the calls as programs make them, on a pool in plain memory.
 
 mod backing;
+mod budget;
 mod check;
 pub mod death;
 mod directory;
