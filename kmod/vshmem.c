@@ -36,9 +36,11 @@
 #include <linux/nospec.h>
 #include <linux/pagemap.h>
 #include <linux/pci.h>
+#include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/time_namespace.h>
+#include <linux/timekeeping.h>
 #include <linux/uaccess.h>
 #ifdef INSERT_PMD_TAKES_PFN_T
 #include <linux/pfn_t.h>
@@ -79,6 +81,7 @@ struct vshmem {
 	phys_addr_t phys;
 	u64 size;
 	int vectors;
+	struct vshmem_identity identity;
 	/* User mappings are write-back. */
 	bool cached;
 	/* And the kernel's own table of memory types agrees. */
@@ -338,6 +341,15 @@ static long vshmem_info(struct vshmem *vd, void __user *arg)
 	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
 }
 
+static long vshmem_identify(struct vshmem *vd, void __user *arg)
+{
+	if (READ_ONCE(vd->gone))
+		return -ENODEV;
+	if (copy_to_user(arg, &vd->identity, sizeof(vd->identity)))
+		return -EFAULT;
+	return 0;
+}
+
 static long vshmem_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct vshmem_file *vf = file->private_data;
@@ -354,6 +366,8 @@ static long vshmem_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return vshmem_wake(vf->vd, (void __user *)arg);
 	case VSHMEM_RING:
 		return vshmem_ring(vf->vd, (void __user *)arg);
+	case VSHMEM_IDENTITY:
+		return vshmem_identify(vf->vd, (void __user *)arg);
 	}
 	return -ENOTTY;
 }
@@ -578,6 +592,19 @@ static void vshmem_unmap_bars(struct vshmem *vd)
 	pci_iounmap(vd->pdev, vd->registers);
 }
 
+/*
+ * A copy of a machine may draw the same numbers for a while. But it takes its
+ * device at another time, or has another number on it.
+ */
+static void vshmem_draw_identity(struct vshmem *vd)
+{
+	u64 *id = vd->identity.id;
+
+	get_random_bytes(id, sizeof(vd->identity.id));
+	id[0] ^= ktime_get_real_ns();
+	id[1] ^= ioread32(vd->registers + REG_IVPOSITION);
+}
+
 /* A plain device has no vectors, and that is no error. */
 static int vshmem_take_vectors(struct vshmem *vd)
 {
@@ -671,6 +698,7 @@ static int vshmem_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = vshmem_map_bars(vd);
 	if (err)
 		goto release;
+	vshmem_draw_identity(vd);
 	pci_set_drvdata(pdev, vd);
 	pci_set_master(pdev);
 	err = vshmem_take_vectors(vd);

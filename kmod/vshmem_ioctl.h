@@ -51,7 +51,8 @@
  *
  * Errors of all calls
  *   EBADF   VSHMEM_WAKE or VSHMEM_RING, and the file was opened read-only
- *   EFAULT  the argument is no readable (writable, for VSHMEM_INFO) memory
+ *   EFAULT  the argument is no readable (writable, for VSHMEM_INFO and
+ *           VSHMEM_IDENTITY) memory
  *   EINVAL  an argument is out of range, or unused bits of it are set
  *   ENODEV  the device is gone
  *   ENOTTY  there is no such call
@@ -106,6 +107,20 @@ struct vshmem_info {
 	__s32 member;
 	__u32 vectors;
 	char pci[24];
+};
+
+/*
+ * VSHMEM_IDENTITY fills it in: what tells this kernel from all others that use
+ * the pool, by this device. All processes get the same, whatever name spaces
+ * they are in.
+ *
+ * The driver draws it when it takes the device. So another machine has another
+ * one even if it is a copy of this one, with its boot id, and so has this one
+ * once it was booted again, or has its pool by two devices. Who has no driver
+ * that knows this call (ENOTTY) can't tell copies of machines apart.
+ */
+struct vshmem_identity {
+	__u64 id[2];
 };
 
 /*
@@ -178,5 +193,6 @@ struct vshmem_ring {
 #define VSHMEM_WAIT _IOW(VSHMEM_IOCTL_TYPE, 1, struct vshmem_wait)
 #define VSHMEM_WAKE _IOW(VSHMEM_IOCTL_TYPE, 2, struct vshmem_wake)
 #define VSHMEM_RING _IOW(VSHMEM_IOCTL_TYPE, 3, struct vshmem_ring)
+#define VSHMEM_IDENTITY _IOR(VSHMEM_IOCTL_TYPE, 4, struct vshmem_identity)
 
 #endif /* VSHMEM_IOCTL_H */

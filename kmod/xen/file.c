@@ -31,6 +31,15 @@ static long file_info(struct pool *pool, void __user *arg)
 	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
 }
 
+static long file_identify(struct pool *pool, void __user *arg)
+{
+	if (READ_ONCE(pool->gone))
+		return -ENODEV;
+	if (copy_to_user(arg, &pool->identity, sizeof(pool->identity)))
+		return -EFAULT;
+	return 0;
+}
+
 static long file_ring(struct pool *pool, void __user *arg)
 {
 	struct vshmem_ring r;
@@ -67,6 +76,8 @@ static long file_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 		return sleepers_wake(pf->pool, (void __user *)arg);
 	case VSHMEM_RING:
 		return file_ring(pf->pool, (void __user *)arg);
+	case VSHMEM_IDENTITY:
+		return file_identify(pf->pool, (void __user *)arg);
 	}
 	return -ENOTTY;
 }

@@ -8,7 +8,9 @@
 #include <linux/idr.h>
 #include <linux/kdev_t.h>
 #include <linux/module.h>
+#include <linux/random.h>
 #include <linux/slab.h>
+#include <linux/timekeeping.h>
 
 #include "vshmem_xen.h"
 
@@ -88,6 +90,19 @@ static int pool_number(struct pool *pool)
 	return 0;
 }
 
+/*
+ * A copy of a domain may draw the same numbers for a while. But it gets the
+ * pool at another time, and has another id.
+ */
+static void draw_identity(struct pool *pool)
+{
+	u64 *id = pool->identity.id;
+
+	get_random_bytes(id, sizeof(pool->identity.id));
+	id[0] ^= ktime_get_real_ns();
+	id[1] ^= pool->self;
+}
+
 /* A pool without memory. put_device() frees it. */
 struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner)
 {
@@ -105,6 +120,7 @@ struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner)
 	pool->count = size >> PAGE_SHIFT;
 	pool->self = self;
 	pool->owner = owner;
+	draw_identity(pool);
 	spin_lock_init(&pool->bells);
 	INIT_LIST_HEAD(&pool->grants);
 	INIT_LIST_HEAD(&pool->node);

@@ -51,6 +51,7 @@ struct pool {
 	struct page **pages;
 	domid_t self;
 	domid_t owner;
+	struct vshmem_identity identity;
 
 	/* Another domain's pool: the mapping of its pages, and the doorbell. */
 	struct gnttab_unmap_grant_ref *unmap;

@@ -56,6 +56,18 @@ struct vshmem_info get_info(int fd) {
     return info;
 }
 
+struct vshmem_identity get_identity(int fd) {
+    struct vshmem_identity identity;
+
+    memset(&identity, 0, sizeof(identity));
+    must(ioctl(fd, VSHMEM_IDENTITY, &identity), "VSHMEM_IDENTITY");
+    return identity;
+}
+
+bool is_same(struct vshmem_identity one, struct vshmem_identity other) {
+    return !memcmp(&one, &other, sizeof(one));
+}
+
 volatile uint32_t *map_all(int fd, uint64_t size) {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 

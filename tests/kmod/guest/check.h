@@ -22,6 +22,8 @@ long must(long result, const char *what);
 
 int open_device(int flags);
 struct vshmem_info get_info(int fd);
+struct vshmem_identity get_identity(int fd);
+bool is_same(struct vshmem_identity one, struct vshmem_identity other);
 /* Maps all of it, for reading and writing. */
 volatile uint32_t *map_all(int fd, uint64_t size);
 

@@ -120,6 +120,7 @@ void test_mapping(bool doorbell) {
     check_bounds(fd, reading, size);
     check_read_only(reading);
     check_contents(fd, size);
+    check(is_same(get_identity(fd), get_identity(reading)), "every file tells the same identity");
     check_errno(wake_word(reading, 0, 1), EBADF, "wake, on a file open for reading");
     check_errno(ring(reading, 0, 0), EBADF, "ring, on a file open for reading");
     close(reading);

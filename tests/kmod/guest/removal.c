@@ -55,6 +55,7 @@ static void check_dead(int fd, volatile uint32_t *mem, uint64_t size) {
     check_errno(wake_word(fd, 0, 1), ENODEV, "wake");
     check_errno(ring(fd, 0, 0), ENODEV, "ring");
     check_errno(ioctl(fd, VSHMEM_INFO, &info), ENODEV, "ask");
+    check_errno(ioctl(fd, VSHMEM_IDENTITY, &info), ENODEV, "ask who");
     check_errno(mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0, ENODEV,
                 "map it again");
 }
@@ -107,7 +108,7 @@ static void check_remains(volatile uint32_t *mem, uint64_t size) {
           "its protection can be changed");
 }
 
-static void check_reborn(int old) {
+static void check_reborn(int old, struct vshmem_identity before) {
     struct vshmem_info info;
     volatile uint32_t *mem;
     int i, fd;
@@ -121,6 +122,7 @@ static void check_reborn(int old) {
     mem = map_all(fd, info.size);
     check(mem[0] == 0x5eed, "the device comes back with what was in it");
     check_errno(ioctl(old, VSHMEM_INFO, &info), ENODEV, "the file from before stays dead");
+    check(!is_same(get_identity(fd), before), "whoever takes the device anew has another identity");
     munmap((void *)mem, info.size);
     close(fd);
 }
@@ -128,6 +130,7 @@ static void check_reborn(int old) {
 void test_removal(const char *how) {
     int fd = open_device(O_RDWR), i;
     struct vshmem_info info = get_info(fd);
+    struct vshmem_identity identity = get_identity(fd);
     volatile uint32_t *mem = map_all(fd, info.size);
     volatile uint32_t *remaining = map_remaining(fd, info.size);
     pid_t sleepers[3], worker;
@@ -152,7 +155,7 @@ void test_removal(const char *how) {
     check_remains(remaining, info.size);
     if (!strcmp(how, "unbind")) {
         must(write_to("/sys/bus/pci/drivers/vshmem/bind", info.pci), "bind");
-        check_reborn(fd);
+        check_reborn(fd, identity);
     }
     munmap((void *)mem, info.size);
     munmap((void *)remaining, info.size);

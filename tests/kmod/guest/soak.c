@@ -18,7 +18,7 @@
 #define LOST_NS 10000000000LL
 
 /* Indices of words, in cache lines of their own. */
-enum { READY = 512, TURN = 544, TURNS = 576 };
+enum { READY = 512, TURN = 544, TURNS = 576, IDENTITY = 608 };
 
 __thread uint64_t random_state = 88172645463325252ULL;
 
@@ -49,7 +49,8 @@ uint64_t odd_number(uint64_t size) {
 }
 
 static void one_odd_call(int fd, uint64_t size) {
-    unsigned int calls[] = {VSHMEM_INFO, VSHMEM_WAIT, VSHMEM_WAKE, VSHMEM_RING, random_number()};
+    unsigned int calls[] = {VSHMEM_INFO, VSHMEM_WAIT,     VSHMEM_WAKE,
+                            VSHMEM_RING, VSHMEM_IDENTITY, random_number()};
     uint64_t argument[8];
     size_t i, length;
     void *at;
@@ -63,7 +64,7 @@ static void one_odd_call(int fd, uint64_t size) {
             munmap(at, length);
         return;
     }
-    ioctl(fd, calls[random_number() % 5],
+    ioctl(fd, calls[random_number() % 6],
           random_number() % 32 ? (void *)argument : (void *)odd_number(size));
 }
 
@@ -163,6 +164,7 @@ void test_pair(int rounds) {
     int fd = open_device(O_RDWR);
     struct vshmem_info info = get_info(fd);
     volatile uint32_t *mem = map_all(fd, info.size);
+    struct vshmem_identity identity = get_identity(fd);
     uint32_t me = info.member, peer = 1 - me;
     int64_t began, took, patience = now_ns() + 60000000000LL;
     int lost;
@@ -172,6 +174,12 @@ void test_pair(int rounds) {
     while (!mem[READY + peer] && now_ns() < patience)
         nap_ms(10);
     check(mem[READY + peer], "the other member is there");
+    memcpy((void *)(mem + IDENTITY + 4 * me), &identity, sizeof(identity));
+    mem[READY + me] = 2;
+    while (mem[READY + peer] < 2 && now_ns() < patience)
+        nap_ms(10);
+    check(memcmp((void *)(mem + IDENTITY + 4 * peer), &identity, sizeof(identity)) != 0,
+          "the other member has another identity");
     random_state += me;
 
     began = now_ns();
