@@ -26,7 +26,7 @@ class Pool:
         with open(path, "rb") as file:
             self.bytes = file.read()
         check("magic", self.bytes[:8], b"VSHMEM\x01\n")
-        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (2, 0, 0, 0))
+        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (3, 0, 0, 0))
         check("size", self.u64(24), len(self.bytes))
         geometry = struct.unpack_from("<24Q", self.bytes, 32)
         names = ("members", "procs", "waiters", *KINDS, *(f"{kind} buckets" for kind in KINDS))

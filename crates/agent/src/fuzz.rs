@@ -4,7 +4,7 @@ use crate::control::{Answer, Request, Status};
 use crate::guest::channel::Lines;
 use crate::guest::{pools, protocol};
 use crate::link::Link;
-use crate::{http, kernel, message, xen};
+use crate::{http, message, xen};
 use rustix::net::{send, socketpair, AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -22,7 +22,6 @@ pub const READERS: &[(&str, Reader)] = &[
     ("ivshmem", ivshmem),
     ("link", link),
     ("ticket", ticket),
-    ("boot", boot),
 ];
 
 /// What stands between the pieces in which a stream comes.
@@ -123,11 +122,6 @@ fn ticket(text: &[u8]) {
             "and again"
         );
     }
-}
-
-/// `/proc/sys/kernel/random/boot_id`.
-fn boot(text: &[u8]) {
-    let _ = kernel::parse_boot(&String::from_utf8_lossy(text));
 }
 
 #[cfg(test)]

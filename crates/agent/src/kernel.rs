@@ -106,28 +106,6 @@ impl<H: Borrow<Handle> + Sync> Below<H> {
     }
 }
 
-/// Makes this kernel a member of a pool, or finds that it is one.
-///
-/// # Errors
-/// A sentence that says why it can't be.
-pub fn join(pool: &Pool) -> Result<u16, String> {
-    let boot = boot().ok_or("this kernel has no boot id in /proc")?;
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    pool.join(boot, name.trim().as_bytes())
-        .map_err(|e| e.to_string())
-}
-
-/// The boot of this kernel.
-pub fn boot() -> Option<[u8; 16]> {
-    parse_boot(&fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
-}
-
-pub(crate) fn parse_boot(text: &str) -> Option<[u8; 16]> {
-    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
-    let number = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16));
-    Some(number?.ok()?.to_be_bytes())
-}
-
 /// Nanoseconds of the kernel's monotonic clock.
 pub fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -250,20 +228,5 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
             Some(_) => 0,
             None => vshmem_wait::spin::rounds(Scope::Machines(self.across())),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_boot_id_is_read() {
-        let id = parse_boot("01234567-89ab-cdef-0011-223344556677\n").expect("a boot id");
-        assert_eq!(id[..4], [0x01, 0x23, 0x45, 0x67]);
-        assert_eq!(id[15], 0x77);
-        assert_eq!(parse_boot("0123"), None);
-        assert_eq!(parse_boot("x1234567-89ab-cdef-0011-223344556677"), None);
-        assert_eq!(boot(), boot());
     }
 }

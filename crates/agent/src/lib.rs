@@ -50,7 +50,7 @@ pub mod xen;
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use directory::Directory;
 pub use error::{Error, Result};
-pub use kernel::{boot, join, Below};
+pub use kernel::Below;
 pub use ledger::MOST_PEERS;
 pub use link::MOST_VECTORS;
 pub use message::receive as receive_message;

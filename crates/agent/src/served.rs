@@ -15,7 +15,7 @@ use crate::caretaker::{Caretaker, Place};
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
 use crate::herald::{self, Herald};
-use crate::kernel::{join, monotonic, now};
+use crate::kernel::{monotonic, now};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
 use crate::message;
 use crate::metrics;
@@ -95,7 +95,7 @@ impl Served {
         let reference = PoolRef::at(link.as_bytes()).map_err(|e| refused(e.to_string()))?;
         let handle = vshmem_port::open(&reference).map_err(|e| refused(e.to_string()))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
-        let member = join(&pool).map_err(refused)?;
+        let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         pool.set_member_peer(member, HOST, now());
         if parts.ledger.entry(HOST).generation.load(Relaxed) == 0 {
             parts.ledger.enter(HOST, std::process::id(), now());
@@ -370,15 +370,15 @@ impl Served {
                     || known.is_none() && name == peer.name.as_bytes();
                 if alive && index != self.member && is_it {
                     let unseen = known.is_none_or(|(_, since)| since == 0);
-                    found.push((unseen, index, pool.member_boot(index)));
+                    found.push((unseen, index, pool.member_identity(index)));
                 }
             });
-            let Some((unseen, _, boot)) = found.iter().max().copied() else {
+            let Some((unseen, _, identity)) = found.iter().max().copied() else {
                 continue;
             };
             let first = found
                 .iter()
-                .filter(|found| found.2 == boot)
+                .filter(|found| found.2 == identity)
                 .map(|found| found.1)
                 .min();
             for (_, index, _) in found.iter().filter(|found| Some(found.1) != first) {

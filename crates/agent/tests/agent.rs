@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
 use vshmem_agent::{
-    join, receive_message, run_part, Below, Directory, Part, PoolStatus, Program, Request,
+    receive_message, run_part, Below, Directory, Part, PoolStatus, Program, Request,
 };
 use vshmem_ipc::{msg, sem, shm, Ctx};
 use vshmem_pool::asks::Answer;
@@ -562,7 +562,8 @@ fn host_process(place: &Place, executes: bool) -> u32 {
     let reference = PoolRef::at(place.pool.as_os_str().as_encoded_bytes()).unwrap();
     let handle = open(&reference).unwrap();
     let pool = Pool::open(handle.mem()).unwrap();
-    let below = Below::for_a_loop(handle, pool, join(&pool).unwrap());
+    let member = handle.join(&pool).unwrap();
+    let below = Below::for_a_loop(handle, pool, member);
     let mut life = None;
     let (pid, started) = (std::process::id(), vshmem_port::process::started());
     let claimed = pool.claim_process(

@@ -1,13 +1,13 @@
 //! Around `fork`: a child's slot, life and attachments are there before the child is, so that no count drops in between.
 
+use crate::errno::Kept;
 use crate::page::{self, unpack, MAX_POOLS};
 use crate::state::{self, POOLS};
-use crate::{errno::Kept, process};
 use crate::{gate, gone, interrupted};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 use vshmem_pool::{Budget, Ctx, ProcId};
-use vshmem_port::Life;
+use vshmem_port::{process, Life};
 
 /// What was claimed for the child, by pool. Under the gate from before the fork until after it.
 struct Claimed(UnsafeCell<[Option<(ProcId, Life)>; MAX_POOLS]>);

@@ -3,10 +3,11 @@
 use crate::errno::Kept;
 use crate::page::{self, Page, MAX_POOLS};
 use crate::state::{OpenPool, POOLS};
-use crate::{cred, interrupted, process, raw};
+use crate::{cred, interrupted, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use vshmem_pool::{Cred, Kernel, Waited};
+use vshmem_port::process;
 
 /// When processes of a pool were last seen alive, in ticks of which the slot takes the low 16 bits.
 struct SeenAlive([AtomicU64; 64]);

@@ -11,7 +11,7 @@
 //! | [`state`], [`open`] | the pools that are open, and who we are in them |
 //! | [`attach`] | which segments are attached where |
 //! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
-//! | [`kernel`], [`cred`], [`process`] | what the pool needs of the kernel |
+//! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`gone`] | pools that are taken away while they are in use |
 //! | [`user`] | addresses that the program passes |
@@ -39,7 +39,6 @@ pub mod interrupted;
 pub mod kernel;
 pub mod open;
 pub mod page;
-pub mod process;
 pub mod raw;
 pub mod reduce;
 pub mod state;

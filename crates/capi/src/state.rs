@@ -7,8 +7,8 @@ use crate::attach::TABLE;
 use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
-use crate::text::{explain, Text};
-use crate::{gone, ids, interrupted, open, process, raw, told};
+use crate::text::explain;
+use crate::{gone, ids, interrupted, open, raw, told};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -16,7 +16,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::Errno;
 use vshmem_pool::{Budget, Ctx, Pool, ProcId};
-use vshmem_port::{Handle, Life};
+use vshmem_port::{process, Handle, Life};
 use vshmem_wait::{Across, Pulse};
 
 /// A pool that is open in this process.
@@ -289,18 +289,15 @@ fn publish(
     pool: Pool,
 ) -> Result<(), Errno> {
     ids::load(gate)?;
-    let boot = process::boot_id().ok_or_else(|| {
-        explain(format_args!(
-            "/proc/sys/kernel/random/boot_id can't be read; mount /proc"
-        ));
-        Errno::ENOSYS
-    })?;
-    let mut host = Text::<32>::new();
-    process::host_name(&mut host);
-    let member = pool.join(boot, host.bytes()).map_err(|error| {
-        explain(format_args!("{error}"));
-        Errno::ENOSPC
-    })?;
+    let member = match handle.join(&pool) {
+        Ok(member) => member,
+        Err(error) => {
+            // SAFETY: nobody else knows of the mapping.
+            unsafe { handle.close() };
+            explain(format_args!("pool {name}: {error}"));
+            return Err(Errno(error.errno()));
+        }
+    };
     let place = &POOLS[index];
     let opened = Opened {
         handle,

@@ -321,7 +321,7 @@ pub(crate) fn readable(name: &[u8]) -> String {
 
 /// The members of a pool, dead ones too. The process `but` is not counted: it only looks.
 pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<Member> {
-    let here = vshmem_agent::boot().and_then(|boot| pool.find_member(boot));
+    let here = handle.find_member(pool);
     let mut all = Vec::new();
     pool.members(|index, name, alive| {
         let known = pool.member_peer(index);
@@ -357,7 +357,7 @@ pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<
 
 /// The threads that wait in a pool.
 pub(crate) fn waiters(pool: &Pool, handle: &Handle) -> Vec<Waiter> {
-    let here = vshmem_agent::boot().and_then(|boot| pool.find_member(boot));
+    let here = handle.find_member(pool);
     let names = names(pool);
     let mut all = Vec::new();
     look::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {

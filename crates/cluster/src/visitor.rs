@@ -52,7 +52,7 @@ impl Visitor {
         ids::check()?;
         let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
-        let member = vshmem_agent::join(&pool).map_err(refused)?;
+        let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         let groups = Identity::current().groups;
         let mut kernel = Below::for_a_command(handle, pool, member, &groups, ids::all());
         if let Some(most) = patience {

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 /// First eight bytes of every pool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VSHMEM\x01\n");
 /// Version of the layout; another version is another layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes in a page, the unit of segments.
 pub const PAGE: u64 = 4096;
 /// Bytes in the smallest block of the small heap.
@@ -157,8 +157,8 @@ pub struct Member {
     pub state: AtomicU32,
     /// By which number it is rung, + 1; 0: it can't be rung. Bit 31: it rings others.
     pub peer: AtomicU32,
-    /// The kernel's boot id.
-    pub boot: [AtomicU64; 2],
+    /// What tells the kernel from all others.
+    pub identity: [AtomicU64; 2],
     /// Its name, zero-terminated.
     pub name: [AtomicU8; 32],
     /// Since when the back end knows it, in seconds since the epoch; 0: it does not.

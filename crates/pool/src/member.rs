@@ -1,5 +1,8 @@
 //! The member table: which kernels use the pool.
 //!
+//! An entry is found by the kernel's *identity*, 16 bytes that no other kernel has, and all of its processes that share life locks have.
+//! Which they are is the port's to know.
+//!
 //! An entry of a dead member is *vacant*, and may be taken by another kernel, once somebody has found that nothing in the pool names it
 //! any more. It is never free again: entries that were ever used come before those that were not.
 
@@ -31,14 +34,19 @@ impl fmt::Display for JoinError {
 }
 impl core::error::Error for JoinError {}
 
-/// The state of an entry that a kernel of this boot id is writing. Should the writer die, another process of that kernel writes the same.
+/// The state of an entry that a kernel of this identity is writing. Should the writer die, another process of that kernel writes the same.
 fn writing(words: [u64; 2]) -> u32 {
     WRITING | ((words[0] ^ words[1]) as u32) << 8
 }
 
-/// A boot id as it is kept.
-fn words_of(boot: [u8; 16]) -> [u64; 2] {
-    [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| boot[i + j])))
+#[cfg(test)]
+pub(crate) fn begun(identity: [u8; 16]) -> u32 {
+    writing(words_of(identity))
+}
+
+/// An identity as it is kept.
+fn words_of(identity: [u8; 16]) -> [u64; 2] {
+    [0, 8].map(|i| u64::from_le_bytes(core::array::from_fn(|j| identity[i + j])))
 }
 
 impl Pool {
@@ -47,31 +55,31 @@ impl Pool {
         (index < count).then(|| self.fixed(offset + index as u64 * size_of::<Member>() as u64))
     }
 
-    /// The entry of the kernel whose boot id is `boot`, if it has one.
-    pub fn find_member(&self, boot: [u8; 16]) -> Option<u16> {
-        let words = words_of(boot);
+    /// The entry of the kernel with this identity, if it has one.
+    pub fn find_member(&self, identity: [u8; 16]) -> Option<u16> {
+        let words = words_of(identity);
         let is_it = |m: &Member| {
             m.state.load(Acquire) == LIVE
-                && m.boot[0].load(Relaxed) == words[0]
-                && m.boot[1].load(Relaxed) == words[1]
+                && m.identity[0].load(Relaxed) == words[0]
+                && m.identity[1].load(Relaxed) == words[1]
         };
         let found = (0..MAX_MEMBERS).find(|i| self.member(*i).is_some_and(is_it));
         found.map(|i| i as u16)
     }
 
-    /// Finds the entry of the kernel whose boot id is `boot`, or makes one. Of several processes that make one at the same
+    /// Finds the entry of the kernel with this identity, or makes one. Of several processes that make one at the same
     /// time, all but one entry stay unused.
-    pub fn join(&self, boot: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
-        if let Some(i) = self.find_member(boot) {
+    pub fn join(&self, identity: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
+        if let Some(i) = self.find_member(identity) {
             return Ok(i);
         }
-        let words = words_of(boot);
+        let words = words_of(identity);
         // Those that were used before come first, so that there are few to look at.
         let each = || (0..MAX_MEMBERS).map_while(|i| self.member(i).map(|m| (i, m)));
         let begun = writing(words);
         let in_state = |state| each().map(move |(i, m)| (i, m, state));
         let all = in_state(begun).chain(in_state(VACANT));
-        for (i, m, state) in all.chain(in_state(FREE)) {
+        for (_, m, state) in all.chain(in_state(FREE)) {
             let (peer, since) = (m.peer.load(Relaxed), m.since.load(Relaxed));
             let taken = m.state.compare_exchange(state, begun, AcqRel, Relaxed);
             if taken.is_err() {
@@ -80,8 +88,8 @@ impl Pool {
             // Whoever had begun it may be alive after all, and late: then the entry is in use, and the back end has numbered it.
             let _ = m.peer.compare_exchange(peer, 0, Relaxed, Relaxed);
             let _ = m.since.compare_exchange(since, 0, Relaxed, Relaxed);
-            m.boot[0].store(words[0], Relaxed);
-            m.boot[1].store(words[1], Relaxed);
+            m.identity[0].store(words[0], Relaxed);
+            m.identity[1].store(words[1], Relaxed);
             for (i, b) in m.name.iter().enumerate() {
                 b.store(
                     if i < 31 {
@@ -93,16 +101,19 @@ impl Pool {
                 );
             }
             let _ = (m.state).compare_exchange(begun, LIVE, Release, Relaxed);
-            // The first entry counts, whoever else made one.
-            return Ok(self.find_member(boot).unwrap_or(i as u16));
+            // The first entry counts, whoever else made one. There is none if another kernel, whose identity looks alike in the state, has
+            // written over this one.
+            if let Some(first) = self.find_member(identity) {
+                return Ok(first);
+            }
         }
         Err(JoinError::Full)
     }
 
-    /// The boot id of a member, as it is kept.
-    pub fn member_boot(&self, member: u16) -> Option<[u64; 2]> {
-        let boot = &self.member(member.into())?.boot;
-        Some([boot[0].load(Relaxed), boot[1].load(Relaxed)])
+    /// The identity of a member, as it is kept.
+    pub fn member_identity(&self, member: u16) -> Option<[u64; 2]> {
+        let identity = &self.member(member.into())?.identity;
+        Some([identity[0].load(Relaxed), identity[1].load(Relaxed)])
     }
 
     /// Does the entry of a kernel that has joined read as one still? Where the memory was taken away it reads as zeros, or ones.

@@ -62,6 +62,8 @@ const INFO: u32 = request::<Info>(2, 0);
 const WAIT: u32 = request::<Wait>(1, 1);
 const WAKE: u32 = request::<Wake>(1, 2);
 const RING: u32 = request::<Ring>(1, 3);
+/// Fills in `struct vshmem_identity`.
+const IDENTITY: u32 = request::<[u8; 16]>(2, 4);
 
 /// What a device file of the driver says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,8 @@ pub(crate) struct Driver {
     pub remains: bool,
     /// The number by which others ring this kernel, if the device has a doorbell.
     pub peer: Option<u16>,
+    /// What tells this kernel from all others that use the pool.
+    pub identity: [u8; 16],
 }
 
 /// How a sleep in the driver ended.
@@ -90,12 +94,18 @@ pub enum Slept {
 impl Driver {
     /// Asks an open file whether it is one of the driver's.
     pub fn ask(fd: i32) -> Result<Driver, OpenError> {
-        let mut info = Info::default();
+        let (mut info, mut identity) = (Info::default(), [0; 16]);
         // SAFETY: the request fills in one `struct vshmem_info`.
         match unsafe { sys::control(fd, INFO, &mut info) } {
-            Ok(_) => Driver::of(&info).ok_or(OpenError::OtherDriver),
-            Err(Errno(libc::ENODEV)) => Err(OpenError::NotFound),
-            Err(_) => Err(OpenError::NotAFile),
+            Ok(_) => {}
+            Err(Errno(libc::ENODEV)) => return Err(OpenError::NotFound),
+            Err(_) => return Err(OpenError::NotAFile),
+        }
+        // SAFETY: the request fills in one `struct vshmem_identity`.
+        match unsafe { sys::control(fd, IDENTITY, &mut identity) } {
+            Ok(_) => Driver::of(&info, identity).ok_or(OpenError::OtherDriver),
+            // An older one: this kernel might take another for itself.
+            Err(_) => Err(OpenError::OtherDriver),
         }
     }
 
@@ -108,7 +118,7 @@ impl Driver {
         }
     }
 
-    fn of(info: &Info) -> Option<Driver> {
+    fn of(info: &Info, identity: [u8; 16]) -> Option<Driver> {
         (info.abi == ABI).then(|| Driver {
             size: info.size,
             cached: info.flags & IS_CACHED != 0,
@@ -116,6 +126,7 @@ impl Driver {
             peer: u16::try_from(info.member)
                 .ok()
                 .filter(|_| info.flags & HAS_DOORBELL != 0),
+            identity,
         })
     }
 }
@@ -205,8 +216,14 @@ mod tests {
     #[test]
     fn requests_have_the_headers_numbers() {
         assert_eq!(
-            [INFO, WAIT, WAKE, RING],
-            [0x8030_d700, 0x4018_d701, 0x4010_d702, 0x4008_d703]
+            [INFO, WAIT, WAKE, RING, IDENTITY],
+            [
+                0x8030_d700,
+                0x4018_d701,
+                0x4010_d702,
+                0x4008_d703,
+                0x8010_d704
+            ]
         );
     }
 
@@ -219,20 +236,22 @@ mod tests {
             size: 1 << 20,
             ..Info::default()
         };
-        assert_eq!(Driver::of(&info(2, 3, 1)), None);
-        let both = Driver::of(&info(ABI, HAS_DOORBELL | IS_CACHED, 7)).expect("this interface");
+        assert_eq!(Driver::of(&info(2, 3, 1), [0; 16]), None);
+        let both =
+            Driver::of(&info(ABI, HAS_DOORBELL | IS_CACHED, 7), [0; 16]).expect("this interface");
         assert_eq!(
             (both.cached, both.peer, both.size),
             (true, Some(7), 1 << 20)
         );
-        let plain = Driver::of(&info(ABI, 0, -1)).expect("this interface");
+        let plain = Driver::of(&info(ABI, 0, -1), [0; 16]).expect("this interface");
         assert_eq!((plain.cached, plain.peer), (false, None));
         assert_eq!(
             (plain.beginning(), both.beginning()),
             (0, 0),
             "an older driver"
         );
-        let newer = Driver::of(&info(ABI, HAS_REMAINS | IS_CACHED, -1)).expect("this interface");
+        let newer =
+            Driver::of(&info(ABI, HAS_REMAINS | IS_CACHED, -1), [0; 16]).expect("this interface");
         assert_eq!(newer.beginning(), REMAINS);
     }
 

@@ -165,6 +165,19 @@ errors! {
 }
 
 errors! {
+    /// Why this kernel can't become a member of a pool.
+    JoinError
+    /// The table of members is full.
+    Full = ENOSPC, "64 kernels use this pool already: make another pool.";
+    /// Nobody has marked the device's file, and this user may not.
+    Unmarked = EACCES, "Nothing tells this machine from others yet, and only the owner of the device's file can change that: run the front end (vshmem agent --guest), or load vshmem.ko.";
+    /// The device's file can't be opened once more.
+    Descriptors = ENOMEM, "The pool's file can't be opened a second time: raise the limit on open files.";
+    /// Another process of this machine has begun to join, and stands still.
+    Busy = EAGAIN, "Another process of this machine has begun to join the pool and stands still: let it go on, or end it.";
+}
+
+errors! {
     /// Why a range of a pool can't be mapped.
     MapError
     /// Not inside the pool.
@@ -263,6 +276,15 @@ impl From<Errno> for DiscoverError {
             libc::EACCES | libc::EPERM => DiscoverError::Denied,
             libc::EMFILE | libc::ENFILE => DiscoverError::Descriptors,
             other => DiscoverError::System(other),
+        }
+    }
+}
+
+impl From<Errno> for JoinError {
+    fn from(Errno(errno): Errno) -> Self {
+        match errno {
+            libc::EACCES | libc::EPERM => JoinError::Unmarked,
+            other => JoinError::System(other),
         }
     }
 }

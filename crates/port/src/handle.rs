@@ -11,6 +11,7 @@ use crate::driver::{self, Driver, Slept};
 use crate::error::{MapError, OpenError};
 use crate::life::{self, Heir, Life};
 use crate::mapping::{self, Place};
+use crate::member::Kernel;
 use crate::pool_ref::Path;
 use crate::reserve;
 use crate::sys::{self, Errno};
@@ -143,6 +144,19 @@ impl Handle {
     pub fn is_cached(&self) -> bool {
         self.driver
             .map_or(!self.is_device(), |driver| driver.cached)
+    }
+
+    /// What tells this kernel from others that use the pool.
+    pub(crate) fn kernel(&self) -> Kernel {
+        match (self.driver, self.backing) {
+            (Some(driver), _) => Kernel::Known(driver.identity),
+            (None, Backing::File) => Kernel::HOST,
+            (None, Backing::Device) => Kernel::ByFile,
+        }
+    }
+
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
     }
 
     /// Whether threads can sleep on words of the pool in the driver vshmem.ko.

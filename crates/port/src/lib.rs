@@ -8,6 +8,7 @@
 //! | `handle` | an open pool |
 //! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `life` | life locks, by which everybody learns that a process is dead |
+//! | `member` | who this kernel is among the members of a pool |
 //! | [`ids`] | how this kernel's users and groups are called in pools |
 //! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
 //! | `driver` | the device files of vshmem.ko and vshmem_xen.ko: sleeping on a word of a pool, and ringing other kernels |
@@ -46,6 +47,7 @@ pub mod ivshmem;
 mod life;
 pub mod local;
 mod mapping;
+mod member;
 mod pool_ref;
 pub mod process;
 mod reserve;
@@ -55,7 +57,9 @@ pub mod xen;
 
 pub use directory::each_entry;
 pub use driver::Slept;
-pub use error::{CreateError, DiscoverError, MapError, OpenError, RemoveError, ResolveError};
+pub use error::{
+    CreateError, DiscoverError, JoinError, MapError, OpenError, RemoveError, ResolveError,
+};
 pub use handle::Handle;
 pub use ivshmem::{Grant, Ivshmem, GRANTS};
 pub use life::{Life, LIFE_BASE};

@@ -3,7 +3,7 @@
 use super::device;
 use super::protocol::{Failure, Granted, GrantedPool, GuestPool};
 use crate::attendant::Attendant;
-use crate::kernel::{self, Below};
+use crate::kernel::Below;
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
@@ -230,7 +230,7 @@ fn join(reference: &PoolRef, owner: Option<u32>) -> Result<Joined, String> {
     }
     let handle = vshmem_port::open(reference).map_err(why)?;
     let joined = Pool::open(handle.mem()).map_err(why);
-    match joined.and_then(|pool| Ok((pool, kernel::join(&pool)?))) {
+    match joined.and_then(|pool| Ok((pool, handle.join(&pool).map_err(why)?))) {
         Ok((pool, member)) => {
             let below = Below::for_a_loop(handle, pool, member);
             below.across().join();

@@ -5,7 +5,7 @@ use super::AT_LEAST;
 use crate::attendant::Attendant;
 use crate::caretaker::vacate;
 use crate::error::{Error, Result};
-use crate::kernel::{self, Below};
+use crate::kernel::Below;
 use std::time::Instant;
 use vshmem_ipc::census::Census;
 use vshmem_pool::Pool;
@@ -31,7 +31,7 @@ impl Care {
     pub fn of(handle: Handle, name: &str) -> Result<Care> {
         let joined = Pool::open(handle.mem())
             .map_err(|e| failed(name, &e))
-            .and_then(|pool| Ok((pool, kernel::join(&pool).map_err(|e| failed(name, &e))?)));
+            .and_then(|pool| Ok((pool, handle.join(&pool).map_err(|e| failed(name, &e))?)));
         match joined {
             Ok((pool, member)) => {
                 let below = Below::for_a_loop(handle, pool, member);

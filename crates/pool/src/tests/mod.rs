@@ -1,8 +1,9 @@
-//! Tests of the pool's head, of its allocator and of who rings whom, on plain memory.
+//! Tests of the pool's head, of its allocator, of its members and of who rings whom, on plain memory.
 
 mod bells;
 mod format;
 mod heap;
+mod member;
 
 use crate::Mem;
 use std::alloc::{alloc_zeroed, dealloc, Layout};

@@ -167,6 +167,57 @@ pub(crate) fn set_mode(fd: i32, mode: u32) -> Outcome<()> {
     unsafe { call(libc::SYS_fchmod, [int(fd), mode as usize, 0, 0, 0, 0]) }.map(|_| ())
 }
 
+/// Sets the time of an open file's last change: seconds and nanoseconds. Only its owner may.
+pub(crate) fn set_change(fd: i32, seconds: i64, nanoseconds: i64) -> Outcome<()> {
+    let times = [[0, libc::UTIME_OMIT], [seconds, nanoseconds]];
+    // SAFETY: without a path; the kernel reads two `struct timespec`.
+    unsafe {
+        call(
+            libc::SYS_utimensat,
+            [int(fd), 0, times.as_ptr() as usize, 0, 0, 0],
+        )
+    }
+    .map(|_| ())
+}
+
+/// A random number, of as much entropy as there is at the time.
+pub(crate) fn random() -> u64 {
+    let mut number = 0u64;
+    for flags in [libc::GRND_INSECURE, libc::GRND_NONBLOCK] {
+        // SAFETY: the kernel writes at most eight bytes into the number.
+        let got = unsafe {
+            call(
+                libc::SYS_getrandom,
+                [&raw mut number as usize, 8, flags as usize, 0, 0, 0],
+            )
+        };
+        if got == Ok(8) {
+            break;
+        }
+    }
+    number
+}
+
+/// Nanoseconds since the epoch.
+pub(crate) fn real_time() -> u64 {
+    let mut now = [0u64; 2];
+    // SAFETY: the kernel fills in one `struct timespec`.
+    let _ = unsafe {
+        call(
+            libc::SYS_clock_gettime,
+            [
+                libc::CLOCK_REALTIME as usize,
+                now.as_mut_ptr() as usize,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    now[0].wrapping_mul(1_000_000_000).wrapping_add(now[1])
+}
+
 /// Links a file under a further name in a directory.
 pub(crate) fn link(from_dir: i32, from: &CStr, to_dir: i32, to: &CStr, flags: i32) -> Outcome<()> {
     // SAFETY: both are terminated strings.
@@ -401,6 +452,27 @@ pub(crate) fn effective_user() -> u32 {
 pub(crate) fn process_id() -> u32 {
     // SAFETY: takes no argument and can't fail.
     unsafe { raw(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// This kernel's name, with zeros behind it.
+pub(crate) fn host_name() -> [u8; 65] {
+    let mut names = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: the kernel fills in one `struct utsname`; all zeros is valid, too.
+    let names = unsafe {
+        let _ = call(
+            libc::SYS_uname,
+            [names.as_mut_ptr() as usize, 0, 0, 0, 0, 0],
+        );
+        names.assume_init()
+    };
+    names.nodename.map(|c| c as u8)
+}
+
+/// Sleeps for so many nanoseconds, less than a second, or until a signal comes.
+pub(crate) fn nap(nanoseconds: i64) {
+    let spec = [0, nanoseconds];
+    // SAFETY: the kernel reads one `struct timespec`.
+    let _ = unsafe { call(libc::SYS_nanosleep, [spec.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// The size of a page of memory.

@@ -33,7 +33,7 @@ fn soak(pool: &str, role: u32, rounds: u32) -> Result<(), String> {
     let reference = vshmem_port::resolve(pool.as_bytes()).map_err(|e| e.to_string())?;
     let handle = vshmem_port::open(&reference).map_err(|e| e.to_string())?;
     let pool = Pool::open(handle.mem()).map_err(|e| e.to_string())?;
-    let member = pool.join(boot()?, b"soak").map_err(|e| e.to_string())?;
+    let member = handle.join(&pool).map_err(|e| e.to_string())?;
     let pulse = Pulse::new();
     let across = Across {
         pool: &pool,
@@ -130,14 +130,6 @@ impl Dice {
         self.0 ^= self.0 << 17;
         self.0 % below
     }
-}
-
-fn boot() -> Result<[u8; 16], String> {
-    let path = "/proc/sys/kernel/random/boot_id";
-    let text = std::fs::read_to_string(path).map_err(|e| format!("reading {path}: {e}"))?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let number = u128::from_str_radix(&digits, 16).map_err(|e| e.to_string())?;
-    Ok(number.to_be_bytes())
 }
 
 /// The kernel under the pool, as far as taking a slot asks it.
