@@ -41,10 +41,18 @@ impl Member {
 }
 
 impl Pool {
-    /// A member says itself by which number it is rung, and that its processes ring others.
+    /// A member says itself by which number it is rung, and that its processes ring others. A number is one kernel's at a time, so whoever
+    /// had it before is dead: the same machine before it was reset, or before its device was bound anew.
     pub fn join_bells(&self, member: u16, peer: u16) {
-        if let Some(m) = self.member(member.into()) {
-            m.change_peer(|_| RINGS | (u32::from(peer) + 1));
+        let Some(m) = self.member(member.into()) else {
+            return;
+        };
+        m.change_peer(|_| RINGS | (u32::from(peer) + 1));
+        let had_it = |m: &Member| m.state.load(Acquire) == LIVE && m.peer_number() == Some(peer);
+        for other in (0..MAX_MEMBERS).filter(|i| *i != u32::from(member)) {
+            if self.member(other).is_some_and(had_it) {
+                self.bury_member(other as u16);
+            }
         }
     }
 

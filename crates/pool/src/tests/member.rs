@@ -44,3 +44,20 @@ fn kernels_that_look_alike_while_they_join_have_an_entry_each() {
     assert_eq!(pool.join(one, b""), Ok(first + 1));
     assert_ne!(pool.find_member(one), pool.find_member(other));
 }
+
+#[test]
+fn whoever_had_a_number_before_is_dead() {
+    let memory = Memory::new(1 << 20);
+    let pool = pool(&memory);
+    let [before, beside, now] = [1, 2, 3].map(|i| pool.join([i; 16], b"vm").unwrap());
+    pool.join_bells(before, 5);
+    pool.join_bells(beside, 6);
+    pool.join_bells(before, 5);
+    assert!(
+        !pool.member_is_dead(before),
+        "said again by another process"
+    );
+    pool.join_bells(now, 5);
+    assert!(pool.member_is_dead(before), "the machine was reset");
+    assert!(!pool.member_is_dead(beside) && !pool.member_is_dead(now));
+}
