@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use vshmem_pool::layout::MAX_MEMBERS;
 
 /// Peers that a pool can have at once, the host included.
 pub const MOST_PEERS: usize = 256;
@@ -140,8 +141,8 @@ impl Ledger {
         self.page().generation.load(Relaxed) < 1 << 16
     }
 
-    /// Enters a new peer in a place, who was told nothing.
-    pub fn enter(&self, peer: u16, pid: u32, since: u64) {
+    /// Enters a new peer in a place, who was told nothing. Its number is the next one that is not `taken`.
+    pub fn enter(&self, peer: u16, pid: u32, since: u64, taken: impl Fn(u16) -> bool) {
         let entry = self.entry(peer);
         for told in &self.page().told[usize::from(peer) % MOST_PEERS] {
             told.store(0, Relaxed);
@@ -149,7 +150,14 @@ impl Ledger {
         entry.greeted.store(0, Relaxed);
         entry.pid.store(pid, Relaxed);
         entry.since.store(since, Relaxed);
-        let generation = self.page().generation.fetch_add(1, Relaxed) + 1;
+        let mut generation = self.page().generation.fetch_add(1, Relaxed) + 1;
+        // Whoever takes numbers by writing them into the pool has no more than its members can have.
+        for _ in 0..MAX_MEMBERS {
+            if !self.has_numbers() || !taken(number_of(generation)) {
+                break;
+            }
+            generation = self.page().generation.fetch_add(1, Relaxed) + 1;
+        }
         entry.generation.store(generation, SeqCst);
     }
 
@@ -247,7 +255,7 @@ mod tests {
     #[test]
     fn what_was_written_is_found_by_the_next() {
         let ledger = Ledger::new(2).unwrap();
-        ledger.enter(3, 77, 5);
+        ledger.enter(3, 77, 5, |_| false);
         let told = Told {
             generation: 1,
             vectors: 2,
@@ -260,8 +268,20 @@ mod tests {
         next.entry(3)
             .set_name("a machine whose name is longer than there is room for");
         assert_eq!(ledger.entry(3).name(), "a machine whose name is longer t");
-        next.enter(3, 78, 6);
+        next.enter(3, 78, 6, |_| false);
         assert_eq!(ledger.told(3, 0).vectors, 0);
+    }
+
+    #[test]
+    fn numbers_that_others_have_are_left_out() {
+        let ledger = Ledger::new(1).unwrap();
+        let enter = |taken: &[u16]| {
+            ledger.enter(1, 77, 5, |number| taken.contains(&number));
+            number_of(ledger.entry(1).generation.load(Relaxed))
+        };
+        assert_eq!(enter(&[]), 0);
+        assert_eq!(enter(&[1, 2, 4]), 3);
+        assert_eq!(enter(&[1, 2, 4]), 5);
     }
 
     #[test]

@@ -98,7 +98,9 @@ impl Served {
         let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         pool.set_member_peer(member, HOST, now());
         if parts.ledger.entry(HOST).generation.load(Relaxed) == 0 {
-            parts.ledger.enter(HOST, std::process::id(), now());
+            parts
+                .ledger
+                .enter(HOST, std::process::id(), now(), |_| false);
         }
         let herald = Herald::new(pool);
         let served = Served {
@@ -173,7 +175,16 @@ impl Served {
 
     /// Enters a peer whose descriptors are with the keeper already.
     pub fn enter(&mut self, place: u16, peer: Peer, pid: u32) {
-        self.parts.ledger.enter(place, pid, now());
+        // Machines of a back end that is gone for good, or that served the pool before, go on with the numbers that they had from it.
+        let is_taken = |number| {
+            let mut taken = false;
+            self.pool.members(|index, _, alive| {
+                let its = self.pool.member_peer(index).map(|(peer, _)| peer);
+                taken |= alive && its == Some(number);
+            });
+            taken
+        };
+        self.parts.ledger.enter(place, pid, now(), is_taken);
         self.parts.ledger.entry(place).set_name(&peer.name);
         if let Some(bell) = peer.bells.first() {
             self.herald.know(self.number(place), bell);

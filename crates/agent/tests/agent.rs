@@ -389,6 +389,29 @@ fn members_are_known_and_die(place: &Place) {
     assert!(!pool.member_is_dead(0));
 }
 
+/// A pool is served no longer, and then it is again: machines that came before go on, with the numbers that they had.
+fn numbers_outlive_the_back_end(place: &Place) {
+    let pool = place.open();
+    let before = Machine::join(&place.socket);
+    let old = pool.join([7; 16], b"before").unwrap();
+    pool.join_bells(old, before.number as u16);
+    let name = place.status().name;
+    request(&place.program.directory, &Request::Drop { pool: name }).unwrap();
+    let serve = Request::Serve {
+        pool: place.pool.to_str().unwrap().into(),
+        vectors: VECTORS,
+    };
+    request(&place.program.directory, &serve).unwrap();
+    let after = Machine::join(&place.socket);
+    assert_ne!(after.number, before.number, "that is somebody's");
+    let new = pool.join([8; 16], b"after").unwrap();
+    pool.join_bells(new, after.number as u16);
+    assert!(!pool.member_is_dead(old), "nobody has taken its number");
+    drop(after);
+    eventually("the new machine is dead", || pool.member_is_dead(new));
+    assert!(!pool.member_is_dead(old), "the other one goes on");
+}
+
 /// Bytes of memory that the pool's file has.
 fn memory_of(pool: &Path) -> u64 {
     std::os::unix::fs::MetadataExt::blocks(&fs::metadata(pool).unwrap()) * 512
@@ -959,7 +982,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn(&Place));
-    let tests: [Test; 21] = [
+    let tests: [Test; 22] = [
         ("ring", machines_ring_each_other_and_the_host),
         ("killed", a_killed_back_end_is_not_missed),
         ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
@@ -968,6 +991,7 @@ fn main() {
         ("moments", kills_at_any_moment_are_survived),
         ("hostile", misbehaviour_is_ones_own_harm),
         ("members", members_are_known_and_die),
+        ("numbers", numbers_outlive_the_back_end),
         ("memory", memory_goes_back_to_the_host),
         ("asks", who_asks_is_given_memory),
         ("lock", a_lock_of_the_dead_is_taken_over),
