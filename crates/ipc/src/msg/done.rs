@@ -32,17 +32,22 @@ pub fn consumed(ring: &Ring, pos: u32, cells: u32) -> Mark {
 
 /// Says that the caller has copied out the message at a position.
 #[inline]
-pub fn finish(c: &Ctx, queue: &Queue, ring: &Ring, pos: u32, cells: u32) {
+pub fn finish(queue: &Queue, ring: &Ring, pos: u32, cells: u32) {
     if !move_on(queue, pos, cells) {
         let used = consumed(ring, pos, cells).word();
         ring.mark_word(pos).swap(used, SeqCst);
     }
-    catch_up(c, queue, ring);
+    move_over(queue, ring, || true);
 }
 
 /// Moves `done` over consumed cells, at most up to the head.
-#[inline]
 pub fn catch_up(c: &Ctx, queue: &Queue, ring: &Ring) {
+    move_over(queue, ring, || c.pay(1).is_some());
+}
+
+/// The same, as long as it `may` go on. A fast path, which does it once, goes through the ring once at the most.
+#[inline]
+fn move_over(queue: &Queue, ring: &Ring, may: impl Fn() -> bool) {
     let mut left = ring.cells();
     while left > 0 {
         let pos = at(queue);
@@ -54,7 +59,7 @@ pub fn catch_up(c: &Ctx, queue: &Queue, ring: &Ring) {
             Some(mark) if mark.state == State::Consumed && (1..=left).contains(&mark.len) => {
                 move_on(queue, pos, mark.len);
                 left -= mark.len;
-                if c.pay(1).is_none() {
+                if !may() {
                     return;
                 }
             }

@@ -184,7 +184,7 @@ unsafe fn attempt(
             // SAFETY: the compare-and-swap made the message ours; the caller vouches for the buffer.
             unsafe { ring.read(head.pos, len, into.text, n) };
             note(c, &entry.receive, now);
-            done::finish(c, queue, &ring, head.pos, cells);
+            done::finish(queue, &ring, head.pos, cells);
             return Ok(Attempt::Done((n, kind)));
         }
     }
@@ -406,7 +406,7 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32) -> impl FnOnce() -> std::v
         // SAFETY: the message is this receiver's, and the buffer has room for it.
         unsafe { ring.read(head.pos, len, text.as_mut_ptr(), len) };
         note(c, &queue.entry.receive, c.kernel.now());
-        done::finish(c, &queue, &ring, head.pos, cells);
+        done::finish(&queue, &ring, head.pos, cells);
         text
     }
 }
