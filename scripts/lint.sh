@@ -2,7 +2,7 @@
 # Checks layout and lint of every language in the tree; fails if anything is to be said.
 #
 #   scripts/lint.sh            everything
-#   scripts/lint.sh NAME...    only: rust c python shell man figures licences
+#   scripts/lint.sh NAME...    only: rust budget c python shell man figures licences
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -41,6 +41,14 @@ lint_rust() {
     done
     # Private items are documented too, so links to them lead somewhere.
     RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $cargo doc --workspace --no-deps --document-private-items --quiet
+}
+
+# Whatever in the upper half looks at pool memory by a number or a link pays for it (crates/pool/src/budget.rs), so it asks its Ctx. Left out are
+# fast paths, single looks by an id of the caller's (marked '// unpaid'), displays, which go through each table once, and tests.
+lint_budget() {
+    looks='pool[[:space:]]*\.(mem\(\)[[:space:]]*\.(word|at)\>|(proc|process|waiter|head|shm|sem|msg|is_dead|is_stopped)\(|owner_)'
+    ! git grep -nE "$looks" -- crates/ipc/src ':!crates/ipc/src/tests' ':!*/testing.rs' ':!*/tests.rs' ':!*model*' \
+        ':!crates/ipc/src/look.rs' ':!crates/ipc/src/sem/fast.rs' | grep -v '// unpaid'
 }
 
 lint_c() {
@@ -93,10 +101,11 @@ check() { # check NAME FUNCTION
 }
 
 failed=0
-[ $# -gt 0 ] || set -- rust c python shell man figures licences
+[ $# -gt 0 ] || set -- rust budget c python shell man figures licences
 for name in "$@"; do
     case $name in
     rust) check rust lint_rust ;;
+    budget) check budget lint_budget ;;
     c) check c lint_c ;;
     python) check python lint_python ;;
     shell) check shell lint_shell ;;

@@ -35,7 +35,7 @@ pub fn lock_construct<'a>(
 #[inline]
 pub fn lookup(c: &Ctx, kind: Kind, id: i32) -> Result<(u32, &'static Head), Errno> {
     let index = id as u32 & (MAX_ENTRIES - 1);
-    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?;
+    let head = c.pool.head(kind, index).ok_or(Errno::EINVAL)?; // unpaid
     if id as u32 & ID_BIT != 0 && head.id.load(Acquire) == id as u32 && !is_dying(head) {
         Ok((index, head))
     } else {

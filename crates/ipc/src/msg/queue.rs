@@ -32,7 +32,7 @@ impl Queue {
     pub fn find(c: &Ctx, id: i32) -> Result<Queue, Errno> {
         let (index, _) = dir::lookup(c, Kind::Msg, id)?;
         Ok(Queue {
-            entry: c.pool.msg(index).ok_or(Errno::EINVAL)?,
+            entry: c.pool.msg(index).ok_or(Errno::EINVAL)?, // unpaid
             index,
             id,
         })
@@ -42,7 +42,7 @@ impl Queue {
     #[inline(always)]
     pub fn find_at_once(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
         let index = id as u32 & (MAX_ENTRIES - 1);
-        let entry = c.pool.msg(index)?;
+        let entry = c.pool.msg(index)?; // unpaid
         let granted =
             dir::other_than(&entry.head, id) == 0 && perm::grants_at_once(c, &entry.head, wanted);
         granted.then_some(Queue { entry, index, id })
@@ -50,7 +50,7 @@ impl Queue {
 
     /// The queue at an index, in whatever state it is.
     pub fn at(c: &Ctx, index: u32) -> Result<Queue, Errno> {
-        let entry = c.pool.msg(index).ok_or(Errno::EINVAL)?;
+        let entry = c.pool.msg(index).ok_or(Errno::EINVAL)?; // unpaid
         Ok(Queue {
             entry,
             index,

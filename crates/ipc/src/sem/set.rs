@@ -94,7 +94,7 @@ impl Set {
     /// The set at an index, in whatever state it is.
     #[inline]
     pub fn at(c: &Ctx, index: u32) -> Result<Set, Errno> {
-        let entry = c.pool.sem(index).ok_or(Errno::EINVAL)?;
+        let entry = c.pool.sem(index).ok_or(Errno::EINVAL)?; // unpaid
         let id = entry.head.id.load(Acquire) as i32;
         let (nsems, cells) = (entry.nsems.load(Relaxed), entry.cells.load(Relaxed));
         if nsems > 65535 || cells % 16 != 0 || c.pool.mem().bytes(cells, nsems * 16).is_none() {
