@@ -19,7 +19,8 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        // It may tell what a machine or a member of a pool has said.
+        f.write_str(&crate::plain(&self.0))
     }
 }
 

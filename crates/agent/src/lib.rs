@@ -13,6 +13,7 @@
 //! | `metrics`, `http` | what it knows, for Prometheus |
 //! | `keeper`, `link` | the process that keeps descriptors when the back end dies, and how the two talk |
 //! | `program` | starting the one from the other |
+//! | `text` | what others say, before it goes to a terminal |
 //! | [`xen`] | pools between Xen domains, which have no such back end |
 //! | `control`, [`client`] | the control socket, from both sides |
 //!
@@ -45,6 +46,7 @@ mod program;
 mod ring;
 mod served;
 mod server;
+mod text;
 pub mod xen;
 
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
@@ -55,3 +57,4 @@ pub use ledger::MOST_PEERS;
 pub use link::MOST_VECTORS;
 pub use message::receive as receive_message;
 pub use program::{run_part, Part, Program};
+pub use text::{plain, printable};

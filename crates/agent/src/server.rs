@@ -288,7 +288,7 @@ impl<'a> Server<'a> {
     }
 
     fn log(&self, text: &str) {
-        eprintln!("vshmem agent: {text}");
+        eprintln!("vshmem agent: {}", crate::printable(text));
     }
 
     /// One round: waits for events and deals with them.
