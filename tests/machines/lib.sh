@@ -4,8 +4,9 @@ set -u
 
 work=$MACHINES_WORK
 
-# The command, which must not take for ever. Machines boot VSHMEM_TEST_KERNEL, if it is set.
+# The command, which must not take for ever. Machines see what the cases write, and boot VSHMEM_TEST_KERNEL, if it is set.
 vshmem() {
+    [ "$1" != up ] || set -- "$@" --share "$work"
     [ "$1" != up ] || [ -z "${VSHMEM_TEST_KERNEL:-}" ] || set -- "$@" --kernel "$VSHMEM_TEST_KERNEL"
     timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@"
 }

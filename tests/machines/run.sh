@@ -25,6 +25,8 @@ export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
 # A place of our own for sockets and records, so that nothing of the user's clusters is touched and all that is left
 # behind can be seen.
 work=$(mktemp -d "${TMPDIR:-/tmp}/vm.XXXXXX")
+# Machines see it, as a user who may see what everybody may.
+chmod 755 "$work"
 mkdir -m 700 "$work/run"
 export XDG_RUNTIME_DIR=$work/run MACHINES_WORK=$work
 export VSHMEM_CLUSTER=t$$

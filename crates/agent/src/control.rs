@@ -25,7 +25,7 @@ pub enum Request {
     },
     /// Call the machine that a process is by this name.
     Name {
-        /// The process: its QEMU.
+        /// The process: its QEMU, or who connects for it.
         pid: u32,
         /// The name.
         name: String,

@@ -104,11 +104,15 @@ pub struct ClusterArg {
 Examples:
   vshmem up
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
+  vshmem up --share ~/data --share ~/results:rw
   vshmem up --name other --accel tcg
   vshmem up --hypervisor xen
 
-The machines see this host's file tree, read-only; what they write goes to a private layer in their memory. /tmp,
-/run, /dev/shm, /proc and /sys are their own. They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
+The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and /etc but for what not everybody can
+read), the current directory, the directory of libvshmem.so, and what --share names; nothing else of this host's
+files. A current directory that is or has a home directory, or is hidden, is not shared unless it is named. All is
+read-only but for what is shared with rw; what machines write elsewhere goes to a private layer in their memory.
+They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
 Nothing needs root; QEMU must be installed. On Xen root starts domains by xl, without a network; see docs/xen.md.")]
 pub struct Up {
     /// How many machines
@@ -137,6 +141,9 @@ pub struct Up {
     /// Take memory for all of these pools now, and keep it: whatever else the host runs, they have it, and machines without doorbells can't be killed for want of it
     #[arg(long)]
     pub reserve: bool,
+    /// A directory that the machines see, to read (ro, the default) or to write (rw); may be given several times
+    #[arg(long, value_name = "DIR[:ro|rw]")]
+    pub share: Vec<String>,
     /// Room in each machine for so many pools that it is granted later
     #[arg(long, default_value_t = vshmem_cluster::Ports::USUAL.spare, value_name = "N")]
     pub spare_pools: u32,

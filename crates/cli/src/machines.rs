@@ -47,6 +47,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
             .unwrap_or(if on_xen { 16 << 20 } else { 256 << 20 }),
         pools: up.pool.clone(),
         reserve: up.reserve,
+        shares: up.share.clone(),
         ports: Ports {
             spare: up.spare_pools,
             largest: up.largest_pool,

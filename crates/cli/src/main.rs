@@ -1,6 +1,7 @@
 //! The one command, `vshmem`.
 //!
-//! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and serves it.
+//! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and serves it. Called as
+//! `vshmem-sandbox`, by itself, it becomes a machine's QEMU.
 
 mod agent;
 mod args;
@@ -27,6 +28,12 @@ fn main() -> ExitCode {
     let first = std::env::args_os().next();
     if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
         vshmem_cluster::guest_main();
+    }
+    if std::env::args_os()
+        .next()
+        .is_some_and(|name| name == vshmem_cluster::SANDBOX)
+    {
+        vshmem_cluster::sandbox_main();
     }
     let (first, further) = more::split(std::env::args_os());
     let cli = Cli::parse_from(first);
@@ -65,9 +72,10 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
     }
 }
 
-/// Prints text; that nobody reads it is no failure.
+/// Prints text, which may tell what a machine or a member of a pool has said. That nobody reads it is no failure.
 fn print(text: &str) -> Result<()> {
     use std::io::Write;
+    let text = vshmem_cluster::plain(text);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {

@@ -38,6 +38,11 @@ impl Error {
         self.code
     }
 
+    /// What happened, and what can be done about it.
+    pub fn parts(&self) -> (&str, Option<&str>) {
+        (&self.message, self.hint.as_deref())
+    }
+
     /// Says before it what was being done.
     pub fn about(mut self, what: &str) -> Error {
         self.message = format!("{what}: {}", self.message);
@@ -53,7 +58,8 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        // It may tell what a machine or a member of a pool has said.
+        f.write_str(&crate::plain(&self.message))?;
         match &self.hint {
             Some(hint) => write!(f, "\n  {hint}"),
             None => Ok(()),

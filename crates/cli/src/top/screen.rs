@@ -10,7 +10,7 @@ use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlt
 use crossterm::{execute, queue};
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
-use vshmem_cluster::{interrupt, Error, Result};
+use vshmem_cluster::{interrupt, printable, Error, Result};
 
 /// How often signals are looked for.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -109,7 +109,11 @@ impl Screen {
             if line.heading {
                 queue!(out, SetAttribute(Attribute::Bold))?;
             }
-            queue!(out, Print(&line.text), SetAttribute(Attribute::Reset))?;
+            queue!(
+                out,
+                Print(printable(&line.text)),
+                SetAttribute(Attribute::Reset)
+            )?;
         }
         if self.shown.len() > lines.len() {
             queue!(

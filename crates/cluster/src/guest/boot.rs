@@ -4,16 +4,41 @@
 use super::{agent, network, sys};
 use crate::error::{Error, Explain, Result};
 use crate::host::driver;
+use crate::host::qemu;
 use crate::host::settings::Settings;
+use crate::host::share::Share;
 use std::fs;
+use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Printed on the console when a probe boot has come this far.
 pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 /// Where the modules lie in the first root file system; their names begin with their place in the order.
 pub const MODULES: &str = "/modules";
-/// Where the host's /tmp stays visible below the machine's own.
-pub const HOST_TMP: &str = "/run/vshmem/host-tmp";
+/// Directories that the machine has of its own: it sees next to nothing of the host's.
+const OWN: [(&str, u32); 19] = [
+    ("dev", 0o755),
+    ("home", 0o755),
+    ("media", 0o755),
+    ("mnt", 0o755),
+    ("proc", 0o555),
+    ("root", 0o700),
+    ("run", 0o755),
+    ("srv", 0o755),
+    ("sys", 0o555),
+    ("tmp", 0o1777),
+    ("var", 0o755),
+    ("var/cache", 0o755),
+    ("var/lib", 0o755),
+    ("var/local", 0o755),
+    ("var/log", 0o755),
+    ("var/mail", 0o1777),
+    ("var/opt", 0o755),
+    ("var/spool", 0o755),
+    ("var/tmp", 0o1777),
+];
+/// Those that file systems of the machine's own are mounted on. What the host shares below them stays to be seen.
+const MOUNTED: [(&str, &str); 2] = [("/run", "mode=0755"), ("/tmp", "mode=1777")];
 
 /// Runs as the machine's first process. Never returns: a machine without one would panic.
 pub fn main() -> ! {
@@ -47,7 +72,7 @@ fn start() -> Result<()> {
     let driver_failed = load_modules()?;
     let root = build_root(&settings)?;
     sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
-    own_directories()?;
+    own_directories(&settings.shares)?;
     if let Some(why) = driver_failed {
         vshmem_agent::guest::driver_failed(&why);
     }
@@ -102,15 +127,23 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     }
     let transport = if settings.xen { "xen" } else { "virtio" };
     let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=loose,access=any");
-    sys::mount("root", lower, "9p", libc::MS_RDONLY, &options)
+    sys::mount(qemu::ROOT_TAG, lower, "9p", libc::MS_RDONLY, &options)
         .explain(|| "could not mount the host's file tree".into())?;
     sys::mount("memory", memory, "tmpfs", 0, "mode=0755")
         .explain(|| "could not mount the private layer".into())?;
-    make_directory(&memory.join("upper"))?;
+    let upper = memory.join("upper");
     make_directory(&memory.join("work"))?;
+    skeleton(&upper).explain(|| "could not make the machine's own directories".into())?;
     let options = "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work";
-    sys::mount("root", &root, "overlay", 0, options)
+    // An ordinary user's QEMU can't tell root's files from others': set-user-id programs would make root of this machine somebody else.
+    let flags = if settings.uid == 0 {
+        0
+    } else {
+        libc::MS_NOSUID
+    };
+    sys::mount("root", &root, "overlay", flags, options)
         .explain(|| "could not lay the private layer over the host's tree".into())?;
+    share_writable(&root, transport, &settings.shares)?;
     for directory in ["dev", "proc", "sys"] {
         let to = root.join(directory);
         sys::mount(&format!("/{directory}"), &to, "none", libc::MS_MOVE, "")
@@ -119,13 +152,81 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     Ok(root)
 }
 
+/// What every program expects to be there, in the private layer, as root's.
+fn skeleton(upper: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(upper)?;
+    for (name, mode) in OWN {
+        let directory = upper.join(name);
+        fs::create_dir(&directory)?;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode))?;
+    }
+    symlink("/run", upper.join("var/run"))?;
+    symlink("/run/lock", upper.join("var/lock"))
+}
+
+/// What the machine can write to comes by a device of its own, without the layer above it and without what a cache would hold back.
+fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> {
+    let mut shares = shares.iter().filter(|share| share.writable).peekable();
+    if shares.peek().is_none() {
+        return Ok(());
+    }
+    let all = Path::new("/writable");
+    make_directory(all)?;
+    let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=mmap,access=any");
+    let flags = libc::MS_NOSUID | libc::MS_NODEV;
+    sys::mount(qemu::WRITABLE_TAG, all, "9p", flags, &options)
+        .explain(|| "could not mount what the machine can write to".into())?;
+    for share in shares {
+        let below = share.path.strip_prefix("/").unwrap_or(&share.path);
+        sys::bind(&all.join(below), &root.join(below))
+            .explain(|| format!("could not mount {}", share.path.display()))?;
+    }
+    Ok(())
+}
+
+/// Mounts a file system of the machine's own over a directory. What is shared below it is seen through it.
+fn mount_over(target: &str, options: &str, shares: &[Share]) -> Result<()> {
+    let kept = Path::new("/mnt");
+    let explain = || format!("could not keep what is shared below {target} in sight");
+    sys::mount(target, kept, "none", libc::MS_BIND | libc::MS_REC, "").explain(explain)?;
+    mount_own("tmpfs", target, options)?;
+    for share in shares.iter().filter(|share| share.path.starts_with(target)) {
+        let below = share.path.strip_prefix(target).unwrap_or(&share.path);
+        let (from, to) = (kept.join(below), Path::new(target).join(below));
+        make_like(kept, Path::new(target), below)
+            .and_then(|()| {
+                let flags = libc::MS_BIND | libc::MS_REC;
+                sys::mount(&from.to_string_lossy(), &to, "none", flags, "")
+            })
+            .explain(explain)?;
+    }
+    sys::unmount(kept).explain(explain)
+}
+
+/// Makes a place for a mount, in directories that belong to whom they do on the host.
+fn make_like(host: &Path, own: &Path, below: &Path) -> std::io::Result<()> {
+    let (mut from, mut to) = (host.to_path_buf(), own.to_path_buf());
+    for part in below {
+        from.push(part);
+        to.push(part);
+        if to.exists() {
+            continue;
+        }
+        let meta = fs::metadata(&from)?;
+        match meta.is_dir() {
+            true => fs::create_dir(&to)?,
+            false => fs::write(&to, "")?,
+        }
+        chown(&to, Some(meta.uid()), Some(meta.gid()))?;
+    }
+    Ok(())
+}
+
 /// The directories that are the machine's own and not the host's.
-fn own_directories() -> Result<()> {
-    mount_own("tmpfs", "/run", "mode=0755")?;
-    make_directory(Path::new(HOST_TMP))?;
-    sys::bind(Path::new("/tmp"), Path::new(HOST_TMP))
-        .explain(|| "could not keep the host's /tmp in sight".into())?;
-    mount_own("tmpfs", "/tmp", "mode=1777")?;
+fn own_directories(shares: &[Share]) -> Result<()> {
+    for (target, options) in MOUNTED {
+        mount_over(target, options, shares)?;
+    }
     make_directory(Path::new("/dev/shm"))?;
     mount_own("tmpfs", "/dev/shm", "mode=1777")?;
     make_directory(Path::new("/dev/pts"))?;
@@ -196,8 +297,14 @@ fn identify(settings: &Settings) -> Result<()> {
         .explain(|| "could not set the address of eth0".into())?;
     }
     // Into the private layer; the host's own files stay as they are.
-    let _ = fs::write("/etc/hosts", hosts);
-    let _ = fs::write("/etc/hostname", format!("{}\n", settings.name));
+    for (file, text) in [
+        ("/etc/hosts", hosts),
+        ("/etc/hostname", format!("{}\n", settings.name)),
+    ] {
+        // The host's may be hidden, and can't be copied then.
+        let _ = fs::remove_file(file);
+        let _ = fs::write(file, text);
+    }
     Ok(())
 }
 

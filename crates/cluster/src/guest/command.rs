@@ -1,17 +1,16 @@
 //! Starts one command in the machine, as the user who asked for it, in a control group of its own so that
 //! nothing it starts can outlive an order to kill it.
 
-use super::boot::HOST_TMP;
 use super::poller::set_nonblocking;
-use super::sys;
 use crate::error::OUR_FAILURE;
 use crate::wire::start::Start;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Exit code for a command that exists and can't be run, as in shells.
@@ -78,9 +77,8 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
             message: "no command was given".into(),
         });
     };
-    for path in order.needs.iter().chain([&order.cwd]).chain(&order.argv) {
-        show_host_path(Path::new(path));
-    }
+    // Without one, programs complain themselves.
+    let _ = make_home(order);
     check_needs(&order.needs)?;
     let mut command = Command::new(program);
     command.args(args).env_clear();
@@ -142,8 +140,7 @@ fn check_needs(needs: &[OsString]) -> Result<(), Refusal> {
         if let Err(error) = File::open(path) {
             let path = path.to_string_lossy();
             let why = format!(
-                "the machine can't see {path} ({error}): you must be able to read it and to list all \
-                 directories on its way, and it must not lie below /run or /dev/shm"
+                "the machine can't see {path} ({error}): machines see what was shared with them when they were started (vshmem up --share)"
             );
             return Err(Refusal {
                 code: OUR_FAILURE,
@@ -210,31 +207,19 @@ fn sweep() {
     }
 }
 
-/// The machine's /tmp is its own; lets what a command needs from the host's /tmp show through.
-fn show_host_path(path: &Path) {
-    let mut parts = path.components().skip(1);
-    if !path.starts_with("/tmp") || parts.next().is_none() {
-        return;
-    }
-    let Some(Component::Normal(first)) = parts.next() else {
-        return;
+/// The machine has no home directories of the host's: whoever runs a command in it gets an empty one.
+fn make_home(order: &Start) -> io::Result<()> {
+    let home = order.env.iter().find(|(key, _)| key == "HOME");
+    let Some(home) = home
+        .map(|(_, home)| Path::new(home))
+        .filter(|home| home.is_absolute())
+    else {
+        return Ok(());
     };
-    let (ours, hosts) = (
-        Path::new("/tmp").join(first),
-        Path::new(HOST_TMP).join(first),
-    );
-    let Ok(kind) = fs::metadata(&hosts) else {
-        return;
-    };
-    if fs::symlink_metadata(&ours).is_ok() {
-        return;
+    if home.exists() {
+        return Ok(());
     }
-    let made = if kind.is_dir() {
-        fs::create_dir(&ours)
-    } else {
-        File::create(&ours).map(drop)
-    };
-    if made.is_ok() {
-        let _ = sys::bind(&hosts, &ours);
-    }
+    fs::create_dir_all(home)?;
+    fs::set_permissions(home, fs::Permissions::from_mode(0o700))?;
+    chown(home, Some(order.uid), Some(order.gid))
 }

@@ -42,6 +42,15 @@ pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
     mount(&source.to_string_lossy(), target, "none", libc::MS_BIND, "")
 }
 
+/// Lets go of what is mounted there, and below.
+pub fn unmount(target: &Path) -> io::Result<()> {
+    let target = c_path(target)?;
+    // SAFETY: a string that lives across the call.
+    check(libc::c_long::from(unsafe {
+        libc::umount2(target.as_ptr(), libc::MNT_DETACH)
+    }))
+}
+
 /// Makes `root` the root directory of this process.
 pub fn change_root(root: &Path) -> io::Result<()> {
     std::env::set_current_dir(root)?;

@@ -22,6 +22,31 @@ pub fn share_out(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<us
     })
 }
 
+/// The thread of a process that calls itself by this number: in a PID namespace it has another one there.
+pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
+    for entry in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let thread = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        if let (Some(thread), Some(own)) = (thread, number_inside(&status)) {
+            if own == number {
+                return Ok(thread);
+            }
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// The last of the numbers that a thread has, in the innermost namespace.
+fn number_inside(status: &str) -> Option<i32> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
 /// Pins a thread to a core.
 pub fn pin(thread: i32, core: usize) -> io::Result<()> {
     // SAFETY: the set is zeroed, which is the empty set, and `core` came from such a set, so it is in range.
@@ -94,6 +119,18 @@ mod tests {
         );
         assert_eq!(share_out(&[0, 1], 3, 1), None);
         assert_eq!(share_out(&[0, 1], 1, 3), None);
+    }
+
+    #[test]
+    fn threads_are_found_by_what_they_call_themselves() {
+        assert_eq!(
+            number_inside("Pid:\t7\nNSpid:\t812\t7\nThreads:\t1\n"),
+            Some(7)
+        );
+        assert_eq!(number_inside("Pid:\t7\n"), None);
+        let own = std::process::id() as i32;
+        assert_eq!(thread_of(own, own).unwrap(), own);
+        assert!(thread_of(own, 0).is_err());
     }
 
     #[test]

@@ -8,8 +8,9 @@ use super::settings::{address, Network, Settings};
 use super::state::{cluster_directory, uid, Record};
 use super::{driver, initramfs, interrupt, kernel};
 use crate::error::{Error, Explain, Result};
-use crate::modules::parse_wanted;
+use crate::modules::{parse_wanted, Module};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,10 +63,17 @@ impl Initramfs {
     /// Writes it. The caller has the cluster's lock.
     pub fn write(cluster: &str, software: &Software) -> Result<Initramfs> {
         let path = cluster_directory(cluster)?.join("initramfs");
-        fs::write(&path, initramfs::build(&software.kernel.modules)?)
-            .explain(|| format!("could not write {}", path.display()))?;
+        write_initramfs(&path, &software.kernel.modules)?;
         Ok(Initramfs(path))
     }
+}
+
+/// Writes one with these modules. Everybody may read it who finds it: its directory is private, and QEMU may run as another user.
+pub fn write_initramfs(path: &Path, modules: &[Module]) -> Result<()> {
+    let bytes = initramfs::build(modules)?;
+    fs::write(path, bytes)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o644)))
+        .explain(|| format!("could not write {}", path.display()))
 }
 
 impl Drop for Initramfs {
@@ -99,6 +107,7 @@ pub fn settings(record: &Record, place: usize, networked: bool) -> Settings {
         uid: uid(),
         channels: record.channels,
         network: networked.then_some(network),
+        shares: record.shares.clone(),
         xen: record.is_on_xen(),
         probe: false,
     }

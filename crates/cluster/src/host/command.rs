@@ -1,5 +1,6 @@
 //! A command to run somewhere, and all that it needs to know.
 
+use super::share;
 use super::state::{Machine, Record};
 use crate::error::{Error, Result};
 use crate::wire::start::Start;
@@ -133,6 +134,19 @@ pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsSt
 }
 
 impl Job {
+    /// A file of this host that the command names, and its machine does not see.
+    pub fn unseen(&self) -> Option<PathBuf> {
+        let Place::Machine(record, _) = &self.place else {
+            return None;
+        };
+        let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        let here = self
+            .cwd
+            .as_deref()
+            .map_or(here.clone(), |cwd| here.join(cwd));
+        share::unseen(&record.shares, &here, &self.argv)
+    }
+
     /// As the order for a machine's agent.
     pub fn order(&self) -> Start {
         let here = std::env::current_dir().unwrap_or_else(|_| "/".into());

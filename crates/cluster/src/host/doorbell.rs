@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::client::{ensure, request, status};
-use vshmem_agent::{Directory, PoolStatus, Program, Request};
+use vshmem_agent::{Directory, PeerStatus, PoolStatus, Program, Request};
 
 /// The back end's directory. No cluster's name begins with a dot.
 pub fn directory() -> Result<PathBuf> {
@@ -64,13 +64,14 @@ pub fn end(pool: &Path) {
     }
 }
 
-/// The pool is served no longer if no machine is connected to it, and the back end was started for machines only. `left` is
-/// the process of a machine that has just let go of it, and may still be written down as connected for a moment.
-pub fn end_if_unused(pool: &Path, left: Option<i32>) {
+/// The pool is served no longer if no machine is connected to it, and the back end was started for machines only. A machine of this
+/// name or process has just let go of it, and may still be written down as connected for a moment.
+pub fn end_if_unused(pool: &Path, name: &str, process: Option<i32>) {
     let Ok(directory) = directory().map(|path| Directory::named(&path)) else {
         return;
     };
-    let has = |found: &PoolStatus, pid: i32| found.peers.iter().any(|peer| peer.pid == pid as u32);
+    let is_it = |peer: &PeerStatus| peer.name == name || process == Some(peer.pid as i32);
+    let has_left = |found: &PoolStatus| found.peers.iter().any(is_it);
     let deadline = Instant::now() + Duration::from_millis(500);
     while let Ok(Some(now)) = status(&directory) {
         let found = now
@@ -79,7 +80,7 @@ pub fn end_if_unused(pool: &Path, left: Option<i32>) {
             .find(|found| Path::new(&found.path) == pool);
         match found.filter(|_| now.transient) {
             Some(found) if found.peers.is_empty() => return end(pool),
-            Some(found) if left.is_some_and(|pid| has(found, pid)) && Instant::now() < deadline => {
+            Some(found) if has_left(found) && Instant::now() < deadline => {
                 sleep(Duration::from_millis(5));
             }
             _ => return,

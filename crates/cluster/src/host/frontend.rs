@@ -3,6 +3,7 @@
 
 use super::state::lock_file;
 use crate::error::{Error, Explain, Result};
+use crate::printable;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs::File;
@@ -51,11 +52,6 @@ pub fn without_driver(status: &GuestStatus) -> Option<String> {
         DriverStatus::Loaded(_) => None,
         DriverStatus::Failed(why) => Some(printable(why)),
     }
-}
-
-/// What a machine says, without what could move a terminal's cursor, and not too long.
-fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(300).collect()
 }
 
 /// One request and the answer to it. Other lines are skipped.

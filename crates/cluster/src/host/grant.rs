@@ -7,7 +7,7 @@
 use super::frontend;
 use super::machine::Target;
 use super::pci::{self, Plugged, Tree};
-use super::plug::{self, Channel};
+use super::plug::{self, Channel, Sees};
 use super::qmp::Qmp;
 use super::source::{path_of, Source};
 use super::state::Granted;
@@ -100,7 +100,7 @@ pub fn bury(machine: &str, pools: &[Granted], process: Option<i32>) {
     for pool in pools {
         bury_member(pool, machine, None);
         if pool.doorbell {
-            doorbell::end_if_unused(&pool.path, process);
+            doorbell::end_if_unused(&pool.path, machine, process);
         }
     }
 }
@@ -227,19 +227,27 @@ impl<'a> Work<'a> {
             let bell = bell.as_deref();
             let plugged = match self.target.domain() {
                 Some(domain) => domain.plug(pool, bell, place),
-                None => plug::plug(&mut self.qmp, pool, bell, place),
+                None => plug::plug(&mut self.qmp, self.target.sees(), pool, bell, place),
             };
             tries -= 1;
             match plugged {
                 Err(_) if bell.is_some_and(|socket| !is_served(socket)) && tries > 0 => (),
                 Ok(()) => {
-                    if let (true, Some(pid)) = (pool.doorbell, self.qmp.process()) {
+                    if let (true, Some(pid)) = (pool.doorbell, self.connects()) {
                         doorbell::name(pid, self.target.name())?;
                     }
                     return Ok(());
                 }
                 other => return other,
             }
+        }
+    }
+
+    /// The process that connects to the back end for the machine, if it can be known.
+    fn connects(&self) -> Option<i32> {
+        match self.target.sees() {
+            Sees::Paths => self.qmp.process(),
+            Sees::Descriptors(_) => Some(std::process::id() as i32),
         }
     }
 
@@ -424,7 +432,7 @@ impl<'a> Work<'a> {
             let pool = pools.remove(place);
             bury_member(&pool, self.target.name(), member);
             if pool.doorbell {
-                doorbell::end_if_unused(&pool.path, self.qmp.process());
+                doorbell::end_if_unused(&pool.path, self.target.name(), self.qmp.process());
             }
             self.target.set_pools(pools)?;
         }

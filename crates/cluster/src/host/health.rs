@@ -44,8 +44,7 @@ pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
     let asked = || -> Result<Health> {
         let directory = record.machine_directory(machine)?;
         let mut qmp = Qmp::connect(&qemu::monitor_socket(&directory), PATIENCE)?;
-        let channel = plug::channel(&mut qmp, qemu::AGENT)?;
-        let open = channel.is_some_and(|channel| channel.open);
+        let open = plug::is_open(&mut qmp, qemu::AGENT)? == Some(true);
         let socket = qemu::agent_socket(&directory);
         ask(&mut qmp, open.then_some(socket.as_path()))
     };

@@ -2,7 +2,7 @@
 
 use super::adopted::{self, Adopted, Reach};
 use super::cluster::{self, MachineState};
-use super::plug::{self, Channel};
+use super::plug::{self, Channel, Sees};
 use super::qmp::Qmp;
 use super::state::{self, cluster_directory, Granted, Lock, Machine, Record};
 use super::{interrupt, qemu};
@@ -140,17 +140,24 @@ impl Target {
         match &self.home {
             Home::Cluster { record, place } => {
                 let directory = record.machine_directory(Target::machine(record, *place))?;
-                let found = plug::channel(qmp, qemu::AGENT)?;
-                // By the name that we gave it: QEMU tells it with what it thinks of it.
-                Ok(found.map(|found| Channel {
-                    socket: qemu::agent_socket(&directory),
-                    ..found
-                }))
+                let socket = qemu::agent_socket(&directory);
+                let open = plug::is_open(qmp, qemu::AGENT)?;
+                Ok(open.map(|open| Channel { socket, open }))
             }
             Home::Adopted(adopted) => match &adopted.channel {
                 Some(label) => plug::channel(qmp, label),
                 None => Ok(None),
             },
+        }
+    }
+
+    /// How its QEMU gets at pools.
+    pub fn sees(&self) -> Sees {
+        match &self.home {
+            Home::Cluster { record, place } => {
+                Sees::Descriptors(qemu::sandbox::user(Target::machine(record, *place).index))
+            }
+            Home::Adopted(_) => Sees::Paths,
         }
     }
 

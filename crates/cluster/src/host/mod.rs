@@ -29,9 +29,11 @@ pub mod process;
 pub mod restart;
 pub mod run;
 pub mod settings;
+pub mod share;
 pub mod source;
 pub mod state;
 pub mod task;
+pub mod tree;
 pub mod up;
 pub mod vmlinux;
 

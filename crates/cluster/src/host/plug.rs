@@ -2,33 +2,75 @@
 
 use super::pci::{Free, Plugged};
 use super::ports::{pool_of_backing, Turn};
-use super::qemu::VECTORS;
+use super::qemu::{sandbox, Lent, VECTORS};
 use super::qmp::Qmp;
 use super::state::Granted;
-use crate::error::{Error, Result};
+use crate::error::{Error, Explain, Result};
 use serde_json::{json, Value};
+use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+/// How a QEMU gets at files and sockets of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sees {
+    /// By their paths.
+    Paths,
+    /// It is in a sandbox and gets descriptors. It may run as another user than this one.
+    Descriptors(Option<u32>),
+}
+
 /// Plugs a pool in. `bell` is where the back end serves it, if it does.
-pub fn plug(qmp: &mut Qmp, pool: &Granted, bell: Option<&Path>, place: &Free) -> Result<()> {
+pub fn plug(
+    qmp: &mut Qmp,
+    sees: Sees,
+    pool: &Granted,
+    bell: Option<&Path>,
+    place: &Free,
+) -> Result<()> {
     let turn = Turn::new();
     let (id, backing) = (turn.device(&pool.name), turn.backing(&pool.name));
     let arguments = match bell {
         Some(socket) => {
-            let address = json!({"type": "unix", "data": {"path": socket}});
+            let address = match sees {
+                Sees::Paths => json!({"type": "unix", "data": {"path": socket}}),
+                Sees::Descriptors(_) => {
+                    let failed = || format!("could not connect to {}", socket.display());
+                    let connection = UnixStream::connect(socket).explain(failed)?;
+                    qmp.give(&backing, connection.into())?;
+                    json!({"type": "fd", "data": {"str": backing}})
+                }
+            };
             let data = json!({"addr": address, "server": false});
             let socket = json!({"type": "socket", "data": data});
             qmp.call("chardev-add", json!({"id": backing, "backend": socket}))?;
             json!({"driver": "ivshmem-doorbell", "id": id, "bus": place.bus, "chardev": backing, "vectors": VECTORS})
         }
         None => {
-            let memory = json!({"qom-type": "memory-backend-file", "id": backing, "share": true,
-                "mem-path": pool.path, "size": pool.size});
-            qmp.call("object-add", memory)?;
+            add_memory(qmp, sees, pool, &backing)?;
             json!({"driver": "ivshmem-plain", "id": id, "bus": place.bus, "memdev": backing, "master": true})
         }
     };
     qmp.call("device_add", arguments).map(|_| ())
+}
+
+/// Has QEMU map a pool's file.
+fn add_memory(qmp: &mut Qmp, sees: Sees, pool: &Granted, backing: &str) -> Result<()> {
+    let memory = |path: &Path| {
+        json!({"qom-type": "memory-backend-file", "id": backing, "share": true,
+            "mem-path": path, "size": pool.size})
+    };
+    let Sees::Descriptors(user) = sees else {
+        return qmp.call("object-add", memory(&pool.path)).map(drop);
+    };
+    let file = File::options().read(true).write(true).open(&pool.path);
+    let file = file.explain(|| format!("could not open {}", pool.path.display()))?;
+    let _lent = user.map(|user| Lent::to(&pool.path, &[user])).transpose()?;
+    let (number, set) = qmp.lend(&file.into())?;
+    // Opened anew, by its number: that is all that this object can do.
+    let added = qmp.call("object-add", memory(Path::new(&sandbox::path_of(number))));
+    qmp.call("remove-fd", json!({ "fdset-id": set }))?;
+    added.map(drop)
 }
 
 /// Asks the machine to let go of a pool.
@@ -78,7 +120,9 @@ pub fn file(qmp: &mut Qmp, pool: &str) -> Result<Option<PathBuf>> {
         if command == "object-del" {
             let asked = json!({"path": format!("/objects/{id}"), "property": "mem-path"});
             let path = qmp.ask("qom-get", asked)?.ok();
-            return Ok(path.as_ref().and_then(Value::as_str).map(PathBuf::from));
+            let path = path.as_ref().and_then(Value::as_str).map(PathBuf::from);
+            // What was behind a descriptor is not known any more.
+            return Ok(path.filter(|path| sandbox::descriptor_at(path).is_none()));
         }
     }
     Ok(None)
@@ -104,9 +148,23 @@ pub fn channel(qmp: &mut Qmp, label: &str) -> Result<Option<Channel>> {
     Ok(channel_in(&all, label))
 }
 
-pub(crate) fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
+/// Whether somebody in the machine listens to the channel of this label, if there is such a one.
+pub fn is_open(qmp: &mut Qmp, label: &str) -> Result<Option<bool>> {
+    let all = qmp.call("query-chardev", json!({}))?;
+    Ok(labelled(&all, label).map(opened))
+}
+
+fn labelled<'a>(chardevs: &'a Value, label: &str) -> Option<&'a Value> {
     let is_it = |item: &&Value| item.get("label").and_then(Value::as_str) == Some(label);
-    let found = chardevs.as_array()?.iter().find(is_it)?;
+    chardevs.as_array()?.iter().find(is_it)
+}
+
+fn opened(chardev: &Value) -> bool {
+    chardev.get("frontend-open").and_then(Value::as_bool) == Some(true)
+}
+
+pub(crate) fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
+    let found = labelled(chardevs, label)?;
     let file = found.get("filename")?.as_str()?;
     let path = file
         .strip_prefix("disconnected:")
@@ -116,7 +174,7 @@ pub(crate) fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
     let path = path.split(",server").next()?;
     Some(Channel {
         socket: path.into(),
-        open: found.get("frontend-open").and_then(Value::as_bool) == Some(true),
+        open: opened(found),
     })
 }
 

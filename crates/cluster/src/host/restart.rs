@@ -2,12 +2,12 @@
 
 use super::boot::{self, Initramfs, Outfit, Software};
 use super::cluster::{self, MachineState};
+use super::hypervisor::Running;
 use super::qemu::Link;
 use super::state::{self, boot_id, Granted, Lock, Record};
 use super::up::Step;
 use super::{accel, doorbell, driver, interrupt, wires};
 use crate::error::{Error, Result};
-use std::process::Child;
 use std::time::Duration;
 
 /// How long another command may be at work on the cluster.
@@ -78,14 +78,13 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
     Ok((record, places))
 }
 
-/// A QEMU that is ended unless its machine comes up.
-struct Starting(Option<Child>);
+/// A machine that is ended unless it comes up.
+struct Starting(Option<Running>);
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(running) = &self.0 {
+            running.end(Duration::ZERO);
         }
     }
 }
@@ -107,9 +106,9 @@ fn together(
     }
     boot::wait(&record, places.to_vec(), patience, &mut |name| {
         // Whatever becomes of the others.
-        for (place, child) in &mut starting {
+        for (place, machine) in &mut starting {
             if record.machines[*place].name == name {
-                child.0 = None;
+                machine.0 = None;
             }
         }
         tell(Step::Ready(name.into()));
@@ -143,8 +142,8 @@ fn begin(
         bells: &bells,
     };
     let hypervisor = record.hypervisor();
-    let (child, running) = hypervisor.start(record, place, &outfit, link)?;
-    let starting = Starting(child);
+    let running = hypervisor.start(record, place, &outfit, link)?;
+    let starting = Starting(Some(running.clone()));
     record.machines[place].runs = Some(running);
     record.write()?;
     let cores = &record.machines[place].cores;

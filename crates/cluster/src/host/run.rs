@@ -116,8 +116,16 @@ impl Group<'_> {
             return;
         };
         let code = outcome.code();
+        let job = &self.jobs[place];
         if let Outcome::Failed(_, why) = outcome {
-            eprintln!("vshmem: {}: {why}", self.jobs[place].label);
+            eprintln!("vshmem: {}: {why}", job.label);
+        }
+        if let Some(file) = job.unseen().filter(|_| code != 0) {
+            eprintln!(
+                "vshmem: {}: the machine does not see {}. Machines see what is shared with them when they are started: vshmem up --share DIR",
+                job.label,
+                file.display()
+            );
         }
         if code != 0 && self.failed.is_none() {
             self.failed = Some(code);

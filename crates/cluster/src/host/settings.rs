@@ -1,5 +1,6 @@
 //! What a machine is told on its kernel's command line: written by the host, read by the guest.
 
+use super::share::{self, Share};
 use crate::error::{Error, Result};
 use std::net::Ipv4Addr;
 
@@ -16,6 +17,8 @@ pub struct Settings {
     pub channels: usize,
     /// Its place on the network between the machines.
     pub network: Option<Network>,
+    /// What it sees of the host's files beside the system.
+    pub shares: Vec<Share>,
     /// It is a domain of Xen.
     pub xen: bool,
     /// Only say that the machine boots.
@@ -49,6 +52,9 @@ impl Settings {
         if let Some(net) = self.network {
             out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
         }
+        if !self.shares.is_empty() {
+            out.push_str(&format!(" vshmem.shares={}", share::to_word(&self.shares)));
+        }
         if self.xen {
             out.push_str(" vshmem.xen");
         }
@@ -66,6 +72,7 @@ impl Settings {
             uid: 0,
             channels: 0,
             network: None,
+            shares: vec![],
             xen: false,
             probe: false,
         };
@@ -82,6 +89,7 @@ impl Settings {
                 "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
+                "vshmem.shares" => out.shares = share::from_word(value).ok_or_else(bad)?,
                 "vshmem.xen" => out.xen = true,
                 "vshmem.probe" => out.probe = true,
                 _ => (),
@@ -120,6 +128,10 @@ mod tests {
                 address: address(1),
                 machines: 2,
             }),
+            shares: vec![Share {
+                path: "/a b".into(),
+                writable: true,
+            }],
             xen: true,
             probe: false,
         };
@@ -142,7 +154,12 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in ["vshmem.uid=x", "vshmem.net=10.0.0.1", "vshmem.channels=-1"] {
+        for line in [
+            "vshmem.uid=x",
+            "vshmem.net=10.0.0.1",
+            "vshmem.channels=-1",
+            "vshmem.shares=x",
+        ] {
             let error = Settings::from_command_line(line).unwrap_err().to_string();
             assert!(error.contains(line), "{error}");
         }

@@ -5,6 +5,7 @@ use super::hypervisor::xen::{self, Xen};
 use super::hypervisor::{Hypervisor, Running};
 use super::ports::Ports;
 use super::process::Process;
+use super::share::Share;
 use crate::error::{Error, Explain, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
@@ -79,6 +80,9 @@ pub struct Record {
     /// Room for pools that machines are granted while they run.
     #[serde(default)]
     pub ports: Ports,
+    /// What machines see of this host's files beside the system.
+    #[serde(default)]
+    pub shares: Vec<Share>,
     /// How many channels for commands each machine has.
     pub channels: usize,
     /// Seconds since the epoch when it was started.

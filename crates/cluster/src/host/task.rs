@@ -245,7 +245,7 @@ impl Remote {
                 let Some((&code, why)) = frame.payload.split_first() else {
                     return Ok(nonsense());
                 };
-                let why = String::from_utf8_lossy(why).into_owned();
+                let why = crate::printable(&String::from_utf8_lossy(why));
                 return Ok(Some(Outcome::Failed(code, why)));
             }
             Kind::Exit => {

@@ -7,6 +7,7 @@ use super::ports::Ports;
 use super::process::Process;
 use super::qemu::{self, Accel, Link};
 use super::settings::address;
+use super::share::{self, Share};
 use super::source::Source;
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
@@ -14,7 +15,6 @@ use super::state::{
 use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, source, wires};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What to start.
@@ -34,6 +34,8 @@ pub struct Options {
     pub pools: Vec<String>,
     /// Pools have all of their memory before the machines start, and keep it.
     pub reserve: bool,
+    /// Directories that they see beside the system's: `DIR`, `DIR:ro` or `DIR:rw`.
+    pub shares: Vec<String>,
     /// Room for pools that they are granted later.
     pub ports: Ports,
     /// A network between the machines.
@@ -90,7 +92,6 @@ fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     let mut started = Started {
         name: options.cluster.clone(),
         record: None,
-        children: Vec::new(),
     };
     let record = start(options, &mut started, tell)?;
     started.keep();
@@ -132,12 +133,10 @@ fn check(options: &Options) -> Result<()> {
 struct Started {
     name: String,
     record: Option<Record>,
-    children: Vec<Child>,
 }
 
 impl Started {
     fn keep(mut self) {
-        self.children.clear();
         self.record = None;
         self.name.clear();
     }
@@ -147,10 +146,6 @@ impl Drop for Started {
     fn drop(&mut self) {
         if self.name.is_empty() {
             return;
-        }
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
         }
         let _ = pool::remove(&self.name);
         let _ = cluster::remove(&self.name, self.record.as_ref());
@@ -164,7 +159,8 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
         options
             .hypervisor
             .software(kernel, &options.driver, options.accel, &mut note)?;
-    prepare(options, started, &software)?;
+    let shares = share::choose(&options.shares, &mut note)?;
+    prepare(options, started, &software, shares)?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
     let plural = if options.machines == 1 { "" } else { "s" };
     note(&format!(
@@ -197,7 +193,12 @@ fn check_length(directory: &Path) -> Result<()> {
 }
 
 /// Directories, pool and record.
-fn prepare(options: &Options, started: &mut Started, software: &Software) -> Result<()> {
+fn prepare(
+    options: &Options,
+    started: &mut Started,
+    software: &Software,
+    shares: Vec<Share>,
+) -> Result<()> {
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
@@ -230,6 +231,7 @@ fn prepare(options: &Options, started: &mut Started, software: &Software) -> Res
         doorbell,
         driver: software.driver.clone(),
         ports: options.ports,
+        shares,
         channels: options.hypervisor.channels(),
         since: now.as_secs(),
         machines: (0..options.machines).map(machine).collect(),
@@ -292,8 +294,7 @@ fn boot(
         bells: &bells,
     };
     for (place, link) in links.into_iter().enumerate() {
-        let (child, running) = options.hypervisor.start(&record, place, &outfit, link)?;
-        started.children.extend(child);
+        let running = options.hypervisor.start(&record, place, &outfit, link)?;
         let kept = started.record.as_mut().expect("prepare has put it there");
         kept.machines[place].runs = Some(running);
         kept.write()?;

@@ -15,7 +15,6 @@ use crate::error::Result;
 use qemu::{accel, Link};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::time::Duration;
 use xen::Domain;
 
@@ -57,14 +56,14 @@ pub trait Hypervisor: Sync {
     /// Removes it. The machines have ended; it may be gone already.
     fn remove_pool(&self, record: &Record) -> Result<()>;
 
-    /// Starts the machine in this place. A child that is returned is ended by the caller if the machine does not come up.
+    /// Starts the machine in this place.
     fn start(
         &self,
         record: &Record,
         place: usize,
         outfit: &Outfit,
         link: Option<Link>,
-    ) -> Result<(Option<Child>, Running)>;
+    ) -> Result<Running>;
 
     /// Pins a machine's virtual cores to these.
     fn pin(&self, record: &Record, place: usize, cores: &[usize]) -> Result<()>;

@@ -2,10 +2,10 @@
 //! virtual machines there are some on which no stock kernel boots.
 
 use super::ports::Ports;
-use super::{Accel, Spec};
+use super::{sandbox, Accel, Spec};
 use crate::error::{Explain, Result};
 use crate::guest::PROBE_MARK;
-use crate::host::initramfs;
+use crate::host::boot;
 use crate::host::interrupt;
 use crate::host::kernel::Kernel;
 use crate::host::settings::Settings;
@@ -96,14 +96,14 @@ pub(crate) fn parse_note(text: &str, question: &str) -> Option<Accel> {
 /// Boots a machine on KVM whose first process says so and turns it off.
 fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     let initramfs = directory.join("initramfs");
-    fs::write(&initramfs, initramfs::build(&[])?)
-        .explain(|| format!("could not write {}", initramfs.display()))?;
+    boot::write_initramfs(&initramfs, &[])?;
     let settings = Settings {
         name: "probe".into(),
         pools: vec![],
         uid: uid(),
         channels: 0,
         network: None,
+        shares: vec![],
         xen: false,
         probe: true,
     };
@@ -113,7 +113,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         accel: Accel::Kvm,
         cpus: 1,
         memory: 256 << 20,
-        kernel: &kernel.image,
+        kernel: &sandbox::readable(&kernel.image, sandbox::user(0), directory)?,
         initramfs: &initramfs,
         directory,
         pools: vec![],
@@ -124,8 +124,8 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         link: None,
         index: 0,
     };
-    let (mut child, process) = super::start(&spec)?;
-    let console = super::console_log(directory);
+    let process = super::start(&spec)?;
+    let console = super::logs::console(directory);
     let said = || fs::read(&console).is_ok_and(|text| contains(&text, PROBE_MARK.as_bytes()));
     let verdict = interrupt::wait_for(PATIENCE, || {
         Ok(if said() {
@@ -135,7 +135,6 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         })
     });
     process.end(Duration::ZERO);
-    let _ = child.wait();
     Ok(verdict?.unwrap_or(false))
 }
 

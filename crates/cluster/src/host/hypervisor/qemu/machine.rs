@@ -1,10 +1,11 @@
 //! What a cluster asks of QEMU.
 
 use super::accel::{self, Choice};
+use super::lent::Lent;
 use super::qmp::Qmp;
-use super::{Accel, Link, PoolFile, Spec};
+use super::{sandbox, Accel, Link, PoolFile, Spec};
 use crate::error::{Explain, Result};
-use crate::host::boot::{self, check_alive, not_up, Outfit, Software};
+use crate::host::boot::{self, not_up, Outfit, Software};
 use crate::host::health::{self, Health};
 use crate::host::hypervisor::{Hypervisor, Running};
 use crate::host::process::Process;
@@ -12,7 +13,6 @@ use crate::host::state::{Granted, Machine, Record};
 use crate::host::up::Options;
 use crate::host::{affinity, doorbell, driver, interrupt, pool, vmlinux};
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::time::Duration;
 
 /// How long QEMU may take to answer.
@@ -29,7 +29,7 @@ pub struct Qemu;
 
 impl Hypervisor for Qemu {
     fn check(&self, _: &Options) -> Result<()> {
-        super::check_installed()
+        super::installed().map(drop)
     }
 
     fn channels(&self) -> usize {
@@ -89,9 +89,8 @@ impl Hypervisor for Qemu {
         place: usize,
         outfit: &Outfit,
         link: Option<Link>,
-    ) -> Result<(Option<Child>, Running)> {
-        let (child, process) = start(record, place, outfit, link)?;
-        Ok((Some(child), Running::Qemu(process)))
+    ) -> Result<Running> {
+        start(record, place, outfit, link).map(Running::Qemu)
     }
 
     fn pin(&self, record: &Record, place: usize, cores: &[usize]) -> Result<()> {
@@ -116,37 +115,47 @@ impl Hypervisor for Qemu {
 }
 
 /// Starts the QEMU of the machine in this place.
-fn start(
-    record: &Record,
-    place: usize,
-    outfit: &Outfit,
-    link: Option<Link>,
-) -> Result<(Child, Process)> {
+fn start(record: &Record, place: usize, outfit: &Outfit, link: Option<Link>) -> Result<Process> {
     let machine = &record.machines[place];
     let settings = boot::settings(record, place, link.is_some());
+    let directory = &record.machine_directory(machine)?;
+    let user = sandbox::user(machine.index);
     let spec = Spec {
         settings: &settings,
         title: format!("vshmem-{}-{}", record.name, machine.name),
         accel: outfit.software.accel.unwrap_or(Accel::Tcg),
         cpus: record.cpus,
         memory: record.memory,
-        kernel: &outfit.software.image,
+        kernel: &sandbox::readable(&outfit.software.image, user, directory)?,
         initramfs: &outfit.initramfs.0,
-        directory: &record.machine_directory(machine)?,
+        directory,
         pools: pool_files(&machine.pools, outfit.bells),
         ports: outfit.ports,
         link,
         index: machine.index,
     };
-    let (mut child, process) = super::start(&spec)?;
-    if record.doorbell {
-        if let Err(error) = doorbell::name(process.pid, &machine.name) {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
+    let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
+    let lend = |user| {
+        plain
+            .map(move |pool| Lent::to(pool.path, &[user]))
+            .collect()
+    };
+    let lent: Vec<Lent> = user.map_or(Ok(vec![]), lend)?;
+    let process = super::start(&spec)?;
+    let settled = match lent.is_empty() {
+        true => Ok(()),
+        // It has opened its files before it answers.
+        false => monitor(record, place, &process).map(drop),
+    };
+    let named = settled.and_then(|()| match record.doorbell {
+        true => doorbell::name(process.pid, &machine.name),
+        false => Ok(()),
+    });
+    if let Err(error) = named {
+        process.end(Duration::ZERO);
+        return Err(error);
     }
-    Ok((child, process))
+    Ok(process)
 }
 
 /// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
@@ -162,18 +171,29 @@ fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a
 
 /// Pins a machine's virtual cores to these.
 fn pin(record: &Record, place: usize, cores: &[usize]) -> Result<()> {
-    let directory = record.machine_directory(&record.machines[place])?;
-    let socket = super::monitor_socket(&directory);
-    let ready = interrupt::wait_for(Duration::from_secs(20), || {
-        check_alive(record, place)?;
-        Ok(socket.exists().then_some(()))
-    })?;
-    if ready.is_none() {
-        return Err(not_up(record, place, "QEMU does not answer"));
-    }
-    let threads = Qmp::connect(&socket, ANSWERS_WITHIN)?.core_threads()?;
+    let Some(Running::Qemu(process)) = record.machines[place].runs else {
+        return Ok(());
+    };
+    let threads = monitor(record, place, &process)?.core_threads()?;
     for (&thread, &core) in threads.iter().zip(cores) {
-        affinity::pin(thread, core).explain(|| format!("could not pin to core {core}"))?;
+        affinity::thread_of(process.pid, thread)
+            .and_then(|thread| affinity::pin(thread, core))
+            .explain(|| format!("could not pin to core {core}"))?;
     }
     Ok(())
+}
+
+/// The monitor of a machine that was just started, when it answers.
+fn monitor(record: &Record, place: usize, process: &Process) -> Result<Qmp> {
+    let directory = record.machine_directory(&record.machines[place])?;
+    let socket = super::monitor_socket(&directory);
+    let mut why = None;
+    let found = interrupt::wait_for(Duration::from_secs(20), || {
+        if !process.alive() {
+            return Err(not_up(record, place, "QEMU has ended"));
+        }
+        let qmp = Qmp::connect(&socket, ANSWERS_WITHIN);
+        Ok(qmp.map_err(|error| why = Some(error)).ok())
+    })?;
+    found.ok_or_else(|| why.unwrap_or_else(|| not_up(record, place, "QEMU does not answer")))
 }

@@ -4,49 +4,70 @@
 //! | --- | --- |
 //! | `machine` | what the rest of the host's side asks of a hypervisor |
 //! | `accel` | KVM or TCG |
+//! | `sandbox` | what QEMU may have of this host, and no more |
+//! | `logs` | what machines and QEMU print |
+//! | `lent` | files that QEMU may open for a moment |
 //! | `qmp` | what is said to a running QEMU |
 //! | `ports` | where pools are plugged in |
 //! | `wires` | the network between machines |
 
 pub mod accel;
+mod lent;
+mod logs;
 mod machine;
 pub mod ports;
 pub mod qmp;
+pub mod sandbox;
 pub mod wires;
 
+pub use lent::Lent;
+pub use logs::{last_words, tail};
 pub use machine::{Qemu, CHANNELS};
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{Error, Result};
 use crate::host::process::Process;
 use crate::host::settings::Settings;
+use crate::host::share::Share;
+use crate::host::tree::Tree;
 use crate::wire::PORT_NAME;
 use ports::{Ports, Turn};
-use std::ffi::OsString;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::process::CommandExt;
+use sandbox::{path_of, Descriptor, Descriptors};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use vshmem_agent::guest::protocol::PORT;
 use wires::Wire;
 
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
-/// An error unless QEMU is installed; asked before anything is downloaded or made.
-pub fn check_installed() -> Result<()> {
+/// QEMU's file. An error unless it is installed; asked before anything is downloaded or made.
+pub fn installed() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|directory| directory.join(PROGRAM).is_file()) {
-        return Ok(());
-    }
-    Err(not_installed())
+    let mut files = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
+    let found = files.find_map(|file| file.canonicalize().ok().filter(|file| file.is_file()));
+    found.ok_or_else(|| {
+        Error::new(format!("there is no {PROGRAM} on the PATH"))
+            .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86")
+    })
 }
 
-fn not_installed() -> Error {
-    Error::new(format!("there is no {PROGRAM} on the PATH"))
-        .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86")
+/// What QEMU needs of this host for itself, if it is not installed as the system's.
+fn own_files(program: &Path) -> Vec<Share> {
+    let directory = program.parent().unwrap_or(Path::new("/"));
+    let data = directory.with_file_name("share").join("qemu");
+    let parts = [directory.to_path_buf(), data].into_iter();
+    let missing = |path: &PathBuf| path.is_dir() && !crate::host::share::sees(&[], path);
+    let share = |path| Share {
+        path,
+        writable: false,
+    };
+    parts.filter(missing).map(share).collect()
 }
+
+/// The tag of what machines see of the host's files, and of the same to write to.
+pub const ROOT_TAG: &str = "root";
+/// As above.
+pub const WRITABLE_TAG: &str = "writable";
 
 /// How a machine's instructions are carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +110,9 @@ impl Accel {
         }
     }
 }
+
+/// The kernel's own limit is 2048, with its other parameters.
+const LONGEST: usize = 1900;
 
 /// How many ways there are to ring a machine.
 pub const VECTORS: usize = 2;
@@ -157,68 +181,90 @@ pub fn agent_socket(directory: &Path) -> PathBuf {
     directory.join("agent.sock")
 }
 
-/// What the machine's kernel and first process print.
-pub fn console_log(directory: &Path) -> PathBuf {
-    directory.join("console.log")
-}
+/// What QEMU must not do, whatever a machine makes of it. Which core runs what is set from outside.
+const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
-/// What QEMU itself prints.
-pub fn qemu_log(directory: &Path) -> PathBuf {
-    directory.join("qemu.log")
-}
-
-/// QEMU takes a comma for the end of a value unless it is doubled.
-fn quoted(path: &Path) -> String {
-    path.to_string_lossy().replace(',', ",,")
-}
-
-/// The arguments for a machine.
-pub fn arguments(spec: &Spec<'_>) -> Vec<OsString> {
+/// The arguments for a machine, and the descriptors that are named in them.
+fn arguments(spec: &Spec<'_>) -> (Vec<String>, Descriptors) {
     let mut out = Arguments::default();
     out.add("-name", &spec.title);
-    out.0
-        .extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+    out.words
+        .extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
+    out.add("-sandbox", SECCOMP);
     out.add("-display", "none");
     out.add("-machine", "q35");
-    out.0.extend(spec.accel.arguments().map(OsString::from));
+    out.words.extend(spec.accel.arguments().map(String::from));
     // With room for one processor only, TCG emulates locked instructions by plain loads and stores: they would not be
     // atomic between machines.
     let room = spec.cpus.max(2);
     out.add("-smp", &format!("cpus={},maxcpus={room}", spec.cpus));
     out.add("-m", &format!("size={}k", spec.memory / 1024));
-    out.0.extend(["-kernel".into(), spec.kernel.into()]);
-    out.0.extend(["-initrd".into(), spec.initramfs.into()]);
+    for (option, file) in [("-kernel", spec.kernel), ("-initrd", spec.initramfs)] {
+        let file = out.file(Descriptor::Read(file.into()));
+        out.add(option, &file);
+    }
     let settings = spec.settings.to_command_line();
     out.add(
         "-append",
         &format!("{} {settings}", spec.accel.kernel_parameters()),
     );
-    out.add(
-        "-serial",
-        &format!("file:{}", console_log(spec.directory).display()),
-    );
-    let monitor = quoted(&monitor_socket(spec.directory));
-    out.add("-qmp", &format!("unix:{monitor},server=on,wait=off"));
+    let console = out.descriptors.add(Descriptor::Console);
+    out.add("-chardev", &format!("socket,id=console,fd={console}"));
+    out.add("-serial", "chardev:console");
+    out.listen("monitor", monitor_socket(spec.directory));
+    out.add("-mon", "chardev=monitor,mode=control");
     out.add("-device", "virtio-rng-pci");
-    out.add(
-        "-fsdev",
-        "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
-    );
-    out.add("-device", "virtio-9p-pci,fsdev=root,mount_tag=root");
+    files(&mut out, &spec.settings.shares);
     channels(&mut out, spec);
     pools(&mut out, spec);
     if let Some(link) = &spec.link {
         network(&mut out, link, spec.index);
     }
-    out.0
+    (out.words, out.descriptors)
 }
 
 #[derive(Default)]
-struct Arguments(Vec<OsString>);
+struct Arguments {
+    words: Vec<String>,
+    descriptors: Descriptors,
+}
 
 impl Arguments {
     fn add(&mut self, option: &str, value: &str) {
-        self.0.extend([option.into(), value.into()]);
+        self.words.extend([option.into(), value.into()]);
+    }
+
+    /// As which file QEMU finds one more descriptor.
+    fn file(&mut self, descriptor: Descriptor) -> String {
+        path_of(self.descriptors.add(descriptor))
+    }
+
+    /// A character device that is a socket at which QEMU listens.
+    fn listen(&mut self, id: &str, socket: PathBuf) {
+        let fd = self.descriptors.add(Descriptor::Listen(socket));
+        self.add(
+            "-chardev",
+            &format!("socket,id={id},fd={fd},server=on,wait=off"),
+        );
+    }
+}
+
+/// What the machine sees of this host's files: all of it to read, and once more what it can write to. A device serves one mount.
+fn files(out: &mut Arguments, shares: &[Share]) {
+    let mut add = |tag: &str, options: &str| {
+        let local = format!("local,id={tag},path={}", sandbox::SHARED);
+        out.add(
+            "-fsdev",
+            &format!("{local},security_model=none,multidevs=remap{options}"),
+        );
+        out.add(
+            "-device",
+            &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+        );
+    };
+    add(ROOT_TAG, ",readonly=on");
+    if shares.iter().any(|share| share.writable) {
+        add(WRITABLE_TAG, "");
     }
 }
 
@@ -234,13 +280,13 @@ fn pools(out: &mut Arguments, spec: &Spec<'_>) {
             Turn::FIRST.backing(pool.name),
         );
         if let Some(socket) = pool.doorbell {
-            let socket = quoted(socket);
-            out.add("-chardev", &format!("socket,id={backing},path={socket}"));
+            let fd = out.descriptors.add(Descriptor::Connect(socket.into()));
+            out.add("-chardev", &format!("socket,id={backing},fd={fd}"));
             let bell = format!("ivshmem-doorbell,vectors={VECTORS},chardev={backing}");
             out.add("-device", &format!("{bell},id={device},bus={port}"));
             continue;
         }
-        let (path, size) = (quoted(pool.path), pool.size);
+        let (path, size) = (out.file(Descriptor::Write(pool.path.into())), pool.size);
         let memory = format!("share=on,mem-path={path},size={size}");
         out.add(
             "-object",
@@ -260,10 +306,9 @@ fn channels(out: &mut Arguments, spec: &Spec<'_>) {
         &format!("virtio-serial-pci,id=serial,max_ports={ports}"),
     );
     for channel in 0..spec.settings.channels {
-        let path = quoted(&channel_socket(spec.directory, channel));
-        out.add(
-            "-chardev",
-            &format!("socket,id=c{channel},path={path},server=on,wait=off"),
+        out.listen(
+            &format!("c{channel}"),
+            channel_socket(spec.directory, channel),
         );
         let port = channel + 1;
         out.add(
@@ -271,11 +316,7 @@ fn channels(out: &mut Arguments, spec: &Spec<'_>) {
             &format!("virtserialport,nr={port},chardev=c{channel},name={PORT_NAME}{channel}"),
         );
     }
-    let path = quoted(&agent_socket(spec.directory));
-    out.add(
-        "-chardev",
-        &format!("socket,id={AGENT},path={path},server=on,wait=off"),
-    );
+    out.listen(AGENT, agent_socket(spec.directory));
     out.add(
         "-device",
         &format!("virtserialport,nr={agent},chardev={AGENT},name={PORT}"),
@@ -285,7 +326,10 @@ fn channels(out: &mut Arguments, spec: &Spec<'_>) {
 /// The machine's wires and its card meet in a hub inside this QEMU.
 fn network(out: &mut Arguments, link: &Link, index: u32) {
     for Wire { to, socket } in &link.wires {
-        let (fd, wire, port) = (socket.as_raw_fd(), wires::wire(*to), wires::port(*to));
+        let fd = out
+            .descriptors
+            .add(Descriptor::Inherited(socket.as_raw_fd()));
+        let (wire, port) = (wires::wire(*to), wires::port(*to));
         out.add("-netdev", &format!("socket,id={wire},fd={fd}"));
         out.add(
             "-netdev",
@@ -300,78 +344,26 @@ fn network(out: &mut Arguments, link: &Link, index: u32) {
     );
 }
 
-/// Starts a machine in a session of its own, so that it outlives the terminal.
-pub fn start(spec: &Spec<'_>) -> Result<(Child, Process)> {
-    let log = File::create(qemu_log(spec.directory))
-        .explain(|| format!("could not make {}", qemu_log(spec.directory).display()))?;
-    let copy = log
-        .try_clone()
-        .explain(|| "could not copy a descriptor".into())?;
-    let mut command = Command::new(PROGRAM);
-    command.args(arguments(spec)).current_dir("/");
-    command.stdin(Stdio::null()).stdout(log).stderr(copy);
-    let wires = spec.link.iter().flat_map(|link| &link.wires);
-    let inherited: Vec<RawFd> = wires.map(|wire| wire.socket.as_raw_fd()).collect();
-    let prepare = move || {
-        // SAFETY: plain values; these calls are safe in a forked child.
-        unsafe {
-            libc::setsid();
-            raise_limit();
-            for &fd in &inherited {
-                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: the closure makes system calls only; it takes no lock and no memory.
-    unsafe { command.pre_exec(prepare) };
-    let child = command.spawn().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => not_installed(),
-        _ => Error::new(format!("could not start {PROGRAM}: {e}")),
-    })?;
-    let pid = child.id() as i32;
-    let process = Process::find(pid).unwrap_or(Process { pid, started: 0 });
-    Ok((child, process))
-}
-
-/// QEMU keeps the descriptors of each machine that has ever shared a pool with this one: as many as it may have. Makes system
-/// calls only, so a forked child may call it.
-fn raise_limit() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the structure lives across both calls, which read or fill it.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
+/// Starts a machine's QEMU, which outlives this process.
+pub fn start(spec: &Spec<'_>) -> Result<Process> {
+    let program = installed()?;
+    let (arguments, descriptors) = arguments(spec);
+    if spec.settings.to_command_line().len() > LONGEST {
+        return Err(
+            Error::new("what machines are told is too long for a kernel's command line")
+                .hint("Share fewer directories, or give pools shorter names."),
+        );
     }
-}
-
-/// The last lines of a machine's logs, for an error message.
-pub fn last_words(directory: &Path) -> String {
-    tail(&qemu_log(directory)) + &tail(&console_log(directory))
-}
-
-/// The last lines of a log, each on a line of its own.
-pub fn tail(log: &Path) -> String {
-    let text = std::fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let mut out = String::new();
-    for line in &lines[lines.len().saturating_sub(4)..] {
-        let clean: String = line.chars().filter(|c| !c.is_control()).collect();
-        out.push_str(&format!("\n    {clean}"));
-    }
-    out
+    sandbox::start(&sandbox::Order {
+        name: spec.title.clone(),
+        own: Tree::of(&own_files(&program))?,
+        shared: Tree::of(&spec.settings.shares)?,
+        program,
+        arguments,
+        descriptors: descriptors.0,
+        user: sandbox::user(spec.index),
+        directory: spec.directory.into(),
+    })
 }
 
 #[cfg(test)]
@@ -385,6 +377,7 @@ mod tests {
             uid: 1,
             channels: 2,
             network: None,
+            shares: vec![],
             xen: false,
             probe: false,
         };
@@ -410,21 +403,45 @@ mod tests {
             link,
             index: 1,
         };
-        let words: Vec<_> = arguments(&spec)
-            .iter()
-            .map(|a| a.to_string_lossy().into_owned())
-            .collect();
-        words.join(" ")
+        let (words, descriptors) = arguments(&spec);
+        format!("{} {:?}", words.join(" "), descriptors.0)
     }
 
     #[test]
-    fn commas_in_paths_are_doubled() {
+    fn qemu_is_told_no_path_of_the_host() {
         let line = line(None);
-        assert!(
-            line.contains("path=/a,,b/channel0.sock,server=on"),
-            "{line}"
-        );
+        let (words, descriptors) = line.split_once(" [").expect("descriptors follow");
+        for path in ["/a,b", "/k", "/i", "/dev/shm"] {
+            assert!(
+                !words.contains(path) && descriptors.contains(path),
+                "{path}: {line}"
+            );
+        }
+        assert!(words.contains("id=c0,fd=516,server=on"), "{line}");
+        assert!(descriptors.ends_with("Write(\"/dev/shm/p\")]"), "{line}");
+        assert!(words.contains("mem-path=/proc/self/fd/519,"), "{line}");
         assert!(!line.contains("-netdev"));
+    }
+
+    #[test]
+    fn what_machines_write_to_is_a_device_of_its_own() {
+        let mut out = Arguments::default();
+        let share = |writable| Share {
+            path: "/a".into(),
+            writable,
+        };
+        files(&mut out, &[share(false)]);
+        assert_eq!(
+            out.words
+                .iter()
+                .filter(|word| word.ends_with("readonly=on"))
+                .count(),
+            1
+        );
+        assert_eq!(out.words.len(), 4);
+        files(&mut out, &[share(true)]);
+        let writable = &out.words[9];
+        assert!(writable.starts_with("local,id=writable,") && !writable.contains("readonly"));
     }
 
     #[test]

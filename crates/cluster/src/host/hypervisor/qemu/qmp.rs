@@ -104,15 +104,38 @@ impl Qmp {
 
     /// Gives QEMU a descriptor, under this name.
     pub fn give(&mut self, name: &str, descriptor: OwnedFd) -> Result<()> {
-        let explain = || format!("giving QEMU the descriptor {name}");
-        let order = json!({ "execute": "getfd", "arguments": { "fdname": name } }).to_string();
+        self.call_with("getfd", json!({ "fdname": name }), &descriptor)
+            .map(drop)
+    }
+
+    /// Gives QEMU a descriptor until this is taken back. Returns by which number it knows it, and what it is taken back by.
+    pub fn lend(&mut self, descriptor: &OwnedFd) -> Result<(i32, Value)> {
+        let answer = self.call_with("add-fd", json!({}), descriptor)?;
+        let number = answer.get("fd").and_then(Value::as_i64);
+        let number = number.and_then(|number| i32::try_from(number).ok());
+        match (number, answer.get("fdset-id")) {
+            (Some(number), Some(set)) => Ok((number, set.clone())),
+            _ => Err(Error::new(format!(
+                "QEMU's answer about a descriptor is odd: {answer}"
+            ))),
+        }
+    }
+
+    /// Has QEMU do something with a descriptor, which it must not refuse.
+    fn call_with(
+        &mut self,
+        command: &str,
+        arguments: Value,
+        descriptor: &OwnedFd,
+    ) -> Result<Value> {
+        let order = json!({ "execute": command, "arguments": arguments }).to_string();
         let Link::Socket(reader) = &mut self.link else {
             return Err(Error::new("libvirt passes no descriptors on to QEMU"));
         };
-        send_with(reader.get_ref(), order.as_bytes(), &descriptor).explain(explain)?;
-        self.verdict("getfd")?
-            .map(drop)
-            .map_err(|why| Error::new(format!("QEMU refused getfd: {why}")))
+        send_with(reader.get_ref(), order.as_bytes(), descriptor)
+            .explain(|| "giving QEMU a descriptor".into())?;
+        self.verdict(command)?
+            .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
     /// Asks QEMU to do something. Inside, why it refuses.

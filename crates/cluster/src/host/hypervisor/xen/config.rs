@@ -1,6 +1,7 @@
 //! What xl is told about a domain.
 
 use crate::error::{Error, Result};
+use crate::host::share::Share;
 use std::path::{Path, PathBuf};
 
 /// A domain to start.
@@ -21,6 +22,8 @@ pub struct Config<'a> {
     pub memory: u64,
     /// The file tree that it sees.
     pub root: PathBuf,
+    /// What of dom0's files is in it, beside the system's.
+    pub shares: &'a [Share],
     /// The sockets of its channels.
     pub channels: Vec<PathBuf>,
 }
@@ -86,6 +89,7 @@ mod tests {
             cpus: 2,
             memory: 512 << 20,
             root: root.into(),
+            shares: &[],
             channels: vec!["/r/channel0.sock".into()],
         }
         .text()

@@ -31,7 +31,6 @@ use crate::host::vmlinux;
 use config::Config;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 
 /// As records say what carries out the machines' instructions.
 pub const NAME: &str = "xen";
@@ -49,6 +48,10 @@ impl Hypervisor for Xen {
         check_host()?;
         let unfit = [
             (!options.pools.is_empty(), "--pool"),
+            (
+                options.shares.iter().any(|share| share.ends_with(":rw")),
+                "--share DIR:rw",
+            ),
             (
                 options.ports != Ports::USUAL,
                 "--spare-pools and --largest-pool",
@@ -127,7 +130,7 @@ impl Hypervisor for Xen {
         place: usize,
         outfit: &Outfit,
         _: Option<Link>,
-    ) -> Result<(Option<Child>, Running)> {
+    ) -> Result<Running> {
         let directory = record.machine_directory(&record.machines[place])?;
         let root = directory.join("root");
         private_directory(&root)?;
@@ -142,11 +145,12 @@ impl Hypervisor for Xen {
             cpus: record.cpus,
             memory: record.memory,
             root,
+            shares: &record.shares,
             channels: (0..record.channels)
                 .map(|channel| channel_socket(&directory, channel))
                 .collect(),
         };
-        Ok((None, Running::Xen(xl::create(&config, &directory)?)))
+        Ok(Running::Xen(xl::create(&config, &directory)?))
     }
 
     fn pin(&self, _: &Record, _: usize, _: &[usize]) -> Result<()> {

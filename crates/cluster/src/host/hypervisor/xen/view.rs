@@ -1,97 +1,49 @@
-//! The file tree that a domain sees: dom0's, read-only, made in a mount namespace that `xl create` and what it starts for the domain have
-//! for themselves. So nothing of it is left when they have ended.
+//! The file tree that a domain sees, made in a mount namespace that `xl create` and what it starts for the domain have for themselves. So nothing
+//! of it is left when they have ended.
 
-use crate::error::{Explain, Result};
-use std::ffi::CString;
+use crate::error::Result;
+use crate::host::share::Share;
+use crate::host::tree::{Nothing, Tree};
+use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// What a domain has of its own, and must not see of dom0.
-const HIDDEN: [&str; 4] = ["dev", "proc", "sys", "run"];
-
-/// From linux/mount.h, which the libc crate lacks in part.
-const AT_RECURSIVE: libc::c_long = 0x8000;
-const MOUNT_ATTR_RDONLY: u64 = 1;
-
-/// `struct mount_attr`.
-#[repr(C)]
-struct Attributes {
-    set: u64,
-    clear: u64,
-    propagation: u64,
-    namespace: u64,
-}
-
-/// The steps, prepared, so that a forked child has only system calls to make.
+/// The steps, prepared.
 pub struct View {
-    place: CString,
-    hidden: Vec<CString>,
+    place: PathBuf,
+    tree: Tree,
 }
 
 impl View {
-    /// One that is seen at this directory.
-    pub fn at(place: &Path) -> Result<View> {
-        let text = |path: &Path| {
-            CString::new(path.as_os_str().as_bytes())
-                .map_err(io::Error::from)
-                .explain(|| format!("naming {}", path.display()))
-        };
-        let hidden = HIDDEN.iter().map(|name| text(&place.join(name)));
+    /// One that is seen at this directory, which is empty.
+    pub fn at(place: &Path, shares: &[Share]) -> Result<View> {
         Ok(View {
-            place: text(place)?,
-            hidden: hidden.collect::<Result<_>>()?,
+            place: place.into(),
+            tree: Tree::of(shares)?,
         })
     }
 
-    /// Makes it, for this process and what it starts. Makes system calls only, so a forked child may call it.
+    /// Makes it, for this process and what it starts.
     pub fn enter(&self) -> io::Result<()> {
         // SAFETY: a plain value.
-        check(i64::from(unsafe { libc::unshare(libc::CLONE_NEWNS) }))?;
-        // What is mounted here must not show in dom0, nor what dom0 mounts later in here, where it could be written to.
-        mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE)?;
-        mount(c"/", &self.place, libc::MS_BIND | libc::MS_REC)?;
-        self.protect()?;
-        for hidden in &self.hidden {
-            // SAFETY: a string that lives across the call. There need be nothing mounted there.
-            while unsafe { libc::umount2(hidden.as_ptr(), libc::MNT_DETACH) } == 0 {}
+        if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {
+            return Err(io::Error::last_os_error());
         }
-        Ok(())
-    }
-
-    /// Read-only, and all that is mounted below it.
-    fn protect(&self) -> io::Result<()> {
-        let attributes = Attributes {
-            set: MOUNT_ATTR_RDONLY,
-            clear: 0,
-            propagation: 0,
-            namespace: 0,
-        };
-        // SAFETY: the string and the structure of this size live across the call, which reads them.
-        check(unsafe {
-            libc::syscall(
-                libc::SYS_mount_setattr,
-                libc::AT_FDCWD,
-                self.place.as_ptr(),
-                AT_RECURSIVE,
-                &raw const attributes,
-                size_of::<Attributes>(),
-            )
-        })
-    }
-}
-
-fn mount(source: &std::ffi::CStr, target: &std::ffi::CStr, flags: libc::c_ulong) -> io::Result<()> {
-    let none = std::ptr::null();
-    // SAFETY: both strings live across the call; there is neither type nor data.
-    let done = unsafe { libc::mount(source.as_ptr(), target.as_ptr(), none, flags, none.cast()) };
-    check(i64::from(done))
-}
-
-fn check(result: libc::c_long) -> io::Result<()> {
-    match result {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+        // What is mounted here must not show in dom0, nor what dom0 mounts later in here.
+        let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+        rustix::mount::mount_change("/", private)?;
+        rustix::mount::mount(
+            "tmpfs",
+            &self.place,
+            "tmpfs",
+            MountFlags::NOSUID,
+            c"mode=0755",
+        )?;
+        let nothing = Nothing::make(&self.place.join(".nothing"))?;
+        let built = self.tree.build(&self.place, &nothing);
+        built.map_err(|error| io::Error::other(error.to_string()))?;
+        let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+        Ok(rustix::mount::mount_remount(&self.place, flags, "")?)
     }
 }
 
@@ -101,26 +53,34 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// A child sees all files, and can't write to them there, but where they are.
+    /// A child sees what is shared and can't write to it there, but where it is. It sees nothing else.
     #[test]
-    fn the_tree_is_all_there_and_read_only() {
+    fn the_tree_is_what_is_shared_and_read_only() {
         // SAFETY: takes nothing.
         if unsafe { libc::geteuid() } != 0 {
             return;
         }
-        let place = std::env::temp_dir().join(format!("vshmem-view-{}", std::process::id()));
-        std::fs::create_dir(&place).expect("a directory");
-        std::fs::write(place.with_extension("file"), "seen").expect("a file");
-        let view = View::at(&place).expect("a path");
-        let script = "cat \"$0$0.file\" && test ! -e \"$0/proc/self\" && test ! -e \"$0/dev/null\" && true >\"$0.file\" && ! true >\"$0$0.file\"";
+        let home = std::env::temp_dir().join(format!("vshmem-view-{}", std::process::id()));
+        let (place, shared) = (home.join("place"), home.join("shared"));
+        for directory in [&place, &shared] {
+            std::fs::create_dir_all(directory).expect("a directory");
+        }
+        std::fs::write(shared.join("file"), "seen").expect("a file");
+        std::fs::write(home.join("secret"), "hidden").expect("a file");
+        let share = Share {
+            path: shared.clone(),
+            writable: false,
+        };
+        let view = View::at(&place, &[share]).expect("a path");
+        let script = "p=$0/place; cat \"$p$0/shared/file\" && test ! -e \"$p$0/secret\" && test ! -s $p/etc/shadow && test -s $p/etc/passwd \
+            && test ! -e \"$p/proc/self\" && test ! -e \"$p/dev/null\" && true >\"$0/shared/file\" && ! true >\"$p$0/shared/file\" && ! mkdir $p/x";
         let mut child = Command::new("sh");
-        child.args(["-c", script]).arg(&place);
-        // SAFETY: the closure makes system calls only.
+        child.args(["-c", script]).arg(&home);
+        // SAFETY: glibc's malloc is whole in a forked child, and the closure takes no other lock.
         unsafe { child.pre_exec(move || view.enter()) };
         let out = child.output();
         let left = std::fs::read_dir(&place).expect("a directory").count();
-        std::fs::remove_dir(&place).expect("an empty directory");
-        std::fs::remove_file(place.with_extension("file")).expect("a file");
+        std::fs::remove_dir_all(&home).expect("nothing is mounted there");
         let out = match out {
             // Containers may forbid mounts.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return,

@@ -66,7 +66,7 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
     let copy = output
         .try_clone()
         .explain(|| "could not copy a descriptor".into())?;
-    let view = View::at(&config.root)?;
+    let view = View::at(&config.root, config.shares)?;
     let mut command = Command::new(PROGRAM);
     command.arg("create").arg(&file).current_dir("/");
     command.stdin(Stdio::null()).stdout(output).stderr(copy);
@@ -75,14 +75,14 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
         unsafe { libc::setsid() };
         view.enter()
     };
-    // SAFETY: the closure makes system calls only; it takes no lock and no memory.
+    // SAFETY: the closure takes memory, which glibc has whole in a forked child, and no other lock.
     unsafe { command.pre_exec(prepare) };
     let done = command.status().map_err(|e| {
         Error::new(format!(
             "could not start {PROGRAM} for {}: {e}",
             config.name
         ))
-        .hint("It needs a mount namespace of its own, and Linux 5.12 or newer.")
+        .hint("It needs a mount namespace of its own.")
     })?;
     let id = id_of(&config.name).filter(|_| done.success());
     let domain = id.ok_or_else(|| refused(&config.name, &log))?;

@@ -1,0 +1,150 @@
+//! Files that QEMU is to open anew by a descriptor that it was given: the kernel asks then whether it may, and the user whom root's machines run
+//! as may not. For that moment an access control list (acl(5)) says that it may.
+
+use crate::error::{Explain, Result};
+use rustix::fs::{fgetxattr, fremovexattr, fsetxattr, XattrFlags};
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+const LIST: &str = "system.posix_acl_access";
+/// The version of the format, from linux/posix_acl_xattr.h.
+const VERSION: u32 = 2;
+/// From linux/posix_acl.h.
+const USER_OBJ: u16 = 0x01;
+const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+/// For entries that name nobody.
+const NOBODY: u32 = u32::MAX;
+
+/// A file that these users may read and write, until this is dropped.
+pub struct Lent {
+    file: File,
+    mode: u32,
+    before: Option<Vec<u8>>,
+}
+
+impl Lent {
+    /// Lends it. That was done for another one who has not given it back, perhaps: it is then this one who does.
+    pub fn to(path: &Path, users: &[u32]) -> Result<Lent> {
+        let failed = || {
+            format!(
+                "could not lend {} to QEMU by an access control list",
+                path.display()
+            )
+        };
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .explain(failed)?;
+        let mode = file.metadata().explain(failed)?.mode() & 0o7777;
+        let before = list_of(&file).explain(failed)?;
+        let old = before.as_deref().map(entries).unwrap_or_default();
+        let base = |tag, bits: u32| {
+            let known = old.iter().find(|entry| entry.0 == tag);
+            known.map_or((bits & 7) as u16, |entry| entry.1)
+        };
+        let own = [(USER_OBJ, mode >> 6), (GROUP_OBJ, mode >> 3), (OTHER, mode)]
+            .map(|(tag, bits)| (tag, base(tag, bits), NOBODY));
+        let mut all = vec![own[0]];
+        all.extend(users.iter().map(|&user| (USER, 6, user)));
+        all.extend([own[1], (MASK, 7, NOBODY), own[2]]);
+        let written = fsetxattr(&file, LIST, &encoded(&all), XattrFlags::empty());
+        written.map_err(io::Error::from).explain(failed)?;
+        // Of an earlier loan that was not given back nothing is to be left.
+        let ours = |user: u32| super::sandbox::USERS.contains(&user);
+        let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));
+        let [user, group, other] = own.map(|(_, bits, _)| u32::from(bits));
+        Ok(Lent {
+            file,
+            mode: match stale {
+                true => mode & 0o7000 | user << 6 | group << 3 | other,
+                false => mode,
+            },
+            before: before.filter(|_| !stale),
+        })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        match &self.before {
+            Some(list) => drop(fsetxattr(&self.file, LIST, list, XattrFlags::empty())),
+            None => {
+                let _ = fremovexattr(&self.file, LIST);
+                // What was the list's mask has become the group's rights.
+                let _ = self.file.set_permissions(Permissions::from_mode(self.mode));
+            }
+        }
+    }
+}
+
+fn list_of(file: &File) -> io::Result<Option<Vec<u8>>> {
+    let mut list = vec![0; 4096];
+    match fgetxattr(file, LIST, &mut list[..]) {
+        Ok(len) => {
+            list.truncate(len);
+            Ok(Some(list))
+        }
+        Err(rustix::io::Errno::NODATA) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Tag, rights and user of each entry.
+fn entries(list: &[u8]) -> Vec<(u16, u16, u32)> {
+    let entries = list.get(4..).unwrap_or_default().chunks_exact(8);
+    let entry = |e: &[u8]| {
+        (
+            u16::from_le_bytes([e[0], e[1]]),
+            u16::from_le_bytes([e[2], e[3]]),
+            u32::from_le_bytes([e[4], e[5], e[6], e[7]]),
+        )
+    };
+    entries.map(entry).collect()
+}
+
+fn encoded(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut out = VERSION.to_le_bytes().to_vec();
+    for (tag, rights, user) in entries {
+        out.extend(tag.to_le_bytes());
+        out.extend(rights.to_le_bytes());
+        out.extend(user.to_le_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_given_back_as_it_was() {
+        let path = Path::new("/dev/shm").join(format!("vshmem-lent-{}", std::process::id()));
+        std::fs::write(&path, "").unwrap();
+        let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let first = match Lent::to(&path, &[super::super::sandbox::USERS.start]) {
+            // A kernel may come without such lists.
+            Err(error) if error.to_string().contains("not supported") => {
+                return std::fs::remove_file(&path).unwrap()
+            }
+            first => first.unwrap(),
+        };
+        let list = entries(&list_of(&first.file).unwrap().unwrap());
+        assert!(
+            list.contains(&(USER, 6, super::super::sandbox::USERS.start))
+                && list.contains(&(GROUP_OBJ, 0, NOBODY))
+        );
+        // One that was never given back does not stay.
+        std::mem::forget(first);
+        drop(Lent::to(&path, &[super::super::sandbox::USERS.start + 1]).unwrap());
+        let file = File::open(&path).unwrap();
+        assert_eq!((mode(), list_of(&file).unwrap()), (0o600, None));
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,181 @@
+//! What a machine's console and its QEMU say, kept in files that do not grow for ever: a machine writes as much as it likes.
+
+use crate::error::{Explain, Result};
+use rustix::fs::{flock, FlockOperation};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A log that has as many bytes is put aside, in the place of the one before.
+const MOST: usize = 256 << 10;
+/// How long what was said last may take to be written down.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// What the machine's kernel and first process print.
+pub fn console(directory: &Path) -> PathBuf {
+    directory.join("console.log")
+}
+
+/// What QEMU itself prints.
+pub fn qemu(directory: &Path) -> PathBuf {
+    directory.join("qemu.log")
+}
+
+/// Where a log is that was put aside.
+fn aside(log: &Path) -> PathBuf {
+    log.with_extension("log.old")
+}
+
+struct Log {
+    path: PathBuf,
+    file: File,
+    len: usize,
+}
+
+impl Log {
+    fn new(path: PathBuf) -> io::Result<Log> {
+        let file = File::create(&path)?;
+        Ok(Log { path, file, len: 0 })
+    }
+
+    /// What can't be written is lost: the machine goes on.
+    fn put(&mut self, bytes: &[u8]) {
+        if self.len + bytes.len() > MOST {
+            let _ = fs::rename(&self.path, aside(&self.path));
+            match Log::new(self.path.clone()) {
+                Ok(new) => *self = new,
+                Err(_) => return,
+            }
+        }
+        self.len += bytes.len();
+        let _ = self.file.write_all(bytes);
+    }
+}
+
+/// Keeps a machine's logs.
+pub struct Keeper {
+    console: (UnixStream, Log),
+    qemu: (UnixStream, Log),
+    /// Locked as long as there may be more to write.
+    _directory: File,
+}
+
+impl Keeper {
+    /// Of what comes from these.
+    pub fn new(directory: &Path, said: UnixStream, errors: UnixStream) -> Result<Keeper> {
+        let failed = || format!("could not make the logs in {}", directory.display());
+        let lock = File::open(directory).explain(failed)?;
+        // That of a machine that was here before may have something left to write.
+        flock(&lock, FlockOperation::LockExclusive)
+            .map_err(io::Error::from)
+            .explain(failed)?;
+        Ok(Keeper {
+            console: (said, Log::new(console(directory)).explain(failed)?),
+            qemu: (errors, Log::new(qemu(directory)).explain(failed)?),
+            _directory: lock,
+        })
+    }
+
+    /// Writes until nobody is left who says anything.
+    pub fn keep(mut self) {
+        let mut open = [true, true];
+        while open.contains(&true) {
+            let watched = |fd, open| libc::pollfd {
+                fd: if open { fd } else { -1 },
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut entries = [
+                watched(self.console.0.as_raw_fd(), open[0]),
+                watched(self.qemu.0.as_raw_fd(), open[1]),
+            ];
+            // SAFETY: the list has as many entries as poll is told.
+            unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
+            if entries[0].revents != 0 {
+                open[0] = pass_on(&mut self.console.0, &mut self.console.1);
+            }
+            if entries[1].revents != 0 {
+                open[1] = pass_on(&mut self.qemu.0, &mut self.qemu.1);
+            }
+        }
+    }
+}
+
+/// False at the end.
+fn pass_on(from: &mut impl Read, to: &mut Log) -> bool {
+    let mut bytes = [0; 16 << 10];
+    match from.read(&mut bytes) {
+        Ok(0) => false,
+        Ok(len) => {
+            to.put(&bytes[..len]);
+            true
+        }
+        Err(e) => e.kind() == io::ErrorKind::Interrupted,
+    }
+}
+
+/// The last lines of a machine's logs, for an error message.
+pub fn last_words(directory: &Path) -> String {
+    wait_until_written(directory);
+    tail(&qemu(directory)) + &tail(&console(directory))
+}
+
+/// If QEMU runs there is always more to come, and it is not waited for long.
+fn wait_until_written(directory: &Path) {
+    let deadline = Instant::now() + WRITTEN_WITHIN;
+    let Ok(lock) = File::open(directory) else {
+        return;
+    };
+    let locked = || flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+    while !locked() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The last lines of a log, each on a line of its own.
+pub fn tail(log: &Path) -> String {
+    let read = |path: &Path| fs::read(path).unwrap_or_default();
+    let bytes = [read(&aside(log)), read(log)].concat();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    let mut out = String::new();
+    for line in &lines[lines.len().saturating_sub(4)..] {
+        out.push_str(&format!("\n    {}", crate::printable(line)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_do_not_grow_for_ever() {
+        let directory = std::env::temp_dir().join(format!("vshmem-logs-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        let (mut their_errors, errors) = UnixStream::pair().unwrap();
+        let keeper = Keeper::new(&directory, ours, errors).unwrap();
+        let flood = std::thread::spawn(move || {
+            let line = [b'x'; 1000];
+            for _ in 0..3 * MOST / line.len() {
+                (&theirs).write_all(&line).unwrap();
+            }
+            (&theirs).write_all(b"\nlast \x1b[31mwords\n").unwrap();
+            their_errors.write_all(b"and QEMU's\n").unwrap();
+        });
+        keeper.keep();
+        flood.join().unwrap();
+        let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
+        let log = console(&directory);
+        assert!(size(&log) <= MOST && size(&aside(&log)) <= MOST);
+        let words = last_words(&directory);
+        assert!(words.starts_with("\n    and QEMU's"), "{words}");
+        assert!(words.ends_with("\n    last [31mwords"), "{words}");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,462 @@
+//! Starts QEMU where there is nothing but what its machine may have: in namespaces of its own, with a file tree of its own, no network, no other
+//! process, and no right of root's.
+//!
+//! This program is called anew for it, as `vshmem-sandbox`, so that what is prepared between `fork` and `exec` is prepared by a process with
+//! one thread. It stays beside QEMU and keeps its logs ([`super::logs`]). What QEMU uses besides its programs and libraries it gets as
+//! descriptors, which are opened by the process that becomes QEMU: who listens and connects by them is QEMU, for who asks the kernel.
+
+use super::logs;
+use crate::error::{Error, Explain, Result};
+use crate::host::process::Process;
+use crate::host::state::uid;
+use crate::host::tree::{Nothing, Tree};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::process::{Gid, Uid};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// As what this program is called for it.
+pub const NAME: &str = "vshmem-sandbox";
+/// QEMU's descriptors begin here, above all that this program has.
+const FIRST: RawFd = 512;
+/// Where QEMU finds its own descriptors. It looks there by itself, too, when a machine makes a file.
+const DESCRIPTORS: &str = "/proc/self/fd";
+/// Where the tree lies that the machine sees.
+pub const SHARED: &str = "/shared";
+/// The devices that it has, if the host has them.
+const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];
+/// The users whom root's machines run as, one for each; a distribution gives none of these to anybody.
+pub const USERS: std::ops::Range<u32> = 65000..65032;
+
+/// Something that QEMU gets a descriptor for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Descriptor {
+    /// It listens at this path.
+    Listen(PathBuf),
+    /// It is connected to who listens at this path.
+    Connect(PathBuf),
+    /// It reads this file.
+    Read(PathBuf),
+    /// It reads and writes this file.
+    Write(PathBuf),
+    /// One that the caller has.
+    Inherited(RawFd),
+    /// What is written to it is the machine's console.
+    Console,
+}
+
+/// The descriptors that QEMU gets, in the order of their numbers.
+#[derive(Debug, Default)]
+pub struct Descriptors(pub Vec<Descriptor>);
+
+impl Descriptors {
+    /// One more; returns its number.
+    pub fn add(&mut self, descriptor: Descriptor) -> RawFd {
+        self.0.push(descriptor);
+        FIRST + self.0.len() as RawFd - 1
+    }
+}
+
+/// As which file QEMU finds a descriptor of its own.
+pub fn path_of(descriptor: RawFd) -> String {
+    format!("{DESCRIPTORS}/{descriptor}")
+}
+
+/// The descriptor of QEMU's that such a file is.
+pub fn descriptor_at(path: &Path) -> Option<RawFd> {
+    path.strip_prefix(DESCRIPTORS).ok()?.to_str()?.parse().ok()
+}
+
+/// As whom QEMU runs if it is not the user who calls: root's machines have no right of root's.
+pub fn user(index: u32) -> Option<u32> {
+    (uid() == 0).then_some(USERS.start + index)
+}
+
+/// What is to be started.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// What it is called in lists of processes.
+    pub name: String,
+    /// QEMU's file.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its descriptors.
+    pub descriptors: Vec<Descriptor>,
+    /// What it needs of this host for itself.
+    pub own: Tree,
+    /// What the machine sees.
+    pub shared: Tree,
+    /// As whom it runs, if not as who calls.
+    pub user: Option<u32>,
+    /// The machine's directory.
+    pub directory: PathBuf,
+}
+
+/// What has become of it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Outcome {
+    /// QEMU runs, as this process.
+    Runs(i32),
+    /// It does not, and what helps.
+    Failed(String, Option<String>),
+}
+
+/// Starts QEMU. It outlives this process and its terminal.
+pub fn start(order: &Order) -> Result<Process> {
+    let failed = || "could not start QEMU's sandbox".to_string();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(NAME).arg(&order.name).current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let inherited: Vec<RawFd> = order
+        .descriptors
+        .iter()
+        .filter_map(Descriptor::inherited)
+        .collect();
+    let prepare = move || {
+        // SAFETY: plain values; these calls are safe in a forked child.
+        unsafe {
+            libc::setsid();
+            for &fd in &inherited {
+                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls only; it takes no lock and no memory.
+    unsafe { command.pre_exec(prepare) };
+    let mut child = command.spawn().explain(failed)?;
+    let text = serde_json::to_vec(order).map_err(|e| Error::new(format!("{}: {e}", failed())))?;
+    let mut answer = String::new();
+    if let (Some(mut input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) {
+        input.write_all(&text).explain(failed)?;
+        drop(input);
+        output.read_to_string(&mut answer).explain(failed)?;
+    }
+    match serde_json::from_str(&answer) {
+        Ok(Outcome::Runs(pid)) => Ok(Process::find(pid).unwrap_or(Process { pid, started: 0 })),
+        Ok(Outcome::Failed(what, hint)) => {
+            let _ = child.wait();
+            let error = Error::new(what);
+            Err(hint.map_or(error.clone(), |hint| error.hint(hint)))
+        }
+        Err(_) => Err(Error::new(failed())),
+    }
+}
+
+impl Descriptor {
+    fn inherited(&self) -> Option<RawFd> {
+        match self {
+            Descriptor::Inherited(fd) => Some(*fd),
+            _ => None,
+        }
+    }
+}
+
+/// Begins what [`start`] has called this program for, and stays until QEMU has ended.
+pub fn main() -> ! {
+    let failed = |error: Error| {
+        let (what, hint) = error.parts();
+        Outcome::Failed(what.into(), hint.map(String::from))
+    };
+    let begun = begin();
+    let outcome = match &begun {
+        Ok((pid, _)) => Outcome::Runs(*pid),
+        Err(error) => failed(error.clone()),
+    };
+    let text = serde_json::to_string(&outcome).expect("an outcome is plain data");
+    let _ = io::stdout().write_all(text.as_bytes());
+    let _ = io::stdout().flush();
+    let Ok((pid, logs)) = begun else {
+        std::process::exit(1)
+    };
+    // Whoever reads what the caller prints waits for the end of all who could.
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        for fd in 0..3 {
+            // SAFETY: plain values; nothing of ours is at these numbers that is used any more.
+            unsafe { libc::dup2(null.as_raw_fd(), fd) };
+        }
+    }
+    logs.keep();
+    // SAFETY: the status may be left out; the process is our child.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    std::process::exit(0)
+}
+
+/// QEMU's process, which runs, and what it says.
+fn begin() -> Result<(i32, logs::Keeper)> {
+    let order: Order = serde_json::from_reader(io::stdin())
+        .map_err(|e| Error::new(format!("QEMU's sandbox was not told what to start: {e}")))?;
+    raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
+    let pair = || UnixStream::pair().explain(|| "could not make a pair of sockets".into());
+    let (console, their_console) = pair()?;
+    let (errors, their_errors) = pair()?;
+    let (mut verdict, their_verdict) = pair()?;
+    let keeper = logs::Keeper::new(&order.directory, console, errors)?;
+    let ids = (uid(), rustix::process::getegid().as_raw());
+    let pid = fork()?;
+    if pid == 0 {
+        let ends = Ends {
+            console: their_console.into(),
+            errors: their_errors.into(),
+        };
+        let error = match become_qemu(&order, ids, ends) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        let (what, hint) = error.parts();
+        let _ = serde_json::to_writer(their_verdict, &(what, hint));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(1) }
+    }
+    drop((their_console, their_errors, their_verdict));
+    for fd in order.descriptors.iter().filter_map(Descriptor::inherited) {
+        // SAFETY: they are this process's by inheritance, and nothing else here knows of them.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    let mut said = Vec::new();
+    verdict
+        .read_to_end(&mut said)
+        .explain(|| "waiting for QEMU".into())?;
+    if said.is_empty() {
+        return Ok((pid, keeper));
+    }
+    // SAFETY: the status may be left out; the process is our child.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    let (what, hint): (String, Option<String>) = serde_json::from_slice(&said).unwrap_or_default();
+    let error = Error::new(what);
+    Err(hint.map_or(error.clone(), |hint| error.hint(hint)))
+}
+
+/// What this process has of the ends of QEMU's.
+struct Ends {
+    console: OwnedFd,
+    errors: OwnedFd,
+}
+
+/// A child in namespaces of its own.
+fn fork() -> Result<i32> {
+    let mut flags = libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWUTS
+        | libc::SIGCHLD;
+    if uid() != 0 {
+        flags |= libc::CLONE_NEWUSER;
+    }
+    // SAFETY: without a stack of its own the child goes on as after fork; this process has one thread.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0, 0, 0, 0) };
+    match pid {
+        -1 => Err(forbidden(&io::Error::last_os_error())),
+        pid => Ok(pid as i32),
+    }
+}
+
+/// There are no such namespaces here.
+fn forbidden(why: &io::Error) -> Error {
+    let text = format!(
+        "QEMU can't be kept from this host's files: the kernel gives it no namespaces ({why})"
+    );
+    Error::new(text).hint(match uid() {
+        0 => "In a container, start it with --privileged, or with --cap-add SYS_ADMIN and without its profiles of seccomp and AppArmor.",
+        _ => "Unprivileged user namespaces may be turned off: see docs/sandbox.md for AppArmor on Ubuntu (as root: make install), for containers, and for user.max_user_namespaces. Or start machines as root.",
+    })
+}
+
+enum Never {}
+
+/// Becomes QEMU.
+fn become_qemu(order: &Order, ids: (u32, u32), ends: Ends) -> Result<Never> {
+    let place = &order.directory;
+    if order.user.is_none() {
+        map_user(ids).map_err(|why| forbidden(&why))?;
+    }
+    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    rustix::mount::mount_change("/", private).map_err(|why| forbidden(&why.into()))?;
+    let null = File::open("/dev/null").explain(|| "opening /dev/null".into())?;
+    place_descriptors(order, &ends.console)?;
+    let failed = || "could not put QEMU's file tree together".to_string();
+    rustix::mount::mount("tmpfs", place, "tmpfs", MountFlags::NOSUID, c"mode=0755")
+        .map_err(|why| forbidden(&why.into()))?;
+    let nothing = Nothing::make(&place.join("nothing")).explain(failed)?;
+    order.own.build(place, &nothing)?;
+    let shared = place.join(SHARED.trim_start_matches('/'));
+    fs::create_dir_all(&shared).explain(failed)?;
+    order.shared.build(&shared, &nothing)?;
+    devices(place, order.user)?;
+    own_descriptors(place).explain(failed)?;
+    enter(place).explain(failed)?;
+    let refused = || "could not give up rights".to_string();
+    if let Some(user) = order.user {
+        give_up_root(user).explain(refused)?;
+    }
+    rustix::thread::set_no_new_privs(true)
+        .map_err(io::Error::from)
+        .explain(refused)?;
+    for (from, to) in [
+        (null.as_raw_fd(), 0),
+        (ends.errors.as_raw_fd(), 1),
+        (ends.errors.as_raw_fd(), 2),
+    ] {
+        // SAFETY: plain values; nothing of ours uses what was at these numbers.
+        unsafe { libc::dup2(from, to) };
+    }
+    let mut command = Command::new(&order.program);
+    command
+        .arg0(super::PROGRAM)
+        .args(&order.arguments)
+        .env_clear();
+    for name in ["PATH", "LD_LIBRARY_PATH"] {
+        command.envs(std::env::var_os(name).map(|value| (OsString::from(name), value)));
+    }
+    let why = command.exec();
+    Err(Error::new(format!(
+        "could not start {}: {why}",
+        order.program.display()
+    )))
+}
+
+/// In the new user namespace this user is called as outside, and is the only one.
+fn map_user((uid, gid): (u32, u32)) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Opens QEMU's descriptors, and puts them where QEMU is told that they are. It gets no others.
+fn place_descriptors(order: &Order, console: &OwnedFd) -> Result<()> {
+    for (place, descriptor) in order.descriptors.iter().enumerate() {
+        let opened = descriptor.open(console)?;
+        // SAFETY: plain values; nothing of ours is above FIRST.
+        if unsafe { libc::dup2(opened.as_raw_fd(), FIRST + place as RawFd) } < 0 {
+            return Err(io::Error::last_os_error()).explain(|| "placing QEMU's descriptors".into());
+        }
+        if let Descriptor::Inherited(_) = descriptor {
+            // It is closed with the others.
+            std::mem::forget(opened);
+        }
+    }
+    for fd in 3..FIRST {
+        // SAFETY: plain values; what is not open is no harm.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
+impl Descriptor {
+    fn open(&self, console: &OwnedFd) -> Result<OwnedFd> {
+        let file = |path: &Path, writable| -> Result<OwnedFd> {
+            let file = File::options().read(true).write(writable).open(path);
+            Ok(file
+                .explain(|| format!("could not open {}", path.display()))?
+                .into())
+        };
+        match self {
+            Descriptor::Listen(path) => UnixListener::bind(path)
+                .map(OwnedFd::from)
+                .explain(|| format!("could not listen at {}", path.display())),
+            Descriptor::Connect(path) => UnixStream::connect(path)
+                .map(OwnedFd::from)
+                .explain(|| format!("could not connect to {}", path.display())),
+            Descriptor::Read(path) => file(path, false),
+            Descriptor::Write(path) => file(path, true),
+            // SAFETY: the caller has handed it to this process, where nothing else knows of it.
+            Descriptor::Inherited(fd) => Ok(unsafe { OwnedFd::from_raw_fd(*fd) }),
+            Descriptor::Console => console
+                .try_clone()
+                .explain(|| "could not copy a descriptor".into()),
+        }
+    }
+}
+
+/// The few devices that QEMU uses. Who gives up root could not open all of the host's, and gets some of its own.
+fn devices(place: &Path, user: Option<u32>) -> Result<()> {
+    let directory = place.join("dev");
+    fs::create_dir(&directory).explain(|| format!("making {}", directory.display()))?;
+    for name in DEVICES {
+        let (theirs, ours) = (Path::new("/dev").join(name), directory.join(name));
+        let Ok(meta) = fs::metadata(&theirs) else {
+            continue;
+        };
+        device(&theirs, &ours, meta.rdev(), user)
+            .explain(|| format!("could not give QEMU {}", theirs.display()))?;
+    }
+    Ok(())
+}
+
+fn device(theirs: &Path, ours: &Path, number: u64, user: Option<u32>) -> io::Result<()> {
+    if let Some(user) = user {
+        let (kind, mode) = (
+            rustix::fs::FileType::CharacterDevice,
+            rustix::fs::Mode::from_raw_mode(0o600),
+        );
+        match rustix::fs::mknodat(rustix::fs::CWD, ours, kind, mode, number) {
+            Ok(()) => return std::os::unix::fs::chown(ours, Some(user), Some(user)),
+            // Containers may forbid it.
+            Err(rustix::io::Errno::PERM) => (),
+            Err(why) => return Err(why.into()),
+        }
+    }
+    File::create(ours)?;
+    Ok(rustix::mount::mount_bind(theirs, ours)?)
+}
+
+/// Of the host's /proc QEMU sees its own descriptors only.
+fn own_descriptors(place: &Path) -> io::Result<()> {
+    let directory = place.join(DESCRIPTORS.trim_start_matches('/'));
+    fs::create_dir_all(&directory)?;
+    Ok(rustix::mount::mount_bind(DESCRIPTORS, &directory)?)
+}
+
+/// Makes a directory, on which a file system is mounted, the root of this process, and forgets all other mounts.
+fn enter(place: &Path) -> io::Result<()> {
+    std::env::set_current_dir(place)?;
+    rustix::process::pivot_root(".", ".")?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+    std::env::set_current_dir("/")?;
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
+    Ok(rustix::mount::mount_remount("/", flags, "")?)
+}
+
+/// Becomes a user who has nothing on this host. All capabilities go with it.
+fn give_up_root(user: u32) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
+}
+
+/// QEMU keeps the descriptors of each machine that has ever shared a pool with this one: as many as it may have.
+fn raise_limit() -> io::Result<()> {
+    use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let limit = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}
+
+/// A file that QEMU can read though it gives up root: this one, or else a copy in the machine's directory.
+pub fn readable(file: &Path, user: Option<u32>, directory: &Path) -> Result<PathBuf> {
+    let failed = || format!("could not read {}", file.display());
+    if user.is_none() || fs::metadata(file).explain(failed)?.mode() & 0o4 != 0 {
+        return Ok(file.into());
+    }
+    let copy = directory.join(file.file_name().unwrap_or_default());
+    fs::copy(file, &copy)
+        .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(0o444)))
+        .explain(failed)?;
+    Ok(copy)
+}
