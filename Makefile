@@ -78,12 +78,16 @@ install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, ma
 	install -d '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(SYSTEMUNITDIR)'
 	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent.service.in >'$(DESTDIR)$(UNITDIR)/vshmem-agent.service'
 	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent-guest.service.in >'$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
+	@# Where the kernel asks for it (docs/sandbox.md).
+	if [ -e /etc/apparmor.d/abi/4.0 ] && [ -w '$(DESTDIR)/etc/apparmor.d' ]; then \
+		sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem.apparmor.in >'$(DESTDIR)/etc/apparmor.d/vshmem'; fi
 	scripts/install-docs.sh install '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)' $(RELEASE)/vshmem
 
 uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
 	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service' '$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
+	rm -f '$(DESTDIR)/etc/apparmor.d/vshmem'
 	scripts/install-docs.sh uninstall '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)'
 
 clean: ## what build, test, bench and demo made
