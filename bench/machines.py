@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import priority
 from pong import Measurement, parse, pingpong_command, wakeup_command
-from sides import OUT, Failed, command, vshmem
+from sides import OUT, ROOT, Failed, command, vshmem
 
 UP_LIMIT = 300
 RUN_LIMIT = 240
@@ -30,7 +30,9 @@ class Machines:
     def __enter__(self) -> Machines:
         began = time.monotonic()
         try:
-            vshmem("up", "-n", "2", "--name", self.cluster, limit=UP_LIMIT)
+            # Whatever directory we are called in.
+            shared = ("--share", str(ROOT))
+            vshmem("up", "-n", "2", "--name", self.cluster, *shared, limit=UP_LIMIT)
         except subprocess.TimeoutExpired:
             self.__exit__()
             raise Failed(

@@ -7,6 +7,7 @@ work=$MACHINES_WORK
 # The command, which must not take for ever. Machines see what the cases write, and boot VSHMEM_TEST_KERNEL, if it is set.
 vshmem() {
     [ "$1" != up ] || set -- "$@" --share "$work"
+    if [ "$1" = up ] && [ -d "$MACHINES_TARGET" ]; then set -- "$@" --share "$MACHINES_TARGET"; fi
     [ "$1" != up ] || [ -z "${VSHMEM_TEST_KERNEL:-}" ] || set -- "$@" --kernel "$VSHMEM_TEST_KERNEL"
     timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@"
 }
@@ -105,6 +106,12 @@ boot_one_for_its_files() {
         failed "a machine comes up" "$(cat "$work/up")"
         exit 1
     fi
+}
+
+# What a machine that `vshmem up` has not started is told on its kernel's command line that it sees of the host, if its QEMU shows it all.
+shares() {
+    printf 'vshmem.shares=%s' "$work"
+    printf ',%s' "$MACHINES_TARGET" "$(dirname "$VSHMEM_BIN")" "$(dirname "$VSHMEM_LIB")"
 }
 
 # The kernel image of our cluster's machines.

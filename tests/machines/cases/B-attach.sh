@@ -19,7 +19,7 @@ boot_one_for_its_files
 # A machine like it, in no cluster. That it is one, for `vshmem exec`, is said to the command by hand.
 mkdir -m 700 "$clusters/$plain" "$clusters/$plain/vm0"
 kernel=$(kernel_of_cluster)
-parameters="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=plain vshmem.uid=$(id -u) vshmem.channels=1"
+parameters="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=plain vshmem.uid=$(id -u) vshmem.channels=1 $(shares)"
 options=$(vshmem attach "$plain" --qmp "$work/qmp.sock" --print --spare-pools 2 --largest-pool 64M | tr -d '\\\\')
 # shellcheck disable=SC2086 # options are words
 qemu-system-x86_64 -name "plain-$plain" -nodefaults -no-user-config -no-reboot -display none $options \

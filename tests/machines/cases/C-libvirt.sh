@@ -61,7 +61,7 @@ cat >"$work/domain.xml" <<X
     <type arch='x86_64' machine='q35'>hvm</type>
     <kernel>$(kernel_of_cluster)</kernel>
     <initrd>$work/initramfs</initrd>
-    <cmdline>console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1</cmdline>
+    <cmdline>console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1 $(shares)</cmdline>
   </os>
   <features><acpi/></features>
   <cpu mode='maximum'/>

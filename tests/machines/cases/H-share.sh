@@ -9,8 +9,8 @@ away=$(mktemp -d "${TMPDIR:-/tmp}/away.XXXXXX")
 chmod 755 "$away"
 holder=
 clean_up() {
-    [ -z "$holder" ] || kill "$holder" 2>/dev/null
-    umount "$work"/shared.*/mounted 2>/dev/null
+    [ -z "$holder" ] || kill "$holder" 2>/dev/null || true
+    umount "$work"/shared.*/mounted 2>/dev/null || true
     rm -rf "$away" "/dev/shm/$mark" "/dev/shm"/vshmem.*."$mark"
 }
 
@@ -58,7 +58,7 @@ attack() {
         "pool=/dev/shm/vshmem.$uid.$mark" "qmp=$home/run/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" \
         ${mounted:+"mounted=$shared/mounted/file"}
     everything=$(printf '%s\n' "${@%%=*}" | sort | tr '\n' ' ')
-    equal "$who on the host all is found" "${everything% }" "$("${as[@]}" python3 "$home/look.py" "$mark" "$@")"
+    equal "$who on the host all is found" "${everything% }" "$("${as[@]}" /usr/bin/python3 "$home/look.py" "$mark" "$@")"
     cp "$home/look.py" "$shared/look.py"
     chmod 644 "$shared/look.py"
     equal "$who a machine sees what is shared" shared "$(ours exec vm0 -- cat file)"
@@ -83,7 +83,7 @@ attack() {
                 done
             done)"
         equal "$who and has no pool but its own" "vshmem.$uid.cluster.$VSHMEM_CLUSTER" \
-            "$(find "/proc/$qemu/fd" -lname '/dev/shm/*' -printf '%l\n' 2>/dev/null | sort -u | sed 's,.*/,,')"
+            "$(find "/proc/$qemu/fd" -lname '*vshmem.*' -printf '%l\n' 2>/dev/null | sed 's,.*/,,' | sort -u)"
     fi
 
     # A pool that it was given, and no longer is.
@@ -140,13 +140,16 @@ attack() {
     holder=
     [ -z "$mounted" ] || umount "$shared/mounted"
     rm -f "/dev/shm/$mark" "/dev/shm/vshmem.$uid.$mark"
-    equal "$who nothing is left" "" "$(find "$home/run" -mindepth 1; pgrep -f "vshmem-sandbox vshmem-$VSHMEM_CLUSTER")"
+    equal "$who nothing is left" "" "$(find "$home/run" -mindepth 1)"
+    eventually "$who nor who kept the logs" sh -c "! pgrep -f '^vshmem-sandbox vshmem-$VSHMEM_CLUSTER'"
 }
 
 for what in / /proc /dev/shm "$XDG_RUNTIME_DIR/vshmem" /no/such; do
-    mkdir -p -m 700 "$XDG_RUNTIME_DIR/vshmem"
+    [ -d "$XDG_RUNTIME_DIR/vshmem" ] || mkdir -m 700 "$XDG_RUNTIME_DIR/vshmem"
     code "$what can't be shared" 2 vshmem up --share "$what"
 done
+
+code "where it lies can't be shared to write" 2 vshmem up --share "$work:rw"
 
 attack "$(id -u)" env
 [ "$(id -u)" -ne 0 ] || attack 65534 setpriv --reuid 65534 --regid 65534 --clear-groups
