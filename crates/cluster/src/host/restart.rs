@@ -3,6 +3,7 @@
 use super::boot::{self, Initramfs, Outfit, Software};
 use super::cluster::{self, MachineState};
 use super::hypervisor::Running;
+use super::qemu::sandbox::Leash;
 use super::qemu::Link;
 use super::state::{self, boot_id, Granted, Lock, Record};
 use super::up::Step;
@@ -142,10 +143,11 @@ fn begin(
         bells: &bells,
     };
     let hypervisor = record.hypervisor();
-    let running = hypervisor.start(record, place, &outfit, link)?;
+    let (running, leash) = hypervisor.start(record, place, &outfit, link)?;
     let starting = Starting(Some(running.clone()));
     record.machines[place].runs = Some(running);
     record.write()?;
+    leash.map(Leash::let_go).transpose()?;
     let cores = &record.machines[place].cores;
     if !cores.is_empty() {
         hypervisor.pin(record, place, cores)?;

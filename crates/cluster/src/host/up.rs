@@ -5,6 +5,7 @@ use super::boot::{self, Initramfs, Outfit, Software};
 use super::hypervisor::{xen, Hypervisor};
 use super::ports::Ports;
 use super::process::Process;
+use super::qemu::sandbox::Leash;
 use super::qemu::{self, Accel, Link};
 use super::settings::address;
 use super::share::{self, Share};
@@ -294,10 +295,11 @@ fn boot(
         bells: &bells,
     };
     for (place, link) in links.into_iter().enumerate() {
-        let running = options.hypervisor.start(&record, place, &outfit, link)?;
+        let (running, leash) = options.hypervisor.start(&record, place, &outfit, link)?;
         let kept = started.record.as_mut().expect("prepare has put it there");
         kept.machines[place].runs = Some(running);
         kept.write()?;
+        leash.map(Leash::let_go).transpose()?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::process::Process;
 use super::state::{Machine, Record};
 use super::up::Options;
 use crate::error::Result;
+use qemu::sandbox::Leash;
 use qemu::{accel, Link};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -56,14 +57,14 @@ pub trait Hypervisor: Sync {
     /// Removes it. The machines have ended; it may be gone already.
     fn remove_pool(&self, record: &Record) -> Result<()>;
 
-    /// Starts the machine in this place.
+    /// Starts the machine in this place. It ends with this process, unless it is let go of.
     fn start(
         &self,
         record: &Record,
         place: usize,
         outfit: &Outfit,
         link: Option<Link>,
-    ) -> Result<Running>;
+    ) -> Result<(Running, Option<Leash>)>;
 
     /// Pins a machine's virtual cores to these.
     fn pin(&self, record: &Record, place: usize, cores: &[usize]) -> Result<()>;

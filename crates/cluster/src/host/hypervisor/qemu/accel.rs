@@ -124,7 +124,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         link: None,
         index: 0,
     };
-    let process = super::start(&spec)?;
+    let (process, _leash) = super::start(&spec)?;
     let console = super::logs::console(directory);
     let said = || fs::read(&console).is_ok_and(|text| contains(&text, PROBE_MARK.as_bytes()));
     let verdict = interrupt::wait_for(PATIENCE, || {

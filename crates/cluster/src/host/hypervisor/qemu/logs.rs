@@ -79,10 +79,10 @@ impl Keeper {
         })
     }
 
-    /// Writes until nobody is left who says anything.
-    pub fn keep(mut self) {
-        let mut open = [true, true];
-        while open.contains(&true) {
+    /// Writes until nobody is left who says anything. If the leash ends without a word, whoever holds it has died: `lost` is called.
+    pub fn keep<L: Read + AsRawFd>(mut self, leash: &mut L, lost: &dyn Fn()) {
+        let mut open = [true; 3];
+        while open[0] || open[1] {
             let watched = |fd, open| libc::pollfd {
                 fd: if open { fd } else { -1 },
                 events: libc::POLLIN,
@@ -91,14 +91,21 @@ impl Keeper {
             let mut entries = [
                 watched(self.console.0.as_raw_fd(), open[0]),
                 watched(self.qemu.0.as_raw_fd(), open[1]),
+                watched(leash.as_raw_fd(), open[2]),
             ];
             // SAFETY: the list has as many entries as poll is told.
-            unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
+            unsafe { libc::poll(entries.as_mut_ptr(), 3, -1) };
             if entries[0].revents != 0 {
                 open[0] = pass_on(&mut self.console.0, &mut self.console.1);
             }
             if entries[1].revents != 0 {
                 open[1] = pass_on(&mut self.qemu.0, &mut self.qemu.1);
+            }
+            if entries[2].revents != 0 {
+                open[2] = false;
+                if !matches!(leash.read(&mut [0]), Ok(1)) {
+                    lost();
+                }
             }
         }
     }
@@ -168,8 +175,13 @@ mod tests {
             (&theirs).write_all(b"\nlast \x1b[31mwords\n").unwrap();
             their_errors.write_all(b"and QEMU's\n").unwrap();
         });
-        keeper.keep();
+        // Nobody holds the leash.
+        let (mut leash, end) = UnixStream::pair().unwrap();
+        drop(end);
+        let lost = std::cell::Cell::new(0);
+        keeper.keep(&mut leash, &|| lost.set(lost.get() + 1));
         flood.join().unwrap();
+        assert_eq!(lost.get(), 1);
         let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
         let log = console(&directory);
         assert!(size(&log) <= MOST && size(&aside(&log)) <= MOST);

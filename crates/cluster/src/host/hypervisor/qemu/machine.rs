@@ -3,6 +3,7 @@
 use super::accel::{self, Choice};
 use super::lent::Lent;
 use super::qmp::Qmp;
+use super::sandbox::Leash;
 use super::{sandbox, Accel, Link, PoolFile, Spec};
 use crate::error::{Explain, Result};
 use crate::host::boot::{self, not_up, Outfit, Software};
@@ -89,8 +90,9 @@ impl Hypervisor for Qemu {
         place: usize,
         outfit: &Outfit,
         link: Option<Link>,
-    ) -> Result<Running> {
-        start(record, place, outfit, link).map(Running::Qemu)
+    ) -> Result<(Running, Option<Leash>)> {
+        let (process, leash) = start(record, place, outfit, link)?;
+        Ok((Running::Qemu(process), Some(leash)))
     }
 
     fn pin(&self, record: &Record, place: usize, cores: &[usize]) -> Result<()> {
@@ -115,7 +117,12 @@ impl Hypervisor for Qemu {
 }
 
 /// Starts the QEMU of the machine in this place.
-fn start(record: &Record, place: usize, outfit: &Outfit, link: Option<Link>) -> Result<Process> {
+fn start(
+    record: &Record,
+    place: usize,
+    outfit: &Outfit,
+    link: Option<Link>,
+) -> Result<(Process, Leash)> {
     let machine = &record.machines[place];
     let settings = boot::settings(record, place, link.is_some());
     let directory = &record.machine_directory(machine)?;
@@ -141,7 +148,7 @@ fn start(record: &Record, place: usize, outfit: &Outfit, link: Option<Link>) -> 
             .collect()
     };
     let lent: Vec<Lent> = user.map_or(Ok(vec![]), lend)?;
-    let process = super::start(&spec)?;
+    let (process, leash) = super::start(&spec)?;
     let settled = match lent.is_empty() {
         true => Ok(()),
         // It has opened its files before it answers.
@@ -155,7 +162,7 @@ fn start(record: &Record, place: usize, outfit: &Outfit, link: Option<Link>) -> 
         process.end(Duration::ZERO);
         return Err(error);
     }
-    Ok(process)
+    Ok((process, leash))
 }
 
 /// What QEMU is told about pools, where the back end serves them at these sockets, or at none.

@@ -344,8 +344,8 @@ fn network(out: &mut Arguments, link: &Link, index: u32) {
     );
 }
 
-/// Starts a machine's QEMU, which outlives this process.
-pub fn start(spec: &Spec<'_>) -> Result<Process> {
+/// Starts a machine's QEMU, which outlives this process if it is let go of.
+pub fn start(spec: &Spec<'_>) -> Result<(Process, sandbox::Leash)> {
     let program = installed()?;
     let (arguments, descriptors) = arguments(spec);
     if spec.settings.to_command_line().len() > LONGEST {

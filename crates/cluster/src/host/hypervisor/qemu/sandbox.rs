@@ -21,7 +21,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 /// As what this program is called for it.
 pub const NAME: &str = "vshmem-sandbox";
@@ -110,8 +110,20 @@ enum Outcome {
     Failed(String, Option<String>),
 }
 
-/// Starts QEMU. It outlives this process and its terminal.
-pub fn start(order: &Order) -> Result<Process> {
+/// Ends QEMU when it is dropped, or this process dies, unless it is let go of: nobody would know of it.
+pub struct Leash(ChildStdin);
+
+impl Leash {
+    /// It is written down.
+    pub fn let_go(mut self) -> Result<()> {
+        self.0
+            .write_all(b"\n")
+            .explain(|| "QEMU's sandbox does not listen".into())
+    }
+}
+
+/// Starts QEMU. When it is let go of, it outlives this process and its terminal.
+pub fn start(order: &Order) -> Result<(Process, Leash)> {
     let failed = || "could not start QEMU's sandbox".to_string();
     let mut command = Command::new("/proc/self/exe");
     command.arg0(NAME).arg(&order.name).current_dir("/");
@@ -137,14 +149,19 @@ pub fn start(order: &Order) -> Result<Process> {
     unsafe { command.pre_exec(prepare) };
     let mut child = command.spawn().explain(failed)?;
     let text = serde_json::to_vec(order).map_err(|e| Error::new(format!("{}: {e}", failed())))?;
+    let ends = child.stdin.take().zip(child.stdout.take());
+    let (mut input, mut output) = ends.ok_or_else(|| Error::new(failed()))?;
+    // An order is a line.
+    input
+        .write_all(&[&text[..], b"\n"].concat())
+        .explain(failed)?;
     let mut answer = String::new();
-    if let (Some(mut input), Some(mut output)) = (child.stdin.take(), child.stdout.take()) {
-        input.write_all(&text).explain(failed)?;
-        drop(input);
-        output.read_to_string(&mut answer).explain(failed)?;
-    }
+    output.read_to_string(&mut answer).explain(failed)?;
     match serde_json::from_str(&answer) {
-        Ok(Outcome::Runs(pid)) => Ok(Process::find(pid).unwrap_or(Process { pid, started: 0 })),
+        Ok(Outcome::Runs(pid)) => {
+            let process = Process::find(pid).unwrap_or(Process { pid, started: 0 });
+            Ok((process, Leash(input)))
+        }
         Ok(Outcome::Failed(what, hint)) => {
             let _ = child.wait();
             let error = Error::new(what);
@@ -182,12 +199,15 @@ pub fn main() -> ! {
     };
     // Whoever reads what the caller prints waits for the end of all who could.
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        for fd in 0..3 {
+        for fd in 1..3 {
             // SAFETY: plain values; nothing of ours is at these numbers that is used any more.
             unsafe { libc::dup2(null.as_raw_fd(), fd) };
         }
     }
-    logs.keep();
+    logs.keep(&mut io::stdin(), &|| {
+        // SAFETY: plain values; it is our child, and not waited for yet.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    });
     // SAFETY: the status may be left out; the process is our child.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     std::process::exit(0)
@@ -195,7 +215,11 @@ pub fn main() -> ! {
 
 /// QEMU's process, which runs, and what it says.
 fn begin() -> Result<(i32, logs::Keeper)> {
-    let order: Order = serde_json::from_reader(io::stdin())
+    let mut text = String::new();
+    io::stdin()
+        .read_line(&mut text)
+        .explain(|| "reading what to start".into())?;
+    let order: Order = serde_json::from_str(&text)
         .map_err(|e| Error::new(format!("QEMU's sandbox was not told what to start: {e}")))?;
     raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
     let pair = || UnixStream::pair().explain(|| "could not make a pair of sockets".into());

@@ -18,6 +18,7 @@ mod xl;
 pub use xl::Domain;
 
 use super::qemu::accel::Choice;
+use super::qemu::sandbox::Leash;
 use super::qemu::{channel_socket, Link};
 use super::{Hypervisor, Running};
 use crate::error::{Error, Explain, Result};
@@ -130,7 +131,7 @@ impl Hypervisor for Xen {
         place: usize,
         outfit: &Outfit,
         _: Option<Link>,
-    ) -> Result<Running> {
+    ) -> Result<(Running, Option<Leash>)> {
         let directory = record.machine_directory(&record.machines[place])?;
         let root = directory.join("root");
         private_directory(&root)?;
@@ -150,7 +151,7 @@ impl Hypervisor for Xen {
                 .map(|channel| channel_socket(&directory, channel))
                 .collect(),
         };
-        Ok(Running::Xen(xl::create(&config, &directory)?))
+        Ok((Running::Xen(xl::create(&config, &directory)?), None))
     }
 
     fn pin(&self, _: &Record, _: usize, _: &[usize]) -> Result<()> {
