@@ -11,7 +11,7 @@ holder=
 clean_up() {
     [ -z "$holder" ] || kill "$holder" 2>/dev/null || true
     umount "$work"/shared.*/mounted 2>/dev/null || true
-    rm -rf "$away" "/dev/shm/$mark" "/dev/shm"/vshmem.*."$mark"
+    rm -rf "$away" "/dev/shm/$mark" "/dev/shm"/vshmem.*/"$mark"
 }
 
 # attack UID COMMAND...: with machines of the user whom the command makes of us
@@ -55,7 +55,7 @@ attack() {
     equal "$who machines come up" 0 $?
     qemu=$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["machines"][0]["pid"])')
     set -- "away=$away/file" "link=$shared/link" "home=$home/.ssh/id" "shm=/dev/shm/$mark" "environ=/proc/$holder/environ" \
-        "pool=/dev/shm/vshmem.$uid.$mark" "qmp=$home/run/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" \
+        "pool=/dev/shm/vshmem.$uid/$mark" "qmp=$home/run/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" \
         ${mounted:+"mounted=$shared/mounted/file"}
     everything=$(printf '%s\n' "${@%%=*}" | sort | tr '\n' ' ')
     equal "$who on the host all is found" "${everything% }" "$("${as[@]}" /usr/bin/python3 "$home/look.py" "$mark" "$@")"
@@ -91,7 +91,7 @@ attack() {
     equal "$who the machine reads it then" device "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
     equal "$who the other one does not" "" "$(ours exec -u root vm1 -- python3 look.py "$mark" "$@" 2>&1)"
     [ "$uid" -ne 0 ] || equal "$who nobody else may open it" "600 " \
-        "$(stat -c %a "/dev/shm/vshmem.0.$mark") $(getfattr -n system.posix_acl_access "/dev/shm/vshmem.0.$mark" 2>/dev/null)"
+        "$(stat -c %a "/dev/shm/vshmem.0/$mark") $(getfattr -n system.posix_acl_access "/dev/shm/vshmem.0/$mark" 2>/dev/null)"
     code "$who it is revoked" 0 ours revoke "$mark" vm0
     equal "$who and not to be read any more" "" "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
     if [ "$(id -u)" -eq 0 ]; then
@@ -139,7 +139,7 @@ attack() {
     wait "$holder" 2>/dev/null
     holder=
     [ -z "$mounted" ] || umount "$shared/mounted"
-    rm -f "/dev/shm/$mark" "/dev/shm/vshmem.$uid.$mark"
+    rm -f "/dev/shm/$mark" "/dev/shm/vshmem.$uid/$mark"
     equal "$who nothing is left" "" "$(find "$home/run" -mindepth 1)"
     eventually "$who nor who kept the logs" sh -c "! pgrep -f '^vshmem-sandbox vshmem-$VSHMEM_CLUSTER'"
 }
