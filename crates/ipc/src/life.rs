@@ -76,10 +76,8 @@ fn reap_some(c: &Ctx, from: u32) {
 /// For a caller that found no room: cleans up after every dead process, finishes what could not be removed before, and puts free
 /// memory together. Returns whether to try again.
 pub fn make_room(c: &Ctx, quiet: &Quiet) -> bool {
-    c.aside(|c| {
-        let reaped = reap(c, quiet) | msg::finish_removals(c, quiet);
-        reaped | put_together(c, quiet)
-    })
+    let reaped = c.aside(|c| reap(c, quiet) | msg::finish_removals(c, quiet));
+    reaped | c.apart(|c| put_together(c, quiet))
 }
 
 /// Merges what is free in both heaps, giving memory back to the host. Where that can't be done, pages that read as zeros are merged

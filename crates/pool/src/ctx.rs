@@ -35,6 +35,19 @@ impl<'a> Ctx<'a> {
         result
     }
 
+    /// The same call with a whole budget of its own, for what it needs at most once: putting together all that is free.
+    pub fn apart<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
+        let apart = Ctx {
+            budget: Budget::default(),
+            ..self.clone()
+        };
+        apart.budget.add_wait(self.budget.waited());
+        let result = work(&apart);
+        let more = apart.budget.waited() - self.budget.waited();
+        self.budget.add_wait(more);
+        result
+    }
+
     /// Pays; `None` if the budget is spent.
     #[inline]
     pub fn pay(&self, units: u64) -> Option<()> {
