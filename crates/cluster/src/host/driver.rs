@@ -30,6 +30,8 @@ pub struct Driver {
 
 /// The name that the module has in the list of modules.
 pub const NAME: &str = "vshmem";
+/// The calls that the library needs of a driver, as the driver names them (`vshmem_calls` in its source).
+const CALLS: &str = "2";
 /// Endings of modules that are compressed, or not.
 const ENDINGS: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
@@ -47,6 +49,15 @@ pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>
 
 fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
     let bytes = read_module(path)?;
+    if said(&bytes, "vshmem_calls=").as_deref() != Some(CALLS) {
+        return Err(Error::new(format!(
+            "{} is a driver of another version than this program",
+            path.display()
+        ))
+        .hint(format!(
+            "Build one of this version: kmod/build.sh {version}"
+        )));
+    }
     match built_for(&bytes) {
         Some(found) if found == version => Ok(Driver {
             path: path.into(),
@@ -66,12 +77,17 @@ fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
 
 /// The version of the kernel that a module was built for.
 fn built_for(module: &[u8]) -> Option<String> {
+    let magic = said(module, "vermagic=")?;
+    magic.split(' ').next().map(str::to_owned)
+}
+
+/// What a module says of itself under a name.
+fn said(module: &[u8], name: &str) -> Option<String> {
     let info = elf::section(module, ".modinfo")?;
-    let magic = info
+    let value = info
         .split(|byte| *byte == 0)
-        .find_map(|entry| entry.strip_prefix(b"vermagic="))?;
-    let version = magic.split(|byte| *byte == b' ').next()?;
-    Some(String::from_utf8_lossy(version).into_owned())
+        .find_map(|entry| entry.strip_prefix(name.as_bytes()))?;
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Files that may be it, the best first.
@@ -120,8 +136,9 @@ mod tests {
     #[test]
     fn a_driver_of_another_kernel_is_refused() {
         let path = std::env::temp_dir().join(format!("vshmem-driver-{}.ko", std::process::id()));
-        let info = b"license=GPL\0vermagic=6.1.0-56-amd64 SMP preempt mod_unload \0name=vshmem\0";
-        fs::write(&path, module_file(info)).unwrap();
+        let info = "license=GPL\0vermagic=6.1.0-56-amd64 SMP preempt mod_unload \0name=vshmem\0";
+        let of_this_version = format!("{info}vshmem_calls={CALLS}\0");
+        fs::write(&path, module_file(of_this_version.as_bytes())).unwrap();
         let chosen = Choice::File(path.clone());
         let driver = find(&chosen, NAME, "6.1.0-56-amd64").unwrap().unwrap();
         assert_eq!(
@@ -130,6 +147,11 @@ mod tests {
         );
         let refused = find(&chosen, NAME, "6.1.0-5").err().unwrap().to_string();
         assert!(refused.contains("6.1.0-56-amd64"), "{refused}");
+        for older in [info.to_owned(), format!("{info}vshmem_calls=1\0")] {
+            fs::write(&path, module_file(older.as_bytes())).unwrap();
+            let refused = find(&chosen, NAME, "6.1.0-56-amd64").err().unwrap();
+            assert!(refused.to_string().contains("another version"), "{refused}");
+        }
         fs::write(&path, "no module").unwrap();
         assert!(find(&chosen, NAME, "6.1.0-56-amd64").is_err());
         fs::remove_file(&path).unwrap();
