@@ -1,73 +1,28 @@
 //! The back end as a machine's QEMU sees it: by a client of the protocol of its own. The processes under test are this program.
 
+mod place;
+
+use place::{eventually, guest, kill, Guest, Place, Test, PATIENCE, VECTORS};
 use rustix::io::{read, write};
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
+use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_agent::client::{ensure, request, status};
-use vshmem_agent::{
-    receive_message, run_part, Below, Directory, Part, PoolStatus, Program, Request,
-};
-use vshmem_ipc::{msg, sem, shm, Ctx};
+use vshmem_agent::client::request;
+use vshmem_agent::{receive_message, Below, Request};
+use vshmem_ipc::{msg, sem, shm};
 use vshmem_pool::asks::Answer;
 use vshmem_pool::layout::{Kind, DONE, PAGE};
-use vshmem_pool::{Budget, Cred, Kernel, Params, Pool, ProcId, Waited};
-use vshmem_port::{create_local, open, remove_local, PoolRef};
-
-const VECTORS: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A back end with one pool, in a place of its own.
-struct Place {
-    program: Program,
-    pool: PathBuf,
-    socket: PathBuf,
-}
+use vshmem_pool::{Budget, Pool, ProcId};
+use vshmem_port::{open, PoolRef};
 
 impl Place {
-    fn new(test: &str, size: u64) -> Place {
-        let root = std::env::temp_dir().join(format!("va-{}-{test}", std::process::id()));
-        let pool = PathBuf::from(format!("/dev/shm/va-{}-{test}", std::process::id()));
-        let path = CString::new(pool.to_str().unwrap()).unwrap();
-        create_local(&path, size, 0o600, &mut |memory| {
-            Pool::format(memory, &Params::default()).is_ok()
-        })
-        .unwrap();
-        let program = Program {
-            path: std::env::current_exe().unwrap(),
-            words: vec![],
-            directory: Directory::named(&root.join("agent")),
-            transient: false,
-        };
-        fs::create_dir(&root).unwrap();
-        assert!(ensure(&program).unwrap());
-        assert!(!ensure(&program).unwrap());
-        let serve = Request::Serve {
-            pool: pool.to_str().unwrap().into(),
-            vectors: VECTORS,
-        };
-        let socket = request(&program.directory, &serve).unwrap().unwrap();
-        Place {
-            program,
-            pool,
-            socket,
-        }
-    }
-
-    fn pid(&self) -> u32 {
-        self.status_of_agent().map_or(0, |status| status.pid)
-    }
-
     /// The back end knows that this peer has left. Nobody is told, for QEMU's sake.
     fn has_left(&self, number: i64) {
         let is_here = || {
@@ -79,19 +34,6 @@ impl Place {
         eventually("the end of a connection", || !is_here());
     }
 
-    fn status_of_agent(&self) -> Option<vshmem_agent::Status> {
-        status(&self.program.directory).ok().flatten()
-    }
-
-    fn status(&self) -> PoolStatus {
-        self.status_of_agent().unwrap().pools.remove(0)
-    }
-
-    fn open(&self) -> Pool {
-        let reference = PoolRef::at(self.pool.to_str().unwrap().as_bytes()).unwrap();
-        Pool::open(open(&reference).unwrap().mem()).unwrap()
-    }
-
     fn kill_back_end(&self) {
         let before = self.pid();
         kill(before, libc::SIGKILL);
@@ -99,34 +41,6 @@ impl Place {
             let now = self.pid();
             now != 0 && now != before
         });
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = request(&self.program.directory, &Request::Stop {});
-        let path = CString::new(self.pool.to_str().unwrap()).unwrap();
-        let _ = remove_local(&path);
-        let root = self.program.directory.path().parent().unwrap();
-        let gone = Instant::now() + PATIENCE;
-        while root.exists() && Instant::now() < gone {
-            sleep(Duration::from_millis(5));
-        }
-        let _ = fs::remove_dir_all(root);
-    }
-}
-
-fn kill(pid: u32, signal: i32) {
-    assert!(pid > 1);
-    // SAFETY: plain values.
-    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        sleep(Duration::from_millis(2));
     }
 }
 
@@ -423,17 +337,6 @@ fn process_in(pool: &Pool, machine: &Machine, boot: u8) -> (ProcId, u16) {
     pool.set_member_peer(member, machine.number as u16, 0);
     let me = pool.claim_process(&Guest, &Budget::default(), member, 77, 1, &mut |_| true);
     (me.unwrap(), member)
-}
-
-fn guest<'a>(pool: &'a Pool, (me, member): (ProcId, u16)) -> Ctx<'a> {
-    Ctx {
-        pool,
-        kernel: &Guest,
-        me,
-        pid: 77,
-        member,
-        budget: Budget::default(),
-    }
 }
 
 /// What a machine removes goes back to the host, also while the back end is killed again and again, and the next one reads zeros.
@@ -954,121 +857,39 @@ fn nothing_is_left_after_the_end(place: &Place) {
     }
 }
 
-fn part_of_arguments(words: &[String]) -> Option<(Program, Part, i32)> {
-    let after = |option: &str| {
-        let at = words.iter().position(|word| word == option)?;
-        words.get(at + 1)
-    };
-    let part = match after("--part")?.as_str() {
-        "keeper" => Part::Keeper,
-        _ => Part::BackEnd,
-    };
-    let program = Program {
-        path: std::env::current_exe().ok()?,
-        words: vec![],
-        directory: Directory::named(Path::new(after("--directory")?)),
-        transient: false,
-    };
-    Some((program, part, after("--link")?.parse().ok()?))
-}
-
 fn main() {
-    let words: Vec<String> = std::env::args().collect();
-    if let Some((program, part, link)) = part_of_arguments(&words) {
-        if let Err(error) = run_part(&program, part, link) {
-            eprintln!("{error}");
-            std::process::exit(1);
-        }
-        return;
-    }
-    type Test = (&'static str, fn(&Place));
+    const SIZE: u64 = 1 << 20;
     let tests: [Test; 22] = [
-        ("ring", machines_ring_each_other_and_the_host),
-        ("killed", a_killed_back_end_is_not_missed),
-        ("meanwhile", who_comes_or_goes_meanwhile_is_served_later),
-        ("keeper", a_killed_keeper_is_replaced),
-        ("restart", a_restart_is_not_noticed),
-        ("moments", kills_at_any_moment_are_survived),
-        ("hostile", misbehaviour_is_ones_own_harm),
-        ("members", members_are_known_and_die),
-        ("numbers", numbers_outlive_the_back_end),
-        ("memory", memory_goes_back_to_the_host),
-        ("asks", who_asks_is_given_memory),
-        ("lock", a_lock_of_the_dead_is_taken_over),
-        ("dead", what_a_dead_machine_leaves_is_cleared),
-        ("host", the_hosts_dead_are_cleaned_up_after),
-        ("many", more_machines_come_than_there_are_entries),
-        ("metrics", metrics_are_told),
-        ("pulse", the_pulse_is_felt),
-        ("sleepers", sleepers_of_the_host_are_woken),
-        ("herald", the_host_rings_whom_it_has_served),
-        ("mute", whoever_does_not_ring_keeps_others_from_sleeping),
-        ("requests", bad_requests_are_answered),
-        ("end", nothing_is_left_after_the_end),
+        ("ring", SIZE, machines_ring_each_other_and_the_host),
+        ("killed", SIZE, a_killed_back_end_is_not_missed),
+        (
+            "meanwhile",
+            SIZE,
+            who_comes_or_goes_meanwhile_is_served_later,
+        ),
+        ("keeper", SIZE, a_killed_keeper_is_replaced),
+        ("restart", SIZE, a_restart_is_not_noticed),
+        ("moments", SIZE, kills_at_any_moment_are_survived),
+        ("hostile", SIZE, misbehaviour_is_ones_own_harm),
+        ("members", SIZE, members_are_known_and_die),
+        ("numbers", SIZE, numbers_outlive_the_back_end),
+        ("memory", 64 << 20, memory_goes_back_to_the_host),
+        ("asks", SIZE, who_asks_is_given_memory),
+        ("lock", SIZE, a_lock_of_the_dead_is_taken_over),
+        ("dead", SIZE, what_a_dead_machine_leaves_is_cleared),
+        ("host", SIZE, the_hosts_dead_are_cleaned_up_after),
+        ("many", SIZE, more_machines_come_than_there_are_entries),
+        ("metrics", SIZE, metrics_are_told),
+        ("pulse", SIZE, the_pulse_is_felt),
+        ("sleepers", SIZE, sleepers_of_the_host_are_woken),
+        ("herald", SIZE, the_host_rings_whom_it_has_served),
+        (
+            "mute",
+            SIZE,
+            whoever_does_not_ring_keeps_others_from_sleeping,
+        ),
+        ("requests", SIZE, bad_requests_are_answered),
+        ("end", SIZE, nothing_is_left_after_the_end),
     ];
-    let wanted = words.get(1).filter(|word| !word.starts_with('-'));
-    let mut failed = 0;
-    for (name, test) in tests {
-        if wanted.is_some_and(|wanted| !name.contains(wanted.as_str())) {
-            continue;
-        }
-        let begun = Instant::now();
-        let place = Place::new(name, if name == "memory" { 64 << 20 } else { 1 << 20 });
-        let passed = catch_unwind(AssertUnwindSafe(|| test(&place))).is_ok();
-        drop(place);
-        let verdict = if passed { "ok" } else { "FAILED" };
-        println!(
-            "{name} ... {verdict} ({:.2} s)",
-            begun.elapsed().as_secs_f64()
-        );
-        failed += u32::from(!passed);
-    }
-    assert_eq!(failed, 0, "tests failed");
-}
-
-/// The kernel of a machine: memory is there already, and can't be given back.
-struct Guest;
-
-impl Kernel for Guest {
-    fn alive(&self, _slot: u32, _pid: u32, _started: u64) -> bool {
-        true
-    }
-    fn block_signals(&self) -> u64 {
-        0
-    }
-    fn restore_signals(&self, _old: u64) {}
-    fn reserve(&self, _offset: u64, _len: u64) -> bool {
-        true
-    }
-    fn release(&self, _offset: u64, _len: u64) -> bool {
-        false
-    }
-    fn room(&self) -> Option<u64> {
-        None
-    }
-    fn now(&self) -> i64 {
-        0
-    }
-    fn monotonic(&self) -> u64 {
-        0
-    }
-    fn cred(&self) -> Cred {
-        Cred {
-            uid: 1,
-            gid: 1,
-            caps: u64::MAX,
-        }
-    }
-    fn in_group(&self, _gid: u32) -> bool {
-        false
-    }
-    fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
-        Waited::TimedOut
-    }
-    fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
-        0
-    }
-    fn spin_rounds(&self) -> u32 {
-        0
-    }
+    place::run(&tests);
 }
