@@ -12,7 +12,7 @@ use vshmem_pool::layout::{Proc, PAGE};
 use vshmem_pool::{Budget, Pool, ProcId};
 use vshmem_port::{Handle, Life};
 
-/// How long cleaning up may take.
+/// How long cleaning up may take in a second.
 pub const SHORT: Duration = Duration::from_millis(20);
 /// Process slots that are looked at in a second.
 const SLOTS_AT_ONCE: u32 = 1024;
@@ -27,11 +27,6 @@ pub struct Attendant {
 }
 
 impl Attendant {
-    /// Who it is in the pool, if it has a slot.
-    pub fn me(&self) -> Option<ProcId> {
-        self.me.as_ref().map(|(me, _)| *me)
-    }
-
     /// Takes a process slot of the pool, if it has none and there is one.
     pub fn take_part<H: Borrow<Handle> + Sync>(&mut self, below: &Below<H>) -> Option<ProcId> {
         let pool = &below.pool;
@@ -94,7 +89,7 @@ impl Attendant {
         let table = c.pool.geometry().procs.0;
         let back = |from: u32, to: u32| {
             let len = u64::from(to - from) * EACH;
-            c.kernel.reserve(table + u64::from(from) * EACH, len)
+            c.reserve(table + u64::from(from) * EACH, len)
         };
         let spare = c.pool.spare_slot();
         self.spare_backed = self.spare_backed || back(spare, spare + 1);

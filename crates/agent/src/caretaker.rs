@@ -1,17 +1,19 @@
-//! What the back end does in a pool as one of its processes: it cleans up after processes of the host and machines that died, down to
-//! the machines' entries among the members, and gives memory back to the host that machines can't.
+//! What the back end does in a pool besides cleaning up after processes: it gives back the entries of machines that died, and memory to
+//! the host that machines can't.
 //!
-//! All of it is done in steps, between which the loop looks after everybody else, and under locks for which it waits some milliseconds
-//! at the most; what can't be done now is tried again in the next second.
+//! All of it is done in steps, under locks for which it waits some milliseconds at the most; what can't be done now is tried again in
+//! the next second.
 
-use crate::attendant::{Attendant, SHORT};
+use crate::attendant::SHORT;
 use crate::kernel::Below;
-use std::os::fd::BorrowedFd;
+use crate::mapped::Mapped;
+use crate::worker::Duty;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 use std::time::Instant;
 use vshmem_ipc::census::Census;
 use vshmem_ipc::{reclaim, Ctx};
-use vshmem_pool::Pool;
-use vshmem_port::Handle;
 
 /// What is emptied under the pool's lock at once: a fraction of a millisecond.
 const AT_ONCE: u64 = 2 << 20;
@@ -24,89 +26,78 @@ const RECORDS_AT_ONCE: u32 = 256;
 /// There must be more free than this where the pool lies, lest the back end dies of touching what has no memory.
 const ROOM: u64 = 1 << 20;
 
-/// The pool that is cared for.
-pub struct Place<'a> {
-    /// Its memory.
-    pub pool: &'a Pool,
-    /// And what can be done with it.
-    pub handle: &'a Handle,
-    /// Its file.
-    pub file: BorrowedFd<'a>,
-    /// The host, in the pool's member table.
-    pub host: u16,
-}
-
 /// The back end's part in one pool.
-#[derive(Default)]
 pub struct Caretaker {
-    attendant: Attendant,
+    file: OwnedFd,
     left: u64,
     impossible: bool,
     census: Census,
     cursor: reclaim::Cursor,
-    /// Bytes that were given back to the host since this back end began.
-    pub given_back: u64,
+    given_back: Arc<AtomicU64>,
 }
 
 impl Caretaker {
-    /// A new second.
-    pub fn tick(&mut self, place: &Place) {
-        self.left = if self.impossible { 0 } else { A_SECOND };
-        let below = below(place);
-        let Some(me) = self.attendant.take_part(&below) else {
-            self.left = 0;
-            return;
-        };
-        let room = place.handle.statfs_room();
-        if place.handle.is_reserved() || room.is_none_or(|room| room > ROOM) {
-            let c = below.context(me);
-            self.attendant.clean_up(&c);
-            vacate(&mut self.census, &c);
+    /// For a pool that lies in this file. `given_back` counts bytes that were given back to the host.
+    pub fn new(file: OwnedFd, given_back: Arc<AtomicU64>) -> Caretaker {
+        Caretaker {
+            file,
+            left: A_SECOND,
+            impossible: false,
+            census: Census::default(),
+            cursor: reclaim::Cursor::default(),
+            given_back,
         }
     }
+}
 
-    /// Is there something to do in this second?
-    pub fn is_busy(&self) -> bool {
-        self.left > 0
+impl Duty for Caretaker {
+    fn has_room(&self, below: &Below<Mapped>) -> bool {
+        let room = below.handle.statfs_room();
+        below.handle.is_reserved() || room.is_none_or(|room| room > ROOM)
+    }
+
+    fn tick(&mut self, c: &Ctx) {
+        vacate(&mut self.census, c);
     }
 
     /// Gives some memory back.
-    pub fn step(&mut self, place: &Place) {
-        let Some(me) = self.attendant.me() else {
-            self.left = 0;
-            return;
-        };
-        let below = below(place);
-        let data = |at, len| data(place.file, at, len);
-        match reclaim::step(&below.context(me), AT_ONCE, &mut self.cursor, data) {
+    fn step(&mut self, c: &Ctx) -> bool {
+        if self.impossible {
+            return false;
+        }
+        let data = |at, len| data(self.file.as_fd(), at, len);
+        match reclaim::step(c, AT_ONCE, &mut self.cursor, data) {
             Ok(reclaim::Step::Emptied(bytes)) => {
-                self.given_back += bytes;
+                self.given_back.fetch_add(bytes, Relaxed);
                 // What was empty already costs a step, too.
                 self.left = self.left.saturating_sub(bytes.max(LEAST));
             }
             Ok(reclaim::Step::Impossible) => (self.impossible, self.left) = (true, 0),
             Ok(reclaim::Step::Nothing) | Err(_) => self.left = 0,
         }
+        let goes_on = self.left > 0;
+        if !goes_on {
+            self.left = A_SECOND;
+        }
+        goes_on
     }
+}
 
-    /// Gives the slot back.
-    pub fn leave(&mut self, pool: &Pool) {
-        self.attendant.leave(pool);
+/// Only giving back the entries of members that died.
+impl Duty for Census {
+    fn tick(&mut self, c: &Ctx) {
+        vacate(self, c);
     }
 }
 
 /// Gives back the entries of dead members that nothing names any more; counting goes on where it stopped in the last second.
-pub fn vacate(census: &mut Census, c: &Ctx) {
+fn vacate(census: &mut Census, c: &Ctx) {
     let begun = Instant::now();
     while c.pool.dead_members() != 0 && begun.elapsed() < SHORT / 4 {
         if census.step(c, RECORDS_AT_ONCE).is_some() {
             return;
         }
     }
-}
-
-fn below<'a>(place: &Place<'a>) -> Below<&'a Handle> {
-    Below::for_a_loop(place.handle, *place.pool, place.host)
 }
 
 /// The first memory of a range of a file; `None`: there is only a hole.

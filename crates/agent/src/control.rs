@@ -75,6 +75,9 @@ pub struct PoolStatus {
     pub rung: u64,
     /// Bytes of removed segments that were given back to the host since this back end began.
     pub given_back: u64,
+    /// Since when it is not cleaned up, in seconds since the epoch: what lies in it led that astray again and again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quarantined: Option<u64>,
     /// Who is connected, without the host.
     pub peers: Vec<PeerStatus>,
     /// The pool's members.

@@ -6,8 +6,9 @@
 //! | `ledger` | who is connected to a pool and what each was told, in memory that outlives this process |
 //! | `served` | one pool: its peers, and telling each what it does not know yet |
 //! | `ring` | the host was rung: which sleepers are due? |
-//! | `caretaker` | what it does in a pool as one of its processes: giving memory back, cleaning up after the dead |
-//! | `attendant`, [`Below`] | cleaning up, as back end and front end do it; what a pool needs of the kernel when we work on it |
+//! | `worker`, `quarantine` | a thread for each pool, of the back end, a front end or an agent for Xen; and when it rests |
+//! | `attendant`, `caretaker` | what it does there as one of the pool's processes: cleaning up after the dead, giving memory back |
+//! | [`Below`], `mapped` | what a pool needs of the kernel when we work on it; and its memory |
 //! | `herald` | the host rings: a thread that does it for its processes |
 //! | `server` | the loop over all of that |
 //! | `metrics`, `http` | what it knows, for Prometheus |
@@ -40,13 +41,16 @@ mod keeper;
 mod kernel;
 mod ledger;
 mod link;
+mod mapped;
 mod message;
 mod metrics;
 mod program;
+mod quarantine;
 mod ring;
 mod served;
 mod server;
 mod text;
+mod worker;
 pub mod xen;
 
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};

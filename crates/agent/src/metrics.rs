@@ -49,6 +49,8 @@ pub struct Pool {
     pub rung: u64,
     /// Bytes of removed segments that were given back to the host.
     pub given_back: u64,
+    /// What lies in it led cleaning up astray again and again.
+    pub quarantined: bool,
     /// Its members.
     pub members: Vec<Member>,
 }
@@ -92,7 +94,7 @@ fn escaped(value: &str) -> String {
 type OfPool = (&'static str, &'static str, &'static str, fn(&Pool) -> u64);
 
 /// Metrics that are one number for each pool: name, type, help, number.
-const OF_POOLS: [OfPool; 10] = [
+const OF_POOLS: [OfPool; 11] = [
     ("pool_size_bytes", "gauge", "Size of a pool.", |p| p.size),
     (
         "pool_memory_bytes",
@@ -148,6 +150,12 @@ const OF_POOLS: [OfPool; 10] = [
         "Bytes of segments that machines have removed and that went back to the host.",
         |p| p.given_back,
     ),
+    (
+        "pool_quarantined",
+        "gauge",
+        "Whether a pool is not cleaned up, as what lies in it led that astray again and again.",
+        |p| u64::from(p.quarantined),
+    ),
 ];
 
 type OfMember = (&'static str, &'static str, fn(&Member) -> u64);
@@ -171,8 +179,8 @@ const OF_MEMBERS: [OfMember; 3] = [
     ),
 ];
 
-/// All metrics.
-pub fn text(pools: &[Pool], since: u64) -> String {
+/// All metrics. `served` pools are served, and this is known of some or all of them.
+pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
     let mut text = Text::default();
     text.metric("build_info", "gauge", "Version of the back end.");
     text.value("build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
@@ -183,7 +191,7 @@ pub fn text(pools: &[Pool], since: u64) -> String {
     );
     text.value("agent_start_time_seconds", &[], since);
     text.metric("pools", "gauge", "Pools that are served.");
-    text.value("pools", &[], pools.len());
+    text.value("pools", &[], served);
     for (name, kind, help, number) in OF_POOLS {
         text.metric(name, kind, help);
         for pool in pools {
@@ -253,14 +261,16 @@ mod tests {
             peers: 1,
             rung: 10,
             given_back: 11,
+            quarantined: true,
             members: vec![member(1), member(2)],
         };
-        let text = text(&[pool], 1000);
+        let text = text(1, &[&pool], 1000);
         assert!(text.ends_with('\n'));
         for line in [
             "vshmem_pools 1",
             "vshmem_pool_constructs{pool=\"work\",kind=\"queue\"} 3",
             "vshmem_pool_given_back_bytes_total{pool=\"work\"} 11",
+            "vshmem_pool_quarantined{pool=\"work\"} 1",
             "vshmem_machine_up{pool=\"work\",machine=\"a\\\"b\\\\c\\nd\",member=\"1\"} 0",
             "vshmem_machine_up{pool=\"work\",machine=\"a\\\"b\\\\c\\nd\",member=\"2\"} 1",
         ] {

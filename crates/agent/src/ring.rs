@@ -1,29 +1,69 @@
 //! The host was rung: somebody in a machine has served waiters of the host's processes, and can't wake them itself.
 
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use vshmem_pool::layout::{Waiter, WAITING};
 use vshmem_pool::{Pool, ProcId};
 use vshmem_port::Handle;
 use vshmem_wait::Scope;
 
-/// Records that are known to have memory behind them: touching others could fail where the pool's file system is full.
-#[derive(Debug, Default)]
-pub struct Backed(u32);
+/// How long others wait meanwhile: honest pools of all sizes are done by then, and who lies gets no more at once.
+const AT_ONCE: Duration = Duration::from_millis(2);
+/// Records that are looked at between looks at the clock.
+const RECORDS: u32 = 64;
 
-/// Wakes the threads of this kernel's processes, `member`, that were served, and whoever sleeps on the pool's lock. Who sleeps on
-/// another lock looks again by itself, within 50 ms at the latest. Takes no lock; returns how many were woken.
-pub fn wake_served(pool: &Pool, handle: &Handle, member: u16, backed: &mut Backed) -> u32 {
-    let mut woken = vshmem_wait::wake(&pool.root().lock, 1, Scope::Kernel);
-    let high = pool.root().waiter_high.load(Acquire);
-    for index in 0..backed.up_to(pool, handle, high.min(pool.geometry().waiters.1)) {
-        let Some(waiter) = pool.waiter(index) else {
-            break;
-        };
-        if let Some(word) = due(pool, waiter, member) {
-            woken += vshmem_wait::wake(word, u32::MAX, Scope::Kernel);
+/// Looking, after a ring, which sleepers are due. Records are looked at round and round.
+#[derive(Debug, Default)]
+pub struct Rung {
+    /// Those that are known to have memory behind them: touching others could fail where the pool's file system is full.
+    backed: u32,
+    at: u32,
+    left: u32,
+}
+
+impl Rung {
+    /// The host was rung: all records are to be looked at, and whoever sleeps on the pool's lock is woken. Who sleeps on another lock
+    /// looks again by itself, within 50 ms at the latest.
+    pub fn begin(&mut self, pool: &Pool, handle: &Handle) {
+        vshmem_wait::wake(&pool.root().lock, 1, Scope::Kernel);
+        let high = pool.root().waiter_high.load(Acquire);
+        self.left = self.back(pool, handle, high.min(pool.geometry().waiters.1));
+    }
+
+    /// Are there records to be looked at yet?
+    pub fn is_busy(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Wakes the threads of this kernel's processes, `member`, that were served, as far as it gets in a short time. Takes no lock.
+    pub fn go_on(&mut self, pool: &Pool, member: u16) {
+        let begun = Instant::now();
+        while self.left > 0 {
+            if self.left % RECORDS == 0 && begun.elapsed() > AT_ONCE {
+                return;
+            }
+            self.left -= 1;
+            self.at = if self.at < self.backed { self.at } else { 0 };
+            let waiter = pool.waiter(self.at);
+            if let Some(word) = waiter.and_then(|waiter| due(pool, waiter, member)) {
+                vshmem_wait::wake(word, u32::MAX, Scope::Kernel);
+            }
+            self.at += 1;
         }
     }
-    woken
+
+    /// How many records may be touched, of which `high` were ever used.
+    fn back(&mut self, pool: &Pool, handle: &Handle, high: u32) -> u32 {
+        if high > self.backed {
+            let from =
+                pool.geometry().waiters.0 + u64::from(self.backed) * size_of::<Waiter>() as u64;
+            let len = u64::from(high - self.backed) * size_of::<Waiter>() as u64;
+            if handle.reserve(from, len) {
+                self.backed = high;
+            }
+        }
+        self.backed
+    }
 }
 
 /// The word that a thread of `member` sleeps on though it was served.
@@ -34,18 +74,4 @@ fn due<'w>(pool: &Pool, waiter: &'w Waiter, member: u16) -> Option<&'w AtomicU32
     }
     let (now, of, _) = pool.process(owner.slot)?;
     (now == owner && of == member).then_some(&waiter.status)
-}
-
-impl Backed {
-    /// How many of the first `high` records may be touched.
-    fn up_to(&mut self, pool: &Pool, handle: &Handle, high: u32) -> u32 {
-        if high > self.0 {
-            let from = pool.geometry().waiters.0 + u64::from(self.0) * size_of::<Waiter>() as u64;
-            let len = u64::from(high - self.0) * size_of::<Waiter>() as u64;
-            if handle.reserve(from, len) {
-                self.0 = high;
-            }
-        }
-        self.0.min(high)
-    }
 }

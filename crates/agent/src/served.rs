@@ -11,29 +11,36 @@
 //! sent ([`Ledger::settle`]). Nothing may be told twice: QEMU frees twice what is taken back twice, and takes a vector that comes
 //! twice for the next one.
 
-use crate::caretaker::{Caretaker, Place};
+use crate::caretaker::Caretaker;
 use crate::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::error::{Error, Explain, Result};
 use crate::herald::{self, Herald};
-use crate::kernel::{monotonic, now};
+use crate::kernel::{monotonic, now, Below};
 use crate::ledger::{number_of, Ledger, Told, MOST_PEERS};
+use crate::mapped::{Mapped, Shared};
 use crate::message;
 use crate::metrics;
-use crate::ring::{self, Backed};
+use crate::ring::Rung;
+use crate::worker::Worker;
 use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use vshmem_ipc::look;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::{asks, Pool};
-use vshmem_port::{Handle, PoolRef};
+use vshmem_port::PoolRef;
 
 /// The place of the host itself, which is the first to be entered, and its number.
 pub const HOST: u16 = 0;
+
+/// A look for who watches is followed by so many times its length without one.
+const REST: u32 = 10;
 
 /// A connection.
 pub struct Peer {
@@ -69,14 +76,24 @@ pub struct Served {
     pub socket: PathBuf,
     /// Who is connected, by place.
     pub peers: BTreeMap<u16, Peer>,
-    handle: Handle,
+    // Before the memory, in which its thread works.
+    herald: Herald,
+    below: Shared,
     pool: Pool,
     member: u16,
-    backed: Backed,
+    ringing: Rung,
     rung: u64,
-    caretaker: Caretaker,
-    herald: Herald,
+    worker: Option<Worker>,
+    given_back: Arc<AtomicU64>,
     unfetched: asks::Seen,
+    looked: Option<Looked>,
+}
+
+/// What was told last to who watches.
+struct Looked {
+    at: Instant,
+    took: Duration,
+    found: metrics::Pool,
 }
 
 /// Makes the eventfds of a peer.
@@ -94,6 +111,8 @@ impl Served {
         let link = format!("/proc/self/fd/{}", parts.file.as_raw_fd());
         let reference = PoolRef::at(link.as_bytes()).map_err(|e| refused(e.to_string()))?;
         let handle = vshmem_port::open(&reference).map_err(|e| refused(e.to_string()))?;
+        // SAFETY: the pool's memory is used by this, its herald and its worker, which all end before it or have it, too.
+        let handle = unsafe { Mapped::new(handle) };
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         pool.set_member_peer(member, HOST, now());
@@ -102,22 +121,34 @@ impl Served {
                 .ledger
                 .enter(HOST, std::process::id(), now(), |_| false);
         }
-        let herald = Herald::new(pool);
         let served = Served {
             parts,
             socket,
             peers: BTreeMap::new(),
-            handle,
+            herald: Herald::new(pool),
+            below: Arc::new(Below::for_a_loop(handle, pool, member)),
             pool,
             member,
-            backed: Backed::default(),
+            ringing: Rung::default(),
             rung: 0,
-            caretaker: Caretaker::default(),
-            herald,
+            worker: None,
+            given_back: Arc::default(),
             unfetched: asks::Seen::default(),
+            looked: None,
         };
         served.tell_of_life();
         Ok(served)
+    }
+
+    /// Begins to clean up in the pool. At once, since a back end before this one may have died with the pool's lock.
+    pub fn begin_work(&mut self) -> io::Result<()> {
+        let caretaker = Caretaker::new(self.parts.file.try_clone()?, self.given_back.clone());
+        self.worker = Some(Worker::start(
+            self.below.clone(),
+            &self.parts.name,
+            caretaker,
+        )?);
+        Ok(())
     }
 
     /// When all peers that it is to begin with are known: from now on it rings them for the host.
@@ -305,13 +336,14 @@ impl Served {
     /// The host was rung.
     pub fn rung(&mut self) {
         self.rung += 1;
-        ring::wake_served(&self.pool, &self.handle, self.member, &mut self.backed);
+        self.ringing.begin(&self.pool, &self.below.handle);
+        self.step();
         self.give_memory();
     }
 
     /// Answers the machines that ask for memory.
     fn give_memory(&self) {
-        let give = |offset, len| self.handle.reserve(offset, len);
+        let give = |offset, len| self.below.handle.reserve(offset, len);
         self.pool.answer_all(give, |member| {
             let number = self.pool.member_peer(member).map(|(number, _)| number);
             let mut peers = self.peers.iter();
@@ -324,7 +356,7 @@ impl Served {
 
     /// Says in the pool that the back end lives, and whether machines can ask it for memory.
     fn tell_of_life(&self) {
-        self.pool.set_gives(!self.handle.is_reserved());
+        self.pool.set_gives(!self.below.handle.is_reserved());
         self.pool.beat(monotonic());
     }
 
@@ -334,24 +366,29 @@ impl Served {
         self.bind_members();
         self.give_memory();
         self.pool.forget_answers(&mut self.unfetched);
-        let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
-        self.caretaker.tick(&place);
     }
 
     /// Is there something to do before the next tick?
     pub fn is_busy(&self) -> bool {
-        self.caretaker.is_busy()
+        self.ringing.is_busy()
     }
 
     /// Does a little of it.
     pub fn step(&mut self) {
-        let place = place_of(&self.pool, &self.handle, &self.parts, self.member);
-        self.caretaker.step(&place);
+        self.ringing.go_on(&self.pool, self.member);
     }
 
-    /// Before this process ends or becomes another program: it is no process of the pool any more.
-    pub fn leave_pool(&mut self) {
-        self.caretaker.leave(&self.pool);
+    /// Before this process ends or becomes another program: it is no process of the pool any more, as soon as its work there allows.
+    pub fn end_work(&mut self) {
+        if let Some(worker) = &self.worker {
+            worker.ask_to_end();
+        }
+    }
+
+    /// Waits for that.
+    pub fn has_ended_work_by(&mut self, deadline: Instant) -> bool {
+        let worker = self.worker.as_ref();
+        worker.is_none_or(|worker| worker.has_ended_by(deadline))
     }
 
     /// The back end ends in good order.
@@ -434,15 +471,44 @@ impl Served {
             vectors: self.parts.ledger.vectors(),
             socket: self.socket.to_string_lossy().into_owned(),
             rung: self.rung,
-            given_back: self.caretaker.given_back,
+            given_back: self.given_back.load(Relaxed),
+            quarantined: self.quarantined(),
             peers: peers.collect(),
             members,
         }
     }
 
-    /// For who watches. Nothing is locked, and nothing that is read is believed.
-    pub fn metrics(&self) -> metrics::Pool {
-        let (pool, handle) = (&self.pool, &self.handle);
+    fn quarantined(&self) -> Option<u64> {
+        self.worker.as_ref().and_then(Worker::quarantined)
+    }
+
+    /// For who watches: what was found last, if there was a look yet.
+    pub fn metrics(&self) -> Option<&metrics::Pool> {
+        self.looked.as_ref().map(|looked| &looked.found)
+    }
+
+    /// When it was looked at last for who watches.
+    pub fn looked_at(&self) -> Option<Instant> {
+        self.looked.as_ref().map(|looked| looked.at)
+    }
+
+    /// Looks again for who watches, unless that took long and not long ago: what lies in a pool decides how long, up to some tenths of a
+    /// second, and others wait meanwhile.
+    pub fn look(&mut self) {
+        let begun = Instant::now();
+        let rests = |looked: &Looked| begun < looked.at + looked.took * REST;
+        if self.looked.as_ref().is_some_and(rests) {
+            return;
+        }
+        let found = self.find();
+        let took = begun.elapsed();
+        let at = Instant::now();
+        self.looked = Some(Looked { at, took, found });
+    }
+
+    /// Nothing is locked, and nothing that is read is believed.
+    fn find(&self) -> metrics::Pool {
+        let (pool, handle) = (&self.pool, &self.below.handle);
         let back = &mut |at, len| handle.reserve(at, len);
         let totals = look::totals(pool);
         let mut members = Vec::new();
@@ -489,27 +555,10 @@ impl Served {
             sleepers,
             peers: self.peers.len() as u64,
             rung: self.rung,
-            given_back: self.caretaker.given_back,
+            given_back: self.given_back.load(Relaxed),
+            quarantined: self.quarantined().is_some(),
             members,
         }
-    }
-
-    /// Unmaps the pool.
-    pub fn close(mut self) -> Parts {
-        self.leave_pool();
-        drop(self.herald);
-        // SAFETY: the pool's memory is used through `self.pool` alone, which goes with `self`; the thread that had it is over.
-        unsafe { self.handle.close() };
-        self.parts
-    }
-}
-
-fn place_of<'a>(pool: &'a Pool, handle: &'a Handle, parts: &'a Parts, host: u16) -> Place<'a> {
-    Place {
-        pool,
-        handle,
-        file: parts.file.as_fd(),
-        host,
     }
 }
 

@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use vshmem_port::PoolRef;
 
 /// Under which label the keeper has the lock.
@@ -31,6 +32,9 @@ const MOST_CLIENTS: usize = 64;
 const AT_ONCE: usize = 16;
 /// Names of machines that have not connected yet.
 const MOST_NAMES: usize = 256;
+
+/// How long work in the pools may go on when this process ends.
+const SOON: Duration = Duration::from_millis(300);
 
 /// While there is something to do besides.
 const AT_ONCE_OR_NOT: rustix::event::Timespec = rustix::event::Timespec {
@@ -150,9 +154,10 @@ pub fn serve(program: &Program, link: Link) -> Result<()> {
             Next::GoOn => (),
             Next::Restart => {
                 server.log("beginning anew");
-                server.pools.values_mut().for_each(Served::leave_pool);
+                server.end_work();
                 let error = program.become_anew(&server.link);
                 server.log(&format!("could not begin anew: {error}"));
+                server.begin_work();
             }
             Next::Stop => {
                 server.end();
@@ -276,10 +281,36 @@ impl<'a> Server<'a> {
         if failed {
             self.log("out of memory for watching a pool: some of its events are missed");
         }
-        // At once, since a back end before this one may have died with the pool's lock.
+        if let Err(error) = served.begin_work() {
+            self.log(&format!(
+                "nobody cleans up in {}: {error}",
+                served.parts.name
+            ));
+        }
         served.tick();
         self.pools.insert(pool, served);
         pool
+    }
+
+    /// Stops working in the pools. Whoever does not stop soon is left behind, as if this process had been killed.
+    fn end_work(&mut self) {
+        self.pools.values_mut().for_each(Served::end_work);
+        let deadline = Instant::now() + SOON;
+        for served in self.pools.values_mut() {
+            served.has_ended_work_by(deadline);
+        }
+    }
+
+    /// Works in the pools again.
+    fn begin_work(&mut self) {
+        for served in self.pools.values_mut() {
+            if let Err(error) = served.begin_work() {
+                eprintln!(
+                    "vshmem agent: nobody cleans up in {}: {error}",
+                    served.parts.name
+                );
+            }
+        }
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, token: Token, flags: EventFlags) -> io::Result<()> {
@@ -722,11 +753,11 @@ impl<'a> Server<'a> {
         for fd in watched.chain(served.peers.values().map(|peer| &peer.socket)) {
             let _ = epoll::delete(&self.epoll, fd);
         }
-        served.close();
     }
 
     /// Ends in good order.
     fn end(&mut self) {
+        self.end_work();
         let pools: Vec<u32> = self.pools.keys().copied().collect();
         pools.into_iter().for_each(|pool| self.drop_pool(pool));
         self.end_metrics();

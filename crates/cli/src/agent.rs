@@ -165,7 +165,11 @@ fn show(status: Option<Status>, json: bool) -> Result<u8> {
     let heading = ["POOL", "PEER", "NAME", "PID", "STATE"];
     let mut rows = vec![heading.map(String::from).to_vec()];
     for pool in &status.pools {
-        let host = ["0", "(host)", &status.pid.to_string(), "connected"].map(String::from);
+        let state = match pool.quarantined {
+            Some(_) => "quarantined",
+            None => "connected",
+        };
+        let host = ["0", "(host)", &status.pid.to_string(), state].map(String::from);
         rows.push([vec![pool.name.clone()], host.to_vec()].concat());
         for peer in &pool.peers {
             let state = if peer.behind { "behind" } else { "connected" };

@@ -38,7 +38,7 @@ pub fn run(owner: Option<u32>) -> Result<()> {
     loop {
         if Instant::now() >= due {
             due = Instant::now() + SECOND;
-            pools.tick();
+            pools.look();
         }
         channel = channel.or_else(|| Channel::find().ok().flatten());
         let left = due.saturating_duration_since(Instant::now());

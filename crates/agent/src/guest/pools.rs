@@ -2,18 +2,20 @@
 
 use super::device;
 use super::protocol::{Failure, Granted, GrantedPool, GuestPool};
-use crate::attendant::Attendant;
 use crate::kernel::Below;
+use crate::mapped::{Mapped, Shared};
+use crate::worker::Worker;
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_pool::Pool;
-use vshmem_port::{Grant, Handle, Ivshmem, PoolRef, Port, GRANTS};
+use vshmem_port::{Grant, Ivshmem, PoolRef, Port, GRANTS};
 
 /// How long devices of a table may take to come, and the driver to take them.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -37,14 +39,14 @@ struct Device {
 }
 
 enum State {
-    Joined(Box<Joined>),
+    Joined(Joined),
     Not(String),
 }
 
 /// A pool that the machine is a member of.
 struct Joined {
-    below: Below<Handle>,
-    attendant: Attendant,
+    below: Shared,
+    worker: Worker,
 }
 
 impl Pools {
@@ -93,16 +95,6 @@ impl Pools {
         }
         for device in &mut self.devices {
             device.look(self.owner);
-        }
-    }
-
-    /// Once a second: looks, and cleans up after processes that died.
-    pub fn tick(&mut self) {
-        self.look();
-        for device in &mut self.devices {
-            if let State::Joined(joined) = &mut device.state {
-                joined.attend();
-            }
         }
     }
 
@@ -193,7 +185,7 @@ impl Device {
             State::Not("the driver vshmem.ko has not taken its device yet".into())
         } else {
             match join(&self.pool, owner) {
-                Ok(joined) => State::Joined(Box::new(joined)),
+                Ok(joined) => State::Joined(joined),
                 Err(why) => State::Not(why),
             }
         };
@@ -229,20 +221,19 @@ fn join(reference: &PoolRef, owner: Option<u32>) -> Result<Joined, String> {
             .map_err(|e| format!("could not give it to its user: {e}"))?;
     }
     let handle = vshmem_port::open(reference).map_err(why)?;
-    let joined = Pool::open(handle.mem()).map_err(why);
-    match joined.and_then(|pool| Ok((pool, handle.join(&pool).map_err(why)?))) {
-        Ok((pool, member)) => {
-            let below = Below::for_a_loop(handle, pool, member);
-            below.across().join();
-            let attendant = Attendant::default();
-            Ok(Joined { below, attendant })
-        }
-        Err(why) => {
-            // SAFETY: nobody else knows of the mapping.
-            unsafe { handle.close() };
-            Err(why)
-        }
-    }
+    // SAFETY: the pool's memory is used through `below`, which has this, alone.
+    let handle = unsafe { Mapped::new(handle) };
+    let pool = Pool::open(handle.mem()).map_err(why)?;
+    let member = handle.join(&pool).map_err(why)?;
+    let below = Arc::new(Below::for_a_loop(handle, pool, member));
+    below.across().join();
+    let name = match reference.name() {
+        b"" => text(reference.address().unwrap_or_default()),
+        name => text(name),
+    };
+    let worker = Worker::start(below.clone(), &name, ())
+        .map_err(|e| format!("nobody could clean up in it: {e}"))?;
+    Ok(Joined { below, worker })
 }
 
 impl Joined {
@@ -251,17 +242,8 @@ impl Joined {
         !self.below.pool.is_joined(self.below.member)
     }
 
-    /// Cleans up after the dead.
-    fn attend(&mut self) {
-        if let Some(me) = self.attendant.take_part(&self.below) {
-            self.attendant.clean_up(&self.below.context(me));
-        }
-    }
-
-    fn leave(mut self) {
-        self.attendant.leave(&self.below.pool);
-        // SAFETY: all that uses the pool's memory is in `self`, which is taken apart here.
-        unsafe { self.below.handle.close() };
+    fn leave(self) {
+        self.worker.leave();
     }
 }
 

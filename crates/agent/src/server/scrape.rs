@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub const METRICS: &str = "metrics/";
 /// What was found is told to all who ask within this time: who asks often costs no more.
 const FRESH: Duration = Duration::from_millis(100);
+/// No pool is looked at any more, for an answer, after so long: the loop has others to serve.
+const LOOKING: Duration = Duration::from_millis(100);
 
 /// The endpoint, if there is one, and what it told last.
 #[derive(Default)]
@@ -115,8 +117,10 @@ impl Server<'_> {
         if matches!(after, After::Asks) {
             let told = &mut self.scrapes.told;
             if told.as_ref().is_none_or(|(when, _)| when.elapsed() > FRESH) {
-                let pools: Vec<_> = self.pools.values().map(Served::metrics).collect();
-                *told = Some((Instant::now(), metrics::text(&pools, self.since)));
+                look_at_all(self.pools.values_mut().collect());
+                let pools: Vec<_> = self.pools.values().filter_map(Served::metrics).collect();
+                let text = metrics::text(self.pools.len(), &pools, self.since);
+                *told = Some((Instant::now(), text));
             }
             let text = told.as_ref().map_or("", |(_, text)| text);
             after = endpoint.answer(number, || text.into());
@@ -148,5 +152,18 @@ impl Server<'_> {
         if let Some(endpoint) = self.scrapes.endpoint.take() {
             endpoint.close();
         }
+    }
+}
+
+/// Looks at pools, those first that were not looked at for the longest time, as long as there is time for another one. The others are told
+/// as they were.
+fn look_at_all(mut pools: Vec<&mut Served>) {
+    let begun = Instant::now();
+    pools.sort_by_key(|served| served.looked_at());
+    for served in pools {
+        if begun.elapsed() > LOOKING {
+            return;
+        }
+        served.look();
     }
 }

@@ -5,6 +5,7 @@ use super::care::Care;
 use super::device::{Claimed, Device};
 use super::owner::{Fits, Own};
 use crate::error::{Error, Result};
+use vshmem_ipc::census::Census;
 use vshmem_pool::{Params, Pool};
 
 /// How often a pool is tried again that vanishes while it is taken over.
@@ -56,7 +57,7 @@ fn open(how: &Own, fits: Fits) -> Result<Care> {
         let made = Pool::open(memory).explain_pool(name)?;
         fits(*made.limits()).explain_pool(name)?;
     }
-    Care::of(handle, name)
+    Care::of(handle, name, Census::default())
 }
 
 /// Errors of other rooms, with the pool's name.

@@ -183,7 +183,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Cleans up in the pools after processes that died.
+    /// Sees to it that somebody cleans up in the pools after processes that died.
     fn attend(&mut self, tell: Tell) {
         self.forget_gone(tell);
         let mut wrong = Vec::new();
@@ -193,9 +193,6 @@ impl Guest {
                     Ok(care) => attached.care = Some(care),
                     Err(error) => wrong.push((pool.clone(), error)),
                 }
-            }
-            if let Some(care) = &mut attached.care {
-                care.tick(None);
             }
         }
         for (pool, error) in wrong {

@@ -13,7 +13,6 @@ use super::{end_signals, own_id, wait, Tell, AT_LEAST};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use vshmem_ipc::census::Census;
 use vshmem_pool::Limits;
 
 /// When a domain is tried again that could not be given the pool: at first, and at last.
@@ -58,7 +57,6 @@ struct Owner {
     presence: Presence,
     /// The pool itself, until it is withdrawn.
     care: Option<Care>,
-    census: Census,
     /// Who has it now.
     granted: BTreeMap<u16, Granted>,
     /// Who could not be given it, or told.
@@ -107,16 +105,12 @@ pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
         store,
         device,
         care: Some(care),
-        census: Census::default(),
         granted: BTreeMap::new(),
         refused: BTreeMap::new(),
     };
     owner.inherit()?;
     loop {
         owner.look(tell)?;
-        if let Some(care) = &mut owner.care {
-            care.tick(Some(&mut owner.census));
-        }
         if wait(&mut owner.store, &end)? {
             return owner.withdraw(tell);
         }

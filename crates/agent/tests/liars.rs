@@ -1,0 +1,303 @@
+//! Pools that lie, beside one that does not: whatever lies in a pool, the others are served, and the back end answers and ends in time.
+
+mod place;
+
+use place::{eventually, guest, kill, new_pool, open_pool, remove_pool, Guest, Place, Test};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use vshmem_agent::client::request;
+use vshmem_agent::{PoolStatus, Request};
+use vshmem_ipc::sem::{self, Sembuf};
+use vshmem_ipc::Ctx;
+use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
+use vshmem_pool::{Budget, Pool, ProcId};
+
+const SMALL: u64 = 1 << 20;
+/// With as many of everything as there may be.
+const LARGE: u64 = 256 << 20;
+/// Semaphores in the largest set that Linux admits.
+const MOST: u32 = 32_000;
+/// A second. A machine with much else to do gets three.
+const SOON: Duration = Duration::from_secs(3);
+
+/// A pool that is served beside the honest one.
+struct Liar<'a> {
+    place: &'a Place,
+    path: PathBuf,
+    pool: Pool,
+}
+
+impl<'a> Liar<'a> {
+    fn new(place: &'a Place, name: &str, size: u64, forge: fn(&Pool)) -> Liar<'a> {
+        let path = new_pool(&format!("liar-{name}"), size);
+        let pool = open_pool(&path);
+        forge(&pool);
+        let liar = Liar { place, path, pool };
+        place.serve(&liar.path).unwrap();
+        liar
+    }
+
+    fn name(&self) -> String {
+        name_of(&self.path)
+    }
+
+    fn status(&self) -> Option<PoolStatus> {
+        let pools = self.place.status_of_agent().unwrap().pools;
+        pools.into_iter().find(|pool| pool.name == self.name())
+    }
+}
+
+/// What a pool is called that lies there.
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap().to_str().unwrap().into()
+}
+
+impl Drop for Liar<'_> {
+    fn drop(&mut self) {
+        remove_pool(&self.path);
+    }
+}
+
+/// Liars of all kinds.
+fn liars(place: &Place) -> Vec<Liar<'_>> {
+    type Forge = fn(&Pool);
+    let forged: [(&str, Forge); 4] = [
+        ("circles", circles_of_adjustments),
+        ("circles2", circles_of_adjustments),
+        ("owed", owed_by_many),
+        ("everywhere", a_dead_process_that_may_have_been_everywhere),
+    ];
+    let liar = |(name, forge)| Liar::new(place, name, LARGE, forge);
+    forged.map(liar).into()
+}
+
+/// A process of a machine.
+fn process(pool: &Pool, boot: u8) -> (ProcId, u16) {
+    let member = pool.join([boot; 16], b"guest").unwrap();
+    let me = pool.claim_process(&Guest, &Budget::default(), member, 77, 1, &mut |_| true);
+    (me.unwrap(), member)
+}
+
+fn new_set(c: &Ctx, semaphores: u32) -> i32 {
+    sem::get(c, 0, semaphores as i32, 0o600).unwrap()
+}
+
+fn entry(c: &Ctx, id: i32) -> &'static vshmem_pool::layout::Sem {
+    c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap()
+}
+
+/// A process dies that may have something anywhere: who comes to no end in one place, begins anew there.
+fn bury(pool: &Pool, (dead, member): (ProcId, u16)) {
+    pool.proc(dead.slot).unwrap().overflow.store(1, SeqCst);
+    pool.bury_member(member);
+}
+
+fn add_for_a_while(c: &Ctx, set: i32) {
+    let add = Sembuf {
+        num: MOST as u16 - 1,
+        op: 1,
+        flg: 0o10000,
+    };
+    sem::op(c, set, &[add], None).unwrap();
+}
+
+/// Lists of adjustment records that lead back to their first one, in sets that a dead process may have used. To see that a record is not
+/// empty takes as long as it can.
+fn circles_of_adjustments(pool: &Pool) {
+    let (alive, dead) = (process(pool, 7), process(pool, 8));
+    let c = guest(pool, alive);
+    for _ in 0..32 {
+        let set = new_set(&c, MOST);
+        for who in [dead, alive] {
+            add_for_a_while(&guest(pool, who), set);
+        }
+        let first = entry(&c, set).undo.load(Relaxed);
+        let next = pool.mem().word(first + 8).unwrap();
+        next.store(first, SeqCst);
+    }
+    bury(pool, dead);
+}
+
+/// Sets with a dead process's adjustment at each semaphore, each one's another.
+fn owed_by_many(pool: &Pool) {
+    let (alive, dead) = (process(pool, 7), process(pool, 8));
+    for _ in 0..32 {
+        let set = new_set(&guest(pool, alive), MOST);
+        add_for_a_while(&guest(pool, dead), set);
+        let cells = entry(&guest(pool, alive), set).cells.load(Relaxed);
+        for number in 0..u64::from(MOST) {
+            let word = pool.mem().word(cells + number * 16 + 8).unwrap();
+            word.store((number + 100) | 1 << 32, Relaxed);
+        }
+    }
+    bury(pool, dead);
+}
+
+/// A dead process that may have something of every construct there could be.
+fn a_dead_process_that_may_have_been_everywhere(pool: &Pool) {
+    let dead = process(pool, 8);
+    for kind in Kind::ALL {
+        let capacity = pool.capacity(kind);
+        pool.kind_root(kind).high.store(capacity.into(), Relaxed);
+        for index in 0..capacity {
+            pool.head(kind, index)
+                .unwrap()
+                .id
+                .store(ID_BIT | index, Relaxed);
+            // A lock is nobody's that is known, so it is taken over each time, with a log of some size.
+            if let (Kind::Sem, Some(sem)) = (kind, pool.sem(index)) {
+                sem.nsems.store(60_000, Relaxed);
+                sem.cells.store(pool.geometry().small.base, Relaxed);
+            }
+        }
+    }
+    bury(pool, dead);
+}
+
+/// For so long, the back end must beat in the pool, and answer.
+fn is_well_served(place: &Place, pool: &Pool, time: Duration) {
+    let beat = || pool.root().beat.load(SeqCst);
+    let begun = Instant::now();
+    let (mut last, mut since) = (beat(), Instant::now());
+    while begun.elapsed() < time {
+        let asked = Instant::now();
+        assert!(place.status_of_agent().is_some());
+        assert!(
+            asked.elapsed() < SOON,
+            "an answer took {:?}",
+            asked.elapsed()
+        );
+        if beat() != last {
+            (last, since) = (beat(), Instant::now());
+        }
+        assert!(since.elapsed() < SOON, "no beat for {:?}", since.elapsed());
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn others_are_served(place: &Place) {
+    let pool = place.open();
+    let liars = liars(place);
+    is_well_served(place, &pool, Duration::from_secs(6));
+    for liar in &liars {
+        // It beats for those, too.
+        is_well_served(place, &liar.pool, Duration::from_secs(2));
+        let waited = Instant::now();
+        let drop = Request::Drop { pool: liar.name() };
+        request(&place.program.directory, &drop).unwrap();
+        assert!(waited.elapsed() < SOON, "{:?}", waited.elapsed());
+        assert!(liar.status().is_none());
+    }
+    is_well_served(place, &pool, Duration::from_secs(2));
+}
+
+fn the_back_end_ends_and_begins_in_time(place: &Place) {
+    let pool = place.open();
+    let _liars = liars(place);
+    for round in 0..4 {
+        // At some moment in a turn of the workers.
+        sleep(Duration::from_millis(300 * round + 200));
+        let (before, begun) = (place.pid(), Instant::now());
+        match round {
+            0 => drop(request(&place.program.directory, &Request::Restart {}).unwrap()),
+            1 => kill(before, libc::SIGHUP),
+            _ => {
+                kill(before, libc::SIGKILL);
+                eventually("another back end", || ![0, before].contains(&place.pid()));
+            }
+        }
+        is_well_served(place, &pool, Duration::from_secs(1));
+        let took = begun.elapsed();
+        assert!(
+            took < SOON + Duration::from_secs(1),
+            "round {round}: {took:?}"
+        );
+        assert_eq!(place.status_of_agent().unwrap().pools.len(), 5);
+    }
+    let (pid, asked) = (place.pid(), Instant::now());
+    kill(pid, libc::SIGTERM);
+    eventually("it has ended", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
+    assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
+    eventually("nothing is left", || {
+        !place.program.directory.path().exists()
+    });
+}
+
+/// The answer to a scrape.
+fn metrics_of(place: &Place) -> String {
+    let address = Some("socket".into());
+    let path = request(&place.program.directory, &Request::Metrics { address });
+    let mut stream = UnixStream::connect(path.unwrap().unwrap()).unwrap();
+    let get = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(get).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn a_pool_that_lies_on_is_put_in_quarantine(place: &Place) {
+    let pool = place.open();
+    let liar = Liar::new(place, "quarantine", LARGE, circles_of_adjustments);
+    let begun = Instant::now();
+    let since = || liar.status().unwrap().quarantined;
+    while since().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never");
+        sleep(Duration::from_millis(50));
+    }
+    assert_eq!(place.status().quarantined, None, "the honest one is not");
+    let text = metrics_of(place);
+    for (name, quarantined) in [(name_of(&place.pool), 0), (liar.name(), 1)] {
+        let line = format!("vshmem_pool_quarantined{{pool=\"{name}\"}} {quarantined}");
+        assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
+    }
+    let log = std::fs::read_to_string(place.program.directory.log()).unwrap();
+    let said = format!("the pool {} is in quarantine", liar.name());
+    assert_eq!(log.matches(&said).count(), 1, "{log}");
+    // No worker is busy any more; beats go on.
+    let time_of = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", place.pid())).unwrap();
+        let after = stat.rsplit(')').next().unwrap();
+        let field = |n: usize| after.split(' ').nth(n).unwrap().parse::<u64>().unwrap();
+        field(12) + field(13)
+    };
+    sleep(SOON);
+    let before = time_of();
+    is_well_served(place, &liar.pool, Duration::from_secs(3));
+    assert!(time_of() - before < 60, "{} of 300", time_of() - before);
+    is_well_served(place, &pool, Duration::from_secs(1));
+}
+
+fn metrics_of_liars_hold_nobody_up(place: &Place) {
+    let pool = place.open();
+    let _liars = liars(place);
+    let over = Instant::now() + Duration::from_secs(5);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while Instant::now() < over {
+                let text = metrics_of(place);
+                assert!(text.contains("vshmem_pools 5"), "{text}");
+            }
+        });
+        is_well_served(place, &pool, Duration::from_secs(5));
+    });
+}
+
+fn main() {
+    let tests: [Test; 4] = [
+        ("others", SMALL, others_are_served),
+        ("ends", SMALL, the_back_end_ends_and_begins_in_time),
+        (
+            "quarantine",
+            SMALL,
+            a_pool_that_lies_on_is_put_in_quarantine,
+        ),
+        ("metrics", SMALL, metrics_of_liars_hold_nobody_up),
+    ];
+    place::run(&tests);
+}
