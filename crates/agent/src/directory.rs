@@ -48,6 +48,16 @@ impl Directory {
         self.0.join("lock")
     }
 
+    /// Which process the back end is.
+    pub(crate) fn process(&self) -> PathBuf {
+        self.0.join("pid")
+    }
+
+    /// Which pools the next back end is to begin without, a line each.
+    pub(crate) fn without(&self) -> PathBuf {
+        self.0.join("without")
+    }
+
     /// What a back end without a terminal says.
     pub fn log(&self) -> PathBuf {
         self.0.join("log")

@@ -206,6 +206,10 @@ impl<'a> Server<'a> {
         if let Some((address, listener)) = kept.endpoint() {
             server.adopt_endpoint(address, listener);
         }
+        // Before a pool is looked at: who can't ask it can kill it.
+        let pid = program.directory.process();
+        fs::write(&pid, format!("{}\n", std::process::id()))
+            .explain(|| format!("could not write {}", pid.display()))?;
         server.store_own();
         let heard = [
             (server.signals.as_fd(), Token::Signal),
@@ -222,6 +226,7 @@ impl<'a> Server<'a> {
 
     /// Puts the pools and peers back that a back end before this one had.
     fn take_over(&mut self, mut kept: Kept) {
+        self.let_go_of_unwanted(&mut kept);
         for name in kept.pools() {
             let restored = Parts::of(&name, kept.take(&format!("pool/{name}/")))
                 .and_then(|parts| Served::new(parts, self.program.directory.pool(&name)));
@@ -252,6 +257,31 @@ impl<'a> Server<'a> {
             let pool = self.add(served);
             self.tell_all(pool);
         }
+    }
+
+    /// Serves those pools no longer that it is to begin without: none of them is opened.
+    fn let_go_of_unwanted(&mut self, kept: &mut Kept) {
+        let list = self.program.directory.without();
+        let text = fs::read_to_string(&list).unwrap_or_default();
+        let served = kept.pools();
+        for name in text
+            .lines()
+            .filter(|name| served.iter().any(|it| it == name))
+        {
+            for (_, fds) in kept.peers(name) {
+                // The keeper has it, too.
+                let socket = fds.first();
+                let _ = socket.map(|it| rustix::net::shutdown(it, rustix::net::Shutdown::Both));
+            }
+            let label = format!("pool/{name}/");
+            self.tell_keeper(FORGET, &label, &[]);
+            kept.take(&label);
+            let _ = fs::remove_file(self.program.directory.pool(name));
+            self.log(&format!(
+                "begun without the pool {name}, as it was asked to: it is served no longer"
+            ));
+        }
+        let _ = fs::remove_file(list);
     }
 
     /// Begins to watch a pool.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_agent::client::request;
+use vshmem_agent::client::{begin_without, request};
 use vshmem_agent::{PoolStatus, Request};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Ctx;
@@ -288,8 +288,41 @@ fn metrics_of_liars_hold_nobody_up(place: &Place) {
     });
 }
 
+fn a_back_end_begins_without_a_pool(place: &Place) {
+    let pool = place.open();
+    let liars = liars(place);
+    let unwanted: Vec<String> = liars[..2].iter().map(Liar::name).collect();
+    begin_without(&place.program.directory, &unwanted).unwrap();
+    let names = || {
+        let pools = place.status_of_agent().unwrap().pools;
+        let mut names: Vec<_> = pools.into_iter().map(|pool| pool.name).collect();
+        names.sort();
+        names
+    };
+    let mut left = vec![name_of(&place.pool), liars[2].name(), liars[3].name()];
+    left.sort();
+    assert_eq!(names(), left);
+    // The keeper has forgotten them.
+    kill(place.pid(), libc::SIGKILL);
+    eventually("another back end", || place.pid() != 0);
+    assert_eq!(names(), left);
+    // One that does not answer.
+    let before = place.pid();
+    kill(before, libc::SIGSTOP);
+    begin_without(&place.program.directory, &[liars[2].name()]).unwrap();
+    assert_ne!(place.pid(), before);
+    left.retain(|name| *name != liars[2].name());
+    assert_eq!(names(), left);
+    // It is served again when that is asked for.
+    place.serve(&liars[2].path).unwrap();
+    assert_eq!(names().len(), 3);
+    is_well_served(place, &pool, Duration::from_secs(1));
+    let nonsense = begin_without(&place.program.directory, &["a/b".into()]);
+    assert!(nonsense.unwrap_err().to_string().contains("--status"));
+}
+
 fn main() {
-    let tests: [Test; 4] = [
+    let tests: [Test; 5] = [
         ("others", SMALL, others_are_served),
         ("ends", SMALL, the_back_end_ends_and_begins_in_time),
         (
@@ -298,6 +331,7 @@ fn main() {
             a_pool_that_lies_on_is_put_in_quarantine,
         ),
         ("metrics", SMALL, metrics_of_liars_hold_nobody_up),
+        ("without", SMALL, a_back_end_begins_without_a_pool),
     ];
     place::run(&tests);
 }

@@ -3,7 +3,7 @@
 use crate::{print, table};
 use clap::Args;
 use std::path::PathBuf;
-use vshmem_agent::client::{ensure, request, status};
+use vshmem_agent::client::{begin_without, ensure, request, status};
 use vshmem_agent::{run_part, Directory, Part, Program, Request, Status};
 use vshmem_cluster::{agent_directory, Error, Result};
 
@@ -16,6 +16,7 @@ Examples:
   vshmem agent --status                    who is connected
   vshmem agent --metrics 9500              tell metrics at http://127.0.0.1:9500/metrics; off: no longer
   vshmem agent --restart                   go on with the program as it is installed now
+  vshmem agent --without work              begin anew, and don't even open that pool: where it makes trouble
   vshmem agent --stop
   vshmem agent --guest                     in a machine, as root: join its pools, and follow what the host grants
 
@@ -43,6 +44,9 @@ pub struct Agent {
     /// Begin anew with the program as it is installed now; machines go on
     #[arg(long)]
     restart: bool,
+    /// Begin anew without this pool, as --status calls it: it is served no longer. Does so even where the back end does not answer
+    #[arg(long, value_name = "POOL", conflicts_with_all = ["pool", "drop", "restart", "stop", "part"])]
+    without: Vec<String>,
     /// End the back end; machines go on, but later ones can't join them
     #[arg(long, conflicts_with = "restart")]
     stop: bool,
@@ -53,7 +57,7 @@ pub struct Agent {
     #[arg(long)]
     transient: bool,
     /// In a machine: be its front end, in the foreground. It joins the machine's pools and does what the host says about them
-    #[arg(long, conflicts_with_all = ["pool", "drop", "status", "metrics", "restart", "stop", "directory", "transient", "part"])]
+    #[arg(long, conflicts_with_all = ["pool", "drop", "without", "status", "metrics", "restart", "stop", "directory", "transient", "part"])]
     guest: bool,
     /// With --guest, the user whom the pools' device files are given to; without it they stay as the machine makes them
     #[arg(long, requires = "guest", value_name = "UID")]
@@ -84,6 +88,9 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         let pool = pool.clone();
         request(directory, &Request::Drop { pool }).map_err(|e| ours(e).code(1))?;
     }
+    if !agent.without.is_empty() {
+        begin_without(directory, &agent.without).map_err(|e| ours(e).code(1))?;
+    }
     if agent.restart {
         request(directory, &Request::Restart {}).map_err(|e| ours(e).code(1))?;
     }
@@ -91,8 +98,12 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         request(directory, &Request::Stop {}).map_err(|e| ours(e).code(1))?;
     }
     let ends_metrics = agent.metrics.as_deref() == Some("off");
-    let only_asked =
-        agent.status || agent.restart || agent.stop || ends_metrics || !agent.drop.is_empty();
+    let only_asked = agent.status
+        || agent.restart
+        || agent.stop
+        || ends_metrics
+        || !agent.drop.is_empty()
+        || !agent.without.is_empty();
     if !agent.pool.is_empty() || !only_asked {
         ensure(&program).map_err(ours)?;
     }
