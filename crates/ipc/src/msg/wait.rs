@@ -418,6 +418,9 @@ pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
         if let Some(ring) = queue.ring(c) {
             scan::settle_behind(&slow, &ring);
         }
-        c.pool.untouch(dead, queue.reference());
+        // What was not seen is left to who looks next.
+        if !c.budget.is_spent() {
+            c.pool.untouch(dead, queue.reference());
+        }
     }
 }

@@ -404,6 +404,9 @@ pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
     } else if set.still() {
         let _ = repay(c, &set, quiet, &guard, dead);
         sweep(c, &set, quiet);
-        c.pool.untouch(dead, Kind::Sem.reference(index));
+        // What was not seen is left to who looks next.
+        if !c.budget.is_spent() {
+            c.pool.untouch(dead, Kind::Sem.reference(index));
+        }
     }
 }
