@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 use vshmem_ipc::sem::{Sembuf, SEM_UNDO};
-use vshmem_ipc::{life, msg, sem, shm, Cred, Ctx, Kernel, Pool, ProcId, Waited, IPC_CREAT};
+use vshmem_ipc::{life, msg, sem, shm, Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited, IPC_CREAT};
 use vshmem_pool::{Mem, Params};
 
 /// Of the pool, in bytes: the least that there is.
