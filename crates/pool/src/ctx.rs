@@ -154,9 +154,10 @@ impl<'a> Ctx<'a> {
         self.budget.spend(ASK) && self.pool.owner_is_gone(self.kernel, self.member, owner)
     }
 
-    /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old.
+    /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid for as one that was asked for.
     pub fn owner_was_gone_lately(&self, owner: ProcId) -> bool {
         self.budget.spend(LOOK)
             && (self.pool).owner_was_gone_lately(self.kernel, self.member, owner)
+            && self.budget.spend(ASK)
     }
 }
