@@ -1,5 +1,6 @@
 //! Every call that there is, with what the input says. What they return is the enemy's business, that they return is ours.
 
+use super::buffer::{Buffer, Secret};
 use super::scene::{op, undone, MANY};
 use crate::input::Input;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use vshmem_ipc::census::Census;
 use vshmem_ipc::sem::Sembuf;
 use vshmem_ipc::{
-    check, life, look, msg, reclaim, sem, shm, Ctx, IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_PRIVATE,
+    check, life, look, msg, reclaim, sem, shm, Ctx, Pool, IPC_CREAT, IPC_EXCL, IPC_NOWAIT,
+    IPC_PRIVATE,
 };
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::Quiet;
@@ -15,12 +17,23 @@ use vshmem_pool::lock::Quiet;
 /// Longest text of a message that is asked for.
 const TEXT: usize = 9000;
 
+/// For how many values a program has room that knows its set.
+const VALUES: usize = 3;
+
+/// Questions that are asked for each entry of a table, and not for what is found there.
+pub fn tables(pool: &Pool) -> u64 {
+    let entries = Kind::ALL.map(|kind| u64::from(pool.capacity(kind)));
+    let geometry = pool.geometry();
+    let people = u64::from(geometry.procs.1) + u64::from(geometry.waiters.1);
+    4 * (people + entries.iter().sum::<u64>()) + 4096
+}
+
 /// Makes one call.
-pub fn one(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
+pub fn one(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
     let call = input.byte();
     match call % 4 {
-        0 => set(c, input, ids),
-        1 => queue(c, input, ids),
+        0 => set(c, secret, input, ids),
+        1 => queue(c, secret, input, ids),
         2 => segment(c, input, ids),
         _ => everything(c, input),
     }
@@ -91,7 +104,7 @@ fn soon(input: &mut Input) -> Option<Duration> {
     ])
 }
 
-fn set(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
+fn set(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
     let call = input.byte();
     let id = id(input, ids, 0);
     let num = i32::from(input.byte() as i8);
@@ -106,13 +119,24 @@ fn set(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
         7 => done(sem::getpid(c, id, num)),
         8 => done((sem::getncnt(c, id, num), sem::getzcnt(c, id, num))),
         9 => {
-            let mut n = 0;
-            let _ = sem::getall(c, id, &mut |_, _| {
-                n += 1;
-                n < 1 << 20
-            });
+            let mut all = Buffer::new(secret, 2 * VALUES, 0);
+            let (mut values, mut next) = (all.bytes().chunks_exact_mut(2), 0);
+            done(sem::getall(c, id, &mut |num, value| {
+                assert_eq!(num, next, "values are given in order");
+                next += 1;
+                let place = values.next();
+                place
+                    .map(|p| p.copy_from_slice(&value.to_ne_bytes()))
+                    .is_some()
+            }));
         }
-        10 => done(sem::setall(c, id, &mut |i| Some(i as u16))),
+        10 => {
+            let mut all = Buffer::new(secret, 2 * VALUES, input.byte());
+            let mut values = all.bytes().chunks_exact(2);
+            done(sem::setall(c, id, &mut |_| {
+                values.next().map(|v| u16::from_ne_bytes([v[0], v[1]]))
+            }));
+        }
         11 => done(sem::setval(c, id, num, input.u16().into())),
         12 => done((sem::stat(c, id), sem::nsems(c, id))),
         13 => {
@@ -136,28 +160,28 @@ fn set(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
     }
 }
 
-fn queue(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
+fn queue(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
     let call = input.byte();
     let which = 1 + usize::from(call >> 7);
     let id = id(input, ids, which);
     match call % 20 {
         0..=4 => {
             let len = input.u16() as usize % TEXT;
-            let text = vec![input.byte(); len].into_boxed_slice();
+            let mut text = Buffer::new(secret, len, input.byte());
             let kind = i64::from(input.byte());
             let flg = input.one_of(&[0, IPC_NOWAIT]);
             // SAFETY: the text has so many bytes.
-            done(unsafe { msg::send(c, id, kind, text.as_ptr(), len, flg) });
+            done(unsafe { msg::send(c, id, kind, text.as_mut_ptr(), len, flg) });
         }
         5 => {
             let len = input.byte() as usize;
-            let text = vec![5; len].into_boxed_slice();
+            let mut text = Buffer::new(secret, len, 5);
             // SAFETY: the text has so many bytes.
-            done(unsafe { msg::send_at_once(c, id, 1, text.as_ptr(), len) });
+            done(unsafe { msg::send_at_once(c, id, 1, text.as_mut_ptr(), len) });
         }
         6..=10 => {
             let cap = input.u16() as usize % TEXT;
-            let mut text = vec![0u8; cap].into_boxed_slice();
+            let mut text = Buffer::new(secret, cap, 0);
             let kind = i64::from(input.byte() as i8);
             let flg = input.one_of(&[0, IPC_NOWAIT, msg::MSG_NOERROR, IPC_NOWAIT | msg::MSG_COPY])
                 | input.one_of(&[0, msg::MSG_NOERROR, msg::MSG_EXCEPT]);
@@ -168,7 +192,7 @@ fn queue(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
         }
         11 => {
             let cap = input.byte() as usize;
-            let mut text = vec![0u8; cap].into_boxed_slice();
+            let mut text = Buffer::new(secret, cap, 0);
             let kind = i64::from(input.byte() as i8);
             // SAFETY: the buffer has so many bytes.
             let got = unsafe { msg::receive_at_once(c, id, text.as_mut_ptr(), cap, kind, 0) };

@@ -1,12 +1,43 @@
-//! What an enemy writes: words that mean something more often than others, and values that are nearly right more often than others.
+//! What an enemy does: words that mean something more often than others, with values that are nearly right more often than others; and lies
+//! that several words tell together.
 
+use super::lies::Lie;
 use crate::input::Input;
 use std::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Kind, Root, Superblock, PAGE, POOL_LOG, ROOT};
 use vshmem_pool::Mem;
 
-/// Words that are written at once, at the most.
+/// What is done at once, at the most.
 const MOST: usize = 12;
+
+/// A word or a lie.
+#[derive(Clone, Copy)]
+pub enum Deed {
+    /// One word.
+    Write(Write),
+    /// Several, which belong together.
+    Lie(Lie),
+}
+
+impl Deed {
+    /// What the input says is to be done.
+    pub fn choose(mem: Mem, input: &mut Input) -> Deed {
+        let what = input.byte();
+        if what < 112 {
+            Deed::Lie(Lie::choose(what, input))
+        } else {
+            Deed::Write(Write::choose(mem, what, input))
+        }
+    }
+
+    /// Does it.
+    pub fn carry_out(self, mem: Mem) {
+        match self {
+            Deed::Write(write) => write.carry_out(mem),
+            Deed::Lie(lie) => lie.tell(mem),
+        }
+    }
+}
 
 /// One write.
 #[derive(Clone, Copy)]
@@ -19,14 +50,14 @@ pub struct Write {
 /// Writes some words.
 pub fn write_some(mem: Mem, input: &mut Input) {
     for _ in 0..input.below(MOST + 1) {
-        Write::choose(mem, input).carry_out(mem);
+        Deed::choose(mem, input).carry_out(mem);
     }
 }
 
 impl Write {
-    /// What the input says is to be written.
-    pub fn choose(mem: Mem, input: &mut Input) -> Write {
-        let at = place(mem, input).min(mem.len() as u64 - 8) & !7;
+    /// What the input says is to be written, at a place of such a kind.
+    fn choose(mem: Mem, kind: u8, input: &mut Input) -> Write {
+        let at = place(mem, kind, input).min(mem.len() as u64 - 8) & !7;
         let how = input.byte();
         let number = match how % 16 {
             0 => input.u64(),
@@ -37,7 +68,7 @@ impl Write {
     }
 
     /// Writes it.
-    pub fn carry_out(self, mem: Mem) {
+    fn carry_out(self, mem: Mem) {
         let Some(word) = mem.word(self.at) else {
             return;
         };
@@ -78,12 +109,12 @@ impl Write {
 }
 
 /// Where.
-fn place(mem: Mem, input: &mut Input) -> u64 {
+fn place(mem: Mem, kind: u8, input: &mut Input) -> u64 {
     let table = |i: u64| mem.word(32 + i * 16).map_or(0, |w| w.load(Relaxed));
     let word = |input: &mut Input, from: u64, len: u64| {
         from.wrapping_add(u64::from(input.u16()) * 8 % len)
     };
-    match input.byte() % 16 {
+    match kind % 16 {
         0 => word(input, 0, size_of::<Superblock>() as u64),
         1 | 2 => word(input, ROOT, size_of::<Root>() as u64),
         3 => word(input, POOL_LOG, 64),

@@ -1,27 +1,38 @@
 //! The kernel below an honest process, whose enemy writes while it is asked. Time is a number that grows when somebody waits.
 
-use super::enemy::Write;
+use super::enemy::Deed;
+use super::lies::Names;
 use crate::input::Input;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 use vshmem_ipc::{Cred, Kernel, Waited};
+use vshmem_pool::budget::ASK;
+use vshmem_pool::layout::WAITING;
+use vshmem_pool::lock::PATIENCE;
 use vshmem_pool::Mem;
 
 /// The honest process's pid.
 pub const ME: u32 = 100;
-/// A pid that lives, and one that is dead.
+/// A pid that lives, one that is dead, and one that is stopped for a while.
 pub const LIVING: u32 = 101;
 pub const DEAD: u32 = 102;
+pub const STOPPED: u32 = 103;
 
-/// Nanoseconds that a call may take: 20 seconds for each lock that it may need. Those that clean up need every construct's.
-const DEADLINE: u64 = 40 * 20_000_000_000;
+/// Nanoseconds for which the one who is stopped stays so, as who waits for it sees it.
+const STANDSTILL: u64 = 100_000_000_000;
+/// Nanoseconds that a call may wait, between the sleeps that its caller wants: that long for all locks together,
+/// and some pauses more, the last of which are those of locks that are found to be too much.
+const DEADLINE: u64 = PATIENCE + 2_000_000_000;
+/// The processor's time for the same, whatever the call's budget. A call with all of a budget needs a third of a second, and several times that
+/// where its memory is watched.
+const BUSY: u64 = 6_000_000_000;
 /// A question to the kernel takes so long.
 const QUESTION: u64 = 200;
 /// How often a thread that can get signals waits in a call, before one ends that.
 const WAKES: u32 = 6;
-/// Writes while a call is under way.
-const MOST_WRITES: usize = 8;
+/// What the enemy does while a call is under way, at the most.
+const MOST_DEEDS: usize = 8;
 
 /// The kernel of one input.
 pub struct Fuzzed {
@@ -32,16 +43,42 @@ pub struct Fuzzed {
     /// A device's memory is seen, as in a machine.
     in_machine: bool,
     clock: Cell<u64>,
-    begun: Cell<u64>,
+    span: Span,
     waits: Cell<u32>,
     /// Signals are blocked.
     deaf: Cell<bool>,
-    /// In this call: questions asked, and what the enemy writes at which of them.
+    /// In this call: questions asked, and what the enemy does at which of them.
     asked: Cell<u32>,
-    writes: RefCell<Vec<(u32, Write)>>,
+    deeds: RefCell<Vec<(u32, Deed)>>,
+    /// The word of a lock, and the owners that it names by turns whenever somebody waits.
+    flutters: Cell<Option<(u64, [u32; 2])>>,
     /// How often memory can be had.
     room: Cell<u32>,
     signal: Cell<bool>,
+}
+
+/// A call, or what of it lies between two sleeps that its caller wants.
+#[derive(Default)]
+struct Span {
+    /// When it began: by the kernel's clock, by the processor's time.
+    begun: Cell<u64>,
+    busy_at: Cell<u64>,
+    /// Questions that it has asked, and how many it may.
+    asked: Cell<u64>,
+    most: Cell<u64>,
+    /// Nanoseconds for which it has waited for who was stopped.
+    stood: Cell<u64>,
+}
+
+/// The processor's time that this thread has had, in nanoseconds.
+fn busy() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a place for the answer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 // SAFETY: there is one thread.
@@ -62,11 +99,12 @@ impl Fuzzed {
             strangers: u32::from(how >> 3) * 0x0842_1084,
             in_machine: how & 4 != 0,
             clock: Cell::new(1 << 40),
-            begun: Cell::new(1 << 40),
+            span: Span::default(),
             waits: Cell::new(0),
             deaf: Cell::new(false),
             asked: Cell::new(0),
-            writes: RefCell::default(),
+            deeds: RefCell::default(),
+            flutters: Cell::new(None),
             room: Cell::new(u32::MAX),
             signal: Cell::new(false),
         }
@@ -74,38 +112,79 @@ impl Fuzzed {
 
     /// Before a call: what the enemy does meanwhile.
     pub fn plan(&self, input: &mut Input) {
-        self.begun.set(self.clock.get());
         self.asked.set(0);
         self.waits.set(0);
         let how = input.byte();
         self.signal.set(how & 16 != 0);
         self.room.set(if how & 32 == 0 { u32::MAX } else { 0 });
-        let mut writes = self.writes.borrow_mut();
-        writes.clear();
-        let some = usize::from(how & 15).min(MOST_WRITES);
-        writes.extend((0..some).map(|_| {
+        let names = Names::of(self.mem);
+        let flutters = (how & 64 != 0).then(|| names.flutter(input));
+        self.flutters.set(flutters);
+        let mut deeds = self.deeds.borrow_mut();
+        deeds.clear();
+        let some = usize::from(how & 15).min(MOST_DEEDS);
+        deeds.extend((0..some).map(|_| {
             let when = u32::from(input.byte());
-            (when, Write::choose(self.mem, input))
+            (when, Deed::choose(self.mem, input))
         }));
     }
 
-    /// After a call: has it come back in time?
+    /// A call begins that has so much to spend, and may ask `more` besides, as who looks at each entry of a table.
+    pub fn begin(&self, budget: u64, more: u64) {
+        // Who asks is paid for, but not each time that signals are blocked and let through around a few questions.
+        self.span.most.set(budget / ASK * 3 + more);
+        self.begin_span();
+    }
+
+    fn begin_span(&self) {
+        self.span.begun.set(self.clock.get());
+        self.span.busy_at.set(busy());
+        self.span.asked.set(0);
+        self.span.stood.set(0);
+    }
+
+    /// Has it come back in time? By all clocks that there are: what was waited, what was asked, and the processor's time.
     pub fn is_in_time(&self) {
-        let took = self.clock.get() - self.begun.get();
-        assert!(took < DEADLINE, "a call took {} s", took / 1_000_000_000);
+        let span = &self.span;
+        let took = self.clock.get() - span.begun.get();
+        let most = DEADLINE + span.stood.get();
+        assert!(took < most, "a call took {} s", took / 1_000_000_000);
+        let (asked, most) = (span.asked.get(), span.most.get());
+        assert!(asked <= most, "a call asked {asked} questions, not {most}");
+        let took = busy() - span.busy_at.get();
+        assert!(took < BUSY, "a call was busy for {} ms", took / 1_000_000);
+    }
+
+    fn is_alive(&self, pid: u32) -> bool {
+        match pid {
+            ME | LIVING | STOPPED => true,
+            DEAD => false,
+            _ => self.strangers >> (pid % 32) & 1 != 0,
+        }
     }
 
     /// Each question begins here.
     fn asked(&self) {
         let now = self.asked.get();
         self.asked.set(now.wrapping_add(1));
+        self.span.asked.set(self.span.asked.get() + 1);
         self.clock.set(self.clock.get() + QUESTION);
-        let due = |w: &&(u32, Write)| w.0 == now;
-        for (_, write) in self.writes.borrow().iter().filter(due) {
-            write.carry_out(self.mem);
+        let due = |deed: &&(u32, Deed)| deed.0 == now;
+        for (_, deed) in self.deeds.borrow().iter().filter(due) {
+            deed.carry_out(self.mem);
         }
-        if now & 0xffff == 0xffff {
+        if now & 0xfff == 0xfff {
             self.is_in_time();
+        }
+    }
+
+    /// Somebody waits for a lock, whose word changes.
+    fn flutter(&self) {
+        let Some((at, owners)) = self.flutters.get() else {
+            return;
+        };
+        if let Some(word) = self.mem.at::<AtomicU32>(at) {
+            word.store(owners[self.asked.get() as usize / 2 % 2], SeqCst);
         }
     }
 }
@@ -113,11 +192,15 @@ impl Fuzzed {
 impl Kernel for Fuzzed {
     fn alive(&self, _slot: u32, pid: u32, _started: u64) -> bool {
         self.asked();
-        match pid {
-            ME | LIVING => true,
-            DEAD => false,
-            _ => self.strangers >> (pid % 32) & 1 != 0,
-        }
+        self.is_alive(pid)
+    }
+    fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {
+        // Who lives is known to do so for a while.
+        self.is_alive(pid) || self.alive(slot, pid, started)
+    }
+    fn is_stopped(&self, pid: u32, _started: u64) -> bool {
+        self.asked();
+        pid == STOPPED && self.span.stood.get() < STANDSTILL
     }
     fn block_signals(&self) -> u64 {
         self.asked();
@@ -163,12 +246,24 @@ impl Kernel for Fuzzed {
     }
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
         self.asked();
+        self.flutter();
         if word.load(SeqCst) != expected {
             return Waited::Woken;
+        }
+        let sleeps = expected == WAITING;
+        if sleeps {
+            assert!(
+                !self.deaf.get(),
+                "a call sleeps, and no signal can end that"
+            );
+            self.is_in_time();
         }
         let time = timeout.unwrap_or(Duration::from_millis(1));
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.clock.set(self.clock.get().saturating_add(nanos));
+        if sleeps {
+            self.begin_span();
+        }
         if !self.deaf.get() {
             self.waits.set(self.waits.get() + 1);
         }

@@ -1,7 +1,8 @@
 //! Memory for a pool in the middle of a desert: whoever steps out of it is killed.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::null_mut;
 use vshmem_ipc::Pool;
@@ -21,6 +22,58 @@ pub fn oasis(len: usize) -> Mem {
         let open = libc::mprotect(base.cast(), len, libc::PROT_READ | libc::PROT_WRITE);
         assert_eq!(open, 0, "no memory for a pool");
         Mem::new(base, len)
+    }
+}
+
+/// What a pool was at one moment, which costs as much memory as was written in it.
+pub struct Image(File);
+
+impl Image {
+    /// Zeros in all of `mem`. Until [`Image::show`], what is written there becomes the image.
+    pub fn begin(mem: Mem) -> Image {
+        // SAFETY: a name that ends; what comes back is a descriptor of ours, or none.
+        let fd = unsafe { libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0, "no memory for an image");
+        // SAFETY: fresh, and nobody else's.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(mem.len() as u64).expect("a sparse file");
+        let image = Image(file);
+        image.map(mem, libc::MAP_SHARED);
+        image
+    }
+
+    /// The pool is what it was. What is written from now on stays out of the image.
+    pub fn show(&self, mem: Mem) {
+        self.map(mem, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
+    }
+
+    fn map(&self, mem: Mem, how: i32) {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let (at, how) = (mem.base().cast(), how | libc::MAP_FIXED);
+        // SAFETY: in the place of a pool, which nobody else uses at the moment.
+        let at = unsafe { libc::mmap(at, mem.len(), rights, how, self.0.as_raw_fd(), 0) };
+        assert_ne!(at, libc::MAP_FAILED, "no memory for a pool");
+    }
+}
+
+/// Calls `each` with the words of all pages that were written since an image was shown.
+pub fn each_written(mem: Mem, mut each: impl FnMut(&[u64])) {
+    /// Of an entry: the page is there, and it is a file's.
+    const PRESENT: u64 = 1 << 63;
+    const OF_FILE: u64 = 1 << 61;
+    // SAFETY: asks libc, which knows it from the start.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let map = File::open("/proc/self/pagemap").expect("the kernel's view of our memory");
+    let mut entries = vec![0u8; mem.len() / page * 8];
+    let first = mem.base() as usize / page;
+    map.read_exact_at(&mut entries, first as u64 * 8)
+        .expect("an entry for each page");
+    for (i, entry) in entries.chunks_exact(8).enumerate() {
+        let entry = u64::from_le_bytes(entry.try_into().expect("eight bytes"));
+        if entry & (PRESENT | OF_FILE) == PRESENT {
+            // SAFETY: inside of the pool, of which nobody writes to it at the moment.
+            each(unsafe { std::slice::from_raw_parts(mem.base().add(i * page).cast(), page / 8) });
+        }
     }
 }
 

@@ -4,24 +4,34 @@
 //! killed in the middle), what the enemy writes into it and when (before the pool is opened, before a call, or while a call asks its kernel for
 //! something), and which calls are made with what. There is one thread, and time is a number, so each input always does the same.
 //!
-//! Around the pool nothing may be touched. Each call must come back by the time that SECURITY.md promises, for a lock that never comes free.
+//! Around the pool nothing may be touched, nor behind the caller's buffers, and what stands before them must not get into the pool. Each call must
+//! come back in time: by the clock that locks are waited for with, by the number of questions to its kernel, and by the processor's time. Most
+//! calls have a small budget, so one that looks at more than it pays for is found, and each place where a budget may end is seen.
 
+mod buffer;
 mod calls;
 pub(crate) mod enemy;
 mod kernel;
+mod lies;
 pub(crate) mod memory;
 mod scene;
 
 use crate::input::Input;
+use buffer::Secret;
 use kernel::Fuzzed;
+use std::sync::{Mutex, PoisonError};
 use vshmem_ipc::{life, Budget, Ctx, Pool};
+use vshmem_pool::budget::CALL;
 
 /// Calls in an input, at the most.
 const MOST_CALLS: usize = 24;
 
 /// Plays what the input says.
 pub fn run(bytes: &[u8]) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut input = Input::new(bytes);
+    let secret = Secret::of(bytes);
     let scene = scene::choose(&mut input);
     let mem = scene.restore();
     let kernel = Fuzzed::new(mem, &mut input);
@@ -31,6 +41,7 @@ pub fn run(bytes: &[u8]) {
         (scene.pool(), scene.me())
     } else {
         let Ok(pool) = Pool::open(mem) else { return };
+        kernel.begin(CALL, calls::tables(&pool));
         opened = pool;
         let Ok(member) = opened.join(scene::BOOT, b"fuzz") else {
             return;
@@ -40,13 +51,17 @@ pub fn run(bytes: &[u8]) {
         };
         (&opened, (me, member))
     };
-    let c = &Ctx {
-        pool,
-        kernel: &kernel,
-        me: me.0,
-        pid: kernel::ME,
-        member: me.1,
-        budget: Budget::default(),
+    let calling = |budget| {
+        let units = budget_of(budget);
+        kernel.begin(units, calls::tables(pool));
+        Ctx {
+            pool,
+            kernel: &kernel,
+            me: me.0,
+            pid: kernel::ME,
+            member: me.1,
+            budget: Budget::new(units),
+        }
     };
     let mut ids = scene.ids().to_vec();
     for _ in 0..MOST_CALLS {
@@ -54,9 +69,22 @@ pub fn run(bytes: &[u8]) {
             break;
         }
         kernel.plan(&mut input);
-        calls::one(c, &mut input, &mut ids);
+        let c = &calling(input.byte());
+        calls::one(c, secret, &mut input, &mut ids);
         kernel.is_in_time();
     }
-    vshmem_ipc::leave(c);
+    vshmem_ipc::leave(&calling(ALL - 1));
     kernel.is_in_time();
+    secret.is_kept(mem);
+}
+
+/// The choice of a call that has all that there is to spend: a liar makes it last, so there are few.
+const ALL: u8 = 255;
+
+/// What a call has to spend: from a few looks to some ten thousand.
+fn budget_of(choice: u8) -> u64 {
+    match choice {
+        ALL => CALL,
+        n => 1 << (n / 16 + 5) | u64::from(n % 16) << (n / 16 + 1),
+    }
 }

@@ -1,7 +1,8 @@
 //! Pools to begin with. They are made once, by threads that are stopped for good where a process sleeps or was killed.
 
-use super::kernel::{DEAD, LIVING, ME};
-use super::memory;
+use super::kernel::{DEAD, LIVING, ME, STOPPED};
+use super::lies::Names;
+use super::memory::{self, Image};
 use crate::input::Input;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{channel, Sender};
@@ -12,8 +13,10 @@ use vshmem_ipc::sem::{Sembuf, SEM_UNDO};
 use vshmem_ipc::{life, msg, sem, shm, Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited, IPC_CREAT};
 use vshmem_pool::{Mem, Params};
 
-/// Of the pool, in bytes: the least that there is.
-const SIZE: usize = 1 << 20;
+/// Of a pool, in bytes: the least that there is,
+const SMALL: usize = 1 << 20;
+/// and one with as many of everything as there may be by default, and room for the largest ring.
+const LARGE: usize = 1 << 30;
 /// The kernel that all processes are of.
 pub const BOOT: [u8; 16] = [7; 16];
 
@@ -22,7 +25,7 @@ pub struct Scene {
     pool: Pool,
     me: (ProcId, u16),
     ids: [i32; 4],
-    image: Vec<u64>,
+    image: Image,
 }
 
 impl Scene {
@@ -43,7 +46,7 @@ impl Scene {
 
     /// Makes it so again.
     pub fn restore(&self) -> Mem {
-        memory::restore(self.pool.mem(), &self.image);
+        self.image.show(self.pool.mem());
         self.pool.mem()
     }
 }
@@ -65,40 +68,55 @@ const DEATHS: usize = 24;
 pub fn choose(input: &mut Input) -> &'static Scene {
     static MADE: [[OnceLock<Scene>; DEATHS]; DEEDS.len()] =
         [const { [const { OnceLock::new() }; DEATHS] }; DEEDS.len()];
+    static BIG: OnceLock<Scene> = OnceLock::new();
     static EMPTY: OnceLock<Scene> = OnceLock::new();
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let which = input.below(DEEDS.len() + 1);
+    let first = input.byte();
+    if first >= 192 {
+        return BIG.get_or_init(large);
+    }
+    let which = usize::from(first) % (DEEDS.len() + 1);
     let Some(deed) = which.checked_sub(1) else {
         return EMPTY.get_or_init(empty);
     };
     // The first deed is none, so it has one outcome.
     let death = if deed == 0 { 0 } else { input.below(DEATHS) };
-    let _turn = ONE_AT_A_TIME.lock();
-    MADE[deed][death].get_or_init(|| full(DEEDS[deed], death as u32 + 1))
+    MADE[deed][death].get_or_init(|| full(small(), DEEDS[deed], death as u32 + 1))
 }
 
-fn fresh() -> Pool {
+/// The place of all pools of a size, one after another.
+fn small() -> Mem {
     static MEM: OnceLock<Mem> = OnceLock::new();
-    let mem = *MEM.get_or_init(|| memory::oasis(SIZE));
-    memory::restore(mem, &[0; SIZE / 8]);
+    *MEM.get_or_init(|| memory::oasis(SMALL))
+}
+
+fn fresh(mem: Mem) -> (Pool, Image) {
+    let image = Image::begin(mem);
     Pool::format(mem, &Params::default()).expect("a pool");
-    Pool::open(mem).expect("the same")
+    (Pool::open(mem).expect("the same"), image)
 }
 
 fn empty() -> Scene {
-    let pool = fresh();
+    let (pool, image) = fresh(small());
     let me = Actor::new(pool, ME);
     Scene {
         me: (me.id, me.member),
         ids: [0; 4],
-        image: memory::image(&pool),
+        image,
         pool,
     }
 }
 
-/// Something of everything, two who wait for each kind of thing, one of whom is dead, and a deed that was not brought to its end.
-fn full(deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
-    let pool = fresh();
+/// A pool that an enemy has worked at for long.
+fn large() -> Scene {
+    let scene = full(memory::oasis(LARGE), DEEDS[0], 1);
+    let prepared = Names::of(scene.pool.mem()).prepare();
+    prepared.expect("room for very much");
+    scene
+}
+
+/// Something of everything, three who wait for each kind of thing, one of whom is dead and one stopped, and a deed that was not brought to its end.
+fn full(mem: Mem, deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
+    let (pool, image) = fresh(mem);
     let me = Actor::new(pool, ME);
     let c = &me.ctx();
     let ids = [
@@ -110,7 +128,7 @@ fn full(deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
     .map(|id| id.expect("a construct"));
     shm::attach(c, ids[3], 0).expect("attached");
     sem::op(c, ids[0], &[undone(0, 5), undone(2, 1)], None).expect("done");
-    let others = [LIVING, DEAD].map(|pid| Actor::new(pool, pid));
+    let others = [LIVING, DEAD, STOPPED].map(|pid| Actor::new(pool, pid));
     for other in &others {
         let c = &other.ctx();
         sem::op(c, ids[0], &[undone(0, 5)], None).expect("done");
@@ -127,12 +145,12 @@ fn full(deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
     }
     send(c, ids[1], 1, &[1; 300]).expect("sent");
     send(c, ids[1], 2, b"short").expect("sent");
-    let [_, dead] = others;
+    let [_, dead, _] = others;
     dead.dies_at(death).until_it_stops(move |c| deed(c, &ids));
     Scene {
         me: (me.id, me.member),
         ids,
-        image: memory::image(&pool),
+        image,
         pool,
     }
 }
@@ -291,7 +309,7 @@ impl Kernel for Stage {
         self.pool.mem().zero(offset, len)
     }
     fn room(&self) -> Option<u64> {
-        Some(SIZE as u64)
+        Some(self.pool.mem().len() as u64)
     }
     fn now(&self) -> i64 {
         self.asked();
