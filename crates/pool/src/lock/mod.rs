@@ -35,6 +35,9 @@ pub const PATIENCE: u64 = 20_000_000_000;
 /// How long a wait may be that signals don't end, in nanoseconds.
 pub const DEAF: u64 = 50_000_000;
 
+/// What a round of spinning costs, in units of the budget: processors pause for 10 to 50 nanoseconds.
+const ROUND: u64 = 4;
+
 /// Sleeps of this length are those of a wait that takes long.
 const LISTENED: Duration = Duration::from_millis(8);
 /// How long locks are waited for by who can do without, in nanoseconds: as long as it takes to find that an owner is dead, and some more.
@@ -337,7 +340,14 @@ impl World<AtomicU32> for Here<'_> {
         self.ctx.kernel.monotonic()
     }
     fn spin_rounds(&self) -> u32 {
-        self.ctx.kernel.spin_rounds().min(200)
+        let rounds = self.ctx.kernel.spin_rounds().min(200);
+        // Who tries very many locks, and finds them all held, pays for each.
+        let is_paid = self.ctx.budget.spend(ASK + ROUND * u64::from(rounds));
+        if is_paid {
+            rounds
+        } else {
+            0
+        }
     }
     fn relax(&self) {
         core::hint::spin_loop();
