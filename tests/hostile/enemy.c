@@ -1,7 +1,9 @@
 /*
  * enemy POOL SECONDS SEED: a hostile member. Maps a pool and writes to it whatever may hurt those
  * who use it, blind and knowing docs/layout.md, most of it for some moments only, so that the
- * others go on and meet it between a check and a use. Prints how many words it has written.
+ * others go on and meet it between a check and a use; and with structure: lists that lead back to
+ * themselves, numbers whose product is out of bounds, locks that are somebody else's all the time.
+ * Prints how many words it has written.
  *
  * Not linked with the library, and knows its memory from the page alone.
  */
@@ -209,6 +211,149 @@ static void lie(void) {
     }
 }
 
+/* Words that belong together, and what they were before. */
+static struct { uint64_t at, good; } forged[512];
+static unsigned forgeries;
+
+static void forge(uint64_t at, uint64_t value) {
+    if (forgeries == sizeof forged / sizeof *forged)
+        return;
+    forged[forgeries].at = at;
+    forged[forgeries++].good = get(at);
+    put(at, value);
+}
+static void take_back(void) {
+    while (forgeries > 0) {
+        forgeries--;
+        put(forged[forgeries].at, forged[forgeries].good);
+    }
+}
+
+static uint64_t entry(int table, uint64_t index) {
+    return tables[table].at + index % tables[table].count * tables[table].entry;
+}
+
+/* Somebody's slot: of those who live, most of whom have a low one, or died. */
+static uint64_t somebody(void) { return low(tables[PROCS].count); }
+static uint64_t owner(uint64_t slot) { return (slot + 1) | get(entry(PROCS, slot)) >> 48 << 32; }
+static uint32_t holder(uint64_t slot) {
+    return 1u << 30 | (uint32_t)(get(entry(PROCS, slot)) >> 48 & 0x3fff) << 16 | (uint32_t)slot;
+}
+
+/* A lock's word in the low half of the word at this offset. */
+static uint64_t lock(void) {
+    const uint64_t locks[] = {1024, entry(SETS, below(4)) + 64, entry(QUEUES, below(4)) + 192};
+    return locks[below(3)];
+}
+
+/* Waiters of a set or a queue, the last of whom is followed by the first. */
+static void circle_of_waiters(void) {
+    const uint64_t first = low(tables[WAITERS].count), second = low(tables[WAITERS].count);
+    const uint64_t heads[] = {entry(SETS, low(tables[SETS].count)) + 80,
+                              entry(QUEUES, low(tables[QUEUES].count)) + 200,
+                              entry(QUEUES, low(tables[QUEUES].count)) + 216};
+    const uint64_t status = entry(WAITERS, first) + 8;
+    forge(status, (get(status) & 0xffffffff00000000ULL) | 1);
+    forge(entry(WAITERS, first) + 16, second + 1);
+    forge(entry(WAITERS, second) + 16, first + 1);
+    forge(heads[below(3)], first + 1);
+}
+
+/* Undo or attachment records. */
+static void circle_of_records(void) {
+    const uint64_t head = below(2) ? entry(SETS, low(tables[SETS].count)) + 72
+                                   : entry(SEGMENTS, low(tables[SEGMENTS].count)) + 112;
+    const uint64_t record = get(head) ? get(head) : small + small_count / 2 * 256;
+    forge(record, owner(somebody()));
+    forge(record + 8, record);
+    forge(head, record);
+}
+
+static void circle_of_entries(void) {
+    const uint64_t kind = below(3), index = low(tables[SEGMENTS + kind].count);
+    const struct table *buckets = &tables[BUCKETS + kind];
+    forge(entry((int)(SEGMENTS + kind), index) + 32, index + 1);
+    if (below(2)) {
+        forge(1024 + 24 + kind * 40, index + 1);
+        return;
+    }
+    for (uint64_t i = 0; i < buckets->count && i < 256; i++)
+        forge(buckets->at + i * 8, index + 1);
+}
+
+static void circle_of_blocks(void) {
+    const int is_small = (int)below(2);
+    const uint64_t words = is_small ? small_words : page_words, order = below(28);
+    const uint64_t one = below(256), other = one ^ 1, is_free = 1ULL << 62 | order << 56;
+    forge(words + one * 8, (other + 1) | (other + 1) << 28 | is_free);
+    forge(words + other * 8, (one + 1) | (one + 1) << 28 | is_free);
+    forge(1024 + (is_small ? 368 : 144) + order * 8, one + 1);
+}
+
+/* As many as there may be, of what may be anywhere. */
+static void very_many(void) {
+    const uint64_t queue = entry(QUEUES, low(tables[QUEUES].count));
+    const uint64_t slot = somebody();
+    switch (below(4)) {
+    case 0:
+        forge(entry(SETS, low(tables[SETS].count)) + 40, 65535);
+        break;
+    case 1: {
+        uint64_t cells = 1;
+        while (cells < 1 << 20 && cells * 256 < small_count * 128)
+            cells *= 2;
+        const uint64_t ring = small + small_count / 2 * 256;
+        for (uint64_t i = 0; i < 256; i++)
+            forge(ring + i * 32, 1 | 1 << 24 | (slot + 1) << 48);
+        forge(queue + 48, ring);
+        forge(queue + 56, cells);
+        forge(queue + 64, get(queue + 128) + cells);
+        break;
+    }
+    case 2:
+        for (uint64_t kind = 0; kind < 3; kind++)
+            forge(1024 + 24 + kind * 40 + 8, tables[SEGMENTS + kind].count);
+        forge(1024 + 8, get(1024 + 8) | tables[PROCS].count << 32);
+        forge(1024 + 16, tables[WAITERS].count);
+        break;
+    default:
+        forge(entry(PROCS, slot) + 8, get(entry(PROCS, slot) + 8) | 1ULL << 32);
+    }
+}
+
+/* The place of a parked ring leads to the same ring. */
+static void circle_of_rings(void) {
+    const uint64_t queue = entry(QUEUES, low(tables[QUEUES].count));
+    const uint64_t ring = small + small_count / 2 * 256, slot = somebody();
+    forge(ring + 64 * 96, ring | 6);
+    forge(ring + 64 * 96 + 8, 1024);
+    for (uint64_t i = 0; i < 60; i++) {
+        forge(ring + 64 * 96 + 16 + i * 16, i);
+        forge(ring + 64 * 96 + 24 + i * 16, 1 | 1 << 24 | (slot + 1) << 48);
+    }
+    forge(queue + 248, ring | 6);
+}
+
+/* Several of them at once. */
+static void lie_with_structure(void) {
+    static void (*const lies[])(void) = {circle_of_waiters, circle_of_records, circle_of_entries,
+                                         circle_of_blocks,  very_many,         circle_of_rings};
+    for (uint64_t i = 1 + below(3); i > 0; i--)
+        lies[below(sizeof lies / sizeof *lies)]();
+    hold(below(3000000));
+    take_back();
+}
+
+/* A lock is somebody else's all the time. */
+static void pass_a_lock_round(void) {
+    const uint64_t at = lock(), slots[] = {somebody(), somebody()};
+    for (uint64_t end = now() + below(30000000), i = 0; now() < end; i++) {
+        put(at, (get(at) & 0xffffffff00000000ULL) | holder(slots[i % 2]));
+        hold(20000);
+    }
+    put(at, get(at) & 0xffffffff00000000ULL);
+}
+
 /* And what stays. */
 static void damage(void) {
     const uint64_t at = target();
@@ -245,14 +390,18 @@ int main(int argc, char **argv) {
      */
     for (uint64_t passed = 0; passed < length; passed = now() - begun) {
         const uint64_t kind = below(100);
-        if (kind < 50)
+        if (kind < 40)
             visit();
-        else if (kind < 65)
+        else if (kind < 52)
             flutter();
-        else if (kind < 75)
+        else if (kind < 60)
             replay();
-        else if (kind < 90)
+        else if (kind < 72)
             lie();
+        else if (kind < 86)
+            lie_with_structure();
+        else if (kind < 90)
+            pass_a_lock_round();
         else if (passed > length / 2 && kind < 99)
             damage();
         else if (passed > length * 3 / 4)
