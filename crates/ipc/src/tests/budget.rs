@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::vec::Vec;
 use std::{thread, vec};
-use vshmem_pool::budget::CALL;
+use vshmem_pool::budget::{ASK, CALL};
 use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
 use vshmem_pool::lock::Quiet;
 
@@ -196,6 +196,24 @@ fn a_lock_that_never_stands_still() {
     );
     over.store(true, Relaxed);
     liar.join().unwrap();
+}
+
+/// A lock that somebody holds costs something also where nobody waits for it any more: there may be very many.
+#[test]
+fn a_held_lock_is_paid_for() {
+    let world = World::new(8 << 20);
+    let (me, other) = (world.process(), world.process());
+    let c = &Ctx {
+        budget: Budget::new(ASK),
+        ..me.ctx()
+    };
+    let id = other.id();
+    let owner = 1 << 30 | u32::from(id.generation & 0x3fff) << 16 | id.slot;
+    c.pool.root().lock.store(owner, Relaxed);
+    c.budget.add_wait(u64::MAX / 2);
+    assert!(crate::directory::lock(c, &Quiet::hurried(c.kernel)).is_err());
+    assert!(c.budget.is_spent());
+    c.pool.root().lock.store(0, Relaxed);
 }
 
 /// A dead process that may have something of every construct there could be.
