@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh [LIBRARY]: honest members and a hostile one, round after round with a fresh pool each. HOSTILE_ROUNDS=10 says how many rounds,
-# HOSTILE_SECONDS=3 how long each lasts, HOSTILE_SEED where the dice begin (printed; the scheduler throws some, too).
+# HOSTILE_SECONDS=3 how long each lasts, HOSTILE_SEED where the dice begin (printed; the scheduler throws some, too). `vshmem check` and
+# `vshmem ipcs` look at the pool meanwhile, if the program lies beside the library (or VSHMEM names it).
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -8,6 +9,7 @@ library=$(realpath "${1:-${VSHMEM_LIB:-$here/../../target/release/libvshmem.so}}
 rounds=${HOSTILE_ROUNDS:-10}
 seconds=${HOSTILE_SECONDS:-3}
 seed=${HOSTILE_SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
+vshmem=${VSHMEM:-$(dirname "$library")/vshmem}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-hostile.XXXXXX")
 pool=$(mktemp /dev/shm/vshmem-hostile.XXXXXX)
 trap 'rm -rf "$scratch" "$pool"' EXIT
@@ -23,7 +25,35 @@ on_pool() { # on_pool COMMAND...: under the library
     timeout -k 5 300 env VSHMEM_POOL="$pool" VSHMEM_POOL_SIZE="$pool_size" LD_PRELOAD="$scratch/libvshmem.so" "$@"
 }
 
+# Seconds that the tools may take, on a busy machine: a check may cost half a minute in a pool of liars, a list the tenth of it.
+CHECK_LIMIT=60
+LIST_LIMIT=20
+look() { # look SECONDS ARGUMENT...: a tool may complain as much as it likes, but it must come to an end by itself, and in time
+    limit=$1
+    shift
+    ended=0
+    timeout -s KILL "$limit" "$vshmem" "$@" >"$scratch/said" 2>&1 || ended=$?
+    looks=$((looks + 1))
+    case "$ended" in
+    0 | 1 | 2 | 125) ;;
+    *)
+        echo "FAILED   vshmem $1: status $ended"
+        tail -n 3 "$scratch/said"
+        failed=$((failed + 1))
+        ;;
+    esac
+}
+look_around() { # look_around PID: as long as that process is there
+    [ -x "$vshmem" ] || return 0
+    while kill -0 "$1" 2>/dev/null; do
+        look "$CHECK_LIMIT" check "$pool"
+        look "$LIST_LIMIT" ipcs --waiters --pool "$pool"
+        sleep 0.1
+    done
+}
+
 failed=0
+looks=0
 rm -f "$pool"
 on_pool "$scratch/lies" || failed=1
 pool_size=4M
@@ -44,7 +74,10 @@ while [ "$round" -lt "$rounds" ]; do
     "$scratch/enemy" "$pool" "$seconds" "$((seed + round))" >"$scratch/steps" &
     enemy=$!
     status=0
-    on_pool "$scratch/honest" "$seconds" "$((seed + 1000 + round))" >"$scratch/count" || status=$?
+    on_pool "$scratch/honest" "$seconds" "$((seed + 1000 + round))" >"$scratch/count" &
+    honest=$!
+    look_around "$enemy"
+    wait "$honest" || status=$?
     wait "$enemy" || status=enemy
     if [ "$status" != 0 ]; then
         echo "FAILED   round $round, seed $((seed + round)), status $status"
@@ -58,7 +91,7 @@ while [ "$round" -lt "$rounds" ]; do
     calls=$((calls + more))
     good=$((good + fine))
 done
-echo "$steps words were written by the enemy; $calls calls were made, $good of them with success"
+echo "$steps words were written by the enemy; $calls calls were made, $good of them with success; $looks times the pool was looked at"
 # Nobody was at work, so nothing was tested.
 [ "$good" -gt "$((rounds * 100))" ] || failed=$((failed + 1))
 echo "$((rounds + 1 - failed)) passed, $failed failed"
