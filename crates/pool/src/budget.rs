@@ -18,6 +18,8 @@ pub const CALL: u64 = 1 << 25;
 pub const LOOK: u64 = 8;
 /// A question to the kernel.
 pub const ASK: u64 = 96;
+/// One that is answered by a file in `/proc`.
+pub const SEARCH: u64 = 10 * ASK;
 
 /// What is left of a call's budget, and how long it has waited for locks.
 #[derive(Clone, Debug)]

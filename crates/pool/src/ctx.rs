@@ -1,10 +1,10 @@
 //! Who is calling, and what of the pool the call may look at: each look is paid for ([`crate::budget`]).
 
-use crate::budget::{Budget, ASK, LOOK};
-use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, PAGE};
+use crate::budget::{Budget, ASK, LOOK, SEARCH};
+use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, NO_LIFE_LOCK, PAGE};
 use crate::mem::Shared;
 use crate::{Kernel, Pool, ProcId};
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A call: a process of a kernel, in a pool.
 #[derive(Clone)]
@@ -136,12 +136,13 @@ impl<'a> Ctx<'a> {
 
     /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if the budget is spent.
     pub fn is_dead(&self, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {
-        self.budget.spend(ASK) && self.pool.is_dead(self.kernel, self.member, slot, is_it)
+        let price = self.price_of(slot);
+        self.budget.spend(price) && self.pool.is_dead(self.kernel, self.member, slot, is_it)
     }
 
     /// Is the process in a slot stopped now? False where that can't be known.
     pub fn is_stopped(&self, slot: u32) -> bool {
-        self.budget.spend(ASK) && self.pool.is_stopped(self.kernel, self.member, slot)
+        self.budget.spend(SEARCH) && self.pool.is_stopped(self.kernel, self.member, slot)
     }
 
     /// Is the owner of a record certainly dead? Nobody is, if the budget is spent.
@@ -151,13 +152,25 @@ impl<'a> Ctx<'a> {
 
     /// Is the owner of a record certainly gone: dead, and not only running another program?
     pub fn owner_is_gone(&self, owner: ProcId) -> bool {
-        self.budget.spend(ASK) && self.pool.owner_is_gone(self.kernel, self.member, owner)
+        self.owner_is_dead(owner)
+            && self.budget.spend(SEARCH)
+            && self.pool.owner_is_gone(self.kernel, self.member, owner)
     }
 
     /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid for as one that was asked for.
     pub fn owner_was_gone_lately(&self, owner: ProcId) -> bool {
         self.budget.spend(LOOK)
             && (self.pool).owner_was_gone_lately(self.kernel, self.member, owner)
-            && self.budget.spend(ASK)
+            && self.budget.spend(SEARCH)
+    }
+
+    /// Whether a process lives tells its lock, or /proc.
+    fn price_of(&self, slot: u32) -> u64 {
+        let started = self.pool.proc(slot).map_or(0, |p| p.started.load(Relaxed));
+        if started & NO_LIFE_LOCK == 0 {
+            ASK
+        } else {
+            SEARCH
+        }
     }
 }

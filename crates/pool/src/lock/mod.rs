@@ -313,7 +313,8 @@ impl World<AtomicU32> for Here<'_> {
     }
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let waited = self.ctx.budget.waited().saturating_add(waited);
-        if self.ctx.budget.is_spent() {
+        // A word that changes all the time ends each sleep at once.
+        if !self.ctx.budget.spend(ASK) {
             return Some(Stuck::Spent);
         }
         if self.ctx.kernel.patience().is_some_and(|most| waited > most) {
