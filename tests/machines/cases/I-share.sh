@@ -82,7 +82,7 @@ attack() {
                     [ ! -e "$root${word#*=}" ] || echo "$word"
                 done
             done)"
-        equal "$who and has no pool but its own" "vshmem.$uid.cluster.$VSHMEM_CLUSTER" \
+        equal "$who and has no pool but its own" "cluster.$VSHMEM_CLUSTER" \
             "$(find "/proc/$qemu/fd" -lname '*vshmem.*' -printf '%l\n' 2>/dev/null | sed 's,.*/,,' | sort -u)"
     fi
 
