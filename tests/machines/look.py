@@ -1,6 +1,7 @@
-"""Looks for a secret by every road that leads to it on the host, below each of some root directories; prints the roads that do.
+"""Looks for a secret by every road that leads to it on the host, below each of some root
+directories; prints the roads that do.
 
-    look.py SECRET NAME=PATH...     on the host, and in a machine, where root directories are made besides
+look.py SECRET NAME=PATH...     on the host, and in a machine (which makes root directories)
 """
 
 import ctypes
@@ -30,7 +31,9 @@ def roots():
         os.makedirs(target, exist_ok=True)
         subprocess.run(["mount", *words, target], stderr=subprocess.DEVNULL, check=False)
         yield target
-    subprocess.run(["mount", "-o", "remount,rw,lowerdir=/", "/"], stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(
+        ["mount", "-o", "remount,rw,lowerdir=/", "/"], stderr=subprocess.DEVNULL, check=False
+    )
     yield from ["/proc/1/root", "/proc/1/root/../..", "/proc/self/root/lower", "/proc/1/cwd/.."]
 
 
@@ -58,14 +61,19 @@ def listens(path):
 
 
 def devices():
-    """Whether the secret is in the memory of a device, or in what a device that is made here would give."""
+    """Whether the secret is in the memory of a device."""
     for bar in glob.glob("/sys/bus/pci/devices/*/resource2*"):
         try:
             descriptor = os.open(bar, os.O_RDONLY)
             size = os.fstat(descriptor).st_size
             libc = ctypes.CDLL(None, use_errno=True)
             libc.mmap.restype = ctypes.c_void_p
-            libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+            libc.mmap.argtypes = [
+                ctypes.c_void_p,
+                ctypes.c_size_t,
+                *[ctypes.c_int] * 3,
+                ctypes.c_long,
+            ]
             memory = libc.mmap(None, size, 1, 1, descriptor, 0)
             if memory != ctypes.c_void_p(-1).value and secret in ctypes.string_at(memory, size):
                 found.add("device")
@@ -82,7 +90,9 @@ def handles(path):
         return
     for kind in (1, 2, 0x81):
         for inode in range(1, 64):
-            handle = (8).to_bytes(4, "little") + kind.to_bytes(4, "little") + inode.to_bytes(8, "little")
+            handle = (
+                (8).to_bytes(4, "little") + kind.to_bytes(4, "little") + inode.to_bytes(8, "little")
+            )
             opened = libc.open_by_handle_at(directory, handle, os.O_RDONLY)
             if opened >= 0:
                 found.add("handle")
