@@ -199,7 +199,15 @@ mod tests {
 
     #[test]
     fn a_hole_or_a_read_only_page_is_found() {
-        let p = crate::raw::map_private(3 * PAGE);
+        // Where the kernel puts nothing by itself: other tests map memory at the same time, and must not fill the hole.
+        const FAR: usize = 0x1000_0000_0000;
+        let (prot, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+        );
+        // SAFETY: new memory, where there was none.
+        let p = unsafe { libc::mmap(FAR as *mut _, 3 * PAGE, prot, flags, -1, 0) }.cast::<u8>();
+        assert_eq!(p as usize, FAR);
         // SAFETY: changes pages that this test has just mapped.
         unsafe {
             libc::mprotect(p.cast(), PAGE, libc::PROT_READ);
