@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh [LIBRARY]: honest members and a hostile one, round after round with a fresh pool each. HOSTILE_ROUNDS=10 says how many rounds,
 # HOSTILE_SECONDS=3 how long each lasts, HOSTILE_SEED where the dice begin (printed; the scheduler throws some, too). `vshmem check` and
-# `vshmem ipcs` look at the pool meanwhile, if the program lies beside the library (or VSHMEM names it).
+# `vshmem ipcs` look at the pool meanwhile, if the program lies beside the library (or VSHMEM names it). Of the lies on a full file system,
+# every HOSTILE_STEP-th is told (29).
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +16,7 @@ pool=$(mktemp /dev/shm/vshmem-hostile.XXXXXX)
 trap 'rm -rf "$scratch" "$pool"' EXIT
 trap 'exit 1' HUP INT TERM
 
-for program in enemy honest lies; do
+for program in enemy honest lies full; do
     "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O1 -g -pthread -o "$scratch/$program" "$here/$program.c"
 done
 cp "$library" "$scratch/libvshmem.so"
@@ -55,7 +56,20 @@ look_around() { # look_around PID: as long as that process is there
 failed=0
 looks=0
 rm -f "$pool"
-on_pool "$scratch/lies" || failed=1
+on_pool "$scratch/lies" || failed=$((failed + 1))
+
+# In a mount namespace of its own: the file system goes with it.
+# shellcheck disable=SC2016 # the inner shell expands it
+on_a_full_one='mount -t tmpfs -o size=24M tmpfs "$0/small" &&
+    env VSHMEM_POOL="$0/small/pool" VSHMEM_POOL_SIZE=64M LD_PRELOAD="$0/libvshmem.so" "$0/full" "$0/small/filler" "$@"'
+own=--map-root-user
+[ "$(id -u)" -ne 0 ] || own=
+mkdir "$scratch/small"
+set --
+[ ! -x "$vshmem" ] || set -- "$(realpath "$vshmem")" "$scratch/agent"
+# shellcheck disable=SC2086 # a word, or none
+unshare $own --mount --ipc sh -c "$on_a_full_one" "$scratch" "${HOSTILE_STEP:-29}" "$@" || failed=$((failed + 1))
+
 pool_size=4M
 echo "seed $seed"
 steps=0
@@ -94,5 +108,5 @@ done
 echo "$steps words were written by the enemy; $calls calls were made, $good of them with success; $looks times the pool was looked at"
 # Nobody was at work, so nothing was tested.
 [ "$good" -gt "$((rounds * 100))" ] || failed=$((failed + 1))
-echo "$((rounds + 1 - failed)) passed, $failed failed"
+echo "$((rounds + 2 - failed)) passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -349,7 +349,7 @@ fn memory_goes_back_to_the_host(place: &Place) {
         let id = shm::get(&c, 0, SIZE as usize, 0o600).unwrap();
         let extent = shm::look(&c, id, 0).unwrap();
         let words = || (extent.offset..extent.offset + SIZE).step_by(512);
-        let swapped = |at| pool.mem().word(at).unwrap().swap(u64::MAX, SeqCst);
+        let swapped = |at| pool.mem().word_anywhere(at).unwrap().swap(u64::MAX, SeqCst);
         assert!(
             words().all(|at| swapped(at) == 0),
             "round {round}: not empty"

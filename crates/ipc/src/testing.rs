@@ -158,7 +158,13 @@ impl World {
     pub fn written_unreserved(&self, pages: &BTreeSet<u64>) -> Vec<u64> {
         let reserved = self.0.reserved.lock().unwrap();
         let is_written = |page: &u64| {
-            let word = |i: u64| self.0.pool.mem().word(page * PAGE + i * 8).unwrap();
+            let word = |i: u64| {
+                self.0
+                    .pool
+                    .mem()
+                    .word_anywhere(page * PAGE + i * 8)
+                    .unwrap()
+            };
             (0..PAGE / 8).any(|i| word(i).load(SeqCst) != 0)
         };
         let unreserved = pages.difference(&reserved).copied();

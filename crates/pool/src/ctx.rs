@@ -54,11 +54,20 @@ impl<'a> Ctx<'a> {
         self.budget.spend(units).then_some(())
     }
 
-    /// The `T` at an offset, if it lies inside the pool and is aligned.
+    /// What a look has found. To find nothing may have been a question to the kernel: is there memory?
+    #[inline]
+    fn seen<T>(&self, found: Option<T>) -> Option<T> {
+        if found.is_none() {
+            self.pay(ASK)?;
+        }
+        found
+    }
+
+    /// The `T` at an offset, if it lies where structures do, is aligned, and there is memory for it.
     #[inline]
     pub fn at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
         self.pay(LOOK)?;
-        self.pool.mem.at(offset)
+        self.seen(self.pool.mem.at(offset))
     }
 
     /// The 64-bit word at an offset.
@@ -70,7 +79,7 @@ impl<'a> Ctx<'a> {
     /// So many words at an offset, which are looked at in order.
     pub fn words(&self, offset: u64, count: u64) -> Option<&'static [AtomicU64]> {
         self.pay(LOOK + count / 8)?;
-        let first = self.pool.mem.bytes(offset, count.checked_mul(8)?)?;
+        let first = self.seen(self.pool.mem.bytes(offset, count.checked_mul(8)?))?;
         let first = first.cast::<AtomicU64>();
         // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics accept every bit pattern.
         (first.is_aligned()).then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
@@ -80,7 +89,7 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn proc(&self, slot: u32) -> Option<&'static Proc> {
         self.pay(LOOK)?;
-        self.pool.proc(slot)
+        self.seen(self.pool.proc(slot))
     }
 
     /// The process that has a slot now, if any, its member and its pid.
@@ -93,35 +102,35 @@ impl<'a> Ctx<'a> {
     #[inline]
     pub fn waiter(&self, index: u32) -> Option<&'static Waiter> {
         self.pay(LOOK)?;
-        self.pool.waiter(index)
+        self.seen(self.pool.waiter(index))
     }
 
     /// The common part of an entry.
     #[inline]
     pub fn head(&self, kind: Kind, index: u32) -> Option<&'static Head> {
         self.pay(LOOK)?;
-        self.pool.head(kind, index)
+        self.seen(self.pool.head(kind, index))
     }
 
     /// A segment's entry.
     #[inline]
     pub fn shm(&self, index: u32) -> Option<&'static Shm> {
         self.pay(LOOK)?;
-        self.pool.shm(index)
+        self.seen(self.pool.shm(index))
     }
 
     /// A semaphore set's entry.
     #[inline]
     pub fn sem(&self, index: u32) -> Option<&'static Sem> {
         self.pay(LOOK)?;
-        self.pool.sem(index)
+        self.seen(self.pool.sem(index))
     }
 
     /// A queue's entry.
     #[inline]
     pub fn msg(&self, index: u32) -> Option<&'static Msg> {
         self.pay(LOOK)?;
-        self.pool.msg(index)
+        self.seen(self.pool.msg(index))
     }
 
     /// See [`Kernel::reserve`]. False, too, if the budget is spent.

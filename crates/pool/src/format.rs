@@ -281,20 +281,22 @@ impl Geometry {
     /// Reads a geometry and checks that everything lies inside `size` bytes.
     fn of_words(w: &[u64; 24], size: u64) -> Option<Geometry> {
         let count = |i: usize, max: u32| u32::try_from(w[i]).ok().filter(|c| *c >= 1 && *c <= max);
-        let fits = |offset: u64, count: u32, each: u64| {
+        // All but the pages of segments lies before these.
+        let structures = w[22];
+        let fits = |offset: u64, count: u32, each: u64, most: u64| {
             let end = (count as u64).checked_mul(each)?.checked_add(offset)?;
-            (offset >= TABLES && end <= size).then_some(())
+            (offset >= TABLES && end <= most).then_some(())
         };
         let table = |i: usize, max: u32, each: u64| {
             let c = count(i * 2 + 1, max)?;
-            fits(w[i * 2], c, each)?;
+            fits(w[i * 2], c, each, structures)?;
             // Tables of aligned records must be aligned themselves.
             (w[i * 2] % PAGE == 0).then_some((w[i * 2], c))
         };
         let heap = |i: usize, each: u64, pages: bool| {
             let c = count(i + 2, 1 << 28)?;
-            fits(w[i], c, 8)?;
-            fits(w[i + 1], c, each)?;
+            fits(w[i], c, 8, structures)?;
+            fits(w[i + 1], c, each, if pages { size } else { structures })?;
             (w[i] % 8 == 0 && w[i + 1] % PAGE == 0).then_some(Heap {
                 table: w[i],
                 base: w[i + 1],
@@ -393,7 +395,7 @@ impl Pool {
         .ok_or(OpenError::Damaged)?;
         let limits = Limits::of_words(&core::array::from_fn(|i| sb.limits[i].load(Relaxed)));
         Ok(Pool {
-            mem,
+            mem: mem.below(geometry.pages.base),
             geometry,
             limits,
         })
@@ -401,8 +403,8 @@ impl Pool {
 
     /// The memory.
     #[inline]
-    pub fn mem(&self) -> Mem {
-        self.mem
+    pub fn mem(&self) -> &Mem {
+        &self.mem
     }
 
     /// The limits.
@@ -450,26 +452,30 @@ impl Pool {
     /// A segment's entry.
     #[inline]
     pub fn shm(&self, index: u32) -> Option<&'static Shm> {
-        self.entry_offset(Kind::Shm, index).map(|o| self.fixed(o))
+        self.entry_offset(Kind::Shm, index)
+            .and_then(|o| self.record(o))
     }
 
     /// A semaphore set's entry.
     #[inline]
     pub fn sem(&self, index: u32) -> Option<&'static Sem> {
-        self.entry_offset(Kind::Sem, index).map(|o| self.fixed(o))
+        self.entry_offset(Kind::Sem, index)
+            .and_then(|o| self.record(o))
     }
 
     /// A queue's entry.
     #[inline]
     pub fn msg(&self, index: u32) -> Option<&'static Msg> {
-        self.entry_offset(Kind::Msg, index).map(|o| self.fixed(o))
+        self.entry_offset(Kind::Msg, index)
+            .and_then(|o| self.record(o))
     }
 
     /// A waiter record.
     #[inline]
     pub fn waiter(&self, index: u32) -> Option<&'static Waiter> {
         let (offset, count) = self.geometry.waiters;
-        (index < count).then(|| self.fixed(offset + index as u64 * size_of::<Waiter>() as u64))
+        let at = offset + u64::from(index) * size_of::<Waiter>() as u64;
+        (index < count).then(|| self.record(at)).flatten()
     }
 
     /// The offset that a reference into the pool has.
@@ -478,9 +484,19 @@ impl Pool {
         (r as *const T as usize - self.mem.base() as usize) as u64
     }
 
+    /// A record of a table, if there is memory for it. The offset was computed from checked tables.
+    #[inline]
+    pub(crate) fn record<T: crate::mem::Shared>(&self, offset: u64) -> Option<&'static T> {
+        // Tables begin on pages.
+        let one_page = size_of::<T>().is_power_of_two();
+        // SAFETY: callers pass offsets of records of tables, all of which `of_words` found to lie inside the mapping.
+        let has_memory = unsafe { self.mem.has_memory(offset, size_of::<T>() as u64, one_page) };
+        has_memory.then(|| self.fixed(offset))
+    }
+
     /// A record at an offset that `open` has checked, or that was computed from checked tables.
     #[inline]
-    pub(crate) fn fixed<T: crate::mem::Shared>(&self, offset: u64) -> &'static T {
+    fn fixed<T: crate::mem::Shared>(&self, offset: u64) -> &'static T {
         debug_assert!(offset as usize + size_of::<T>() <= self.mem.len());
         // SAFETY: callers pass offsets of tables that `of_words` found to lie inside the mapping, plus an index below
         // the table's count; the tables are page-aligned and T's size is a multiple of its alignment.

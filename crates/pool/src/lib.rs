@@ -46,6 +46,6 @@ pub use budget::Budget;
 pub use ctx::Ctx;
 pub use format::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
 pub use kernel::{Cred, Kernel, Waited};
-pub use mem::Mem;
+pub use mem::{Mem, Sparse};
 pub use member::JoinError;
 pub use process::ProcId;

@@ -1,7 +1,13 @@
 //! Checked access to a mapped pool.
+//!
+//! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process. What lies in the pool may lead
+//! anywhere, so a process notes which pages it knows to have memory ([`Sparse`]), and sees to it that a page has
+//! some before it looks at it for the first time. Such pages keep their memory: only that of segments' pages is ever given back, and no
+//! structure lies there ([`Mem::below`]).
 
+use crate::layout::PAGE;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
 
 /// Types that may be overlaid on pool memory.
 ///
@@ -15,6 +21,48 @@ unsafe impl Shared for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Shared for AtomicU64 {}
 
+/// What a process knows of the memory behind a sparse file.
+#[derive(Clone, Copy, Debug)]
+pub struct Sparse {
+    /// For each page of the mapping, how many from there on have memory; 0: that is not known. Zeros at first, and memory that nobody else shares.
+    pub known: &'static [AtomicU8],
+    /// Gives memory to whole pages of the mapping (address, bytes) and leaves what they hold; false if there is none.
+    pub populate: fn(*mut u8, usize) -> bool,
+}
+
+impl Sparse {
+    /// How many pages from this one on are known to have memory.
+    ///
+    /// # Safety
+    /// It must be one of the mapping's.
+    #[inline(always)]
+    unsafe fn run(&self, page: u64) -> u64 {
+        // SAFETY: there is a byte for each page of the mapping, which `Mem::sparse` has checked.
+        u64::from(unsafe { self.known.get_unchecked(page as usize) }.load(Relaxed))
+    }
+
+    /// In how many steps so many pages are known to have memory; `None` if they are not.
+    fn steps(&self, first: u64, count: u64) -> Option<u64> {
+        let (mut page, mut steps) = (first, 0);
+        while page < first + count {
+            match self.known.get(page as usize)?.load(Relaxed) {
+                0 => return None,
+                run => (page, steps) = (page + u64::from(run), steps + 1),
+            }
+        }
+        Some(steps)
+    }
+
+    fn note(&self, first: u64, count: u64) {
+        for page in first..first + count {
+            if let Some(known) = self.known.get(page as usize) {
+                let run = (first + count - page).min(u8::MAX.into());
+                known.fetch_max(run as u8, Relaxed);
+            }
+        }
+    }
+}
+
 /// A mapped pool: where it is in this process, and its length in bytes.
 ///
 /// All access is checked against the length. The mapping itself is kept alive by whoever made the `Mem`.
@@ -22,6 +70,9 @@ unsafe impl Shared for AtomicU64 {}
 pub struct Mem {
     base: NonNull<u8>,
     len: usize,
+    /// Where structures end.
+    end: u64,
+    sparse: Option<Sparse>,
 }
 
 // SAFETY: a `Mem` hands out references to atomics and raw copies only, both of which may be used from any thread.
@@ -39,10 +90,33 @@ impl Mem {
         debug_assert!(!base.is_null() && base as usize % 4096 == 0);
         // SAFETY: the caller passes a pointer to mapped memory, which is not null.
         let base = unsafe { NonNull::new_unchecked(base) };
-        Mem { base, len }
+        Mem {
+            base,
+            len,
+            end: len as u64,
+            sparse: None,
+        }
+    }
+
+    /// The same memory, of which only what is known to be there may be touched.
+    pub fn sparse(self, sparse: Sparse) -> Mem {
+        assert!(sparse.known.len() >= self.len.div_ceil(PAGE as usize));
+        Mem {
+            sparse: Some(sparse),
+            ..self
+        }
+    }
+
+    /// The same memory, with structures below `end` only.
+    pub(crate) fn below(self, end: u64) -> Mem {
+        Mem {
+            end: end.min(self.len as u64),
+            ..self
+        }
     }
 
     /// The first byte of the mapping.
+    #[inline]
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -57,37 +131,99 @@ impl Mem {
         self.len == 0
     }
 
-    /// The `T` at `offset`, if it lies inside the pool and is aligned.
+    /// What this process knows of the memory behind it, if that is not all there.
+    pub fn known(&self) -> Option<&'static [AtomicU8]> {
+        self.sparse.map(|sparse| sparse.known)
+    }
+
+    /// The `T` at `offset`, if it lies where structures do, is aligned, and there is memory for it.
     #[inline]
     pub fn at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
-        self.bytes(offset, size_of::<T>() as u64).and_then(|p| {
-            let p = p.cast::<T>();
-            // SAFETY: `bytes` checked that the whole of T is inside the mapping; T accepts every bit pattern and is
-            // made of atomics; the mapping outlives every use by the contract of `new`.
-            p.is_aligned().then(|| unsafe { &*p })
+        let end = offset.checked_add(size_of::<T>() as u64)?;
+        let fits = end <= self.end && offset % align_of::<T>() as u64 == 0;
+        // What is aligned to its size lies in one page.
+        let one_page = size_of::<T>() <= align_of::<T>();
+        // SAFETY: it fits into the mapping.
+        (fits && unsafe { self.has_memory(offset, size_of::<T>() as u64, one_page) }).then(|| {
+            // SAFETY: it was checked that the whole of T is inside the mapping, which begins on a page, and T is aligned there; T accepts
+            // every bit pattern and is made of atomics; the mapping outlives every use by the contract of `new`.
+            unsafe { &*self.address(offset).cast::<T>() }
         })
     }
 
-    /// The address of `len` bytes at `offset`, if they lie inside the pool.
+    /// The address of `len` bytes at `offset`, if they lie where structures do and there is memory for them.
     #[inline]
     pub fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
-        if end > self.len as u64 {
-            return None;
-        }
-        // SAFETY: offset <= end <= len, so the result is inside the mapping or one past it.
-        Some(unsafe { self.base.as_ptr().add(offset as usize) })
+        // SAFETY: they lie inside the mapping.
+        let has_memory = || len == 0 || unsafe { self.has_memory(offset, len, false) };
+        (end <= self.end && has_memory()).then(|| self.address(offset))
     }
 
-    /// The 64-bit word at `offset`; `None` if it is outside the pool or not aligned.
+    /// The address of `len` bytes at `offset`, if they lie inside the pool. Nothing is known of their memory.
+    pub fn range(&self, offset: u64, len: u64) -> Option<*mut u8> {
+        let end = offset.checked_add(len)?;
+        (end <= self.len as u64).then(|| self.address(offset))
+    }
+
+    #[inline]
+    fn address(&self, offset: u64) -> *mut u8 {
+        // Callers have checked the offset; wrapping is for the sake of safety only.
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
+    /// Is there memory for a few bytes, so that touching them can't fail?
+    ///
+    /// # Safety
+    /// They must lie inside the mapping. Where they begin and end on the same page for certain, say so.
+    #[inline(always)]
+    pub(crate) unsafe fn has_memory(&self, offset: u64, len: u64, one_page: bool) -> bool {
+        let Some(sparse) = &self.sparse else {
+            return true;
+        };
+        let (first, last) = (offset / PAGE, (offset + len - 1) / PAGE);
+        let more = if one_page { 0 } else { last - first };
+        // SAFETY: the caller vouches for it.
+        let known = unsafe { sparse.run(first) } > more;
+        known || self.populate(sparse, first, more + 1)
+    }
+
+    /// Has pages get memory, if they are not known to have it.
+    #[cold]
+    #[inline(never)]
+    fn populate(&self, sparse: &Sparse, first: u64, count: u64) -> bool {
+        let steps = sparse.steps(first, count);
+        let bytes = (count * PAGE) as usize;
+        if steps.is_none() && !(sparse.populate)(self.address(first * PAGE), bytes) {
+            return false;
+        }
+        if steps.is_none_or(|steps| steps > count.div_ceil(u8::MAX.into())) {
+            sparse.note(first, count);
+        }
+        true
+    }
+
+    /// The 64-bit word at `offset`; `None` if it is outside of where structures lie, not aligned, or there is no memory for it.
     #[inline]
     pub fn word(&self, offset: u64) -> Option<&'static AtomicU64> {
         self.at(offset)
     }
 
-    /// Fills `len` bytes at `offset` with zeros; false if they are not all inside the pool.
+    /// The 64-bit word at `offset`, wherever that is in the pool. Nothing is known of its memory.
+    pub fn word_anywhere(&self, offset: u64) -> Option<&'static AtomicU64> {
+        let word = self.range(offset, 8)?.cast::<AtomicU64>();
+        // SAFETY: it was checked to lie inside the mapping, which outlives every use by the contract of `new`.
+        word.is_aligned().then(|| unsafe { &*word })
+    }
+
+    /// Fills `len` bytes at `offset` with zeros; false if they are not all inside the pool. What is not a structure's must have been given memory.
     pub fn zero(&self, offset: u64, len: u64) -> bool {
-        match self.bytes(offset, len) {
+        let at = if offset < self.end {
+            self.bytes(offset, len)
+        } else {
+            self.range(offset, len)
+        };
+        match at {
             // SAFETY: the range was checked; others may race, which costs them their data but not us.
             Some(p) => unsafe {
                 core::ptr::write_bytes(p, 0, len as usize);

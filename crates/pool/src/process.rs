@@ -78,7 +78,8 @@ impl Pool {
     #[inline]
     pub fn proc(&self, slot: u32) -> Option<&'static Proc> {
         let (offset, count) = self.geometry.procs;
-        (slot < count).then(|| self.fixed(offset + slot as u64 * size_of::<Proc>() as u64))
+        let at = offset + u64::from(slot) * size_of::<Proc>() as u64;
+        (slot < count).then(|| self.record(at)).flatten()
     }
 
     /// Takes a free slot for a process of `member`. `claim` takes a slot's life lock: it is false if somebody holds it. `None`: all are taken, or

@@ -84,6 +84,17 @@ impl Handle {
         } else {
             Backing::File
         };
+        let mem = match backing {
+            Backing::Device => mem,
+            Backing::File => match reserve::sparse(len) {
+                Ok(sparse) => mem.sparse(sparse),
+                Err(error) => {
+                    // SAFETY: nobody else knows of the mapping.
+                    unsafe { sys::unmap(base as usize, len) };
+                    return Err(error.into());
+                }
+            },
+        };
         Ok(Handle {
             mem,
             descriptor: Descriptor::keep(file, Identity::of(&stat), path),
@@ -105,6 +116,10 @@ impl Handle {
     pub unsafe fn close(self) {
         // SAFETY: the caller vouches that the mapping is not in use.
         unsafe { sys::unmap(self.mem.base() as usize, self.mem.len()) };
+        if let Some(known) = self.mem.known() {
+            // SAFETY: `set_up` mapped it, and it is used by the `Mem` only.
+            unsafe { sys::unmap(known.as_ptr() as usize, size_of_val(known)) };
+        }
         self.descriptor.close();
     }
 
@@ -337,7 +352,7 @@ impl Handle {
 
     /// Checks that a range lies inside the pool.
     fn check_range_inside(&self, offset: u64, len: u64) -> Option<()> {
-        self.mem.bytes(offset, len).map(|_| ())
+        self.mem.range(offset, len).map(|_| ())
     }
 
     /// Checks that a range may be mapped at an address: aligned, and not over the pool's own mapping.
@@ -362,7 +377,7 @@ impl Handle {
         let from = offset / self.page_size * self.page_size;
         let at = self.mem.base() as usize + from as usize;
         // SAFETY: the range lies inside the pool's mapping.
-        unsafe { reserve::in_mapping(at, (offset + len - from) as usize) }
+        unsafe { reserve::in_mapping(at, (offset + len - from) as usize) }.is_ok()
     }
 
     /// Punches a hole of whole pages inside the pool.

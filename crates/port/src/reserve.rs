@@ -1,5 +1,8 @@
 //! Taking memory for ranges of a pool, and giving it back.
 
+use vshmem_pool::layout::PAGE;
+use vshmem_pool::Sparse;
+
 use crate::sys::{self, Errno, Outcome};
 
 /// Most that is reserved by one call: short enough to get done between two signals of a profiler.
@@ -21,9 +24,32 @@ pub(crate) fn in_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
 ///
 /// # Safety
 /// The range must lie inside the mapping of a pool.
-pub(crate) unsafe fn in_mapping(at: usize, len: usize) -> bool {
+pub(crate) unsafe fn in_mapping(at: usize, len: usize) -> Outcome<()> {
     // SAFETY: the caller vouches for the range; contents don't change.
-    unsafe { sys::advise(at, len, libc::MADV_POPULATE_WRITE) }.is_ok()
+    unsafe { sys::advise(at, len, libc::MADV_POPULATE_WRITE) }
+}
+
+/// What a process knows of the memory behind a file of `len` bytes: nothing yet.
+pub(crate) fn sparse(len: usize) -> Outcome<Sparse> {
+    let pages = len.div_ceil(PAGE as usize);
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let known = unsafe { sys::map(0, pages, prot, flags, -1, 0) }?;
+    Ok(Sparse {
+        // SAFETY: mapped above, as zeros, and private. It stays until the pool is closed, and with it all that refers to it.
+        known: unsafe { core::slice::from_raw_parts(known.cast(), pages) },
+        populate,
+    })
+}
+
+fn populate(at: *mut u8, len: usize) -> bool {
+    // SAFETY: only pages inside the mapping of a pool are asked for.
+    match unsafe { in_mapping(at as usize, len) } {
+        // Linux before 5.14 can't: there a page without memory ends the process.
+        Ok(()) | Err(Errno(libc::EINVAL)) => true,
+        Err(_) => false,
+    }
 }
 
 /// Punches a hole of whole pages into a file.

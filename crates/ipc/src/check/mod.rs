@@ -162,7 +162,7 @@ pub(crate) fn high(c: &Ctx, kind: Kind) -> u32 {
 
 /// The head says still what it said when the pool was opened, and no two tables overlap.
 fn superblock(c: &Ctx, report: Report) {
-    let now = Pool::open(c.pool.mem());
+    let now = Pool::open(*c.pool.mem());
     let same =
         now.is_ok_and(|p| p.geometry() == c.pool.geometry() && p.limits() == c.pool.limits());
     demand(report, same, Place::Superblock, "it has changed", 0);

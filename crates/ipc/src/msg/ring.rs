@@ -5,6 +5,7 @@
 //! not written to again until they carry the next one.
 
 use super::mark::{Mark, LAP};
+use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::Mem;
@@ -35,7 +36,7 @@ pub fn bytes(cells: u64) -> u64 {
 /// A ring that was checked to lie inside the pool.
 #[derive(Clone, Copy)]
 pub struct Ring {
-    mem: Mem,
+    base: NonNull<u8>,
     at: u64,
     cells: u32,
 }
@@ -43,13 +44,13 @@ pub struct Ring {
 impl Ring {
     /// The ring at an offset; `None` if it is not inside the pool, or not a ring.
     #[inline]
-    pub fn at(mem: Mem, at: u64, cells: u64) -> Option<Ring> {
+    pub fn at(mem: &Mem, at: u64, cells: u64) -> Option<Ring> {
         if !cells.is_power_of_two() || cells > MOST as u64 || at % 64 != 0 {
             return None;
         }
         mem.bytes(at, bytes(cells))?;
         Some(Ring {
-            mem,
+            base: NonNull::new(mem.base())?,
             at,
             cells: cells as u32,
         })
@@ -86,14 +87,14 @@ impl Ring {
     #[inline]
     fn head(&self, pos: u32) -> *mut u8 {
         // SAFETY: the index is below the number of cells, all heads of which `at` found to be inside the mapping.
-        unsafe { self.mem.base().add(self.mark_offset(pos) as usize) }
+        unsafe { self.base.as_ptr().add(self.mark_offset(pos) as usize) }
     }
 
     #[inline]
     fn cell(&self, pos: u32) -> *mut u8 {
         let at = self.at + u64::from(self.cells) * HEAD + self.index(pos) * CELL as u64;
         // SAFETY: the index is below the number of cells, all of which `at` found to be inside the mapping.
-        unsafe { self.mem.base().add(at as usize) }
+        unsafe { self.base.as_ptr().add(at as usize) }
     }
 
     /// A position's mark, as it is.
@@ -240,7 +241,7 @@ impl Ring {
         let n = n.min(self.notes() - 1);
         let at = self.at + u64::from(self.cells) * (HEAD + CELL as u64) + n * 8;
         // SAFETY: it is in the last quarter of what `at` found to be inside the mapping, and aligned as the ring is.
-        unsafe { &*self.mem.base().add(at as usize).cast::<AtomicU64>() }
+        unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>() }
     }
 }
 

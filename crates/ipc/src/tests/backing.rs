@@ -115,7 +115,7 @@ fn segments_that_a_machine_can_touch_have_all_their_memory() {
             let id = shm::get(c, IPC_PRIVATE, 1 << 20, 0o600 | flags).unwrap();
             let extent = shm::look(c, id, 0).unwrap();
             assert!(world.pool().mem().zero(extent.offset, 1));
-            let word = world.pool().mem().word(extent.offset).unwrap();
+            let word = world.pool().mem().word_anywhere(extent.offset).unwrap();
             word.store(1, SeqCst);
             let has_memory = world.written_unreserved(&empty).is_empty();
             assert_eq!(has_memory, in_machine || shared, "flags {flags:o}");

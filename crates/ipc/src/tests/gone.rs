@@ -42,7 +42,7 @@ fn send_without_waiting(c: &Ctx, queue: i32) -> Result<(), Errno> {
 /// What the memory of a device that is gone reads as.
 fn take_away(world: &World) {
     let mem = world.pool().mem();
-    (0..SIZE as u64 / 8).for_each(|i| mem.word(i * 8).unwrap().store(0, Relaxed));
+    (0..SIZE as u64 / 8).for_each(|i| mem.word_anywhere(i * 8).unwrap().store(0, Relaxed));
 }
 
 /// Every call, by id. Returns whether any has succeeded that says something about a construct.

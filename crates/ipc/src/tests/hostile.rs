@@ -41,7 +41,7 @@ fn use_everything(c: &Ctx) {
         }
         if let Ok(id) = shm::get(c, key, 5000, IPC_CREAT | 0o600) {
             if let Ok(extent) = shm::attach(c, id, 0) {
-                assert!(c.pool.mem().bytes(extent.offset, extent.len).is_some());
+                assert!(c.pool.mem().range(extent.offset, extent.len).is_some());
             }
             c.budget.renew();
             let _ = shm::stat(c, id);

@@ -16,7 +16,7 @@ fn data(pool: &Pool, at: u64, len: u64) -> Option<u64> {
     let is_zero = |from: u64| {
         (from..from + 4096)
             .step_by(8)
-            .all(|word| pool.mem().word(word).unwrap().load(Relaxed) == 0)
+            .all(|word| pool.mem().word_anywhere(word).unwrap().load(Relaxed) == 0)
     };
     (at..at + len).step_by(4096).find(|page| !is_zero(*page))
 }
@@ -46,7 +46,11 @@ fn fill_and_remove(w: &World, size: usize) -> shm::Extent {
     let id = shm::get(&c, IPC_PRIVATE, size, 0o600).unwrap();
     let extent = shm::attach(&c, id, 0).unwrap();
     for at in (extent.offset..extent.offset + extent.len).step_by(8) {
-        w.pool().mem().word(at).unwrap().store(u64::MAX, Relaxed);
+        w.pool()
+            .mem()
+            .word_anywhere(at)
+            .unwrap()
+            .store(u64::MAX, Relaxed);
     }
     shm::remove(&c, id).unwrap();
     shm::detach(&c, id);
@@ -121,7 +125,10 @@ fn what_is_in_use_is_left_alone() {
         .iter()
         .flat_map(|m| (m.offset..m.offset + m.len).step_by(8))
     {
-        assert_eq!(w.pool().mem().word(at).unwrap().swap(7, Relaxed), 0);
+        assert_eq!(
+            w.pool().mem().word_anywhere(at).unwrap().swap(7, Relaxed),
+            0
+        );
     }
     shm::remove(&d, ids[0]).unwrap();
     give_all_back(&c);
@@ -129,7 +136,7 @@ fn what_is_in_use_is_left_alone() {
     let kept = mine[1].offset..mine[1].offset + mine[1].len;
     assert!(kept
         .step_by(8)
-        .all(|at| w.pool().mem().word(at).unwrap().load(Relaxed) == 7));
+        .all(|at| w.pool().mem().word_anywhere(at).unwrap().load(Relaxed) == 7));
 }
 
 #[test]

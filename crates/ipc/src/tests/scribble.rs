@@ -107,7 +107,7 @@ impl Scene {
     }
 
     fn put(&self, at: u64, value: u64) {
-        let word = self.world.pool().mem().word(at).unwrap();
+        let word = self.world.pool().mem().word_anywhere(at).unwrap();
         word.store(value, Relaxed);
     }
 
@@ -146,7 +146,7 @@ impl Scene {
 }
 
 fn word(world: &World, at: u64) -> u64 {
-    world.pool().mem().word(at).unwrap().load(Relaxed)
+    world.pool().mem().word_anywhere(at).unwrap().load(Relaxed)
 }
 
 fn waits(world: &World, index: u32) -> bool {
@@ -296,7 +296,7 @@ fn use_segments(c: &Ctx, segment: i32) {
         let Ok(id) = id else { continue };
         let found = [shm::look(c, id, 0), shm::attach(c, id, 0)];
         for extent in found.into_iter().flatten() {
-            assert!(c.pool.mem().bytes(extent.offset, extent.len).is_some());
+            assert!(c.pool.mem().range(extent.offset, extent.len).is_some());
         }
         shm::detach(c, id);
         c.budget.renew();

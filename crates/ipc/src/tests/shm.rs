@@ -98,7 +98,7 @@ fn all_pages_come_back_and_read_as_zeros() {
         for size in [1usize, 4096, 70_000, 300_000, 1 << 20] {
             let id = shm::get(c, IPC_PRIVATE, size, 0o600).unwrap();
             let extent = shm::attach(c, id, 0).unwrap();
-            let at = world.pool().mem().bytes(extent.offset, extent.len).unwrap();
+            let at = world.pool().mem().range(extent.offset, extent.len).unwrap();
             // SAFETY: the segment's bytes, which nobody else has.
             let bytes = unsafe { core::slice::from_raw_parts_mut(at, extent.len as usize) };
             assert!(bytes.iter().all(|b| *b == 0), "round {round}, {size} bytes");

@@ -31,7 +31,7 @@ fn only_a_records_status_tells_whose_it_is() {
     let (table, _) = pool.geometry().waiters;
     let end = table + u64::from(count) * size_of::<Waiter>() as u64;
     for offset in [table - 4, end + 8, memory.mem().len() as u64 - 4] {
-        let word: &AtomicU32 = pool.mem().at(offset).unwrap();
+        let word: &AtomicU32 = memory.mem().at(offset).unwrap();
         assert_eq!(pool.sleeper_of(word), Anybody);
     }
 }

@@ -3,6 +3,7 @@
 mod bells;
 mod format;
 mod heap;
+mod mem;
 mod member;
 
 use crate::Mem;

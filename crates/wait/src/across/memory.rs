@@ -111,7 +111,7 @@ impl Across<'_> {
 
 /// Has pages get their memory.
 fn touch(pool: &Pool, first: u64, end: u64) {
-    for word in (first..end).map_while(|page| pool.mem().word(page * PAGE)) {
+    for word in (first..end).map_while(|page| pool.mem().word_anywhere(page * PAGE)) {
         word.fetch_or(0, Relaxed);
     }
 }

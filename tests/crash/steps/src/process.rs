@@ -150,7 +150,7 @@ impl Kernel for Process {
     }
     fn restore_signals(&self, _old: u64) {}
     fn reserve(&self, offset: u64, len: u64) -> bool {
-        world().pool().mem().bytes(offset, len).is_some()
+        world().pool().mem().range(offset, len).is_some()
     }
     fn release(&self, offset: u64, len: u64) -> bool {
         world().pool().mem().zero(offset, len)

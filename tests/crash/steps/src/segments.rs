@@ -64,7 +64,7 @@ fn soil(id: i32) {
     let at = world()
         .pool()
         .mem()
-        .bytes(extent.offset, extent.len)
+        .range(extent.offset, extent.len)
         .expect("pages");
     // SAFETY: checked to be in the pool, and nobody else uses it now.
     unsafe { core::ptr::write_bytes(at, 0x5a, extent.len as usize) };
@@ -79,7 +79,7 @@ fn check_get(size: usize, result: Option<Result<i32, Errno>>) {
     assert!(result.is_none_or(|r| r == Ok(id)));
     let extent = p.call(move |c| shm::look(c, id, 0)).expect("it is there");
     for at in (extent.offset..extent.offset + extent.len).step_by(8) {
-        let word = world().pool().mem().word(at).expect("pages");
+        let word = world().pool().mem().word_anywhere(at).expect("pages");
         assert_eq!(word.load(Relaxed), 0, "it reads as zeros");
     }
     p.call(move |c| shm::remove(c, id))
