@@ -1,13 +1,17 @@
 //! What reads what others say to the agent's two ends, each as a function from bytes. It panics where a reader has a fault.
 
+use crate::attendant::Attendant;
+use crate::caretaker::Caretaker;
 use crate::control::{Answer, Request, Status};
 use crate::guest::channel::Lines;
 use crate::guest::{pools, protocol};
 use crate::link::Link;
-use crate::{http, message, xen};
+use crate::{http, message, worker, xen};
 use rustix::net::{send, socketpair, AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use vshmem_ipc::Ctx;
 use vshmem_port::Grant;
 
 /// A reader.
@@ -23,6 +27,13 @@ pub const READERS: &[(&str, Reader)] = &[
     ("link", link),
     ("ticket", ticket),
 ];
+
+/// What the back end does in a pool in a second, with all that it may have to do there; a front end does the first part of it. The file
+/// tells where the pool has memory.
+pub fn turn(c: &Ctx, file: OwnedFd) {
+    let mut caretaker = Caretaker::new(file, Default::default());
+    worker::turn(c, &mut Attendant::default(), &mut caretaker, true, || false);
+}
 
 /// What stands between the pieces in which a stream comes.
 const SEAM: u8 = 0xff;

@@ -144,6 +144,27 @@ impl Desk {
     }
 }
 
+/// What a process of the pool does there in a second. True: it was led astray, and cut short.
+pub fn turn(
+    c: &Ctx,
+    attendant: &mut Attendant,
+    duty: &mut impl Duty,
+    has_room: bool,
+    ends: impl Fn() -> bool,
+) -> bool {
+    if has_room {
+        attendant.clean_up(c);
+        duty.tick(c);
+    }
+    while !c.budget.is_spent() && !ends() {
+        c.budget.renew();
+        if !duty.step(c) {
+            break;
+        }
+    }
+    c.budget.is_spent()
+}
+
 struct Turns<D> {
     desk: Arc<Desk>,
     below: Shared,
@@ -178,18 +199,10 @@ impl<D: Duty> Turns<D> {
         let Some(me) = self.attendant.take_part(below) else {
             return false;
         };
+        let room = self.duty.has_room(below);
+        let ends = || self.desk.end().is_some();
         let c = below.context(me);
-        if self.duty.has_room(below) {
-            self.attendant.clean_up(&c);
-            self.duty.tick(&c);
-        }
-        while !c.budget.is_spent() && self.desk.end().is_none() {
-            c.budget.renew();
-            if !self.duty.step(&c) {
-                break;
-            }
-        }
-        c.budget.is_spent()
+        turn(&c, &mut self.attendant, &mut self.duty, room, ends)
     }
 
     fn tell(&self, news: News) {
