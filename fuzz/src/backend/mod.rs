@@ -106,7 +106,12 @@ fn step(serving: &Serving, input: &mut Input, connections: &mut Vec<Connection>)
             let _ = connection.stream.shutdown(Shutdown::Write);
         }
         (13, Some(_)) => drop(connections.swap_remove(which)),
-        (14, _) => enemy::write_some(serving.mem, input),
+        (14, _) => {
+            if what & 16 != 0 {
+                serving.machine_dies();
+            }
+            enemy::write_some(serving.mem, input);
+        }
         (15, _) => serving.serve(1 + input.below(2)),
         _ => {}
     }

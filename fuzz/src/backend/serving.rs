@@ -1,6 +1,6 @@
 //! A back end and its keeper, as threads, that go on from input to input.
 
-use crate::pool::memory;
+use crate::pool::{memory, scene};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
@@ -25,6 +25,8 @@ pub struct Serving {
     pub mem: Mem,
     path: PathBuf,
     image: Vec<u64>,
+    /// A machine that has something of everything there.
+    member: u16,
 }
 
 /// The threads, while there are any.
@@ -48,6 +50,7 @@ impl Serving {
         let mem = memory::of_file(&path, SIZE);
         Pool::format(mem, &Params::default()).expect("a pool");
         let pool = Pool::open(mem).expect("the same");
+        let member = scene::furnish(mem, pool);
         CLEAN_UP.get_or_init(|| base.clone());
         // SAFETY: the function lives as long as the program, and only removes files.
         unsafe { libc::atexit(clean_up) };
@@ -55,7 +58,8 @@ impl Serving {
             directory: Directory::named(&base.join("agent")),
             mem,
             path,
-            image: memory::image(&pool),
+            image: memory::image(mem),
+            member,
         }
     }
 
@@ -94,6 +98,13 @@ impl Serving {
         let pool = self.path.display();
         let request = format!("{{\"serve\":{{\"pool\":\"{pool}\",\"vectors\":{vectors}}}}}\n");
         self.ask(&request);
+    }
+
+    /// A machine is dead, as far as the pool says: there is much to clean up.
+    pub fn machine_dies(&self) {
+        if let Ok(pool) = Pool::open(self.mem) {
+            pool.bury_member(self.member);
+        }
     }
 
     /// Asks what everybody may ask.

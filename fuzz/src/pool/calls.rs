@@ -1,7 +1,10 @@
 //! Every call that there is, with what the input says. What they return is the enemy's business, that they return is ours.
 
 use super::buffer::{Buffer, Secret};
+use super::kernel::{self, Fuzzed};
+use super::memory;
 use super::scene::{op, undone, MANY};
+use super::steps;
 use crate::input::Input;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -11,6 +14,7 @@ use vshmem_ipc::{
     check, life, look, msg, reclaim, sem, shm, Ctx, Pool, IPC_CREAT, IPC_EXCL, IPC_NOWAIT,
     IPC_PRIVATE,
 };
+use vshmem_pool::budget::CALL;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::Quiet;
 
@@ -29,13 +33,14 @@ pub fn tables(pool: &Pool) -> u64 {
 }
 
 /// Makes one call.
-pub fn one(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
+pub fn one(c: &Ctx, kernel: &Fuzzed, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
+    steps::count();
     let call = input.byte();
     match call % 4 {
         0 => set(c, secret, input, ids),
         1 => queue(c, secret, input, ids),
         2 => segment(c, input, ids),
-        _ => everything(c, input),
+        _ => everything(c, kernel, input),
     }
 }
 
@@ -109,7 +114,11 @@ fn set(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
     let id = id(input, ids, 0);
     let num = i32::from(input.byte() as i8);
     match call % 20 {
-        0..=4 => done(sem::op(c, id, &operations(input), soon(input))),
+        0..=4 => {
+            let wanted = operations(input);
+            let (_buffer, sops) = Buffer::with(secret, &wanted);
+            done(sem::op(c, id, sops, soon(input)));
+        }
         5 => done(sem::at_once(
             c,
             id,
@@ -247,7 +256,7 @@ fn segment(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
 
 /// What a program may be given to map, it may write to.
 fn touch(c: &Ctx, offset: u64, len: u64) {
-    let at = c.pool.mem().bytes(offset, len);
+    let at = c.pool.mem().range(offset, len);
     assert!(
         at.is_some(),
         "a segment outside of the pool: {offset:#x} and {len:#x} more"
@@ -255,7 +264,7 @@ fn touch(c: &Ctx, offset: u64, len: u64) {
 }
 
 /// As processes that come and go, displays, `vshmem check` and the back end do.
-fn everything(c: &Ctx, input: &mut Input) {
+fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
     let back = &mut |at, len| c.kernel.reserve(at, len);
     match input.byte() % 14 {
         0 => {
@@ -287,14 +296,15 @@ fn everything(c: &Ctx, input: &mut Input) {
             |_, _| None,
         )),
         5 | 6 => life::bury(c, input.byte().into()),
-        7 | 8 => {
+        8 => turn(c, kernel),
+        7 => {
             let mut scratch = vec![0; check::scratch_for(c.pool)];
             let mut found = 0u64;
             let _ = check::inspect(c, &mut scratch, |_| found += 1);
         }
         9 => done(check::repair(c)),
         10 => done(life::make_room(c, &Quiet::new(c.kernel))),
-        11 => newcomer(c),
+        11 => newcomer(c, kernel),
         12 => people(c, input),
         _ => {
             let high = Kind::ALL.map(|kind| c.pool.capacity(kind));
@@ -305,9 +315,17 @@ fn everything(c: &Ctx, input: &mut Input) {
     }
 }
 
+/// The back end's turn. As it asks where the pool's file has memory, that has none.
+fn turn(c: &Ctx, kernel: &Fuzzed) {
+    // Each piece of memory that is given back has a budget of its own.
+    kernel.may_spend(CALL);
+    vshmem_agent::fuzz::turn(c, memory::hole(c.pool.mem().len()).into());
+}
+
 /// A process comes, is forked off, and goes.
-fn newcomer(c: &Ctx) {
-    let pid = super::kernel::LIVING;
+fn newcomer(c: &Ctx, kernel: &Fuzzed) {
+    let pid = kernel::LIVING;
+    kernel.may_spend(CALL);
     if let Some(child) = life::claim(c.pool, c.kernel, c.member, pid, 1, &mut |_| true) {
         let _ = shm::fork(c, child);
         let other = Ctx {

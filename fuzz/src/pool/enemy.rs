@@ -1,7 +1,8 @@
 //! What an enemy does: words that mean something more often than others, with values that are nearly right more often than others; and lies
 //! that several words tell together.
 
-use super::lies::Lie;
+use super::lies::{self, Lie};
+use super::steps;
 use crate::input::Input;
 use std::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Kind, Root, Superblock, PAGE, POOL_LOG, ROOT};
@@ -32,9 +33,10 @@ impl Deed {
 
     /// Does it.
     pub fn carry_out(self, mem: Mem) {
+        steps::count();
         match self {
             Deed::Write(write) => write.carry_out(mem),
-            Deed::Lie(lie) => lie.tell(mem),
+            Deed::Lie(lie) => lies::tell(lie, mem),
         }
     }
 }

@@ -34,6 +34,11 @@ const WAKES: u32 = 6;
 /// What the enemy does while a call is under way, at the most.
 const MOST_DEEDS: usize = 8;
 
+/// Bytes that can be given back while an input is played.
+const MOST_RELEASED: u64 = 8 << 20;
+/// A call that is made again is made so often in all.
+const OFTEN: u32 = 8;
+
 /// The kernel of one input.
 pub struct Fuzzed {
     mem: Mem,
@@ -50,10 +55,13 @@ pub struct Fuzzed {
     /// In this call: questions asked, and what the enemy does at which of them.
     asked: Cell<u32>,
     deeds: RefCell<Vec<(u32, Deed)>>,
+    /// At which of them the next is due.
+    due: Cell<u32>,
     /// The word of a lock, and the owners that it names by turns whenever somebody waits.
     flutters: Cell<Option<(u64, [u32; 2])>>,
-    /// How often memory can be had.
+    /// How often memory can be had, and how many bytes can be given back: here that takes time.
     room: Cell<u32>,
+    released: Cell<u64>,
     signal: Cell<bool>,
 }
 
@@ -66,8 +74,9 @@ struct Span {
     /// Questions that it has asked, and how many it may.
     asked: Cell<u64>,
     most: Cell<u64>,
-    /// Nanoseconds for which it has waited for who was stopped.
+    /// Nanoseconds for which it has waited for who was stopped, and those of its last wait, which may have been one.
     stood: Cell<u64>,
+    paused: Cell<u64>,
 }
 
 /// The processor's time that this thread has had, in nanoseconds.
@@ -104,16 +113,16 @@ impl Fuzzed {
             deaf: Cell::new(false),
             asked: Cell::new(0),
             deeds: RefCell::default(),
+            due: Cell::new(u32::MAX),
             flutters: Cell::new(None),
             room: Cell::new(u32::MAX),
+            released: Cell::new(MOST_RELEASED),
             signal: Cell::new(false),
         }
     }
 
-    /// Before a call: what the enemy does meanwhile.
-    pub fn plan(&self, input: &mut Input) {
-        self.asked.set(0);
-        self.waits.set(0);
+    /// Before a call: what the enemy does meanwhile. Returns how often it is made.
+    pub fn plan(&self, input: &mut Input) -> u32 {
         let how = input.byte();
         self.signal.set(how & 16 != 0);
         self.room.set(if how & 32 == 0 { u32::MAX } else { 0 });
@@ -127,13 +136,29 @@ impl Fuzzed {
             let when = u32::from(input.byte());
             (when, Deed::choose(self.mem, input))
         }));
+        if how & 128 == 0 {
+            1
+        } else {
+            OFTEN
+        }
     }
 
     /// A call begins that has so much to spend, and may ask `more` besides, as who looks at each entry of a table.
     pub fn begin(&self, budget: u64, more: u64) {
-        // Who asks is paid for, but not each time that signals are blocked and let through around a few questions.
-        self.span.most.set(budget / ASK * 3 + more);
+        self.span.most.set(more);
+        self.may_spend(budget);
+        self.asked.set(0);
+        self.waits.set(0);
+        let first = self.deeds.borrow().iter().map(|deed| deed.0).min();
+        self.due.set(first.unwrap_or(u32::MAX));
         self.begin_span();
+    }
+
+    /// What is called has a budget of its own as well.
+    pub fn may_spend(&self, budget: u64) {
+        // Who asks is paid for, but not each time that signals are blocked and let through around a few questions.
+        let most = &self.span.most;
+        most.set(most.get() + budget / ASK * 3);
     }
 
     fn begin_span(&self) {
@@ -141,6 +166,7 @@ impl Fuzzed {
         self.span.busy_at.set(busy());
         self.span.asked.set(0);
         self.span.stood.set(0);
+        self.span.paused.set(0);
     }
 
     /// Has it come back in time? By all clocks that there are: what was waited, what was asked, and the processor's time.
@@ -169,9 +195,15 @@ impl Fuzzed {
         self.asked.set(now.wrapping_add(1));
         self.span.asked.set(self.span.asked.get() + 1);
         self.clock.set(self.clock.get() + QUESTION);
-        let due = |deed: &&(u32, Deed)| deed.0 == now;
-        for (_, deed) in self.deeds.borrow().iter().filter(due) {
-            deed.carry_out(self.mem);
+        if now == self.due.get() {
+            let deeds = self.deeds.borrow();
+            let due = |deed: &&(u32, Deed)| deed.0 == now;
+            deeds
+                .iter()
+                .filter(due)
+                .for_each(|d| d.1.carry_out(self.mem));
+            let later = deeds.iter().map(|deed| deed.0).filter(|at| *at > now);
+            self.due.set(later.min().unwrap_or(u32::MAX));
         }
         if now & 0xfff == 0xfff {
             self.is_in_time();
@@ -200,7 +232,12 @@ impl Kernel for Fuzzed {
     }
     fn is_stopped(&self, pid: u32, _started: u64) -> bool {
         self.asked();
-        pid == STOPPED && self.span.stood.get() < STANDSTILL
+        let stood = self.span.stood.get();
+        let stands = pid == STOPPED && stood < STANDSTILL;
+        if stands {
+            self.span.stood.set(stood + self.span.paused.take());
+        }
+        stands
     }
     fn block_signals(&self) -> u64 {
         self.asked();
@@ -221,7 +258,9 @@ impl Kernel for Fuzzed {
     }
     fn release(&self, offset: u64, len: u64) -> bool {
         self.asked();
-        !self.in_machine && self.mem.zero(offset, len)
+        let left = self.released.get().checked_sub(len);
+        self.released.set(left.unwrap_or(0));
+        left.is_some() && !self.in_machine && self.mem.zero(offset, len)
     }
     fn room(&self) -> Option<u64> {
         Some(self.mem.len() as u64)
@@ -263,6 +302,7 @@ impl Kernel for Fuzzed {
         let time = timeout.unwrap_or(Duration::from_millis(1));
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.clock.set(self.clock.get().saturating_add(nanos));
+        self.span.paused.set(nanos);
         if sleeps {
             self.begin_span();
         }

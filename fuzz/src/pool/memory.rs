@@ -1,11 +1,10 @@
 //! Memory for a pool in the middle of a desert: whoever steps out of it is killed.
 
+use super::written;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::null_mut;
-use vshmem_ipc::Pool;
 use vshmem_pool::Mem;
 
 /// Bytes on either side that nobody may touch.
@@ -25,25 +24,30 @@ pub fn oasis(len: usize) -> Mem {
     }
 }
 
+/// A file of zeros, in which nothing has memory.
+pub fn hole(len: usize) -> File {
+    // SAFETY: a name that ends; what comes back is a descriptor of ours, or none.
+    let fd = unsafe { libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(fd >= 0, "no memory for a file");
+    // SAFETY: fresh, and nobody else's.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(len as u64).expect("a sparse file");
+    file
+}
+
 /// What a pool was at one moment, which costs as much memory as was written in it.
 pub struct Image(File);
 
 impl Image {
     /// Zeros in all of `mem`. Until [`Image::show`], what is written there becomes the image.
     pub fn begin(mem: Mem) -> Image {
-        // SAFETY: a name that ends; what comes back is a descriptor of ours, or none.
-        let fd = unsafe { libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_CLOEXEC) };
-        assert!(fd >= 0, "no memory for an image");
-        // SAFETY: fresh, and nobody else's.
-        let file = unsafe { File::from_raw_fd(fd) };
-        file.set_len(mem.len() as u64).expect("a sparse file");
-        let image = Image(file);
+        let image = Image(hole(mem.len()));
         image.map(mem, libc::MAP_SHARED);
         image
     }
 
-    /// The pool is what it was. What is written from now on stays out of the image.
-    pub fn show(&self, mem: Mem) {
+    /// What is written from now on stays out of the image, and can be forgotten.
+    pub fn show(self, mem: Mem) {
         self.map(mem, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
     }
 
@@ -56,30 +60,22 @@ impl Image {
     }
 }
 
-/// Calls `each` with the words of all pages that were written since an image was shown.
-pub fn each_written(mem: Mem, mut each: impl FnMut(&[u64])) {
-    /// Of an entry: the page is there, and it is a file's.
-    const PRESENT: u64 = 1 << 63;
-    const OF_FILE: u64 = 1 << 61;
+/// The pool is its image again. Calls `each` before with the words of all pages that were written: it costs as much as these are.
+pub fn forget_written(mem: Mem, mut each: impl FnMut(&[u64])) {
     // SAFETY: asks libc, which knows it from the start.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let map = File::open("/proc/self/pagemap").expect("the kernel's view of our memory");
-    let mut entries = vec![0u8; mem.len() / page * 8];
-    let first = mem.base() as usize / page;
-    map.read_exact_at(&mut entries, first as u64 * 8)
-        .expect("an entry for each page");
-    for (i, entry) in entries.chunks_exact(8).enumerate() {
-        let entry = u64::from_le_bytes(entry.try_into().expect("eight bytes"));
-        if entry & (PRESENT | OF_FILE) == PRESENT {
-            // SAFETY: inside of the pool, of which nobody writes to it at the moment.
-            each(unsafe { std::slice::from_raw_parts(mem.base().add(i * page).cast(), page / 8) });
-        }
-    }
+    written::each(mem.base() as u64, mem.len() as u64, page, |from, to| {
+        let len = (to - from) as usize;
+        // SAFETY: inside of the pool, of which nobody writes to it at the moment.
+        each(unsafe { std::slice::from_raw_parts(from as *const u64, len / 8) });
+        // SAFETY: a private mapping, whose file's contents appear there.
+        let forgot = unsafe { libc::madvise(from as *mut _, len, libc::MADV_DONTNEED) };
+        assert_eq!(forgot, 0, "a pool can be made what it was");
+    });
 }
 
 /// The words of a pool.
-pub fn image(pool: &Pool) -> Vec<u64> {
-    let mem = pool.mem();
+pub fn image(mem: Mem) -> Vec<u64> {
     let words = mem.len() as u64 / 8;
     let word = |i| {
         mem.word(i * 8)

@@ -14,17 +14,17 @@ pub(crate) mod enemy;
 mod kernel;
 mod lies;
 pub(crate) mod memory;
-mod scene;
+pub(crate) mod scene;
+mod steps;
+mod written;
 
 use crate::input::Input;
 use buffer::Secret;
 use kernel::Fuzzed;
+use scene::Scene;
 use std::sync::{Mutex, PoisonError};
 use vshmem_ipc::{life, Budget, Ctx, Pool};
 use vshmem_pool::budget::CALL;
-
-/// Calls in an input, at the most.
-const MOST_CALLS: usize = 24;
 
 /// Plays what the input says.
 pub fn run(bytes: &[u8]) {
@@ -33,11 +33,19 @@ pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let secret = Secret::of(bytes);
     let scene = scene::choose(&mut input);
-    let mem = scene.restore();
-    let kernel = Fuzzed::new(mem, &mut input);
-    enemy::write_some(mem, &mut input);
+    play(scene, secret, &mut input);
+    secret.is_kept(scene.mem());
+    steps::are_enough();
+}
+
+/// What happens to one pool.
+fn play(scene: &Scene, secret: Secret, input: &mut Input) {
+    let mem = scene.mem();
+    let kernel = Fuzzed::new(mem, input);
+    let mut purse = Purse::new(input);
+    enemy::write_some(mem, input);
     let opened;
-    let (pool, me) = if input.byte() & 1 == 0 {
+    let (pool, me) = if input.byte() < NEWCOMER {
         (scene.pool(), scene.me())
     } else {
         let Ok(pool) = Pool::open(mem) else { return };
@@ -51,8 +59,7 @@ pub fn run(bytes: &[u8]) {
         };
         (&opened, (me, member))
     };
-    let calling = |budget| {
-        let units = budget_of(budget);
+    let calling = |units| {
         kernel.begin(units, calls::tables(pool));
         Ctx {
             pool,
@@ -64,27 +71,57 @@ pub fn run(bytes: &[u8]) {
         }
     };
     let mut ids = scene.ids().to_vec();
-    for _ in 0..MOST_CALLS {
-        if input.is_empty() {
-            break;
+    while !input.is_empty() {
+        let times = kernel.plan(input);
+        let choice = input.byte();
+        let begun = *input;
+        for _ in 0..times {
+            *input = begun;
+            let c = &calling(purse.take(choice));
+            calls::one(c, &kernel, secret, input, &mut ids);
+            kernel.is_in_time();
         }
-        kernel.plan(&mut input);
-        let c = &calling(input.byte());
-        calls::one(c, secret, &mut input, &mut ids);
-        kernel.is_in_time();
     }
-    vshmem_ipc::leave(&calling(ALL - 1));
+    vshmem_ipc::leave(&calling(purse.last));
     kernel.is_in_time();
-    secret.is_kept(mem);
 }
 
-/// The choice of a call that has all that there is to spend: a liar makes it last, so there are few.
-const ALL: u8 = 255;
+/// Who is chosen by this number and those beyond it has not opened the pool before the enemy wrote. Such a one can spend much, so there are few.
+const NEWCOMER: u8 = 224;
 
-/// What a call has to spend: from a few looks to some ten thousand.
-fn budget_of(choice: u8) -> u64 {
-    match choice {
-        ALL => CALL,
-        n => 1 << (n / 16 + 5) | u64::from(n % 16) << (n / 16 + 1),
+/// What calls have to spend: most have little, so that an enemy can't make an input last, and every place where a budget ends is seen.
+struct Purse {
+    left: u64,
+    /// For the call that ends it all.
+    last: u64,
+}
+
+impl Purse {
+    /// For all calls of an input as a rule,
+    const RULE: u64 = 1 << 18;
+    /// and for one when that is spent.
+    const LEAST: u64 = 1 << 12;
+
+    fn new(input: &mut Input) -> Purse {
+        let last = Purse::amount(input.byte());
+        Purse {
+            left: last.max(Purse::RULE),
+            last,
+        }
+    }
+
+    /// From a dozen looks to all that a call may have. Two of three have enough for hundreds.
+    fn amount(choice: u8) -> u64 {
+        let n = u64::from(choice);
+        match choice {
+            u8::MAX => CALL,
+            _ => (128 + (n & 127)) << ((n * n * n) >> 20),
+        }
+    }
+
+    fn take(&mut self, choice: u8) -> u64 {
+        let units = Purse::amount(choice).min(self.left.max(Purse::LEAST));
+        self.left = self.left.saturating_sub(units);
+        units
     }
 }

@@ -20,15 +20,20 @@ const LARGE: usize = 1 << 30;
 /// The kernel that all processes are of.
 pub const BOOT: [u8; 16] = [7; 16];
 
-/// A pool, as it was at one moment.
+/// A pool, as it was at one moment, and is between inputs.
 pub struct Scene {
+    mem: Mem,
     pool: Pool,
     me: (ProcId, u16),
     ids: [i32; 4],
-    image: Image,
 }
 
 impl Scene {
+    /// All of its memory.
+    pub fn mem(&self) -> Mem {
+        self.mem
+    }
+
     /// The pool, opened when it was whole.
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -42,12 +47,6 @@ impl Scene {
     /// A set, two queues and a segment.
     pub fn ids(&self) -> &[i32] {
         &self.ids
-    }
-
-    /// Makes it so again.
-    pub fn restore(&self) -> Mem {
-        self.image.show(self.pool.mem());
-        self.pool.mem()
     }
 }
 
@@ -72,51 +71,56 @@ pub fn choose(input: &mut Input) -> &'static Scene {
     static EMPTY: OnceLock<Scene> = OnceLock::new();
     let first = input.byte();
     if first >= 192 {
-        return BIG.get_or_init(large);
+        return BIG.get_or_init(|| made(LARGE, large));
     }
     let which = usize::from(first) % (DEEDS.len() + 1);
     let Some(deed) = which.checked_sub(1) else {
-        return EMPTY.get_or_init(empty);
+        return EMPTY.get_or_init(|| made(SMALL, empty));
     };
     // The first deed is none, so it has one outcome.
     let death = if deed == 0 { 0 } else { input.below(DEATHS) };
-    MADE[deed][death].get_or_init(|| full(small(), DEEDS[deed], death as u32 + 1))
+    MADE[deed][death].get_or_init(|| {
+        made(SMALL, |mem, pool| {
+            full(mem, pool, DEEDS[deed], death as u32 + 1)
+        })
+    })
 }
 
-/// The place of all pools of a size, one after another.
-fn small() -> Mem {
-    static MEM: OnceLock<Mem> = OnceLock::new();
-    *MEM.get_or_init(|| memory::oasis(SMALL))
-}
-
-fn fresh(mem: Mem) -> (Pool, Image) {
+/// A fresh pool of so many bytes, with which something was done.
+fn made(len: usize, deeds: impl FnOnce(Mem, Pool) -> Scene) -> Scene {
+    let mem = memory::oasis(len);
     let image = Image::begin(mem);
     Pool::format(mem, &Params::default()).expect("a pool");
-    (Pool::open(mem).expect("the same"), image)
+    let scene = deeds(mem, Pool::open(mem).expect("the same"));
+    image.show(mem);
+    scene
 }
 
-fn empty() -> Scene {
-    let (pool, image) = fresh(small());
+fn empty(mem: Mem, pool: Pool) -> Scene {
     let me = Actor::new(pool, ME);
     Scene {
         me: (me.id, me.member),
         ids: [0; 4],
-        image,
+        mem,
         pool,
     }
 }
 
 /// A pool that an enemy has worked at for long.
-fn large() -> Scene {
-    let scene = full(memory::oasis(LARGE), DEEDS[0], 1);
-    let prepared = Names::of(scene.pool.mem()).prepare();
+fn large(mem: Mem, pool: Pool) -> Scene {
+    let scene = full(mem, pool, DEEDS[0], 1);
+    let prepared = Names::of(mem).prepare();
     prepared.expect("room for very much");
     scene
 }
 
+/// Puts something of everything into a pool. Returns the member that has it.
+pub fn furnish(mem: Mem, pool: Pool) -> u16 {
+    full(mem, pool, DEEDS[0], 1).me.1
+}
+
 /// Something of everything, three who wait for each kind of thing, one of whom is dead and one stopped, and a deed that was not brought to its end.
-fn full(mem: Mem, deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
-    let (pool, image) = fresh(mem);
+fn full(mem: Mem, pool: Pool, deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
     let me = Actor::new(pool, ME);
     let c = &me.ctx();
     let ids = [
@@ -150,7 +154,7 @@ fn full(mem: Mem, deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
     Scene {
         me: (me.id, me.member),
         ids,
-        image,
+        mem,
         pool,
     }
 }
@@ -302,7 +306,7 @@ impl Kernel for Stage {
     }
     fn reserve(&self, offset: u64, len: u64) -> bool {
         self.asked();
-        self.pool.mem().bytes(offset, len).is_some()
+        self.pool.mem().range(offset, len).is_some()
     }
     fn release(&self, offset: u64, len: u64) -> bool {
         self.asked();
