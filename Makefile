@@ -43,7 +43,7 @@ demo: ## two virtual machines, unmodified programs, a table and a plot
 test: build ## every test suite (about half an hour)
 	@scripts/test.sh $(SUITES)
 
-soak: build ## kills, lies and wake-ups for hours; scripts/soak.sh says how to choose
+soak: build ## kills, lies, wake-ups and a fuzzer for hours; scripts/soak.sh says how to choose
 	@scripts/soak.sh
 
 fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets; scripts/fuzz.sh says how to choose

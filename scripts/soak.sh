@@ -1,12 +1,13 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is appended to
-# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile storm machines crash.
+# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile storm machines crash fuzz.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for each kind of wait
 # HOSTILE_ROUNDS=500    of three seconds each
 # STORM_KILLS=100000    processes that are killed while they and others work
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
+# FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -20,12 +21,13 @@ trap 'exit 1' HUP INT TERM
 export VSHMEM_LIB="${VSHMEM_LIB:-$target/release/libvshmem.so}" VSHMEM_BIN="${VSHMEM_BIN:-$target/release/vshmem}"
 export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-500}"
 export STORM_KILLS="${STORM_KILLS:-100000}" MACHINE_KILLS="${MACHINE_KILLS:-1000}" CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
+export FUZZ_STEPS="${FUZZ_STEPS:-100000000}"
 
 failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines crash} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines crash fuzz} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -38,7 +40,7 @@ part() { # part NAME SETTING COMMAND...
     [ "$verdict" = passed ] || failed=1
     {
         echo "$name: $verdict in $(($(date +%s) - begun)) s ($setting)"
-        grep -E '^(FAIL|failed:)|kills|killed|deaths|rounds in |[0-9]+ s for ' "$logs/$name" | tail -n 30 | cut -c1-200 | sed 's/^/    /' || true
+        grep -E '^(FAIL|failed:)| steps,|kills|killed|deaths|rounds in |[0-9]+ s for ' "$logs/$name" | tail -n 30 | cut -c1-200 | sed 's/^/    /' || true
         tail -n 1 "$logs/$name" | sed 's/^/    /'
     } >>"$report"
 }
@@ -51,5 +53,6 @@ part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"
 part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHMEM_LIB"
 part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
+part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
 echo "The report is $report."
 [ "$failed" -eq 0 ]
