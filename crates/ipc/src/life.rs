@@ -3,6 +3,7 @@
 use crate::{directory as dir, msg, sem, shm, waiters, Budget, Ctx, Kernel, Pool, ProcId};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::time::Duration;
+use vshmem_pool::heap::Heap;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::Quiet;
 
@@ -77,32 +78,26 @@ fn reap_some(c: &Ctx, from: u32) {
 /// memory together. Returns whether to try again.
 pub fn make_room(c: &Ctx, quiet: &Quiet) -> bool {
     let reaped = c.aside(|c| reap(c, quiet) | msg::finish_removals(c, quiet));
-    reaped | c.apart(|c| put_together(c, quiet))
+    let geometry = c.pool.geometry();
+    reaped
+        | c.apart(|c| {
+            c.aside(|c| put_together(c, quiet, &geometry.small))
+                | put_together(c, quiet, &geometry.pages)
+        })
 }
 
-/// Merges what is free in both heaps, giving memory back to the host. Where that can't be done, pages that read as zeros are merged
-/// with those that may not, lest there be room only in pieces.
-fn put_together(c: &Ctx, quiet: &Quiet) -> bool {
+/// Merges what is free in a heap, giving pages back to the host. Where that can't be done, pages that read as zeros are merged with those
+/// that may not, lest there be room only in pieces. If it is too much for one call, what was merged may do, and the next call goes on.
+fn put_together(c: &Ctx, quiet: &Quiet, heap: &Heap) -> bool {
     let Ok(guard) = dir::lock(c, quiet) else {
         return false;
     };
-    let geometry = c.pool.geometry();
-    let txn = || guard.txn();
-    c.pool.root().kept.store(0, Relaxed);
-    let mut all_clean = true;
-    let release = |at, len| {
-        let clean = c.release(at, len);
-        all_clean &= clean;
-        clean
-    };
-    let small = geometry.small.merge_all(c.pool, txn, false, |_, _| false);
-    let pages = geometry.pages.merge_all(c.pool, txn, false, release);
-    let mixed = all_clean
-        || geometry
-            .pages
-            .merge_all(c.pool, txn, true, |_, _| false)
-            .is_ok();
-    small.is_ok() && pages.is_ok() && mixed
+    if heap.pages {
+        c.pool.root().kept.store(0, Relaxed);
+    }
+    let release = |at, len| heap.pages && c.release(at, len);
+    let _ = heap.merge_all(c.pool, || guard.txn(), release);
+    true
 }
 
 /// Cleans up after every dead process. Returns whether there was one.

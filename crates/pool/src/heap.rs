@@ -4,9 +4,19 @@
 //! list. Allocated blocks have no state: whoever has them knows how many. A request takes the smallest power of two that
 //! fits and gives the tail back at once, so that odd sizes waste nothing.
 //!
-//! The last free piece of an order is not merged with its buddy, so that a program that takes and gives the same size again and
-//! again does not split and merge all orders each time; and pieces that read as zeros are not merged with pieces that
-//! may not. [`Heap::merge_all`] does what was left undone, when it matters.
+//! A piece that becomes free is merged with its buddy, and what comes of it with its own. The last free piece of an order is left out,
+//! so that a program that takes and gives the same size again and again does not split and merge all orders each time. Then there are two
+//! buddies in that order's list, and nothing else. They stay the first two, for others are put behind them, so an order has one such
+//! *pair* at the most, and it is found at once: a request for which there is no piece merges all pairs, and looks again. So nothing is refused
+//! for which there is room.
+//!
+//! Pages that read as zeros are not merged with pages that may not; small blocks are zeroed by whoever takes them, and all the same. For
+//! pages, and for what was left behind by who died or by an older library, there is [`Heap::merge_all`]. Each of its transactions merges one
+//! piece with all that it can be merged with, so it has made large pieces when its budget is spent, and who comes next goes on from there.
+//!
+//! How much of a log that takes: to take a piece out of a list or to put it into one changes three words, and a list's head. A piece is merged
+//! less than [`ORDERS`] times. A range has less than two pieces of an order, and on each side of it there is one of each to
+//! merge with, at the most. All that comes to less than 300 entries; merging pairs, of which there may be many, ends when half of the log is full.
 //!
 //! Who can give memory back to the host, and is not in the middle of anything, looks for pieces that may not read as zeros
 //! ([`Heap::soiled`]), empties them while it holds the lock, so that nobody can take them, and says so ([`Heap::set_clean`]).
@@ -45,6 +55,17 @@ pub struct Range {
     pub count: u32,
     /// Some of it may not read as zeros.
     pub dirty: bool,
+}
+
+/// What a piece that becomes free is merged with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Merge {
+    /// With what is like it, but for the last free piece of an order.
+    Lazy,
+    /// With what is like it.
+    Like,
+    /// With whatever is free: what comes of it may not read as zeros if a part of it may not.
+    Any,
 }
 
 /// Gives memory to a range of the pool (offset, length); false if there is none.
@@ -173,24 +194,52 @@ impl Heap {
         Piece::of(txn.get(self.word_offset(block))?)
     }
 
+    /// Puts a piece into its order's list: first, or behind a pair.
     fn push(&self, txn: &mut Txn, block: u32, order: u32, dirty: bool) -> Result<(), Full> {
         let head = self.head_offset(txn.pool(), order).ok_or(Full)?;
-        let next = txn.get(head).ok_or(Full)?;
+        let link = block as u64 + 1;
+        let (prev, next) = match self.pair(txn, order) {
+            Some(([_, second], mut piece)) => {
+                let next = piece.next;
+                piece.next = link;
+                txn.set(self.word_offset(second), piece.word())?;
+                (second as u64 + 1, next)
+            }
+            None => {
+                let next = txn.get(head).ok_or(Full)? & LINK;
+                txn.set(head, link)?;
+                (0, next)
+            }
+        };
         if let Some((old, mut piece)) = self.linked(txn, next) {
-            piece.prev = block as u64 + 1;
+            piece.prev = link;
             txn.set(self.word_offset(old), piece.word())?;
         }
-        txn.set(
-            self.word_offset(block),
-            Piece {
-                next: next & LINK,
-                prev: 0,
-                order,
-                dirty,
-            }
-            .word(),
-        )?;
-        txn.set(head, block as u64 + 1)
+        let piece = Piece {
+            next,
+            prev,
+            order,
+            dirty,
+        };
+        txn.set(self.word_offset(block), piece.word())
+    }
+
+    /// The first two pieces of an order, if they are each other's buddies; and the second one's word.
+    fn pair(&self, txn: &Txn, order: u32) -> Option<([u32; 2], Piece)> {
+        let (first, piece) = self.first(txn, order)?;
+        let buddy = first ^ 1 << order;
+        if piece.next != buddy as u64 + 1 {
+            return None;
+        }
+        let second = self.piece(txn, buddy).filter(|p| p.order == order)?;
+        Some(([first, buddy], second))
+    }
+
+    /// The first piece of an order. A list that a stranger has damaged is not followed further.
+    fn first(&self, txn: &Txn, order: u32) -> Option<(u32, Piece)> {
+        let link = txn.get(self.head_offset(txn.pool(), order)?)?;
+        self.linked(txn, link)
+            .filter(|(b, p)| p.order == order && *b as u64 + (1 << order) <= self.count as u64)
     }
 
     /// The piece that a link leads to.
@@ -283,33 +332,48 @@ impl Heap {
             return Ok(None);
         }
         let want = count.next_power_of_two().ilog2();
-        for order in want..ORDERS as u32 {
-            let head = self
-                .head_offset(txn.pool(), order)
-                .and_then(|h| txn.get(h))
-                .ok_or(Full)?;
-            let Some((block, piece)) = self.linked(txn, head) else {
+        let mut found = self.smallest(txn, want);
+        if found.is_none() {
+            self.merge_pairs(txn, want)?;
+            found = self.smallest(txn, want);
+        }
+        let Some((block, piece)) = found else {
+            return Ok(None);
+        };
+        let (pool, tail) = (txn.pool(), (1 << piece.order) - count);
+        if !self.back_pieces(pool, block, count, reserve)
+            || !self.back_pieces(pool, block + count, tail, reserve)
+        {
+            return Ok(None);
+        }
+        self.unlink(txn, block, piece)?;
+        self.give(txn, block + count, tail, piece.dirty)?;
+        Ok(Some(Range {
+            first: block,
+            count,
+            dirty: piece.dirty,
+        }))
+    }
+
+    /// The first piece of the lowest order that has one, from `want` on.
+    fn smallest(&self, txn: &Txn, want: u32) -> Option<(u32, Piece)> {
+        (want..ORDERS as u32).find_map(|order| self.first(txn, order))
+    }
+
+    /// Merges the pairs below an order, as long as the log has room for that and what is to be done then.
+    fn merge_pairs(&self, txn: &mut Txn, below: u32) -> Result<(), Full> {
+        for order in 0..below.min(ORDERS as u32) {
+            let Some(([first, _], _)) = self.pair(txn, order) else {
                 continue;
             };
-            // A list that a stranger has damaged is not followed further.
-            if piece.order != order || block as u64 + (1 << order) > self.count as u64 {
-                continue;
+            let piece = self.piece(txn, first).ok_or(Full)?;
+            let like = self.buddy(txn, first, order, piece.dirty, Merge::Like);
+            if like.is_some() && !txn.is_half_full() {
+                self.unlink(txn, first, piece)?;
+                self.give_piece(txn, first, order, piece.dirty, Merge::Like)?;
             }
-            let pool = txn.pool();
-            if !self.back_pieces(pool, block, count, reserve)
-                || !self.back_pieces(pool, block + count, (1 << order) - count, reserve)
-            {
-                return Ok(None);
-            }
-            self.unlink(txn, block, piece)?;
-            self.give(txn, block + count, (1 << order) - count, piece.dirty)?;
-            return Ok(Some(Range {
-                first: block,
-                count,
-                dirty: piece.dirty,
-            }));
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Gives blocks back.
@@ -324,50 +388,56 @@ impl Heap {
     fn give(&self, txn: &mut Txn, mut first: u32, mut count: u32, dirty: bool) -> Result<(), Full> {
         while count > 0 {
             let order = self.largest_order(first, count);
-            self.give_piece(txn, first, order, dirty)?;
+            self.give_piece(txn, first, order, dirty, Merge::Lazy)?;
             first += 1 << order;
             count -= 1 << order;
         }
         Ok(())
     }
 
+    /// Puts a piece that is in no list among the free ones, merged.
     fn give_piece(
         &self,
         txn: &mut Txn,
         mut block: u32,
         mut order: u32,
-        dirty: bool,
+        mut dirty: bool,
+        merge: Merge,
     ) -> Result<(), Full> {
-        while order + 1 < ORDERS as u32 {
-            let Some((buddy, piece)) = self.buddy(txn, block, order, Some(dirty)) else {
-                break;
-            };
-            if piece.next == 0 && piece.prev == 0 {
-                break;
-            }
+        while let Some((buddy, piece)) = self.buddy(txn, block, order, dirty, merge) {
             self.unlink(txn, buddy, piece)?;
             block = block.min(buddy);
+            dirty |= piece.dirty;
             order += 1;
         }
         self.push(txn, block, order, dirty)
     }
 
-    /// The free piece that a piece could be merged with: one that may not read as zeros only if that one may not either, unless
-    /// `dirty` is `None`.
+    /// The free piece that a piece is to be merged with.
     fn buddy(
         &self,
         txn: &Txn,
         block: u32,
         order: u32,
-        dirty: Option<bool>,
+        dirty: bool,
+        merge: Merge,
     ) -> Option<(u32, Piece)> {
         let buddy = block ^ 1 << order;
-        if buddy as u64 + (1 << order) > self.count as u64 || !self.is_backed(txn.pool(), buddy) {
+        if order + 1 >= ORDERS as u32
+            || buddy as u64 + (1 << order) > self.count as u64
+            || !self.is_backed(txn.pool(), buddy)
+        {
             return None;
         }
-        self.piece(txn, buddy)
-            .filter(|p| p.order == order && dirty.is_none_or(|dirty| p.dirty == dirty))
-            .map(|p| (buddy, p))
+        let piece = self.piece(txn, buddy).filter(|p| p.order == order)?;
+        let is_like = !self.pages || piece.dirty == dirty;
+        let is_last = piece.next == 0 && piece.prev == 0;
+        let is_meant = match merge {
+            Merge::Lazy => is_like && !is_last,
+            Merge::Like => is_like,
+            Merge::Any => true,
+        };
+        is_meant.then_some((buddy, piece))
     }
 
     /// A free piece of at least 2^`least` blocks that may not read as zeros, a large one if there is; `None` if none was found among
@@ -420,19 +490,19 @@ impl Heap {
             return Err(Full);
         }
         self.unlink(txn, range.first, piece)?;
-        self.give_piece(txn, range.first, piece.order, false)
+        self.give_piece(txn, range.first, piece.order, false, Merge::Lazy)
     }
 
-    /// Merges all pieces that can be merged. Pieces that may not read as zeros are offered to `release` first (offset, length); they
-    /// count as zeros if it returns true. If not, they are not merged with pieces that do, unless `mixed`: what comes of it may not
-    /// read as zeros. Needs the lock that `txn` makes transactions of.
+    /// Merges all pieces that can be merged. Pieces that may not read as zeros are offered to `release` (offset, length), until it returns
+    /// false; they count as zeros if it returns true. If not, they are merged with pieces that do, and what comes of it may not. Needs the lock
+    /// that `txn` makes transactions of. What was done stays done when it fails, because its budget is spent.
     pub fn merge_all<'a>(
         &self,
         pool: &'a Pool,
         txn: impl Fn() -> Txn<'a>,
-        mixed: bool,
         mut release: impl FnMut(u64, u64) -> bool,
     ) -> Result<(), Full> {
+        let mut releases = true;
         for order in 0..ORDERS as u32 {
             let head = self.head_offset(pool, order).ok_or(Full)?;
             let mut link = pool.mem().word(head).map_or(0, |w| w.load(Relaxed));
@@ -442,32 +512,24 @@ impl Heap {
                 let Some((block, piece)) =
                     self.linked(&change, link).filter(|(_, p)| p.order == order)
                 else {
+                    // Nothing, if it could be looked at.
+                    change.commit()?;
                     break;
                 };
                 link = piece.next;
-                let clean = piece.dirty && release(self.offset(block), self.block() << order);
-                let dirty = piece.dirty && !clean;
-                let buddy = self
-                    .buddy(&change, block, order, (!mixed).then_some(dirty))
-                    .filter(|_| order + 1 < ORDERS as u32);
-                if let Some((buddy, other)) = buddy {
-                    let dirty = dirty || other.dirty;
+                let mut dirty = piece.dirty;
+                if dirty && releases {
+                    releases = release(self.offset(block), self.block() << order);
+                    dirty = !releases;
+                }
+                if let Some((buddy, other)) = self.buddy(&change, block, order, dirty, Merge::Any) {
                     if link == buddy as u64 + 1 {
-                        link = self.piece(&change, buddy).map_or(0, |p| p.next);
+                        link = other.next;
                     }
                     self.unlink(&mut change, block, piece)?;
-                    let other = self.piece(&change, buddy).ok_or(Full)?;
-                    self.unlink(&mut change, buddy, other)?;
-                    self.push(&mut change, block.min(buddy), order + 1, dirty)?;
-                } else if clean {
-                    change.set(
-                        self.word_offset(block),
-                        Piece {
-                            dirty: false,
-                            ..piece
-                        }
-                        .word(),
-                    )?;
+                    self.give_piece(&mut change, block, order, dirty, Merge::Any)?;
+                } else if dirty != piece.dirty {
+                    change.set(self.word_offset(block), Piece { dirty, ..piece }.word())?;
                 }
                 change.commit()?;
             }

@@ -94,6 +94,11 @@ impl<'a> Txn<'a> {
         self.pool
     }
 
+    /// Is half of the log taken? What more than that needs is not begun then.
+    pub fn is_half_full(&self) -> bool {
+        self.n >= self.log.entries / 2
+    }
+
     /// The word at `offset` as it will be; `None` outside of the pool, or if the budget is spent.
     pub fn get(&self, offset: u64) -> Option<u64> {
         self.pay().ok()?;

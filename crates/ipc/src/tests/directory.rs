@@ -1,7 +1,7 @@
 //! Keys, ids and what `*get` says of them.
 
 use crate::testing::World;
-use crate::{sem, shm, Errno, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
+use crate::{sem, shm, Ctx, Errno, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
 use std::collections::BTreeSet;
 use std::vec::Vec;
 use vshmem_pool::layout::Kind;
@@ -70,4 +70,49 @@ fn a_full_table_says_so_and_recovers() {
     assert!(full == Errno::ENOSPC || full == Errno::ENOMEM);
     shm::remove(c, ids[0]).unwrap();
     assert!(shm::get(c, IPC_PRIVATE, 1, 0o600).is_ok());
+}
+
+/// Sets of two sizes in turn, one at a time: what each leaves is of use for the next.
+#[test]
+fn an_empty_pool_has_room_whatever_was_in_it() {
+    let world = World::new(4 << 20);
+    let process = world.process();
+    let c = &process.ctx();
+    let most = most_semaphores(c);
+    for round in 0..20_000 {
+        c.budget.renew();
+        let count = [3, 70, 1 + round % 200][round as usize % 3];
+        let id = sem::get(c, IPC_PRIVATE, count, 0o600).unwrap();
+        sem::remove(c, id).unwrap();
+    }
+    assert_eq!(most_semaphores(c), most);
+    assert!(most > 10_000);
+}
+
+/// Semaphores of the largest set there is room for, among those whose number is a multiple of 100.
+fn most_semaphores(c: &Ctx) -> i32 {
+    let made = (100..=32_000).rev().step_by(100).find_map(|count| {
+        c.budget.renew();
+        let id = sem::get(c, IPC_PRIVATE, count, 0o600).ok()?;
+        Some((count, id))
+    });
+    let (count, id) = made.unwrap();
+    sem::remove(c, id).unwrap();
+    count
+}
+
+/// The same with segments of a machine, which can't make pages read as zeros again.
+#[test]
+fn an_empty_pool_has_room_whatever_machines_had_in_it() {
+    let world = World::new(16 << 20);
+    let process = world.process();
+    process.move_into_machine();
+    let c = &process.ctx();
+    for round in 0..3000 {
+        c.budget.renew();
+        let pages = [19, 2, 1 + round % 40][round % 3];
+        let id = shm::get(c, IPC_PRIVATE, pages << 12, 0o600).unwrap();
+        shm::remove(c, id).unwrap();
+    }
+    assert!(shm::get(c, IPC_PRIVATE, 4 << 20, 0o600).is_ok());
 }

@@ -1,21 +1,25 @@
 //! The allocator against a plain list of who has what.
 
 use super::Memory;
+use crate::budget::{Budget, CALL};
 use crate::heap::{Heap, Range};
 use crate::layout::{POOL_LOG, POOL_LOG_ENTRIES};
-use crate::log::{Log, Txn};
+use crate::log::{Full, Log, Txn};
 use crate::{Params, Pool, MIN_POOL};
 use proptest::prelude::*;
 use std::boxed::Box;
 use std::vec::Vec;
 
-fn txn(pool: &Pool) -> Txn<'_> {
-    let log = Log {
+fn txn_log() -> Log {
+    Log {
         at: POOL_LOG,
         entries: POOL_LOG_ENTRIES as u32,
-    };
+    }
+}
+
+fn txn(pool: &Pool) -> Txn<'_> {
     // A transaction borrows it for as long as the pool.
-    Txn::new(pool, Box::leak(Box::default()), log)
+    Txn::new(pool, Box::leak(Box::default()), txn_log())
 }
 
 fn allocate(pool: &Pool, heap: &Heap, count: u32) -> Option<Range> {
@@ -68,6 +72,12 @@ impl Model {
         blocks.all(|(taken, dirty)| *taken || !dirty)
     }
 
+    /// Is there a piece of so many blocks, if all that is free is merged?
+    fn has_room(&self, count: u32) -> bool {
+        let mut pieces = self.taken.chunks_exact(count as usize);
+        pieces.any(|piece| piece.iter().all(|taken| !taken))
+    }
+
     fn free(&self) -> u64 {
         self.taken.iter().filter(|t| !**t).count() as u64
     }
@@ -77,7 +87,7 @@ impl Model {
 enum Step {
     Take(u32),
     Give { which: usize, dirty: bool },
-    Merge { clean: bool, mixed: bool },
+    Merge { clean: bool },
     Clean { least: u32 },
 }
 
@@ -86,7 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1u32..40).prop_map(Step::Take),
         1 => (40u32..200).prop_map(Step::Take),
         6 => (any::<usize>(), any::<bool>()).prop_map(|(which, dirty)| Step::Give { which, dirty }),
-        1 => any::<(bool, bool)>().prop_map(|(clean, mixed)| Step::Merge { clean, mixed }),
+        1 => any::<bool>().prop_map(|clean| Step::Merge { clean }),
         2 => (0u32..4).prop_map(|least| Step::Clean { least }),
     ]
 }
@@ -101,6 +111,8 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
         match *step {
             Step::Take(count) => {
                 let Some(range) = allocate(pool, heap, count) else {
+                    let room = !heap.pages && model.has_room(count.next_power_of_two());
+                    assert!(!room, "{count} blocks are refused");
                     continue;
                 };
                 assert_eq!(range.count, count);
@@ -117,13 +129,13 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
                 model.give(range);
                 free(pool, heap, range);
             }
-            Step::Merge { clean, mixed } => {
+            Step::Merge { clean } => {
                 let mut released = Vec::new();
                 let release = |at, len: u64| {
                     released.push((at, len));
                     clean
                 };
-                heap.merge_all(pool, || txn(pool), mixed, release).unwrap();
+                heap.merge_all(pool, || txn(pool), release).unwrap();
                 for (at, len) in released {
                     let first = heap.block_at(at).unwrap() as usize;
                     for b in first..first + (len / heap.block()) as usize {
@@ -147,17 +159,14 @@ fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
         assert_eq!(heap.free_blocks(pool), model.free());
     }
     for range in held.drain(..) {
-        free(
-            pool,
-            heap,
-            Range {
-                dirty: true,
-                ..range
-            },
-        );
+        let dirty = true;
+        free(pool, heap, Range { dirty, ..range });
     }
-    heap.merge_all(pool, || txn(pool), false, |_, _| true)
-        .unwrap();
+    if !heap.pages {
+        let all = allocate(pool, heap, heap.count).expect("all of it, without further ado");
+        free(pool, heap, all);
+    }
+    heap.merge_all(pool, || txn(pool), |_, _| true).unwrap();
     assert_eq!(heap.free_blocks(pool), heap.count as u64);
     // All in as few pieces as at the beginning: the largest one can be had, and reads as zeros.
     let largest = 1 << heap.count.ilog2();
@@ -275,12 +284,86 @@ fn a_large_piece_comes_of_mixed_ones() {
         let dirty = range.first % 16 == 0;
         free(&pool, &heap, Range { dirty, ..range });
     }
-    let merge = |mixed| {
-        heap.merge_all(&pool, || txn(&pool), mixed, |_, _| false)
-            .unwrap()
-    };
-    merge(false);
     assert_eq!(allocate(&pool, &heap, largest), None);
-    merge(true);
+    heap.merge_all(&pool, || txn(&pool), |_, _| false).unwrap();
     assert_eq!(allocate(&pool, &heap, largest).map(|r| r.dirty), Some(true));
+}
+
+/// Two sizes in turn, of which one does not fit into what the other has left.
+#[test]
+fn sizes_in_turn_leave_no_pieces() {
+    let memory = Memory::new(MIN_POOL as usize);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    for (heap, dirty) in [
+        (pool.geometry().small, true),
+        (pool.geometry().small, false),
+        (pool.geometry().pages, false),
+    ] {
+        for round in 0..20_000u32 {
+            for count in [19, 2, 1 + round % 7] {
+                let range = allocate(&pool, &heap, count).expect("all of it is free");
+                free(&pool, &heap, Range { dirty, ..range });
+            }
+        }
+        let largest = 1 << heap.count.ilog2();
+        let range = allocate(&pool, &heap, largest).expect("all of it is free");
+        free(&pool, &heap, range);
+    }
+}
+
+/// Who takes and gives one size splits and merges no other.
+#[test]
+fn the_same_size_again_and_again_is_cheap() {
+    let memory = Memory::new(MIN_POOL as usize);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    const MOST: u64 = 150;
+    let heap = pool.geometry().small;
+    let budget = Budget::default();
+    let log = txn_log();
+    for round in 0..100 {
+        let mut change = Txn::new(&pool, &budget, log);
+        let range = heap
+            .allocate(&mut change, 1, &mut |_, _| true)
+            .unwrap()
+            .unwrap();
+        change.commit().unwrap();
+        let mut change = Txn::new(&pool, &budget, log);
+        heap.free(&mut change, range).unwrap();
+        change.commit().unwrap();
+        if round == 0 {
+            budget.renew();
+        }
+    }
+    assert!(
+        budget.spend(CALL - 99 * MOST),
+        "more than {MOST} units each"
+    );
+}
+
+/// A budget that is spent ends it, but not for nothing.
+#[test]
+fn who_merges_goes_on_where_the_last_one_ended() {
+    let memory = Memory::new(8 << 20);
+    Pool::format(memory.mem(), &Params::default()).unwrap();
+    let pool = Pool::open(memory.mem()).unwrap();
+    let heap = pool.geometry().pages;
+    let taken: Vec<Range> = std::iter::from_fn(|| allocate(&pool, &heap, 1)).collect();
+    for range in taken {
+        let dirty = range.first % 2 == 0;
+        free(&pool, &heap, Range { dirty, ..range });
+    }
+    assert_eq!(allocate(&pool, &heap, 2), None);
+    let merge = || {
+        let budget = Budget::new(10_000);
+        heap.merge_all(&pool, || Txn::new(&pool, &budget, txn_log()), |_, _| false)
+    };
+    assert_eq!(merge(), Err(Full));
+    let some = allocate(&pool, &heap, 32).expect("much of it is merged");
+    free(&pool, &heap, some);
+    let more = (0..100).take_while(|_| merge() == Err(Full)).count();
+    assert!((1..99).contains(&more), "{more} times more");
+    let largest = 1 << heap.count.ilog2();
+    assert!(allocate(&pool, &heap, largest).is_some());
 }
