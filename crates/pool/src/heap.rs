@@ -11,16 +11,12 @@
 //! for which there is room.
 //!
 //! Pages that read as zeros are not merged with pages that may not; small blocks are zeroed by whoever takes them, and all the same. For
-//! pages, and for what was left behind by who died or by an older library, there is [`Heap::merge_all`]. Each of its transactions merges one
-//! piece with all that it can be merged with, so it has made large pieces when its budget is spent, and who comes next goes on from there.
+//! pages, and for what an older library has left in pieces, there is [`Heap::merge_all`]. Each of its transactions merges one piece with
+//! all that it can be merged with, so it has made large pieces when its budget is spent, and who comes next goes on from there.
 //!
-//! How much of a log that takes: to take a piece out of a list or to put it into one changes three words, and a list's head. A piece is merged
-//! less than [`ORDERS`] times. A range has less than two pieces of an order, and on each side of it there is one of each to
-//! merge with, at the most. All that comes to less than 300 entries; merging pairs, of which there may be many, ends when half of the log is full.
-//!
-//! Who can give memory back to the host, and is not in the middle of anything, looks for pieces that may not read as zeros
-//! ([`Heap::soiled`]), empties them while it holds the lock, so that nobody can take them, and says so ([`Heap::set_clean`]).
-//! A death before that leaves a piece that may not read as zeros, as it was.
+//! How much of a log that takes: to take a piece out of a list or to put it into one changes three words, one of which may be the list's head.
+//! A piece is merged less than [`ORDERS`] times. A range has two pieces of an order at the most, and on each side of it there is at most one of
+//! each to merge with. That comes to less than 350 entries. Merging pairs, of which there may be many, ends when half of the log is full.
 //!
 //! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process. So a block's word is
 //! written for the first time only after memory was reserved for it, when blocks are taken: also for the words that giving them
@@ -32,6 +28,7 @@ use crate::log::{Full, Txn};
 use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 pub mod audit;
+mod tidy;
 
 /// One of the two heaps of a pool: `count` blocks from `base` on, described by `count` words from `table` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +68,6 @@ enum Merge {
 /// Gives memory to a range of the pool (offset, length); false if there is none.
 pub type Reserve<'a> = dyn FnMut(u64, u64) -> bool + 'a;
 
-/// So many pieces of an order are looked at in a search that must not take long.
-const LOOKED_AT: u32 = 256;
 const FREE: u64 = 1 << 62;
 const DIRTY: u64 = 1 << 63;
 const LINK: u64 = (1 << 28) - 1;
@@ -440,101 +435,12 @@ impl Heap {
         is_meant.then_some((buddy, piece))
     }
 
-    /// A free piece of at least 2^`least` blocks that may not read as zeros, a large one if there is; `None` if none was found among
-    /// those that were looked at. Call it under the pool's lock.
-    pub fn soiled(&self, pool: &Pool, least: u32) -> Option<Range> {
-        for order in (least..ORDERS as u32).rev() {
-            let head = self.head_offset(pool, order)?;
-            let mut link = pool.mem.word(head)?.load(Relaxed);
-            for _ in 0..(self.count >> order).min(LOOKED_AT) {
-                let Some(block) = link.checked_sub(1).and_then(|b| u32::try_from(b).ok()) else {
-                    break;
-                };
-                let Some(piece) = self.at(pool, block).filter(|p| p.order == order) else {
-                    break;
-                };
-                if piece.dirty {
-                    return self.whole(block, order);
-                }
-                link = piece.next;
-            }
-        }
-        None
-    }
-
     /// A piece that begins at a block, if it is one of those that are free.
     fn at(&self, pool: &Pool, block: u32) -> Option<Piece> {
         if block >= self.count {
             return None;
         }
         Piece::of(pool.mem.word(self.word_offset(block))?.load(Relaxed))
-    }
-
-    /// All of a piece, if it lies in the heap.
-    fn whole(&self, first: u32, order: u32) -> Option<Range> {
-        let (count, dirty) = (1 << order, true);
-        (first as u64 + count as u64 <= self.count as u64).then_some(Range {
-            first,
-            count,
-            dirty,
-        })
-    }
-
-    /// Says that a piece that [`Heap::soiled`] found, under the same lock, reads as zeros now.
-    pub fn set_clean(&self, txn: &mut Txn, range: Range) -> Result<(), Full> {
-        let piece = self
-            .piece(txn, range.first)
-            .filter(|p| p.dirty)
-            .ok_or(Full)?;
-        if self.whole(range.first, piece.order) != Some(range) {
-            return Err(Full);
-        }
-        self.unlink(txn, range.first, piece)?;
-        self.give_piece(txn, range.first, piece.order, false, Merge::Lazy)
-    }
-
-    /// Merges all pieces that can be merged. Pieces that may not read as zeros are offered to `release` (offset, length), until it returns
-    /// false; they count as zeros if it returns true. If not, they are merged with pieces that do, and what comes of it may not. Needs the lock
-    /// that `txn` makes transactions of. What was done stays done when it fails, because its budget is spent.
-    pub fn merge_all<'a>(
-        &self,
-        pool: &'a Pool,
-        txn: impl Fn() -> Txn<'a>,
-        mut release: impl FnMut(u64, u64) -> bool,
-    ) -> Result<(), Full> {
-        let mut releases = true;
-        for order in 0..ORDERS as u32 {
-            let head = self.head_offset(pool, order).ok_or(Full)?;
-            let mut link = pool.mem().word(head).map_or(0, |w| w.load(Relaxed));
-            // The heap has no more pieces of an order: a longer list leads back to itself.
-            for _ in 0..=self.count >> order {
-                let mut change = txn();
-                let Some((block, piece)) =
-                    self.linked(&change, link).filter(|(_, p)| p.order == order)
-                else {
-                    // Nothing, if it could be looked at.
-                    change.commit()?;
-                    break;
-                };
-                link = piece.next;
-                let mut dirty = piece.dirty;
-                if dirty && releases {
-                    releases = release(self.offset(block), self.block() << order);
-                    dirty = !releases;
-                }
-                if let Some((buddy, other)) = self.buddy(&change, block, order, dirty, Merge::Any) {
-                    if link == buddy as u64 + 1 {
-                        link = other.next;
-                    }
-                    self.unlink(&mut change, block, piece)?;
-                    self.give_piece(&mut change, block, order, dirty, Merge::Any)?;
-                } else if dirty != piece.dirty {
-                    change.set(self.word_offset(block), Piece { dirty, ..piece }.word())?;
-                }
-                change.commit()?;
-            }
-        }
-        Ok(())
     }
 
     /// Blocks that are free, for listings and tests. Call it under the pool's lock.
