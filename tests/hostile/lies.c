@@ -234,6 +234,77 @@ static void many_segments(void) {
         EQUAL(shmctl(ids[i], IPC_RMID, NULL), 0);
 }
 
+/* Where the hash table of a kind has the link to the first entry of a key. */
+static _Atomic uint64_t *bucket(int table, uint32_t key) {
+    const uint64_t hash = (uint64_t)key * 0x9e3779b97f4a7c15 >> 32;
+    const uint64_t count = *word(32 + 16 * (uint64_t)(table + 3) + 8);
+    return word(*word(32 + 16 * (uint64_t)(table + 3)) + 8 * (hash & (count - 1)));
+}
+
+static _Atomic uint32_t *half(uint64_t offset) {
+    return (_Atomic uint32_t *)(void *)(pool + offset);
+}
+
+enum { ID = 0, KEY = 24, FLAGS = 28, LARGE = 9, SMALL = 10 };
+
+/* An entry is the one of another key from now on. */
+static void give_key(int table, uint64_t bytes, int id, uint32_t key) {
+    *half(entry(table, bytes, id) + KEY) = key;
+    *bucket(table, key) = ((uint64_t)id & 0x1ffff) + 1;
+}
+
+/* A program asks for two sets by two keys, and gets the same one. */
+static void two_keys(void) {
+    enum { MUCH = 1000 };
+    const int large = semget(LARGE, MUCH, IPC_CREAT | 0600);
+    CHECK(large >= 0);
+    open_pool();
+    give_key(SETS, 192, large, SMALL);
+    unsigned short values[MUCH];
+    for (int i = 0; i < MUCH; i++)
+        values[i] = i < ROOM ? 7 : SECRET;
+    for (int turn = 0; turn < 2; turn++) {
+        EQUAL(semget(SMALL, ROOM, IPC_CREAT | 0600), large);
+        const long before = secrets();
+        FAILS(semctl(large, 0, GETALL, values), EIDRM);
+        FAILS(semctl(large, 0, SETALL, values), EIDRM);
+        for (int i = ROOM; i < MUCH; i++)
+            EQUAL(values[i], SECRET);
+        EQUAL(secrets(), before);
+        /* What was told before says nothing of what is asked for later. */
+        struct semid_ds ds;
+        EQUAL(semctl(large, 0, IPC_STAT, &ds), 0);
+    }
+    give_key(SETS, 192, large, LARGE);
+    EQUAL(semctl(large, 0, IPC_RMID), 0);
+}
+
+/* An id is another one's for a moment, and comes back shorter. */
+static void an_id_that_comes_back(void) {
+    const int large = shmget(LARGE, MANY * PAGE, IPC_CREAT | 0600);
+    CHECK(large >= 0);
+    open_pool();
+    const uint64_t at = entry(SEGMENTS, 128, large);
+    const uint32_t flags = *half(at + FLAGS), later = (uint32_t)large + 0x20000;
+    give_key(SEGMENTS, 128, large, SMALL);
+    *half(at + ID) = later;
+    *half(at + FLAGS) = (flags & ~0x1fff00u) | (later >> 17 & 0x1fff) << 8;
+    *word(at + 48) = 1;
+    *word(at + 56) = PAGE;
+    EQUAL(shmget(SMALL, PAGE, IPC_CREAT | 0600), (int)later);
+    give_key(SEGMENTS, 128, large, LARGE);
+    *half(at + ID) = (uint32_t)large;
+    *half(at + FLAGS) = flags;
+    FAILS((long)shmat(large, NULL, 0), EIDRM);
+    *word(at + 48) = MANY;
+    *word(at + 56) = MANY * PAGE;
+    char *start = shmat(large, NULL, 0);
+    CHECK(start != (void *)-1);
+    memset(start, 1, MANY * PAGE);
+    EQUAL(shmdt(start), 0);
+    EQUAL(shmctl(large, IPC_RMID, NULL), 0);
+}
+
 int main(int count, char **arguments) {
     (void)arguments;
     if (count > 1) {
@@ -245,6 +316,8 @@ int main(int count, char **arguments) {
     forged_before();
     segments();
     many_segments();
+    two_keys();
+    an_id_that_comes_back();
     puts("ok: sizes that have changed are refused");
     return 0;
 }

@@ -5,32 +5,52 @@
 //! other process can change it, and nothing else bounds a copy: what the program was not told of is refused.
 //!
 //! A program knows a size if it asked for exactly that (`semget`, `shmget`), or was told it (`IPC_STAT` and its siblings). Where `*get` found
-//! more than was asked for, the size is noted but not known: the program has not seen it. The first size counts, as long as the process
-//! lives: `IPC_STAT` with another one fails, since who asks for a time or an owner does not look at the size again; and an id for which
-//! `*get` found two sizes is of no use any more.
+//! more than was asked for, the size is noted but not known: the program has not seen it. A part of a program that asked for less than
+//! another part knows may rely on the smaller one, and be led to the larger construct by a member that gives it that one's id: from then
+//! on the size is not known, until the program is told it by `IPC_STAT`.
 //!
-//! Each pool has a table with a place for every index that an id can have, so no id is forgotten for another that lives: two
-//! constructs that exist at once have different indices. A later construct at the same index takes the place, and the earlier one is
-//! unknown then. A place is one atomic word, so signals, threads and deaths do no harm; the table lies in private memory, so
-//! a child inherits what its parent was told. It comes page by page as places are needed, in the order in which indices are given out.
+//! The first size counts, as long as the process lives: `IPC_STAT` with another one fails, since who asks for a time or an owner does not
+//! look at the size again; and an id for which `*get` found two sizes is of no use any more.
+//!
+//! Each pool has a table with a place for every index that an id can have: two constructs that exist at once have different indices.
+//! A later construct at the same index takes the place. What was told of the earlier one goes into the index's history, unless this
+//! process has removed it: a member can bring its id back. There is room in a history for every id of the index. An id that comes back with the same
+//! size is what it was; with another one it may be a new construct, for numbers begin anew after 8,192 constructs, and then it can be
+//! used, but has no size that is known.
+//!
+//! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm; all lies in private memory,
+//! so a child inherits what its parent was told. It comes page by page as it is needed.
 
 use crate::page::MAX_POOLS;
 use crate::raw;
 use crate::text::explain;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use vshmem_ipc::Errno;
-use vshmem_pool::layout::INDEX_BITS;
+use vshmem_pool::layout::{INDEX_BITS, SEQ_BITS};
 
 /// Places in a page of a table.
 const PLACES: usize = 512;
-type Page = [AtomicU64; PLACES];
 const PAGES: usize = (1 << INDEX_BITS) / PLACES;
 
-/// A word is `id:32 | known:1 | size:31`, from the high end. No id that is ours is 0, and neither is such a word.
-const SIZE: u64 = (1 << 31) - 1;
-const KNOWN: u64 = 1 << 31;
+#[repr(C)]
+struct Page {
+    places: [AtomicU64; PLACES],
+    histories: [AtomicPtr<History>; PLACES],
+}
+
+/// By sequence number, the low half of the word that was in the place.
+type History = [AtomicU32; 1 << SEQ_BITS];
+
+/// A word is `id:32 | known:1 | less:1 | doubtful:1 | size:29`, from the high end. No id that is ours is 0, and neither is such a word.
+const SIZE: u64 = (1 << 29) - 1;
 /// In the place of a size: more than one was told, or one that is too large to be remembered. No construct has it.
 const NONE: u64 = SIZE;
+/// Two constructs may be meant.
+const DOUBTFUL: u64 = 1 << 29;
+/// The program asked for less, and was not told since.
+const LESS: u64 = 1 << 30;
+/// The program asked for exactly that, or was told it.
+const KNOWN: u64 = 1 << 31;
 
 /// What was told of the constructs of a kind, pool by pool.
 pub struct Told([Table; MAX_POOLS]);
@@ -58,7 +78,31 @@ fn size_word(size: u64) -> u64 {
 }
 
 fn is_of(word: u64, id: i32) -> bool {
-    word & !(KNOWN | SIZE) == name(id)
+    word >> 32 == name(id) >> 32
+}
+
+/// The size in a word, if the program knows it.
+fn known_size(word: u64) -> Option<u64> {
+    let (size, is_known) = (word & SIZE, word & (KNOWN | DOUBTFUL) == KNOWN);
+    (is_known && size != NONE).then_some(size)
+}
+
+/// What is known of an id after a `*get` that asked for `asked` and found `found`. `old`: what was known before.
+fn after_get(old: Option<u64>, id: i32, asked: u64, found: u64) -> u64 {
+    let size = if found < asked {
+        NONE
+    } else {
+        size_word(found)
+    };
+    let old = old.unwrap_or(name(id) | size);
+    if old & SIZE != size {
+        return name(id) | NONE;
+    }
+    match asked {
+        _ if asked < found && asked > 0 => (old | LESS) & !KNOWN,
+        _ if asked == found && old & LESS == 0 => old | KNOWN,
+        _ => old,
+    }
 }
 
 impl Told {
@@ -66,12 +110,12 @@ impl Told {
         Told([const { Table([const { AtomicPtr::new(core::ptr::null_mut()) }; PAGES]) }; MAX_POOLS])
     }
 
-    /// The word of an id; `None`: its page isn't there.
-    fn place(&self, pool: usize, id: i32) -> Option<&AtomicU64> {
+    /// Where an id's index is looked after; `None`: nothing was told of it yet.
+    fn page(&self, pool: usize, id: i32) -> Option<(&Page, usize)> {
         let (page, place) = Told::index(id);
         let page = self.0[pool].0[page].load(Acquire);
         // SAFETY: once published, a page stays mapped for the process's life.
-        (!page.is_null()).then(|| unsafe { &(*page)[place] })
+        (!page.is_null()).then(|| unsafe { (&*page, place) })
     }
 
     fn index(id: i32) -> (usize, usize) {
@@ -79,79 +123,82 @@ impl Told {
         (index / PLACES, index % PLACES)
     }
 
-    /// The same; its page is made if need be. `None`: there is no memory, so nothing will be known.
-    fn place_for(&self, pool: usize, id: i32) -> Option<&AtomicU64> {
-        let existing = self.place(pool, id);
-        if existing.is_some() {
-            return existing;
-        }
-        let fresh = raw::map_private(size_of::<Page>());
-        let page = &self.0[pool].0[Told::index(id).0];
-        let null = core::ptr::null_mut();
-        if !fresh.is_null()
-            && page
-                .compare_exchange(null, fresh.cast(), AcqRel, Relaxed)
-                .is_err()
-        {
-            // SAFETY: nobody else has seen this one.
-            unsafe { raw::unmap(fresh, size_of::<Page>()) };
-        }
-        self.place(pool, id)
+    /// The same; the page is made if need be. `None`: there is no memory, so nothing will be known.
+    fn page_for(&self, pool: usize, id: i32) -> Option<(&Page, usize)> {
+        made(&self.0[pool].0[Told::index(id).0])?;
+        self.page(pool, id)
     }
 
-    fn change(&self, pool: usize, id: i32, new: impl Fn(u64) -> Option<u64>) {
-        if let Some(place) = self.place_for(pool, id) {
-            let _ = place.fetch_update(Relaxed, Relaxed, new);
+    /// The word of an id; 0: nothing was told of it.
+    fn word(&self, pool: usize, id: i32) -> u64 {
+        let Some((page, place)) = self.page(pool, id) else {
+            return 0;
+        };
+        match page.places[place].load(Relaxed) {
+            word if is_of(word, id) => word,
+            _ => page.remembered(place, id).unwrap_or(0),
         }
+    }
+
+    /// Changes what is known of an id, from what its place or the history says. If another id has the place, that one's goes into the
+    /// history; without memory for it nothing changes.
+    fn change(&self, pool: usize, id: i32, new: impl Fn(Option<u64>, bool) -> Option<u64>) {
+        let Some((page, place)) = self.page_for(pool, id) else {
+            return;
+        };
+        let _ = page.places[place].fetch_update(Relaxed, Relaxed, |old| {
+            if is_of(old, id) {
+                return new(Some(old), false);
+            }
+            if old != 0 {
+                page.remember(place, old)?;
+            }
+            new(page.remembered(place, id), true)
+        });
     }
 
     /// A `*get` was asked for `asked` or more, and has found or made a construct of that size.
     pub fn got(&self, pool: usize, id: i32, asked: u64, found: u64) {
-        let size = if found < asked {
-            NONE
-        } else {
-            size_word(found)
-        };
-        let known = if found == asked { KNOWN } else { 0 };
-        self.change(pool, id, |old| {
-            Some(match () {
-                () if !is_of(old, id) => name(id) | known | size,
-                () if old & SIZE != size => name(id) | NONE,
-                () => old | known,
+        self.change(pool, id, |old, is_back| {
+            let new = after_get(old, id, asked, found);
+            let is_another = is_back && old.is_some() && new & SIZE == NONE && found >= asked;
+            Some(if is_another {
+                name(id) | DOUBTFUL | size_word(found)
+            } else {
+                new
             })
         });
     }
 
     /// The program was told by `IPC_STAT` that the construct is so large, which [`Told::check`] had nothing against.
     pub fn stated(&self, pool: usize, id: i32, size: u64) {
-        self.change(pool, id, |old| {
-            let another = is_of(old, id) && old & SIZE != size_word(size);
-            (!another).then_some(name(id) | KNOWN | size_word(size))
+        let size = size_word(size);
+        self.change(pool, id, |old, _| {
+            let old = old.unwrap_or(name(id) | size);
+            (old & SIZE == size).then_some((old | KNOWN) & !LESS)
         });
     }
 
-    /// The same by `*_STAT`, which goes by index: whatever the pool says of others, what was told of an id is not forgotten for them.
+    /// The same by `*_STAT`, which goes by index: it takes no place of another id.
     pub fn listed(&self, pool: usize, id: i32, size: u64) {
-        let place = self.place_for(pool, id);
-        if place
-            .is_some_and(|place| matches!(place.load(Relaxed), old if old == 0 || is_of(old, id)))
-        {
+        let Some((page, place)) = self.page_for(pool, id) else {
+            return;
+        };
+        let old = page.places[place].load(Relaxed);
+        if old == 0 || is_of(old, id) {
             self.stated(pool, id, size);
         }
     }
 
     /// What the program knows.
     pub fn known(&self, pool: usize, id: i32) -> Option<u64> {
-        let word = self.place(pool, id)?.load(Relaxed);
-        let size = word & SIZE;
-        (is_of(word, id) && word & KNOWN != 0 && size != NONE).then_some(size)
+        known_size(self.word(pool, id))
     }
 
     /// EIDRM if the construct, which is so large now, was found to be of another size before.
     pub fn check(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
-        let word = self.place(pool, id).map_or(0, |place| place.load(Relaxed));
-        let size = size_word(size);
-        if is_of(word, id) && (word & SIZE != size || size == NONE) {
+        let (word, size) = (self.word(pool, id), size_word(size));
+        if word != 0 && (word & SIZE != size || size == NONE) {
             return Err(changed());
         }
         Ok(())
@@ -159,19 +206,73 @@ impl Told {
 
     /// The program has no more to do with the construct.
     pub fn forget(&self, pool: usize, id: i32) {
-        if let Some(place) = self.place(pool, id) {
-            let _ = place.fetch_update(Relaxed, Relaxed, |old| is_of(old, id).then_some(0));
+        if let Some((page, place)) = self.page(pool, id) {
+            page.forget(place, id);
+            let _ = page.places[place]
+                .fetch_update(Relaxed, Relaxed, |old| is_of(old, id).then_some(0));
         }
     }
 
     fn clear(&self, pool: usize) {
         for page in &self.0[pool].0 {
-            // SAFETY: as in `place`.
+            // SAFETY: as in `page`.
             if let Some(page) = unsafe { page.load(Acquire).as_ref() } {
-                page.iter().for_each(|place| place.store(0, Relaxed));
+                page.places.iter().for_each(|place| place.store(0, Relaxed));
+                (0..PLACES)
+                    .filter_map(|place| page.history(place))
+                    .flatten()
+                    .for_each(|word| word.store(0, Relaxed));
             }
         }
     }
+}
+
+impl Page {
+    fn history(&self, place: usize) -> Option<&History> {
+        // SAFETY: once published, a history stays mapped for the process's life.
+        unsafe { self.histories[place].load(Acquire).as_ref() }
+    }
+
+    /// What the history has of an id, as a word of its place.
+    fn remembered(&self, place: usize, id: i32) -> Option<u64> {
+        let word = self.history(place)?[sequence(id)].load(Relaxed);
+        (word != 0).then_some(name(id) | u64::from(word))
+    }
+
+    /// Puts a place's word into the history; `None`: there is no memory for it.
+    fn remember(&self, place: usize, word: u64) -> Option<()> {
+        made(&self.histories[place])?;
+        self.history(place)?[sequence((word >> 32) as i32)].store(word as u32, Relaxed);
+        Some(())
+    }
+
+    fn forget(&self, place: usize, id: i32) {
+        if let Some(history) = self.history(place) {
+            history[sequence(id)].store(0, Relaxed);
+        }
+    }
+}
+
+fn sequence(id: i32) -> usize {
+    id as usize >> INDEX_BITS & ((1 << SEQ_BITS) - 1)
+}
+
+/// Sees to it that a pointer leads to zeros, in private memory. `None`: there is none. For types of which zeros are a value.
+fn made<T>(pointer: &AtomicPtr<T>) -> Option<()> {
+    if !pointer.load(Acquire).is_null() {
+        return Some(());
+    }
+    let fresh = raw::map_private(size_of::<T>());
+    if fresh.is_null() {
+        return None;
+    }
+    let null = core::ptr::null_mut();
+    let published = pointer.compare_exchange(null, fresh.cast(), AcqRel, Relaxed);
+    if published.is_err() {
+        // SAFETY: nobody else has seen this one.
+        unsafe { raw::unmap(fresh, size_of::<T>()) };
+    }
+    Some(())
 }
 
 /// The error where a construct has not the size that the program knows.
@@ -187,7 +288,7 @@ pub fn changed() -> Errno {
 #[cold]
 pub fn unknown(ask: &str) -> Errno {
     explain(format_args!(
-        "this process was not told how large the construct is, so where the program's memory ends is not known; ask with {ask} first"
+        "how large the construct is this process was not told, or it has asked for less since, so where the program's memory ends is not known; ask with {ask} first"
     ));
     Errno::EIDRM
 }
@@ -207,7 +308,7 @@ mod tests {
         assert_eq!(told.check(0, ID, 5), Ok(()), "nothing was told");
         told.got(0, ID, 5, 5);
         assert_eq!(told.known(0, ID), Some(5));
-        for other in [0, 4, 6, 65535, SIZE, 1 << 40] {
+        for other in [0, 4, 6, 65535, NONE, 1 << 40] {
             assert_eq!(told.check(0, ID, other), Err(Errno::EIDRM));
         }
         assert_eq!(told.known(1, ID), None, "in another pool");
@@ -265,7 +366,38 @@ mod tests {
     }
 
     #[test]
-    fn only_a_later_construct_at_the_same_index_takes_the_place() {
+    fn who_asked_for_less_relies_on_less() {
+        let told = Told::new();
+        // Two keys, which a member leads to one id: in either order, whatever comes between.
+        for (i, asked) in [(0, [1000, 4]), (1, [4, 1000])] {
+            told.got(0, ID + i, asked[0], 1000);
+            told.got(0, ID + i, asked[1], 1000);
+            for again in [0, 4, 1000] {
+                assert_eq!(told.known(0, ID + i), None);
+                assert_eq!(told.check(0, ID + i, 1000), Ok(()), "all else goes on");
+                told.got(0, ID + i, again, 1000);
+            }
+            told.stated(0, ID + i, 1000);
+            assert_eq!(told.known(0, ID + i), Some(1000), "it was told");
+        }
+        // Who asks for less and looks knows; but not if it asks for less again and does not look.
+        let id = ID + 2;
+        for _ in 0..3 {
+            told.got(0, id, 1, 5);
+            assert_eq!(told.known(0, id), None);
+            told.stated(0, id, 5);
+            assert_eq!(told.known(0, id), Some(5));
+        }
+        told.got(0, id, 0, 5);
+        assert_eq!(
+            told.known(0, id),
+            Some(5),
+            "who asks for nothing relies on nothing"
+        );
+    }
+
+    #[test]
+    fn nothing_is_forgotten_for_another() {
         let told = Told::new();
         let all = || (0..1 << INDEX_BITS).map(|index| 0x4000_0000 | index);
         for id in all() {
@@ -273,14 +405,51 @@ mod tests {
         }
         assert!(all().all(|id| told.known(7, id) == Some(2)));
         told.listed(7, LATER, 65535);
-        assert_eq!(told.known(7, ID), Some(2), "a list takes no place");
-        told.got(7, LATER, 3, 3);
-        assert_eq!((told.known(7, ID), told.known(7, LATER)), (None, Some(3)));
+        assert_eq!(told.known(7, LATER), None, "a list takes no place");
+        // All later constructs of the index, and some of them again.
+        let later = |n: i32| 0x4000_0000 | (ID + (n << INDEX_BITS)) & 0x3fff_ffff;
+        for round in 0..2 {
+            for n in (1..1 << SEQ_BITS).step_by(1 + 6 * round) {
+                told.got(7, later(n), 3, 3);
+                assert_eq!(told.known(7, later(n)), Some(3));
+            }
+        }
+        assert_eq!(told.known(7, ID), Some(2));
+        assert!((1..1 << SEQ_BITS).all(|n| told.known(7, later(n)) == Some(3)));
+        for size in [1, 3, 1000] {
+            assert_eq!(told.check(7, ID, size), Err(Errno::EIDRM));
+            told.stated(7, ID, size);
+            assert_eq!(told.known(7, ID), Some(2));
+        }
+        told.forget(7, later(5));
+        assert_eq!(
+            (told.known(7, later(5)), told.known(7, later(6))),
+            (None, Some(3))
+        );
         assert_eq!(told.known(7, ID + 1024), Some(2));
-        told.stated(7, i32::MAX, SIZE - 1);
-        assert_eq!(told.known(7, i32::MAX), Some(SIZE - 1));
+        told.stated(7, i32::MAX, NONE - 1);
+        assert_eq!(told.known(7, i32::MAX), Some(NONE - 1));
         told.clear(7);
         assert!(all().all(|id| told.known(7, id).is_none()));
+        assert!((1..1 << SEQ_BITS).all(|n| told.known(7, later(n)).is_none()));
+    }
+
+    #[test]
+    fn an_id_that_comes_back_with_another_size_can_be_used() {
+        let told = Told::new();
+        told.got(0, ID, 4, 4);
+        told.got(0, LATER, 5, 5);
+        told.got(0, ID, 1000, 1000);
+        for _ in 0..2 {
+            assert_eq!(told.known(0, ID), None, "but the first may be meant");
+            assert_eq!(told.check(0, ID, 1000), Ok(()));
+            assert_eq!(told.check(0, ID, 4), Err(Errno::EIDRM));
+            told.stated(0, ID, 1000);
+            told.got(0, LATER, 5, 5);
+            told.got(0, ID, 1000, 1000);
+        }
+        told.got(0, LATER, 5, 5);
+        assert_eq!(told.known(0, LATER), Some(5));
     }
 
     #[test]
