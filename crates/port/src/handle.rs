@@ -55,7 +55,6 @@ pub struct Handle {
     driver: Option<Driver>,
     page_size: u64,
     can_futex: bool,
-    can_punch: bool,
 }
 
 impl Handle {
@@ -103,9 +102,6 @@ impl Handle {
             page_size,
             // SAFETY: the pool's first word is mapped.
             can_futex: unsafe { sys::futex_works(base.cast()) },
-            // Tried behind the end, where nothing is.
-            can_punch: backing == Backing::File
-                && reserve::punch_file(file.fd(), len as u64, page_size, page_size),
         })
     }
 
@@ -217,7 +213,11 @@ impl Handle {
 
     /// Whether whole pages read as zeros after [`Handle::release`].
     pub fn zeroes_on_release(&self) -> bool {
-        self.can_punch
+        let file = (self.backing == Backing::File).then(|| self.descriptor.get());
+        // Tried behind the end, where nothing is.
+        let end = self.mem.len() as u64;
+        file.flatten()
+            .is_some_and(|file| reserve::punch_file(file.fd(), end, self.page_size, self.page_size))
     }
 
     /// Free bytes of the file system that the pool is on. `None` if it has no limit of its own, or can't be asked.
@@ -293,16 +293,20 @@ impl Handle {
         if self.is_device() || len == 0 {
             return true;
         }
-        match self.descriptor.get() {
-            Some(file) => reserve::in_file(file.fd(), offset, len, self.page_size),
-            None => self.reserve_mapped(offset, len),
+        // Before the file is asked: others can keep that busy, and a call that waits for it can't be ended.
+        match (self.reserve_mapped(offset, len), self.descriptor.get()) {
+            (Err(Errno(libc::EINVAL)), Some(file)) => {
+                reserve::in_file(file.fd(), offset, len, self.page_size)
+            }
+            (outcome, _) => outcome.is_ok(),
         }
     }
 
     /// Gives the memory of the whole pages in a range back. `true` if all of the range reads as zeros from now on;
     /// else (a device's memory, a reserved pool, a range with parts of pages, a file system that can't) some of it may be as it was.
     pub fn release(&self, offset: u64, len: u64) -> bool {
-        if self.check_range_inside(offset, len).is_none() || !self.can_punch || self.is_reserved() {
+        if self.check_range_inside(offset, len).is_none() || self.is_device() || self.is_reserved()
+        {
             return false;
         }
         let page = self.page_size;
@@ -372,12 +376,12 @@ impl Handle {
         })
     }
 
-    /// Backs a range without a descriptor.
-    fn reserve_mapped(&self, offset: u64, len: u64) -> bool {
+    /// Backs a range without a descriptor. EINVAL: Linux before 5.14.
+    fn reserve_mapped(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let from = offset / self.page_size * self.page_size;
         let at = self.mem.base() as usize + from as usize;
         // SAFETY: the range lies inside the pool's mapping.
-        unsafe { reserve::in_mapping(at, (offset + len - from) as usize) }.is_ok()
+        unsafe { reserve::in_mapping(at, (offset + len - from) as usize) }
     }
 
     /// Punches a hole of whole pages inside the pool.
