@@ -9,6 +9,7 @@
 //!
 //! The unit is about ten nanoseconds, the time for a word in a line that is read in order.
 
+use crate::Kernel;
 use core::cell::Cell;
 
 /// What a call may spend: about a third of a second. Walking through all of a pool with 10^5 constructs of each kind, a set of 32,000
@@ -20,6 +21,10 @@ pub const LOOK: u64 = 8;
 pub const ASK: u64 = 96;
 /// One that is answered by a file in `/proc`.
 pub const SEARCH: u64 = 10 * ASK;
+/// Nanoseconds in a unit.
+const UNIT: u64 = 10;
+/// Most that a question costs above its price: a millisecond.
+const SLOWEST: u64 = 100_000;
 
 /// What is left of a call's budget, and how long it has waited for locks.
 #[derive(Clone, Debug)]
@@ -59,6 +64,30 @@ impl Budget {
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.left.get() == 0
+    }
+
+    /// The same for the next piece of a tool's work on the same pool: what was waited for locks still counts.
+    pub fn refill(&self) {
+        self.left.set(self.whole);
+    }
+
+    /// Pays for a question to the kernel and asks it; `None` if the budget is spent. One that takes longer than its price costs more, for members with the
+    /// pool's file can make those about its locks slow; but not much more, for the caller may only have lost its processor meanwhile.
+    #[inline]
+    pub fn ask<T>(
+        &self,
+        kernel: &dyn Kernel,
+        price: u64,
+        question: impl FnOnce() -> T,
+    ) -> Option<T> {
+        if !self.spend(price) {
+            return None;
+        }
+        let begun = kernel.monotonic();
+        let answer = question();
+        let took = kernel.monotonic().saturating_sub(begun) / UNIT;
+        self.spend(took.saturating_sub(price).min(SLOWEST));
+        Some(answer)
     }
 
     /// Begins anew: the call has slept as its caller wanted, with signals let through, and was woken.

@@ -79,10 +79,7 @@ impl<'a> Ctx<'a> {
     /// So many words at an offset, which are looked at in order.
     pub fn words(&self, offset: u64, count: u64) -> Option<&'static [AtomicU64]> {
         self.pay(LOOK + count / 8)?;
-        let first = self.seen(self.pool.mem.bytes(offset, count.checked_mul(8)?))?;
-        let first = first.cast::<AtomicU64>();
-        // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics accept every bit pattern.
-        (first.is_aligned()).then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
+        self.seen(self.pool.mem.words(offset, count))
     }
 
     /// A process slot.
@@ -145,13 +142,16 @@ impl<'a> Ctx<'a> {
 
     /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if the budget is spent.
     pub fn is_dead(&self, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {
-        let price = self.price_of(slot);
-        self.budget.spend(price) && self.pool.is_dead(self.kernel, self.member, slot, is_it)
+        self.ask(self.price_of(slot), || {
+            self.pool.is_dead(self.kernel, self.member, slot, is_it)
+        })
     }
 
     /// Is the process in a slot stopped now? False where that can't be known.
     pub fn is_stopped(&self, slot: u32) -> bool {
-        self.budget.spend(SEARCH) && self.pool.is_stopped(self.kernel, self.member, slot)
+        self.ask(SEARCH, || {
+            self.pool.is_stopped(self.kernel, self.member, slot)
+        })
     }
 
     /// Is the owner of a record certainly dead? Nobody is, if the budget is spent.
@@ -162,8 +162,9 @@ impl<'a> Ctx<'a> {
     /// Is the owner of a record certainly gone: dead, and not only running another program?
     pub fn owner_is_gone(&self, owner: ProcId) -> bool {
         self.owner_is_dead(owner)
-            && self.budget.spend(SEARCH)
-            && self.pool.owner_is_gone(self.kernel, self.member, owner)
+            && self.ask(SEARCH, || {
+                self.pool.owner_is_gone(self.kernel, self.member, owner)
+            })
     }
 
     /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid for as one that was asked for.
@@ -171,6 +172,10 @@ impl<'a> Ctx<'a> {
         self.budget.spend(LOOK)
             && (self.pool).owner_was_gone_lately(self.kernel, self.member, owner)
             && self.budget.spend(SEARCH)
+    }
+
+    fn ask(&self, price: u64, question: impl FnOnce() -> bool) -> bool {
+        self.budget.ask(self.kernel, price, question) == Some(true)
     }
 
     /// Whether a process lives tells its lock, or /proc.

@@ -116,9 +116,14 @@ impl<'a> Txn<'a> {
     }
 
     fn find(&self, offset: u64) -> Option<u32> {
-        (0..self.n)
-            .rev()
-            .find(|i| self.log.entry(self.pool, *i).is_some_and(|e| e.0 == offset))
+        let entries = self
+            .pool
+            .mem
+            .words(self.log.entry_at(0)?, u64::from(self.n) * 2)?;
+        let mut entries = entries.chunks_exact(2);
+        entries
+            .rposition(|entry| entry[0].load(Relaxed) == offset)
+            .map(|i| i as u32)
     }
 
     /// Changes the word at `offset` to `value` at commit.

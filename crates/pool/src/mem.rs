@@ -209,6 +209,17 @@ impl Mem {
         self.at(offset)
     }
 
+    /// So many words at an offset, under the conditions of [`Mem::at`].
+    pub fn words(&self, offset: u64, count: u64) -> Option<&'static [AtomicU64]> {
+        let first = self
+            .bytes(offset, count.checked_mul(8)?)?
+            .cast::<AtomicU64>();
+        // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics accept every bit pattern.
+        first
+            .is_aligned()
+            .then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
+    }
+
     /// The 64-bit word at `offset`, wherever that is in the pool. Nothing is known of its memory.
     pub fn word_anywhere(&self, offset: u64) -> Option<&'static AtomicU64> {
         let word = self.range(offset, 8)?.cast::<AtomicU64>();

@@ -109,7 +109,7 @@ impl Pool {
             if Ident::of(old).state != FREE {
                 continue;
             }
-            if !budget.spend(ASK) || !claim(slot) {
+            if budget.ask(kernel, ASK, || claim(slot)) != Some(true) {
                 refused += 1;
                 if refused == REFUSALS || budget.is_spent() {
                     return None;
@@ -260,7 +260,8 @@ impl Pool {
         is_it: impl Fn(u16) -> bool,
     ) -> bool {
         let Some(p) = self.proc(slot) else {
-            return true;
+            // Nobody has a slot that isn't there; of one that can't be looked at nothing is certain.
+            return slot >= self.proc_slots();
         };
         let ident = Ident::of(p.ident.load(Acquire));
         if ident.state != LIVE || !is_it(ident.generation) {

@@ -1,11 +1,10 @@
 //! Whose threads sleep on a word, and who rings.
 
-use super::Memory;
+use super::{Memory, Ready};
 use crate::layout::{Waiter, WAITING};
 use crate::Sleeper::{Anybody, Gone, Of};
-use crate::{Budget, Cred, Kernel, Params, Pool, Waited};
+use crate::{Budget, Params, Pool};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use core::time::Duration;
 use std::vec::Vec;
 
 fn pool(memory: &Memory) -> Pool {
@@ -42,7 +41,9 @@ fn a_record_is_its_owners_as_long_as_that_is_there() {
     let pool = pool(&memory);
     let record = pool.waiter(2).unwrap();
     let me = pool
-        .claim_process(&Ready, &Budget::default(), 7, 1, 0, &mut |_| true)
+        .claim_process(&Ready::default(), &Budget::default(), 7, 1, 0, &mut |_| {
+            true
+        })
         .unwrap();
     record.status.store(WAITING, SeqCst);
     record.owner.store(me.word(), SeqCst);
@@ -50,7 +51,10 @@ fn a_record_is_its_owners_as_long_as_that_is_there() {
     pool.free_process(me);
     assert_eq!(pool.sleeper_of(&record.status), Gone);
     let next = (0..pool.proc_slots()).find_map(|_| {
-        let next = pool.claim_process(&Ready, &Budget::default(), 8, 1, 0, &mut |_| true)?;
+        let next =
+            pool.claim_process(&Ready::default(), &Budget::default(), 8, 1, 0, &mut |_| {
+                true
+            })?;
         (next.slot == me.slot).then_some(next)
     });
     assert!(next.is_some(), "the slot comes round again");
@@ -74,12 +78,26 @@ fn two_kernels_may_be_at_one_slot() {
     let memory = Memory::new(1 << 20);
     let pool = pool(&memory);
     let mut faster = None;
-    let slower = pool.claim_process(&Ready, &Budget::default(), 1, 11, 1 << 32, &mut |_| {
-        faster = faster.or_else(|| {
-            pool.claim_process(&Ready, &Budget::default(), 2, 22, 2 << 32, &mut |_| true)
-        });
-        true
-    });
+    let slower = pool.claim_process(
+        &Ready::default(),
+        &Budget::default(),
+        1,
+        11,
+        1 << 32,
+        &mut |_| {
+            faster = faster.or_else(|| {
+                pool.claim_process(
+                    &Ready::default(),
+                    &Budget::default(),
+                    2,
+                    22,
+                    2 << 32,
+                    &mut |_| true,
+                )
+            });
+            true
+        },
+    );
     let (faster, slower) = (faster.unwrap(), slower.unwrap());
     assert_ne!(faster.slot, slower.slot);
     let started = |slot| pool.proc(slot).unwrap().started.load(SeqCst);
@@ -148,47 +166,4 @@ fn who_is_alone_needs_no_bell_and_who_is_not_needs_all() {
     pool.join_bells(other, 2);
     assert!(pool.is_rung_by_all(one) && pool.is_rung_by_all(other));
     assert!(!pool.is_rung_by_all(u16::MAX), "there is no such member");
-}
-
-/// A kernel that has memory for everything, and is asked nothing else.
-struct Ready;
-
-impl Kernel for Ready {
-    fn alive(&self, _slot: u32, _pid: u32, _started: u64) -> bool {
-        true
-    }
-    fn block_signals(&self) -> u64 {
-        0
-    }
-    fn restore_signals(&self, _old: u64) {}
-    fn reserve(&self, _offset: u64, _len: u64) -> bool {
-        true
-    }
-    fn release(&self, _offset: u64, _len: u64) -> bool {
-        false
-    }
-    fn room(&self) -> Option<u64> {
-        None
-    }
-    fn now(&self) -> i64 {
-        0
-    }
-    fn monotonic(&self) -> u64 {
-        0
-    }
-    fn cred(&self) -> Cred {
-        unreachable!("nobody's credentials matter here")
-    }
-    fn in_group(&self, _gid: u32) -> bool {
-        false
-    }
-    fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
-        Waited::TimedOut
-    }
-    fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
-        0
-    }
-    fn spin_rounds(&self) -> u32 {
-        0
-    }
 }

@@ -1,12 +1,15 @@
 //! Tests of the pool's head, of its allocator, of its members and of who rings whom, on plain memory.
 
 mod bells;
+mod budget;
 mod format;
 mod heap;
 mod mem;
 mod member;
 
-use crate::Mem;
+use crate::{Cred, Kernel, Mem, Waited};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::time::Duration;
 use std::alloc::{alloc_zeroed, dealloc, Layout};
 
 /// Zeroed, page-aligned memory.
@@ -39,5 +42,52 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout.
         unsafe { dealloc(self.0, self.1) }
+    }
+}
+
+/// A kernel that has memory for everything, and is asked nothing else.
+#[derive(Default)]
+pub struct Ready {
+    /// What its clock says.
+    pub clock: AtomicU64,
+}
+
+impl Kernel for Ready {
+    fn alive(&self, _slot: u32, _pid: u32, _started: u64) -> bool {
+        true
+    }
+    fn block_signals(&self) -> u64 {
+        0
+    }
+    fn restore_signals(&self, _old: u64) {}
+    fn reserve(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+    fn release(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
+    fn room(&self) -> Option<u64> {
+        None
+    }
+    fn now(&self) -> i64 {
+        0
+    }
+    fn monotonic(&self) -> u64 {
+        self.clock.load(Relaxed)
+    }
+    fn cred(&self) -> Cred {
+        unreachable!("nobody's credentials matter here")
+    }
+    fn in_group(&self, _gid: u32) -> bool {
+        false
+    }
+    fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
+        Waited::TimedOut
+    }
+    fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
+        0
+    }
+    fn spin_rounds(&self) -> u32 {
+        0
     }
 }
