@@ -132,6 +132,22 @@ fn capabilities() -> u64 {
         .unwrap_or(0)
 }
 
+/// What ends a command.
+const ENDINGS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// Is such a signal on its way to the calling thread, when its mask is `old` again, and not ignored?
+fn ends(signal: i32, old: u64) -> bool {
+    // SAFETY: the kernel fills in both, for which zeros are a value; a signal's action is only read.
+    let (is_pending, action) = unsafe {
+        let mut pending = std::mem::zeroed();
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigpending(&raw mut pending);
+        libc::sigaction(signal, std::ptr::null(), &raw mut action);
+        (libc::sigismember(&raw const pending, signal) == 1, action)
+    };
+    is_pending && old >> (signal - 1) & 1 == 0 && action.sa_sigaction != libc::SIG_IGN
+}
+
 /// Sets the calling thread's signal mask, all 64 bits of it; returns the one before.
 fn change_mask(mask: u64) -> u64 {
     let mut old = 0u64;
@@ -167,6 +183,10 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
 
     fn restore_signals(&self, old: u64) {
         change_mask(old);
+    }
+
+    fn signal_waits(&self, old: u64) -> bool {
+        ENDINGS.into_iter().any(|signal| ends(signal, old))
     }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {

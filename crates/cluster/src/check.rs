@@ -14,8 +14,10 @@ use vshmem_port::PoolRef;
 const LOOKS: u32 = 6;
 /// which come after pauses, each twice as long as the one before it.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// What a check may cost: half a minute at the most, and much less than that where nobody has scribbled.
-const BUDGET: u64 = 1 << 31;
+/// What a look may cost: some seconds, and much less than that where nobody has scribbled;
+const BUDGET: u64 = 1 << 29;
+/// and for each block of the pool.
+const BUDGET_OF_A_BLOCK: u64 = 4;
 /// Of a pool that is in ruins, not everything is told.
 const MOST_TOLD: usize = 1000;
 
@@ -34,9 +36,12 @@ pub struct Checked {
 pub fn check(pool: &PoolRef) -> Result<Checked> {
     // The code 1 has another meaning here.
     let visitor = Visitor::enter_beside_the_dead(pool).map_err(|e| e.code(OUR_FAILURE))?;
+    let c = visitor.context();
+    let geometry = c.pool.geometry();
+    let blocks = u64::from(geometry.small.count) + u64::from(geometry.pages.count);
     let c = Ctx {
-        budget: Budget::new(BUDGET),
-        ..visitor.context()
+        budget: Budget::new(BUDGET + blocks * BUDGET_OF_A_BLOCK),
+        ..c
     };
     let mut checked = Checked {
         pool: name_of(pool),
@@ -75,7 +80,7 @@ pub fn check(pool: &PoolRef) -> Result<Checked> {
 /// Mends and verifies. False: not all could be seen.
 fn look_once(c: &Ctx<'_>, scratch: &mut [u64], checked: &mut Checked) -> bool {
     checked.damage.clear();
-    c.budget.renew();
+    c.budget.refill();
     let Ok(repaired) = repair(c) else {
         return false;
     };

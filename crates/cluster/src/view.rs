@@ -297,7 +297,7 @@ fn ids(visitor: &Visitor, kind: Kind) -> Vec<i32> {
 }
 
 fn remove_id(c: &Ctx<'_>, kind: Kind, id: i32) -> std::result::Result<(), Errno> {
-    c.budget.renew();
+    c.budget.refill();
     match kind {
         Kind::Segment => shm::remove(c, id),
         Kind::Set => sem::remove(c, id),

@@ -136,7 +136,7 @@ pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> 
     waiters.fill(0);
     let mut queued = Queued(waiters);
     // Signals are let through between one construct and the next.
-    let quiet = || Quiet::new(c.kernel);
+    let quiet = || Quiet::attentive(c.kernel);
     superblock(c, report);
     books::inspect(c, &quiet(), small, pages, report)?;
     for index in 0..high(c, Kind::Sem) {

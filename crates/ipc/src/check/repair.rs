@@ -41,7 +41,7 @@ impl Repaired {
 /// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that a lock was not to be had, or that the budget is spent.
 pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
     // Signals are let through between one construct and the next.
-    let quiet = || Quiet::new(c.kernel);
+    let quiet = || Quiet::attentive(c.kernel);
     let mut done = Repaired {
         locks: u32::from(dir::lock(c, &quiet())?.inherited()),
         ..Repaired::default()
