@@ -16,6 +16,10 @@ macro_rules! errnos {
             pub fn text(self) -> &'static str {
                 match self.0 { $($value => $text,)* _ => "the call failed" }
             }
+            /// Is it one of these?
+            pub fn is_known(self) -> bool {
+                matches!(self.0, $($value)|*)
+            }
         }
     };
 }

@@ -108,6 +108,9 @@ pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
     status as u64 | (waiter.construct.load(Relaxed) as u64) << 32
 }
 
+/// Errno that a waiter gets that is to try again from the start.
+pub const RETRY: Errno = Errno(0x7fff);
+
 /// How a wait ended, if it has.
 pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
     let status = waiter.status.load(Acquire);
@@ -116,7 +119,10 @@ pub fn outcome(waiter: &Waiter) -> Option<Result<(), Errno>> {
         // Nothing that anybody says: the pool was taken away, or scribbled on.
         (false, _) => Some(Err(Errno::EIDRM)),
         (true, 0) => Some(Ok(())),
-        (true, errno) => Some(Err(Errno(errno as i32))),
+        (true, errno) => match Errno(errno as i32) {
+            said if said.is_known() || said == RETRY => Some(Err(said)),
+            _ => Some(Err(Errno::EIDRM)),
+        },
     }
 }
 

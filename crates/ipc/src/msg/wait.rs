@@ -5,7 +5,7 @@ use super::mark::{Mark, State};
 use super::queue::{Queue, Slow};
 use super::receive::{assigned, take, take_assigned, Incoming, Received};
 use super::scan::{self, Wanted};
-use crate::waiters::{self, Queue as WaitQueue, Ticket};
+use crate::waiters::{self, Queue as WaitQueue, Ticket, RETRY};
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId, Waited};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -19,8 +19,6 @@ const FIRST_LOOK: Duration = Duration::from_micros(9_370);
 const LAST_LOOK: Duration = Duration::from_micros(243_170);
 /// As long as somebody has begun and not finished, it looks after this time.
 const SOON: Duration = Duration::from_micros(50);
-/// Errno that a waiter gets that is to try again from the start.
-const RETRY: Errno = Errno(0x7fff);
 
 /// Growing naps, for things that only take somebody else a moment.
 pub struct Pause {
