@@ -2,6 +2,7 @@
 //!
 //! There is a series for each pool, and for each of its members, but none for a construct: how many there are, machines decide.
 
+use crate::text::plain;
 use std::fmt::{Display, Write};
 
 /// Where the format is told of, as a response says.
@@ -83,9 +84,9 @@ impl Text {
     }
 }
 
-/// A label's value as the format wants it.
+/// A label's value as the format wants it, without what a terminal would obey.
 fn escaped(value: &str) -> String {
-    value
+    plain(value)
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
