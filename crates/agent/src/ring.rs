@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use vshmem_pool::layout::{Waiter, WAITING};
 use vshmem_pool::{Pool, ProcId};
-use vshmem_port::Handle;
 use vshmem_wait::Scope;
 
 /// How long others wait meanwhile: honest pools of all sizes are done by then, and who lies gets no more at once.
@@ -15,8 +14,8 @@ const RECORDS: u32 = 64;
 /// Looking, after a ring, which sleepers are due. Records are looked at round and round.
 #[derive(Debug, Default)]
 pub struct Rung {
-    /// Those that are known to have memory behind them: touching others could fail where the pool's file system is full.
-    backed: u32,
+    /// So many were ever used.
+    high: u32,
     at: u32,
     left: u32,
 }
@@ -24,10 +23,11 @@ pub struct Rung {
 impl Rung {
     /// The host was rung: all records are to be looked at, and whoever sleeps on the pool's lock is woken. Who sleeps on another lock
     /// looks again by itself, within 50 ms at the latest.
-    pub fn begin(&mut self, pool: &Pool, handle: &Handle) {
+    pub fn begin(&mut self, pool: &Pool) {
         vshmem_wait::wake(&pool.root().lock, 1, Scope::Kernel);
         let high = pool.root().waiter_high.load(Acquire);
-        self.left = self.back(pool, handle, high.min(pool.geometry().waiters.1));
+        self.high = high.min(pool.geometry().waiters.1);
+        self.left = self.high;
     }
 
     /// Are there records to be looked at yet?
@@ -43,26 +43,13 @@ impl Rung {
                 return;
             }
             self.left -= 1;
-            self.at = if self.at < self.backed { self.at } else { 0 };
+            self.at = if self.at < self.high { self.at } else { 0 };
             let waiter = pool.waiter(self.at);
             if let Some(word) = waiter.and_then(|waiter| due(pool, waiter, member)) {
                 vshmem_wait::wake(word, u32::MAX, Scope::Kernel);
             }
             self.at += 1;
         }
-    }
-
-    /// How many records may be touched, of which `high` were ever used.
-    fn back(&mut self, pool: &Pool, handle: &Handle, high: u32) -> u32 {
-        if high > self.backed {
-            let from =
-                pool.geometry().waiters.0 + u64::from(self.backed) * size_of::<Waiter>() as u64;
-            let len = u64::from(high - self.backed) * size_of::<Waiter>() as u64;
-            if handle.reserve(from, len) {
-                self.backed = high;
-            }
-        }
-        self.backed
     }
 }
 

@@ -336,7 +336,7 @@ impl Served {
     /// The host was rung.
     pub fn rung(&mut self) {
         self.rung += 1;
-        self.ringing.begin(&self.pool, &self.below.handle);
+        self.ringing.begin(&self.pool);
         self.step();
         self.give_memory();
     }

@@ -2,7 +2,7 @@
 
 mod place;
 
-use place::{eventually, guest, kill, Guest, Place, Test, PATIENCE, VECTORS};
+use place::{eventually, guest, kill, open_handle, Guest, Place, Test, PATIENCE, VECTORS};
 use rustix::io::{read, write};
 use std::collections::BTreeMap;
 use std::fs;
@@ -594,20 +594,17 @@ fn the_pulse_is_felt(place: &Place) {
 }
 
 fn sleepers_of_the_host_are_woken(place: &Place) {
-    let pool = place.open();
+    let handle = open_handle(&place.pool);
+    let pool = Pool::open(handle.mem()).unwrap();
     let machine = Machine::join(&place.socket);
-    let mut slot = 0;
-    let me = pool.claim_process(
-        &Guest,
-        &Budget::default(),
-        0,
-        std::process::id(),
-        0,
-        &mut |s| {
-            slot = s;
-            true
-        },
-    );
+    // Who holds no life lock is cleaned up after.
+    let mut life = None;
+    let mut claim = |slot| {
+        life = handle.claim_life(slot);
+        life.is_some()
+    };
+    let budget = Budget::default();
+    let me = pool.claim_process(&Guest, &budget, 0, std::process::id(), 0, &mut claim);
     let waiter = pool.waiter(3).unwrap();
     waiter.owner.store(me.unwrap().word(), SeqCst);
     waiter.status.store(DONE, Release);

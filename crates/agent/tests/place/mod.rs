@@ -11,7 +11,7 @@ use vshmem_agent::client::{ensure, request, status};
 use vshmem_agent::{run_part, Directory, Part, PoolStatus, Program, Request};
 use vshmem_ipc::Ctx;
 use vshmem_pool::{Budget, Cred, Kernel, Params, Pool, ProcId, Waited};
-use vshmem_port::{create_local, open, remove_local, PoolRef};
+use vshmem_port::{create_local, open, remove_local, Handle, PoolRef};
 
 pub const VECTORS: usize = 2;
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,8 +33,11 @@ pub fn remove_pool(pool: &Path) {
 }
 
 pub fn open_pool(pool: &Path) -> Pool {
-    let reference = PoolRef::at(pool.to_str().unwrap().as_bytes()).unwrap();
-    Pool::open(open(&reference).unwrap().mem()).unwrap()
+    Pool::open(open_handle(pool).mem()).unwrap()
+}
+
+pub fn open_handle(pool: &Path) -> Handle {
+    open(&PoolRef::at(pool.to_str().unwrap().as_bytes()).unwrap()).unwrap()
 }
 
 /// A back end with one pool, in a place of its own.
