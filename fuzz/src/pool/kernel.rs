@@ -270,7 +270,8 @@ impl Kernel for Fuzzed {
         1_700_000_000 + (self.clock.get() >> 30) as i64
     }
     fn monotonic(&self) -> u64 {
-        self.asked();
+        // No question: each one's time is taken.
+        self.clock.set(self.clock.get() + 20);
         self.clock.get()
     }
     fn cred(&self) -> Cred {
