@@ -13,10 +13,11 @@
 //! look at the size again; and an id for which `*get` found two sizes is of no use any more.
 //!
 //! Each pool has a table with a place for every index that an id can have: two constructs that exist at once have different indices.
-//! A later construct at the same index takes the place. What was told of the earlier one goes into the index's history, unless this
-//! process has removed it: a member can bring its id back. There is room in a history for every id of the index. An id that comes back with the same
-//! size is what it was; with another one it may be a new construct, for numbers begin anew after 8,192 constructs, and then it can be
-//! used, but has no size that is known.
+//! A later construct at the same index takes the place. What was told of the earlier one goes into the index's history, if this
+//! process asked for it and has not removed it: a member can bring its id back. There is room in a history for every id of the index.
+//! An id that comes back with the same size is what it was; if `*get` finds it with another one it may be a new construct, for numbers
+//! begin anew after 8,192 constructs, and then it can be used, but has no size that is known. Of ids that a process was given otherwise,
+//! as a server is by its clients, only the last one of an index counts.
 //!
 //! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm; all lies in private memory,
 //! so a child inherits what its parent was told. It comes page by page as it is needed.
@@ -41,10 +42,12 @@ struct Page {
 /// By sequence number, the low half of the word that was in the place.
 type History = [AtomicU32; 1 << SEQ_BITS];
 
-/// A word is `id:32 | known:1 | less:1 | doubtful:1 | size:29`, from the high end. No id that is ours is 0, and neither is such a word.
-const SIZE: u64 = (1 << 29) - 1;
+/// A word is `id:32 | known:1 | less:1 | doubtful:1 | got:1 | size:28`, from the high end. No id that is ours is 0, and neither is such a word.
+const SIZE: u64 = (1 << 28) - 1;
 /// In the place of a size: more than one was told, or one that is too large to be remembered. No construct has it.
 const NONE: u64 = SIZE;
+/// This process has asked for it by its key, or made it.
+const GOT: u64 = 1 << 28;
 /// Two constructs may be meant.
 const DOUBTFUL: u64 = 1 << 29;
 /// The program asked for less, and was not told since.
@@ -94,9 +97,9 @@ fn after_get(old: Option<u64>, id: i32, asked: u64, found: u64) -> u64 {
     } else {
         size_word(found)
     };
-    let old = old.unwrap_or(name(id) | size);
+    let old = old.unwrap_or(name(id) | size) | GOT;
     if old & SIZE != size {
-        return name(id) | NONE;
+        return name(id) | GOT | NONE;
     }
     match asked {
         _ if asked < found && asked > 0 => (old | LESS) & !KNOWN,
@@ -150,7 +153,7 @@ impl Told {
             if is_of(old, id) {
                 return new(Some(old), false);
             }
-            if old != 0 {
+            if old & GOT != 0 {
                 page.remember(place, old)?;
             }
             new(page.remembered(place, id), true)
@@ -163,7 +166,7 @@ impl Told {
             let new = after_get(old, id, asked, found);
             let is_another = is_back && old.is_some() && new & SIZE == NONE && found >= asked;
             Some(if is_another {
-                name(id) | DOUBTFUL | size_word(found)
+                name(id) | GOT | DOUBTFUL | size_word(found)
             } else {
                 new
             })
@@ -432,6 +435,20 @@ mod tests {
         told.clear(7);
         assert!(all().all(|id| told.known(7, id).is_none()));
         assert!((1..1 << SEQ_BITS).all(|n| told.known(7, later(n)).is_none()));
+    }
+
+    #[test]
+    fn of_what_others_give_only_the_last_counts() {
+        let told = Told::new();
+        for size in [3, 4, 3] {
+            for id in [ID, LATER] {
+                assert_eq!(told.check(0, id, size), Ok(()));
+                told.stated(0, id, size);
+                assert_eq!(told.known(0, id), Some(size));
+                assert_eq!(told.check(0, id, size + 1), Err(Errno::EIDRM));
+            }
+        }
+        assert_eq!(told.known(0, ID), None);
     }
 
     #[test]
