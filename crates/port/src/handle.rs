@@ -294,12 +294,10 @@ impl Handle {
             return true;
         }
         // Before the file is asked: others can keep that busy, and a call that waits for it can't be ended.
-        match (self.reserve_mapped(offset, len), self.descriptor.get()) {
-            (Err(Errno(libc::EINVAL)), Some(file)) => {
-                reserve::in_file(file.fd(), offset, len, self.page_size)
-            }
-            (outcome, _) => outcome.is_ok(),
-        }
+        self.reserve_mapped(offset, len).unwrap_or_else(|| {
+            let in_file = |fd| reserve::in_file(fd, offset, len, self.page_size);
+            self.descriptor.get().is_some_and(|file| in_file(file.fd()))
+        })
     }
 
     /// Gives the memory of the whole pages in a range back. `true` if all of the range reads as zeros from now on;
@@ -376,8 +374,8 @@ impl Handle {
         })
     }
 
-    /// Backs a range without a descriptor. EINVAL: Linux before 5.14.
-    fn reserve_mapped(&self, offset: u64, len: u64) -> Result<(), Errno> {
+    /// Backs a range by the pool's mapping. `None`: the kernel can't be asked.
+    fn reserve_mapped(&self, offset: u64, len: u64) -> Option<bool> {
         let from = offset / self.page_size * self.page_size;
         let at = self.mem.base() as usize + from as usize;
         // SAFETY: the range lies inside the pool's mapping.

@@ -20,13 +20,17 @@ pub(crate) fn in_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
 }
 
 /// Backs whole pages of a pool's own mapping with memory: as if every page were written, except that a lack of memory
-/// is an answer and no signal.
+/// is an answer and no signal. `None`: the kernel can't be asked that, as Linux before 5.14.
 ///
 /// # Safety
 /// The range must lie inside the mapping of a pool.
-pub(crate) unsafe fn in_mapping(at: usize, len: usize) -> Outcome<()> {
+pub(crate) unsafe fn in_mapping(at: usize, len: usize) -> Option<bool> {
     // SAFETY: the caller vouches for the range; contents don't change.
-    unsafe { sys::advise(at, len, libc::MADV_POPULATE_WRITE) }
+    match unsafe { sys::advise(at, len, libc::MADV_POPULATE_WRITE) } {
+        Ok(()) => Some(true),
+        Err(Errno(libc::EFAULT | libc::ENOMEM | libc::EAGAIN | libc::EHWPOISON)) => Some(false),
+        Err(_) => None,
+    }
 }
 
 /// What a process knows of the memory behind a file of `len` bytes: nothing yet.
@@ -45,11 +49,9 @@ pub(crate) fn sparse(len: usize) -> Outcome<Sparse> {
 
 fn populate(at: *mut u8, len: usize) -> bool {
     // SAFETY: only pages inside the mapping of a pool are asked for.
-    match unsafe { in_mapping(at as usize, len) } {
-        // Linux before 5.14 can't: there a page without memory ends the process.
-        Ok(()) | Err(Errno(libc::EINVAL)) => true,
-        Err(_) => false,
-    }
+    let given = unsafe { in_mapping(at as usize, len) };
+    // Where the kernel can't be asked, a page without memory ends the process.
+    given.unwrap_or(true)
 }
 
 /// Punches a hole of whole pages into a file.
