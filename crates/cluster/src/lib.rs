@@ -19,6 +19,7 @@ mod modules;
 pub mod pools;
 pub mod rates;
 pub mod sample;
+mod signals;
 pub mod view;
 mod visitor;
 mod wire;

@@ -11,6 +11,12 @@ equal "two commands on one line" "vm0: a,vm1: b," \
 equal "the first process gets the input" "vm0: text" "$(echo text | vshmem run -- cat)"
 equal "here, without machines" "p0: 0 of 3,p1: 1 of 3,p2: 2 of 3," \
     "$(VSHMEM_POOL=$work/pool vshmem run --local -n 3 -- sh -c 'echo $VSHMEM_RANK of $VSHMEM_SIZE' | sort | tr '\n' ',')"
+clean=$'SigBlk:\t0000000000000000'
+equal "programs begin with no signal blocked" "$clean
+$clean" "$(vshmem run --no-prefix -- grep SigBlk /proc/self/status)"
+equal "nor here" "$clean" "$(VSHMEM_POOL=$work/pool vshmem run --local --no-prefix -- grep SigBlk /proc/self/status)"
+equal "nor by exec" "$clean" "$(vshmem exec vm0 -- grep SigBlk /proc/self/status)"
+code "so that timeout works" 124 vshmem run -- timeout 1 sleep 60
 code "all succeed" 0 vshmem run -- true
 code "the exit code of the one that fails" 5 vshmem run -- sh -c 'exit $((VSHMEM_RANK * 5))'
 code "also without machines" 6 env "VSHMEM_POOL=$work/pool" "$VSHMEM_BIN" run --local -n 2 -- sh -c 'exit 6'

@@ -3,6 +3,7 @@
 
 use super::poller::set_nonblocking;
 use crate::error::OUR_FAILURE;
+use crate::signals;
 use crate::wire::start::Start;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -99,6 +100,7 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
             .open(group.path.join("cgroup.procs"))
     });
     become_user(&mut command, order, procs.ok());
+    signals::unblock(&mut command);
     let mut child = command.spawn().map_err(|e| refusal(program, &e))?;
     let running = Running {
         pid: child.id() as i32,

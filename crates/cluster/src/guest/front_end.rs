@@ -2,6 +2,7 @@
 
 use super::boot::say;
 use crate::host::settings::Settings;
+use crate::signals;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,7 @@ impl FrontEnd {
         let mut command = Command::new("/proc/self/exe");
         command.args(&self.arguments);
         command.env_clear().stdin(Stdio::null());
+        signals::unblock(&mut command);
         match command.spawn() {
             Ok(child) => self.pid = Some(child.id() as i32),
             Err(e) => {

@@ -4,6 +4,7 @@ use super::channel::{Channel, ASK_EVERY};
 use super::command::{Job, Place};
 use super::output::{Output, Stream};
 use crate::error::{Error, Result, OUR_FAILURE};
+use crate::signals;
 use crate::wire::frame::{Frame, Kind, MAX_DATA};
 use crate::wire::{Ended, STDIN_WINDOW};
 use std::io::{self, ErrorKind, Read, Write};
@@ -285,6 +286,7 @@ impl Local {
         };
         // SAFETY: the closure makes one system call; it takes no lock and no memory.
         unsafe { command.pre_exec(die_with_us) };
+        signals::unblock(&mut command);
         let mut child = command.spawn()?;
         let local = Local {
             stdin: child.stdin.take(),
