@@ -316,6 +316,19 @@ static void notes_times_and_pids(void) {
     remove_queue(id);
 }
 
+/* An id's low bits are its index, so an id does, too. */
+static void is_listed_by_its_id(void) {
+    struct msqid_ds ds;
+    const int first = (int)OK(msgget(IPC_PRIVATE, 0600)), id = (int)OK(msgget(IPC_PRIVATE, 0600));
+    EQUAL(msgctl(id, MSG_STAT, &ds), id);
+    EQUAL(msgctl(id, MSG_STAT_ANY, &ds), id);
+    EQUAL(msgctl(first, MSG_STAT, &ds), first);
+    FAILS(msgctl(-1, MSG_STAT, &ds), EINVAL);
+    OK(msgctl(id, IPC_RMID, NULL));
+    FAILS(msgctl(id, MSG_STAT, &ds), EINVAL);
+    OK(msgctl(first, IPC_RMID, NULL));
+}
+
 TESTS({"msg/reports_limits", reports_limits}, {"msg/keeps_limits", keeps_limits},
       {"msg/a_full_queue_refuses", a_full_queue_refuses},
       {"msg/every_size_arrives_whole", every_size_arrives_whole},
@@ -333,4 +346,5 @@ TESTS({"msg/reports_limits", reports_limits}, {"msg/keeps_limits", keeps_limits}
       {"msg/one_queue_takes_many_empty_messages", one_queue_takes_many_empty_messages},
       {"msg/a_limit_has_32_bits", a_limit_has_32_bits},
       {"msg/a_copy_looks_at_its_room_first", a_copy_looks_at_its_room_first},
-      {"msg/notes_times_and_pids", notes_times_and_pids})
+      {"msg/notes_times_and_pids", notes_times_and_pids},
+      {"msg/is_listed_by_its_id", is_listed_by_its_id})

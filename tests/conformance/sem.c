@@ -275,6 +275,20 @@ static void notes_times_and_owner(void) {
     remove_set(id);
 }
 
+/* An id's low bits are its index, so an id does, too. */
+static void is_listed_by_its_id(void) {
+    struct semid_ds ds;
+    const int first = (int)OK(semget(IPC_PRIVATE, 1, 0600)),
+              id = (int)OK(semget(IPC_PRIVATE, 1, 0600));
+    EQUAL(semctl(id, 0, SEM_STAT, (union semun){.buf = &ds}), id);
+    EQUAL(semctl(id, 0, SEM_STAT_ANY, (union semun){.buf = &ds}), id);
+    EQUAL(semctl(first, 0, SEM_STAT, (union semun){.buf = &ds}), first);
+    FAILS(semctl(-1, 0, SEM_STAT, (union semun){.buf = &ds}), EINVAL);
+    OK(semctl(id, 0, IPC_RMID));
+    FAILS(semctl(id, 0, SEM_STAT, (union semun){.buf = &ds}), EINVAL);
+    OK(semctl(first, 0, IPC_RMID));
+}
+
 TESTS({"sem/reports_limits", reports_limits}, {"sem/keeps_limits", keeps_limits},
       {"sem/holds_every_value_of_a_large_set", holds_every_value_of_a_large_set},
       {"sem/refuses_bad_addresses", refuses_bad_addresses},
@@ -288,4 +302,5 @@ TESTS({"sem/reports_limits", reports_limits}, {"sem/keeps_limits", keeps_limits}
       {"sem/threads_share_what_is_to_be_undone", threads_share_what_is_to_be_undone},
       {"sem/keeps_many_sets_apart", keeps_many_sets_apart},
       {"sem/as_many_sets_as_allowed_and_no_more", as_many_sets_as_allowed_and_no_more},
-      {"sem/notes_times_and_owner", notes_times_and_owner})
+      {"sem/notes_times_and_owner", notes_times_and_owner},
+      {"sem/is_listed_by_its_id", is_listed_by_its_id})

@@ -245,6 +245,20 @@ static void notes_times_and_pids(void) {
     remove_segment(id);
 }
 
+/* An id's low bits are its index, so an id does, too. */
+static void is_listed_by_its_id(void) {
+    struct shmid_ds ds;
+    const int first = (int)OK(shmget(IPC_PRIVATE, 100, 0600)),
+              id = (int)OK(shmget(IPC_PRIVATE, 100, 0600));
+    EQUAL(shmctl(id, SHM_STAT, &ds), id);
+    EQUAL(shmctl(id, SHM_STAT_ANY, &ds), id);
+    EQUAL(shmctl(first, SHM_STAT, &ds), first);
+    FAILS(shmctl(-1, SHM_STAT, &ds), EINVAL);
+    OK(shmctl(id, IPC_RMID, NULL));
+    FAILS(shmctl(id, SHM_STAT, &ds), EINVAL);
+    OK(shmctl(first, IPC_RMID, NULL));
+}
+
 TESTS({"shm/reports_limits", reports_limits}, {"shm/keeps_limits", keeps_limits},
       {"shm/as_many_segments_as_allowed_and_no_more", as_many_segments_as_allowed_and_no_more},
       {"shm/a_new_segment_is_zero_also_where_an_old_one_was",
@@ -257,4 +271,5 @@ TESTS({"shm/reports_limits", reports_limits}, {"shm/keeps_limits", keeps_limits}
       {"shm/a_read_only_attachment_faults_on_write", a_read_only_attachment_faults_on_write},
       {"shm/refuses_bad_addresses", refuses_bad_addresses},
       {"shm/many_attachments_of_many_segments", many_attachments_of_many_segments},
-      {"shm/notes_times_and_pids", notes_times_and_pids})
+      {"shm/notes_times_and_pids", notes_times_and_pids},
+      {"shm/is_listed_by_its_id", is_listed_by_its_id})

@@ -76,7 +76,8 @@ pub fn maker(head: &Head) -> Option<u16> {
 
 /// The entry at an index, for the `*_STAT` commands.
 pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
-    let index = u32::try_from(index).map_err(|_| Errno::EINVAL)?;
+    // As Linux does, which takes ids, too: their low bits are the index.
+    let index = u32::try_from(index).map_err(|_| Errno::EINVAL)? & (MAX_ENTRIES - 1);
     if index as u64 >= c.pool.kind_root(kind).high.load(Relaxed) {
         // It may have no memory, nor be looked at.
         return Err(Errno::EINVAL);
