@@ -276,7 +276,7 @@ static long vshmem_wake(struct vshmem *vd, void __user *arg)
 	if (vd->gone)
 		woken = -ENODEV;
 	list_for_each_entry_safe(s, next, vshmem_bucket(vd, w.offset), node) {
-		if (woken == w.count)
+		if (woken < 0 || woken == w.count)
 			break;
 		if (s->offset == w.offset) {
 			vshmem_wake_sleeper(s, 0);
@@ -726,6 +726,7 @@ put:
 
 static void vshmem_revoke(struct vshmem *vd)
 {
+	struct address_space *last = NULL;
 	struct vshmem_file *vf;
 
 	down_write(&vd->gate);
@@ -733,8 +734,14 @@ static void vshmem_revoke(struct vshmem *vd)
 	vd->gone = true;
 	spin_unlock_irq(&vd->lock);
 	vshmem_look_at_all(vd, -ENODEV);
-	list_for_each_entry(vf, &vd->files, node)
-		unmap_mapping_range(vf->file->f_mapping, 0, 0, 1);
+	/* All that were opened by one name share a mapping: a user may have
+	 * very many. */
+	list_for_each_entry(vf, &vd->files, node) {
+		if (vf->file->f_mapping == last)
+			continue;
+		last = vf->file->f_mapping;
+		unmap_mapping_range(last, 0, 0, 1);
+	}
 	up_write(&vd->gate);
 }
 

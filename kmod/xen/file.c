@@ -208,6 +208,7 @@ const struct file_operations pool_fops = {
  * that remain show zeros. */
 void file_revoke(struct pool *pool)
 {
+	struct address_space *last = NULL;
 	struct pool_file *pf;
 
 	down_write(&pool->gate);
@@ -216,7 +217,13 @@ void file_revoke(struct pool *pool)
 	pool->sleepers.gone = true;
 	spin_unlock_irq(&pool->sleepers.lock);
 	sleepers_look(pool, -ENODEV);
-	list_for_each_entry(pf, &pool->files, node)
-		unmap_mapping_range(pf->file->f_mapping, 0, 0, 1);
+	/* All that were opened by one name share a mapping: a user may have
+	 * very many. */
+	list_for_each_entry(pf, &pool->files, node) {
+		if (pf->file->f_mapping == last)
+			continue;
+		last = pf->file->f_mapping;
+		unmap_mapping_range(last, 0, 0, 1);
+	}
 	up_write(&pool->gate);
 }

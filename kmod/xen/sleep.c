@@ -168,7 +168,7 @@ long sleepers_wake(struct pool *pool, void __user *arg)
 	if (pool->sleepers.gone)
 		woken = -ENODEV;
 	list_for_each_entry_safe(s, next, bucket(pool, w.offset), node) {
-		if (woken == w.count)
+		if (woken < 0 || woken == w.count)
 			break;
 		if (s->offset == w.offset) {
 			wake_sleeper(s, 0);
