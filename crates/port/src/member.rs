@@ -72,6 +72,10 @@ fn enter(pool: &Pool, identity: [u8; 16]) -> Result<u16, JoinError> {
 fn identity_by_file(descriptor: &Descriptor) -> Result<[u8; 16], JoinError> {
     // A description of our own: the kept one may be a child's, too.
     let file = descriptor.open_anew().ok_or(JoinError::Descriptors)?;
+    // Before anybody is waited for, which others can let last.
+    if let Some(identity) = marked(&sys::fstat(file.fd())?) {
+        return Ok(identity);
+    }
     let _alone = Alone::wait(&file)?;
     if let Some(identity) = marked(&sys::fstat(file.fd())?) {
         return Ok(identity);
