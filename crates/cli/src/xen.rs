@@ -3,6 +3,7 @@
 use crate::agent::ours;
 use crate::{args, size};
 use clap::{Args, Subcommand};
+use std::io::Write;
 use std::time::Duration;
 use vshmem_agent::xen::{join, own, usual_limits, withdraw, Left, Own, Until};
 use vshmem_cluster::limits::Limit;
@@ -58,7 +59,8 @@ pub struct JoinArgs {
 /// Serves or joins pools.
 pub fn xen(xen: Xen) -> Result<u8> {
     // Line by line, for whoever reads it from a log.
-    let tell = &mut |sentence: &str| println!("{sentence}");
+    // A full disk is no reason to end.
+    let tell = &mut |sentence: &str| drop(writeln!(std::io::stdout(), "{sentence}"));
     let done = match xen {
         Xen::Own(args) => {
             let how = Own {

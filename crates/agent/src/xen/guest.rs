@@ -4,7 +4,7 @@ use super::announce::Pair;
 use super::care::Care;
 use super::device::{Device, Ticket};
 use super::store::Store;
-use super::{end_signals, own_id, wait, Tell};
+use super::{end_signals, own_id, wait, Tell, AT_LEAST};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -29,7 +29,16 @@ struct Guest {
     attached: BTreeMap<String, Attached>,
     /// What could not be attached is said once.
     said: BTreeSet<String>,
+    /// It is tried again later, and less often each time: an owner may announce what costs much to refuse.
+    refused: BTreeMap<String, Refused>,
 }
+
+struct Refused {
+    due: Instant,
+    pause: Duration,
+}
+
+const TRY_AGAIN_AT_LAST: Duration = Duration::from_secs(10);
 
 struct Attached {
     ticket: Ticket,
@@ -55,6 +64,7 @@ pub fn join(owner: u16, until: Until, tell: Tell) -> Result<()> {
         store,
         attached: BTreeMap::new(),
         said: BTreeSet::new(),
+        refused: BTreeMap::new(),
     };
     guest.store.watch(&guest.pair.announced())?;
     guest.forget_old()?;
@@ -89,10 +99,16 @@ impl Guest {
         for pool in gone.map(|(pool, _)| pool.clone()).collect::<Vec<_>>() {
             self.detach(&pool, tell)?;
         }
+        let is_announced = |pool: &String| announced.iter().any(|(name, _)| name == pool);
+        self.said.retain(is_announced);
+        self.refused.retain(|pool, _| is_announced(pool));
         for (pool, ticket) in announced {
+            let is_due = |refused: &Refused| refused.due <= Instant::now();
             match ticket {
                 Some(ticket) if !self.attached.contains_key(&pool) => {
-                    self.attach(&pool, ticket, tell)?;
+                    if self.refused.get(&pool).is_none_or(is_due) {
+                        self.attach(&pool, ticket, tell)?;
+                    }
                 }
                 Some(_) => {}
                 // An owner's process has just begun to write it, or it is nonsense.
@@ -114,10 +130,17 @@ impl Guest {
                 };
                 tell(&format!("The pool {pool} of domain {owner} {how}."));
                 self.said.remove(pool);
+                self.refused.remove(pool);
                 let care = None;
                 self.attached.insert(pool.into(), Attached { ticket, care });
             }
-            Err(error) => self.say(pool, &error.to_string(), tell),
+            Err(error) => {
+                self.say(pool, &error.to_string(), tell);
+                let before = self.refused.get(pool).map_or(Duration::ZERO, |it| it.pause);
+                let pause = (before * 2).clamp(AT_LEAST, TRY_AGAIN_AT_LAST);
+                let due = Instant::now() + pause;
+                self.refused.insert(pool.into(), Refused { due, pause });
+            }
         }
         Ok(())
     }

@@ -44,26 +44,27 @@ pub type Tell<'a> = &'a mut dyn FnMut(&str);
 /// domains come and go.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
+/// And not more often than this: another domain can change what is watched as often as it likes, and each look costs all users of XenStore.
+const AT_MOST: Duration = Duration::from_millis(50);
+
 /// Waits for news of XenStore or a signal that ends the process. True: to be ended.
 fn wait(store: &mut Store, end: &OwnedFd) -> Result<bool> {
-    let timeout = match store.news()? {
-        true => Duration::ZERO,
-        false => AT_LEAST,
-    };
-    let timeout = Timespec::try_from(timeout).expect("a second fits");
-    let mut fds = [
-        PollFd::new(store, PollFlags::IN),
-        PollFd::new(end, PollFlags::IN),
-    ];
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(e) => return Err(Error::new(format!("waiting for XenStore: {e}"))),
-    }
-    if !fds[1].revents().is_empty() {
+    if !store.news()? && has_ended(Some(store), end, AT_LEAST)? {
         return Ok(true);
     }
     store.news()?;
-    Ok(false)
+    has_ended(None, end, AT_MOST)
+}
+
+/// Waits so long, or for news; was the process asked to end?
+fn has_ended(store: Option<&Store>, end: &OwnedFd, most: Duration) -> Result<bool> {
+    let timeout = Timespec::try_from(most).expect("a second fits");
+    let mut fds = vec![PollFd::new(end, PollFlags::IN)];
+    fds.extend(store.map(|store| PollFd::new(store, PollFlags::IN)));
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!fds[0].revents().is_empty()),
+        Err(e) => Err(Error::new(format!("waiting for XenStore: {e}"))),
+    }
 }
 
 /// This domain's id.

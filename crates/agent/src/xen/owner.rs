@@ -68,8 +68,11 @@ struct Granted {
     ticket: Option<Ticket>,
     announced: bool,
     ready: bool,
-    /// It is not taken for silent before: it has the pool from a process before this one, and may be about to say so.
+    /// What it says later counts from here on: it may have the pool from a process before this one, and be about to say so, or say one thing
+    /// and another in turn.
     patience: Instant,
+    /// For so long it was not heard after it said something; 0: it has said nothing yet.
+    pause: Duration,
     /// It is to have the pool no more. If it has not let go by then, the grant is taken back all the same.
     leaving: Option<Instant>,
 }
@@ -218,6 +221,7 @@ impl Owner {
             announced: false,
             ready,
             patience: Instant::now() + AT_LEAST,
+            pause: Duration::ZERO,
             leaving: None,
         };
         self.granted.insert(id, granted);
@@ -264,9 +268,15 @@ impl Owner {
             return Ok(());
         };
         if ready != granted.ready {
-            if !ready && Instant::now() < granted.patience {
+            let now = Instant::now();
+            if now < granted.patience && (!ready || !granted.pause.is_zero()) {
                 return Ok(());
             }
+            granted.pause = match now.saturating_duration_since(granted.patience) {
+                quiet if quiet > TRY_AGAIN_AT_LAST => AT_LEAST,
+                _ => (granted.pause * 2).clamp(AT_LEAST, TRY_AGAIN_AT_LAST),
+            };
+            granted.patience = now + granted.pause;
             granted.ready = ready;
             let how = if ready { "is ready" } else { "has let go" };
             tell(&format!("Domain {id} {how}: {pool}."));
@@ -352,6 +362,7 @@ impl Owner {
                     announced: false,
                     ready: true,
                     patience: now,
+                    pause: Duration::ZERO,
                     leaving: Some(now),
                 };
                 self.granted.insert(id, granted);
