@@ -91,7 +91,7 @@ impl<'a> Ctx<'a> {
 
     /// The process that has a slot now, if any, its member and its pid.
     pub fn process(&self, slot: u32) -> Option<(ProcId, u16, u32)> {
-        self.pay(LOOK)?;
+        self.proc(slot)?;
         self.pool.process(slot)
     }
 

@@ -452,30 +452,25 @@ impl Pool {
     /// A segment's entry.
     #[inline]
     pub fn shm(&self, index: u32) -> Option<&'static Shm> {
-        self.entry_offset(Kind::Shm, index)
-            .and_then(|o| self.record(o))
+        self.record(self.geometry.entries[Kind::Shm as usize], index)
     }
 
     /// A semaphore set's entry.
     #[inline]
     pub fn sem(&self, index: u32) -> Option<&'static Sem> {
-        self.entry_offset(Kind::Sem, index)
-            .and_then(|o| self.record(o))
+        self.record(self.geometry.entries[Kind::Sem as usize], index)
     }
 
     /// A queue's entry.
     #[inline]
     pub fn msg(&self, index: u32) -> Option<&'static Msg> {
-        self.entry_offset(Kind::Msg, index)
-            .and_then(|o| self.record(o))
+        self.record(self.geometry.entries[Kind::Msg as usize], index)
     }
 
     /// A waiter record.
     #[inline]
     pub fn waiter(&self, index: u32) -> Option<&'static Waiter> {
-        let (offset, count) = self.geometry.waiters;
-        let at = offset + u64::from(index) * size_of::<Waiter>() as u64;
-        (index < count).then(|| self.record(at)).flatten()
+        self.record(self.geometry.waiters, index)
     }
 
     /// The offset that a reference into the pool has.
@@ -484,14 +479,20 @@ impl Pool {
         (r as *const T as usize - self.mem.base() as usize) as u64
     }
 
-    /// A record of a table, if there is memory for it. The offset was computed from checked tables.
+    /// A record of a table (offset, count), if there is such an index and memory for it. The tables are those that `open` has checked.
     #[inline]
-    pub(crate) fn record<T: crate::mem::Shared>(&self, offset: u64) -> Option<&'static T> {
+    pub(crate) fn record<T: crate::mem::Shared>(
+        &self,
+        (table, count): (u64, u32),
+        index: u32,
+    ) -> Option<&'static T> {
+        let len = size_of::<T>() as u64;
+        let at = table + u64::from(index) * len;
         // Tables begin on pages.
-        let one_page = size_of::<T>().is_power_of_two();
-        // SAFETY: callers pass offsets of records of tables, all of which `of_words` found to lie inside the mapping.
-        let has_memory = unsafe { self.mem.has_memory(offset, size_of::<T>() as u64, one_page) };
-        has_memory.then(|| self.fixed(offset))
+        let one_page = len.is_power_of_two();
+        // SAFETY: `of_words` found all of the table to lie inside the mapping.
+        let is_there = index < count && unsafe { self.mem.has_memory(at, len, one_page) };
+        is_there.then(|| self.fixed(at))
     }
 
     /// A record at an offset that `open` has checked, or that was computed from checked tables.

@@ -172,7 +172,7 @@ impl Mem {
         self.base.as_ptr().wrapping_add(offset as usize)
     }
 
-    /// Is there memory for a few bytes, so that touching them can't fail?
+    /// Is there memory for these bytes, one at the least, so that touching them can't fail?
     ///
     /// # Safety
     /// They must lie inside the mapping. Where they begin and end on the same page for certain, say so.

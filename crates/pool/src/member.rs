@@ -51,9 +51,7 @@ fn words_of(identity: [u8; 16]) -> [u64; 2] {
 
 impl Pool {
     pub(crate) fn member(&self, index: u32) -> Option<&'static Member> {
-        let (offset, count) = self.geometry.members;
-        let at = offset + u64::from(index) * size_of::<Member>() as u64;
-        (index < count).then(|| self.record(at)).flatten()
+        self.record(self.geometry.members, index)
     }
 
     /// The entry of the kernel with this identity, if it has one.

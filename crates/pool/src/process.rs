@@ -77,9 +77,7 @@ impl Pool {
     /// A process slot.
     #[inline]
     pub fn proc(&self, slot: u32) -> Option<&'static Proc> {
-        let (offset, count) = self.geometry.procs;
-        let at = offset + u64::from(slot) * size_of::<Proc>() as u64;
-        (slot < count).then(|| self.record(at)).flatten()
+        self.record(self.geometry.procs, slot)
     }
 
     /// Takes a free slot for a process of `member`. `claim` takes a slot's life lock: it is false if somebody holds it. `None`: all are taken, or
