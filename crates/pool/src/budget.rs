@@ -66,11 +66,6 @@ impl Budget {
         self.left.get() == 0
     }
 
-    /// The same for the next piece of a tool's work on the same pool: what was waited for locks still counts.
-    pub fn refill(&self) {
-        self.left.set(self.whole);
-    }
-
     /// Pays for a question to the kernel and asks it; `None` if the budget is spent. One that takes longer than its price costs more, for members with the
     /// pool's file can make those about its locks slow; but not much more, for the caller may only have lost its processor meanwhile.
     #[inline]
@@ -92,8 +87,13 @@ impl Budget {
 
     /// Begins anew: the call has slept as its caller wanted, with signals let through, and was woken.
     pub fn renew(&self) {
-        self.left.set(self.whole);
+        self.refill();
         self.waited.set(0);
+    }
+
+    /// The same for the next piece of a tool's work on the same pool: what was waited for locks still counts.
+    pub fn refill(&self) {
+        self.left.set(self.whole);
     }
 
     /// A part of what is left, for work that the call can do without: half. [`Budget::settle`] takes what was spent of it.
