@@ -90,8 +90,9 @@ fn known_size(word: u64) -> Option<u64> {
     (is_known && size != NONE).then_some(size)
 }
 
-/// What is known of an id after a `*get` that asked for `asked` and found `found`. `old`: what was known before.
-fn after_get(old: Option<u64>, id: i32, asked: u64, found: u64) -> u64 {
+/// What is known of an id after a `*get` that asked for `asked` and found `found`. `old`: what was known before; `is_back`: another id had its
+/// place meanwhile.
+fn after_get(old: Option<u64>, is_back: bool, id: i32, asked: u64, found: u64) -> u64 {
     let size = if found < asked {
         NONE
     } else {
@@ -99,7 +100,7 @@ fn after_get(old: Option<u64>, id: i32, asked: u64, found: u64) -> u64 {
     };
     let old = old.unwrap_or(name(id) | size) | GOT;
     if old & SIZE != size {
-        return name(id) | GOT | NONE;
+        return name(id) | GOT | if is_back { DOUBTFUL | size } else { NONE };
     }
     match asked {
         _ if asked < found && asked > 0 => (old | LESS) & !KNOWN,
@@ -163,13 +164,7 @@ impl Told {
     /// A `*get` was asked for `asked` or more, and has found or made a construct of that size.
     pub fn got(&self, pool: usize, id: i32, asked: u64, found: u64) {
         self.change(pool, id, |old, is_back| {
-            let new = after_get(old, id, asked, found);
-            let is_another = is_back && old.is_some() && new & SIZE == NONE && found >= asked;
-            Some(if is_another {
-                name(id) | GOT | DOUBTFUL | size_word(found)
-            } else {
-                new
-            })
+            Some(after_get(old, is_back, id, asked, found))
         });
     }
 
