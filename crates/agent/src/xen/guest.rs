@@ -3,6 +3,7 @@
 use super::announce::Pair;
 use super::care::Care;
 use super::device::{Device, Ticket};
+use super::pause::Pause;
 use super::store::Store;
 use super::{end_signals, own_id, wait, Tell, AT_LEAST};
 use crate::error::{Error, Result};
@@ -30,12 +31,7 @@ struct Guest {
     /// What could not be attached is said once.
     said: BTreeSet<String>,
     /// It is tried again later, and less often each time: an owner may announce what costs much to refuse.
-    refused: BTreeMap<String, Refused>,
-}
-
-struct Refused {
-    due: Instant,
-    pause: Duration,
+    refused: BTreeMap<String, Pause>,
 }
 
 const TRY_AGAIN_AT_LAST: Duration = Duration::from_secs(10);
@@ -103,10 +99,9 @@ impl Guest {
         self.said.retain(is_announced);
         self.refused.retain(|pool, _| is_announced(pool));
         for (pool, ticket) in announced {
-            let is_due = |refused: &Refused| refused.due <= Instant::now();
             match ticket {
                 Some(ticket) if !self.attached.contains_key(&pool) => {
-                    if self.refused.get(&pool).is_none_or(is_due) {
+                    if self.refused.get(&pool).is_none_or(Pause::is_over) {
                         self.attach(&pool, ticket, tell)?;
                     }
                 }
@@ -136,10 +131,9 @@ impl Guest {
             }
             Err(error) => {
                 self.say(pool, &error.to_string(), tell);
-                let before = self.refused.get(pool).map_or(Duration::ZERO, |it| it.pause);
-                let pause = (before * 2).clamp(AT_LEAST, TRY_AGAIN_AT_LAST);
-                let due = Instant::now() + pause;
-                self.refused.insert(pool.into(), Refused { due, pause });
+                let before = self.refused.get(pool).copied();
+                let pause = Pause::after(before, AT_LEAST, TRY_AGAIN_AT_LAST);
+                self.refused.insert(pool.into(), pause);
             }
         }
         Ok(())

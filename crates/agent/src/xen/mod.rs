@@ -7,6 +7,7 @@
 //! | `announce` | the keys by which a pool is announced, and what is believed of them |
 //! | `care` | what is cleaned up in a pool after processes and domains that died |
 //! | `claim` | how one process, and no other, comes to serve a pool |
+//! | `pause` | how long is waited before something is tried again |
 //! | `presence` | which of the domains that are to have a pool exist |
 //! | `withdrawal` | how a pool is taken away from everybody |
 //! | `owner` | the domain that owns a pool: grants and announces it, and takes it back |
@@ -22,6 +23,7 @@ mod device;
 mod domain;
 mod guest;
 mod owner;
+mod pause;
 mod presence;
 mod store;
 mod withdrawal;

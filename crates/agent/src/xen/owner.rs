@@ -6,6 +6,7 @@ use super::care::Care;
 use super::claim;
 use super::device::{Device, Ticket};
 use super::domain::DOM0;
+use super::pause::Pause;
 use super::presence::Presence;
 use super::store::{Store, INTRODUCED, RELEASED};
 use super::withdrawal::{take_away, FAREWELL};
@@ -68,19 +69,16 @@ struct Granted {
     ticket: Option<Ticket>,
     announced: bool,
     ready: bool,
-    /// What it says later counts from here on: it may have the pool from a process before this one, and be about to say so, or say one thing
-    /// and another in turn.
-    patience: Instant,
-    /// For so long it was not heard after it said something; 0: it has said nothing yet.
-    pause: Duration,
+    /// Until this is over, it is not heard: it may say one thing and another in turn, or have the pool from a process before this one, and be
+    /// about to say so.
+    pause: Option<Pause>,
     /// It is to have the pool no more. If it has not let go by then, the grant is taken back all the same.
     leaving: Option<Instant>,
 }
 
 struct Refusal {
     why: String,
-    due: Instant,
-    pause: Duration,
+    pause: Pause,
 }
 
 /// Makes a pool, or takes over one that is there, and serves it until the process is asked to end. Then it is withdrawn.
@@ -202,8 +200,7 @@ impl Owner {
     /// Gives a domain the pool, if it has not got it, and listens what it says. False: it is not its turn yet.
     fn serve(&mut self, id: u16, tell: Tell) -> Result<bool> {
         if !self.granted.get(&id).is_some_and(|it| it.announced) {
-            let is_due = |refusal: &Refusal| Instant::now() >= refusal.due;
-            if !self.refused.get(&id).is_none_or(is_due) {
+            if self.refused.get(&id).is_some_and(|it| !it.pause.is_over()) {
                 return Ok(false);
             }
             if !self.granted.contains_key(&id) {
@@ -220,8 +217,7 @@ impl Owner {
             ticket: Some(self.device.grant(&self.how.pool, self.how.size, id)?),
             announced: false,
             ready,
-            patience: Instant::now() + AT_LEAST,
-            pause: Duration::ZERO,
+            pause: ready.then(|| Pause::of(AT_LEAST)),
             leaving: None,
         };
         self.granted.insert(id, granted);
@@ -249,14 +245,13 @@ impl Owner {
 
     /// It is said once, and tried again later: it may be for want of what others give back.
     fn refuse(&mut self, id: u16, why: &Error, tell: Tell) {
-        let (why, now) = (why.to_string(), Instant::now());
+        let why = why.to_string();
         let before = self.refused.get(&id);
-        let pause = before.map_or(TRY_AGAIN, |it| (it.pause * 2).min(TRY_AGAIN_AT_LAST));
+        let pause = Pause::after(before.map(|it| it.pause), TRY_AGAIN, TRY_AGAIN_AT_LAST);
         if before.is_none_or(|before| before.why != why) {
             tell(&format!("{why}. That is tried again."));
         }
-        let due = now + pause;
-        self.refused.insert(id, Refusal { why, due, pause });
+        self.refused.insert(id, Refusal { why, pause });
     }
 
     /// Listens whether a domain is ready. As long as it is not, it is told again: it may have been made only now, and XenStore
@@ -268,15 +263,10 @@ impl Owner {
             return Ok(());
         };
         if ready != granted.ready {
-            let now = Instant::now();
-            if now < granted.patience && (!ready || !granted.pause.is_zero()) {
+            if granted.pause.is_some_and(|pause| !pause.is_over()) {
                 return Ok(());
             }
-            granted.pause = match now.saturating_duration_since(granted.patience) {
-                quiet if quiet > TRY_AGAIN_AT_LAST => AT_LEAST,
-                _ => (granted.pause * 2).clamp(AT_LEAST, TRY_AGAIN_AT_LAST),
-            };
-            granted.patience = now + granted.pause;
+            granted.pause = Some(Pause::after(granted.pause, AT_LEAST, TRY_AGAIN_AT_LAST));
             granted.ready = ready;
             let how = if ready { "is ready" } else { "has let go" };
             tell(&format!("Domain {id} {how}: {pool}."));
@@ -328,8 +318,7 @@ impl Owner {
         self.granted.remove(&id);
         self.bury(id);
         for refusal in self.refused.values_mut() {
-            refusal.due = Instant::now() + TRY_AGAIN_SOON;
-            refusal.pause = TRY_AGAIN;
+            refusal.pause = Pause::of(TRY_AGAIN_SOON);
         }
         Ok(true)
     }
@@ -356,14 +345,12 @@ impl Owner {
             }
             let pair = self.pair(id);
             if self.presence.exists(id) && pair.is_answered(&mut self.store, &self.how.pool)? {
-                let now = Instant::now();
                 let granted = Granted {
                     ticket: None,
                     announced: false,
                     ready: true,
-                    patience: now,
-                    pause: Duration::ZERO,
-                    leaving: Some(now),
+                    pause: None,
+                    leaving: Some(Instant::now()),
                 };
                 self.granted.insert(id, granted);
                 self.store.watch(&pair.answered())?;
