@@ -21,7 +21,7 @@ cargo="$root/scripts/cargo.sh --exec"
 # Debug builds for cargo's tests (overflow and debug checks are on), release builds for the rest.
 suites() {
     cat <<TABLE
-unit|20m|Cargo.toml|$cargo test --workspace --locked
+unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-port/contract --locked
 capi|5m|tests/capi/Makefile|make -C tests/capi check
 conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh $target/release/libvshmem.so
 differential|15m|tests/differential/Cargo.toml|$cargo test --release --manifest-path tests/differential/Cargo.toml
