@@ -185,6 +185,7 @@ static void writes_read_only(void *id) {
     char *start = shmat(*(int *)id, NULL, SHM_RDONLY);
     OK((long)start);
     CHECK(start[0] == 0);
+    FAILS(mprotect(start, 4096, PROT_READ | PROT_WRITE), EACCES);
     *(volatile char *)start = 1;
 }
 

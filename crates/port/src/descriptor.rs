@@ -20,7 +20,8 @@ const LARGEST_USEFUL_LIMIT: u64 = 1024;
 const NONE: i32 = -1;
 
 /// Opening a pool's file: never takes a terminal, never waits for the other end of a pipe.
-pub(crate) const OPEN_FLAGS: i32 = libc::O_RDWR | libc::O_NOCTTY | libc::O_NONBLOCK;
+pub(crate) const OPEN_FLAGS: i32 = libc::O_RDWR | WITHOUT_WAITING;
+const WITHOUT_WAITING: i32 = libc::O_NOCTTY | libc::O_NONBLOCK;
 
 /// What tells a file from all others that exist at the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ impl Descriptor {
 
     /// Opens the pool's file again and keeps it, unless another thread was faster, in place of a lost number.
     fn replace(&self, lost: i32) -> Option<Lent> {
-        let fresh = self.open_path()?;
+        let fresh = self.open_path(OPEN_FLAGS)?;
         let Some(high) = move_high(fresh.fd()) else {
             return Some(Lent::Temporary(fresh));
         };
@@ -158,26 +159,35 @@ impl Descriptor {
 
     /// Opens the pool's file anew: a description that shares nothing with the kept one, above all no locks.
     pub fn open_anew(&self) -> Option<Owned> {
+        self.open(OPEN_FLAGS)
+    }
+
+    /// The same for reading alone: what is mapped by it can't be made writable later.
+    pub fn open_to_read(&self) -> Option<Owned> {
+        self.open(libc::O_RDONLY | WITHOUT_WAITING)
+    }
+
+    fn open(&self, flags: i32) -> Option<Owned> {
         let number = self.number.load(Ordering::Acquire);
         if self.identity.is(number) {
-            if let Some(owned) = self.open_through_proc(number) {
+            if let Some(owned) = self.open_through_proc(number, flags) {
                 return Some(owned);
             }
         }
-        self.open_path()
+        self.open_path(flags)
     }
 
     /// Opens what a descriptor of this process is open on; works for files whose path leads elsewhere by now.
-    fn open_through_proc(&self, fd: i32) -> Option<Owned> {
+    fn open_through_proc(&self, fd: i32, flags: i32) -> Option<Owned> {
         let mut link = Text::<32>::new();
         link.push(b"/proc/self/fd/")?;
         link.push_decimal(u64::try_from(fd).ok()?)?;
-        self.verified(sys::open(link.c_str(), OPEN_FLAGS, 0))
+        self.verified(sys::open(link.c_str(), flags, 0))
     }
 
     /// Opens the path by which the pool was found.
-    fn open_path(&self) -> Option<Owned> {
-        self.verified(sys::open(self.path.c_str(), OPEN_FLAGS, 0))
+    fn open_path(&self, flags: i32) -> Option<Owned> {
+        self.verified(sys::open(self.path.c_str(), flags, 0))
     }
 
     /// What was opened, if it is the pool's file.

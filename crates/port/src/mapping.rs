@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Descriptor, Lent};
 use crate::sys::{self, Errno, Outcome};
 
 /// Where a range is to be mapped.
@@ -62,7 +62,7 @@ pub(crate) fn by_file(
     place: Place,
     prot: i32,
 ) -> Option<Outcome<*mut c_void>> {
-    let file = descriptor.get()?;
+    let file = file_for(descriptor, prot)?;
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | place.flag();
     let hint = place.addr().unwrap_or(0);
     // SAFETY: only `Place::Over` can hit something that is mapped, as the program asked for.
@@ -84,6 +84,16 @@ pub(crate) fn by_file(
         return None;
     }
     Some(Ok(at))
+}
+
+/// A descriptor by which no more than `prot` is allowed later, if the process may still open the file; else the kept one.
+fn file_for(descriptor: &Descriptor, prot: i32) -> Option<Lent> {
+    if prot & libc::PROT_WRITE == 0 {
+        if let Some(file) = descriptor.open_to_read() {
+            return Some(Lent::Temporary(file));
+        }
+    }
+    descriptor.get()
 }
 
 /// Maps what the pool's own mapping shows at `from` once more: the way without a descriptor.
