@@ -166,8 +166,9 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
         return Err(Errno::EINVAL);
     }
     if flg & SHM_HUGETLB != 0 {
-        // As on a kernel that has no huge pages set aside.
-        return Err(Errno::ENOMEM);
+        // As on a kernel that has no huge pages set aside, for those whom it would give some.
+        let may = c.kernel.cred().caps & perm::CAP_IPC_LOCK != 0 || c.kernel.in_group(0);
+        return Err(if may { Errno::ENOMEM } else { Errno::EPERM });
     }
     Ok(len)
 }

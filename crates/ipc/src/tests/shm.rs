@@ -127,6 +127,16 @@ fn permissions_say_how() {
     assert_eq!(shm::remove(&b.ctx(), id), Err(Errno::EPERM));
     assert_eq!(shm::lock(&b.ctx(), id, true), Err(Errno::EPERM));
     assert_eq!(shm::stat(c, id).unwrap().nattch, 1);
+    let huge = |caps| {
+        b.set_cred(Cred {
+            uid: 9,
+            gid: 9,
+            caps,
+        });
+        shm::get(&b.ctx(), IPC_PRIVATE, 1, shm::SHM_HUGETLB | 0o600)
+    };
+    assert_eq!(huge(0), Err(Errno::EPERM));
+    assert_eq!(huge(1 << 14), Err(Errno::ENOMEM));
 }
 
 /// What happens in `act` while somebody who lives does not let go of the pool's lock.
