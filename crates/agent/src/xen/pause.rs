@@ -50,7 +50,10 @@ mod tests {
     #[test]
     fn each_is_twice_as_long_as_the_one_before() {
         assert_eq!(lengths(None), [5, 10, 12]);
-        assert_eq!(lengths(Some(Pause::of(Duration::from_secs(2)))), [5, 10, 12]);
+        assert_eq!(
+            lengths(Some(Pause::of(Duration::from_secs(2)))),
+            [5, 10, 12]
+        );
         assert!(!Pause::of(SHORTEST).is_over());
         assert!(Pause::of(Duration::ZERO).is_over());
     }
