@@ -66,10 +66,13 @@ symbols() {
     grep '^vshm_' "$work/exports" | diff "$work/declared" -
 }
 
-# The assembly of syscall() must come without a prologue, whatever the compiler.
-entry() {
-    objdump -d --no-show-raw-insn "$lib" | sed -n '/<syscall>:/,/^$/p' >"$work/entry"
-    grep -q syscall "$work/entry" && ! grep -w -e push -e sub "$work/entry"
+# These functions' assembly must come without a prologue, whatever the compiler.
+entries() {
+    for function in syscall dlopen dlmopen dlsym; do
+        objdump -d --no-show-raw-insn "$lib" | sed -n "/<$function>:/,/^$/p" >"$work/entry"
+        grep -q -e syscall -e 'jmp.*<vshmem_dl' "$work/entry" || return 1
+        ! grep -w -e push -e sub "$work/entry" || return 1
+    done
 }
 
 check_silently() { # check_silently NAME FUNCTION
@@ -132,7 +135,7 @@ SCRIPT
 }
 
 check_silently "exported symbols" symbols
-[ "$(uname -m)" != x86_64 ] || check_silently "entry of syscall()" entry
+[ "$(uname -m)" != x86_64 ] || check_silently "entries in assembly" entries
 
 preloaded "calls by libc's names" calls
 preloaded "calls by number" calls-numbered
@@ -149,6 +152,12 @@ preloaded "SEM_UNDO" undo
 preloaded "no heap" noheap
 preloaded "idle" idle
 run "a crowd" VSHMEM_POOL_SIZE=1M LD_PRELOAD="$lib" timeout -k 5 120 "$programs/crowd"
+opened=$programs/opened
+preloaded "opened and looked up at run time" dlfcn taken "$opened"
+run "VSHMEM_DL=keep" VSHMEM_DL=keep LD_PRELOAD="$lib" timeout 30 "$programs/dlfcn" kept "$opened"
+run "the same, no keys" VSHMEM_KEYS=none LD_PRELOAD="$lib" timeout 30 "$programs/dlfcn" kept "$opened"
+run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$programs/dlfcn" before "$opened"
+run "another interposer after" LD_PRELOAD="$lib $opened/next.so" timeout 30 "$programs/dlfcn" after "$opened"
 bad_pools
 linked "pools" pools "$work"
 rm -f "$work"/pool-*
@@ -169,6 +178,7 @@ done
 run "VSHMEM_POOL=''" VSHMEM_POOL= LD_PRELOAD="$lib" "$programs/keys" none
 run "VSHMEM_POOL='a b'" VSHMEM_POOL='a b' LD_PRELOAD="$lib" "$programs/keys" none
 run "VSHMEM_POOL_SIZE=1" VSHMEM_POOL_SIZE=1 LD_PRELOAD="$lib" "$programs/keys" none
+run "VSHMEM_DL=''" VSHMEM_DL= LD_PRELOAD="$lib" "$programs/keys" none
 # Linked but not preloaded, and nothing said: libc's names stay the kernel's.
 status=0
 env -u VSHMEM_POOL -u VSHMEM_KEYS LD_LIBRARY_PATH="$programs" timeout 30 "$programs/keys-linked" - 0 99 ||

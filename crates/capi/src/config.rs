@@ -24,6 +24,8 @@ pub struct Config {
     /// The same for groups.
     pub gid_map: Option<IdMap>,
     keys: Keys,
+    /// Are `dlopen` and its like left as they are?
+    keeps_dl: bool,
     /// Why nothing can be served, if so.
     mistake: Option<Mistake>,
 }
@@ -64,6 +66,8 @@ pub enum Mistake {
     UidMap,
     /// VSHMEM_GID_MAP can't be read.
     GidMap,
+    /// VSHMEM_DL is neither of its words.
+    Dl,
 }
 
 impl core::fmt::Display for Mistake {
@@ -78,6 +82,7 @@ impl core::fmt::Display for Mistake {
             Mistake::PoolSize => "VSHMEM_POOL_SIZE must be a number of bytes of at least 1M; K, M, G and T may follow it",
             Mistake::UidMap => "VSHMEM_UID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
             Mistake::GidMap => "VSHMEM_GID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
+            Mistake::Dl => "VSHMEM_DL must be take or keep",
         })
     }
 }
@@ -89,6 +94,7 @@ impl Config {
         uid_map: None,
         gid_map: None,
         keys: Keys::NONE,
+        keeps_dl: false,
         mistake: None,
     };
 
@@ -127,6 +133,11 @@ impl Config {
         keys.all || keys.private || keys.count > 0
     }
 
+    /// Shall what is opened and looked up at run time lead to the pool, too?
+    pub fn takes_lookups(&self) -> bool {
+        self.takes_any() && !self.keeps_dl
+    }
+
     fn understand(mut self, env: &Environment) -> Config {
         let mut mistake = None;
         match env.pool {
@@ -150,6 +161,11 @@ impl Config {
             Ok(map) => self.gid_map = map,
             Err(_) => mistake = Some(Mistake::GidMap),
         }
+        match env.dl {
+            None | Some(b"take") => {}
+            Some(b"keep") => self.keeps_dl = true,
+            Some(_) => mistake = Some(Mistake::Dl),
+        }
         match env.keys.map(parse_keys) {
             None if env.preloaded || env.pool.is_some() => self.keys = Keys::ALL,
             None => self.keys = Keys::NONE,
@@ -172,6 +188,7 @@ struct Environment<'e> {
     keys: Option<&'e [u8]>,
     uid_map: Option<&'e [u8]>,
     gid_map: Option<&'e [u8]>,
+    dl: Option<&'e [u8]>,
     preloaded: bool,
 }
 
@@ -308,6 +325,7 @@ fn environment() -> Environment<'static> {
         keys: variable(c"VSHMEM_KEYS"),
         uid_map: variable(c"VSHMEM_UID_MAP"),
         gid_map: variable(c"VSHMEM_GID_MAP"),
+        dl: variable(c"VSHMEM_DL"),
         preloaded: variable(c"LD_PRELOAD")
             .is_some_and(|list| list.windows(9).any(|w| w == b"libvshmem")),
     }
@@ -351,6 +369,23 @@ mod tests {
         let map = with_map("0 100000 10").uid_map.expect("a map");
         assert_eq!(map.outside(3), 100_003);
         assert_eq!(with_map("0 100000").mistake(), Some(Mistake::UidMap));
+    }
+
+    #[test]
+    fn lookups_are_taken_where_constructs_are() {
+        let with_dl = |dl: &'static str, preloaded: bool| {
+            Config::EMPTY.understand(&Environment {
+                dl: Some(dl.as_bytes()),
+                preloaded,
+                ..Environment::default()
+            })
+        };
+        assert!(with(None, None, true).takes_lookups());
+        assert!(!with(None, Some("none"), true).takes_lookups());
+        assert!(with_dl("take", true).takes_lookups());
+        assert!(!with_dl("take", false).takes_lookups());
+        assert!(!with_dl("keep", true).takes_lookups());
+        assert_eq!(with_dl("", true).mistake(), Some(Mistake::Dl));
     }
 
     #[test]

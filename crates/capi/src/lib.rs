@@ -5,6 +5,7 @@
 //! | [`load`] | loading the library, ending the process |
 //! | [`config`] | the environment |
 //! | [`export`], [`mod@syscall`] | the functions with libc's names |
+//! | [`dlfcn`] | opening libraries and looking names up at run time |
 //! | [`api`] | the functions of `vshmem.h` |
 //! | [`dispatch`] | which calls are ours |
 //! | [`calls`], [`abi`] | the calls on a pool, and C's structures |
@@ -48,6 +49,8 @@ pub mod told;
 pub mod user;
 
 // A test program must keep its own libc functions, and its own ends.
+#[cfg(not(test))]
+pub mod dlfcn;
 #[cfg(not(test))]
 pub mod export;
 #[cfg(not(test))]
