@@ -14,7 +14,7 @@ for my $size (5, 1000, 65536) {
 P
 cat >"$work/receive.py" <<'P'
 import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL("libc.so.6", use_errno=True)
 queue = libc.msgget(0x1234, 0o1600)
 assert queue >= 0, ctypes.get_errno()
 buffer = ctypes.create_string_buffer(8 + 70000)
