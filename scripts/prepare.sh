@@ -26,6 +26,8 @@ test|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
 test|py:pip|python3-pip|fetches that module's own tests
 test|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's shared variables
 test|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND
+test|glob:/usr/sbin/php-fpm*|php-fpm|a real program: PHP's server, opcache in System V segments
+test|cmd:cgi-fcgi|libfcgi-bin|load for that server
 test|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
 test|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
 test|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
