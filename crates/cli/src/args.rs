@@ -255,7 +255,7 @@ pub struct How {
     /// Start in this directory
     #[arg(long, short = 'C', value_name = "DIRECTORY")]
     pub cwd: Option<PathBuf>,
-    /// Run as this user of the machine: a name, UID or UID:GID
+    /// Run as this user: a name from this host's /etc/passwd, UID or UID:GID; on this kernel, with --local, only root can
     #[arg(long, short)]
     pub user: Option<String>,
 }

@@ -20,6 +20,7 @@ pub mod pools;
 pub mod rates;
 pub mod sample;
 mod signals;
+mod user;
 pub mod view;
 mod visitor;
 mod wire;

@@ -17,6 +17,13 @@ $clean" "$(vshmem run --no-prefix -- grep SigBlk /proc/self/status)"
 equal "nor here" "$clean" "$(VSHMEM_POOL=$work/pool vshmem run --local --no-prefix -- grep SigBlk /proc/self/status)"
 equal "nor by exec" "$clean" "$(vshmem exec vm0 -- grep SigBlk /proc/self/status)"
 code "so that timeout works" 124 vshmem run -- timeout 1 sleep 60
+if [ "$(id -u)" = 0 ]; then
+    who=65534
+    equal "here it runs as whom it is told" "$who" "$(VSHMEM_POOL=none vshmem run --local --no-prefix -u "$who" -- id -u)"
+else
+    code "here only root runs programs as others" 126 vshmem run --local -u 0 -- id
+fi
+contains "and a directory that is none is named" "there is no directory /no/such" "$(vshmem run --local -C /no/such -- true 2>&1)"
 code "all succeed" 0 vshmem run -- true
 code "the exit code of the one that fails" 5 vshmem run -- sh -c 'exit $((VSHMEM_RANK * 5))'
 code "also without machines" 6 env "VSHMEM_POOL=$work/pool" "$VSHMEM_BIN" run --local -n 2 -- sh -c 'exit 6'

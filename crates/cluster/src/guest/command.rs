@@ -3,8 +3,9 @@
 
 use super::poller::set_nonblocking;
 use crate::error::OUR_FAILURE;
-use crate::signals;
+
 use crate::wire::start::Start;
+use crate::{signals, user};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -99,7 +100,8 @@ pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
             .write(true)
             .open(group.path.join("cgroup.procs"))
     });
-    become_user(&mut command, order, procs.ok());
+    join_group(&mut command, procs.ok());
+    user::switch(&mut command, order.uid, order.gid, order.groups.clone());
     signals::unblock(&mut command);
     let mut child = command.spawn().map_err(|e| refusal(program, &e))?;
     let running = Running {
@@ -168,27 +170,18 @@ fn directory(order: &Start) -> Result<&Path, Refusal> {
     }
 }
 
-fn become_user(command: &mut Command, order: &Start, procs: Option<File>) {
-    let (uid, gid, groups) = (order.uid, order.gid, order.groups.clone());
-    let switch = move || {
+/// Has a command begin a session, in the control group whose processes these are.
+fn join_group(command: &mut Command, procs: Option<File>) {
+    let join = move || {
         if let Some(mut procs) = procs.as_ref() {
             procs.write_all(b"0")?;
         }
-        // SAFETY: these calls take plain values, and setgroups a list that lives across the call; all of them
-        // are safe in a forked child.
-        unsafe {
-            libc::setsid();
-            if libc::setgroups(groups.len(), groups.as_ptr()) < 0
-                || libc::setgid(gid) < 0
-                || libc::setuid(uid) < 0
-            {
-                return Err(io::Error::last_os_error());
-            }
-        }
+        // SAFETY: takes nothing; safe in a forked child.
+        unsafe { libc::setsid() };
         Ok(())
     };
     // SAFETY: the closure makes system calls only; it takes no lock and no memory.
-    unsafe { command.pre_exec(switch) };
+    unsafe { command.pre_exec(join) };
 }
 
 /// Programs on the host may have been rebuilt since the last command: forget what was read of them.

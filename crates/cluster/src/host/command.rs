@@ -56,7 +56,7 @@ pub struct Job {
     pub cwd: Option<PathBuf>,
     /// It gets our standard input.
     pub stdin: bool,
-    /// As whom; only for machines.
+    /// As whom.
     pub identity: Identity,
     /// Files of the host that it needs to see.
     pub needs: Vec<PathBuf>,

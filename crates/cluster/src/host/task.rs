@@ -1,15 +1,18 @@
 //! A command that runs, in a machine or here, seen from outside: descriptors to poll, output, input, signals, end.
 
 use super::channel::{Channel, ASK_EVERY};
-use super::command::{Job, Place};
+use super::command::{Identity, Job, Place};
 use super::output::{Output, Stream};
 use crate::error::{Error, Result, OUR_FAILURE};
-use crate::signals;
 use crate::wire::frame::{Frame, Kind, MAX_DATA};
 use crate::wire::{Ended, STDIN_WINDOW};
+use crate::{signals, user};
+use rustix::fs::{accessat, Access, AtFlags, CWD};
+use rustix::io::Errno;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -82,10 +85,7 @@ impl Task {
                     None,
                 )
             }
-            Place::Local => match Local::start(job) {
-                Ok(local) => (Body::Local(Box::new(local)), None),
-                Err(e) => return Err(cannot_run(job, &e)),
-            },
+            Place::Local => (Body::Local(Box::new(Local::start(job)?)), None),
         };
         Ok(Task {
             output,
@@ -261,7 +261,14 @@ impl Remote {
 }
 
 impl Local {
-    fn start(job: &Job) -> io::Result<Local> {
+    fn start(job: &Job) -> Result<Local> {
+        if let Some(cwd) = &job.cwd {
+            check_directory(cwd)?;
+        }
+        Local::spawn(job).map_err(|error| cannot_run(job, &error))
+    }
+
+    fn spawn(job: &Job) -> io::Result<Local> {
         let mut command = Command::new(&job.argv[0]);
         command.args(&job.argv[1..]).env_clear();
         command.envs(job.env.iter().map(|(key, value)| (key, value)));
@@ -277,6 +284,9 @@ impl Local {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
+        if let Some(Identity { uid, gid, groups }) = other_user(job) {
+            user::switch(&mut command, *uid, *gid, groups.clone());
+        }
         let die_with_us = || {
             // SAFETY: plain values; safe in a forked child.
             if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } < 0 {
@@ -370,9 +380,113 @@ fn cannot_run(job: &Job, error: &io::Error) -> Error {
         error.to_string()
     };
     let code = if missing { NOT_FOUND } else { CANNOT_RUN };
-    Error::new(format!(
-        "could not run {}: {why}",
-        job.argv[0].to_string_lossy()
-    ))
-    .code(code)
+    let program = job.argv[0].to_string_lossy();
+    let Some(Identity { uid, gid, .. }) = other_user(job) else {
+        return Error::new(format!("could not run {program}: {why}")).code(code);
+    };
+    let text = format!("could not run {program} as the user {uid}:{gid}: {why}");
+    let refused = Error::new(text).code(code);
+    match error.kind() {
+        ErrorKind::PermissionDenied if Identity::current().uid != 0 => {
+            refused.hint("Only root can run programs as others.")
+        }
+        _ => refused,
+    }
+}
+
+/// As whom a local job runs, if not as who calls.
+fn other_user(job: &Job) -> Option<&Identity> {
+    let ids = |identity: &Identity| (identity.uid, identity.gid);
+    Some(&job.identity).filter(|identity| ids(identity) != ids(&Identity::current()))
+}
+
+/// An error unless a program can begin there: else it would be blamed for that.
+fn check_directory(cwd: &Path) -> Result<()> {
+    let inside = cwd.join(".");
+    let why = match accessat(CWD, &inside, Access::EXEC_OK, AtFlags::EACCESS) {
+        Ok(()) => return Ok(()),
+        Err(Errno::NOENT) => format!("there is no directory {}", cwd.display()),
+        Err(why) => format!(
+            "could not enter {}: {}",
+            cwd.display(),
+            io::Error::from(why)
+        ),
+    };
+    Err(Error::new(why).code(CANNOT_RUN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    /// A shell's command on this kernel.
+    fn job(script: &str) -> Job {
+        Job {
+            place: Place::Local,
+            label: "p0".into(),
+            argv: ["sh", "-c", script].map(Into::into).to_vec(),
+            env: std::env::vars_os().collect(),
+            cwd: None,
+            stdin: false,
+            identity: Identity::current(),
+            needs: vec![],
+        }
+    }
+
+    fn succeeds(job: &Job) -> bool {
+        let mut local = Local::start(job).expect("it starts");
+        local.child.wait().unwrap().success()
+    }
+
+    #[test]
+    fn a_local_program_runs_as_whom_it_is_told() {
+        let other = Identity {
+            uid: 65534,
+            gid: 65533,
+            groups: vec![65532],
+        };
+        let test = r#"[ "$(id -u):$(id -g):$(id -G)" = "65534:65533:65533 65532" ]"#;
+        let told = Job {
+            identity: other,
+            ..job(test)
+        };
+        if Identity::current().uid == 0 {
+            assert!(succeeds(&told) && !succeeds(&job(test)));
+            return;
+        }
+        let why = Local::start(&told).map(|_| ()).unwrap_err();
+        assert_eq!(why.exit_code(), CANNOT_RUN);
+        assert!(why.to_string().contains("Only root"), "{why}");
+    }
+
+    #[test]
+    fn a_local_program_ends_with_who_runs_it_whoever_it_is() {
+        let mut told = job("sleep 60");
+        if told.identity.uid == 0 {
+            (told.identity.uid, told.identity.gid) = (65534, 65534);
+        }
+        // The thread that starts it ends.
+        let started = std::thread::spawn(move || Local::start(&told).unwrap().child);
+        let mut child = started.join().unwrap();
+        let begun = Instant::now();
+        child.wait().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_directory_that_is_none_is_named() {
+        for (cwd, why) in [
+            ("/no/such", "there is no directory /no/such"),
+            ("/dev/null", "could not enter /dev/null: Not a directory"),
+        ] {
+            let told = Job {
+                cwd: Some(cwd.into()),
+                ..job("true")
+            };
+            let error = Local::start(&told).map(|_| ()).unwrap_err();
+            assert_eq!(error.exit_code(), CANNOT_RUN);
+            assert!(error.to_string().starts_with(why), "{error}");
+        }
+    }
 }
