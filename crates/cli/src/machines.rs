@@ -9,7 +9,7 @@ use vshmem_cluster::view::pools;
 use vshmem_cluster::{
     attached, down as end, health, interrupt, list, restart as start_anew, up as start,
     AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Qemu, Reach,
-    Result, Running, Step, UpOptions, Xen,
+    Record, Result, Running, Step, UpOptions, Xen,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
@@ -220,7 +220,6 @@ fn attached_row(attached: &Attached) -> Vec<String> {
 fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
     let listed = &asked.listed;
     let record = &listed.record;
-    let up = age(record.since);
     let mut rows = Vec::new();
     let machines = record.machines.iter().zip(&listed.states);
     let machines = machines.zip(members(listed)).zip(&asked.health);
@@ -242,7 +241,7 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
                 .as_ref()
                 .and_then(Running::pid)
                 .map_or_else(|| "-".into(), |pid| pid.to_string()),
-            show_age(up),
+            up_for(record, machine, *state).map_or_else(|| "-".into(), show_age),
             count(|member| member.processes),
             count(|member| member.waiting),
             pool_names(health.as_ref()),
@@ -257,6 +256,11 @@ fn state_name(state: MachineState) -> &'static str {
         MachineState::Running => "running",
         MachineState::Died => "died",
     }
+}
+
+/// For how long a machine is up, if it is.
+fn up_for(record: &Record, machine: &Machine, state: MachineState) -> Option<u64> {
+    (state != MachineState::Died).then(|| age(machine.since.unwrap_or(record.since)))
 }
 
 pub fn age(since: u64) -> u64 {
@@ -308,6 +312,7 @@ struct Cluster<'a> {
 struct MachineEntry<'a> {
     name: &'a str,
     state: MachineState,
+    up: Option<u64>,
     address: Option<&'a str>,
     pid: Option<i32>,
     domain: Option<u16>,
@@ -336,6 +341,7 @@ impl<'a> Entry<'a> {
             MachineEntry {
                 name: &machine.name,
                 state,
+                up: up_for(record, machine, state),
                 address: machine.address.as_deref(),
                 pid: machine.runs.as_ref().and_then(Running::pid),
                 domain: machine.runs.as_ref().and_then(Running::domain),
@@ -386,6 +392,29 @@ pub fn down(down: &args::Down) -> Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    /// A cluster of two machines.
+    fn record(name: &str) -> Record {
+        let machine = |index: u32| json!({"name": format!("vm{index}"), "index": index, "qemu": null, "address": null, "cores": []});
+        let record = json!({
+            "version": 1, "name": name, "boot": "", "starter": null, "accel": "tcg", "kernel": "/kernel", "cpus": 1,
+            "memory": 1 << 29, "pool": "/none", "pool_size": 1 << 20, "channels": 1, "since": age(7200),
+            "machines": [machine(0), machine(1)]
+        });
+        serde_json::from_value(record).expect("a record")
+    }
+
+    #[test]
+    fn a_machine_that_was_started_anew_is_younger_than_its_cluster() {
+        let mut record = record("young");
+        record.machines[1].since = Some(age(180));
+        let up =
+            |place: usize, state| up_for(&record, &record.machines[place], state).map(show_age);
+        assert_eq!(up(0, MachineState::Running).as_deref(), Some("2h"));
+        assert_eq!(up(1, MachineState::Running).as_deref(), Some("3m"));
+        assert_eq!(up(1, MachineState::Died), None);
+    }
 
     #[test]
     fn ages_are_short() {

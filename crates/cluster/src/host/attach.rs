@@ -3,12 +3,12 @@
 use super::adopted::{self, Adopted, Reach, VERSION};
 use super::machine::Target;
 use super::qmp::Qmp;
-use super::state::{boot_id, cluster_names, Record};
+use super::state::{boot_id, cluster_names, now, Record};
 use super::{grant, plug};
 use crate::error::{Error, Explain, Result};
 use serde_json::{json, Value};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use vshmem_agent::guest::protocol::PORT;
 
 /// What to adopt.
@@ -72,7 +72,6 @@ fn begin(wish: &Wish) -> Result<(Adopted, Option<String>)> {
             );
         }
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let mut record = Adopted {
         version: VERSION,
         name: wish.name.clone(),
@@ -80,7 +79,7 @@ fn begin(wish: &Wish) -> Result<(Adopted, Option<String>)> {
         reach,
         doorbell: false,
         channel: None,
-        since: now.unwrap_or_default().as_secs(),
+        since: now(),
         pools: Adopted::read(&wish.name)?.map_or_else(Vec::new, |known| known.pools),
     };
     let mut qmp = record.qmp(ANSWERS_WITHIN)?;

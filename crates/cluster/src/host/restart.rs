@@ -146,6 +146,7 @@ fn begin(
     let (running, leash) = hypervisor.start(record, place, &outfit, link)?;
     let starting = Starting(Some(running.clone()));
     record.machines[place].runs = Some(running);
+    record.machines[place].since = Some(state::now());
     record.write()?;
     leash.map(Leash::let_go).transpose()?;
     let cores = &record.machines[place].cores;

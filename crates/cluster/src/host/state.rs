@@ -12,6 +12,7 @@ use std::fs::{self, DirBuilder, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A pool that a machine was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub struct Machine {
     pub name: String,
     /// Its place among the machines.
     pub index: u32,
+    /// Seconds since the epoch when it was started last, if not with the cluster.
+    #[serde(default)]
+    pub since: Option<u64>,
     /// What runs it.
     #[serde(rename = "qemu")]
     pub runs: Option<Running>,
@@ -104,6 +108,12 @@ pub fn boot_id() -> String {
         .unwrap_or_default()
         .trim()
         .into()
+}
+
+/// Seconds since the epoch.
+pub fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
 }
 
 /// This user.

@@ -13,10 +13,10 @@ use super::source::Source;
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, source, wires};
+use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, source, state, wires};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// What to start.
 #[derive(Clone)]
@@ -203,15 +203,13 @@ fn prepare(
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
     let doorbell = options.hypervisor.needs_back_end()
         && options.doorbell.unwrap_or(software.driver.is_some());
     let pools = first_pools(options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
         index,
+        since: None,
         runs: None,
         address: options.network.then(|| address(index).to_string()),
         cores: vec![],
@@ -234,7 +232,7 @@ fn prepare(
         ports: options.ports,
         shares,
         channels: options.hypervisor.channels(),
-        since: now.as_secs(),
+        since: state::now(),
         machines: (0..options.machines).map(machine).collect(),
         first_pools: pools.clone(),
     };
