@@ -78,21 +78,21 @@ pub fn attach(attach: &Attach) -> Result<u8> {
         return Ok(0);
     }
     let chosen = attach.doorbell || attach.no_doorbell;
-    let (record, no_channel) = adopt(&AttachWish {
+    let done = adopt(&AttachWish {
         name: attach.name.clone(),
         reach,
         doorbell: chosen.then_some(!attach.no_doorbell),
     })?;
-    let bells = match record.doorbell {
-        true => "is served by the back end",
-        false => "is not served by the back end",
+    let name = &done.record.name;
+    let bells = match done.no_doorbells {
+        None => "have doorbells".into(),
+        Some(why) => format!("have no doorbells: {why}"),
     };
-    print(&format!("{} is attached, and {bells}\n", record.name))?;
-    if let Some(why) = no_channel {
-        eprintln!(
-            "vshmem: the front end of {} will not say what it can use: {why}",
-            record.name
-        );
+    print(&format!(
+        "{name} is attached; pools that it is granted {bells}\n"
+    ))?;
+    if let Some(why) = done.no_channel {
+        eprintln!("vshmem: the front end of {name} will not say what it can use: {why}");
     }
     Ok(0)
 }

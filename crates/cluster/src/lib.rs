@@ -29,7 +29,7 @@ pub use error::{Error, Explain, Result, OUR_FAILURE};
 pub use guest::main as guest_main;
 pub use host::accel::Choice as AccelChoice;
 pub use host::adopted::{Adopted, Reach};
-pub use host::attach::{attach, detach, Wish as AttachWish};
+pub use host::attach::{attach, detach, Done as AttachDone, Wish as AttachWish};
 pub use host::cluster::{down, find, list, Listed, MachineState};
 pub use host::command::{environment, Identity, Job, Place};
 pub use host::doorbell::directory as agent_directory;

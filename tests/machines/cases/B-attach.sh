@@ -38,6 +38,7 @@ code "a pool is made" 0 vshmem pool create "$pool" --size 64M
 code "a socket that is none can't be attached" 125 vshmem attach "$plain" --qmp "$work/initramfs"
 code "nor can a name of another machine" 2 vshmem attach vm0 --qmp "$work/qmp.sock"
 code "the machine is attached" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
+contains "it is said that without KVM it has no doorbells" "have no doorbells: its QEMU runs without KVM" "$(cat "$work/out")"
 code "to do it twice is no failure" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
 contains "vshmem ps shows it" running "$(vshmem ps | grep "(attached) *$plain")"
 

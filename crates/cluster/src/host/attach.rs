@@ -31,8 +31,19 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 /// How long a front end may take to notice its channel.
 const LISTENS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Adopts a machine; returns what is known of it, and why its front end can't be talked to, if so.
-pub fn attach(wish: &Wish) -> Result<(Adopted, Option<String>)> {
+/// A machine that was adopted.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// What is known of it.
+    pub record: Adopted,
+    /// Why the pools that it is granted have no doorbells, if so.
+    pub no_doorbells: Option<&'static str>,
+    /// Why its front end can't be talked to, if so.
+    pub no_channel: Option<String>,
+}
+
+/// Adopts a machine.
+pub fn attach(wish: &Wish) -> Result<Done> {
     check_name(&wish.name)?;
     let lock = adopted::lock(&wish.name)?.ok_or_else(|| busy(&wish.name))?;
     let made = begin(wish);
@@ -46,7 +57,7 @@ pub fn attach(wish: &Wish) -> Result<(Adopted, Option<String>)> {
     made
 }
 
-fn begin(wish: &Wish) -> Result<(Adopted, Option<String>)> {
+fn begin(wish: &Wish) -> Result<Done> {
     let reach = match &wish.reach {
         Reach::Qmp(socket) => Reach::Qmp(
             socket
@@ -83,10 +94,12 @@ fn begin(wish: &Wish) -> Result<(Adopted, Option<String>)> {
         pools: Adopted::read(&wish.name)?.map_or_else(Vec::new, |known| known.pools),
     };
     let mut qmp = record.qmp(ANSWERS_WITHIN)?;
-    record.doorbell = wish.doorbell.unwrap_or_else(|| qmp.is_served());
+    let served = qmp.is_served();
+    record.doorbell = wish.doorbell.unwrap_or(served);
+    let no_doorbells = why_no_doorbells(wish.doorbell, served, plug::can_unplug_bells(&mut qmp)?);
     // It is written down first, so that there is a directory for the channel.
     record.write()?;
-    let why = match channel(&mut qmp, &record) {
+    let no_channel = match channel(&mut qmp, &record) {
         Ok(label) => {
             let listens = listens(&mut qmp, &label)?;
             record.channel = Some(label);
@@ -95,7 +108,20 @@ fn begin(wish: &Wish) -> Result<(Adopted, Option<String>)> {
         Err(error) => Some(format!("there is no channel to it: {error}")),
     };
     record.write()?;
-    Ok((record, why))
+    Ok(Done {
+        record,
+        no_doorbells,
+        no_channel,
+    })
+}
+
+/// Why the pools that a machine is granted have no doorbells: as `grant` does it.
+fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'static str> {
+    match wished {
+        Some(false) => Some("they were not wanted"),
+        None if !served => Some("its QEMU is not known to run as you or as root (ask for them with --doorbell if it does)"),
+        _ => (!kvm).then_some("its QEMU runs without KVM"),
+    }
 }
 
 /// Lets go of a machine, which must have no pool any more.
@@ -235,4 +261,20 @@ fn remove_channel(record: &Adopted) -> Result<()> {
     let _ = qmp.ask("device_del", json!({"id": PLUG}))?;
     let _ = qmp.ask("chardev-remove", json!({"id": CHANNEL}))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_kvm_there_are_no_doorbells_whatever_is_wished() {
+        for wished in [None, Some(true), Some(false)] {
+            assert!(why_no_doorbells(wished, true, false).is_some());
+        }
+        assert_eq!(why_no_doorbells(None, true, true), None);
+        assert_eq!(why_no_doorbells(Some(true), false, true), None);
+        assert!(why_no_doorbells(None, false, true).is_some());
+        assert!(why_no_doorbells(Some(false), true, true).is_some());
+    }
 }
