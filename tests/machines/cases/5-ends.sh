@@ -77,6 +77,17 @@ wait "$up" 2>/dev/null
 code "a half-started cluster can be stopped" 0 vshmem down
 nothing_left "nothing is left of it"
 
+# QEMU that ends at once: whoever notices it first, what it said is told.
+mkdir "$work/short"
+unheard=
+for delay in 0 0 0 0.01 0.03 0.1 0.3; do
+    printf '#!/bin/sh\nsleep %s\necho "out of luck" >&2\nexit 1\n' "$delay" >"$work/short/qemu-system-x86_64"
+    chmod 755 "$work/short/qemu-system-x86_64"
+    PATH=$work/short:$PATH vshmem up -n 2 --accel tcg --doorbell >"$work/out" 2>&1
+    grep -q "did not boot" "$work/out" && grep -q "^    out of luck" "$work/out" || unheard+="$(cat "$work/out")"
+done
+equal "what QEMU says that ends at once is told" "" "$unheard"
+
 code "machines without enough memory are refused" 125 vshmem up --memory 1M
 code "a pool of an odd size is refused" 125 vshmem up --pool-size 3M
 nothing_left "nothing is left of them"

@@ -12,7 +12,10 @@ use crate::modules::{parse_wanted, Module};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long it may take to end for who has closed all it had.
+const ENDS_WITHIN: Duration = Duration::from_millis(500);
 
 /// What machines boot, and on what.
 pub struct Software {
@@ -150,6 +153,23 @@ pub fn check_alive(record: &Record, place: usize) -> Result<()> {
     match &record.machines[place].runs {
         Some(running) if running.alive() => Ok(()),
         _ => Err(not_up(record, place, "it has ended")),
+    }
+}
+
+/// What became of a machine that was started just now; if that is an error because it has ended, what it said is told instead.
+pub fn or_ended<T>(record: &Record, place: usize, outcome: Result<T>) -> Result<T> {
+    let error = match outcome {
+        Ok(it) => return Ok(it),
+        Err(error) => error,
+    };
+    // Others see what it had closed a moment before it has ended.
+    let deadline = Instant::now() + ENDS_WITHIN;
+    loop {
+        check_alive(record, place)?;
+        if Instant::now() > deadline {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

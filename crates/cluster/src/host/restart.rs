@@ -148,10 +148,10 @@ fn begin(
     record.machines[place].runs = Some(running);
     record.machines[place].since = Some(state::now());
     record.write()?;
-    leash.map(Leash::let_go).transpose()?;
+    boot::or_ended(record, place, leash.map(Leash::let_go).transpose())?;
     let cores = &record.machines[place].cores;
     if !cores.is_empty() {
-        hypervisor.pin(record, place, cores)?;
+        boot::or_ended(record, place, hypervisor.pin(record, place, cores))?;
     }
     Ok(starting)
 }

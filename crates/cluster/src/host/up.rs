@@ -297,7 +297,7 @@ fn boot(
         let kept = started.record.as_mut().expect("prepare has put it there");
         kept.machines[place].runs = Some(running);
         kept.write()?;
-        leash.map(Leash::let_go).transpose()?;
+        boot::or_ended(kept, place, leash.map(Leash::let_go).transpose())?;
     }
     Ok(())
 }
@@ -360,7 +360,11 @@ fn pin_cores(record: &mut Record) -> Result<()> {
         return Ok(());
     };
     for (place, share) in shares.into_iter().enumerate() {
-        record.hypervisor().pin(record, place, &share)?;
+        boot::or_ended(
+            record,
+            place,
+            record.hypervisor().pin(record, place, &share),
+        )?;
         record.machines[place].cores = share;
     }
     Ok(())

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 /// A log that has as many bytes is put aside, in the place of the one before.
 const MOST: usize = 256 << 10;
-/// How long what was said last may take to be written down.
+/// How long what was said last may take to be written down: there is always more to come as long as QEMU runs,
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+/// and an end of it once it has ended, also on a host that is busy.
+const ALL_WRITTEN_WITHIN: Duration = Duration::from_secs(20);
 
 /// What the machine's kernel and first process print.
 pub fn console(directory: &Path) -> PathBuf {
@@ -124,15 +126,20 @@ fn pass_on(from: &mut impl Read, to: &mut Log) -> bool {
     }
 }
 
-/// The last lines of a machine's logs, for an error message.
-pub fn last_words(directory: &Path) -> String {
-    wait_until_written(directory);
+/// The last lines of a machine's logs, for an error message; of one whose QEMU has ended, all of them.
+pub fn last_words(directory: &Path, ended: bool) -> String {
+    wait_until_written(
+        directory,
+        match ended {
+            true => ALL_WRITTEN_WITHIN,
+            false => WRITTEN_WITHIN,
+        },
+    );
     tail(&qemu(directory)) + &tail(&console(directory))
 }
 
-/// If QEMU runs there is always more to come, and it is not waited for long.
-fn wait_until_written(directory: &Path) {
-    let deadline = Instant::now() + WRITTEN_WITHIN;
+fn wait_until_written(directory: &Path, within: Duration) {
+    let deadline = Instant::now() + within;
     let Ok(lock) = File::open(directory) else {
         return;
     };
@@ -185,9 +192,27 @@ mod tests {
         let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
         let log = console(&directory);
         assert!(size(&log) <= MOST && size(&aside(&log)) <= MOST);
-        let words = last_words(&directory);
+        let words = last_words(&directory, true);
         assert!(words.starts_with("\n    and QEMU's"), "{words}");
         assert!(words.ends_with("\n    last [31mwords"), "{words}");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_late_is_waited_for() {
+        let directory = std::env::temp_dir().join(format!("vshmem-late-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (_, said) = UnixStream::pair().unwrap();
+        let (mut their_errors, errors) = UnixStream::pair().unwrap();
+        let keeper = Keeper::new(&directory, said, errors).unwrap();
+        their_errors.write_all(b"no memory\n").unwrap();
+        drop(their_errors);
+        let busy = std::thread::spawn(move || {
+            std::thread::sleep(WRITTEN_WITHIN + Duration::from_millis(200));
+            keeper.keep(&mut File::open("/dev/null").unwrap(), &|| ());
+        });
+        assert_eq!(last_words(&directory, true), "\n    no memory");
+        busy.join().unwrap();
         fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -109,9 +109,10 @@ impl Hypervisor for Qemu {
     }
 
     fn last_words(&self, record: &Record, machine: &Machine) -> String {
+        let ended = !machine.runs.as_ref().is_some_and(Running::alive);
         let directory = record.machine_directory(machine);
         directory
-            .map(|it| super::last_words(&it))
+            .map(|it| super::last_words(&it, ended))
             .unwrap_or_default()
     }
 }
@@ -149,16 +150,18 @@ fn start(
     };
     let lent: Vec<Lent> = user.map_or(Ok(vec![]), lend)?;
     let (process, leash) = super::start(&spec)?;
+    let mut started = record.clone();
+    started.machines[place].runs = Some(Running::Qemu(process));
     let settled = match lent.is_empty() {
         true => Ok(()),
         // It has opened its files before it answers.
-        false => monitor(record, place, &process).map(drop),
+        false => monitor(&started, place, &process).map(drop),
     };
     let named = settled.and_then(|()| match record.doorbell {
         true => doorbell::name(process.pid, &machine.name),
         false => Ok(()),
     });
-    if let Err(error) = named {
+    if let Err(error) = boot::or_ended(&started, place, named) {
         process.end(Duration::ZERO);
         return Err(error);
     }
