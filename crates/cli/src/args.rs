@@ -63,7 +63,7 @@ pub enum Command {
     Ipcs(Ipcs),
     /// Remove segments, semaphore sets and queues from a pool
     Ipcrm(Ipcrm),
-    /// Verify that a pool is whole, and mend what dead processes have left in it
+    /// Verify that a pool is whole, and mend what dead processes and machines have left in it
     Check(Check),
     /// Show live what passes through pools, and who waits
     Top(Top),
@@ -206,8 +206,9 @@ Examples:
   vshmem ps
   vshmem ps --json | jq -r '.[].machines[].name'
 
-A machine that has died is shown once with its last words; if all machines of a cluster have, what is left of
-the cluster is removed.")]
+Nothing is changed. A machine that has died is shown with its last words; vshmem restart starts it anew, with the pool as it is,
+and vshmem down removes the cluster. What it held in pools is free for others when vshmem agent serves them, after vshmem restart, or
+after vshmem check.")]
 pub struct Ps {
     /// As JSON
     #[arg(long)]
@@ -319,17 +320,18 @@ pub struct MoreRun {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  vshmem restart                           all that died
   vshmem restart vm1
   vshmem restart -c other vm0 vm2
 
-A machine that runs is turned off first, as if its power failed. What its processes held in pools is undone, and the
-others run on. The machine has the pools then that it began with; those that were granted to it later it has to be
+A machine that runs is turned off first, as if its power failed, when all that it needs to start anew was found to be there. What its
+processes held in pools is undone, the others run on, and pools stay as they are. The machine has the pools then that it began with; those that were granted to it later it has to be
 granted again.")]
 pub struct Restart {
     #[command(flatten)]
     pub cluster: ClusterArg,
-    /// The machines
-    #[arg(required = true, value_name = "VM")]
+    /// The machines; if none are named, all of the cluster that died
+    #[arg(value_name = "VM")]
     pub machines: Vec<String>,
     /// How long each machine may take to boot, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
@@ -521,9 +523,20 @@ msgget(2) explain them. The number of constructs is also limited by the pool's s
         #[arg(long)]
         json: bool,
     },
-    /// Remove pools; whoever uses one keeps it until the end
-    #[command(alias = "remove")]
+    /// Remove pools that nobody uses
+    #[command(
+        alias = "remove",
+        after_help = "\
+Examples:
+  vshmem pool rm work
+  vshmem pool rm work --force
+
+A pool that programs or machines use, or that a cluster has for machines that can be started anew, is not removed (exit code 1)."
+    )]
     Rm {
+        /// Also those that are in use: who uses one keeps it until the end, and nobody else finds it
+        #[arg(long, short)]
+        force: bool,
         /// Names, or paths with a slash in them
         #[arg(required = true)]
         names: Vec<String>,

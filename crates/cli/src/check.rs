@@ -4,7 +4,7 @@ use crate::{args, print};
 use serde::Serialize;
 use vshmem_cluster::check::{check as look, Checked};
 use vshmem_cluster::view::pools;
-use vshmem_cluster::{Result, OUR_FAILURE};
+use vshmem_cluster::{settle, Result, OUR_FAILURE};
 
 /// Exit codes.
 const WHOLE: u8 = 0;
@@ -14,6 +14,7 @@ const DAMAGED: u8 = 2;
 /// Verifies a pool, and says what was mended and what can't be.
 pub fn check(check: &args::Check) -> Result<u8> {
     let found = pools(Some(&check.pool)).map_err(|e| e.code(OUR_FAILURE))?;
+    settle(&check.pool)?;
     let mut code = WHOLE;
     for pool in found {
         let checked = look(&pool)?;

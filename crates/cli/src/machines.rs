@@ -162,8 +162,33 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
                 eprintln!("The last words of {}:{words}", machine.name);
             }
         }
+        if let Some(advice) = advice(listed) {
+            eprintln!("vshmem: {advice}");
+        }
     }
     Ok(0)
+}
+
+/// What can be done about machines that died.
+fn advice(listed: &Listed) -> Option<String> {
+    let Listed { record, states, .. } = listed;
+    let cluster = &record.name;
+    let machines = record.machines.iter().zip(states);
+    let died = machines.filter(|(_, state)| **state == MachineState::Died);
+    let died: Vec<&str> = died.map(|(machine, _)| machine.name.as_str()).collect();
+    if died.is_empty() {
+        return None;
+    }
+    if died.len() == states.len() && !record.is_left_to_restart() {
+        return Some(format!(
+            "of the cluster {cluster} nothing is left that can be started anew: remove it with vshmem down -c {cluster}"
+        ));
+    }
+    Some(format!(
+        "of the cluster {cluster} have died: {}. Start them anew, with the pool as it is: vshmem restart -c {cluster}. \
+         Or end the cluster: vshmem down -c {cluster}",
+        died.join(", ")
+    ))
 }
 
 /// A cluster, and how those of its machines are that run.
@@ -236,11 +261,7 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
             size::show(record.pool_size),
             if record.wakes() { "yes" } else { "no" }.into(),
             machine.address.clone().unwrap_or_else(|| "-".into()),
-            machine
-                .runs
-                .as_ref()
-                .and_then(Running::pid)
-                .map_or_else(|| "-".into(), |pid| pid.to_string()),
+            pid(machine, *state).map_or_else(|| "-".into(), |pid| pid.to_string()),
             up_for(record, machine, *state).map_or_else(|| "-".into(), show_age),
             count(|member| member.processes),
             count(|member| member.waiting),
@@ -256,6 +277,16 @@ fn state_name(state: MachineState) -> &'static str {
         MachineState::Running => "running",
         MachineState::Died => "died",
     }
+}
+
+/// What runs a machine, if it has not ended: its number may be another's then.
+fn runs(machine: &Machine, state: MachineState) -> Option<&Running> {
+    let runs = machine.runs.as_ref();
+    runs.filter(|_| state != MachineState::Died)
+}
+
+fn pid(machine: &Machine, state: MachineState) -> Option<i32> {
+    runs(machine, state).and_then(Running::pid)
 }
 
 /// For how long a machine is up, if it is.
@@ -343,8 +374,8 @@ impl<'a> Entry<'a> {
                 state,
                 up: up_for(record, machine, state),
                 address: machine.address.as_deref(),
-                pid: machine.runs.as_ref().and_then(Running::pid),
-                domain: machine.runs.as_ref().and_then(Running::domain),
+                pid: pid(machine, state),
+                domain: runs(machine, state).and_then(Running::domain),
                 cores: &machine.cores,
                 member: members.next().flatten(),
                 health,

@@ -3,7 +3,7 @@
 use crate::{args, print, size, table};
 use serde::Serialize;
 use vshmem_cluster::pools::{create, list, remove, reserve, Listed};
-use vshmem_cluster::Result;
+use vshmem_cluster::{check_unused, Result};
 
 /// Makes, lists or removes pools.
 pub fn pool(pool: args::Pool) -> Result<u8> {
@@ -26,14 +26,15 @@ pub fn pool(pool: args::Pool) -> Result<u8> {
             Ok(0)
         }
         args::Pool::Ls { json } => show(&list()?, json).map(|()| 0),
-        args::Pool::Rm { names } => Ok(remove_all(&names)),
+        args::Pool::Rm { names, force } => Ok(remove_all(&names, force)),
     }
 }
 
-fn remove_all(names: &[String]) -> u8 {
+fn remove_all(names: &[String], force: bool) -> u8 {
     let mut code = 0;
     for name in names {
-        if let Err(error) = remove(name) {
+        let unused = if force { Ok(()) } else { check_unused(name) };
+        if let Err(error) = unused.and_then(|()| remove(name)) {
             eprintln!("vshmem: {error}");
             code = 1;
         }

@@ -49,4 +49,5 @@ pub use host::run::{run, Options as RunOptions};
 pub use host::source::Source;
 pub use host::state::{Granted, Machine, Record};
 pub use host::up::{up, Options as UpOptions, Step};
+pub use host::using::{check_unused, settle};
 pub use vshmem_agent::{plain, printable};

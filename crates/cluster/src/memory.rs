@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::fs;
+use std::io;
 use std::mem::MaybeUninit;
 
 /// Memory that the kernel can give to a file without taking it from anybody, swap space included. `None`: not known, or the file's memory
@@ -18,6 +19,24 @@ pub fn left_for(file: &CStr) -> Option<u64> {
 /// Free bytes of the file system that a file is on.
 pub fn room(file: &CStr) -> Option<u64> {
     status(file).map(|status| status.f_bavail.saturating_mul(status.f_bsize as u64))
+}
+
+/// An error unless a process like this one may have so much more address space, and, if it is to be `promised`, the kernel has so much to give.
+pub fn check_room(bytes: u64, promised: bool) -> io::Result<()> {
+    let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let access = match promised {
+        true => libc::PROT_READ | libc::PROT_WRITE,
+        false => libc::PROT_NONE,
+    };
+    let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, where the kernel has room for it.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, access, how, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: our own mapping, which nobody was told of.
+    unsafe { libc::munmap(at, len) };
+    Ok(())
 }
 
 fn status(file: &CStr) -> Option<libc::statfs> {
@@ -47,6 +66,14 @@ mod tests {
         assert_eq!(left(text), Some(42 * 1024));
         assert_eq!(left("MemAvailable: x kB"), None);
         assert_eq!(left(""), None);
+    }
+
+    #[test]
+    fn there_is_room_for_some_memory_and_not_for_any() {
+        for promised in [true, false] {
+            assert!(check_room(1 << 20, promised).is_ok());
+            assert!(check_room(1 << 60, promised).is_err());
+        }
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn list_local_pools() -> Result<Vec<Listed>> {
     Ok(out)
 }
 
-/// Removes a pool. Programs that use it keep it until they end.
+/// Removes a pool, whoever uses it. Programs that use it keep it until they end.
 pub fn remove(name: &str) -> Result<()> {
     remove_local(&c_name(name)?)
         .map_err(|error| Error::new(format!("could not remove the pool {name}: {error}")).code(1))

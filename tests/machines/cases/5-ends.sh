@@ -4,7 +4,7 @@
 need_machines
 
 pid_of() { # pid_of PLACE: of a machine's QEMU
-    vshmem ps --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)[0]['machines'][$1]['pid'])"
+    vshmem ps --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)[0]['machines'][$1]['pid'] or '')"
 }
 
 code "a cluster can't be started twice" 125 vshmem up
@@ -34,7 +34,8 @@ eventually "another waits for it" grep -q waiting "$work/awaited"
 kill -9 "$(pid_of 1)"
 wait "$holder"
 eventually "a machine that died is shown so" sh -c "'$VSHMEM_BIN' ps | grep -q 'vm1 *died'"
-eventually "what it held is undone, as vshmem ps noticed" grep -q undone "$work/awaited"
+vshmem check "cluster.$VSHMEM_CLUSTER" >"$work/out" 2>&1
+eventually "what it held is undone, at the latest by vshmem check" grep -q undone "$work/awaited"
 wait "$waiter"
 code "it takes no commands" 125 vshmem exec vm1 -- true
 code "the other one does" 0 vshmem exec vm0 -- true
@@ -97,11 +98,23 @@ LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet || LIMIT=300 vshmem up
 equal "three machines with two cores each" "vm0: 2,vm1: 2,vm2: 2," \
     "$(vshmem run -- nproc | sort | tr '\n' ',')"
 hello_over_the_network "the second and the third reach each other through the first" vm1 vm2
+code "something is left in the pool" 0 vshmem run --vm vm1 -n 1 -- perl -e 'semctl(semget(0x5757, 1, 01600) // die, 0, 16, 7) or die'
 for vm in 0 1 2; do
-    kill -9 "$(pid_of 0)" 2>/dev/null
-    sleep 0.2
-    kill -9 "$(pid_of "$vm")" 2>/dev/null
-    sleep 0.2
+    kill -9 "$(pid_of "$vm")"
 done
-vshmem ps >"$work/out" 2>&1
-nothing_left "when all machines have died, vshmem ps removes what is left"
+all_died() { [ "$(vshmem ps 2>"$work/said" | grep -c "^$VSHMEM_CLUSTER .* died ")" = 3 ]; }
+eventually "when all machines have died, vshmem ps shows it" all_died
+contains "and says what can be done" "vshmem restart -c $VSHMEM_CLUSTER" "$(cat "$work/said")"
+code "it is not started over" 125 vshmem up
+code "its pool is not removed" 1 vshmem pool rm "cluster.$VSHMEM_CLUSTER"
+code "a restart that can't succeed does nothing" 125 bash -c "ulimit -v 300000; '$VSHMEM_BIN' restart"
+LIMIT=300 code "all are started anew" 0 vshmem restart -q
+equal "with what was in the pool" 7 \
+    "$(vshmem run --vm vm2 -n 1 --no-prefix -- perl -e 'print semctl(semget(0x5757, 1, 0) // die, 0, 12, 0) + 0')"
+hello_over_the_network "and their network" vm2 vm1
+before=$(pid_of 0)
+code "nor does it harm to a machine that runs" 125 bash -c "ulimit -v 300000; '$VSHMEM_BIN' restart vm0"
+equal "which runs on" "$before" "$(pid_of 0)"
+code "a pool that machines have is not removed" 1 vshmem pool rm "cluster.$VSHMEM_CLUSTER"
+vshmem down
+nothing_left "nothing is left of them"

@@ -155,6 +155,6 @@ fi
 fill
 take vm0 >"$work/out"
 has_died() { vshmem ps --json | grep -q died; }
-# Its cluster goes with it.
 eventually "the machine that needs more of it is killed" has_died
+vshmem down
 nothing_left "nothing is left of it"

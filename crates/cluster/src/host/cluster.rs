@@ -52,9 +52,7 @@ pub fn state(record: &Record, machine: &Machine) -> MachineState {
     }
 }
 
-/// All clusters of this user. What is left of machines that died is removed, and nobody waits for what their
-/// processes held any longer; if all of a cluster's machines did,
-/// so is the cluster, which is then listed for the last time.
+/// All clusters of this user. They are only looked at.
 pub fn list() -> Result<Vec<Listed>> {
     let mut out = Vec::new();
     for name in cluster_names()? {
@@ -64,24 +62,10 @@ pub fn list() -> Result<Vec<Listed>> {
         let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
         let mut last_words = Vec::new();
         for (machine, state) in record.machines.iter().zip(&states) {
-            let directory = record.machine_directory(machine)?;
-            let died = *state == MachineState::Died;
-            last_words.push(if died {
-                record.hypervisor().last_words(&record, machine)
-            } else {
-                String::new()
+            last_words.push(match state {
+                MachineState::Died => record.hypervisor().last_words(&record, machine),
+                _ => String::new(),
             });
-            if died {
-                remove_sockets(&directory);
-            }
-        }
-        if states.iter().all(|&state| state == MachineState::Died) {
-            if let Ok(lock) = lock_cluster(&name) {
-                remove(&name, Some(&record))?;
-                drop(lock);
-            }
-        } else {
-            settle(&name)?;
         }
         out.push(Listed {
             record,
@@ -94,12 +78,13 @@ pub fn list() -> Result<Vec<Listed>> {
 
 /// Ends what machines that died had of pools, unless another command is at work on the cluster: it may be starting one of them anew,
 /// and names in pools don't tell the new one from the old one.
-fn settle(name: &str) -> Result<()> {
+pub fn settle(name: &str) -> Result<()> {
     let Ok(lock) = lock_cluster(name) else {
         return Ok(());
     };
     // As it is now that nobody else changes it.
-    if let Some(mut record) = Record::read(name)? {
+    let record = Record::read(name)?.filter(|record| record.boot == boot_id());
+    if let Some(mut record) = record {
         let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
         bury(&record, &states);
         if has_left_others(&record, &states) {

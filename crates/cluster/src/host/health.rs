@@ -1,5 +1,4 @@
-//! How machines are, as their QEMU and their front ends say. Nothing is changed, but that what an adopted machine that is off has
-//! left in pools is cleared away.
+//! How machines are, as their QEMU and their front ends say.
 
 use super::adopted::Adopted;
 use super::machine::Target;
@@ -53,15 +52,11 @@ pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
 
 /// All of this user's adopted machines.
 pub fn attached() -> Result<Vec<Attached>> {
-    let mut out = Vec::new();
-    for record in adopted::list()? {
-        let health = record.runs().then(|| of_adopted(&record));
-        if health.is_none() && !record.pools.is_empty() {
-            clear(&record.name)?;
-        }
-        out.push(Attached { record, health });
-    }
-    Ok(out)
+    let all = adopted::list()?.into_iter().map(|record| Attached {
+        health: record.runs().then(|| of_adopted(&record)),
+        record,
+    });
+    Ok(all.collect())
 }
 
 fn of_adopted(record: &Adopted) -> Health {
@@ -98,8 +93,8 @@ fn written_down(pools: &[Granted]) -> Health {
     }
 }
 
-/// A machine that is off has no pools.
-fn clear(name: &str) -> Result<()> {
+/// An adopted machine that is off has no pools: what it has left in them is cleared away.
+pub fn clear(name: &str) -> Result<()> {
     let Some(mut target) = Target::adopted(name)? else {
         return Ok(());
     };

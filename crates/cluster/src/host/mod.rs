@@ -35,6 +35,7 @@ pub mod state;
 pub mod task;
 pub mod tree;
 pub mod up;
+pub mod using;
 pub mod vmlinux;
 
 pub use hypervisor::qemu;

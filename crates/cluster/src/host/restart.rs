@@ -4,11 +4,15 @@ use super::boot::{self, Initramfs, Outfit, Software};
 use super::cluster::{self, MachineState};
 use super::hypervisor::Running;
 use super::qemu::sandbox::Leash;
-use super::qemu::Link;
-use super::state::{self, boot_id, Granted, Lock, Record};
+use super::qemu::{Accel, Link};
+use super::state::{self, boot_id, Lock, Record};
 use super::up::Step;
 use super::{accel, doorbell, driver, interrupt, wires};
-use crate::error::{Error, Result};
+use crate::error::{Error, Explain, Result};
+use crate::memory;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long another command may be at work on the cluster.
@@ -32,6 +36,8 @@ pub fn restart(
         .hint("Wait until it is done, or end it.")
     })?;
     let (record, places) = find(cluster, names, &lock)?;
+    // What can be known to fail fails before anything is ended.
+    check(&record, &places)?;
     let software = {
         let mut note = |_: &str| ();
         let driver = match &record.driver {
@@ -47,13 +53,14 @@ pub fn restart(
             .software(Some(&record.kernel), &driver, accel, &mut note)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
+    serve(&record)?;
     together(record, &places, (&software, &initramfs), patience, tell)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
     drop(lock);
     Ok(())
 }
 
-/// The cluster's record, and where in it the machines of these names are.
+/// The cluster's record, and where in it the machines of these names are; if none are named, all that died.
 fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<usize>)> {
     let Some(record) = Record::read(cluster)? else {
         // The lock's file was made for nothing.
@@ -63,20 +70,101 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
     if record.boot != boot_id() {
         return Err(
             Error::new(format!("the cluster {cluster} ended with this host"))
-                .hint("Start it with: vshmem up"),
+                .hint(format!("Start it with: vshmem up --name {cluster}")),
         );
     }
+    let state = |place: usize| cluster::state(&record, &record.machines[place]);
     let mut places = Vec::new();
     for name in names {
         let place = cluster::place(&record, name)?;
-        if cluster::state(&record, &record.machines[place]) == MachineState::Starting {
+        if state(place) == MachineState::Starting {
             return Err(Error::new(format!("{name} is being started")));
         }
         if !places.contains(&place) {
             places.push(place);
         }
     }
+    if names.is_empty() {
+        let all = 0..record.machines.len();
+        places.extend(all.filter(|&place| state(place) == MachineState::Died));
+    }
+    if places.is_empty() {
+        return Err(
+            Error::new(format!("no machine of the cluster {cluster} has died"))
+                .hint("Name those that are to be started anew though they run."),
+        );
+    }
     Ok((record, places))
+}
+
+/// An error if the machines in these places can't start, as far as that can be known while they run.
+fn check(record: &Record, places: &[usize]) -> Result<()> {
+    let hypervisor = record.hypervisor();
+    hypervisor.check_host()?;
+    if record.accel == Accel::Kvm.name() {
+        open(Path::new("/dev/kvm")).explain(|| "/dev/kvm can't be used any more".into())?;
+    }
+    check_pools(record)?;
+    for share in &record.shares {
+        share.path.metadata().explain(|| {
+            let path = share.path.display();
+            format!("the machines share {path} with this host, which can't be looked at")
+        })?;
+    }
+    for &place in places {
+        let machine = &record.machines[place];
+        state::private_directory(&record.machine_directory(machine)?)?;
+        hypervisor.has_pool(record, machine)?;
+        if record.is_on_xen() {
+            // A domain's memory is none of dom0's.
+            continue;
+        }
+        // That of a machine that runs comes back.
+        let promised = cluster::state(record, machine) == MachineState::Died;
+        memory::check_room(record.memory, promised).explain(|| {
+            let (name, memory) = (&machine.name, record.memory >> 20);
+            format!("this host does not give {name} its {memory} MiB of memory")
+        })?;
+    }
+    Ok(())
+}
+
+/// The pools that machines begin with are there.
+fn check_pools(record: &Record) -> Result<()> {
+    let anew = format!(
+        "Start the cluster anew with: vshmem down -c {0} && vshmem up --name {0}",
+        record.name
+    );
+    if record.first_pools.is_empty() {
+        return Err(
+            Error::new("an older vshmem has started this cluster, and did not write down all that its machines have")
+                .hint(anew),
+        );
+    }
+    for pool in &record.first_pools {
+        open(&pool.path)
+            .explain(|| {
+                format!(
+                    "the machines had the pool {}, and {} can't be opened",
+                    pool.name,
+                    pool.path.display()
+                )
+            })
+            .map_err(|error| error.hint(&*anew))?;
+    }
+    Ok(())
+}
+
+/// Has the pools served that machines begin with, and returns a socket for each; or none, if none are. With the last machine that has
+/// a pool ends its service.
+fn serve(record: &Record) -> Result<Vec<PathBuf>> {
+    let pools = record.first_pools.iter().filter(|_| record.doorbell);
+    pools.map(|pool| doorbell::serve(&pool.path)).collect()
+}
+
+/// For reading and writing.
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).open(path)
 }
 
 /// A machine that is ended unless it comes up.
@@ -129,24 +217,21 @@ fn begin(
         }),
         None => None,
     };
-    let pools = record.machines[place].pools.iter();
-    let bells = match record.doorbell {
-        true => pools
-            .map(|pool| doorbell::serve(&pool.path))
-            .collect::<Result<_>>()?,
-        false => vec![],
-    };
     let outfit = Outfit {
         software,
         initramfs,
         ports: record.ports,
-        bells: &bells,
+        bells: &serve(record)?,
     };
     let hypervisor = record.hypervisor();
     let (running, leash) = hypervisor.start(record, place, &outfit, link)?;
     let starting = Starting(Some(running.clone()));
     record.machines[place].runs = Some(running);
     record.machines[place].since = Some(state::now());
+    // While it was dead, a machine of another cluster may have come to its cores.
+    let taken = cluster::cores_in_use(&record.name)?;
+    let cores = &mut record.machines[place].cores;
+    cores.retain(|core| !taken.contains(core));
     record.write()?;
     boot::or_ended(record, place, leash.map(Leash::let_go).transpose())?;
     let cores = &record.machines[place].cores;
@@ -168,22 +253,8 @@ fn end(record: &mut Record, place: usize) -> Result<()> {
     cluster::bury_one(record, place);
     let machine = &mut record.machines[place];
     machine.pools.clone_from(&record.first_pools);
-    if machine.pools.is_empty() {
-        return Err(
-            Error::new("an older vshmem has started this cluster, and did not write down all that its machines have")
-                .hint("Start it anew with: vshmem down && vshmem up"),
-        );
-    }
-    let gone = |pool: &&Granted| !pool.path.exists();
-    if let Some(pool) = machine.pools.iter().find(gone) {
-        return Err(Error::new(format!(
-            "{} had the pool {}, whose file {} is gone",
-            machine.name,
-            pool.name,
-            pool.path.display()
-        ))
-        .hint("Start the cluster anew with: vshmem down && vshmem up"));
-    }
+    // Even if `up` was cut off: from now on there is something to keep.
+    record.starter = None;
     // The sockets that the QEMU before has left would be taken for those of the new one.
     cluster::remove_sockets(&record.machine_directory(&record.machines[place])?);
     record.write()

@@ -226,6 +226,11 @@ impl Record {
         self.accel == xen::NAME
     }
 
+    /// It was up in this boot of the host, and has its pool: if its machines have died they can be started anew.
+    pub fn is_left_to_restart(&self) -> bool {
+        self.boot == boot_id() && self.starter.is_none() && self.pool.exists()
+    }
+
     /// The pool as commands take it: domains find theirs by name only.
     pub fn pool_reference(&self) -> String {
         let name = self.pool.file_name().filter(|_| self.is_on_xen());

@@ -13,8 +13,10 @@ use super::source::Source;
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, source, state, wires};
-use crate::error::{Error, Result};
+use super::{
+    affinity, cluster, doorbell, driver, interrupt, pool, ports, source, state, using, wires,
+};
+use crate::error::{Error, Result, OUR_FAILURE};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,6 +77,7 @@ pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
 
 fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
+    options.hypervisor.check_host()?;
     options.hypervisor.check(options)?;
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
@@ -86,9 +89,20 @@ fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
                 ),
             );
         }
+        if record.is_left_to_restart() {
+            let cluster = &options.cluster;
+            return Err(
+                Error::new(format!("the machines of the cluster {cluster} have died")).hint(format!(
+                    "Start them anew, with the pool that they had: vshmem restart -c {cluster}. Or remove them: vshmem down -c {cluster}"
+                )),
+            );
+        }
+        // An `up` that was cut off has left it, or an earlier boot of the host.
         cluster::remove(&options.cluster, Some(&record))?;
     }
-    // Whatever an `up` that was killed at once has left.
+    // Records may be lost, also of a cluster that runs.
+    using::check_unused(&pool::path(&options.cluster).to_string_lossy())
+        .map_err(|error| error.code(OUR_FAILURE))?;
     pool::remove(&options.cluster)?;
     let mut started = Started {
         name: options.cluster.clone(),

@@ -21,7 +21,10 @@ use xen::Domain;
 
 /// What machines run on.
 pub trait Hypervisor: Sync {
-    /// An error unless it can be used here, and so; asked before anything is downloaded or made.
+    /// An error unless it can be used here; asked before anything is downloaded, made or ended.
+    fn check_host(&self) -> Result<()>;
+
+    /// An error unless it can be used so.
     fn check(&self, options: &Options) -> Result<()>;
 
     /// How many channels for commands each machine has.

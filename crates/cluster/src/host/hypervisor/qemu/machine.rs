@@ -29,8 +29,12 @@ const DEFAULT: &str = "default";
 pub struct Qemu;
 
 impl Hypervisor for Qemu {
-    fn check(&self, _: &Options) -> Result<()> {
+    fn check_host(&self) -> Result<()> {
         super::installed().map(drop)
+    }
+
+    fn check(&self, _: &Options) -> Result<()> {
+        Ok(())
     }
 
     fn channels(&self) -> usize {

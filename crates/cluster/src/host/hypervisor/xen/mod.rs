@@ -45,8 +45,11 @@ const CHANNELS: usize = 6;
 pub struct Xen;
 
 impl Hypervisor for Xen {
+    fn check_host(&self) -> Result<()> {
+        check_host()
+    }
+
     fn check(&self, options: &Options) -> Result<()> {
-        check_host()?;
         let unfit = [
             (!options.pools.is_empty(), "--pool"),
             (

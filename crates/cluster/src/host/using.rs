@@ -1,0 +1,184 @@
+//! Who uses a pool of this host: programs, and machines.
+
+use super::cluster::{self, MachineState};
+use super::source::path_of;
+use super::state::{cluster_names, Granted, Record};
+use super::{adopted, health};
+use crate::error::{Error, Result};
+use crate::sample::{Member, Watched};
+use crate::view::pools;
+use std::path::Path;
+
+/// An error if somebody uses the pool of this name, or at this path.
+pub fn check_unused(pool: &str) -> Result<()> {
+    let users = users(pool)?;
+    if users.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "the pool {pool} is in use: by {}",
+        users.join(", ")
+    ))
+    .code(1)
+    .hint(
+        "End them, or take it from machines with vshmem revoke; vshmem check clears away what the dead have left. \
+         With vshmem pool rm --force it is removed all the same: who has it keeps it, and nobody else finds it any more.",
+    ))
+}
+
+/// Nobody waits any longer for what machines that died, or are off, held in the pool of this name, or at this path.
+pub fn settle(pool: &str) -> Result<()> {
+    let Some(pool) = &path_of(pool) else {
+        return Ok(());
+    };
+    for name in cluster_names()? {
+        let record = Record::read(&name).ok().flatten();
+        if record.is_some_and(|record| has(&record, pool)) {
+            cluster::settle(&name)?;
+        }
+    }
+    for adopted in adopted::list()? {
+        if have(&adopted.pools, pool) && !adopted.runs() {
+            health::clear(&adopted.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn has(record: &Record, pool: &Path) -> bool {
+    let mut machines = record.machines.iter();
+    is(&record.pool, pool) || machines.any(|machine| have(&machine.pools, pool))
+}
+
+fn have(pools: &[Granted], pool: &Path) -> bool {
+    pools.iter().any(|had| is(&had.path, pool))
+}
+
+/// Both are the same file; the second has no symbolic links in it.
+fn is(had: &Path, pool: &Path) -> bool {
+    had == pool || had.canonicalize().is_ok_and(|had| had == pool)
+}
+
+fn users(pool: &str) -> Result<Vec<String>> {
+    let mut users = Vec::new();
+    let Some(path) = path_of(pool).filter(|path| path.exists()) else {
+        return Ok(users);
+    };
+    for name in cluster_names()? {
+        // One whose record can't be read may be anybody's.
+        if let Some(record) = Record::read(&name).ok().flatten() {
+            users.extend(machines(&record, &path));
+        }
+    }
+    for adopted in adopted::list()? {
+        if have(&adopted.pools, &path) && adopted.runs() {
+            users.push(format!("the attached machine {}", adopted.name));
+        }
+    }
+    users.extend(programs(pool));
+    Ok(users)
+}
+
+/// A cluster's machines that have a pool; if none of them runs, the cluster itself if it can be started anew with it.
+fn machines(record: &Record, pool: &Path) -> Vec<String> {
+    let runs = |machine| cluster::state(record, machine) != MachineState::Died;
+    let cluster = &record.name;
+    let running = record.machines.iter().filter(|machine| runs(machine));
+    let mut users: Vec<String> = running
+        .filter(|machine| have(&machine.pools, pool))
+        .map(|machine| format!("{} of the cluster {cluster}", machine.name))
+        .collect();
+    if users.is_empty() && is(&record.pool, pool) && record.is_left_to_restart() {
+        users.push(format!("the cluster {cluster}, which has it for its machines when they are started anew (vshmem down removes both)"));
+    }
+    users
+}
+
+/// Programs that are at work in a pool. One that is damaged is in nobody's use.
+fn programs(pool: &str) -> Vec<String> {
+    let found = pools(Some(pool)).ok();
+    let found = found.iter().flatten().next();
+    let watched = found.and_then(|pool| Watched::open(pool).ok());
+    let members = watched.map(|pool| pool.members()).unwrap_or_default();
+    let works = |member: &&Member| member.alive && member.processes > 0;
+    members.iter().filter(works).map(described).collect()
+}
+
+fn described(member: &Member) -> String {
+    let plural = if member.processes == 1 { "" } else { "es" };
+    let place = match member.here {
+        true => "here".into(),
+        false => format!("of {}", member.name),
+    };
+    format!("{} process{plural} {place}", member.processes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::state::{boot_id, cluster_directory, forget_cluster, private_directory};
+    use crate::visitor::Visitor;
+    use serde_json::json;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::Mutex;
+
+    /// The user's runtime directory goes when nothing is in it.
+    static RUNTIME: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn a_pool_is_in_use_as_long_as_a_process_is_in_it() {
+        let _turn = RUNTIME.lock();
+        let path = format!("/dev/shm/vshmem-using-{}", std::process::id());
+        assert!(check_unused(&path).is_ok(), "there is none");
+        crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+        let visitor = Visitor::enter(&pools(Some(&path)).unwrap()[0]).unwrap();
+        assert!(check_unused(&path).is_ok(), "who only looks does not count");
+        // Programs say when they have begun.
+        let c = visitor.context();
+        c.pool.proc(c.me.slot).unwrap().started.store(1, SeqCst);
+        let why = check_unused(&path).unwrap_err();
+        assert!(why.to_string().contains("1 process here"), "{why}");
+        assert_eq!(why.exit_code(), 1);
+        // Killed, it has said nothing.
+        visitor.die();
+        let after = check_unused(&path);
+        crate::pools::remove(&path).unwrap();
+        assert!(after.is_ok());
+    }
+
+    #[test]
+    fn what_a_dead_machine_held_is_given_free_by_a_check_and_not_by_a_look() {
+        let _turn = RUNTIME.lock();
+        let name = format!("settle{}", std::process::id());
+        let path = format!("/dev/shm/vshmem-{name}");
+        crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+        let found = &pools(Some(&path)).unwrap()[0];
+        let visitor = Visitor::enter(found).unwrap();
+        visitor.context().pool.join([9; 16], b"vm0").unwrap();
+        let pool = json!({"name": "default", "path": path, "size": 4 << 20, "doorbell": false});
+        let machine = json!({"name": "vm0", "index": 0, "qemu": null, "address": null, "cores": [], "pools": [pool]});
+        let record = json!({
+            "version": 1, "name": name, "boot": boot_id(), "starter": null, "accel": "tcg", "kernel": "/kernel", "cpus": 1,
+            "memory": 1 << 29, "pool": path, "pool_size": 4 << 20, "channels": 1, "since": 1, "machines": [machine]
+        });
+        private_directory(&cluster_directory(&name).unwrap()).unwrap();
+        let record: Record = serde_json::from_value(record).unwrap();
+        record.write().unwrap();
+        let lives = || {
+            let members = Watched::open(found).unwrap().members();
+            members
+                .iter()
+                .any(|member| member.name == "vm0" && member.alive)
+        };
+        let listed = cluster::list().unwrap();
+        let before = (
+            listed.iter().any(|listed| listed.record.name == name),
+            lives(),
+        );
+        settle(&path).unwrap();
+        let after = lives();
+        forget_cluster(&name).unwrap();
+        crate::pools::remove(&path).unwrap();
+        assert_eq!((before, after), ((true, true), false));
+    }
+}
