@@ -3,7 +3,6 @@
 
 use super::poller::set_nonblocking;
 use crate::error::OUR_FAILURE;
-
 use crate::wire::start::Start;
 use crate::{signals, user};
 use std::ffi::OsString;
