@@ -41,7 +41,7 @@ common() {
     done
     cp "$modules"/xen-evtchn.ko "$modules"/xen-gntdev.ko "$modules"/xen-gntalloc.ko "$1/modules"
     cp "$driver" "$1/modules"
-    for program in read write ls rm watch; do
+    for program in read write ls rm watch chmod; do
         put "$1" "$unpacked/usr/bin/xenstore-$program" "bin/xenstore-$program"
     done
     put_once "$1" /lib/x86_64-linux-gnu/libgcc_s.so.1 lib/libgcc_s.so.1
@@ -56,6 +56,8 @@ common() {
     put "$1" "$work/bench/netpong" bin/netpong
     put "$1" "$work/steal" bin/steal
     put "$1" "$work/peek" bin/peek
+    put "$1" "$work/forge" bin/forge
+    put "$1" "$here/programs/announce.sh" bin/announce
     mkdir -p "$1/tests"
     perl_and_python "$1"
     cp "$here"/programs/*.pl "$here"/programs/*.py "$root"/tests/programs/perl/builtin.pl "$root"/tests/programs/perl/modules.pl "$1/tests"
@@ -129,6 +131,7 @@ gzip -dc "$unpacked/boot/xen-4.17-amd64.gz" >"$work/xen"
 "${CC:-cc}" -O1 -o "$work/forbid" "$root/tests/conformance/forbid.c"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -I"$root/kmod/xen" -o "$work/steal" "$here/programs/steal.c"
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -o "$work/peek" "$here/programs/peek.c"
+"${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O2 -o "$work/forge" "$here/programs/forge.c"
 make --silent -C "$root/bench" OUT="$work/bench"
 
 # The System V suite's programs (tests/conformance).
