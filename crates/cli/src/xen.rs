@@ -51,6 +51,9 @@ pub struct JoinArgs {
     /// The domain that owns the pools
     #[arg(long, value_name = "ID", default_value_t = 0)]
     owner: u16,
+    /// As large as all of its pools together may be
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
+    at_most: u64,
     /// End as soon as there is a pool, which stays; fail if there is none within so many seconds
     #[arg(long, value_name = "SECONDS")]
     once: Option<u64>,
@@ -77,7 +80,7 @@ pub fn xen(xen: Xen) -> Result<u8> {
                 Some(seconds) => Until::Any(Duration::from_secs(seconds)),
                 None => Until::Ended,
             };
-            join(args.owner, until, tell)
+            join(args.owner, args.at_most, until, tell)
         }
         Xen::Withdraw { pool } => return withdraw_left(&pool),
     };

@@ -25,6 +25,8 @@ pub enum Until {
 
 struct Guest {
     pair: Pair,
+    /// Bytes of all pools together, at the most.
+    most: u64,
     store: Store,
     device: Device,
     attached: BTreeMap<String, Attached>,
@@ -41,11 +43,12 @@ struct Attached {
     care: Option<Care>,
 }
 
-/// Attaches the pools that a domain gives to this one.
+/// Attaches the pools that a domain gives to this one, as long as they have `most` bytes together: room for what is attached is this
+/// kernel's, and the owner says how much there is.
 ///
 /// # Errors
 /// There is no Xen or no driver here, or nothing was announced in time.
-pub fn join(owner: u16, until: Until, tell: Tell) -> Result<()> {
+pub fn join(owner: u16, most: u64, until: Until, tell: Tell) -> Result<()> {
     let mut store = Store::open()?;
     let id = own_id(&mut store)?;
     if id == owner {
@@ -56,6 +59,7 @@ pub fn join(owner: u16, until: Until, tell: Tell) -> Result<()> {
     let end = end_signals()?;
     let mut guest = Guest {
         pair: Pair { owner, guest: id },
+        most,
         device: Device::open(id)?,
         store,
         attached: BTreeMap::new(),
@@ -114,6 +118,14 @@ impl Guest {
     }
 
     fn attach(&mut self, pool: &str, ticket: Ticket, tell: Tell) -> Result<()> {
+        if !self.has_room(ticket.size) {
+            let why = format!(
+                "all together would be larger than {} MiB; `vshmem xen join --at-most` sets that",
+                self.most >> 20
+            );
+            self.say(pool, &why, tell);
+            return Ok(());
+        }
         let owner = self.pair.owner;
         match self.device.attach(pool, owner, &ticket) {
             Ok(new) => {
@@ -137,6 +149,11 @@ impl Guest {
             }
         }
         Ok(())
+    }
+
+    fn has_room(&self, size: u64) -> bool {
+        let sizes = self.attached.values().map(|it| it.ticket.size);
+        sizes.fold(size, u64::saturating_add) <= self.most
     }
 
     fn detach(&mut self, pool: &str, tell: Tell) -> Result<()> {

@@ -24,6 +24,8 @@ mod kind {
 
 /// The longest text of a message.
 const LONGEST: usize = 4096;
+/// So many reports are read at a time: who can change what is watched may do so without end.
+const MOST_NEWS: usize = 1024;
 /// Type, request number, transaction, length.
 const HEADER: usize = 16;
 
@@ -147,7 +149,7 @@ impl Store {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        loop {
+        for _ in 0..MOST_NEWS {
             let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut fds, Some(&now)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
@@ -156,6 +158,7 @@ impl Store {
             }
             self.receive()?;
         }
+        Ok(())
     }
 
     /// A request that must succeed.
@@ -234,8 +237,11 @@ fn refusal(path: &str, name: &[u8]) -> Result<Option<Vec<u8>>> {
         b"ENOENT" | b"EACCES" => Ok(None),
         // Such a watch is there already.
         b"EEXIST" => Ok(Some(Vec::new())),
-        b"ENOSPC" | b"E2BIG" => Err(Error::new(format!(
+        b"ENOSPC" => Err(Error::new(format!(
             "XenStore has no room for {path}: raise this domain's quota in xenstored"
+        ))),
+        b"E2BIG" => Err(Error::new(format!(
+            "XenStore can't list {path}, as there is more than {LONGEST} bytes of names"
         ))),
         other => Err(Error::new(format!(
             "XenStore refused {path} with {}",
