@@ -139,12 +139,23 @@ impl Mem {
     /// The `T` at `offset`, if it lies where structures do, is aligned, and there is memory for it.
     #[inline]
     pub fn at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
-        let end = offset.checked_add(size_of::<T>() as u64)?;
-        let fits = end <= self.end && offset % align_of::<T>() as u64 == 0;
+        self.look(offset, true)
+    }
+
+    /// The same on a fast path: `None` also if it is only not known yet whether there is memory for it.
+    #[inline(always)]
+    pub fn known_at<T: Shared>(&self, offset: u64) -> Option<&'static T> {
+        self.look(offset, false)
+    }
+
+    #[inline(always)]
+    fn look<T: Shared>(&self, offset: u64, asks: bool) -> Option<&'static T> {
+        let len = size_of::<T>() as u64;
+        let fits = offset.checked_add(len)? <= self.end && offset % align_of::<T>() as u64 == 0;
         // What is aligned to its size lies in one page.
         let one_page = size_of::<T>() <= align_of::<T>();
         // SAFETY: it fits into the mapping.
-        (fits && unsafe { self.has_memory(offset, size_of::<T>() as u64, one_page) }).then(|| {
+        (fits && unsafe { self.has_memory(offset, len, one_page, asks) }).then(|| {
             // SAFETY: it was checked that the whole of T is inside the mapping, which begins on a page, and T is aligned there; T accepts
             // every bit pattern and is made of atomics; the mapping outlives every use by the contract of `new`.
             unsafe { &*self.address(offset).cast::<T>() }
@@ -156,7 +167,7 @@ impl Mem {
     pub fn bytes(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         // SAFETY: they lie inside the mapping.
-        let has_memory = || len == 0 || unsafe { self.has_memory(offset, len, false) };
+        let has_memory = || len == 0 || unsafe { self.has_memory(offset, len, false, true) };
         (end <= self.end && has_memory()).then(|| self.address(offset))
     }
 
@@ -172,26 +183,42 @@ impl Mem {
         self.base.as_ptr().wrapping_add(offset as usize)
     }
 
-    /// Is there memory for these bytes, one at the least, so that touching them can't fail?
+    /// Is there memory for these bytes, one at the least, so that touching them can't fail? `asks`: where that is not known, they are given some.
     ///
     /// # Safety
     /// They must lie inside the mapping. Where they begin and end on the same page for certain, say so.
     #[inline(always)]
-    pub(crate) unsafe fn has_memory(&self, offset: u64, len: u64, one_page: bool) -> bool {
+    pub(crate) unsafe fn has_memory(
+        &self,
+        offset: u64,
+        len: u64,
+        one_page: bool,
+        asks: bool,
+    ) -> bool {
         let Some(sparse) = &self.sparse else {
             return true;
         };
-        let (first, last) = (offset / PAGE, (offset + len - 1) / PAGE);
-        let more = if one_page { 0 } else { last - first };
+        let first = offset / PAGE;
         // SAFETY: the caller vouches for it.
-        let known = unsafe { sparse.run(first) } > more;
-        known || self.populate(sparse, first, more + 1)
+        let run = unsafe { sparse.run(first) };
+        let more = || {
+            if one_page {
+                0
+            } else {
+                (offset + len - 1) / PAGE - first
+            }
+        };
+        // What is no longer than a page lies in two at the most.
+        let is_known = run > 1 && len <= PAGE || run > more();
+        is_known || asks && self.populate(sparse, offset, len)
     }
 
-    /// Has pages get memory, if they are not known to have it.
+    /// Has bytes get memory, if they are not known to have it.
     #[cold]
     #[inline(never)]
-    fn populate(&self, sparse: &Sparse, first: u64, count: u64) -> bool {
+    fn populate(&self, sparse: &Sparse, offset: u64, len: u64) -> bool {
+        let first = offset / PAGE;
+        let count = (offset + len - 1) / PAGE - first + 1;
         let steps = sparse.steps(first, count);
         let bytes = (count * PAGE) as usize;
         if steps.is_none() && !(sparse.populate)(self.address(first * PAGE), bytes) {

@@ -42,7 +42,7 @@ impl Queue {
     #[inline(always)]
     pub fn find_at_once(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
         let index = id as u32 & (MAX_ENTRIES - 1);
-        let entry = c.pool.msg(index)?; // unpaid
+        let entry = c.pool.known_msg(index)?; // unpaid
         let granted =
             dir::other_than(&entry.head, id) == 0 && perm::grants_at_once(c, &entry.head, wanted);
         granted.then_some(Queue { entry, index, id })

@@ -37,7 +37,7 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     if !sop.is_plain() {
         return false;
     }
-    let Some(entry) = c.pool.sem(id as u32 & (MAX_ENTRIES - 1)) else {
+    let Some(entry) = c.pool.known_sem(id as u32 & (MAX_ENTRIES - 1)) else {
         return false;
     };
     let head = &entry.head;
@@ -46,7 +46,7 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     if num >= nsems {
         return false;
     }
-    let Some(cell) = c.pool.mem().at::<Pair>(cells.wrapping_add(num * 16)) else {
+    let Some(cell) = c.pool.mem().known_at::<Pair>(cells.wrapping_add(num * 16)) else {
         return false;
     };
     if !perm::grants_at_once(c, head, perm::WRITE) {
