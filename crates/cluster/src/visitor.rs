@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::host::command::Identity;
 use crate::ids;
 use crate::sample;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vshmem_agent::Below;
 use vshmem_ipc::{life, Ctx};
@@ -17,6 +18,13 @@ pub struct Visitor {
     me: ProcId,
     // Held, so that others see this process alive.
     _life: Life,
+}
+
+/// A member of a pool, told from others that have or had its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberId {
+    number: u16,
+    identity: [u64; 2],
 }
 
 /// Takes a process slot, as [`life::claim`] does.
@@ -117,11 +125,19 @@ impl Visitor {
         }
     }
 
-    /// Declares a member dead, unless it is this kernel.
-    pub fn bury_member(&self, index: u16) {
-        if index != self.kernel.member {
-            self.kernel.pool.bury_member(index);
+    /// The member with this number, as it is now.
+    pub fn member(&self, number: u16) -> Option<MemberId> {
+        let identity = self.kernel.pool.member_identity(number)?;
+        Some(MemberId { number, identity })
+    }
+
+    /// Declares a member dead, unless it is this kernel, or the number another's by now. False: it is.
+    pub fn bury_member(&self, member: MemberId) -> bool {
+        let is_it = self.member(member.number) == Some(member);
+        if is_it && member.number != self.kernel.member {
+            self.kernel.pool.bury_member(member.number);
         }
+        is_it
     }
 
     /// What lies in the pool, as it is: nothing is waited for. `each` is called with what sees to the memory of tables.

@@ -65,11 +65,21 @@ code "it is known no more" 125 vshmem grant "$pool" "$plain"
 # It may end without a word.
 code "it is attached again" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
 code "and granted the pool" 0 vshmem grant "$pool" "$plain"
+# Its own name is another one: it is known by what its front end has said.
+equal "it calls itself otherwise" plain "$(vshmem exec -c "$plain" vm0 -- hostname)"
+vshmem exec -c "$plain" vm0 -- env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl -e \
+    '$s = semget(0x78, 1, 03600) // die $!; semctl($s, 0, 16, 1) or die $!; semop($s, pack("s!3", 0, -1, 0x1000)) or die $!; sleep 3600' &
+holder=$!
+held() { [ "$(VSHMEM_POOL=$pool LD_PRELOAD=$VSHMEM_LIB perl -e '$s = semget(0x78, 0, 0) // die; print semctl($s, 0, 12, 0)')" = "0 but true" ]; }
+eventually "a program in it holds a semaphore" held
 kill -KILL "$qemu"
+wait "$holder"
 wait "$qemu" 2>/dev/null
 qemu=
 contains "vshmem ps shows that it is off" off "$(vshmem ps | grep "(attached) *$plain")"
 code "one that is off can be let go of" 0 vshmem detach "$plain"
+code "what its program held is free" 0 timeout 60 env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl -e \
+    'semop(semget(0x78, 0, 0) // die, pack("s!3", 0, -1, 0)) or die $!'
 rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$work/"*.sock
 vshmem down
 nothing_left "nothing is left of it"

@@ -17,7 +17,7 @@ use crate::visitor::Visitor;
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use vshmem_agent::guest::protocol::{Granted as Told, GrantedPool};
+use vshmem_agent::guest::protocol::{Granted as Told, GrantedPool, GuestPool};
 
 /// A pool that a machine has now.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,12 +56,14 @@ pub fn grant(target: &mut Target, pool: &Source, patience: Duration) -> Result<D
         (Ok(()), Some(plugged)) => plugged.clone(),
         _ => work.await_device(&pool.name, patience.saturating_sub(begun.elapsed()))?,
     };
+    let took = begun.elapsed();
+    work.note_members()?;
     Ok(Done {
         name: pool.name.clone(),
         address: plugged.address,
         before,
         usable,
-        took: begun.elapsed(),
+        took,
     })
 }
 
@@ -78,9 +80,9 @@ pub fn revoke(target: &mut Target, pool: &str, patience: Duration) -> Result<Str
         );
     };
     work.check_unpluggable(&name)?;
-    let member = work.member(&name);
+    work.note_members()?;
     work.unplug(&plugged, patience)?;
-    work.clean_up(&name, member)?;
+    work.clean_up(&name)?;
     // Names of devices that are gone mean nothing; that it is not heard does no harm.
     let _ = work.announce_all(TELLS_WITHIN);
     Ok(name)
@@ -98,7 +100,7 @@ pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
 /// if no other machine uses them.
 pub fn bury(machine: &str, pools: &[Granted], process: Option<i32>) {
     for pool in pools {
-        bury_member(pool, machine, None);
+        bury_member(pool, machine);
         if pool.doorbell {
             doorbell::end_if_unused(&pool.path, machine, process);
         }
@@ -125,7 +127,7 @@ impl<'a> Work<'a> {
         let known = work.target.pools().to_vec();
         let gone = |pool: &&Granted| tree.of(&pool.name).is_none();
         for pool in known.iter().filter(gone) {
-            work.clean_up(&pool.name, None)?;
+            work.clean_up(&pool.name)?;
         }
         work.adopt_unknown()?;
         Ok(work)
@@ -147,6 +149,7 @@ impl<'a> Work<'a> {
                 path,
                 size,
                 doorbell: false,
+                member: None,
             });
         }
         if pools != self.target.pools() {
@@ -203,6 +206,7 @@ impl<'a> Work<'a> {
             path: pool.path.clone(),
             size: pool.size,
             doorbell: self.target.doorbell() && plug::can_unplug_bells(&mut self.qmp)?,
+            member: None,
         };
         let mut pools = self.target.pools().to_vec();
         pools.push(granted.clone());
@@ -210,7 +214,7 @@ impl<'a> Work<'a> {
         let plugged = self.plug_served(&granted, &place);
         plugged.map_err(|error| {
             // What can't be cleared away now is when the next command begins.
-            let _ = self.clean_up(&pool.name, None);
+            let _ = self.clean_up(&pool.name);
             with_name(error, self.target.name())
         })
     }
@@ -373,14 +377,29 @@ impl<'a> Work<'a> {
         .hint("Turn the machine off with --force or vshmem down. Pools that are granted later, or all with vshmem up --no-doorbell, can be revoked."))
     }
 
-    /// Which member of a pool the machine is, as its front end says.
-    fn member(&mut self, name: &str) -> Option<u16> {
+    /// Writes down which members of its pools the machine is, as its front end says: when it is dead, nobody can.
+    fn note_members(&mut self) -> Result<()> {
+        let mut pools = self.target.pools().to_vec();
+        for told in self.told().unwrap_or_default() {
+            let pool = pools.iter_mut().find(|pool| pool.name == told.name);
+            if let (Some(pool), Some(number)) = (pool, told.member) {
+                let member = visitors(pool).find_map(|visitor| visitor.member(number));
+                pool.member = member.or(pool.member);
+            }
+        }
+        match pools == self.target.pools() {
+            true => Ok(()),
+            false => self.target.set_pools(pools),
+        }
+    }
+
+    /// The machine's pools as its front end sees them, if there is one.
+    fn told(&mut self) -> Option<Vec<GuestPool>> {
         let channel = self.target.channel(&mut self.qmp).ok()??;
-        let status = match channel.open {
-            true => frontend::status(&channel.socket, TELLS_WITHIN).ok()?,
-            false => return None,
-        };
-        status.pools.iter().find(|pool| pool.name == name)?.member
+        let status = channel
+            .open
+            .then(|| frontend::status(&channel.socket, TELLS_WITHIN));
+        Some(status?.ok()?.pools)
     }
 
     /// Asks the machine to let go of a pool, and waits until it has.
@@ -425,12 +444,12 @@ impl<'a> Work<'a> {
     }
 
     /// The machine does not have the pool: nothing of it is left in QEMU, in the pool or in the record.
-    fn clean_up(&mut self, name: &str, member: Option<u16>) -> Result<()> {
+    fn clean_up(&mut self, name: &str) -> Result<()> {
         self.settle(name)?;
         let mut pools = self.target.pools().to_vec();
         if let Some(place) = pools.iter().position(|pool| pool.name == name) {
             let pool = pools.remove(place);
-            bury_member(&pool, self.target.name(), member);
+            bury_member(&pool, self.target.name());
             if pool.doorbell {
                 doorbell::end_if_unused(&pool.path, self.target.name(), self.qmp.process());
             }
@@ -449,18 +468,23 @@ fn is_served(socket: &Path) -> bool {
 }
 
 /// Declares a machine dead in a pool. A pool that is damaged, full or gone has no use for the news.
-fn bury_member(pool: &Granted, machine: &str, member: Option<u16>) {
-    let path = pool.path.to_string_lossy();
-    let found = crate::view::pools(Some(&path)).unwrap_or_default();
-    if !pool.path.exists() {
-        return;
-    }
-    for visitor in found.iter().filter_map(|pool| Visitor::enter(pool).ok()) {
-        match member {
-            Some(member) => visitor.bury_member(member),
-            // Whom the back end serves, it buries.
-            None if pool.doorbell => (),
-            None => visitor.bury_only(machine),
+fn bury_member(pool: &Granted, machine: &str) {
+    for visitor in visitors(pool) {
+        let is_known = pool
+            .member
+            .is_some_and(|member| visitor.bury_member(member));
+        // Whom the back end serves, it buries.
+        if !is_known && !pool.doorbell {
+            visitor.bury_only(machine);
         }
     }
+}
+
+/// The pool, open, if it is there and whole.
+fn visitors(pool: &Granted) -> impl Iterator<Item = Visitor> {
+    let path = pool.path.to_string_lossy();
+    let there = pool.path.exists();
+    let found = crate::view::pools(Some(&path)).unwrap_or_default();
+    let found = found.into_iter().filter(move |_| there);
+    found.filter_map(|pool| Visitor::enter(&pool).ok())
 }

@@ -177,6 +177,7 @@ mod tests {
             path: path.into(),
             size: 1 << 20,
             doorbell: false,
+            member: None,
         }
     }
 

@@ -7,6 +7,7 @@ use super::ports::Ports;
 use super::process::Process;
 use super::share::Share;
 use crate::error::{Error, Explain, Result};
+use crate::visitor::MemberId;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::AsRawFd;
@@ -25,6 +26,9 @@ pub struct Granted {
     pub size: u64,
     /// The back end serves it to this machine.
     pub doorbell: bool,
+    /// Which member the machine is, if its front end has said so.
+    #[serde(default)]
+    pub member: Option<MemberId>,
 }
 
 /// One machine of a cluster.

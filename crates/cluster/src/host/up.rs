@@ -273,6 +273,7 @@ fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
         path: options.hypervisor.pool_path(&options.cluster),
         size: options.pool_size,
         doorbell,
+        member: None,
     }];
     for wanted in &options.pools {
         let Source { name, path, size } = Source::find(wanted)?.named(None)?;
@@ -284,6 +285,7 @@ fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
             path,
             size,
             doorbell,
+            member: None,
         });
     }
     Ok(pools)
