@@ -142,9 +142,14 @@ pub fn find(c: &Ctx, kind: Kind, key: i32, flg: i32) -> Result<Found, Errno> {
 }
 
 /// The second half of a `*get` that found something.
-pub fn admit(c: &Ctx, head: &Head, flg: i32) -> Result<i32, Errno> {
+pub fn admit(c: &Ctx, (index, head): (u32, &Head), flg: i32) -> Result<i32, Errno> {
     perm::check(c, head, flg as u32 & 0o777)?;
-    Ok(head.id.load(Acquire) as i32)
+    let id = head.id.load(Acquire);
+    // Another entry's is a lie about whose id that is.
+    if id & (MAX_ENTRIES - 1) != index {
+        return Err(Errno::EIDRM);
+    }
+    Ok(id as i32)
 }
 
 /// Offset of the bucket of a key.

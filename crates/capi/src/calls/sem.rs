@@ -37,9 +37,9 @@ pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Err
     } else {
         sem::nsems(&caller.ctx, id)
     };
-    if let Ok(found) = found {
-        SETS.got(caller.pool_index(), id, count as u64, found as u64);
-    }
+    // What is gone again had no size: whatever was known of the id before counts no more.
+    let found = found.unwrap_or(0);
+    SETS.got(caller.pool_index(), id, count as u64, found as u64);
     Ok(id)
 }
 

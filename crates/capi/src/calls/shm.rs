@@ -28,9 +28,9 @@ pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Er
     } else {
         shm::size(&caller.ctx, id)
     };
-    if let Some(found) = found {
-        SEGMENTS.got(caller.pool_index(), id, pages(size as u64), pages(found));
-    }
+    // As in `semget`.
+    let found = pages(found.unwrap_or(0));
+    SEGMENTS.got(caller.pool_index(), id, pages(size as u64), found);
     Ok(id)
 }
 

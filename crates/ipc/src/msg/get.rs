@@ -23,8 +23,8 @@ pub fn get(c: &Ctx, key: i32, flg: i32) -> Result<i32, Errno> {
 
 fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
     let guard = dir::lock(c, quiet)?;
-    if let Found::Existing(_, head) = dir::find(c, Kind::Msg, key, flg)? {
-        return dir::admit(c, head, flg);
+    if let Found::Existing(index, head) = dir::find(c, Kind::Msg, key, flg)? {
+        return dir::admit(c, (index, head), flg);
     }
     let limits = c.pool.limits();
     let mut txn = guard.txn();

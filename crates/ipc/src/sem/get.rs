@@ -30,7 +30,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32
         if nsems as u64 > has {
             return Err(Errno::EINVAL);
         }
-        return dir::admit(c, head, flg);
+        return dir::admit(c, (index, head), flg);
     }
     if nsems == 0 {
         return Err(Errno::EINVAL);

@@ -142,7 +142,7 @@ fn existing(c: &Ctx, key: i32, size: u64, flg: i32) -> Result<Option<i32>, Errno
             if size > shm.size.load(Relaxed) {
                 return Err(Errno::EINVAL);
             }
-            dir::admit(c, head, flg).map(Some)
+            dir::admit(c, (index, head), flg).map(Some)
         }
     }
 }

@@ -431,3 +431,19 @@ fn a_crowd_keeps_the_sum() {
     tasks.into_iter().for_each(Task::result);
     assert_eq!(values(c, id), [2, 0]);
 }
+
+/// A program knows the sizes of sets by their ids.
+#[test]
+fn an_id_of_another_entry_is_not_told() {
+    let world = World::new(1 << 20);
+    let process = world.process();
+    let c = &process.ctx();
+    let large = sem::get(c, 1, 25, crate::IPC_CREAT | 0o600).unwrap();
+    let small = sem::get(c, 2, 2, crate::IPC_CREAT | 0o600).unwrap();
+    let index = small as u32 & (vshmem_pool::layout::MAX_ENTRIES - 1);
+    let head = &c.pool.sem(index).unwrap().head;
+    head.id.store(large as u32, Relaxed);
+    assert_eq!(sem::get(c, 2, 2, 0), Err(Errno::EIDRM));
+    head.id.store(small as u32, Relaxed);
+    assert_eq!(sem::get(c, 2, 2, 0), Ok(small));
+}
