@@ -56,7 +56,7 @@ pub mod xen;
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use directory::Directory;
 pub use error::{Error, Result};
-pub use kernel::Below;
+pub use kernel::{now, Below};
 pub use ledger::MOST_PEERS;
 pub use link::MOST_VECTORS;
 pub use message::receive as receive_message;

@@ -3,7 +3,7 @@
 use crate::{args, print, size, table};
 use serde::Serialize;
 use std::io::IsTerminal;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
@@ -295,11 +295,7 @@ fn up_for(record: &Record, machine: &Machine, state: MachineState) -> Option<u64
 }
 
 pub fn age(since: u64) -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    now.saturating_sub(since)
+    vshmem_agent::now().saturating_sub(since)
 }
 
 pub fn show_age(seconds: u64) -> String {

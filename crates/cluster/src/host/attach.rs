@@ -3,7 +3,7 @@
 use super::adopted::{self, Adopted, Reach, VERSION};
 use super::machine::Target;
 use super::qmp::Qmp;
-use super::state::{boot_id, cluster_names, now, Record};
+use super::state::{boot_id, cluster_names, Record};
 use super::{grant, plug};
 use crate::error::{Error, Explain, Result};
 use serde_json::{json, Value};
@@ -90,7 +90,7 @@ fn begin(wish: &Wish) -> Result<Done> {
         reach,
         doorbell: false,
         channel: None,
-        since: now(),
+        since: vshmem_agent::now(),
         pools: Adopted::read(&wish.name)?.map_or_else(Vec::new, |known| known.pools),
     };
     let mut qmp = record.qmp(ANSWERS_WITHIN)?;

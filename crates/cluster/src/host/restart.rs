@@ -227,7 +227,7 @@ fn begin(
     let (running, leash) = hypervisor.start(record, place, &outfit, link)?;
     let starting = Starting(Some(running.clone()));
     record.machines[place].runs = Some(running);
-    record.machines[place].since = Some(state::now());
+    record.machines[place].since = Some(vshmem_agent::now());
     // While it was dead, a machine of another cluster may have come to its cores.
     let taken = cluster::cores_in_use(&record.name)?;
     let cores = &mut record.machines[place].cores;

@@ -13,7 +13,6 @@ use std::fs::{self, DirBuilder, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A pool that a machine was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,12 +111,6 @@ pub fn boot_id() -> String {
         .unwrap_or_default()
         .trim()
         .into()
-}
-
-/// Seconds since the epoch.
-pub fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
 }
 
 /// This user.

@@ -13,9 +13,7 @@ use super::source::Source;
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
 };
-use super::{
-    affinity, cluster, doorbell, driver, interrupt, pool, ports, source, state, using, wires,
-};
+use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, source, using, wires};
 use crate::error::{Error, Result, OUR_FAILURE};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -246,7 +244,7 @@ fn prepare(
         ports: options.ports,
         shares,
         channels: options.hypervisor.channels(),
-        since: state::now(),
+        since: vshmem_agent::now(),
         machines: (0..options.machines).map(machine).collect(),
         first_pools: pools.clone(),
     };
