@@ -14,10 +14,10 @@
 //!
 //! Each pool has a table with a place for every index that an id can have: two constructs that exist at once have different indices.
 //! A later construct at the same index takes the place. What was told of the earlier one goes into the index's history, if this
-//! process asked for it and has not removed it: a member can bring its id back. There is room in a history for every id of the index.
-//! An id that comes back with the same size is what it was; if `*get` finds it with another one it may be a new construct, for numbers
-//! begin anew after 8,192 constructs, and then it can be used, but has no size that is known. Of ids that a process was given otherwise,
-//! as a server is by its clients, only the last one of an index counts.
+//! process has not removed it: a member can bring its id back. There is room in a history for every id of the index.
+//! An id that comes back with the same size is what it was. With another one it may be a new construct, for numbers begin anew after
+//! 8,192 constructs: if `*get` finds it so, or if the process never asked for it by `*get`, as a server that is given ids by its
+//! clients, then it can be used, but has no size that is known.
 //!
 //! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm; all lies in private memory,
 //! so a child inherits what its parent was told. It comes page by page as it is needed.
@@ -109,6 +109,15 @@ fn after_get(old: Option<u64>, is_back: bool, id: i32, asked: u64, found: u64) -
     }
 }
 
+/// What is known of an id once the program is told by `IPC_STAT` that it has the size of the word `size`; `None`: what was known before.
+fn after_stat(old: Option<u64>, is_back: bool, id: i32, size: u64) -> Option<u64> {
+    let old = old.unwrap_or(name(id) | size);
+    if old & SIZE == size {
+        return Some((old | KNOWN) & !LESS);
+    }
+    (is_back && old & GOT == 0).then_some(name(id) | DOUBTFUL | size)
+}
+
 impl Told {
     const fn new() -> Told {
         Told([const { Table([const { AtomicPtr::new(core::ptr::null_mut()) }; PAGES]) }; MAX_POOLS])
@@ -154,7 +163,7 @@ impl Told {
             if is_of(old, id) {
                 return new(Some(old), false);
             }
-            if old & GOT != 0 {
+            if old != 0 {
                 page.remember(place, old)?;
             }
             new(page.remembered(place, id), true)
@@ -168,24 +177,24 @@ impl Told {
         });
     }
 
-    /// The program was told by `IPC_STAT` that the construct is so large, which [`Told::check`] had nothing against.
-    pub fn stated(&self, pool: usize, id: i32, size: u64) {
-        let size = size_word(size);
-        self.change(pool, id, |old, _| {
-            let old = old.unwrap_or(name(id) | size);
-            (old & SIZE == size).then_some((old | KNOWN) & !LESS)
+    /// The program is to be told by `IPC_STAT` that the construct is so large. EIDRM if it was found to be of another size before.
+    pub fn stated(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
+        self.change(pool, id, |old, is_back| {
+            after_stat(old, is_back, id, size_word(size))
         });
+        self.check(pool, id, size)
     }
 
     /// The same by `*_STAT`, which goes by index: it takes no place of another id.
-    pub fn listed(&self, pool: usize, id: i32, size: u64) {
-        let Some((page, place)) = self.page_for(pool, id) else {
-            return;
-        };
-        let old = page.places[place].load(Relaxed);
-        if old == 0 || is_of(old, id) {
-            self.stated(pool, id, size);
+    pub fn listed(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
+        let has_place = self.page(pool, id).is_none_or(|(page, place)| {
+            let old = page.places[place].load(Relaxed);
+            old == 0 || is_of(old, id)
+        });
+        if has_place {
+            return self.stated(pool, id, size);
         }
+        self.check(pool, id, size)
     }
 
     /// What the program knows.
@@ -311,9 +320,9 @@ mod tests {
         }
         assert_eq!(told.known(1, ID), None, "in another pool");
         assert_eq!(told.known(0, LATER), None);
-        told.stated(0, ID, 6);
+        assert_eq!(told.stated(0, ID, 6), Err(Errno::EIDRM));
         assert_eq!(told.known(0, ID), Some(5), "the first size counts");
-        told.listed(0, ID, 6);
+        assert_eq!(told.listed(0, ID, 6), Err(Errno::EIDRM));
         assert_eq!(told.known(0, ID), Some(5));
         told.forget(0, LATER);
         assert_eq!(told.known(0, ID), Some(5));
@@ -328,7 +337,7 @@ mod tests {
             told.got(0, id, asked, 5);
             assert_eq!(told.known(0, id), None, "the program has not seen it");
             assert_eq!(told.check(0, id, 6), Err(Errno::EIDRM), "but it counts");
-            told.stated(0, id, 5);
+            assert_eq!(told.stated(0, id, 5), Ok(()));
             assert_eq!(told.known(0, id), Some(5));
             told.got(0, id, 0, 5);
             assert_eq!(told.known(0, id), Some(5));
@@ -349,8 +358,7 @@ mod tests {
             told.got(0, id, asked, 6);
             assert_eq!(told.known(0, id), None);
             for size in [5, 6, NONE] {
-                assert_eq!(told.check(0, id, size), Err(Errno::EIDRM));
-                told.stated(0, id, size);
+                assert_eq!(told.stated(0, id, size), Err(Errno::EIDRM));
                 assert_eq!(told.known(0, id), None);
             }
             told.got(0, id, 5, 5);
@@ -375,7 +383,7 @@ mod tests {
                 assert_eq!(told.check(0, ID + i, 1000), Ok(()), "all else goes on");
                 told.got(0, ID + i, again, 1000);
             }
-            told.stated(0, ID + i, 1000);
+            assert_eq!(told.stated(0, ID + i, 1000), Ok(()));
             assert_eq!(told.known(0, ID + i), Some(1000), "it was told");
         }
         // Who asks for less and looks knows; but not if it asks for less again and does not look.
@@ -383,7 +391,7 @@ mod tests {
         for _ in 0..3 {
             told.got(0, id, 1, 5);
             assert_eq!(told.known(0, id), None);
-            told.stated(0, id, 5);
+            assert_eq!(told.stated(0, id, 5), Ok(()));
             assert_eq!(told.known(0, id), Some(5));
         }
         told.got(0, id, 0, 5);
@@ -402,7 +410,7 @@ mod tests {
             told.got(7, id, 2, 2);
         }
         assert!(all().all(|id| told.known(7, id) == Some(2)));
-        told.listed(7, LATER, 65535);
+        assert_eq!(told.listed(7, LATER, 65535), Ok(()));
         assert_eq!(told.known(7, LATER), None, "a list takes no place");
         // All later constructs of the index, and some of them again.
         let later = |n: i32| 0x4000_0000 | (ID + (n << INDEX_BITS)) & 0x3fff_ffff;
@@ -415,8 +423,7 @@ mod tests {
         assert_eq!(told.known(7, ID), Some(2));
         assert!((1..1 << SEQ_BITS).all(|n| told.known(7, later(n)) == Some(3)));
         for size in [1, 3, 1000] {
-            assert_eq!(told.check(7, ID, size), Err(Errno::EIDRM));
-            told.stated(7, ID, size);
+            assert_eq!(told.stated(7, ID, size), Err(Errno::EIDRM));
             assert_eq!(told.known(7, ID), Some(2));
         }
         told.forget(7, later(5));
@@ -425,7 +432,7 @@ mod tests {
             (None, Some(3))
         );
         assert_eq!(told.known(7, ID + 1024), Some(2));
-        told.stated(7, i32::MAX, NONE - 1);
+        assert_eq!(told.stated(7, i32::MAX, NONE - 1), Ok(()));
         assert_eq!(told.known(7, i32::MAX), Some(NONE - 1));
         told.clear(7);
         assert!(all().all(|id| told.known(7, id).is_none()));
@@ -433,17 +440,23 @@ mod tests {
     }
 
     #[test]
-    fn of_what_others_give_only_the_last_counts() {
-        let told = Told::new();
-        for size in [3, 4, 3] {
-            for id in [ID, LATER] {
-                assert_eq!(told.check(0, id, size), Ok(()));
-                told.stated(0, id, size);
-                assert_eq!(told.known(0, id), Some(size));
-                assert_eq!(told.check(0, id, size + 1), Err(Errno::EIDRM));
+    fn an_id_that_was_only_told_counts_when_it_comes_back() {
+        for tell in [Told::stated, Told::listed] {
+            let told = Told::new();
+            assert_eq!(tell(&told, 0, ID, 4), Ok(()));
+            told.got(0, LATER, 5, 5);
+            assert_eq!(told.known(0, ID), Some(4));
+            // It may be new, so it can be used; but the program's memory may be the old one's.
+            assert_eq!(told.stated(0, ID, 1000), Ok(()));
+            assert_eq!(told.check(0, ID, 1000), Ok(()));
+            assert_eq!(told.known(0, ID), None);
+            for size in [4, 1001] {
+                assert_eq!(tell(&told, 0, ID, size), Err(Errno::EIDRM));
             }
+            assert_eq!(told.known(0, LATER), Some(5));
+            told.forget(0, ID);
+            assert_eq!(tell(&told, 0, ID, 6), Ok(()));
         }
-        assert_eq!(told.known(0, ID), None);
     }
 
     #[test]
@@ -456,7 +469,7 @@ mod tests {
             assert_eq!(told.known(0, ID), None, "but the first may be meant");
             assert_eq!(told.check(0, ID, 1000), Ok(()));
             assert_eq!(told.check(0, ID, 4), Err(Errno::EIDRM));
-            told.stated(0, ID, 1000);
+            assert_eq!(told.stated(0, ID, 1000), Ok(()));
             told.got(0, LATER, 5, 5);
             told.got(0, ID, 1000, 1000);
         }

@@ -206,16 +206,14 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
         }
         cmd::STAT => {
             let found = sem::stat(c, id)?;
-            SETS.check(caller.pool_index(), id, found.nsems)?;
+            SETS.stated(caller.pool_index(), id, found.nsems)?;
             store(arg as *mut SemidDs, ds(&found))?;
-            SETS.stated(caller.pool_index(), id, found.nsems);
             Ok(0)
         }
         SEM_STAT | SEM_STAT_ANY => {
             let (id, found) = sem::stat_index(c, id, command == SEM_STAT_ANY)?;
-            SETS.check(caller.pool_index(), id, found.nsems)?;
+            SETS.listed(caller.pool_index(), id, found.nsems)?;
             store(arg as *mut SemidDs, ds(&found))?;
-            SETS.listed(caller.pool_index(), id, found.nsems);
             Ok(id)
         }
         cmd::INFO => store(arg as *mut Seminfo, limits(caller)).map(|()| sem::highest(c).max(0)),

@@ -202,16 +202,14 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
         }
         cmd::STAT => {
             let found = shm::stat(c, id)?;
-            SEGMENTS.check(caller.pool_index(), id, pages(found.size))?;
+            SEGMENTS.stated(caller.pool_index(), id, pages(found.size))?;
             store(buf as *mut ShmidDs, ds(&found))?;
-            SEGMENTS.stated(caller.pool_index(), id, pages(found.size));
             Ok(0)
         }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, found) = shm::stat_index(c, id, command == SHM_STAT_ANY)?;
-            SEGMENTS.check(caller.pool_index(), id, pages(found.size))?;
+            SEGMENTS.listed(caller.pool_index(), id, pages(found.size))?;
             store(buf as *mut ShmidDs, ds(&found))?;
-            SEGMENTS.listed(caller.pool_index(), id, pages(found.size));
             Ok(id)
         }
         SHM_LOCK | SHM_UNLOCK => shm::lock(c, id, command == SHM_LOCK).map(|()| 0),
