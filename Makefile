@@ -40,7 +40,10 @@ demo: ## two virtual machines, unmodified programs, a table and a plot
 	@$(MAKE) --no-print-directory build
 	@python3 bench/demo.py
 
-test: build ## every test suite (about half an hour)
+test: ## every test suite (about half an hour); installs what it needs as demo does
+	@scripts/prepare.sh --install build
+	@scripts/prepare.sh --install $(or $(SUITES),test) || echo 'Suites are skipped for what is missing.'
+	@$(MAKE) --no-print-directory build
 	@scripts/test.sh $(SUITES)
 
 soak: build ## kills, lies, wake-ups and a fuzzer for hours; scripts/soak.sh says how to choose

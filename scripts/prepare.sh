@@ -3,57 +3,53 @@
 #
 #   scripts/prepare.sh --check SET...     say what is missing; exit 1 if anything is
 #   scripts/prepare.sh --install SET...   install what is missing (apt, as root or through sudo)
-#   scripts/prepare.sh --list SET...      every requirement: set, package, what for
+#   scripts/prepare.sh --list SET...      every requirement: package, what for
 #
-# SET is build, test, demo, lint, or all. Only what is missing is installed, and it is said
-# beforehand what and why. Known: Debian 12 and 13, Ubuntu 24.04 and newer.
+# SET is build, demo, lint, a suite of tests (scripts/test.sh --list), test for what all suites need, or all. Only what is missing is
+# installed, and it is said beforehand what and why. A package that can't be had does not keep the others from being installed.
+# Known: Debian 12 and 13, Ubuntu 24.04 and newer.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 
-# set | how to tell that it is there | packages (or @name for one that differs by system) | why
+# sets (? behind one that does without, and says so) | how to tell that it is there | packages (or @name for one that differs by system) | why
 requirements() {
     cat <<'TABLE'
 build|cargo|@rust|compiles the library and the command
 build|cmd:cc|gcc|links them, and compiles C programs
 build|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
-test|cmd:python3|python3|test drivers
-test|cmd:perl|perl|a real program with built-in System V calls
-test|cmd:pkg-config|pkg-config|checks the installed library as a user would
-test|cmd:setpriv|util-linux|runs tests as other users and in namespaces
-test|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
-test|py:pip|python3-pip|fetches that module's own tests
-test|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's shared variables
-test|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND
-test|glob:/usr/sbin/php-fpm*|php-fpm|a real program: PHP's server, opcache in System V segments
-test|cmd:cgi-fcgi|libfcgi-bin|load for that server
-test|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
-test|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
-test|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
-test|cmd:pgbench|postgresql-contrib|load for that database
-test|cmd:apache2|apache2-bin|a real program: a web server with a System V mutex
-test|cmd:ab|apache2-utils|load for that web server
-test|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
-test|cmd:x11perf|x11-apps|load for that X server
-test|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
-test|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
-test|cmd:pgrep|procps|finds what tests started
-test|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
-test|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
-test|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
-test|cmd:virsh|libvirt-clients|gives that machine pools
-test|cmd:busybox|busybox-static|what machines that test the driver run
-test|cmd:cpio|cpio|packs what they boot
-test|cmd:xz|xz-utils|unpacks the machines' kernel modules
-test|cmd:c++|g++|builds the fuzzer
-test|cmd:valgrind|valgrind|watches what programs and the library do with memory
-test|cmd:zstd|zstd|unpacks the machines' kernel modules
-demo|cmd:python3|python3|runs the demo, and receives in one machine
-demo|cmd:perl|perl|sends in the other machine
-demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
-demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
-demo|cmd:zstd|zstd|unpacks the machines' kernel modules
+install,kmod,programs?,machines,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
+differential,machines,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
+install|cmd:pkg-config|pkg-config|checks the installed library as a user would
+machines,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces
+machines,programs?|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
+programs?|py:pip|python3-pip|fetches that module's own tests
+programs?|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's shared variables
+programs?|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND
+programs?|glob:/usr/sbin/php-fpm*|php-fpm|a real program: PHP's server, opcache in System V segments
+programs?|cmd:cgi-fcgi|libfcgi-bin|load for that server
+programs?|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
+programs?|cmd:stress-ng|stress-ng|a real program: System V stressors that verify
+programs?|glob:/usr/lib/postgresql/*/bin/postgres|postgresql|a real program: a database on shared_memory_type=sysv
+programs?|cmd:pgbench|postgresql-contrib|load for that database
+programs?|cmd:apache2|apache2-bin|a real program: a web server with a System V mutex
+programs?|cmd:ab|apache2-utils|load for that web server
+programs?|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
+programs?|cmd:x11perf|x11-apps|load for that X server
+programs?|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
+programs?|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
+machines,programs?|cmd:pgrep|procps|finds what tests started
+kmod,machines,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+machines?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
+machines?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
+machines?|cmd:virsh|libvirt-clients|gives that machine pools
+kmod,machines,xen|cmd:busybox|busybox-static|what machines that test the driver run
+kmod,machines,xen|cmd:cpio|cpio|packs what they boot
+kmod,machines,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
+fuzz?|cmd:c++|g++|builds the fuzzer
+sanitize?|cmd:valgrind|valgrind|watches what programs and the library do with memory
+kmod,machines,demo|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|py:matplotlib|python3-matplotlib|draws the plot
 lint|clippy|@clippy|lint for Rust
 lint|rustfmt|@rustfmt|layout of Rust code
@@ -123,17 +119,30 @@ is_there() {
     esac
 }
 
-# Lines "package<TAB>why" of what the sets need; with "missing", only of what is not there.
-select_requirements() { # select_requirements all|missing SET...
+# Lines "package<TAB>why" of what the sets need; with "missing", only of what is not there; with "lacking", only of what they can't do without.
+select_requirements() { # select_requirements all|missing|lacking SET...
     which=$1
     shift
-    requirements | while IFS='|' read -r set probe entry why; do
+    requirements | while IFS='|' read -r sets probe entry why; do
         for wanted in "$@"; do
-            [ "$wanted" = "$set" ] || [ "$wanted" = all ] || continue
-            [ "$which" = missing ] && is_there "$probe" && continue
+            is_wanted "$wanted" "$sets" "$which" || continue
+            [ "$which" = all ] || ! is_there "$probe" || continue
             printf '%s\t%s\n' "$(packages_of "$entry")" "$why"
         done
     done | sort -u
+}
+
+is_wanted() { # is_wanted SET SETS all|missing|lacking
+    case $1,$2 in
+    all,*) return 0 ;;
+    test,build | test,demo | test,lint) return 1 ;;
+    test,*) return 0 ;;
+    esac
+    case ,$2, in
+    *",$1,"*) return 0 ;;
+    *",$1?,"*) [ "$3" != lacking ] ;;
+    *) return 1 ;;
+    esac
 }
 
 as_root() {
@@ -155,6 +164,10 @@ require_means() { # require_means PACKAGE...: apt, and root or sudo; else says w
         echo "  apt-get update && apt-get install --no-install-recommends $*" >&2
         exit 1
     fi
+}
+
+apt_install() { # apt_install PACKAGE...
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null
 }
 
 # rustup's package brings no compiler of its own.
@@ -182,13 +195,15 @@ install_missing() {
     require_means $packages
     as_root apt-get update -qq
     # shellcheck disable=SC2086
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages </dev/null
+    apt_install $packages || for package in $packages; do
+        apt_install "$package" || true
+    done
     finish_rustup
     check_sets "$@"
 }
 
 check_sets() {
-    missing=$(select_requirements missing "$@")
+    missing=$(select_requirements lacking "$@")
     [ -n "$missing" ] || return 0
     echo "Still missing for $*:" >&2
     echo "$missing" | awk -F '\t' '{ printf "  %-28s %s\n", $1, $2 }' >&2
@@ -197,15 +212,16 @@ check_sets() {
 }
 
 usage() {
-    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
 }
 
 action=${1:-}
 [ $# -gt 0 ] && shift
+sets="build demo lint $("$here/test.sh" --list | tr '\n' ' ')"
 for set in "$@"; do
-    case $set in
-    build | test | demo | lint | all) ;;
-    *) echo "prepare.sh: there is no set $set; there are build, test, demo, lint and all" >&2 && exit 2 ;;
+    case " $sets test all " in
+    *" $set "*) ;;
+    *) echo "prepare.sh: there is no set $set; there are ${sets}test and all" >&2 && exit 2 ;;
     esac
 done
 case $action in

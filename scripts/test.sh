@@ -5,8 +5,9 @@
 #   scripts/test.sh NAME...      only these
 #   scripts/test.sh --list       their names
 #
-# Ends with "N passed, N failed"; fails if any suite failed. A suite that is missing has failed; one that says that it can't be run
-# here (exit status 77) is skipped.
+# Ends with "N passed, N failed", and how many were skipped if any was; fails if any suite failed. A suite that is missing has failed.
+# One is skipped for which packages are missing, or that says that it can't be run here (exit status 77); parts of suites are, with a
+# line that begins with "skip". With CI=true, missing packages are a failure.
 # Output is shown as it comes; what each suite printed is also kept in target/test/NAME.log.
 set -eu
 
@@ -49,6 +50,12 @@ run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
         echo "$3 is not there, so the suite $1 can't run: the checkout is incomplete." | tee "$logs/$1.log"
         return 1
     fi
+    if ! lacks=$(scripts/prepare.sh --check "$1" 2>&1); then
+        echo "$lacks" | tee "$logs/$1.log"
+        [ "${CI:-}" != true ] || return 1
+        echo "The suite $1 is skipped without them."
+        return 77
+    fi
     # The exit status travels beside the pipe: plain sh has no pipefail.
     {
         status=0
@@ -83,6 +90,7 @@ export VSHMEM_LIB="$target/release/libvshmem.so" VSHMEM_BIN="$target/release/vsh
 passed=0
 failed=0
 skipped=0
+skipped_parts=0
 summary=
 for name in $selected; do
     entry=$(suites | grep "^$name|")
@@ -97,10 +105,14 @@ LINE
     77) verdict=skipped skipped=$((skipped + 1)) ;;
     *) verdict=FAILED failed=$((failed + 1)) ;;
     esac
+    parts=$(grep -ac '^skip' "$logs/$name.log" || true)
+    [ "$status" -eq 77 ] || skipped_parts=$((skipped_parts + parts))
     summary="$summary$(printf '%-14s %-7s %4d s' "$name" "$verdict" $(($(date +%s) - began)))
 "
 done
 printf '\n==== all suites\n%s\n' "$summary"
-[ "$skipped" -eq 0 ] || echo "$skipped skipped"
-echo "$passed passed, $failed failed"
+total="$passed passed, $failed failed"
+[ "$skipped" -eq 0 ] || total="$total, $skipped skipped"
+[ "$skipped_parts" -eq 0 ] || total="$total, $skipped_parts parts of suites skipped"
+echo "$total"
 [ "$failed" -eq 0 ]
