@@ -89,6 +89,53 @@ refused() { # refused NAME ERRNO TEXT POOL [COMMAND...]
         "$text"
 }
 
+logged() { # logged LEVEL: what a program's calls write at that level, without the name and number of the process
+    VSHMEM_POOL="$work/pool" VSHMEM_POOL_SIZE=4M VSHMEM_KEYS=1-9 LD_PRELOAD="$lib" VSHMEM_LOG="$1" "$programs/log"
+}
+
+plainly() {
+    sed 's/^vshmem: log\[[0-9]*\]: //'
+}
+
+# VSHMEM_LOG, level by level; to a file as to standard error.
+log() {
+    taken="libvshmem [0-9.]* is loaded; calls go by VSHMEM_KEYS to the kernel, or to the pool $work/pool"
+    opened="the pool $work/pool is opened: $work/pool, 4 MiB, on this kernel"
+    cat >"$work/expected" <<L
+info: $taken
+info: $opened
+debug: msgget: the key 0x7 has the id [0-9]*, by the pool
+debug: msgrcv: no message of that type (ENOMSG)
+warn: msgctl: no such construct, or an argument out of range (EINVAL)
+debug: semget: the key 0x0 has the id [0-9]*, by the kernel, for VSHMEM_KEYS does not name the key
+L
+    for level in off error warn info debug; do
+        case $level in
+        off | error) pattern='^$' ;;
+        warn) pattern='^warn:' ;;
+        info) pattern='^info:\|^warn:' ;;
+        debug) pattern=: ;;
+        esac
+        logged $level 2>"$work/said" || return 1
+        plainly <"$work/said" >"$work/plain"
+        grep "$pattern" "$work/expected" >"$work/wanted" || true
+        [ "$(wc -l <"$work/plain")" -eq "$(wc -l <"$work/wanted")" ] || { cat "$work/plain"; return 1; }
+        while read -r line; do
+            grep -qx -e "$line" "$work/plain" || { echo "at level $level, not said: $line"; cat "$work/plain"; return 1; }
+        done <"$work/wanted"
+    done
+    # A closed standard error is nobody's.
+    logged debug 2>&- >"$work/said" && [ ! -s "$work/said" ] || return 1
+    for _ in 1 2; do
+        logged "info:$work/file" >"$work/said" 2>&1 && [ ! -s "$work/said" ] || return 1
+    done
+    [ "$(plainly <"$work/file" | grep -cx "info: $taken")" -eq 2 ] || return 1
+    logged "info:$work/no/such" >"$work/said" 2>&1 && [ ! -s "$work/said" ] || return 1
+    ! logged loud 2>"$work/said" || return 1
+    grep -q 'error: msgget: VSHMEM_LOG must be .* (EINVAL)$' "$work/said" || return 1
+    rm -f "$work/pool" "$work/file"
+}
+
 # Pools that are none, or not any more, or somebody else's.
 bad_pools() {
     enoent=2 eacces=13 einval=22 enospc=28
@@ -136,6 +183,7 @@ SCRIPT
 
 check_silently "exported symbols" symbols
 [ "$(uname -m)" != x86_64 ] || check_silently "entries in assembly" entries
+check_silently "VSHMEM_LOG" log
 
 preloaded "calls by libc's names" calls
 preloaded "calls by number" calls-numbered

@@ -1,5 +1,6 @@
 //! What the environment says: which pool, and which keys go to it. Read once, when the library is loaded.
 
+use crate::log::Level;
 use crate::text::Text;
 use core::ffi::{c_char, CStr};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -23,6 +24,10 @@ pub struct Config {
     pub uid_map: Option<IdMap>,
     /// The same for groups.
     pub gid_map: Option<IdMap>,
+    /// How much is said of what happens.
+    pub log_level: Level,
+    /// The file that it is written to; empty: standard error.
+    pub log_file: PoolName,
     keys: Keys,
     /// Are `dlopen` and its like left as they are?
     keeps_dl: bool,
@@ -68,6 +73,8 @@ pub enum Mistake {
     GidMap,
     /// VSHMEM_DL is neither of its words.
     Dl,
+    /// VSHMEM_LOG has no level, or its file no name.
+    Log,
 }
 
 impl core::fmt::Display for Mistake {
@@ -83,6 +90,7 @@ impl core::fmt::Display for Mistake {
             Mistake::UidMap => "VSHMEM_UID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
             Mistake::GidMap => "VSHMEM_GID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
             Mistake::Dl => "VSHMEM_DL must be take or keep",
+            Mistake::Log => "VSHMEM_LOG must be off, error, warn, info or debug; a colon and a file may follow it",
         })
     }
 }
@@ -93,6 +101,8 @@ impl Config {
         pool_size: None,
         uid_map: None,
         gid_map: None,
+        log_level: Level::Off,
+        log_file: PoolName::new(),
         keys: Keys::NONE,
         keeps_dl: false,
         mistake: None,
@@ -125,6 +135,15 @@ impl Config {
     #[inline]
     pub fn takes_all(&self) -> bool {
         self.keys.all
+    }
+
+    /// Which keys go to the pool, as the beginning of a sentence.
+    pub fn keys_in_words(&self) -> &'static str {
+        match (self.takes_all(), self.takes_any()) {
+            (true, _) => "all System V calls go",
+            (false, true) => "calls go by VSHMEM_KEYS to the kernel, or",
+            (false, false) => "no call goes",
+        }
     }
 
     /// Can a construct of the pool come out of the calls that have libc's names?
@@ -166,6 +185,12 @@ impl Config {
             Some(b"keep") => self.keeps_dl = true,
             Some(_) => mistake = Some(Mistake::Dl),
         }
+        match env.log.map(parse_log) {
+            None => {}
+            Some(Some((level, file))) => (self.log_level, self.log_file) = (level, file),
+            // Said where it is looked for.
+            Some(None) => (self.log_level, mistake) = (Level::Error, Some(Mistake::Log)),
+        }
         match env.keys.map(parse_keys) {
             None if env.preloaded || env.pool.is_some() => self.keys = Keys::ALL,
             None => self.keys = Keys::NONE,
@@ -189,6 +214,7 @@ struct Environment<'e> {
     uid_map: Option<&'e [u8]>,
     gid_map: Option<&'e [u8]>,
     dl: Option<&'e [u8]>,
+    log: Option<&'e [u8]>,
     preloaded: bool,
 }
 
@@ -197,6 +223,24 @@ fn absolute(path: &[u8]) -> Option<vshmem_port::PoolRef> {
     path.contains(&b'/')
         .then(|| vshmem_port::PoolRef::at(path).ok())
         .flatten()
+}
+
+/// `LEVEL` or `LEVEL:FILE`.
+fn parse_log(text: &[u8]) -> Option<(Level, PoolName)> {
+    let mut parts = text.splitn(2, |b| *b == b':');
+    let level = Level::from_text(parts.next()?)?;
+    let mut file = PoolName::new();
+    match parts.next() {
+        None => {}
+        Some(path) if path.contains(&b'/') => drop(file.push(absolute(path)?.path().to_bytes())),
+        Some(b"") => return None,
+        Some(name) => {
+            let mut here = PoolName::new();
+            (here.push(b"./") && here.push(name)).then_some(())?;
+            file.push(absolute(here.bytes())?.path().to_bytes());
+        }
+    }
+    Some((level, file))
 }
 
 /// May `name` name a pool? Paths are judged when they are opened.
@@ -326,6 +370,7 @@ fn environment() -> Environment<'static> {
         uid_map: variable(c"VSHMEM_UID_MAP"),
         gid_map: variable(c"VSHMEM_GID_MAP"),
         dl: variable(c"VSHMEM_DL"),
+        log: variable(c"VSHMEM_LOG"),
         preloaded: variable(c"LD_PRELOAD")
             .is_some_and(|list| list.windows(9).any(|w| w == b"libvshmem")),
     }
@@ -386,6 +431,29 @@ mod tests {
         assert!(!with_dl("take", false).takes_lookups());
         assert!(!with_dl("keep", true).takes_lookups());
         assert_eq!(with_dl("", true).mistake(), Some(Mistake::Dl));
+    }
+
+    #[test]
+    fn a_log_has_a_level_and_perhaps_a_file() {
+        let with_log = |log: &'static str| {
+            Config::EMPTY.understand(&Environment {
+                log: Some(log.as_bytes()),
+                preloaded: true,
+                ..Environment::default()
+            })
+        };
+        assert_eq!(with(None, None, true).log_level, Level::Off);
+        let c = with_log("info");
+        assert_eq!((c.log_level, c.log_file.bytes()), (Level::Info, &b""[..]));
+        let c = with_log("debug:/var/log/a:b");
+        assert_eq!(
+            (c.log_level, c.log_file.bytes()),
+            (Level::Debug, &b"/var/log/a:b"[..])
+        );
+        assert!(with_log("warn:here").log_file.bytes().ends_with(b"/here"));
+        for wrong in ["", "loud", "info:", ":x"] {
+            assert_eq!(with_log(wrong).mistake(), Some(Mistake::Log), "{wrong}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::calls::{again, cmd, msg, sem, shm};
 use crate::config::config;
 use crate::errno::{from_kernel, guard, Failure};
+use crate::log::{self, Level};
 use crate::raw::syscall;
 use crate::state::{self, Caller};
 use vshmem_ipc::{is_ours, Errno};
@@ -37,13 +38,20 @@ pub fn by_key(
     ours: impl FnOnce() -> Result<i32, Errno>,
     kernel: impl FnOnce() -> Result<i32, Errno>,
 ) -> i32 {
-    guard(name, move || {
-        if config().takes(key) {
-            ours()
+    let is_ours = config().takes(key);
+    let id = guard(name, move || if is_ours { ours() } else { kernel() });
+    if id >= 0 {
+        let by = if is_ours {
+            "the pool"
         } else {
-            kernel()
-        }
-    })
+            "the kernel, for VSHMEM_KEYS does not name the key"
+        };
+        log::say(
+            Level::Debug,
+            format_args!("{name}: the key {key:#x} has the id {id}, by {by}"),
+        );
+    }
+    id
 }
 
 /// One of the three `*ctl` calls.

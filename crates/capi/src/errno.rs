@@ -62,7 +62,10 @@ pub fn guard<T: Failure>(name: &'static str, call: impl FnOnce() -> Result<T, Er
 #[cold]
 fn failed<T: Failure>(name: &'static str, error: i32) -> T {
     // SAFETY: the thread's own block; nobody else holds a reference into it while this call ends.
-    unsafe { (*tls::thread()).error.record(name, error) };
+    unsafe {
+        (*tls::thread()).error.record(name, error);
+        (*tls::thread()).error.log();
+    }
     set(error);
     T::FAILED
 }

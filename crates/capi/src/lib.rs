@@ -17,10 +17,11 @@
 //! | [`gone`] | pools that are taken away while they are in use |
 //! | [`user`] | addresses that the program passes |
 //! | [`barrier`], [`reduce`] | collectives |
+//! | [`log`] | what `VSHMEM_LOG` asks for |
 //! | [`errno`], [`text`], [`tls`], [`raw`] | tools |
 //!
 //! The library is a guest in programs that don't know it. It uses no heap, takes no lock that a signal, a fork or a death
-//! could leave behind, keeps errno when a call succeeds, and writes to no descriptor.
+//! could leave behind, keeps errno when a call succeeds, and writes to no descriptor unless `VSHMEM_LOG` asks for it.
 
 pub mod abi;
 pub mod api;
@@ -38,6 +39,7 @@ pub mod gone;
 pub mod ids;
 pub mod interrupted;
 pub mod kernel;
+pub mod log;
 pub mod open;
 pub mod page;
 pub mod raw;

@@ -1,5 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
+use crate::log::{self, Level};
 use crate::page::{self, MAX_POOLS};
 use crate::{config, ending, fork, gate, interrupted, state};
 use core::ffi::c_int;
@@ -20,6 +21,19 @@ extern "C" fn on_load() {
     unsafe { pthread_atfork(fork::prepare, fork::parent, fork::child) };
     interrupted::on_load();
     ending::on_load();
+    let config = config::config();
+    match config.mistake() {
+        Some(mistake) => log::say(Level::Error, format_args!("{mistake}")),
+        None => log::say(
+            Level::Info,
+            format_args!(
+                "libvshmem {} is loaded; {} to the pool {}",
+                env!("CARGO_PKG_VERSION"),
+                config.keys_in_words(),
+                config.pool
+            ),
+        ),
+    }
 }
 
 /// Runs at exit, after the program's own exit handlers. Those that run even later may still call: they are served, and

@@ -6,6 +6,7 @@
 use crate::attach::TABLE;
 use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
+use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::text::explain;
 use crate::{gone, ids, interrupted, open, raw, told};
@@ -313,7 +314,28 @@ fn publish(
     place.last_me.store(0, Ordering::Relaxed);
     place.lost.store(false, Ordering::Relaxed);
     place.phase.store(OPEN, Ordering::Release);
+    log_open(place);
     Ok(())
+}
+
+#[cold]
+fn log_open(place: &OpenPool) {
+    // SAFETY: it was opened just now.
+    let opened = unsafe { place.opened() };
+    let across = if opened.handle.is_device() {
+        "between machines"
+    } else {
+        "on this kernel"
+    };
+    log::say(
+        Level::Info,
+        format_args!(
+            "the pool {} is opened: {}, {} MiB, {across}",
+            opened.name,
+            opened.handle.path().to_str().unwrap_or("?"),
+            opened.handle.mem().len() >> 20,
+        ),
+    );
 }
 
 /// Takes a process slot in an open pool, and counts there what a raw fork has inherited.

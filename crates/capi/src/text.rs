@@ -1,6 +1,6 @@
 //! Text without a heap: fixed buffers, and the last error of a thread in words.
 
-use crate::tls;
+use crate::{log, tls};
 use core::ffi::{c_char, CStr};
 use core::fmt::{self, Write};
 
@@ -103,6 +103,19 @@ impl LastError {
         self.fresh = 1;
     }
 
+    /// Writes the error to the log, if it is to be said there.
+    pub fn log(&self) {
+        let level = log::level_of(self.errno, self.detail != 0);
+        if log::is_on(level) {
+            let mut text = Message::new();
+            self.compose(&mut text);
+            match named(self.errno) {
+                Some((name, _)) => log::say(level, format_args!("{text} ({name})")),
+                None => log::say(level, format_args!("{text} (errno {})", self.errno)),
+            }
+        }
+    }
+
     fn compose(&self, out: &mut Text<MESSAGE>) {
         out.clear();
         if self.name.is_null() {
@@ -142,30 +155,93 @@ pub fn last_error() -> *const c_char {
 /// Room for one composed message.
 pub type Message = Text<MESSAGE>;
 
-/// What an errno value means where System V calls return it.
+/// The name of an errno value, and what it means where System V calls return it.
+fn named(errno: i32) -> Option<(&'static str, &'static str)> {
+    Some(match errno {
+        libc::E2BIG => (
+            "E2BIG",
+            "more operations than the pool allows in one call, or a message longer than the room for it",
+        ),
+        libc::EACCES => (
+            "EACCES",
+            "the permissions of the construct don't allow this",
+        ),
+        libc::EAGAIN => (
+            "EAGAIN",
+            "it would have to wait, or the time was up",
+        ),
+        libc::EEXIST => (
+            "EEXIST",
+            "a construct with this key exists already",
+        ),
+        libc::EFAULT => (
+            "EFAULT",
+            "an address is not the program's own",
+        ),
+        libc::EFBIG => (
+            "EFBIG",
+            "the set has no semaphore of that number",
+        ),
+        libc::EIDRM => (
+            "EIDRM",
+            "the construct was removed",
+        ),
+        libc::EINTR => (
+            "EINTR",
+            "a signal handler ran while it waited",
+        ),
+        libc::EINVAL => (
+            "EINVAL",
+            "no such construct, or an argument out of range",
+        ),
+        libc::ENOENT => (
+            "ENOENT",
+            "no construct has this key",
+        ),
+        libc::ENOMEM => (
+            "ENOMEM",
+            "no room in the pool or in the address space",
+        ),
+        libc::ENOMSG => (
+            "ENOMSG",
+            "no message of that type",
+        ),
+        libc::ENOSPC => (
+            "ENOSPC",
+            "a limit of the pool is reached",
+        ),
+        libc::ENOSYS => (
+            "ENOSYS",
+            "Vshmem doesn't support this",
+        ),
+        libc::EOVERFLOW => (
+            "EOVERFLOW",
+            "an identifier doesn't fit the structure",
+        ),
+        libc::EPERM => (
+            "EPERM",
+            "only the owner, the creator or a privileged process may do this",
+        ),
+        libc::ERANGE => (
+            "ERANGE",
+            "a semaphore's value would be out of range",
+        ),
+        libc::ETIMEDOUT => (
+            "ETIMEDOUT",
+            "the time was up",
+        ),
+        libc::EOWNERDEAD => (
+            "EOWNERDEAD",
+            "another party is gone",
+        ),
+        _ => return None,
+    })
+}
+
 fn meaning(errno: i32) -> &'static str {
-    match errno {
-        libc::E2BIG => "more operations than the pool allows in one call, or a message longer than the room for it",
-        libc::EACCES => "the permissions of the construct don't allow this",
-        libc::EAGAIN => "it would have to wait, or the time was up",
-        libc::EEXIST => "a construct with this key exists already",
-        libc::EFAULT => "an address is not the program's own",
-        libc::EFBIG => "the set has no semaphore of that number",
-        libc::EIDRM => "the construct was removed",
-        libc::EINTR => "a signal handler ran while it waited",
-        libc::EINVAL => "no such construct, or an argument out of range",
-        libc::ENOENT => "no construct has this key",
-        libc::ENOMEM => "no room in the pool or in the address space",
-        libc::ENOMSG => "no message of that type",
-        libc::ENOSPC => "a limit of the pool is reached",
-        libc::ENOSYS => "Vshmem doesn't support this",
-        libc::EOVERFLOW => "an identifier doesn't fit the structure",
-        libc::EPERM => "only the owner, the creator or a privileged process may do this",
-        libc::ERANGE => "a semaphore's value would be out of range",
-        libc::ETIMEDOUT => "the time was up",
-        libc::EOWNERDEAD => "another party is gone",
-        _ => "the system reported an error; see errno",
-    }
+    named(errno).map_or("the system reported an error; see errno", |(_, meaning)| {
+        meaning
+    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,175 @@
+//! What `VSHMEM_LOG` asks for: why calls fail, which pool is used, and what is taken, for programs that don't say it.
+//!
+//! A message is one line and one write, so that those of several processes don't mix. A file is opened for each: a descriptor that stays
+//! open would be seen, closed or inherited by the program. Nothing is written on a path that is fast, so the question whether to costs
+//! nothing there.
+
+use crate::config::config;
+use crate::raw::{self, syscall};
+use crate::text::Text;
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// Calls that fail for a reason that is Vshmem's.
+    Error,
+    /// Calls that fail otherwise than programs expect in their course.
+    Warn,
+    /// That the library is loaded, and which pools are opened.
+    Info,
+    /// Each `*get`, and each call that fails.
+    Debug,
+}
+
+impl Level {
+    /// What is written for it.
+    pub fn from_text(text: &[u8]) -> Option<Level> {
+        match text {
+            b"off" => Some(Level::Off),
+            b"error" => Some(Level::Error),
+            b"warn" => Some(Level::Warn),
+            b"info" => Some(Level::Info),
+            b"debug" => Some(Level::Debug),
+            _ => None,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Level::Off => "off",
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+/// Is so much to be said?
+#[inline]
+pub fn is_on(level: Level) -> bool {
+    config().log_level >= level
+}
+
+/// A message of that level, if it is to be said.
+pub fn say(level: Level, text: fmt::Arguments) {
+    if is_on(level) {
+        write(level, text);
+    }
+}
+
+/// The level of a call's failure. `has_reason`: the library has given one that the error's number does not tell.
+pub fn level_of(errno: i32, has_reason: bool) -> Level {
+    match errno {
+        _ if has_reason => Level::Error,
+        libc::EAGAIN
+        | libc::EEXIST
+        | libc::EINTR
+        | libc::ENOENT
+        | libc::ENOMSG
+        | libc::ETIMEDOUT => Level::Debug,
+        _ => Level::Warn,
+    }
+}
+
+#[cold]
+fn write(level: Level, text: fmt::Arguments) {
+    let mut line = Text::<1024>::new();
+    let mut path = [0; 256];
+    let program = program(&mut path).utf8_chunks().next();
+    let _ = write!(
+        line,
+        "vshmem: {}[{}]: {}: ",
+        program.map_or("", |chunk| chunk.valid()),
+        raw::getpid(),
+        level.word()
+    );
+    // Room for the line's end, in any case.
+    let mut message = Text::<900>::new();
+    let _ = message.write_fmt(text);
+    line.push(message.bytes());
+    line.push(b"\n");
+    let file = &config().log_file;
+    if file.bytes().is_empty() {
+        append(libc::STDERR_FILENO, line.bytes());
+    } else if let Some(fd) = open(file.c_str()) {
+        append(fd, line.bytes());
+        // SAFETY: opened for this.
+        unsafe { syscall!(libc::SYS_close, fd) };
+    }
+}
+
+/// The name of the program's file.
+fn program(path: &mut [u8; 256]) -> &[u8] {
+    // SAFETY: the kernel writes as many bytes as there are, at the most.
+    let len = unsafe {
+        syscall!(
+            libc::SYS_readlinkat,
+            libc::AT_FDCWD,
+            c"/proc/self/exe".as_ptr(),
+            path.as_mut_ptr(),
+            path.len()
+        )
+    };
+    let path = &path[..usize::try_from(len).unwrap_or(0)];
+    let name = path.rsplit(|b| *b == b'/').next();
+    name.unwrap_or(path)
+}
+
+fn open(path: &CStr) -> Option<i32> {
+    // A pipe that nobody reads must not hold the program up.
+    let flags = libc::O_WRONLY
+        | libc::O_APPEND
+        | libc::O_CREAT
+        | libc::O_CLOEXEC
+        | libc::O_NOCTTY
+        | libc::O_NONBLOCK;
+    // SAFETY: the path is a C string.
+    let fd = unsafe {
+        syscall!(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            0o666
+        )
+    };
+    (fd >= 0).then_some(fd as i32)
+}
+
+fn append(fd: i32, line: &[u8]) {
+    // SAFETY: the kernel reads the line. Where it can't be written, nobody is there to be told.
+    unsafe { syscall!(libc::SYS_write, fd, line.as_ptr(), line.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_in_order_and_have_words() {
+        let levels = [
+            Level::Off,
+            Level::Error,
+            Level::Warn,
+            Level::Info,
+            Level::Debug,
+        ];
+        assert!(levels.is_sorted());
+        for level in levels {
+            assert_eq!(Level::from_text(level.word().as_bytes()), Some(level));
+        }
+        assert_eq!(Level::from_text(b"loud"), None);
+    }
+
+    #[test]
+    fn what_programs_expect_is_said_last() {
+        assert_eq!(level_of(libc::EAGAIN, false), Level::Debug);
+        assert_eq!(level_of(libc::EACCES, false), Level::Warn);
+        assert_eq!(level_of(libc::ENOENT, true), Level::Error);
+    }
+}
