@@ -69,6 +69,48 @@ if does ExecStart >"$work/log" 2>&1; then
 fi
 rm "$work/pool"
 "$root/bin/vshmem" pool create "$work/pool" --size 64M
+# What `explain` says of programs, variables and pools, and `run` before it starts one.
+cat >"$work/queue.c" <<'C'
+#include <sys/msg.h>
+
+int main(void) {
+    return msgget(0x76735f31, IPC_CREAT | 0600) < 0;
+}
+C
+cc -o "$work/dynamic" "$work/queue.c"
+cc -static -o "$work/static" "$work/queue.c"
+printf '#!/usr/bin/env perl\n' >"$work/script"
+chmod +x "$work/script"
+explains() { # explains STATUS WORDS COMMAND [VARIABLE=VALUE]: the status, and what is said with spaces for line ends
+    status=0
+    said=$(env VSHMEM_POOL="$work/pool" ${4:+"$4"} "$root/bin/vshmem" explain -- "$3" 2>&1) || status=$?
+    [ "$status" -eq "$1" ] || fail "vshmem explain $3 with ${4:-nothing} ended with $status: $said"
+    echo "$said" | tr -s '\n ' ' ' | grep -q -e "$2" || fail "vshmem explain $3 with ${4:-nothing} does not say '$2': $said"
+}
+explains 0 "calls $work/dynamic: msgget library $root/lib/.*pool $work/pool: $work/pool, 64.* result Its System V calls go to the pool" "$work/dynamic"
+explains 0 "program .*perl, which runs $work/script" "$work/script"
+explains 0 "made when it is first used" "$work/dynamic" VSHMEM_POOL="$work/none"
+[ ! -e "$work/none" ] || fail "vshmem explain made a pool"
+explains 1 "don't go to the pool: it is linked statically" "$work/static"
+explains 1 "VSHMEM_KEYS can't be understood" "$work/dynamic" VSHMEM_KEYS=alles
+explains 1 "VSHMEM_LOG must be off" "$work/dynamic" VSHMEM_LOG=loud
+explains 1 "VSHMEM_KEYS is none" "$work/dynamic" VSHMEM_KEYS=none
+explains 1 "the pool $work/queue.c: .* too small" "$work/dynamic" VSHMEM_POOL="$work/queue.c"
+explains 1 "is no program" "$work/queue.c"
+"$root/bin/vshmem" explain --json "$work/dynamic" | python3 -c 'import json, sys
+said = json.load(sys.stdin)
+assert said["taken"] and said["calls"][0]["names"] == ["msgget"], said' || fail "vshmem explain --json"
+VSHMEM_POOL="$work/pool" "$root/bin/vshmem" run --local -- "$work/static" 2>"$work/log" || fail "a static program is not run"
+ipcrm -Q 0x76735f31
+grep -q 'warning: .*linked statically' "$work/log" || fail "vshmem run does not warn of a static program"
+if VSHMEM_KEYS=alles "$root/bin/vshmem" run --local -- touch "$work/began" 2>"$work/log" || [ -e "$work/began" ]; then
+    fail "vshmem run starts a program with a wrong VSHMEM_KEYS"
+fi
+if VSHMEM_POOL="$work/queue.c" "$root/bin/vshmem" run --local -- "$work/dynamic" 2>"$work/log"; then
+    fail "a program makes a queue in what is no pool"
+fi
+grep -q 'error: msgget: pool .* too small' "$work/log" || fail "a program does not say why its call fails: $(cat "$work/log")"
+
 does ExecStart >"$work/log" 2>&1 || fail "ExecStart of the user unit: $(cat "$work/log")"
 metrics() {
     python3 -c 'import socket, sys

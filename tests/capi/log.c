@@ -17,6 +17,7 @@ int main(void) {
     FAILS(msgrcv(queue, &message, 1, 0, IPC_NOWAIT), ENOMSG);
     GIVES(msgctl(queue, IPC_RMID, NULL), 0);
     FAILS(msgctl(queue, IPC_RMID, NULL), EINVAL);
+    FAILS(msgctl(queue, IPC_RMID, NULL), EINVAL);
     int of_kernel = semget(IPC_PRIVATE, 1, 0600);
     CHECK(of_kernel >= 0);
     GIVES(semctl(of_kernel, 0, IPC_RMID), 0);

@@ -9,6 +9,7 @@ use crate::raw::{self, syscall};
 use crate::text::Text;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +94,9 @@ fn write(level: Level, text: fmt::Arguments) {
     let _ = message.write_fmt(text);
     line.push(message.bytes());
     line.push(b"\n");
+    if level <= Level::Warn && LAST.swap(hash(line.bytes()), Relaxed) == hash(line.bytes()) {
+        return;
+    }
     let file = &config().log_file;
     if file.bytes().is_empty() {
         append(libc::STDERR_FILENO, line.bytes());
@@ -101,6 +105,16 @@ fn write(level: Level, text: fmt::Arguments) {
         // SAFETY: opened for this.
         unsafe { syscall!(libc::SYS_close, fd) };
     }
+}
+
+/// The last failure that was said: a program that tries the same again and again says it once.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// FNV-1a.
+fn hash(line: &[u8]) -> u64 {
+    line.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The name of the program's file.

@@ -44,6 +44,8 @@ pub enum Command {
     Exec(Exec),
     /// Run a program on Vshmem, one process per machine or several on this kernel
     Run(Run),
+    /// Show whether a program's System V calls reach a pool, and why not
+    Explain(Explain),
     /// End machines and remove all that belongs to them
     Down(Down),
     /// Start machines anew that died, or that run
@@ -300,6 +302,28 @@ pub struct Run {
     #[arg(long)]
     pub no_prefix: bool,
     /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem explain -- ./a.out
+  VSHMEM_POOL=work vshmem explain --json -- python3
+
+Looks at the program's file, at the libraries that are loaded with it, at the variables VSHMEM_* and at the pool, and changes nothing. What
+happens while a program runs, VSHMEM_LOG=info tells (libvshmem(7)). The exit code is 1 if the calls don't reach the pool.")]
+pub struct Explain {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The program; arguments behind it are ignored
     #[arg(
         required = true,
         trailing_var_arg = true,

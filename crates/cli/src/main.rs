@@ -7,11 +7,13 @@ mod agent;
 mod args;
 mod attach;
 mod check;
+mod explain;
 mod grants;
 mod ipcs;
 mod machines;
 mod more;
 mod pools;
+mod program;
 mod run;
 mod size;
 mod table;
@@ -51,6 +53,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Up(up) => machines::up(&up),
         Command::Ps(ps) => machines::ps(&ps),
         Command::Exec(exec) => run::exec(exec),
+        Command::Explain(explain) => explain::explain(&explain),
         Command::Run(run) => run::run(run, further),
         Command::Down(down) => machines::down(&down),
         Command::Restart(restart) => machines::restart(&restart),

@@ -1,6 +1,6 @@
 //! `vshmem exec` and `vshmem run`.
 
-use crate::args;
+use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_cluster::{
@@ -65,10 +65,16 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
 }
 
 fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
+    explain::before_run(library, &part)?;
     let places = places(&part)?;
     let identity = identity(&part.how)?;
     let mut changes = changes(&part.how)?;
     changes.push(("LD_PRELOAD".into(), preload(library)));
+    if std::env::var_os("VSHMEM_LOG").is_none()
+        && !changes.iter().any(|(name, _)| name == "VSHMEM_LOG")
+    {
+        changes.push(("VSHMEM_LOG".into(), "error".into()));
+    }
     for (label, place) in places {
         jobs.push(Job {
             env: environment(&place, &changes),

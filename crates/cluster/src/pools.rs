@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use vshmem_pool::{Limits, Mem, Params, Pool};
 use vshmem_port::{
-    create_local, list_local, remove_local, reserve_local, CreateError, Handle, Ivshmem, PoolRef,
-    Port, Xen,
+    create_local, list_local, remove_local, reserve_local, CreateError, Handle, Ivshmem, OpenError,
+    PoolRef, Port, Xen,
 };
 
 /// A pool as its file shows it.
@@ -58,6 +58,36 @@ impl fmt::Display for Access {
         let waiters = if self.woken { "woken" } else { "nap" };
         write!(f, "{memory}, {waiters}")
     }
+}
+
+/// What a program would find that opens a pool.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its file.
+    pub path: String,
+    /// Its length in bytes and how this kernel reaches it; `None`: it is made when it is first used.
+    pub made: Option<(u64, Access)>,
+}
+
+/// Looks for the pool that `VSHMEM_POOL` would name by `name`, without a change to it.
+pub fn look(name: &str) -> Result<Found> {
+    let refused = |why: &dyn fmt::Display| Error::new(format!("the pool {name}: {why}"));
+    let pool = vshmem_port::resolve(name.as_bytes()).map_err(|error| refused(&error))?;
+    let path = pool.path().to_string_lossy().into_owned();
+    let handle = match vshmem_port::open(&pool) {
+        Ok(handle) => handle,
+        Err(OpenError::NotFound) if pool.is_local() => return Ok(Found { path, made: None }),
+        Err(error) => return Err(refused(&error)),
+    };
+    let made = (handle.mem().len() as u64, Access::of(&handle));
+    let opened = Pool::open(handle.mem()).map(drop);
+    // SAFETY: nobody has kept the memory.
+    unsafe { handle.close() };
+    opened.map_err(|error| refused(&error))?;
+    Ok(Found {
+        path,
+        made: Some(made),
+    })
 }
 
 /// Makes an empty pool with the limits that Linux has by default, except for those given. `name` with a slash is a

@@ -1,0 +1,194 @@
+//! `vshmem explain`: what of a program's System V calls the library takes, and into which pool; and the same question asked before `run`.
+
+use crate::program::Program;
+use crate::{args, print, size};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use vshmem_cluster::pools::{look, Found};
+use vshmem_cluster::{library, Error, Result};
+
+/// The answer, as JSON shows it.
+#[derive(Serialize)]
+struct Explained {
+    /// The file of machine code.
+    program: PathBuf,
+    /// The script that it interprets.
+    script: Option<PathBuf>,
+    kind: String,
+    /// By file, the System V calls that are made by the C library's names; `None`: that can't be told.
+    calls: Option<Vec<Calls>>,
+    library: PathBuf,
+    pool: String,
+    path: Option<String>,
+    /// Bytes; `None`: the pool is made when it is first used.
+    size: Option<u64>,
+    /// As `VSHMEM_KEYS` has it.
+    keys: String,
+    /// Nothing keeps the program's calls from the pool.
+    taken: bool,
+    /// What does.
+    reasons: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Calls {
+    file: PathBuf,
+    names: Vec<&'static str>,
+}
+
+/// Explains a command. The exit code is 1 if its calls don't reach the pool.
+pub fn explain(explain: &args::Explain) -> Result<u8> {
+    let command = &explain.command[0];
+    let program = Program::find(command, None).ok_or_else(|| {
+        Error::new(format!(
+            "{} is no program that this user can read",
+            command.to_string_lossy()
+        ))
+        .hint("Give a path, or a name that is found in PATH.")
+        .code(1)
+    })?;
+    let library = library::find()?;
+    let explained = look_at(&program, library);
+    let text = if explain.json {
+        let text = serde_json::to_string_pretty(&explained).expect("it is plain data");
+        format!("{text}\n")
+    } else {
+        explained.text()
+    };
+    print(&text)?;
+    Ok(u8::from(!explained.taken))
+}
+
+fn look_at(program: &Program, library: PathBuf) -> Explained {
+    let variable = |name: &str, default: &str| {
+        std::env::var_os(name).map_or(default.into(), |value| value.to_string_lossy().into_owned())
+    };
+    let (pool, keys) = (
+        variable("VSHMEM_POOL", "default"),
+        variable("VSHMEM_KEYS", "all"),
+    );
+    let mut reasons: Vec<String> = program.hurdle().map(String::from).into_iter().collect();
+    let mistake = mistake(&library);
+    if keys.trim() == "none" {
+        reasons.push("VSHMEM_KEYS is none, so every key is the kernel's: unset it".into());
+    }
+    let found = match mistake {
+        Some(why) => Err(why),
+        None => look(&pool).map_err(|error| error.to_string()),
+    };
+    let (path, size) = match found {
+        Ok(Found { path, made }) => (Some(path), made.map(|(size, _)| size)),
+        Err(why) => {
+            reasons.push(why);
+            (None, None)
+        }
+    };
+    let calls = program.calls(library.as_os_str()).map(|calls| {
+        calls
+            .into_iter()
+            .map(|(file, names)| Calls { file, names })
+            .collect()
+    });
+    Explained {
+        program: program.file.clone(),
+        script: program.script.clone(),
+        kind: program.kind(),
+        calls,
+        library,
+        pool,
+        path,
+        size,
+        keys,
+        taken: reasons.is_empty(),
+        reasons,
+    }
+}
+
+impl Explained {
+    fn text(&self) -> String {
+        let mut out = String::new();
+        let mut row = |head: &str, text: &str| out += &format!("{head:<9}{text}\n");
+        let program = self.program.display();
+        match &self.script {
+            Some(script) => row(
+                "program",
+                &format!("{program}, which runs {}", script.display()),
+            ),
+            None => row("program", &program.to_string()),
+        }
+        row("kind", &self.kind);
+        match self.calls.as_deref() {
+            None => row("calls", "that can't be told"),
+            Some([]) => row(
+                "calls",
+                "none by itself; libraries that it opens while it runs may make some",
+            ),
+            Some(calls) => {
+                for (i, Calls { file, names }) in calls.iter().enumerate() {
+                    let head = if i == 0 { "calls" } else { "" };
+                    row(head, &format!("{}: {}", file.display(), names.join(" ")));
+                }
+            }
+        }
+        row("library", &self.library.display().to_string());
+        row("keys", &self.keys);
+        let pool = match (&self.path, self.size) {
+            (None, _) => self.pool.clone(),
+            (Some(path), Some(bytes)) => format!("{}: {path}, {}", self.pool, size::show(bytes)),
+            (Some(path), None) => format!("{}: {path}, made when it is first used", self.pool),
+        };
+        row("pool", &pool);
+        if self.taken {
+            row("result", "Its System V calls go to the pool.");
+        }
+        for (i, reason) in self.reasons.iter().enumerate() {
+            let head = if i == 0 { "result" } else { "" };
+            row(
+                head,
+                &format!("Its System V calls don't go to the pool: {reason}."),
+            );
+        }
+        out
+    }
+}
+
+/// What the library says of its variables when it is loaded, if something is wrong with them.
+fn mistake(library: &Path) -> Option<String> {
+    // A wrong VSHMEM_LOG is told by itself; with a right one, others' mistakes may go elsewhere.
+    let logs = std::env::var_os("VSHMEM_LOG")
+        .into_iter()
+        .chain(["error".into()]);
+    logs.into_iter().find_map(|log| {
+        let mut probe = Command::new("/proc/self/exe");
+        probe.arg("--version").env("LD_PRELOAD", library);
+        let output = probe.env("VSHMEM_LOG", log).output().ok()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let message = |line: &str| {
+            line.split_once("]: error: ")
+                .map(|(_, what)| what.to_owned())
+        };
+        let of_loader = |line: &str| {
+            line.contains("cannot be preloaded")
+                .then(|| line.to_owned())
+        };
+        said.lines()
+            .find_map(|line| message(line).or_else(|| of_loader(line)))
+    })
+}
+
+/// Before `run` starts a command: refuses variables that are wrong, and warns of a program that the library can't serve.
+pub fn before_run(library: &Path, part: &args::Run) -> Result<()> {
+    if let Some(why) = mistake(library) {
+        return Err(Error::new(why));
+    }
+    // In a machine, too, programs are this system's.
+    let program = Program::find(&part.command[0], part.how.cwd.as_deref());
+    if let Some((program, why)) = program.and_then(|p| p.hurdle().map(|why| (p, why))) {
+        eprintln!(
+            "vshmem: warning: the System V calls of {} go to the kernel: {why}.",
+            program.file.display()
+        );
+    }
+    Ok(())
+}
