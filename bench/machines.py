@@ -32,7 +32,7 @@ class Machines:
         try:
             # Whatever directory we are called in.
             shared = ("--share", str(ROOT))
-            vshmem("up", "-n", "2", "--name", self.cluster, *shared, limit=UP_LIMIT)
+            vshmem("up", "-n", "2", "--cluster", self.cluster, *shared, limit=UP_LIMIT)
         except subprocess.TimeoutExpired:
             self.__exit__()
             raise Failed(

@@ -75,8 +75,8 @@ with open(sys.argv[1], "r+b") as pool:
     pool.seek(1024 + 24 + 40 + 16)
     pool.write((99).to_bytes(8, "little"))
 P
-check 2 "counts the entries in use wrongly (99)"
-check 2 '"state": "damaged"' --json
+check 4 "counts the entries in use wrongly (99)"
+check 4 '"state": "damaged"' --json
 status=0
 "$vshmem" check /nonexistent/pool 2>err.log || status=$?
 [ "$status" -eq 125 ] || fail "of a pool that is not there, vshmem check ended with $status"

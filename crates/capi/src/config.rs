@@ -18,7 +18,7 @@ pub type PoolName = Text<{ LONGEST_NAME + 1 }>;
 pub struct Config {
     /// The pool that is used unless the program opens another.
     pub pool: PoolName,
-    /// Size of a local pool that is made at first use; `None`: a share of the file system.
+    /// Size of a local pool that is made at first use; `None`: the default.
     pub pool_size: Option<u64>,
     /// How this kernel's users are called in pools; `None`: as a file says.
     pub uid_map: Option<IdMap>,

@@ -6,10 +6,10 @@ use crate::text::explain;
 use core::ffi::CStr;
 use core::fmt::Display;
 use vshmem_ipc::Errno;
-use vshmem_pool::{Limits, Mem, Params, Pool, MIN_POOL};
+use vshmem_pool::{Limits, Mem, Params, Pool, DEFAULT_POOL};
 use vshmem_port::{CreateError, Handle, OpenError, Origin, PoolRef};
 
-/// The smallest pool that is made without being asked for a size.
+/// The smallest pool that is made without being asked for a size, however small the file system is.
 const LEAST: u64 = 64 << 20;
 /// Permissions of a pool that is made at first use: the user's own.
 const OWN: u32 = 0o600;
@@ -30,7 +30,7 @@ pub fn open(name: &PoolName) -> Result<(Handle, Pool), Errno> {
             Err(OpenError::NotFound) if reference.is_local() => {
                 let size = config()
                     .pool_size
-                    .unwrap_or_else(|| share_of_file_system(&reference));
+                    .unwrap_or_else(|| default_size(&reference));
                 match make(&reference, size, OWN) {
                     Ok(()) | Err(CreateError::Exists) => {}
                     Err(error) => return Err(refused(name, error, error.errno())),
@@ -66,7 +66,7 @@ pub fn create(name: &PoolName, size: u64, mode: u32) -> Result<(), Errno> {
         ));
     }
     let size = if size == 0 {
-        share_of_file_system(&reference)
+        default_size(&reference)
     } else {
         size
     };
@@ -97,9 +97,9 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
     })
 }
 
-/// Half of the size of the file system that the pool will be on, but no more than the process may make a file. The file is sparse,
-/// so this promises nothing.
-fn share_of_file_system(reference: &PoolRef) -> u64 {
+/// [`DEFAULT_POOL`], or the largest power of two that is no more than half of the file system that the pool will be on, and than the
+/// process may make a file. The file is sparse, so this promises nothing.
+fn default_size(reference: &PoolRef) -> u64 {
     let mut folder = crate::text::Text::<{ vshmem_port::PATH_MAX }>::new();
     let path = reference.path().to_bytes();
     let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
@@ -118,7 +118,7 @@ fn share_of_file_system(reference: &PoolRef) -> u64 {
         }
     };
     let half = (blocks.saturating_mul(block) / 2).min(largest_file());
-    half.clamp(LEAST, vshmem_pool::format::MAX_POOL) & !(MIN_POOL - 1)
+    1 << half.clamp(LEAST, DEFAULT_POOL).ilog2()
 }
 
 /// The process's limit on the size of files.
@@ -195,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_at_least_the_least() {
-        let at = |path: &[u8]| share_of_file_system(&PoolRef::at(path).unwrap());
-        assert!(at(b"/dev/shm/x") >= LEAST);
+    fn the_default_fits_the_file_system_and_is_a_power_of_two() {
+        let at = |path: &[u8]| default_size(&PoolRef::at(path).unwrap());
+        assert!((LEAST..=DEFAULT_POOL).contains(&at(b"/dev/shm/x")));
+        assert!(at(b"/dev/shm/x").is_power_of_two());
         assert_eq!(at(b"/nowhere/at/all"), LEAST);
-        let named = share_of_file_system(&PoolRef::named(b"default").unwrap());
+        let named = default_size(&PoolRef::named(b"default").unwrap());
         assert_eq!(named, at(b"/dev/shm/x"));
-        assert_eq!(at(b"/dev/shm/x") % MIN_POOL, 0);
     }
 }

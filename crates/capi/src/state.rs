@@ -17,7 +17,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::Errno;
 use vshmem_pool::{Budget, Ctx, Pool, ProcId};
-use vshmem_port::{process, Handle, Life};
+use vshmem_port::{process, Handle, Life, MapError};
 use vshmem_wait::{Across, Pulse};
 
 /// A pool that is open in this process.
@@ -108,7 +108,7 @@ impl Caller {
         self.ctx.pool
     }
 
-    /// Maps part of the pool for the program.
+    /// Maps part of the pool for the program. With `replace` not at the address yet: [`Caller::move_over`] brings it there.
     pub fn map(
         &self,
         offset: u64,
@@ -117,15 +117,23 @@ impl Caller {
         replace: bool,
         protection: i32,
     ) -> Result<*mut c_void, Errno> {
+        match addr.filter(|_| replace) {
+            Some(addr) => (self.handle()).map_beside(offset, len, addr, protection),
+            None => self.handle().map(offset, len, addr, protection),
+        }
+        .map_err(not_mapped)
+    }
+
+    /// Moves what was mapped beside an address there, over what the program has there.
+    pub fn move_over(&self, range: Range<usize>, addr: usize) -> Result<(), Errno> {
+        let (from, len) = (range.start as *mut c_void, range.len());
+        // SAFETY: `map` has mapped the range, and nobody knows of it; what is at the address the program gives up.
+        unsafe { self.handle().move_over(from, len, addr) }.map_err(not_mapped)
+    }
+
+    fn handle(&self) -> &'static Handle {
         // SAFETY: a caller exists only of an open pool.
-        let opened = unsafe { POOLS[self.index].opened() };
-        opened
-            .handle
-            .map(offset, len, addr, replace, protection)
-            .map_err(|error| {
-                explain(format_args!("{error}"));
-                Errno(error.errno())
-            })
+        unsafe { &POOLS[self.index].opened().handle }
     }
 }
 
@@ -169,6 +177,11 @@ impl OpenPool {
             budget: Budget::default(),
         }
     }
+}
+
+fn not_mapped(error: MapError) -> Errno {
+    explain(format_args!("{error}"));
+    Errno(error.errno())
 }
 
 /// The machine's page size.

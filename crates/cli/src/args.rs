@@ -107,7 +107,7 @@ Examples:
   vshmem up
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
   vshmem up --share ~/data --share ~/results:rw
-  vshmem up --name other --accel tcg
+  vshmem up --cluster other --accel tcg
   vshmem up --hypervisor xen
 
 The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and /etc but for what not everybody can
@@ -122,19 +122,21 @@ pub struct Up {
     pub machines: u32,
     /// The cluster's name
     #[arg(
-        long,
+        long = "cluster",
+        short,
         default_value = "default",
         env = "VSHMEM_CLUSTER",
-        alias = "cluster"
+        alias = "name",
+        value_name = "NAME"
     )]
-    pub name: String,
+    pub cluster: String,
     /// Virtual cores of each machine
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub cpus: u32,
     /// Memory of each machine
     #[arg(long, default_value = "512M", value_parser = crate::size::parse, value_name = "SIZE")]
     pub memory: u64,
-    /// Size of the pool that they share; a power of two; by default 256M, and 16M on Xen
+    /// Size of the pool that they share; a power of two; by default 1G, and 16M on Xen
     #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: Option<u64>,
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
@@ -404,7 +406,7 @@ Programs go on using the pool meanwhile. Whatever ends the check on its way, the
 Exit codes:
   0    the pool is whole
   1    it is whole now; something was mended
-  2    it is damaged, and that can't be mended
+  4    it is damaged, and that can't be mended
   125  it could not be looked at
 
 Examples:

@@ -6,10 +6,10 @@ use vshmem_cluster::check::{check as look, Checked};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{settle, Result, OUR_FAILURE};
 
-/// Exit codes.
+/// Exit codes, those of fsck(8).
 const WHOLE: u8 = 0;
 const REPAIRED: u8 = 1;
-const DAMAGED: u8 = 2;
+const DAMAGED: u8 = 4;
 
 /// Verifies a pool, and says what was mended and what can't be.
 pub fn check(check: &args::Check) -> Result<u8> {

@@ -4,6 +4,7 @@ use crate::{args, print, size, table};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+use vshmem_cluster::pools::DEFAULT_POOL;
 use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
@@ -38,13 +39,13 @@ pub fn up(up: &args::Up) -> Result<u8> {
     interrupt::watch();
     let on_xen = up.hypervisor == args::On::Xen;
     let options = UpOptions {
-        cluster: up.name.clone(),
+        cluster: up.cluster.clone(),
         machines: up.machines,
         cpus: up.cpus,
         memory: up.memory,
         pool_size: up
             .pool_size
-            .unwrap_or(if on_xen { 16 << 20 } else { 256 << 20 }),
+            .unwrap_or(if on_xen { 16 << 20 } else { DEFAULT_POOL }),
         pools: up.pool.clone(),
         reserve: up.reserve,
         shares: up.share.clone(),

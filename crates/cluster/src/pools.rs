@@ -9,6 +9,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use vshmem_pool::{Limits, Mem, Params, Pool};
+
+pub use vshmem_pool::DEFAULT_POOL;
 use vshmem_port::{
     create_local, list_local, remove_local, reserve_local, CreateError, Handle, Ivshmem, OpenError,
     PoolRef, Port, Xen,

@@ -3,9 +3,10 @@
 //! A record belongs to one thread that waits. It is taken by compare-and-swap, linked and unlinked under the construct's lock, and
 //! freed by its owner, or by whoever cleans up after it.
 
-use crate::{msg, sem, Ctx, Errno, ProcId};
+use crate::{msg, sem, Ctx, Errno, ProcId, Waited};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::time::Duration;
 use vshmem_pool::budget::ASK;
 use vshmem_pool::kernel::back_next;
 use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, WAITING};
@@ -175,6 +176,14 @@ pub fn each<'a>(c: &'a Ctx, queue: Queue) -> impl Iterator<Item = Ticket> + 'a {
 /// The first waiter of a queue that is wanted.
 pub fn find(c: &Ctx, queue: Queue, wanted: impl FnMut(&Ticket) -> bool) -> Option<Ticket> {
     each(c, queue).find(wanted)
+}
+
+/// Sleeps on a record, for `nap` at the most, until it is served. What the call has spent before begins anew.
+pub fn sleep(c: &Ctx, waiter: &Waiter, nap: Duration) -> Waited {
+    let begun = c.kernel.monotonic();
+    let waited = c.kernel.wait(&waiter.status, WAITING, Some(nap));
+    c.budget.rest(c.kernel.monotonic().saturating_sub(begun));
+    waited
 }
 
 /// Is the thread that waits certainly dead? Who sleeps on its record is not, and that is asked in one system call.

@@ -85,10 +85,16 @@ impl Budget {
         Some(answer)
     }
 
-    /// Begins anew: the call has slept as its caller wanted, with signals let through, and was woken.
+    /// Begins anew, for another call.
     pub fn renew(&self) {
         self.refill();
         self.waited.set(0);
+    }
+
+    /// Begins anew after the call has slept for so many nanoseconds, as its caller wanted. As long as that, it may wait for locks again.
+    pub fn rest(&self, slept: u64) {
+        self.refill();
+        self.waited.set(self.waited.get().saturating_sub(slept));
     }
 
     /// The same for the next piece of a tool's work on the same pool: what was waited for locks still counts.
@@ -133,6 +139,18 @@ mod tests {
         assert!(!budget.spend(0) && budget.is_spent());
         budget.renew();
         assert!(!budget.is_spent() && budget.spend(9));
+    }
+
+    #[test]
+    fn who_slept_may_wait_as_long_again() {
+        let budget = Budget::new(10);
+        budget.spend(10);
+        budget.add_wait(7);
+        budget.rest(3);
+        assert!(!budget.is_spent());
+        assert_eq!(budget.waited(), 4);
+        budget.rest(5);
+        assert_eq!(budget.waited(), 0);
     }
 
     #[test]

@@ -8,6 +8,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Smallest pool, in bytes.
 pub const MIN_POOL: u64 = 1 << 20;
+/// The size of a pool that is made without being asked for one. A power of two, so that machines can be given it.
+pub const DEFAULT_POOL: u64 = 1 << 30;
 /// Largest pool, in bytes: pages are named by 28 bits.
 pub const MAX_POOL: u64 = 1 << 40;
 

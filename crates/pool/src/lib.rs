@@ -44,7 +44,7 @@ mod tests;
 pub use bells::Sleeper;
 pub use budget::Budget;
 pub use ctx::Ctx;
-pub use format::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
+pub use format::{FormatError, Limits, OpenError, Params, Pool, DEFAULT_POOL, MIN_POOL};
 pub use kernel::{Cred, Kernel, Waited};
 pub use mem::{Mem, Sparse};
 pub use member::JoinError;

@@ -246,23 +246,24 @@ impl Handle {
 
     /// Maps `len` bytes from `offset` on for the program, with protection `prot` (`PROT_READ` and so on).
     ///
-    /// Without `addr` anywhere; with it exactly there, over whatever is mapped there if `replace`, else only if nothing
-    /// is. The pool's own mapping is never replaced.
+    /// Without `addr` anywhere; with it exactly there, if nothing is mapped there.
     ///
     /// # Errors
-    /// See [`MapError`]. With `replace`, what was at `addr` may be gone after an error.
+    /// See [`MapError`].
     pub fn map(
         &self,
         offset: u64,
         len: usize,
         addr: Option<usize>,
-        replace: bool,
         prot: i32,
     ) -> Result<*mut c_void, MapError> {
         self.check_range(offset, len as u64)?;
         let place = match addr {
             None => Place::Anywhere,
-            Some(addr) => self.check_address(addr, len, replace)?,
+            Some(addr) => {
+                self.check_address(addr, len)?;
+                Place::Free(addr)
+            }
         };
         if let Some(outcome) = mapping::by_file(&self.descriptor, offset, len, place, prot) {
             return outcome.map_err(MapError::from);
@@ -273,6 +274,46 @@ impl Handle {
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
             outcome => outcome.map_err(MapError::from),
         }
+    }
+
+    /// Maps a range as [`Handle::map`] does, to be moved to `addr` by [`Handle::move_over`]: anywhere but there.
+    ///
+    /// # Errors
+    /// See [`MapError`]; also those of an address that nothing can be moved to.
+    pub fn map_beside(
+        &self,
+        offset: u64,
+        len: usize,
+        addr: usize,
+        prot: i32,
+    ) -> Result<*mut c_void, MapError> {
+        self.check_address(addr, len)?;
+        let at = self.map(offset, len, None, prot)?;
+        if (at as usize) >= addr + len || at as usize + len <= addr {
+            return Ok(at);
+        }
+        // It keeps the next one from lying there. No more than two of its length can.
+        let next = self.map_beside(offset, len, addr, prot);
+        // SAFETY: mapped above, and nobody knows of it.
+        unsafe { self.unmap(at, len) };
+        next
+    }
+
+    /// Moves a mapped range to `addr`, over what is mapped there. If that fails, it stays where it is, and what was at `addr` as a rule, too.
+    ///
+    /// # Safety
+    /// The range must have been mapped by [`Handle::map_beside`] for that address, and nobody may use it, or what is at the address.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub unsafe fn move_over(
+        &self,
+        range: *mut c_void,
+        len: usize,
+        addr: usize,
+    ) -> Result<(), MapError> {
+        // SAFETY: the caller vouches for both ranges.
+        unsafe { sys::relocate(range as usize, len, addr) }.map_err(MapError::from)
     }
 
     /// Takes a mapped range away again.
@@ -358,7 +399,7 @@ impl Handle {
     }
 
     /// Checks that a range may be mapped at an address: aligned, and not over the pool's own mapping.
-    fn check_address(&self, addr: usize, len: usize, replace: bool) -> Result<Place, MapError> {
+    fn check_address(&self, addr: usize, len: usize) -> Result<(), MapError> {
         if addr as u64 % self.page_size != 0 {
             return Err(MapError::Misaligned);
         }
@@ -367,11 +408,7 @@ impl Handle {
         if addr < base + self.mem.len() && base < end {
             return Err(MapError::AddressInUse);
         }
-        Ok(if replace {
-            Place::Over(addr)
-        } else {
-            Place::Free(addr)
-        })
+        Ok(())
     }
 
     /// Backs a range by the pool's mapping. `None`: the kernel can't be asked.

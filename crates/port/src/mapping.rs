@@ -12,8 +12,6 @@ pub(crate) enum Place {
     Anywhere,
     /// At this address, if nothing is mapped there.
     Free(usize),
-    /// At this address, in place of what is mapped there. Not the pool's own mapping: the caller has seen to that.
-    Over(usize),
 }
 
 impl Place {
@@ -21,7 +19,7 @@ impl Place {
     fn addr(self) -> Option<usize> {
         match self {
             Place::Anywhere => None,
-            Place::Free(addr) | Place::Over(addr) => Some(addr),
+            Place::Free(addr) => Some(addr),
         }
     }
 
@@ -30,7 +28,6 @@ impl Place {
         match self {
             Place::Anywhere => 0,
             Place::Free(_) => libc::MAP_FIXED_NOREPLACE,
-            Place::Over(_) => libc::MAP_FIXED,
         }
     }
 }
@@ -65,7 +62,7 @@ pub(crate) fn by_file(
     let file = file_for(descriptor, prot)?;
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | place.flag();
     let hint = place.addr().unwrap_or(0);
-    // SAFETY: only `Place::Over` can hit something that is mapped, as the program asked for.
+    // SAFETY: nothing that is mapped is replaced.
     let at = match unsafe { sys::map(hint, len, prot, flags, file.fd(), offset) } {
         // Closed by another thread since it was checked.
         Err(Errno(libc::EBADF)) => return None,
@@ -107,7 +104,7 @@ pub(crate) fn again(from: usize, len: usize, place: Place, prot: i32) -> Outcome
         libc::MREMAP_FIXED
     };
     let flags = libc::MREMAP_MAYMOVE | fixed;
-    // SAFETY: what is at a fixed address is either the place held above, or to be replaced.
+    // SAFETY: what is at a fixed address is the place held above.
     let at = match unsafe { sys::remap_again(from, len, flags, place.addr().unwrap_or(0)) } {
         Ok(at) => at,
         Err(error) => {

@@ -114,16 +114,22 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
         return Err(Errno::EINVAL);
     }
     let prot = protection(flags);
-    let mapped = caller.map(extent.offset, len, place.addr, place.replace, prot)? as usize;
-    // Before what was replaced is counted off, which may be all that keeps a removed segment alive.
-    let counted = count(caller, id, flags, &extent);
+    let first = caller.map(extent.offset, len, place.addr, place.replace, prot)? as usize;
+    let pool = caller.pool_index();
+    // Before what is replaced is counted off, which may be all that keeps a removed segment alive.
+    let placed = count(caller, id, flags, &extent).and_then(|()| {
+        let Some(addr) = place.addr.filter(|_| place.replace) else {
+            return Ok(first);
+        };
+        // Last, so that a call that fails leaves what the program has there.
+        let moved = caller.move_over(first..first + len, addr);
+        moved
+            .inspect_err(|_| shm::detach(&caller.ctx, id))
+            .map(|()| addr)
+    });
+    let mapped = placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
     if place.replace || TABLE.count() <= FEW {
         TABLE.cut(&gate, &(mapped..mapped + len), &mut count_rests);
-    }
-    let pool = caller.pool_index();
-    if let Err(error) = counted {
-        state::unmap(pool, mapped..mapped + len);
-        return Err(error);
     }
     TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
     Ok(mapped..mapped + len)

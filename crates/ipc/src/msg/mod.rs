@@ -38,6 +38,7 @@ mod room;
 mod scan;
 mod send;
 mod wait;
+mod wary;
 
 pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
 pub(crate) use get::finish_removals;

@@ -7,10 +7,10 @@ use super::queue::{name_receiver, Queue, Slow};
 use super::ring::{cells_for, Ring};
 use super::scan::{self, Item, Wanted};
 use super::send::note;
+use super::wary::Wary;
 use super::{wait, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
 use core::sync::atomic::Ordering::Acquire;
-use vshmem_pool::lock::Quiet;
 
 /// Where a message goes.
 #[derive(Clone, Copy)]
@@ -230,12 +230,12 @@ unsafe fn receive_slowly(
         }
     }
     let mut spins = if free { 0 } else { c.kernel.spin_rounds() };
+    let mut wary = Wary::new(c);
     loop {
         perm::check(c, &queue.entry.head, perm::READ)?;
         let seen = ends(queue);
         let (ticket, unfinished) = {
-            let quiet = Quiet::attentive(c.kernel);
-            let slow = queue.lock(c, &quiet)?;
+            let slow = queue.lock(c, wary.attentive())?;
             if !queue.still() {
                 return Err(Errno::EIDRM);
             }
@@ -245,7 +245,7 @@ unsafe fn receive_slowly(
             }
             if may_wait && spins > 0 {
                 drop(slow);
-                drop(quiet);
+                wary.let_through();
                 spins = spin_for_change(c, queue, seen, spins);
                 continue;
             }
@@ -259,10 +259,12 @@ unsafe fn receive_slowly(
             )
         };
         // SAFETY: as for receive.
-        let received = unsafe { wait::for_message(c, queue, ticket, into, wanted, unfinished)? };
+        let received =
+            unsafe { wait::for_message(c, queue, ticket, into, wanted, unfinished, &mut wary)? };
         if let Some(received) = received {
             return Ok(received);
         }
+        spins = 0;
     }
 }
 

@@ -8,6 +8,7 @@ use super::queue::{name_sender, Queue};
 use super::ring::{cells_for, Ring};
 use super::room::{is_due_for_sweep, make_room, Room};
 use super::wait;
+use super::wary::Wary;
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use vshmem_pool::layout::MsgEnd;
@@ -234,19 +235,20 @@ unsafe fn send_slowly(
     if nowait && matches!(found, Attempt::Full) {
         return Err(Errno::EAGAIN);
     }
-    let mut pause = wait::Pause::new();
+    let (mut pause, mut wary) = (wait::Pause::new(), Wary::new(c));
     loop {
         perm::check(c, &queue.entry.head, perm::WRITE)?;
         let is_long = pause.is_long();
         // SAFETY: as for send.
-        match unsafe { try_send(c, queue, message, nowait, is_long)? } {
+        let step = unsafe { try_send(c, queue, wary.attentive(), message, nowait, is_long)? };
+        wary.let_through();
+        match step {
             Step::Done => return Ok(()),
             Step::Busy if nowait && is_long => return Err(Errno::EAGAIN),
             Step::Busy => {
-                pause.nap(c)?;
-                c.budget.renew();
+                pause.nap(c, &wary)?;
             }
-            Step::Wait(ticket) => wait::for_room(c, queue, ticket)?,
+            Step::Wait(ticket) => wait::for_room(c, queue, ticket, &mut wary)?,
         }
     }
 }
@@ -262,12 +264,12 @@ enum Step {
 unsafe fn try_send(
     c: &Ctx,
     queue: &Queue,
+    quiet: &Quiet,
     message: Outgoing,
     nowait: bool,
     leave: bool,
 ) -> Result<Step, Errno> {
-    let quiet = Quiet::attentive(c.kernel);
-    let slow = queue.lock(c, &quiet)?;
+    let slow = queue.lock(c, quiet)?;
     if !queue.still() {
         return Err(Errno::EIDRM);
     }
@@ -277,7 +279,7 @@ unsafe fn try_send(
         }
         return wait::register_sender(&slow, message.len).map(Step::Wait);
     }
-    let ring = match make_room(&slow, &quiet, cells_for(message.len), leave)? {
+    let ring = match make_room(&slow, quiet, cells_for(message.len), leave)? {
         Room::Here(ring) => ring,
         Room::Busy => return Ok(Step::Busy),
     };

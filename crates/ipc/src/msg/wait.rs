@@ -5,12 +5,13 @@ use super::mark::{Mark, State};
 use super::queue::{Queue, Slow};
 use super::receive::{assigned, take, take_assigned, Incoming, Received};
 use super::scan::{self, Wanted};
+use super::wary::Wary;
 use crate::waiters::{self, Queue as WaitQueue, Ticket, RETRY};
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId, Waited};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
-use vshmem_pool::layout::{DONE, WAITING};
+use vshmem_pool::layout::DONE;
 use vshmem_pool::lock::Quiet;
 
 /// A sleeper looks around now and then: at first after this time (no round number, as for semaphores),
@@ -39,15 +40,16 @@ impl Pause {
     }
 
     /// Naps; `ENOMEM` when it has been too long.
-    pub fn nap(&mut self, c: &Ctx) -> Result<(), Errno> {
+    pub fn nap(&mut self, c: &Ctx, wary: &Wary) -> Result<(), Errno> {
         if self.slept > Self::MOST {
             return Err(Errno::ENOMEM);
         }
         let nobody = AtomicU32::new(0);
         let waited = c.kernel.wait(&nobody, 0, Some(self.nap));
-        if matches!(waited, Waited::Interrupted | Waited::Forked) {
+        if matches!(waited, Waited::Interrupted | Waited::Forked) || wary.signal_waits() {
             return Err(Errno::EINTR);
         }
+        c.budget.rest(self.nap.as_nanos() as u64);
         self.slept += self.nap;
         self.nap = (self.nap * 2).min(Duration::from_millis(5));
         Ok(())
@@ -60,7 +62,7 @@ impl Pause {
 
     /// Naps; false when it has been longer than a moment.
     pub fn nap_briefly(&mut self, c: &Ctx) -> bool {
-        !self.is_long() && self.nap(c).is_ok()
+        !self.is_long() && self.nap(c, &Wary::new(c)).is_ok()
     }
 }
 
@@ -159,7 +161,7 @@ fn end_queue(slow: &Slow, queue: WaitQueue, result: Result<(), Errno>) -> Result
 /// How one sleep ended.
 enum Slept {
     /// There is an outcome.
-    Served(Result<(), Errno>),
+    Served,
     /// Time for a look around.
     Look,
     /// A signal handler ran.
@@ -168,16 +170,23 @@ enum Slept {
     Forked,
 }
 
-fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
+fn sleep(c: &Ctx, ticket: Ticket, nap: Duration, wary: &mut Wary) -> Slept {
+    wary.let_through();
+    let mut left = nap;
     loop {
         if c.kernel.is_child_of(c.pid) {
             return Slept::Forked;
         }
-        if let Some(result) = waiters::outcome(ticket.waiter) {
-            return Slept::Served(result);
+        if waiters::outcome(ticket.waiter).is_some() {
+            return Slept::Served;
         }
-        match c.kernel.wait(&ticket.waiter.status, WAITING, Some(nap)) {
+        if wary.signal_waits() {
+            return Slept::Interrupted;
+        }
+        let part = wary.part_of(left);
+        match waiters::sleep(c, ticket.waiter, part) {
             Waited::Woken => {}
+            Waited::TimedOut if part < left => left -= part,
             Waited::TimedOut => return Slept::Look,
             Waited::Interrupted => return Slept::Interrupted,
             Waited::Forked => return Slept::Forked,
@@ -186,38 +195,59 @@ fn sleep(c: &Ctx, ticket: Ticket, nap: Duration) -> Slept {
 }
 
 /// See [`waiters::is_settled`].
-fn settle(c: &Ctx, queue: &Queue) {
+fn settle(c: &Ctx, queue: &Queue, quiet: &Quiet) {
     if !waiters::is_settled(&queue.entry.lock) {
-        let quiet = Quiet::open(c.kernel);
-        drop(queue.lock(c, &quiet));
+        drop(queue.lock(c, quiet));
+    }
+}
+
+/// What becomes of a call that was told how its wait ended: an error, or it tries again, unless a signal has come.
+fn end_or_again(
+    c: &Ctx,
+    queue: &Queue,
+    ticket: Ticket,
+    result: Result<(), Errno>,
+    interrupted: bool,
+    wary: &mut Wary,
+) -> Result<(), Errno> {
+    let quiet = wary.open();
+    settle(c, queue, quiet);
+    let interrupted = interrupted || quiet.handler_waits();
+    waiters::stand_down(c, ticket);
+    match result {
+        Ok(()) | Err(RETRY) if interrupted => Err(Errno::EINTR),
+        Ok(()) | Err(RETRY) => {
+            wary.stay();
+            Ok(())
+        }
+        error => error,
     }
 }
 
 /// Waits until there may be room in the queue.
-pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
+pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket, wary: &mut Wary) -> Result<(), Errno> {
     let mut nap = FIRST_LOOK;
+    let mut interrupted = false;
     waiters::stand(c, ticket);
     loop {
-        c.budget.renew();
-        let interrupted = match sleep(c, ticket, nap) {
-            Slept::Served(result) => {
-                settle(c, queue);
-                waiters::stand_down(c, ticket);
-                return again(result);
-            }
-            Slept::Interrupted => true,
+        match sleep(c, ticket, nap, wary) {
+            Slept::Served | Slept::Look => {}
+            Slept::Interrupted => interrupted = true,
             Slept::Forked => return Err(Errno::EINTR),
-            Slept::Look => false,
-        };
+        }
+        // No handler runs unseen from here on.
+        let quiet = wary.open();
+        if let Some(result) = waiters::outcome(ticket.waiter) {
+            return end_or_again(c, queue, ticket, result, interrupted, wary);
+        }
         nap = (nap * 2).min(LAST_LOOK);
-        let quiet = Quiet::open(c.kernel);
-        let slow = lock_for_waiter(c, queue, &quiet)?;
+        let slow = lock_for_waiter(c, queue, quiet)?;
+        interrupted |= quiet.handler_waits();
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
         }
         check_there(c, queue, ticket)?;
         scan::settle(&slow);
-        let interrupted = interrupted || quiet.handler_waits();
         if interrupted || queue.has_room(ticket.waiter.arg1.load(Relaxed) as usize) {
             leave(&slow, queue.senders(), ticket)?;
             return if interrupted {
@@ -240,48 +270,42 @@ pub unsafe fn for_message(
     into: Incoming,
     wanted: Wanted,
     mut unfinished: bool,
+    wary: &mut Wary,
 ) -> Result<Option<Received>, Errno> {
     let mut nap = if unfinished { SOON } else { FIRST_LOOK };
+    let mut interrupted = false;
     waiters::stand(c, ticket);
     loop {
-        c.budget.renew();
-        let interrupted = match sleep(c, ticket, nap) {
-            Slept::Served(Ok(())) => {
-                let quiet = Quiet::open(c.kernel);
-                let slow = queue.lock(c, &quiet)?;
-                check_there(c, queue, ticket)?;
-                // SAFETY: as for receive.
-                let received =
-                    unsafe { take_assigned(&slow, into, ticket.waiter.arg3.load(Relaxed) as u32) };
-                waiters::stand_down(c, ticket);
-                drop(slow);
-                if !queue.still() {
-                    // Its memory was kept for this message.
-                    let _ = super::get::finish_removal(c, &quiet, queue.index, queue.id);
-                }
-                return received.map(Some);
-            }
-            Slept::Served(result) => {
-                settle(c, queue);
-                waiters::stand_down(c, ticket);
-                return again(result).map(|()| None);
-            }
-            Slept::Interrupted => true,
+        match sleep(c, ticket, nap, wary) {
+            Slept::Served | Slept::Look => {}
+            Slept::Interrupted => interrupted = true,
             Slept::Forked => return Err(Errno::EINTR),
-            Slept::Look => false,
-        };
+        }
+        // No handler runs unseen from here on.
+        let quiet = wary.open();
+        match waiters::outcome(ticket.waiter) {
+            None => {}
+            Some(Ok(())) => {
+                // SAFETY: as for receive.
+                return unsafe { take_given(c, queue, quiet, ticket, into) }.map(Some);
+            }
+            Some(result) => {
+                let again = end_or_again(c, queue, ticket, result, interrupted, wary);
+                return again.map(|()| None);
+            }
+        }
         nap = (nap * 2).min(if unfinished {
             Duration::from_millis(1)
         } else {
             LAST_LOOK
         });
-        let quiet = Quiet::open(c.kernel);
-        let slow = lock_for_waiter(c, queue, &quiet)?;
+        let slow = lock_for_waiter(c, queue, quiet)?;
+        interrupted |= quiet.handler_waits();
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
         }
         check_there(c, queue, ticket)?;
-        if interrupted || quiet.handler_waits() {
+        if interrupted {
             leave(&slow, queue.receivers(), ticket)?;
             return Err(Errno::EINTR);
         }
@@ -293,6 +317,30 @@ pub unsafe fn for_message(
             return found;
         }
     }
+}
+
+/// Takes the message that a sender has handed to the caller.
+///
+/// # Safety
+/// As for [`super::receive()`].
+unsafe fn take_given(
+    c: &Ctx,
+    queue: &Queue,
+    quiet: &Quiet,
+    ticket: Ticket,
+    into: Incoming,
+) -> Result<Received, Errno> {
+    let slow = queue.lock(c, quiet)?;
+    check_there(c, queue, ticket)?;
+    // SAFETY: as for receive.
+    let received = unsafe { take_assigned(&slow, into, ticket.waiter.arg3.load(Relaxed) as u32) };
+    waiters::stand_down(c, ticket);
+    drop(slow);
+    if !queue.still() {
+        // Its memory was kept for this message.
+        let _ = super::get::finish_removal(c, quiet, queue.index, queue.id);
+    }
+    received
 }
 
 /// The lock, for somebody who stands in a queue of waiters: if the queue is being removed by somebody who died, that is finished
@@ -322,13 +370,6 @@ fn leave(slow: &Slow, queue: WaitQueue, ticket: Ticket) -> Result<(), Errno> {
     txn.commit()?;
     waiters::stand_down(slow.c, ticket);
     Ok(())
-}
-
-fn again(result: Result<(), Errno>) -> Result<(), Errno> {
-    match result {
-        Err(RETRY) => Ok(()),
-        other => other,
-    }
 }
 
 /// See [`waiters::interrupt`].

@@ -8,7 +8,6 @@ use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId, Waited};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
-use vshmem_pool::layout::WAITING;
 use vshmem_pool::lock::{Guard, Quiet};
 use vshmem_pool::log::Txn;
 
@@ -268,7 +267,6 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
     let mut look = FIRST_LOOK;
     waiters::stand(c, ticket);
     loop {
-        c.budget.renew();
         if c.kernel.is_child_of(c.pid) {
             // The record is its parent's.
             return Err(Errno::EINTR);
@@ -277,14 +275,14 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             settle(c, set);
             c.kernel.stands(None);
             serve::finish(c, ticket);
-            return result;
+            return sound(result);
         }
         let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(c.kernel.monotonic())));
         let nap = left.map_or(look, |l| l.min(look));
         let waited = if nap.is_zero() {
             Waited::TimedOut
         } else {
-            c.kernel.wait(&ticket.waiter.status, WAITING, Some(nap))
+            waiters::sleep(c, ticket.waiter, nap)
         };
         let give_up = match waited {
             Waited::Woken => None,
@@ -301,8 +299,16 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             let result = waiters::outcome(ticket.waiter);
             c.kernel.stands(None);
             serve::finish(c, ticket);
-            return result.unwrap_or(Err(errno));
+            return sound(result.unwrap_or(Err(errno)));
         }
+    }
+}
+
+/// Nobody who serves a set has its waiters try again.
+fn sound(result: Result<(), Errno>) -> Result<(), Errno> {
+    match result {
+        Err(waiters::RETRY) => Err(Errno::EIDRM),
+        result => result,
     }
 }
 

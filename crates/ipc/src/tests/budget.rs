@@ -13,7 +13,7 @@ use std::vec::Vec;
 use std::{thread, vec};
 use vshmem_pool::budget::{ASK, CALL};
 use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::{self, Quiet};
 
 /// With as many of everything as there may be.
 const SIZE: usize = 256 << 20;
@@ -196,6 +196,28 @@ fn a_lock_that_never_stands_still() {
     );
     over.store(true, Relaxed);
     liar.join().unwrap();
+}
+
+/// A lock that is held from when a call begins to sleep: to look around and to leave the queue are one wait.
+#[test]
+fn a_lock_that_a_sleeper_does_not_get() {
+    let world = World::new(8 << 20);
+    let (me, other) = (world.process(), world.process());
+    let id = set_of(&me.ctx(), &[0]);
+    let lock = &world.pool().sem(index(id)).unwrap().lock;
+    let owner = 1 << 30 | u32::from(other.id().generation & 0x3fff) << 16 | other.id().slot;
+    const HURRY: u32 = 1 << 6;
+    world.hurry(HURRY);
+    let timeout = Duration::from_secs(10);
+    let begun = Instant::now();
+    let waits = me.start(move |c| sem::op(c, id, &[op(0, -1)], Some(timeout)));
+    crate::testing::until("it waits", || sem::getncnt(&other.ctx(), id, 0) == Ok(1));
+    lock.store(owner, Relaxed);
+    assert_eq!(waits.result(), Err(Errno::EIDRM));
+    let took = begun.elapsed() * HURRY;
+    let most = timeout + Duration::from_nanos(lock::PATIENCE);
+    assert!(took < most + Duration::from_secs(8), "{took:?}");
+    lock.store(0, Relaxed);
 }
 
 /// A lock that somebody holds costs something also where nobody waits for it any more: there may be very many.

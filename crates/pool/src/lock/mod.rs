@@ -110,6 +110,16 @@ impl<'a> Quiet<'a> {
         quiet
     }
 
+    /// From now on as [`Quiet::attentive`].
+    pub fn attend(&self) {
+        self.manner.set(Manner::Attentive);
+    }
+
+    /// From now on as [`Quiet::open`].
+    pub fn reopen(&self) {
+        self.manner.set(Manner::Open);
+    }
+
     /// Sleeps while `word` is `expected`, for `pause` at the most; false in the child of a handler's fork.
     fn sleep(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool {
         let listens = self.manner.get() == Manner::Open && pause >= LISTENED;
@@ -169,6 +179,11 @@ impl Quiet<'_> {
     /// Has a signal handler run, or will one when this is dropped?
     pub fn handler_waits(&self) -> bool {
         self.interrupted.get() || self.kernel.handler_waits(self.old.get())
+    }
+
+    /// The same, or will a signal do something else?
+    pub fn signal_waits(&self) -> bool {
+        self.interrupted.get() || self.kernel.signal_waits(self.old.get())
     }
 }
 

@@ -91,7 +91,6 @@ fn memory_works(pool: &Open) -> Result<(), String> {
         pool.page_at(10),
         pool.page as usize,
         Some(at as usize),
-        false,
         READ_WRITE,
     );
     same(
@@ -99,18 +98,18 @@ fn memory_works(pool: &Open) -> Result<(), String> {
         Some(crate::MapError::AddressInUse),
         "mapping at an address in use",
     )?;
-    let other = pool.handle.map(
-        pool.page_at(11),
-        pool.page as usize,
-        Some(at as usize),
-        true,
-        READ_WRITE,
-    );
-    same(
-        other.map(|other| other as usize),
-        Ok(at as usize),
-        "mapping over what is there",
-    )?;
+    let beside = pool
+        .handle
+        .map_beside(
+            pool.page_at(11),
+            pool.page as usize,
+            at as usize,
+            READ_WRITE,
+        )
+        .map_err(|error| format!("mapping beside: {error}"))?;
+    // SAFETY: nobody uses either.
+    let moved = unsafe { (pool.handle).move_over(beside, pool.page as usize, at as usize) };
+    same(moved.err(), None, "moving over what is there")?;
     // SAFETY: mapped above, for writing too.
     unsafe { at.write_volatile(12) };
     same(
@@ -449,12 +448,11 @@ fn errno_kept(subject: &Subject) -> Outcome {
     unsafe { *errno = 4711 };
     let handle = &pool.handle;
     let _ = subject.open()?;
-    let _ = handle.map(0, 0, None, false, READ_WRITE);
+    let _ = handle.map(0, 0, None, READ_WRITE);
     let _ = handle.map(
         pool.scratch,
         pool.page as usize,
         Some(pool.page as usize),
-        false,
         -1,
     );
     let _ = handle.reserve(u64::MAX, 1);

@@ -166,28 +166,32 @@ fn fixed_address(subject: &Subject) -> Outcome {
     let len = pool.page as usize;
     let free = free_address(len)?;
     pool.fill(4, 44);
-    let map = |replace| {
+    let map = || {
         pool.handle
-            .map(pool.page_at(4), len, Some(free), replace, READ_WRITE)
+            .map(pool.page_at(4), len, Some(free), READ_WRITE)
     };
     same(
-        map(false).map(|at| at as usize),
+        map().map(|at| at as usize),
         Ok(free),
         "mapping at a free address",
     )?;
     same(
-        map(false).err(),
+        map().err(),
         Some(MapError::AddressInUse),
         "mapping at an address in use",
     )?;
-    same(
-        map(true).map(|at| at as usize),
-        Ok(free),
-        "mapping over what is there",
-    )?;
+    pool.fill(5, 55);
+    let beside = pool
+        .handle
+        .map_beside(pool.page_at(5), len, free, READ_WRITE)
+        .map_err(|error| format!("mapping beside: {error}"))?;
     // SAFETY: mapped above.
-    let byte = unsafe { (free as *const u8).read_volatile() };
-    same(byte, 44, "the byte there")?;
+    let byte = || unsafe { (free as *const u8).read_volatile() };
+    same(byte(), 44, "the byte there, before")?;
+    // SAFETY: nobody uses either.
+    let moved = unsafe { pool.handle.move_over(beside, len, free) };
+    same(moved.err(), None, "moving over what is there")?;
+    same(byte(), 55, "the byte there")?;
     pool.unmap(free as *mut u8);
     pool.close();
     Ok(Verdict::Passed)
@@ -211,9 +215,7 @@ fn own_mapping(subject: &Subject) -> Outcome {
     let base = pool.handle.mem().base() as usize;
     let end = base + pool.handle.mem().len();
     for at in [base, end - len] {
-        let outcome = pool
-            .handle
-            .map(pool.page_at(0), len, Some(at), true, READ_WRITE);
+        let outcome = pool.handle.map_beside(pool.page_at(0), len, at, READ_WRITE);
         same(
             outcome.err(),
             Some(MapError::AddressInUse),
@@ -223,7 +225,7 @@ fn own_mapping(subject: &Subject) -> Outcome {
     let before = base - len;
     let outcome = pool
         .handle
-        .map(pool.page_at(0), 2 * len, Some(before), true, READ_WRITE);
+        .map_beside(pool.page_at(0), 2 * len, before, READ_WRITE);
     same(
         outcome.err(),
         Some(MapError::AddressInUse),
@@ -242,26 +244,20 @@ fn outside(subject: &Subject) -> Outcome {
         (u64::MAX - page + 1, page),
         (0, 0),
     ] {
-        let outcome = pool
-            .handle
-            .map(offset, len as usize, None, false, READ_WRITE);
+        let outcome = pool.handle.map(offset, len as usize, None, READ_WRITE);
         same(
             outcome.err(),
             Some(MapError::OutOfRange),
             &format!("mapping {len} at {offset}"),
         )?;
     }
-    let outcome = pool
-        .handle
-        .map(pool.scratch + 1, 16, None, false, READ_WRITE);
+    let outcome = pool.handle.map(pool.scratch + 1, 16, None, READ_WRITE);
     same(
         outcome.err(),
         Some(MapError::Misaligned),
         "mapping from the middle of a page",
     )?;
-    let outcome = pool
-        .handle
-        .map(pool.scratch, 16, Some(1), false, READ_WRITE);
+    let outcome = pool.handle.map(pool.scratch, 16, Some(1), READ_WRITE);
     same(
         outcome.err(),
         Some(MapError::Misaligned),
@@ -271,7 +267,6 @@ fn outside(subject: &Subject) -> Outcome {
         pool.scratch,
         16,
         Some(0usize.wrapping_sub(page as usize)),
-        false,
         READ_WRITE,
     );
     ensure(outcome.is_err(), "mapped at the end of the address space")?;

@@ -136,7 +136,7 @@ impl Open {
     /// Maps a scratch page somewhere.
     fn map(&self, index: u64, prot: i32) -> Result<*mut u8, String> {
         self.handle
-            .map(self.page_at(index), self.page as usize, None, false, prot)
+            .map(self.page_at(index), self.page as usize, None, prot)
             .map(|at| at.cast())
             .map_err(|error| format!("map: {error}"))
     }

@@ -42,6 +42,16 @@ pub(crate) unsafe fn remap_again(
         .map(|addr| addr as *mut c_void)
 }
 
+/// Moves a mapping, with all that it shows, to an address, over what is mapped there.
+///
+/// # Safety
+/// The mapping must belong to the caller, and nothing in it or at `to` may be in use.
+pub(crate) unsafe fn relocate(from: usize, len: usize, to: usize) -> Outcome<()> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the caller vouches for both ranges.
+    unsafe { call(libc::SYS_mremap, [from, len, len, int(flags), to, 0]) }.map(|_| ())
+}
+
 /// Unmaps memory.
 ///
 /// # Safety

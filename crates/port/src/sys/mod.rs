@@ -14,7 +14,7 @@ use core::mem::MaybeUninit;
 
 use crate::descriptor::Owned;
 
-pub(crate) use memory::{advise, futex_works, map, protect, remap_again, unlock, unmap};
+pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
 use raw::{again, call, int, outcome};
 pub(crate) use raw::{raw, syscall};
 

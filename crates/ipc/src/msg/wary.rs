@@ -1,0 +1,75 @@
+//! The signals of a call that waits in a queue, so that none comes in vain.
+//!
+//! A signal handler ends the call with EINTR. It is seen to have run where it ends a sleep, or to be due while signals are blocked; in
+//! between it would run unseen. Once is a moment that no program can tell from the one before the call. But a waiter that is told to try
+//! again has such a moment in each round, and a member can have it try again without end. So after the first time signals stay blocked
+//! until the call returns, and a sleeper looks for them.
+
+use crate::Ctx;
+use core::time::Duration;
+use vshmem_pool::lock::{Quiet, DEAF};
+use vshmem_pool::Kernel;
+
+/// How a call holds its signals.
+pub struct Wary<'a> {
+    kernel: &'a dyn Kernel,
+    quiet: Option<Quiet<'a>>,
+    stays: bool,
+}
+
+impl<'a> Wary<'a> {
+    /// They are let through.
+    pub fn new(c: &'a Ctx) -> Wary<'a> {
+        Wary {
+            kernel: c.kernel,
+            quiet: None,
+            stays: false,
+        }
+    }
+
+    /// Blocks them, as [`Quiet::attentive`].
+    pub fn attentive(&mut self) -> &Quiet<'a> {
+        let quiet = self.blocked();
+        quiet.attend();
+        quiet
+    }
+
+    /// Blocks them, as [`Quiet::open`].
+    pub fn open(&mut self) -> &Quiet<'a> {
+        let quiet = self.blocked();
+        quiet.reopen();
+        quiet
+    }
+
+    fn blocked(&mut self) -> &Quiet<'a> {
+        let kernel = self.kernel;
+        self.quiet.get_or_insert_with(|| Quiet::new(kernel))
+    }
+
+    /// They stay blocked until the call returns.
+    pub fn stay(&mut self) {
+        self.blocked();
+        self.stays = true;
+    }
+
+    /// Lets them through, unless they stay blocked. No lock is held.
+    pub fn let_through(&mut self) {
+        if !self.stays {
+            self.quiet = None;
+        }
+    }
+
+    /// Is one due that would end a sleep, if it were let through?
+    pub fn signal_waits(&self) -> bool {
+        self.quiet.as_ref().is_some_and(Quiet::signal_waits)
+    }
+
+    /// How much of a nap may be slept before signals are looked for.
+    pub fn part_of(&self, nap: Duration) -> Duration {
+        if self.stays {
+            nap.min(Duration::from_nanos(DEAF))
+        } else {
+            nap
+        }
+    }
+}
