@@ -181,9 +181,20 @@ SCRIPT
     fi
 }
 
+# The first pool of a user on a system that has just started: the directory of named pools is made, too.
+first_pool() {
+    unshare --map-root-user --mount sh -ec 'mount -t tmpfs tmpfs /dev/shm; VSHMEM_POOL=first VSHMEM_POOL_SIZE=64M LD_PRELOAD="$0" "$1"' \
+        "$lib" "$programs/early"
+}
+
 check_silently "exported symbols" symbols
 [ "$(uname -m)" != x86_64 ] || check_silently "entries in assembly" entries
 check_silently "VSHMEM_LOG" log
+if unshare --map-root-user --mount true 2>/dev/null; then
+    check_silently "a user's first pool" first_pool
+else
+    echo "skip     a user's first pool: no name spaces"
+fi
 
 preloaded "calls by libc's names" calls
 preloaded "calls by number" calls-numbered

@@ -92,7 +92,7 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
     let params = Params {
         limits: kernel_limits(),
     };
-    vshmem_port::create_local(reference.path(), size, mode, &mut |mem: Mem| {
+    vshmem_port::create_referred(reference, size, mode, &mut |mem: Mem| {
         Pool::format(mem, &params).is_ok()
     })
 }

@@ -64,7 +64,8 @@ pub use handle::Handle;
 pub use ivshmem::{Grant, Ivshmem, GRANTS};
 pub use life::{Life, LIFE_BASE};
 pub use local::{
-    create_local, list_local, open_local_file, remove_local, reserve_local, Local, LocalPool,
+    create_local, create_referred, list_local, open_local_file, remove_local, reserve_local, Local,
+    LocalPool,
 };
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
 pub use sys::asleep::{asleep, Awake};

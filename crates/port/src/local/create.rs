@@ -35,10 +35,23 @@ pub fn create_local(
     init: &mut dyn FnMut(Mem) -> bool,
 ) -> Result<(), CreateError> {
     let pool = PoolRef::local(path.to_bytes()).map_err(|_| CreateError::BadName)?;
+    create_referred(&pool, size, mode, init)
+}
+
+/// The same for a local pool that was resolved: one that has a name is made in a directory of the user's own, which is made too.
+///
+/// # Errors
+/// As those of [`create_local`].
+pub fn create_referred(
+    pool: &PoolRef,
+    size: u64,
+    mode: u32,
+    init: &mut dyn FnMut(Mem) -> bool,
+) -> Result<(), CreateError> {
     if size < MIN_POOL {
         return Err(CreateError::TooSmall);
     }
-    let place = Place::to_make(&pool)?;
+    let place = Place::to_make(pool)?;
     if sys::lstat_at(place.directory(), place.name()).is_ok() {
         return Err(CreateError::Exists);
     }
