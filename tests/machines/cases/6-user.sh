@@ -9,9 +9,7 @@ fi
 home=$work/home
 mkdir -p "$home/run" "$home/cache"
 # The kernel was found or downloaded by the cases before.
-if [ -d "${XDG_CACHE_HOME:-$HOME/.cache}/vshmem" ]; then
-    cp -r "${XDG_CACHE_HOME:-$HOME/.cache}/vshmem" "$home/cache/"
-fi
+copy_cache "$home/cache"
 cp "$VSHMEM_BIN" "$home/vshmem"
 cp "$VSHMEM_LIB" "$home/libvshmem.so"
 chmod 755 "$work"

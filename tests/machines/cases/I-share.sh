@@ -18,9 +18,7 @@ clean_up() {
 attack() {
     local uid=$1 as=("${@:2}") home=$work/home.$1 shared=$work/shared.$1 results=$work/results.$1 who="user $1:"
     mkdir -p "$home/run" "$home/cache" "$home/.ssh" "$shared/mounted" "$results"
-    if [ -d "${XDG_CACHE_HOME:-$HOME/.cache}/vshmem" ]; then
-        cp -r "${XDG_CACHE_HOME:-$HOME/.cache}/vshmem" "$home/cache/"
-    fi
+    copy_cache "$home/cache"
     cp "$VSHMEM_BIN" "$VSHMEM_LIB" "$MACHINES_ROOT/tests/machines/look.py" "$home/"
     echo "$mark" >"$home/.ssh/id"
     echo "$mark" >"$away/file"
