@@ -9,6 +9,13 @@ MANDIR  ?= $(PREFIX)/share/man
 DATADIR ?= $(PREFIX)/share
 UNITDIR ?= $(PREFIX)/lib/systemd/user
 SYSTEMUNITDIR ?= $(PREFIX)/lib/systemd/system
+# udev and systemd-sysusers look there if PREFIX is /usr or /usr/local.
+UDEVDIR ?= $(PREFIX)/lib/udev/rules.d
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+DOCDIR  ?= $(DATADIR)/doc/vshmem
+ZSHDIR  ?= $(DATADIR)/zsh/site-functions
+# Whether to install the profile: where the kernel asks for it (docs/sandbox.md).
+APPARMOR ?= $(shell [ -e /etc/apparmor.d/abi/4.0 ] && [ -w '$(DESTDIR)/etc/apparmor.d' ] && echo yes)
 
 SHELL   := /bin/sh
 CARGO   := scripts/cargo.sh --exec
@@ -16,9 +23,10 @@ TARGET  := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
+INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-xen soak fuzz sanitize lint bench bench-xen install uninstall clean
+.PHONY: help prepare build demo test test-xen soak fuzz sanitize lint bench bench-xen install uninstall deb clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -67,7 +75,11 @@ bench: build ## benchmarks against the kernel; QUICK=1 for seconds instead of mi
 bench-xen: build ## the papers' micro-benchmarks between Xen domains, in QEMU, beside the papers' figures
 	@python3 bench/xen.py $(BENCH) || [ $$? -eq 77 ]
 
-install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, man pages, completions
+deb: ## Debian packages of it and of the drivers, in target/deb
+	@scripts/prepare.sh --check build deb
+	@scripts/deb.sh
+
+install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, udev rule, man pages, completions
 	@# Not a dependency on build: root, who installs, may have no cargo.
 	@[ -x $(RELEASE)/vshmem ] && [ -e $(RELEASE)/libvshmem.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
@@ -81,17 +93,20 @@ install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, ma
 	install -d '$(DESTDIR)$(UNITDIR)' '$(DESTDIR)$(SYSTEMUNITDIR)'
 	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent.service.in >'$(DESTDIR)$(UNITDIR)/vshmem-agent.service'
 	sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem-agent-guest.service.in >'$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
-	@# Where the kernel asks for it (docs/sandbox.md).
-	if [ -e /etc/apparmor.d/abi/4.0 ] && [ -w '$(DESTDIR)/etc/apparmor.d' ]; then \
+	install -D -m 644 packaging/60-vshmem.rules '$(DESTDIR)$(UDEVDIR)/60-vshmem.rules'
+	install -D -m 644 packaging/vshmem.sysusers '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf'
+	if [ '$(APPARMOR)' = yes ]; then install -d '$(DESTDIR)/etc/apparmor.d'; \
 		sed -e 's|@BINDIR@|$(BINDIR)|' packaging/vshmem.apparmor.in >'$(DESTDIR)/etc/apparmor.d/vshmem'; fi
-	scripts/install-docs.sh install '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)' $(RELEASE)/vshmem
+	$(INSTALL_DOCS) install $(RELEASE)/vshmem
+	@# What a package manager does afterwards.
+	[ -n '$(DESTDIR)' ] || scripts/after-install.sh '$(SYSUSERSDIR)/vshmem.conf'
 
 uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
 	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service' '$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
-	rm -f '$(DESTDIR)/etc/apparmor.d/vshmem'
-	scripts/install-docs.sh uninstall '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(DATADIR)'
+	rm -f '$(DESTDIR)$(UDEVDIR)/60-vshmem.rules' '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf' '$(DESTDIR)/etc/apparmor.d/vshmem'
+	$(INSTALL_DOCS) uninstall
 
 clean: ## what build, test, bench and demo made
 	rm -rf target bench/out

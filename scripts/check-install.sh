@@ -22,7 +22,8 @@ make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2
     fail "make install failed"
 }
 for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 include/vshmem.h lib/pkgconfig/vshmem.pc \
-    lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem; do
+    lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem \
+    lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md share/doc/vshmem/docs/sandbox.md; do
     [ -s "$root/$file" ] || fail "$prefix/$file was not installed, or is empty"
 done
 bash -n "$root/share/bash-completion/completions/vshmem" || fail "the completion for bash is not valid"

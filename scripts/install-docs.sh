@@ -1,28 +1,37 @@
 #!/bin/sh
-# Installs or removes the man pages and the shell completions.
+# Installs or removes the man pages, the shell completions and what there is to read, in MANDIR, DATADIR (zsh's in ZSHDIR) and DOCDIR.
 #
-#   scripts/install-docs.sh install MANDIR DATADIR VSHMEM     VSHMEM: the built command, which prints its completions
-#   scripts/install-docs.sh uninstall MANDIR DATADIR
+#   scripts/install-docs.sh install VSHMEM     VSHMEM: the built command, which prints its completions
+#   scripts/install-docs.sh uninstall
 set -eu
 
 cd "$(dirname "$0")/.."
-action=$1 mandir=$2 datadir=$3
 
 man_pages() {
     find docs -name '*.[1-8]' | sort
 }
 
+texts() { # README refers to these by their place
+    echo README.md
+    echo DESIGN.md
+    echo SECURITY.md
+    find docs -name '*.md' | sort
+}
+
 completion_file() { # completion_file SHELL: where that shell looks for it
     case $1 in
-    bash) echo "$datadir/bash-completion/completions/vshmem" ;;
-    zsh) echo "$datadir/zsh/site-functions/_vshmem" ;;
-    fish) echo "$datadir/fish/vendor_completions.d/vshmem.fish" ;;
+    bash) echo "$DATADIR/bash-completion/completions/vshmem" ;;
+    zsh) echo "$ZSHDIR/_vshmem" ;;
+    fish) echo "$DATADIR/fish/vendor_completions.d/vshmem.fish" ;;
     esac
 }
 
 install_all() {
     man_pages | while read -r page; do
-        install -D -m 644 "$page" "$mandir/man${page##*.}/${page##*/}"
+        install -D -m 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
+    done
+    texts | while read -r text; do
+        install -D -m 644 "$text" "$DOCDIR/$text"
     done
     for shell in bash zsh fish; do
         file=$(completion_file "$shell")
@@ -34,18 +43,21 @@ install_all() {
 
 uninstall_all() {
     man_pages | while read -r page; do
-        rm -f "$mandir/man${page##*.}/${page##*/}"
+        rm -f "$MANDIR/man${page##*.}/${page##*/}"
+    done
+    texts | while read -r text; do
+        rm -f "$DOCDIR/$text"
     done
     for shell in bash zsh fish; do
         rm -f "$(completion_file "$shell")"
     done
 }
 
-case $action in
-install) install_all "$4" ;;
+case $1 in
+install) install_all "$2" ;;
 uninstall) uninstall_all ;;
 *)
-    echo "install-docs.sh: install or uninstall, not $action" >&2
+    echo "install-docs.sh: install or uninstall, not $1" >&2
     exit 2
     ;;
 esac

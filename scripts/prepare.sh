@@ -5,7 +5,7 @@
 #   scripts/prepare.sh --install SET...   install what is missing (apt, as root or through sudo)
 #   scripts/prepare.sh --list SET...      every requirement: package, what for
 #
-# SET is build, demo, lint, a suite of tests (scripts/test.sh --list), test for what all suites need, or all. Only what is missing is
+# SET is build, demo, lint, deb, a suite of tests (scripts/test.sh --list), test for what all suites need, or all. Only what is missing is
 # installed, and it is said beforehand what and why. A package that can't be had does not keep the others from being installed.
 # Known: Debian 12 and 13, Ubuntu 24.04 and newer.
 set -eu
@@ -44,13 +44,21 @@ kmod,machines,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual m
 machines?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
 machines?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
 machines?|cmd:virsh|libvirt-clients|gives that machine pools
+machines?|cmd:udevadm|udev|gives a machine's pools to a group
 kmod,machines,xen|cmd:busybox|busybox-static|what machines that test the driver run
 kmod,machines,xen|cmd:cpio|cpio|packs what they boot
 kmod,machines,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
 fuzz?|cmd:c++|g++|builds the fuzzer
 sanitize?|cmd:valgrind|valgrind|watches what programs and the library do with memory
-kmod,machines,demo|cmd:zstd|zstd|unpacks the machines' kernel modules
+kmod,machines,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|py:matplotlib|python3-matplotlib|draws the plot
+deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
+deb,packages|cmd:dh|debhelper|does what all packages need
+deb,packages|cmd:dh_dkms|dh-dkms|has the drivers built where they are installed
+deb,packages|cmd:dh_apparmor|dh-apparmor|loads the profile that Ubuntu asks for
+packages|cmd:lintian|lintian|lint for packages
+packages|cmd:mmdebstrap|mmdebstrap|makes the systems that packages are installed on
+packages?|cmd:newuidmap|uidmap|has ordinary users make them
 lint|clippy|@clippy|lint for Rust
 lint|rustfmt|@rustfmt|layout of Rust code
 lint|cmd:clang-format|clang-format|layout of C code
@@ -135,7 +143,7 @@ select_requirements() { # select_requirements all|missing|lacking SET...
 is_wanted() { # is_wanted SET SETS all|missing|lacking
     case $1,$2 in
     all,*) return 0 ;;
-    test,build | test,demo | test,lint) return 1 ;;
+    test,build | test,demo | test,lint | test,deb) return 1 ;;
     test,*) return 0 ;;
     esac
     case ,$2, in
@@ -217,7 +225,7 @@ usage() {
 
 action=${1:-}
 [ $# -gt 0 ] && shift
-sets="build demo lint $("$here/test.sh" --list | tr '\n' ' ')"
+sets="build demo lint deb $("$here/test.sh" --list | tr '\n' ' ')"
 for set in "$@"; do
     case " $sets test all " in
     *" $set "*) ;;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is appended to
-# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile storm machines crash fuzz.
+# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile storm machines crash fuzz packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for each kind of wait
 # HOSTILE_ROUNDS=500    of three seconds each
@@ -8,6 +8,7 @@
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
+# And the packages are built in Debian 13, by its own Rust.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -27,7 +28,7 @@ failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines crash fuzz} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines crash fuzz packages} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -54,5 +55,6 @@ part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHME
 part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
+part packages "built in Debian 13" env PACKAGES_FULL=1 tests/packages/run.sh trixie
 echo "The report is $report."
 [ "$failed" -eq 0 ]

@@ -519,7 +519,7 @@ pub enum Pool {
     #[command(after_help = "\
 Examples:
   vshmem pool create work --size 1G
-  VSHMEM_POOL=work LD_PRELOAD=libvshmem.so ./a.out
+  VSHMEM_POOL=work LD_PRELOAD=libvshmem.so.1 ./a.out
   vshmem pool create large --size 8G --limit semmni=100000 --limit msgmnb=1M
 
 A pool takes memory only where something lies in it, unless it is reserved. A pool that VSHMEM_POOL names is made at first use if it is missing.

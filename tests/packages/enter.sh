@@ -1,0 +1,19 @@
+#!/bin/sh
+# enter.sh DIRECTORY ARCHIVE COMMAND...: unpacks a system there, and runs a command in it. As root of name spaces that run.sh has made.
+set -eu
+
+directory=$1 archive=$2
+shift 2
+# Devices can't be made in a user name space: the host's are shown.
+zstd -qdc "$archive" | tar -x --numeric-owner --exclude='./dev/*' -C "$directory"
+mount -t proc proc "$directory/proc"
+mount -t tmpfs -o mode=755 dev "$directory/dev"
+for device in null zero full random urandom tty; do
+    : >"$directory/dev/$device"
+    mount --bind "/dev/$device" "$directory/dev/$device"
+done
+ln -s /proc/self/fd "$directory/dev/fd"
+mkdir -m 1777 "$directory/dev/shm"
+mount -t tmpfs -o mode=1777 shm "$directory/dev/shm"
+exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    chroot "$directory" "$@"

@@ -1,0 +1,135 @@
+#!/bin/sh
+# The suite "packages": builds the Debian packages, and installs, uses and purges them in clean systems of Debian 12 and 13.
+#
+#   tests/packages/run.sh            in both
+#   tests/packages/run.sh SUITE...   in these: bookworm, trixie
+#
+# PACKAGES_FULL=1 builds them in Debian 13 too, by its own Rust, and tests those there. The systems are made by mmdebstrap and kept in the
+# cache directory ($VSHMEM_CACHE, by default ~/.cache/vshmem). Needs no root, but entries in /etc/subuid. Exit status 77: they can't be had here.
+# Ends with "N passed, N failed".
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cd "$root"
+target=${CARGO_TARGET_DIR:-$root/target}
+export CARGO_TARGET_DIR="$target"
+cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/packages
+arch=$(dpkg --print-architecture)
+# What the packages depend on and what tests them; and what builds them.
+USES=systemd,udev,man-db,gcc,libc6-dev,pkg-config,dkms,linux-headers-$arch
+BUILDS=$USES,debhelper,dh-dkms,dh-apparmor,lintian,cargo,rustc
+PATH=$PATH:/usr/sbin:/sbin
+
+skip() {
+    echo "packages: $*"
+    exit 77
+}
+
+# Root of a name space of ours, if we are not root: with the users of /etc/subuid.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        unshare --mount --pid --fork --kill-child --net --ipc --uts -- "$@"
+    else
+        unshare --map-root-user --map-auto --mount --pid --fork --kill-child --net --ipc --uts -- "$@"
+    fi
+}
+
+mirror() { # that of apt here, if it has Debian
+    found=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 2>/dev/null | sort -u | head -n 1)
+    echo "${found:-http://deb.debian.org/debian}"
+}
+
+system() { # system SUITE PACKAGES: prints the path of an archive of that system
+    archive=$cache/$1-$arch-$(echo "$2" | sha256sum | cut -c1-12).tar.zst
+    if [ ! -e "$archive" ]; then
+        mkdir -p "$cache"
+        rm -f "$archive.new"
+        echo "packages: a system of $1 is made, once" >&2
+        mmdebstrap --quiet --variant=minbase --include="$2" --format=tar "$1" - "$(mirror)" 2>"$archive.log" | zstd -q -3 >"$archive.new" || true
+        # The pipe hides how mmdebstrap ended.
+        zstd -qdc "$archive.new" | tar -t 2>/dev/null | grep -q '^\./usr/bin/dkms$\|^\./usr/sbin/dkms$' || {
+            cat "$archive.log" >&2
+            rm -f "$archive.new" "$archive.log"
+            return 1
+        }
+        mv "$archive.new" "$archive"
+        rm -f "$archive.log"
+    fi
+    echo "$archive"
+}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-packages.XXXXXX")
+finish() {
+    # The systems' files have owners of the name space.
+    [ ! -e "$work/system" ] || as_root rm -rf "$work/system"
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+# inside ARCHIVE SCRIPT FILES...: runs a script in a fresh copy of the system, with those files in its directory /given
+inside() {
+    archive=$1 script=$2
+    shift 2
+    as_root rm -rf "$work/system"
+    mkdir "$work/system" "$work/system/given"
+    cp -R "$script" "$@" "$work/system/given"
+    as_root "$here/enter.sh" "$work/system" "$archive" "/given/${script##*/}"
+}
+
+passed=0
+failed=0
+count() { # count NAME COMMAND...
+    name=$1
+    shift
+    echo "== $name"
+    status=0
+    "$@" || status=$?
+    [ "$status" -ne 77 ] || exit 77
+    if [ "$status" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        echo "packages: $name failed"
+        failed=$((failed + 1))
+    fi
+}
+
+for tool in mmdebstrap zstd lintian dpkg-buildpackage; do
+    command -v $tool >/dev/null || skip "$tool is not there: scripts/prepare.sh --install test"
+done
+as_root true 2>"$work/why" || skip "no name spaces of our own: $(cat "$work/why")"
+
+build() {
+    scripts/prepare.sh --check build deb
+    make --no-print-directory deb >"$work/log" 2>&1 || {
+        cat "$work/log"
+        return 1
+    }
+    # The drivers' version stands in a file of DKMS's, too.
+    version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+    grep -qx "PACKAGE_VERSION=\"$version\"" kmod/dkms.conf || {
+        echo "kmod/dkms.conf does not have the version $version of Cargo.toml"
+        return 1
+    }
+    "$here/lint.sh" "$target"/deb/*.changes
+}
+
+[ $# -gt 0 ] || set -- bookworm trixie
+count "the packages are built, and lintian has nothing to say" build
+for suite in "$@"; do
+    archive=$(system "$suite" "$USES") || skip "no system of $suite can be had"
+    count "they serve, and leave nothing, in $suite" inside "$archive" "$here/use.sh" "$target"/deb/*.deb
+done
+if [ "${PACKAGES_FULL:-0}" = 1 ]; then
+    archive=$(system trixie "$BUILDS") || skip "no system of trixie can be had"
+    # A copy of the checkout, and crates, since the name space has no network.
+    scripts/cargo.sh --exec fetch --locked
+    mkdir -p "$work/source" "$work/cargo"
+    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/source"
+    cp -R "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/cargo/"
+    count "trixie builds them by its own Rust, and they serve there" inside "$archive" "$here/build.sh" \
+        "$work/source" "$work/cargo" "$here/use.sh" "$here/lint.sh"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
