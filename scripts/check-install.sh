@@ -3,6 +3,8 @@
 set -eu
 
 cd "$(dirname "$0")/.."
+# What is installed is used, not what scripts/test.sh names.
+unset VSHMEM_LIB VSHMEM_BIN
 work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-install.XXXXXX")
 stage=$work/stage prefix=/opt/vshmem
 root=$stage$prefix
