@@ -34,9 +34,17 @@ version() {
     fi
 }
 
+distribution() { # Ubuntu's lintian knows releases only
+    if dpkg-vendor --derives-from Ubuntu; then
+        sed -n 's/^VERSION_CODENAME=//p' /etc/os-release
+    else
+        echo unstable
+    fi
+}
+
 changelog() {
     cat <<CHANGELOG
-vshmem ($(version)-0vshmem1) unstable; urgency=medium
+vshmem ($(version)-0vshmem1) $(distribution); urgency=medium
 
   * Built from the project's own source; changelog.gz says what is new in it.
 
