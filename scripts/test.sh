@@ -28,7 +28,7 @@ conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh $target/releas
 differential|15m|tests/differential/Cargo.toml|$cargo test --release --manifest-path tests/differential/Cargo.toml
 crash|10m|tests/crash/run.sh|tests/crash/run.sh $target/release/libvshmem.so
 fuzz|15m|scripts/fuzz.sh|env SECONDS_EACH=${FUZZ_SECONDS:-20} scripts/fuzz.sh
-msrv|15m|scripts/msrv.sh|scripts/msrv.sh
+bare|25m|tests/bare/run.sh|tests/bare/run.sh
 sanitize|10m|scripts/sanitize.sh|scripts/sanitize.sh $target/release/libvshmem.so
 hostile|5m|tests/hostile/run.sh|tests/hostile/run.sh $target/release/libvshmem.so
 programs|15m|tests/programs/run.sh|tests/programs/run.sh

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 
@@ -54,10 +55,23 @@ static void is_removed(void *key) {
     }
 }
 
+/* A liar, which ends with this process. */
+static void (*lie)(void *);
+
+static void lies(void *argument) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    lie(argument);
+}
+
+static pid_t liar(void (*how)(void *), void *argument) {
+    lie = how;
+    return child(lies, argument);
+}
+
 /* Attaches over memory of the program's; `find` gives the segment. Of many calls, some fail, and
  * leave what is there. */
-static void attach_over(int (*find)(void), void (*lie)(void *), void *argument) {
-    const pid_t liar = child(lie, argument);
+static void attach_over(int (*find)(void), void (*how)(void *), void *argument) {
+    const pid_t enemy = liar(how, argument);
     int failed = 0;
     int attached = 0;
     const double end = seconds_now() + 3;
@@ -80,7 +94,7 @@ static void attach_over(int (*find)(void), void (*lie)(void *), void *argument) 
         }
         munmap(mine, 5 * PAGE);
     }
-    killed(liar);
+    killed(enemy);
     CHECK(failed > 0 && attached > 0);
 }
 
@@ -125,7 +139,7 @@ static long send(void) { return msgsnd(queue, &message, sizeof message.text, 0);
 
 /* However often it is told to try again: the first signal ends the call. */
 static void interrupt(long (*call)(void), uint32_t status) {
-    const pid_t liar = child(tries_again, &status);
+    const pid_t enemy = liar(tries_again, &status);
     handle(SIGALRM, count);
     for (int i = 0; i < SIGNALS; i++) {
         const struct itimerval every = {{0, 50000}, {0, 50000}};
@@ -136,7 +150,7 @@ static void interrupt(long (*call)(void), uint32_t status) {
     }
     const struct itimerval never = {{0, 0}, {0, 0}};
     OK(setitimer(ITIMER_REAL, &never, NULL));
-    killed(liar);
+    killed(enemy);
 }
 
 int main(void) {

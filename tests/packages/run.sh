@@ -14,55 +14,22 @@ root=$(cd "$here/../.." && pwd)
 cd "$root"
 target=${CARGO_TARGET_DIR:-$root/target}
 export CARGO_TARGET_DIR="$target"
-cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/packages
-arch=$(dpkg --print-architecture)
 # What the packages depend on and what tests them; and what builds them.
-USES=systemd,udev,man-db,gcc,libc6-dev,pkg-config,dkms,linux-headers-$arch
+USES=systemd,udev,man-db,gcc,libc6-dev,pkg-config,dkms,linux-headers-$(dpkg --print-architecture)
 BUILDS=$USES,debhelper,dh-dkms,dh-apparmor,lintian,cargo,rustc
-PATH=$PATH:/usr/sbin:/sbin
 
 skip() {
     echo "packages: $*"
     exit 77
 }
 
-# Root of a name space of ours, if we are not root: with the users of /etc/subuid.
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then
-        unshare --mount --pid --fork --kill-child --net --ipc --uts -- "$@"
-    else
-        unshare --map-root-user --map-auto --mount --pid --fork --kill-child --net --ipc --uts -- "$@"
-    fi
-}
-
-mirror() { # that of apt here, if it has Debian
-    found=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 2>/dev/null | sort -u | head -n 1)
-    echo "${found:-http://deb.debian.org/debian}"
-}
-
-system() { # system SUITE PACKAGES: prints the path of an archive of that system
-    archive=$cache/$1-$arch-$(echo "$2" | sha256sum | cut -c1-12).tar.zst
-    if [ ! -e "$archive" ]; then
-        mkdir -p "$cache"
-        rm -f "$archive.new"
-        echo "packages: a system of $1 is made, once" >&2
-        mmdebstrap --quiet --variant=minbase --include="$2" --format=tar "$1" - "$(mirror)" 2>"$archive.log" | zstd -q -3 >"$archive.new" || true
-        # The pipe hides how mmdebstrap ended.
-        zstd -qdc "$archive.new" | tar -t 2>/dev/null | grep -q '^\./usr/bin/dkms$\|^\./usr/sbin/dkms$' || {
-            cat "$archive.log" >&2
-            rm -f "$archive.new" "$archive.log"
-            return 1
-        }
-        mv "$archive.new" "$archive"
-        rm -f "$archive.log"
-    fi
-    echo "$archive"
-}
+# shellcheck source=tests/system.sh
+. "$root/tests/system.sh"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-packages.XXXXXX")
 finish() {
     # The systems' files have owners of the name space.
-    [ ! -e "$work/system" ] || as_root rm -rf "$work/system"
+    [ ! -e "$work/system" ] || as_root -- rm -rf "$work/system"
     rm -rf "$work"
 }
 trap finish EXIT
@@ -72,10 +39,10 @@ trap 'exit 1' HUP INT TERM
 inside() {
     archive=$1 script=$2
     shift 2
-    as_root rm -rf "$work/system"
+    as_root -- rm -rf "$work/system"
     mkdir "$work/system" "$work/system/given"
     cp -R "$script" "$@" "$work/system/given"
-    as_root "$here/enter.sh" "$work/system" "$archive" "/given/${script##*/}"
+    as_root --net -- "$root/tests/enter.sh" "$work/system" "$archive" "/given/${script##*/}"
 }
 
 passed=0
@@ -98,7 +65,7 @@ count() { # count NAME COMMAND...
 for tool in mmdebstrap zstd lintian dpkg-buildpackage; do
     command -v $tool >/dev/null || skip "$tool is not there: scripts/prepare.sh --install test"
 done
-as_root true 2>"$work/why" || skip "no name spaces of our own: $(cat "$work/why")"
+as_root -- true 2>"$work/why" || skip "no name spaces of our own: $(cat "$work/why")"
 
 build() {
     scripts/prepare.sh --check build deb

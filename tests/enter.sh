@@ -1,5 +1,5 @@
 #!/bin/sh
-# enter.sh DIRECTORY ARCHIVE COMMAND...: unpacks a system there, and runs a command in it. As root of name spaces that run.sh has made.
+# enter.sh DIRECTORY ARCHIVE COMMAND...: unpacks a system there, and runs a command in it. As root of name spaces, see system.sh.
 set -eu
 
 directory=$1 archive=$2
@@ -15,5 +15,11 @@ done
 ln -s /proc/self/fd "$directory/dev/fd"
 mkdir -m 1777 "$directory/dev/shm"
 mount -t tmpfs -o mode=1777 shm "$directory/dev/shm"
+# No chroot, in which there are no name spaces of users.
+mount --rbind "$directory" "$directory"
+cd "$directory"
+mkdir -p host
+pivot_root . host
+umount -l /host
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-    chroot "$directory" "$@"
+    "$@"

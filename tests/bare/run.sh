@@ -1,0 +1,49 @@
+#!/bin/sh
+# The suite "bare": what the README tells a new user to type works on a system on which nothing is installed. In a minimal Debian 13,
+# `make test` installs what it needs, builds with that system's Rust, which is the oldest one that is supported, and runs the suites of
+# BARE_SUITES (capi conformance install kmod). Exit status 77: such a system can't be had here.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+cd "$root"
+# shellcheck source=tests/system.sh
+. "$root/tests/system.sh"
+
+skip() {
+    echo "bare: $*"
+    exit 77
+}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-bare.XXXXXX")
+finish() {
+    as_root -- rm -rf "$work/system"
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+
+as_root -- true 2>"$work/why" || skip "no name spaces of our own: $(cat "$work/why")"
+archive=$(system trixie) || skip "no system of trixie can be had"
+mkdir "$work/system"
+checkout=$work/system/home/vshmem
+mkdir -p "$checkout"
+git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$checkout"
+# Crates and packages that are here already need not be fetched.
+scripts/cargo.sh --exec fetch --locked
+mkdir -p "$work/system/root/.cargo"
+cp -R "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/system/root/.cargo/"
+cp /etc/resolv.conf "$work/resolv.conf" 2>/dev/null || : >"$work/resolv.conf"
+cp "$work/resolv.conf" "$checkout/.resolv.conf"
+cat >"$work/system/try" <<'SH'
+#!/bin/sh
+set -eu
+cp /home/vshmem/.resolv.conf /etc/resolv.conf
+export CARGO_NET_OFFLINE=true
+# Only make and its caller are there.
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends make >/dev/null
+make -C /home/vshmem test SUITES="$1"
+SH
+chmod +x "$work/system/try"
+as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /try "${BARE_SUITES:-capi conformance install kmod}"

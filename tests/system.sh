@@ -1,0 +1,38 @@
+# shellcheck shell=sh
+# Clean systems of Debian, to install into and to look at as a new user does. Made by mmdebstrap, once, and kept in the cache directory
+# ($VSHMEM_CACHE, by default ~/.cache/vshmem).
+PATH=$PATH:/usr/sbin:/sbin
+
+# as_root [OPTION...] -- COMMAND...: in name spaces of its own, --net too if that is said. Who is not root is root of one with the users of
+# /etc/subuid.
+as_root() {
+    own=
+    [ "$(id -u)" -eq 0 ] || own="--map-root-user --map-auto"
+    # shellcheck disable=SC2086 # words, or none
+    unshare $own --mount --pid --fork --kill-child --ipc --uts "$@"
+}
+
+mirror() { # that of apt here, if it has Debian
+    found=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 2>/dev/null | sort -u | head -n 1)
+    echo "${found:-http://deb.debian.org/debian}"
+}
+
+system() { # system SUITE [PACKAGES]: prints the path of an archive of that system
+    cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/packages
+    archive=$cache/$1-$(dpkg --print-architecture)-$(echo "${2:-}" | sha256sum | cut -c1-12).tar.zst
+    if [ ! -e "$archive" ]; then
+        mkdir -p "$cache"
+        rm -f "$archive.new"
+        echo "A system of $1 is made, once" >&2
+        mmdebstrap --quiet --variant=minbase ${2:+--include="$2"} --format=tar "$1" - "$(mirror)" 2>"$archive.log" | zstd -q -3 >"$archive.new" || true
+        # The pipe hides how mmdebstrap ended.
+        zstd -qdc "$archive.new" | tar -t >/dev/null 2>&1 && [ "$(stat -c %s "$archive.new")" -gt 1000000 ] || {
+            cat "$archive.log" >&2
+            rm -f "$archive.new" "$archive.log"
+            return 1
+        }
+        mv "$archive.new" "$archive"
+        rm -f "$archive.log"
+    fi
+    echo "$archive"
+}
