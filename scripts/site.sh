@@ -1,0 +1,69 @@
+#!/bin/sh
+# Builds the documentation as a web site, in target/site: README and what it refers to, the man pages, and the notes for developers. A link
+# that leads nowhere is an error. MkDocs comes from PyPI.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+target=${CARGO_TARGET_DIR:-$root/target}
+tools=$target/site-tools
+text=$target/site-text
+MKDOCS=mkdocs==1.6.1
+
+if ! grep -qsx "$MKDOCS" "$tools/is"; then
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check "$MKDOCS"
+    echo "$MKDOCS" >"$tools/is"
+fi
+
+rm -rf "$text"
+mkdir -p "$text"
+git ls-files -z --cached --others --exclude-standard -- '*.md' 'docs/*.svg' 'bench/results/*.txt' 'LICENSE-*' kmod/LICENSE-GPL-2.0 include/vshmem.h |
+    xargs -0 cp --parents -t "$text"
+# Links to man pages lead to what is made of them here.
+find "$text" -name '*.md' -exec sed -i 's#(\([^) ]*\.[1-8]\))#(\1.md)#g' {} +
+mkdir -p "$text/docs/man"
+for page in docs/man/*.[1-8]; do
+    name=${page##*/}
+    {
+        echo "# ${name%.*}(${name##*.})"
+        echo
+        mandoc -T html -O fragment "$page"
+    } >"$text/docs/man/$name.md"
+done
+cat >"$target/mkdocs.yml" <<YAML
+site_name: Vshmem
+docs_dir: $text
+site_dir: $target/site
+theme:
+  name: mkdocs
+  color_mode: auto
+validation:
+  links:
+    unrecognized_links: ignore
+nav:
+  - Vshmem: README.md
+  - Guides:
+      - Machines you already have: docs/guide-existing-machines.md
+      - Xen domains: docs/xen.md
+      - What machines see of the host: docs/sandbox.md
+      - Users and groups: docs/users.md
+      - The driver: kmod/README.md
+      - Security: SECURITY.md
+      - Benchmarks: bench/README.md
+      - Changes: CHANGELOG.md
+  - Man pages:
+      - vshmem(1): docs/man/vshmem.1.md
+      - libvshmem(7): docs/man/libvshmem.7.md
+      - vshmem(3): docs/man/vshmem.3.md
+      - vshmem(4): docs/man/vshmem.4.md
+  - For developers:
+      - Design: DESIGN.md
+      - Layout of a pool: docs/layout.md
+      - Protocol of the back end: docs/protocol.md
+      - Ports: docs/porting.md
+      - Contributing: CONTRIBUTING.md
+      - Kernels of machines: images/README.md
+YAML
+"$tools/bin/mkdocs" build --quiet --strict --clean --config-file "$target/mkdocs.yml"
+echo "the site is in ${target#"$root"/}/site"
