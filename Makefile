@@ -18,7 +18,7 @@ ZSHDIR  ?= $(DATADIR)/zsh/site-functions
 APPARMOR ?= $(shell [ -e /etc/apparmor.d/abi/4.0 ] && [ -w '$(DESTDIR)/etc/apparmor.d' ] && echo yes)
 
 SHELL   := /bin/sh
-CARGO   := scripts/cargo.sh --exec
+WITH_CARGO := scripts/cargo.sh --exec
 TARGET  := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
@@ -41,7 +41,7 @@ prepare: ## install what building needs (apt, as root or through sudo)
 
 build: ## the library and the command, release build
 	@scripts/prepare.sh --check build
-	$(CARGO) build --workspace --release --locked
+	$(WITH_CARGO) build --workspace --release --locked
 
 demo: ## two virtual machines, unmodified programs, a table and a plot
 	@scripts/prepare.sh --install build demo
