@@ -203,7 +203,7 @@ pub fn read_module(path: &Path) -> Result<Vec<u8>> {
 pub fn module_file(info: &[u8]) -> Vec<u8> {
     let names = b"\0.modinfo\0.shstrtab\0";
     let mut file = vec![0u8; 64];
-    file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     let info_at = file.len();
     file.extend_from_slice(info);
     let names_at = file.len();
