@@ -24,6 +24,8 @@ pub fn exec(exec: args::Exec) -> Result<u8> {
         argv: exec.command,
         cwd: exec.how.cwd.clone(),
         stdin: !exec.no_stdin,
+        terminal: false,
+        login: false,
         identity: identity(&exec.how)?,
         needs: vec![],
     };
@@ -83,6 +85,8 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
             argv: part.command.clone(),
             cwd: part.how.cwd.clone(),
             stdin: false,
+            terminal: false,
+            login: false,
             identity: identity.clone(),
             needs: vec![library.to_path_buf()],
         });

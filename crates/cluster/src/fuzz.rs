@@ -1,6 +1,10 @@
 //! What reads files, answers and messages, each as a function from bytes. It panics where a reader has a fault.
 
+use crate::guest::session::doubles::Machine;
 use crate::host::adopted::Adopted;
+use crate::host::channel::Channel;
+use crate::host::group::Group;
+use crate::host::output::Output;
 use crate::host::settings::Settings;
 use crate::host::state::Record;
 use crate::host::{accel, affinity, command, frontend, initramfs, output, pci, plug, process, qmp};
@@ -10,7 +14,11 @@ use crate::wire::start::Start;
 use crate::wire::{find_greeting, Ended, HELLO, WELCOME};
 use crate::{elf, modules, sample};
 use serde_json::Value;
+use std::cell::RefCell;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::rc::Rc;
 use vshmem_agent::guest::protocol::{Granted, GuestStatus};
 
 /// A reader.
@@ -28,6 +36,8 @@ pub const READERS: &[(&str, Reader)] = &[
     ("settings", settings),
     ("lists", lists),
     ("name", name),
+    ("guest session", guest_session),
+    ("host session", host_session),
 ];
 
 /// What stands between the pieces in which a stream comes.
@@ -114,7 +124,7 @@ fn frames(stream: &[u8]) {
             Ok(Some(frame)) => {
                 let _ = Ended::from_frame(&frame).map(Ended::code);
                 let mut again = Vec::new();
-                encode(frame.kind, &frame.payload, &mut again);
+                encode(frame.kind, frame.stream, &frame.payload, &mut again);
                 assert_eq!(Parser::new(again).next(), Ok(Some(frame)), "and again");
             }
             Ok(None) => break,
@@ -128,6 +138,39 @@ fn frames(stream: &[u8]) {
             }
         }
     }
+}
+
+/// A machine's agent, and what a host says to it once it has greeted.
+fn guest_session(stream: &[u8]) {
+    let mut machine = Machine::echoes();
+    for piece in stream.split(|c| *c == SEAM) {
+        machine.hear(piece);
+        machine.work();
+        assert!(machine.backlog() < 1 << 20, "what is not read is not kept");
+    }
+}
+
+/// A host that runs three commands in a machine, and what that says.
+fn host_session(stream: &[u8]) {
+    let (host, mut machine) = UnixStream::pair().expect("a pair");
+    machine.set_nonblocking(true).expect("a socket");
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let outputs = [None, None, Some("vm0.2")].map(|label| Output::to(label, &said));
+    let mut group = Group::on(Channel::on(host, [7; 16]), outputs.into());
+    for piece in stream.split(|c| *c == SEAM) {
+        let _ = machine.write(piece);
+        group.service().expect("a list takes all");
+        if let Some(room) = group.input_room() {
+            group.input(&vec![b'x'; room.min(100)]);
+        }
+        group.signal(libc::SIGTERM);
+        for place in group.take_ended() {
+            let code = group.outcome(place).map(|outcome| outcome.code());
+            assert!(code.is_some(), "it has ended");
+        }
+    }
+    let most = stream.len() * 10;
+    assert!(said.borrow().len() <= most, "no more than was said");
 }
 
 /// The order to start a command.
@@ -194,10 +237,12 @@ mod tests {
 
     #[test]
     fn readers_read_what_they_should() {
-        let samples: [(&str, &[u8]); 6] = [
+        let samples: [(&str, &[u8]); 8] = [
             ("monitor", br#"{"return":[{"bus":0,"devices":[{"qdev_id":"","id":{"vendor":32902,"device":4663},"slot":0}]}]}"#),
             ("front end", b"{\"id\":7,\xff\"ready\":[],\"failed\":[]}\n"),
             ("frames", b"\x12\0\0\0\x02\0\0\0\xffab\x15\0\0\0\x02\0\0\0\0\x07"),
+            ("guest session", b"\x01\x05\0\0\x02\0\0\0no\xff\x02\x05\0\0\x01\0\0\0x"),
+            ("host session", b"\x12\x02\0\0\x02\0\0\0ab\x15\x02\0\0\x02\0\0\0\0\x07\xff\x12\x03\0\0\0\0\0\0"),
             ("start", &[1, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0, 0]),
             ("settings", b"vshmem.name=vm1 vshmem.net=10.77.0.1/2"),
             ("lists", b"0-2,8\nroot:x:0:0:root:/root:/bin/sh\n"),

@@ -6,6 +6,7 @@
 
 pub mod check;
 mod cpio;
+mod descriptors;
 mod elf;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]

@@ -76,7 +76,7 @@ eventually "whoever ran a command in it does not wait for ever" is_dead "$holder
 ended=0
 wait "$holder" || ended=$?
 equal "but ends with Vshmem's own code" 125 "$ended"
-contains "and is told why" "the machine was reset while it ran" "$(cat "$work/held")"
+contains "and is told why" "the machine was reset meanwhile" "$(cat "$work/held")"
 eventually "what it held before is undone" value_is 0
 hold vm1
 eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"

@@ -75,7 +75,7 @@ wait "$waiter" || failed "who waited in it ends well" "$(cat "$work/heard")"
 equal "who waited in it has what it was sent" "waits at last" "$(tr '\n' ' ' <"$work/heard" | sed 's/ $//')"
 ended=0
 wait "$given_up" || ended=$?
-equal "who does not want to wait for a paused machine need not" 125 "$ended"
+equal "who does not want to wait for a paused machine need not" 143 "$ended"
 contains "and is told why" "the machine does not answer" "$(cat "$work/given.up")"
 
 kill_back_end() { kill -KILL "$(back_end)"; }

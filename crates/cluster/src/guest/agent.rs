@@ -1,12 +1,14 @@
 //! Serves commands on the machine's channels, and takes care of orphans as a first process must.
 
+use super::command::Commands;
 use super::consoles;
 use super::front_end::FrontEnd;
 use super::poller::Poller;
-use super::session::Session;
+use super::session::{Agent, Session, Source};
 use crate::error::{Error, Explain, Result};
 use crate::host::settings::Settings;
 use crate::wire::{Ended, PORT_NAME};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -25,35 +27,53 @@ pub fn serve(settings: &Settings) -> Result<()> {
         true => consoles::find()?,
         false => find_ports(settings.channels)?,
     };
-    for (token, device) in ports.iter().enumerate() {
-        let session = Session::open(device, token, &poller)
+    for (place, device) in ports.iter().enumerate() {
+        let session = Session::open(device, place, &poller)
             .explain(|| format!("could not open {}", device.display()))?;
         sessions.push(session);
     }
-    let reaper = sessions.len();
+    // A place where no session is.
+    let reaper = Source::Port(sessions.len());
     poller
-        .add(children.as_raw_fd(), reaper)
+        .add(children.as_raw_fd(), reaper.token())
         .explain(|| "could not watch signals".into())?;
-    let mut serial = 0;
+    let mut commands = Commands::new();
     let mut front_end = FrontEnd::new(settings);
+    let mut busy = BTreeSet::new();
     loop {
         front_end.start_if_due();
         let deadlines = sessions.iter().filter_map(Session::deadline);
         let deadline = deadlines.chain(front_end.deadline()).min();
-        for token in poller
+        let deadline = match busy.is_empty() {
+            true => deadline,
+            false => Some(Instant::now()),
+        };
+        let tokens = poller
             .wait(deadline)
-            .explain(|| "could not wait for work".into())?
-        {
-            if token == reaper {
-                drain(&children);
-                reap(&mut sessions, &mut front_end, &poller, &mut serial);
-            } else if let Some(session) = sessions.get_mut(token) {
-                session.service(&poller, &mut serial);
+            .explain(|| "could not wait for work".into())?;
+        for source in tokens.into_iter().map(Source::from_token) {
+            match source {
+                _ if source == reaper => {
+                    drain(&children);
+                    reap(&mut sessions, &mut front_end, &mut busy);
+                }
+                Source::Port(place) => drop(busy.insert(place)),
+                Source::Command(place, stream) => {
+                    sessions[place].happened(stream);
+                    busy.insert(place);
+                }
             }
         }
-        let late = |session: &&mut Session| session.deadline().is_some_and(|d| Instant::now() >= d);
-        for session in sessions.iter_mut().filter(late) {
-            session.service(&poller, &mut serial);
+        let mut agent = Agent {
+            poller: &poller,
+            starter: &mut commands,
+        };
+        let now = Instant::now();
+        for (place, session) in sessions.iter_mut().enumerate() {
+            let due = session.deadline().is_some_and(|deadline| now >= deadline);
+            if (busy.remove(&place) || due) && session.service(&mut agent) {
+                busy.insert(place);
+            }
         }
     }
 }
@@ -112,7 +132,8 @@ fn drain(children: &OwnedFd) {
     while unsafe { libc::read(children.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {}
 }
 
-fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, poller: &Poller, serial: &mut u64) {
+/// Takes the ends of processes; `busy` gets the places of the sessions whose commands have ended.
+fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, busy: &mut BTreeSet<usize>) {
     loop {
         let mut status = 0;
         // SAFETY: `status` is a live int that waitpid may write.
@@ -121,12 +142,11 @@ fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, poller: &Poller, ser
             return;
         }
         front_end.ended(pid);
-        if let Some(session) = sessions
-            .iter_mut()
-            .find(|session| session.pid() == Some(pid))
-        {
-            session.ended(Ended::from_wait(status));
-            session.service(poller, serial);
-        }
+        let ended = Ended::from_wait(status);
+        busy.extend(
+            sessions
+                .iter_mut()
+                .position(|session| session.ended(pid, ended)),
+        );
     }
 }

@@ -2,17 +2,22 @@
 //! nothing it starts can outlive an order to kill it.
 
 use super::poller::set_nonblocking;
+use super::session::Starter;
+use super::sys::Precedence;
+use super::terminal::Terminal;
 use crate::error::OUR_FAILURE;
 use crate::wire::start::Start;
-use crate::{signals, user};
-use std::ffi::OsString;
+use crate::{descriptors, signals, user};
+use rustix::fs::{access, Access};
+use rustix::process::{ioctl_tiocsctty, Rlimit};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Exit code for a command that exists and can't be run, as in shells.
 const CANNOT_RUN: u8 = 126;
@@ -24,11 +29,13 @@ pub struct Running {
     /// Its first process.
     pub pid: i32,
     /// Where its input goes; `None` once that has ended.
-    pub stdin: Option<ChildStdin>,
+    pub input: Option<File>,
     /// Where its output comes from; `None` once that has ended.
-    pub stdout: Option<ChildStdout>,
+    pub output: Option<File>,
     /// The same for its error stream.
-    pub stderr: Option<ChildStderr>,
+    pub errors: Option<File>,
+    /// Our end of its terminal, if it has one.
+    pub terminal: Option<File>,
     group: Group,
 }
 
@@ -68,57 +75,140 @@ impl Drop for Group {
     }
 }
 
-/// Starts a command; `number` names its control group.
-pub fn start(order: &Start, number: u64) -> Result<Running, Refusal> {
-    sweep();
-    refresh();
-    let [program, args @ ..] = &order.argv[..] else {
+/// Starts the commands of a machine.
+pub struct Commands {
+    started: u64,
+    limit: Rlimit,
+}
+
+impl Commands {
+    /// None was started yet. This process gets room for the descriptors of many.
+    pub fn new() -> Commands {
+        Commands {
+            started: 0,
+            limit: descriptors::raise(),
+        }
+    }
+}
+
+impl Starter for Commands {
+    fn prepare(&mut self) {
+        sweep();
+        refresh();
+    }
+
+    fn start(&mut self, order: &Start) -> Result<Running, Refusal> {
+        self.started += 1;
+        // Without one, programs complain themselves.
+        let _ = make_home(order);
+        check_needs(&order.needs)?;
+        let group = Group {
+            path: format!("/sys/fs/cgroup/vshmem.{}", self.started).into(),
+        };
+        let procs = fs::create_dir(&group.path).and_then(|()| {
+            File::options()
+                .write(true)
+                .open(group.path.join("cgroup.procs"))
+        });
+        let mut command = command(order)?;
+        join_group(&mut command, procs.ok(), order.terminal.is_some());
+        user::switch(&mut command, order.uid, order.gid, order.groups.clone());
+        descriptors::restore(&mut command, &self.limit);
+        // Hundreds of programs that were started before would share the processor with what is to become this one.
+        let precedence = Precedence::take();
+        precedence.keep_from(&mut command);
+        let program = command.get_program().to_os_string();
+        spawn(command, order, group).map_err(|e| refusal(&program, &e))
+    }
+}
+
+fn command(order: &Start) -> Result<Command, Refusal> {
+    let [first, args @ ..] = &order.argv[..] else {
         return Err(Refusal {
             code: CANNOT_RUN,
             message: "no command was given".into(),
         });
     };
-    // Without one, programs complain themselves.
-    let _ = make_home(order);
-    check_needs(&order.needs)?;
-    let mut command = Command::new(program);
-    command.args(args).env_clear();
-    command.envs(order.env.iter().map(|(key, value)| (key, value)));
-    command.current_dir(directory(order)?);
-    command.stdin(if order.stdin {
-        Stdio::piped()
+    let mut command;
+    if order.login {
+        let shell = order.argv.iter().find(|shell| can_run(shell));
+        let shell = shell.unwrap_or(first);
+        command = Command::new(shell);
+        command.arg0(login_name(shell)).env_clear();
+        command.envs(order.env.iter().map(|(key, value)| (key, value)));
+        command.env("SHELL", shell);
     } else {
-        Stdio::null()
+        command = Command::new(first);
+        command.args(args).env_clear();
+        command.envs(order.env.iter().map(|(key, value)| (key, value)));
+    }
+    command.current_dir(directory(order)?);
+    Ok(command)
+}
+
+fn can_run(program: &OsStr) -> bool {
+    Path::new(program).is_file() && access(program, Access::EXEC_OK).is_ok()
+}
+
+/// What a shell is called that is to behave as at a login.
+fn login_name(shell: &OsStr) -> OsString {
+    let mut name = OsString::from("-");
+    name.push(Path::new(shell).file_name().unwrap_or(shell));
+    name
+}
+
+fn spawn(mut command: Command, order: &Start, group: Group) -> io::Result<Running> {
+    signals::unblock(&mut command);
+    if let Some(size) = order.terminal {
+        let terminal = Terminal::open(size, order.uid, order.gid)?;
+        command.stdin(terminal.theirs.try_clone()?);
+        command.stdout(terminal.theirs.try_clone()?);
+        command.stderr(terminal.theirs);
+        let ours = terminal.ours;
+        let running = Running {
+            pid: 0,
+            input: Some(ours.try_clone()?),
+            output: Some(ours.try_clone()?),
+            errors: None,
+            terminal: Some(ours),
+            group,
+        };
+        running.set_nonblocking()?;
+        let pid = command.spawn()?.id() as i32;
+        return Ok(Running { pid, ..running });
+    }
+    command.stdin(match order.stdin {
+        true => Stdio::piped(),
+        false => Stdio::null(),
     });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let group = Group {
-        path: format!("/sys/fs/cgroup/vshmem.{number}").into(),
-    };
-    let procs = fs::create_dir(&group.path).and_then(|()| {
-        File::options()
-            .write(true)
-            .open(group.path.join("cgroup.procs"))
-    });
-    join_group(&mut command, procs.ok());
-    user::switch(&mut command, order.uid, order.gid, order.groups.clone());
-    signals::unblock(&mut command);
-    let mut child = command.spawn().map_err(|e| refusal(program, &e))?;
-    let running = Running {
-        pid: child.id() as i32,
-        stdin: child.stdin.take(),
-        stdout: child.stdout.take(),
-        stderr: child.stderr.take(),
-        group,
-    };
-    let ends = [
-        running.stdin.as_ref().map(AsRawFd::as_raw_fd),
-        running.stdout.as_ref().map(AsRawFd::as_raw_fd),
-        running.stderr.as_ref().map(AsRawFd::as_raw_fd),
-    ];
-    for end in ends.into_iter().flatten() {
-        set_nonblocking(end).map_err(|e| refusal(program, &e))?;
-    }
+    let running = Running::from_child(command.spawn()?, group);
+    running.set_nonblocking()?;
     Ok(running)
+}
+
+impl Running {
+    fn from_child(child: Child, group: Group) -> Running {
+        let file = |end: OwnedFd| File::from(end);
+        Running {
+            pid: child.id() as i32,
+            input: child.stdin.map(|end| file(end.into())),
+            output: child.stdout.map(|end| file(end.into())),
+            errors: child.stderr.map(|end| file(end.into())),
+            terminal: None,
+            group,
+        }
+    }
+
+    /// What to watch.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let ends = [&self.input, &self.output, &self.errors];
+        ends.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        self.descriptors().into_iter().try_for_each(set_nonblocking)
+    }
 }
 
 fn refusal(program: &OsString, error: &io::Error) -> Refusal {
@@ -169,21 +259,25 @@ fn directory(order: &Start) -> Result<&Path, Refusal> {
     }
 }
 
-/// Has a command begin a session, in the control group whose processes these are.
-fn join_group(command: &mut Command, procs: Option<File>) {
+/// Has a command begin a session, in the control group whose processes these are; its standard input may be the terminal of that.
+fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
     let join = move || {
         if let Some(mut procs) = procs.as_ref() {
             procs.write_all(b"0")?;
         }
         // SAFETY: takes nothing; safe in a forked child.
         unsafe { libc::setsid() };
+        if terminal {
+            // SAFETY: standard input is open when this is called.
+            ioctl_tiocsctty(unsafe { BorrowedFd::borrow_raw(0) })?;
+        }
         Ok(())
     };
     // SAFETY: the closure makes system calls only; it takes no lock and no memory.
     unsafe { command.pre_exec(join) };
 }
 
-/// Programs on the host may have been rebuilt since the last command: forget what was read of them.
+/// Programs on the host may have been rebuilt since somebody ran commands: forget what was read of them.
 fn refresh() {
     let _ = fs::write("/proc/sys/vm/drop_caches", "2");
 }
@@ -216,4 +310,60 @@ fn make_home(order: &Start) -> io::Result<()> {
     fs::create_dir_all(home)?;
     fs::set_permissions(home, fs::Permissions::from_mode(0o700))?;
     chown(home, Some(order.uid), Some(order.gid))
+}
+
+#[cfg(any(test, feature = "fuzz"))]
+pub mod doubles {
+    //! What stands in for commands where there is no machine.
+
+    use super::*;
+
+    /// Starts commands as they are, on this kernel, as who calls.
+    #[cfg(test)]
+    pub struct Plain;
+
+    #[cfg(test)]
+    impl Starter for Plain {
+        fn prepare(&mut self) {}
+
+        fn start(&mut self, order: &Start) -> Result<Running, Refusal> {
+            let mut command = command(order)?;
+            join_group(&mut command, None, order.terminal.is_some());
+            let program = command.get_program().to_os_string();
+            spawn(command, order, Group::none()).map_err(|e| refusal(&program, &e))
+        }
+    }
+
+    /// Starts nothing: commands take their input and say it again.
+    pub struct Echoes;
+
+    impl Starter for Echoes {
+        fn prepare(&mut self) {}
+
+        fn start(&mut self, order: &Start) -> Result<Running, Refusal> {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair()
+                .map_err(|error| refusal(&order.argv[0], &error))?;
+            let ours = File::from(OwnedFd::from(ours));
+            let theirs = File::from(OwnedFd::from(theirs));
+            let running = Running {
+                // No process has this number.
+                pid: i32::MAX,
+                input: order.stdin.then_some(ours),
+                output: Some(theirs),
+                errors: None,
+                terminal: None,
+                group: Group::none(),
+            };
+            running.set_nonblocking().expect("sockets");
+            Ok(running)
+        }
+    }
+
+    impl Group {
+        fn none() -> Group {
+            Group {
+                path: "/dev/null/none".into(),
+            }
+        }
+    }
 }

@@ -7,7 +7,9 @@ mod consoles;
 mod front_end;
 mod network;
 mod poller;
-mod session;
+pub mod session;
+mod stream;
 mod sys;
+mod terminal;
 
 pub use boot::{main, PROBE_MARK};

@@ -43,10 +43,13 @@ impl Poller {
     pub fn wait(&self, deadline: Option<Instant>) -> io::Result<Vec<usize>> {
         let timeout = deadline.map_or(-1, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
-            i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1
+            match left.is_zero() {
+                true => 0,
+                false => i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1,
+            }
         });
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-        // SAFETY: the kernel writes at most 32 events into the array.
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        // SAFETY: the kernel writes at most 64 events into the array.
         let count = unsafe {
             libc::epoll_wait(
                 self.epoll.as_raw_fd(),

@@ -1,15 +1,17 @@
-//! One channel for commands: a virtio-serial port, or a console of Xen, and, while a command runs, that command.
+//! One channel for commands: a virtio-serial port, or a console of Xen, and the commands that a host runs over it.
 //!
-//! Nothing here blocks: [`Session::service`] does all that can be done now and is called again when something has
-//! happened to the port or to the command's pipes.
+//! Nothing here blocks: [`Session::service`] does a part of what can be done now, and is called again when more can be, or when something has
+//! happened to the port or to a command. Commands take turns at the port, a frame for each of their outputs, and none is read from while much
+//! has not been taken by the host: so memory is bounded, and who says much holds up others no longer than that takes.
 
-use super::command::{self, Refusal, Running};
+use super::command::{Refusal, Running};
 use super::poller::{set_nonblocking, Poller};
+use super::stream::{Stream, Turn};
 use super::sys;
-use crate::wire::frame::{encode, Frame, Interruption, Kind, Parser, MAX_DATA};
-use crate::wire::start::Start;
-use crate::wire::{find_greeting, greeting, Ended, Nonce, HELLO, STDIN_WINDOW, WELCOME};
-use std::collections::VecDeque;
+use crate::wire::frame::{encode, Frame, FrameError, Interruption, Kind, Parser};
+use crate::wire::start::{Size, Start};
+use crate::wire::{find_greeting, greeting, Ended, Nonce, HELLO, WELCOME};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
@@ -17,19 +19,65 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Output is not read from a command while this much of it has not been taken by the host.
+/// Output is not read from commands while this much of it has not been taken by the host.
 const BACKLOG: usize = 256 * 1024;
 /// The kernel's driver copies each write into one buffer; larger ones fail.
 const LONGEST_WRITE: usize = 32 * 1024;
+/// So much is done for one channel before others have their turn: frames are obeyed, and commands say something.
+const FRAMES: usize = 64;
+const TURNS: usize = 64;
 
 /// The kernel learns later that the host's end was closed or opened than what came in through it. So an end that was
 /// opened again at once may seem closed for a moment; only one that stays closed for this long is taken for it.
 const HUNG_UP_AFTER: Duration = Duration::from_millis(50);
 
+/// Who starts commands.
+pub trait Starter {
+    /// Somebody is about to start some.
+    fn prepare(&mut self);
+    /// Starts one.
+    fn start(&mut self, order: &Start) -> Result<Running, Refusal>;
+}
+
+/// What a session needs of its agent.
+pub struct Agent<'a> {
+    /// Watches descriptors.
+    pub poller: &'a Poller,
+    /// Starts commands.
+    pub starter: &'a mut dyn Starter,
+}
+
+/// What something has happened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The port of the session in this place.
+    Port(usize),
+    /// One of its commands.
+    Command(usize, u16),
+}
+
+impl Source {
+    /// As a number for the poller.
+    pub fn token(self) -> usize {
+        match self {
+            Source::Port(place) => place << 17,
+            Source::Command(place, stream) => place << 17 | 1 << 16 | usize::from(stream),
+        }
+    }
+
+    /// From that.
+    pub fn from_token(token: usize) -> Source {
+        match token >> 16 & 1 {
+            0 => Source::Port(token >> 17),
+            _ => Source::Command(token >> 17, token as u16),
+        }
+    }
+}
+
 /// One channel.
 pub struct Session {
     port: File,
-    token: usize,
+    place: usize,
     out: VecDeque<u8>,
     state: State,
     /// Since when the host's end has seemed closed to a session.
@@ -47,16 +95,39 @@ enum State {
 struct Active {
     nonce: Nonce,
     parser: Parser,
-    command: Option<Running>,
-    ended: Option<Ended>,
-    input: VecDeque<u8>,
-    input_ended: bool,
-    taken: u32,
+    /// Whole frames may have been read that were not obeyed yet.
+    unread: bool,
+    /// The host has asked whether we are here.
+    asked: bool,
+    has_started_some: bool,
+    streams: BTreeMap<u16, Stream>,
+    ready: Queue,
+}
+
+/// Those whose turn comes, each of them once.
+#[derive(Default)]
+struct Queue {
+    order: VecDeque<u16>,
+    members: BTreeSet<u16>,
+}
+
+impl Queue {
+    fn push(&mut self, stream: u16) {
+        if self.members.insert(stream) {
+            self.order.push_back(stream);
+        }
+    }
+
+    fn pop(&mut self) -> Option<u16> {
+        let stream = self.order.pop_front()?;
+        self.members.remove(&stream);
+        Some(stream)
+    }
 }
 
 impl Session {
-    /// Opens a port and watches it under this token.
-    pub fn open(device: &Path, token: usize, poller: &Poller) -> io::Result<Session> {
+    /// Opens a port and watches it.
+    pub fn open(device: &Path, place: usize, poller: &Poller) -> io::Result<Session> {
         // A console must not become the terminal that controls this process.
         let mut options = File::options();
         let port = options
@@ -68,52 +139,64 @@ impl Session {
         if port.is_terminal() {
             sys::make_raw(port.as_raw_fd())?;
         }
+        Session::on(port, place, poller)
+    }
+
+    /// A session on a port that is open.
+    pub fn on(port: File, place: usize, poller: &Poller) -> io::Result<Session> {
         set_nonblocking(port.as_raw_fd())?;
-        poller.add(port.as_raw_fd(), token)?;
+        poller.add(port.as_raw_fd(), Source::Port(place).token())?;
         let state = State::Waiting(Vec::new());
         Ok(Session {
             port,
-            token,
+            place,
             out: VecDeque::new(),
             state,
             closed_since: None,
         })
     }
 
-    /// The process whose end this session waits for.
-    pub fn pid(&self) -> Option<i32> {
-        match &self.state {
-            State::Active(active) if active.ended.is_none() => Some(active.command.as_ref()?.pid),
-            _ => None,
+    /// A process has ended. True if it was a command of this session, which is to be serviced then.
+    pub fn ended(&mut self, pid: i32, ended: Ended) -> bool {
+        let State::Active(active) = &mut self.state else {
+            return false;
+        };
+        let mut streams = active.streams.iter_mut();
+        let Some((number, stream)) = streams.find(|(_, stream)| stream.pid() == Some(pid)) else {
+            return false;
+        };
+        stream.ended(ended);
+        active.ready.push(*number);
+        true
+    }
+
+    /// Something has happened to this command; the session is to be serviced then.
+    pub fn happened(&mut self, stream: u16) {
+        match &mut self.state {
+            State::Active(active) if active.streams.contains_key(&stream) => {
+                active.ready.push(stream);
+            }
+            _ => (),
         }
     }
 
-    /// Its command has ended.
-    pub fn ended(&mut self, ended: Ended) {
-        if let State::Active(active) = &mut self.state {
-            active.ended = Some(ended);
+    /// Does some of what can be done without waiting. True if there may be more.
+    pub fn service(&mut self, agent: &mut Agent<'_>) -> bool {
+        let read = self.read_port();
+        if self
+            .deadline()
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            self.hang_up();
         }
-    }
-
-    /// Does all that can be done without waiting. `serial` numbers the commands of this machine.
-    pub fn service(&mut self, poller: &Poller, serial: &mut u64) {
-        loop {
-            let mut progress = self.read_port();
-            if self
-                .deadline()
-                .is_some_and(|deadline| Instant::now() >= deadline)
-            {
-                self.hang_up();
-            }
-            progress |= self.advance(poller, serial);
-            progress |= self.flush();
-            if !progress {
-                return;
-            }
-        }
+        let advanced = self.advance(agent);
+        self.flush() || advanced || read
     }
 
     fn read_port(&mut self) -> bool {
+        if matches!(&self.state, State::Active(active) if active.unread) {
+            return true;
+        }
         let mut bytes = [0; 16 * 1024];
         match self.port.read(&mut bytes) {
             // The host's end is closed, or seems so.
@@ -143,21 +226,19 @@ impl Session {
         Some(self.closed_since? + HUNG_UP_AFTER)
     }
 
-    /// Ends the session, and its command if that still runs.
+    /// Ends the session, and those of its commands that still run.
     fn hang_up(&mut self) {
         self.closed_since = None;
-        if let State::Active(Active {
-            command: Some(command),
-            ..
-        }) = &self.state
-        {
-            command.kill();
+        if let State::Active(active) = &self.state {
+            for stream in active.streams.values() {
+                stream.signal(libc::SIGKILL);
+            }
         }
         self.out.clear();
         self.state = State::Waiting(Vec::new());
     }
 
-    fn advance(&mut self, poller: &Poller, serial: &mut u64) -> bool {
+    fn advance(&mut self, agent: &mut Agent<'_>) -> bool {
         match &mut self.state {
             State::Waiting(buffer) => {
                 let Some(nonce) = find_greeting(buffer, &HELLO) else {
@@ -167,34 +248,19 @@ impl Session {
                 self.begin(nonce, rest);
                 true
             }
-            State::Active(active) => {
-                let mut turn = Turn {
-                    out: &mut self.out,
-                    poller,
-                    token: self.token,
-                    serial,
-                };
-                match active.advance(&mut turn) {
-                    Advance::Idle => false,
-                    Advance::Progress => true,
-                    Advance::Over => {
-                        let rest = std::mem::take(&mut active.parser).into_rest();
-                        self.state = State::Waiting(rest);
-                        self.closed_since = None;
-                        true
-                    }
-                    Advance::Replaced(nonce) => {
-                        let rest = std::mem::take(&mut active.parser).into_rest();
-                        self.hang_up();
-                        self.begin(nonce, rest);
-                        true
-                    }
-                    Advance::Broken => {
-                        self.hang_up();
-                        false
-                    }
+            State::Active(active) => match active.obey_some(self.place, agent) {
+                Obeyed::Some(progress) => active.say_some(&mut self.out) || progress,
+                Obeyed::Replaced(nonce) => {
+                    let rest = std::mem::take(&mut active.parser).into_rest();
+                    self.hang_up();
+                    self.begin(nonce, rest);
+                    true
                 }
-            }
+                Obeyed::Nonsense => {
+                    self.hang_up();
+                    false
+                }
+            },
         }
     }
 
@@ -202,10 +268,10 @@ impl Session {
     fn begin(&mut self, nonce: Nonce, rest: Vec<u8>) {
         self.out.clear();
         self.out.extend(greeting(&WELCOME, &nonce));
-        let parser = Parser::new(rest);
         self.state = State::Active(Active {
             nonce,
-            parser,
+            parser: Parser::new(rest),
+            unread: true,
             ..Active::default()
         });
     }
@@ -226,213 +292,129 @@ impl Session {
     }
 }
 
-/// What a session lends to its active part for one turn.
-struct Turn<'a> {
-    out: &'a mut VecDeque<u8>,
-    poller: &'a Poller,
-    token: usize,
-    serial: &'a mut u64,
-}
-
-impl Turn<'_> {
-    fn send(&mut self, kind: Kind, payload: &[u8]) {
-        let mut bytes = Vec::with_capacity(payload.len() + 8);
-        encode(kind, payload, &mut bytes);
-        self.out.extend(bytes);
-    }
-
-    fn room(&self) -> bool {
-        self.out.len() < BACKLOG
-    }
-}
-
-enum Advance {
-    Idle,
-    Progress,
-    Over,
+/// What came of what the host has said.
+enum Obeyed {
+    /// It was obeyed, if there was something.
+    Some(bool),
     /// A new session has begun on the same port.
     Replaced(Nonce),
-    Broken,
+    /// It makes no sense.
+    Nonsense,
 }
 
 impl Active {
-    fn advance(&mut self, turn: &mut Turn<'_>) -> Advance {
-        let mut progress = false;
-        loop {
+    fn obey_some(&mut self, place: usize, agent: &mut Agent<'_>) -> Obeyed {
+        for done in 0..FRAMES {
             match self.parser.interruption(&HELLO) {
                 Interruption::None => (),
-                Interruption::Begun => break,
-                Interruption::Greeting(nonce) if nonce == self.nonce => continue,
-                Interruption::Greeting(nonce) => return Advance::Replaced(nonce),
+                Interruption::Greeting(nonce) if nonce == self.nonce => {
+                    self.asked = true;
+                    continue;
+                }
+                Interruption::Greeting(nonce) => return Obeyed::Replaced(nonce),
+                Interruption::Begun => {
+                    self.unread = false;
+                    return Obeyed::Some(done > 0);
+                }
             }
             match self.parser.next() {
-                Ok(Some(frame)) => match self.obey(&frame, turn) {
-                    Advance::Progress => progress = true,
-                    end => return end,
-                },
-                Ok(None) => break,
-                Err(_) => return Advance::Broken,
+                Ok(Some(frame)) if self.obey(&frame, place, agent) => {
+                    // To start a program takes long.
+                    if frame.kind == Kind::Start {
+                        break;
+                    }
+                }
+                Ok(None) => {
+                    self.unread = false;
+                    return Obeyed::Some(done > 0);
+                }
+                Ok(Some(_)) | Err(FrameError::Header(_) | FrameError::Length(_)) => {
+                    return Obeyed::Nonsense
+                }
             }
         }
-        progress |= self.feed(turn);
-        let drained = self.pump(turn, &mut progress);
-        if let (Some(ended), true) = (self.ended, drained) {
-            turn.send(Kind::Exit, &ended.to_bytes());
-            return Advance::Over;
-        }
-        if progress {
-            Advance::Progress
-        } else {
-            Advance::Idle
-        }
+        self.unread = true;
+        Obeyed::Some(true)
     }
 
-    fn obey(&mut self, frame: &Frame, turn: &mut Turn<'_>) -> Advance {
+    /// False if it makes no sense.
+    fn obey(&mut self, frame: &Frame, place: usize, agent: &mut Agent<'_>) -> bool {
+        if frame.kind == Kind::Start {
+            return self.start(frame, place, agent);
+        }
+        let stream = self.streams.get_mut(&frame.stream);
+        // If it is not there, it may have ended before the host was told.
         match frame.kind {
-            Kind::Start if self.command.is_none() => return self.start(&frame.payload, turn),
-            Kind::Stdin if frame.payload.is_empty() => self.input_ended = true,
             Kind::Stdin => {
-                if self.input.len() + frame.payload.len() > STDIN_WINDOW {
-                    return Advance::Broken;
-                }
-                self.input.extend(&frame.payload);
+                self.ready.push(frame.stream);
+                stream.is_none_or(|stream| stream.input(&frame.payload))
             }
-            Kind::Signal => match (frame.payload[..].first(), &self.command) {
-                (Some(&signal), Some(command)) if i32::from(signal) == libc::SIGKILL => {
-                    command.kill()
+            Kind::Signal => match frame.payload[..] {
+                [signal] => {
+                    stream.inspect(|stream| stream.signal(signal.into()));
+                    true
                 }
-                (Some(&signal), Some(command)) if self.ended.is_none() => {
-                    command.signal(i32::from(signal))
-                }
-                _ => (),
+                _ => false,
             },
-            _ => return Advance::Broken,
-        }
-        Advance::Progress
-    }
-
-    fn start(&mut self, payload: &[u8], turn: &mut Turn<'_>) -> Advance {
-        let Some(order) = Start::decode(payload) else {
-            return Advance::Broken;
-        };
-        *turn.serial += 1;
-        match command::start(&order, *turn.serial) {
-            Ok(running) => {
-                for end in [
-                    running.stdin.as_ref().map(AsRawFd::as_raw_fd),
-                    running.stdout.as_ref().map(AsRawFd::as_raw_fd),
-                    running.stderr.as_ref().map(AsRawFd::as_raw_fd),
-                ]
-                .into_iter()
-                .flatten()
-                {
-                    // Can fail only for want of memory; the pipe is then served when others are.
-                    let _ = turn.poller.add(end, turn.token);
+            Kind::Resize => match Size::from_bytes(&frame.payload) {
+                Some(size) => {
+                    stream.inspect(|stream| stream.resize(size));
+                    true
                 }
-                self.command = Some(running);
-                turn.send(Kind::Started, &[]);
-                Advance::Progress
-            }
-            Err(refusal) => {
-                turn.send(Kind::Failed, &why(&refusal));
-                Advance::Over
-            }
+                None => false,
+            },
+            _ => false,
         }
     }
 
-    /// Gives the command its input.
-    fn feed(&mut self, turn: &mut Turn<'_>) -> bool {
-        let Some(command) = &mut self.command else {
+    fn start(&mut self, frame: &Frame, place: usize, agent: &mut Agent<'_>) -> bool {
+        let number = frame.stream;
+        let (Some(order), false) = (
+            Start::decode(&frame.payload),
+            self.streams.contains_key(&number),
+        ) else {
             return false;
         };
+        if !std::mem::replace(&mut self.has_started_some, true) {
+            agent.starter.prepare();
+        }
+        let stream = Stream::new(number, agent.starter.start(&order));
+        for end in stream.descriptors() {
+            // Can fail only for want of memory; the pipe is then served when others are.
+            let _ = agent
+                .poller
+                .add(end, Source::Command(place, number).token());
+        }
+        self.streams.insert(number, stream);
+        self.ready.push(number);
+        true
+    }
+
+    /// Has commands take turns while there is room for what they say.
+    fn say_some(&mut self, out: &mut VecDeque<u8>) -> bool {
         let mut progress = false;
-        while !self.input.is_empty() {
-            let (head, _) = self.input.as_slices();
-            let len = match command.stdin.as_mut().map(|stdin| stdin.write(head)) {
-                Some(Ok(len)) => len,
-                Some(Err(e)) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // It reads no more: the rest is thrown away, and counts as taken.
-                Some(Err(_)) | None => {
-                    command.stdin = None;
-                    self.input.len()
-                }
+        for _ in 0..TURNS {
+            if out.len() >= BACKLOG {
+                break;
+            }
+            if std::mem::take(&mut self.asked) {
+                encode(Kind::Here, 0, &[], out);
+            }
+            let Some(number) = self.ready.pop() else {
+                break;
             };
-            self.input.drain(..len);
-            self.taken += len as u32;
             progress = true;
-        }
-        if self.taken > 0 {
-            turn.send(Kind::Taken, &self.taken.to_le_bytes());
-            self.taken = 0;
-        }
-        if self.input_ended && self.input.is_empty() && command.stdin.is_some() {
-            command.stdin = None;
-            progress = true;
+            match self.streams.get_mut(&number).map(|s| s.turn(out)) {
+                Some(Turn::Again) => self.ready.push(number),
+                Some(Turn::Over) => drop(self.streams.remove(&number)),
+                Some(Turn::Idle) | None => (),
+            }
         }
         progress
     }
-
-    /// Passes output on; true if nothing is left of it now.
-    fn pump(&mut self, turn: &mut Turn<'_>, progress: &mut bool) -> bool {
-        let Some(command) = &mut self.command else {
-            return false;
-        };
-        let out = pump_one(&mut command.stdout, Kind::Stdout, turn, progress);
-        let err = pump_one(&mut command.stderr, Kind::Stderr, turn, progress);
-        out && err
-    }
 }
 
-/// A refusal as the payload of a frame. It may name a path of any length: what is too long for people is cut.
-fn why(refusal: &Refusal) -> Vec<u8> {
-    let mut payload = vec![refusal.code];
-    let text = refusal.message.as_bytes();
-    payload.extend_from_slice(&text[..text.len().min(MAX_DATA)]);
-    payload
-}
-
-fn pump_one<R: Read>(
-    source: &mut Option<R>,
-    kind: Kind,
-    turn: &mut Turn<'_>,
-    progress: &mut bool,
-) -> bool {
-    let mut bytes = [0; MAX_DATA];
-    while turn.room() {
-        let Some(reader) = source else { return true };
-        match reader.read(&mut bytes) {
-            Ok(0) => *source = None,
-            Ok(len) => {
-                turn.send(kind, &bytes[..len]);
-                *progress = true;
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => (),
-            Err(_) => *source = None,
-        }
-    }
-    source.is_none()
-}
-
+#[cfg(any(test, feature = "fuzz"))]
+pub mod doubles;
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::frame::MAX_PAYLOAD;
-
-    #[test]
-    fn a_refusal_fits_in_a_frame_whatever_it_names() {
-        let message = "could not run x: there is no such command".to_string();
-        let short = why(&Refusal {
-            code: 127,
-            message: message.clone(),
-        });
-        assert_eq!(short.split_first(), Some((&127, message.as_bytes())));
-        let long = why(&Refusal {
-            code: 126,
-            message: "\u{fffd}".repeat(MAX_PAYLOAD / 2),
-        });
-        let mut frame = Vec::new();
-        encode(Kind::Failed, &long, &mut frame);
-        assert_eq!(long[0], 126);
-    }
-}
+mod tests;

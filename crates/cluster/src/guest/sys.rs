@@ -1,10 +1,13 @@
 //! The system calls of a first process that the standard library does not have.
 
+use rustix::process::setpriority_process;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
@@ -73,6 +76,31 @@ pub fn make_raw(terminal: RawFd) -> io::Result<()> {
             libc::TCSANOW,
             &how,
         )))
+    }
+}
+
+/// As long as this is there, this process runs before all others, however many want to. It would have others change places with it all the
+/// time if it always did.
+pub struct Precedence(());
+
+impl Precedence {
+    /// Takes it, unless that is not allowed.
+    pub fn take() -> Precedence {
+        let _ = setpriority_process(None, -20);
+        Precedence(())
+    }
+
+    /// Has a program begin without it. Until then it has it, too: who starts it waits for that.
+    pub fn keep_from(&self, command: &mut Command) {
+        let give_up = || Ok(setpriority_process(None, 0)?);
+        // SAFETY: the closure makes one system call; it takes no lock and no memory.
+        unsafe { command.pre_exec(give_up) };
+    }
+}
+
+impl Drop for Precedence {
+    fn drop(&mut self) {
+        let _ = setpriority_process(None, 0);
     }
 }
 

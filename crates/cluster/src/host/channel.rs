@@ -6,6 +6,8 @@ use super::state::{lock_file, Machine, Record};
 use crate::error::{Error, Explain, Result};
 use crate::wire::frame::{encode, Frame, Kind, Parser};
 use crate::wire::{find_greeting, greeting, Nonce, HELLO, WELCOME};
+use rustix::io::Errno;
+use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,7 +22,7 @@ pub const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The agent must notice between two tries that the host's end was closed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// An open channel. Closing it kills the command that runs on it.
+/// An open channel. Closing it kills the commands that run on it.
 pub struct Channel {
     stream: UnixStream,
     parser: Parser,
@@ -32,7 +34,7 @@ pub struct Channel {
 
 /// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its QEMU
 /// keeps the socket open, and its new agent would wait for a greeting for ever. So the greeting is sent again and again: who knows the
-/// session passes over it, and a new agent answers it.
+/// session says that it is here, a new agent welcomes it, and nobody answers in a machine that stands still.
 struct Session {
     nonce: Nonce,
     /// The end of what came in, as far as it may be the beginning of an answer.
@@ -71,7 +73,9 @@ impl Channel {
     pub fn open(record: &Record, machine: &Machine, within: Duration) -> Result<Channel> {
         let directory = record.machine_directory(machine)?;
         for channel in 0..record.channels {
-            if let Some(mut open) = Channel::take(&directory, channel, within)? {
+            let taken = Channel::take(&directory, channel, within);
+            let taken = taken.map_err(|error| error.about(&machine.name));
+            if let Some(mut open) = taken? {
                 if !record.hypervisor().tells_of_hang_ups() {
                     open.say_farewell()?;
                 }
@@ -82,7 +86,7 @@ impl Channel {
             "all {} channels of {} are in use",
             record.channels, machine.name
         ))
-        .hint("Wait until one of the commands in it has ended."))
+        .hint("Each vshmem exec and run has one until it ends; one run can start many commands."))
     }
 
     /// Opens one channel unless another process uses it.
@@ -93,7 +97,7 @@ impl Channel {
         };
         let deadline = Instant::now() + within;
         loop {
-            super::interrupt::check()?;
+            still_wanted()?;
             if let Some((stream, parser, nonce)) = greet(&socket)? {
                 stream
                     .set_nonblocking(true)
@@ -112,7 +116,7 @@ impl Channel {
                     "the machine behind {} does not answer",
                     socket.display()
                 ))
-                .hint("See its console.log in the same directory; vshmem down ends it."));
+                .hint("It may be paused, or started by another version of Vshmem. See its console.log in the same directory; vshmem down ends it."));
             }
             std::thread::sleep(PAUSE);
         }
@@ -128,6 +132,20 @@ impl Channel {
         Ok(())
     }
 
+    /// A channel where a session has begun already.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub fn on(stream: UnixStream, nonce: Nonce) -> Channel {
+        stream.set_nonblocking(true).expect("a socket");
+        Channel {
+            stream,
+            parser: Parser::default(),
+            out: Vec::new(),
+            session: Session::new(nonce),
+            lock: File::open("/dev/null").expect("a file"),
+            farewell: None,
+        }
+    }
+
     /// For poll.
     pub fn fd(&self) -> RawFd {
         self.stream.as_raw_fd()
@@ -139,8 +157,8 @@ impl Channel {
     }
 
     /// Queues a frame and writes what can be written.
-    pub fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<()> {
-        encode(kind, payload, &mut self.out);
+    pub fn send(&mut self, kind: Kind, stream: u16, payload: &[u8]) -> Result<()> {
+        encode(kind, stream, payload, &mut self.out);
         self.flush()
     }
 
@@ -190,13 +208,32 @@ impl Channel {
         }
     }
 
-    /// The next whole frame that has come in.
+    /// The next whole frame that has come in, of those that are for a command.
     pub fn next(&mut self) -> Result<Option<Frame>> {
-        self.parser.next().map_err(|e| match self.session.lost {
-            true => forgotten(),
-            false => Error::new(format!("the machine's agent talks nonsense: {e}")),
-        })
+        loop {
+            match self.parser.next() {
+                Ok(Some(Frame {
+                    kind: Kind::Here, ..
+                })) => (),
+                Ok(frame) => return Ok(frame),
+                Err(_) if self.session.lost => return Err(forgotten()),
+                Err(e) => return Err(nonsense(&e.to_string())),
+            }
+        }
     }
+}
+
+/// What the agent said can't be understood.
+pub fn nonsense(what: &str) -> Error {
+    Error::new(format!("the machine's agent talks nonsense: {what}"))
+}
+
+/// An error if the user no longer wants to wait for the machine.
+fn still_wanted() -> Result<()> {
+    super::interrupt::signal().map_or(Ok(()), |signal| {
+        let error = Error::new("interrupted: the machine does not answer (is it paused?)");
+        Err(error.code(128u8.saturating_add(signal as u8)))
+    })
 }
 
 fn gone() -> Error {
@@ -204,22 +241,14 @@ fn gone() -> Error {
 }
 
 fn forgotten() -> Error {
-    Error::new("the command is gone: the machine was reset while it ran")
-        .hint("Run the command again; the machine's console.log may say why.")
+    Error::new("what ran is gone: the machine was reset meanwhile")
+        .hint("Run it again; the machine's console.log may say why.")
 }
 
 /// One try; `None` if the agent doesn't answer (yet).
 fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
-    let mut stream = match UnixStream::connect(socket) {
-        Ok(stream) => stream,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(e) if e.kind() == ErrorKind::ConnectionRefused => return Err(gone()),
-        Err(e) => {
-            return Err(Error::new(format!(
-                "could not open {}: {e}",
-                socket.display()
-            )))
-        }
+    let Some(mut stream) = connect_to(socket)? else {
+        return Ok(None);
     };
     let nonce = nonce()?;
     let deadline = Instant::now() + ONE_TRY;
@@ -242,13 +271,41 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
         match stream.read(&mut bytes) {
             Ok(0) => return Ok(None),
             Ok(len) => seen.extend_from_slice(&bytes[..len]),
-            Err(e) if e.kind() == ErrorKind::Interrupted => super::interrupt::check()?,
+            Err(e) if e.kind() == ErrorKind::Interrupted => still_wanted()?,
             Err(_) => return Ok(None),
         }
         while let Some(found) = find_greeting(&mut seen, &WELCOME) {
             if found == nonce {
                 return Ok(Some((stream, Parser::new(seen), nonce)));
             }
+        }
+    }
+}
+
+/// `None` if nobody listens yet, or somebody listens and does not take the connections that are there: a QEMU that is stopped. To wait for
+/// that would be a call that no signal ends.
+fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
+    let address = SocketAddrUnix::new(path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connected = address.and_then(|address| {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)?;
+        Ok(UnixStream::from(socket))
+    });
+    match connected {
+        Ok(stream) => {
+            let blocking = stream.set_nonblocking(false);
+            blocking.explain(|| "preparing a socket".into())?;
+            Ok(Some(stream))
+        }
+        Err(Errno::NOENT | Errno::AGAIN) => Ok(None),
+        Err(Errno::CONNREFUSED) => Err(gone()),
+        Err(e) => {
+            let e = std::io::Error::from(e);
+            Err(Error::new(format!(
+                "could not open {}: {e}",
+                path.display()
+            )))
         }
     }
 }
@@ -269,17 +326,8 @@ mod tests {
     /// A channel, and the agent's end of it.
     fn channel() -> (Channel, UnixStream) {
         let (stream, agent) = UnixStream::pair().unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let mut session = Session::new([7; 16]);
-        session.asked -= ASK_EVERY;
-        let channel = Channel {
-            stream,
-            parser: Parser::default(),
-            out: Vec::new(),
-            session,
-            lock: File::open("/dev/null").unwrap(),
-            farewell: None,
-        };
+        let mut channel = Channel::on(stream, [7; 16]);
+        channel.session.asked -= ASK_EVERY;
         (channel, agent)
     }
 
@@ -301,7 +349,7 @@ mod tests {
             for step in [1, 5, 64] {
                 let (mut channel, mut agent) = channel();
                 let mut said = Vec::new();
-                encode(Kind::Stdout, &[b'x'; 2000], &mut said);
+                encode(Kind::Stdout, 0, &[b'x'; 2000], &mut said);
                 said.truncate(cut);
                 said.extend_from_slice(&answer);
                 let told = said.chunks(step).any(|part| {
@@ -318,10 +366,45 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_takes_no_connections_is_not_waited_for() {
+        let directory = std::env::temp_dir().join(format!("vshmem-channel-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("socket");
+        assert!(matches!(connect_to(&path), Ok(None)), "nobody listens yet");
+        let listener = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::empty(),
+            None,
+        );
+        let listener = listener.unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        let waiting: Vec<_> = std::iter::from_fn(|| connect_to(&path).unwrap()).collect();
+        assert!((1..10).contains(&waiting.len()), "as many as it was told");
+        drop(listener);
+        assert!(connect_to(&path).is_err(), "it has ended");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn who_is_here_is_heard_and_no_more() {
+        let (mut channel, mut agent) = channel();
+        channel.session.heard -= Duration::from_secs(9);
+        let mut said = Vec::new();
+        encode(Kind::Here, 0, &[], &mut said);
+        agent.write_all(&said).unwrap();
+        assert!(channel.silence() >= Duration::from_secs(9));
+        channel.receive().unwrap();
+        assert!(channel.silence() < Duration::from_secs(9));
+        assert_eq!(channel.next().unwrap(), None);
+    }
+
+    #[test]
     fn a_command_that_has_ended_has_ended() {
         let (mut channel, mut agent) = channel();
         let mut said = Vec::new();
-        encode(Kind::Exit, &Ended::Exited(3).to_bytes(), &mut said);
+        encode(Kind::Exit, 0, &Ended::Exited(3).to_bytes(), &mut said);
         said.extend_from_slice(&greeting(&WELCOME, &[7; 16]));
         agent.write_all(&said).unwrap();
         assert!(channel.receive().is_err());
@@ -333,7 +416,7 @@ mod tests {
     fn what_a_command_prints_means_nothing() {
         let (mut channel, mut agent) = channel();
         let mut said = Vec::new();
-        encode(Kind::Stdout, &greeting(&WELCOME, &[8; 16]), &mut said);
+        encode(Kind::Stdout, 0, &greeting(&WELCOME, &[8; 16]), &mut said);
         agent.write_all(&said).unwrap();
         channel.receive().unwrap();
         assert_eq!(

@@ -1,7 +1,7 @@
 //! A command to run somewhere, and all that it needs to know.
 
-use super::share;
 use super::state::{Machine, Record};
+use super::{share, terminal};
 use crate::error::{Error, Result};
 use crate::wire::start::Start;
 use std::ffi::{OsStr, OsString};
@@ -56,6 +56,10 @@ pub struct Job {
     pub cwd: Option<PathBuf>,
     /// It gets our standard input.
     pub stdin: bool,
+    /// In a machine: it gets a terminal, which is ours.
+    pub terminal: bool,
+    /// In a machine: `argv` names shells, of which the first one that it has is started as a login shell.
+    pub login: bool,
     /// As whom.
     pub identity: Identity,
     /// Files of the host that it needs to see.
@@ -134,6 +138,14 @@ pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsSt
 }
 
 impl Job {
+    /// What is said of all that runs in the same place begins with this.
+    pub fn machine(&self) -> &str {
+        match &self.place {
+            Place::Machine(_, machine) => &machine.name,
+            Place::Local => &self.label,
+        }
+    }
+
     /// A file of this host that the command names, and its machine does not see.
     pub fn unseen(&self) -> Option<PathBuf> {
         let Place::Machine(record, _) = &self.place else {
@@ -156,6 +168,8 @@ impl Job {
             cwd: self.cwd.clone().unwrap_or(here).into(),
             cwd_optional: self.cwd.is_none(),
             stdin: self.stdin,
+            login: self.login,
+            terminal: self.terminal.then(terminal::size).flatten(),
             uid: self.identity.uid,
             gid: self.identity.gid,
             groups: self.identity.groups.clone(),

@@ -17,8 +17,18 @@ const LONGEST_LINE: usize = 64 * 1024;
 /// The output of one command.
 pub struct Output {
     prefix: Option<String>,
+    to: To,
     out: Vec<u8>,
     err: Vec<u8>,
+}
+
+/// Where output goes.
+enum To {
+    /// To this process's two outputs.
+    Ours,
+    /// Both to one list.
+    #[cfg(any(test, feature = "fuzz"))]
+    List(std::rc::Rc<std::cell::RefCell<Vec<u8>>>),
 }
 
 impl Output {
@@ -27,8 +37,18 @@ impl Output {
         let prefix = label.map(|label| format!("{label}: "));
         Output {
             prefix,
+            to: To::Ours,
             out: Vec::new(),
             err: Vec::new(),
+        }
+    }
+
+    /// One that is kept.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub fn to(label: Option<&str>, list: &std::rc::Rc<std::cell::RefCell<Vec<u8>>>) -> Output {
+        Output {
+            to: To::List(list.clone()),
+            ..Output::new(label)
         }
     }
 
@@ -39,8 +59,8 @@ impl Output {
             Stream::Err => (&mut self.err, &self.prefix),
         };
         match prefix {
-            None => write(stream, bytes),
-            Some(prefix) => write(stream, &whole_lines(buffer, prefix, bytes)),
+            None => self.to.write(stream, bytes),
+            Some(prefix) => self.to.write(stream, &whole_lines(buffer, prefix, bytes)),
         }
     }
 
@@ -60,16 +80,23 @@ impl Output {
     }
 }
 
-fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    match stream {
-        Stream::Out => {
-            let mut out = io::stdout().lock();
-            out.write_all(bytes).and_then(|()| out.flush())
+impl To {
+    fn write(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
         }
-        Stream::Err => io::stderr().lock().write_all(bytes),
+        match (self, stream) {
+            (To::Ours, Stream::Out) => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            (To::Ours, Stream::Err) => io::stderr().lock().write_all(bytes),
+            #[cfg(any(test, feature = "fuzz"))]
+            (To::List(list), _) => {
+                list.borrow_mut().extend_from_slice(bytes);
+                Ok(())
+            }
+        }
     }
 }
 

@@ -1,16 +1,21 @@
 //! Runs commands in several places at once: passes on output, input and signals, and ends all when one fails.
 
-use super::command::Job;
-use super::task::{Outcome, Task};
-use crate::error::{Error, Explain, Result};
-use std::io::{self, IsTerminal, Read};
+use super::command::{Job, Place};
+use super::group::Group;
+use super::local;
+use super::task::Outcome;
+use super::terminal::{self, Raw};
+use crate::error::{Error, Explain, Result, OUR_FAILURE};
+use rustix::stdio::stdin;
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The label of its place stands before each line of a command's output.
+    /// The label of its place stands before each line of a command's output, if there are several.
     pub prefix: bool,
     /// When one command fails, the others go on.
     pub keep_going: bool,
@@ -22,29 +27,41 @@ pub struct Options {
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a machine may take to say that a command which was killed has ended.
 const LAST_WORD: Duration = Duration::from_secs(5);
+/// What ctrl-C is on a terminal.
+const CTRL_C: u8 = 3;
 /// Exit code when nobody reads our output any more.
 const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
 
-/// Runs all jobs. Returns the exit code of the first that failed, or zero.
+/// Runs all jobs. Returns the exit code of the first that failed, or zero. A job that is the only one, and on this kernel, takes this
+/// process's place.
 pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
-    let signals = Signals::new().explain(|| "could not watch for signals".into())?;
-    let mut tasks = Vec::new();
-    for job in jobs {
-        // On an error those that were started end with their channels.
-        tasks.push(Task::start(job, options.prefix)?);
+    if let [only] = jobs {
+        if matches!(only.place, Place::Local) {
+            return Err(local::become_command(only));
+        }
     }
-    let mut group = Group {
+    let terminal = jobs.iter().any(|job| job.terminal);
+    if terminal {
+        terminal::check()?;
+    }
+    let signals = Signals::new().explain(|| "could not watch for signals".into())?;
+    let group = Group::start(jobs, options.prefix && jobs.len() > 1)?;
+    let raw = terminal.then(Raw::begin).transpose();
+    let mut run = Run {
         jobs,
-        tasks,
+        group,
         options,
+        raw: raw.explain(|| "could not take the terminal".into())?,
         failed: None,
+        asked: None,
         kill_at: None,
         killed: None,
+        said: BTreeSet::new(),
     };
-    match group.run(&signals) {
-        Ok(()) => Ok(group.failed.unwrap_or(0)),
+    match run.run(&signals) {
+        Ok(()) => Ok(run.failed.unwrap_or(0)),
         Err(e) => {
-            group.signal(libc::SIGKILL);
+            run.signal(libc::SIGKILL);
             if e.kind() == io::ErrorKind::BrokenPipe {
                 return Ok(PIPE_CLOSED);
             }
@@ -55,22 +72,31 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
     }
 }
 
-struct Group<'a> {
+struct Run<'a> {
     jobs: &'a [Job],
-    tasks: Vec<Task>,
+    group: Group,
     options: Options,
+    /// The user's terminal, if a command has it.
+    raw: Option<Raw>,
     failed: Option<u8>,
+    /// When the user asked to end, and by which signal, until it was seen whether the machines answer.
+    asked: Option<(Instant, i32)>,
     /// When those that have not ended are killed.
     kill_at: Option<Instant>,
     /// Since when they are.
     killed: Option<Instant>,
+    /// What the user was told.
+    said: BTreeSet<String>,
 }
 
-impl Group<'_> {
+impl Run<'_> {
     fn run(&mut self, signals: &Signals) -> io::Result<()> {
         let mut input_open = self.jobs.iter().any(|job| job.stdin);
-        while self.tasks.iter().any(|task| task.outcome().is_none()) {
-            let room = self.input_room().filter(|_| input_open && may_read_input());
+        while self.group.runs() {
+            let room = self
+                .group
+                .input_room()
+                .filter(|_| input_open && may_read_input());
             let ready = self.wait(signals, room)?;
             if ready.signals {
                 for signal in signals.take() {
@@ -80,52 +106,55 @@ impl Group<'_> {
             if let (true, Some(room)) = (ready.input, room) {
                 input_open = self.read_input(room);
             }
-            for place in 0..self.tasks.len() {
-                self.service(place)?;
-            }
+            self.group.service()?;
             if self.kill_at.is_some_and(|at| Instant::now() >= at) && self.killed.is_none() {
                 self.signal(libc::SIGKILL);
             }
-            if self
-                .killed
-                .is_some_and(|since| since.elapsed() >= LAST_WORD)
-            {
-                for place in 0..self.tasks.len() {
-                    if self.tasks[place].give_up(LAST_WORD) {
-                        self.note(place);
-                    }
-                }
+            self.give_up()?;
+            for place in self.group.take_ended() {
+                self.note(place);
             }
         }
         Ok(())
     }
 
-    fn service(&mut self, place: usize) -> io::Result<()> {
-        let task = &mut self.tasks[place];
-        if task.outcome().is_some() {
-            return Ok(());
+    /// Waits no longer for machines that stand still when the user has asked to end, or all was killed.
+    fn give_up(&mut self) -> io::Result<()> {
+        if let Some((_, signal)) = self.asked.take_if(|(at, _)| at.elapsed() >= GRACE) {
+            let code = 128u8.saturating_add(signal as u8);
+            self.group.give_up(GRACE, code)?;
         }
-        task.service()?;
-        self.note(place);
-        Ok(())
+        match self.killed.filter(|since| since.elapsed() >= LAST_WORD) {
+            Some(_) => self.group.give_up(LAST_WORD, OUR_FAILURE),
+            None => Ok(()),
+        }
+    }
+
+    /// The user has asked to end: whether machines answer is looked at when they have had time for it.
+    fn ask(&mut self, signal: i32) {
+        self.asked.get_or_insert((Instant::now(), signal));
     }
 
     /// Says why a task failed that has just ended, and has the others end.
     fn note(&mut self, place: usize) {
-        let Some(outcome) = self.tasks[place].outcome() else {
+        let Some(outcome) = self.group.outcome(place) else {
             return;
         };
         let code = outcome.code();
         let job = &self.jobs[place];
-        if let Outcome::Failed(_, why) = outcome {
-            eprintln!("vshmem: {}: {why}", job.label);
-        }
-        if let Some(file) = job.unseen().filter(|_| code != 0) {
-            eprintln!(
-                "vshmem: {}: the machine does not see {}. Machines see what is shared with them when they are started: vshmem up --share DIR",
-                job.label,
+        let said = match outcome {
+            Outcome::Ended(_) => None,
+            Outcome::Failed(_, why) => Some(format!("{}: {why}", job.machine())),
+        };
+        let unseen = job.unseen().filter(|_| code != 0).map(|file| {
+            format!(
+                "{}: the machine does not see {}. Machines see what is shared with them when they are started: vshmem up --share DIR",
+                job.machine(),
                 file.display()
-            );
+            )
+        });
+        for text in said.into_iter().chain(unseen) {
+            self.say(text);
         }
         if code != 0 && self.failed.is_none() {
             self.failed = Some(code);
@@ -136,27 +165,40 @@ impl Group<'_> {
         }
     }
 
-    fn input_room(&self) -> Option<usize> {
-        self.tasks.iter().find_map(Task::input_room)
+    /// Says it once, however many it is true of.
+    fn say(&mut self, text: String) {
+        // A terminal that a program has does not go to the beginning of the next line by itself.
+        let end = if self.raw.is_some() { "\r\n" } else { "\n" };
+        if !self.said.contains(&text) {
+            eprint!("vshmem: {}{end}", text.replace('\n', end));
+            self.said.insert(text);
+        }
     }
 
     fn read_input(&mut self, room: usize) -> bool {
         let mut bytes = vec![0; room];
-        let len = io::stdin().lock().read(&mut bytes).unwrap_or(0);
-        let reader = self
-            .tasks
-            .iter_mut()
-            .find(|task| task.input_room().is_some());
-        if let Some(task) = reader {
-            task.input(&bytes[..len]);
+        // Not by the standard library, whose buffer may keep bytes of which poll knows nothing.
+        let len = rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut bytes)).unwrap_or(0);
+        self.group.input(&bytes[..len]);
+        if self.raw.is_some() && bytes[..len].contains(&CTRL_C) {
+            // The program gets it if its machine runs; who wants to leave one that stands still has no other way.
+            self.ask(libc::SIGINT);
         }
         len > 0
     }
 
     fn pass_on(&mut self, signal: i32) {
-        if signal == libc::SIGCHLD {
-            return;
+        match signal {
+            libc::SIGCHLD => return,
+            libc::SIGWINCH => {
+                if self.raw.is_some() {
+                    self.group.resize();
+                }
+                return;
+            }
+            _ => (),
         }
+        self.ask(signal);
         if self.kill_at.is_some() {
             // Asked a second time.
             self.signal(libc::SIGKILL);
@@ -175,9 +217,7 @@ impl Group<'_> {
         if signal == libc::SIGKILL {
             self.killed.get_or_insert_with(Instant::now);
         }
-        for task in &mut self.tasks {
-            task.signal(signal);
-        }
+        self.group.signal(signal);
     }
 
     fn wait(&self, signals: &Signals, room: Option<usize>) -> io::Result<Ready> {
@@ -195,16 +235,13 @@ impl Group<'_> {
             entry(signals.fd.as_raw_fd(), libc::POLLIN),
             entry(input, libc::POLLIN),
         ];
-        for task in &self.tasks {
-            entries.extend(
-                task.descriptors()
-                    .into_iter()
-                    .map(|(fd, events)| entry(fd, events)),
-            );
-        }
+        let descriptors = self.group.descriptors().into_iter();
+        entries.extend(descriptors.map(|(fd, events)| entry(fd, events)));
         let kill_at = self.kill_at.filter(|_| self.killed.is_none());
-        let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
-        let times = self.tasks.iter().filter_map(Task::patience).chain(kill_in);
+        let look_at = self.asked.map(|(at, _)| at + GRACE);
+        let moments = kill_at.into_iter().chain(look_at);
+        let times = moments.map(|at| at.saturating_duration_since(Instant::now()));
+        let times = times.chain(self.group.patience());
         let timeout = times.min().map_or(-1, |time| time.as_millis() as i32 + 1);
         // SAFETY: the list has as many entries as poll is told.
         let count =
@@ -236,7 +273,7 @@ fn may_read_input() -> bool {
     unsafe { libc::tcgetpgrp(0) == libc::getpgrp() }
 }
 
-/// Signals that ask us to end, and those that tell of children, as something to poll.
+/// Signals that ask us to end, and those that tell of children and of the terminal's size, as something to poll.
 struct Signals {
     fd: OwnedFd,
 }
@@ -248,7 +285,14 @@ impl Signals {
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD] {
+            for signal in [
+                libc::SIGINT,
+                libc::SIGQUIT,
+                libc::SIGTERM,
+                libc::SIGHUP,
+                libc::SIGCHLD,
+                libc::SIGWINCH,
+            ] {
                 libc::sigaddset(&mut set, signal);
             }
             if libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) < 0 {

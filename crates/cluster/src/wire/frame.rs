@@ -1,4 +1,5 @@
-//! Length-prefixed frames: one byte of kind, three zero bytes, four bytes of length (little-endian), the payload.
+//! Length-prefixed frames: one byte of kind, two of the stream's number, a zero byte, four bytes of length, the payload. Numbers are
+//! little-endian.
 //!
 //! Both ends take what they read for untrusted: a guest may be broken or hostile, and so may be what is left of
 //! an earlier session.
@@ -10,6 +11,8 @@ use std::fmt;
 pub const MAX_PAYLOAD: usize = 4 << 20;
 /// The longest payload of a frame that carries input or output.
 pub const MAX_DATA: usize = 16 << 10;
+/// So many commands can run in one session; their streams have the numbers below this one.
+pub const MAX_STREAMS: u16 = 1024;
 const HEADER: usize = 8;
 
 /// What a frame says. The numbers are the protocol.
@@ -22,6 +25,8 @@ pub enum Kind {
     Stdin = 2,
     /// Host: send this signal (one byte) to the command.
     Signal = 3,
+    /// Host: the size of the command's terminal is another ([`super::start::Size`]).
+    Resize = 4,
     /// Agent: the command runs.
     Started = 16,
     /// Agent: the command could not be started: one byte of exit code, then why.
@@ -32,8 +37,10 @@ pub enum Kind {
     Stderr = 19,
     /// Agent: so many bytes of input were taken by the command or thrown away (four bytes).
     Taken = 20,
-    /// Agent: the command has ended ([`super::Ended`]); the last frame of a session.
+    /// Agent: the command has ended ([`super::Ended`]); the last frame of a stream, whose number may be used again.
     Exit = 21,
+    /// Agent: the session is known; the answer to a greeting that is repeated. It belongs to no stream.
+    Here = 22,
 }
 
 impl Kind {
@@ -42,12 +49,14 @@ impl Kind {
             Kind::Start,
             Kind::Stdin,
             Kind::Signal,
+            Kind::Resize,
             Kind::Started,
             Kind::Failed,
             Kind::Stdout,
             Kind::Stderr,
             Kind::Taken,
             Kind::Exit,
+            Kind::Here,
         ];
         all.into_iter().find(|&kind| kind as u8 == byte)
     }
@@ -58,6 +67,8 @@ impl Kind {
 pub struct Frame {
     /// What it says.
     pub kind: Kind,
+    /// Which command's it is.
+    pub stream: u16,
     /// What it carries.
     pub payload: Vec<u8>,
 }
@@ -81,14 +92,15 @@ impl fmt::Display for FrameError {
 }
 
 /// Appends a frame to `out`.
-pub fn encode(kind: Kind, payload: &[u8], out: &mut Vec<u8>) {
+pub fn encode(kind: Kind, stream: u16, payload: &[u8], out: &mut impl Extend<u8>) {
     assert!(
         payload.len() <= MAX_PAYLOAD,
         "callers keep payloads below the limit"
     );
-    out.extend_from_slice(&[kind as u8, 0, 0, 0]);
-    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(payload);
+    let [low, high] = stream.to_le_bytes();
+    out.extend([kind as u8, low, high, 0]);
+    out.extend((payload.len() as u32).to_le_bytes());
+    out.extend(payload.iter().copied());
 }
 
 /// What a stream holds instead of its next frame.
@@ -106,59 +118,74 @@ pub enum Interruption {
 #[derive(Default)]
 pub struct Parser {
     buffer: Vec<u8>,
+    /// How much of it has been made into frames.
+    used: usize,
 }
 
 impl Parser {
     /// A parser that begins with bytes that were read before it was made.
     pub fn new(rest: Vec<u8>) -> Parser {
-        Parser { buffer: rest }
+        Parser {
+            buffer: rest,
+            used: 0,
+        }
     }
 
     /// Adds what was read.
     pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.used);
+        self.used = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next whole frame, if there is one.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some(header) = self.buffer.get(..HEADER) else {
+        let left = &self.buffer[self.used..];
+        let Some(header) = left.first_chunk::<HEADER>() else {
             return Ok(None);
         };
-        let tag: [u8; 4] = header[..4].try_into().expect("four bytes");
-        let kind = match (Kind::from_byte(tag[0]), &tag[1..]) {
-            (Some(kind), [0, 0, 0]) => kind,
+        let [tag @ .., _, _, _, _] = *header;
+        let stream = u16::from_le_bytes([tag[1], tag[2]]);
+        let kind = match (Kind::from_byte(tag[0]), tag[3]) {
+            (Some(kind), 0) if stream < MAX_STREAMS => kind,
             _ => return Err(FrameError::Header(tag)),
         };
-        let len = u32::from_le_bytes(header[4..8].try_into().expect("four bytes"));
+        let [_, _, _, _, len @ ..] = *header;
+        let len = u32::from_le_bytes(len);
         if len as usize > MAX_PAYLOAD {
             return Err(FrameError::Length(len));
         }
         let end = HEADER + len as usize;
-        if self.buffer.len() < end {
+        let Some(payload) = left.get(HEADER..end) else {
             return Ok(None);
-        }
-        let payload = self.buffer[HEADER..end].to_vec();
-        self.buffer.drain(..end);
-        Ok(Some(Frame { kind, payload }))
+        };
+        let payload = payload.to_vec();
+        self.used += end;
+        Ok(Some(Frame {
+            kind,
+            stream,
+            payload,
+        }))
     }
 
     /// Whether a greeting stands where a frame would begin: its sender began a new session.
     pub fn interruption(&mut self, half: &[u8; 16]) -> Interruption {
-        let len = self.buffer.len().min(16);
-        if len == 0 || self.buffer[..len] != half[..len] {
+        let left = &self.buffer[self.used..];
+        let len = left.len().min(16);
+        if len == 0 || left[..len] != half[..len] {
             return Interruption::None;
         }
-        let Some(nonce) = self.buffer.get(16..32) else {
+        let Some(nonce) = left.get(16..32) else {
             return Interruption::Begun;
         };
         let nonce = nonce.try_into().expect("16 bytes");
-        self.buffer.drain(..32);
+        self.used += 32;
         Interruption::Greeting(nonce)
     }
 
     /// What was read and not made into a frame.
-    pub fn into_rest(self) -> Vec<u8> {
-        self.buffer
+    pub fn into_rest(mut self) -> Vec<u8> {
+        self.buffer.split_off(self.used)
     }
 }
 
@@ -181,15 +208,19 @@ mod tests {
     #[test]
     fn frames_survive_any_cutting() {
         let mut stream = Vec::new();
-        encode(Kind::Stdout, b"hello", &mut stream);
-        encode(Kind::Stdin, b"", &mut stream);
-        encode(Kind::Start, &[9; 5000], &mut stream);
+        encode(Kind::Stdout, 7, b"hello", &mut stream);
+        encode(Kind::Stdin, 0, b"", &mut stream);
+        encode(Kind::Start, MAX_STREAMS - 1, &[9; 5000], &mut stream);
         for step in [1, 2, 7, 8, 9, 4096, 100_000] {
             let got = frames(&stream, step).unwrap();
-            let sizes: Vec<_> = got.iter().map(|f| (f.kind, f.payload.len())).collect();
+            let sizes = got.iter().map(|f| (f.kind, f.stream, f.payload.len()));
             assert_eq!(
-                sizes,
-                [(Kind::Stdout, 5), (Kind::Stdin, 0), (Kind::Start, 5000)]
+                sizes.collect::<Vec<_>>(),
+                [
+                    (Kind::Stdout, 7, 5),
+                    (Kind::Stdin, 0, 0),
+                    (Kind::Start, 1023, 5000)
+                ]
             );
         }
     }
@@ -222,16 +253,17 @@ mod tests {
                 ok,
                 "{byte}"
             );
-            assert!(frames(&[byte, 1, 0, 0, 0, 0, 0, 0], 8).is_err());
+            assert!(frames(&[byte, 0, 0, 1, 0, 0, 0, 0], 8).is_err());
+            assert!(frames(&[byte, 0, 4, 0, 0, 0, 0, 0], 8).is_err());
         }
     }
 
     #[test]
     fn a_greeting_between_frames_is_seen() {
-        let half = *b"vshmem-hello-/1\n";
+        let half = crate::wire::HELLO;
         let mut stream = half.to_vec();
         stream.extend_from_slice(&[5; 16]);
-        encode(Kind::Exit, &[0, 0], &mut stream);
+        encode(Kind::Exit, 3, &[0, 0], &mut stream);
         let mut parser = Parser::default();
         assert_eq!(parser.interruption(&half), Interruption::None);
         for &byte in &stream[..31] {

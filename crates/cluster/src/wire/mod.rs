@@ -2,9 +2,16 @@
 //!
 //! A session begins with a greeting: the host sends [`HELLO`] and 16 random bytes, the agent answers with
 //! [`WELCOME`] and the same bytes. Until it has seen the greeting, each side throws away what comes in: the port may
-//! still hold the rest of an earlier session whose host end was killed. The host repeats its greeting now and then, between frames: an agent
-//! that answers it again has forgotten the session, for its machine was reset. After it come frames (see [`frame`]).
-//! One session runs one command; several at a time use several ports.
+//! still hold the rest of an earlier session whose host end was killed. After it come frames (see [`frame`]).
+//!
+//! A session runs any number of commands, [`frame::MAX_STREAMS`] at once at the most: the frames of each have its number. The host chooses a
+//! number that no command has whose end it was not told; frames for a command that has ended cross the message of its end, and mean nothing.
+//!
+//! Input has a window for each command ([`STDIN_WINDOW`]). Output has none: the commands take turns at a channel, and the host reads what
+//! comes, since all of it goes to the same place there.
+//!
+//! The host repeats its greeting now and then, between frames. An agent that welcomes it again has forgotten the session, for its machine was
+//! reset; one that knows it answers by a frame, and one that does not answer is in a machine that stands still.
 
 pub mod frame;
 pub mod start;
@@ -12,9 +19,9 @@ pub mod start;
 use frame::Frame;
 
 /// First half of the host's greeting; its last digit is the version of the protocol.
-pub const HELLO: [u8; 16] = *b"vshmem-hello-/1\n";
+pub const HELLO: [u8; 16] = *b"vshmem-hello-/2\n";
 /// First half of the agent's answer.
-pub const WELCOME: [u8; 16] = *b"vshmem-welcom/1\n";
+pub const WELCOME: [u8; 16] = *b"vshmem-welcom/2\n";
 /// The random half of a greeting.
 pub type Nonce = [u8; 16];
 /// The name that virtio-serial ports carry, before their number.
@@ -134,12 +141,14 @@ mod tests {
         for ended in [Ended::Exited(0), Ended::Exited(255), Ended::Killed(9)] {
             let frame = Frame {
                 kind: frame::Kind::Exit,
+                stream: 0,
                 payload: ended.to_bytes().to_vec(),
             };
             assert_eq!(Ended::from_frame(&frame), Some(ended));
         }
         let odd = Frame {
             kind: frame::Kind::Exit,
+            stream: 0,
             payload: vec![2, 0],
         };
         assert_eq!(Ended::from_frame(&odd), None);

@@ -7,10 +7,36 @@ use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+/// How large a terminal is, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in each.
+    pub columns: u16,
+}
+
+impl Size {
+    /// As the payload of a frame.
+    pub fn to_bytes(self) -> [u8; 4] {
+        let ([a, b], [c, d]) = (self.rows.to_le_bytes(), self.columns.to_le_bytes());
+        [a, b, c, d]
+    }
+
+    /// From a frame; `None` if it is damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Size> {
+        let [a, b, c, d] = *bytes else { return None };
+        Some(Size {
+            rows: u16::from_le_bytes([a, b]),
+            columns: u16::from_le_bytes([c, d]),
+        })
+    }
+}
+
 /// What to start, and as whom.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Start {
-    /// The program and its arguments.
+    /// The program and its arguments; with `login`, shells, of which the first one is started that the machine has.
     pub argv: Vec<OsString>,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
@@ -20,6 +46,10 @@ pub struct Start {
     pub cwd_optional: bool,
     /// Standard input follows in frames; else it is empty.
     pub stdin: bool,
+    /// It is a login shell.
+    pub login: bool,
+    /// It gets a terminal of this size for input and output.
+    pub terminal: Option<Size>,
     /// User.
     pub uid: u32,
     /// Group.
@@ -44,6 +74,11 @@ impl Start {
         put_bytes(&mut out, self.cwd.as_bytes());
         put(&mut out, u32::from(self.cwd_optional));
         put(&mut out, u32::from(self.stdin));
+        put(&mut out, u32::from(self.login));
+        match self.terminal {
+            Some(size) => put_bytes(&mut out, &size.to_bytes()),
+            None => put_bytes(&mut out, &[]),
+        }
         put(&mut out, self.uid);
         put(&mut out, self.gid);
         put(&mut out, self.groups.len() as u32);
@@ -72,6 +107,11 @@ impl Start {
         let cwd = reader.string()?;
         let cwd_optional = reader.number()? != 0;
         let stdin = reader.number()? != 0;
+        let login = reader.number()? != 0;
+        let terminal = match reader.string()? {
+            none if none.is_empty() => None,
+            size => Some(Size::from_bytes(size.as_bytes())?),
+        };
         let (uid, gid) = (reader.number()?, reader.number()?);
         let mut groups = Vec::new();
         for _ in 0..reader.number()? {
@@ -85,6 +125,8 @@ impl Start {
             cwd,
             cwd_optional,
             stdin,
+            login,
+            terminal,
             uid,
             gid,
             groups,
@@ -153,6 +195,11 @@ mod tests {
             cwd: "/tmp".into(),
             cwd_optional: true,
             stdin: true,
+            login: true,
+            terminal: Some(Size {
+                rows: 24,
+                columns: 300,
+            }),
             uid: 1000,
             gid: 100,
             groups: vec![4, 24],

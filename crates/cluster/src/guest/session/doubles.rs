@@ -1,0 +1,126 @@
+//! A machine's agent with one channel, without the machine.
+
+use super::super::command::doubles::Echoes;
+#[cfg(test)]
+use super::super::command::doubles::Plain;
+use super::super::poller::Poller;
+use super::{Agent, Session, Source, Starter, State};
+use crate::wire::{greeting, Ended, HELLO};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// The number of the session that has begun.
+pub const NONCE: [u8; 16] = [7; 16];
+
+/// The agent, and the host's end of its channel unless somebody else has that.
+pub struct Machine {
+    session: Session,
+    poller: Poller,
+    starter: Box<dyn Starter>,
+    host: Option<UnixStream>,
+}
+
+impl Machine {
+    /// One whose commands start nothing, and say what they hear.
+    pub fn echoes() -> Machine {
+        Machine::new(Box::new(Echoes))
+    }
+
+    /// One whose commands run on this kernel.
+    #[cfg(test)]
+    pub fn plain() -> Machine {
+        Machine::new(Box::new(Plain))
+    }
+
+    fn new(starter: Box<dyn Starter>) -> Machine {
+        let (mut host, port) = UnixStream::pair().expect("a pair");
+        host.set_nonblocking(true).expect("a socket");
+        let poller = Poller::new().expect("an epoll");
+        let port = File::from(OwnedFd::from(port));
+        let mut machine = Machine {
+            session: Session::on(port, 0, &poller).expect("a session"),
+            poller,
+            starter,
+            host: None,
+        };
+        host.write_all(&greeting(&HELLO, &NONCE)).expect("a socket");
+        machine.work();
+        machine.host = Some(host);
+        machine
+    }
+
+    /// The host's end, where the answer to the greeting comes first.
+    #[cfg(test)]
+    pub fn take_host(&mut self) -> UnixStream {
+        let mut host = self.host.take().expect("it was not taken");
+        let read = host.read(&mut [0; 32]).expect("the answer");
+        assert_eq!(read, 32);
+        host
+    }
+
+    /// The host says this.
+    pub fn hear(&mut self, bytes: &[u8]) {
+        if let Some(host) = &mut self.host {
+            let _ = host.write(bytes);
+        }
+    }
+
+    /// Does what can be done now, though not for ever.
+    pub fn work(&mut self) {
+        for _ in 0..1000 {
+            let tokens = self.poller.wait(Some(Instant::now())).expect("an epoll");
+            let idle = tokens.is_empty();
+            for source in tokens.into_iter().map(Source::from_token) {
+                if let Source::Command(_, stream) = source {
+                    self.session.happened(stream);
+                }
+            }
+            self.reap();
+            let mut agent = Agent {
+                poller: &self.poller,
+                starter: &mut *self.starter,
+            };
+            if !self.session.service(&mut agent) && idle {
+                return;
+            }
+            if let Some(host) = &mut self.host {
+                while host.read(&mut [0; 4096]).is_ok_and(|len| len > 0) {}
+            }
+        }
+    }
+
+    fn reap(&mut self) {
+        for pid in self.pids() {
+            let mut status = 0;
+            // SAFETY: `status` is a live int that waitpid may write.
+            if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
+                self.session.ended(pid, Ended::from_wait(status));
+            }
+        }
+    }
+
+    /// The processes of commands that have not ended.
+    pub fn pids(&self) -> Vec<i32> {
+        match &self.session.state {
+            State::Active(active) => {
+                let streams = active.streams.values();
+                streams.filter_map(super::Stream::pid).collect()
+            }
+            State::Waiting(_) => vec![],
+        }
+    }
+
+    /// How many bytes wait for the host.
+    pub fn backlog(&self) -> usize {
+        self.session.out.len()
+    }
+
+    /// A host is there.
+    #[cfg(test)]
+    pub fn has_host(&self) -> bool {
+        matches!(self.session.state, State::Active(_))
+    }
+}

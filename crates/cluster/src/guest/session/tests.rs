@@ -1,0 +1,309 @@
+//! Sessions with a real host at the other end, and with one that lies. The commands run on this kernel.
+
+use super::doubles::{Machine, NONCE};
+use super::BACKLOG;
+use crate::host::channel::Channel;
+use crate::host::group::Group;
+use crate::host::output::Output;
+use crate::wire::frame::{encode, Kind, MAX_DATA, MAX_STREAMS};
+use crate::wire::start::{Size, Start};
+use crate::wire::{greeting, HELLO};
+use std::cell::RefCell;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A shell's command as an order.
+fn order(script: &str) -> Start {
+    // SAFETY: these calls take nothing.
+    let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+    Start {
+        argv: ["sh", "-c", script].map(Into::into).to_vec(),
+        env: std::env::vars_os().collect(),
+        cwd: "/".into(),
+        uid,
+        gid,
+        ..Start::default()
+    }
+}
+
+/// A host and a machine, and what each command has printed.
+struct Run {
+    machine: Machine,
+    group: Group,
+    said: Vec<Rc<RefCell<Vec<u8>>>>,
+}
+
+impl Run {
+    fn start(orders: &[Start]) -> Run {
+        let mut machine = Machine::plain();
+        let host = machine.take_host();
+        host.set_nonblocking(false).unwrap();
+        let mut sender = host.try_clone().unwrap();
+        let said: Vec<_> = orders.iter().map(|_| Rc::default()).collect();
+        let outputs = said.iter().map(|list| Output::to(None, list)).collect();
+        for (stream, order) in orders.iter().enumerate() {
+            let mut frame = Vec::new();
+            let payload = order.encode().unwrap();
+            encode(Kind::Start, stream as u16, &payload, &mut frame);
+            sender.write_all(&frame).unwrap();
+            machine.work();
+        }
+        let group = Group::on(Channel::on(host, NONCE), outputs);
+        Run {
+            machine,
+            group,
+            said,
+        }
+    }
+
+    fn step(&mut self) {
+        self.machine.work();
+        self.group.service().unwrap();
+        assert!(self.machine.backlog() <= BACKLOG + 4 * MAX_DATA);
+    }
+
+    fn until(&mut self, done: impl Fn(&Run) -> bool) {
+        let begun = Instant::now();
+        while !done(self) {
+            self.step();
+            assert!(begun.elapsed() < PATIENCE, "it takes too long");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn code(&self, place: usize) -> Option<u8> {
+        self.group.outcome(place).map(|outcome| outcome.code())
+    }
+
+    fn said(&self, place: usize) -> String {
+        String::from_utf8_lossy(&self.said[place].borrow()).into_owned()
+    }
+}
+
+fn is_gone(pid: i32) -> bool {
+    // SAFETY: plain values. It is our child: reaped, if it has ended.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) != 0 }
+}
+
+#[test]
+fn many_commands_have_their_own_output_and_end() {
+    let orders: Vec<_> = (0..64)
+        .map(|i| order(&format!("echo out {i}; echo err {i} >&2; exit {i}")))
+        .collect();
+    let mut run = Run::start(&orders);
+    run.until(|run| !run.group.runs());
+    for i in 0..64 {
+        assert_eq!(run.code(i), Some(i as u8));
+        let said = run.said(i);
+        let mut lines: Vec<_> = said.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, [format!("err {i}"), format!("out {i}")]);
+    }
+}
+
+#[test]
+fn one_that_floods_holds_up_nobody() {
+    let mut orders = vec![order("exec yes"), order("exec yes >&2")];
+    orders.extend((0..20).map(|i| order(&format!("echo {i}; sleep 0.2; exit {i}"))));
+    let mut run = Run::start(&orders);
+    run.until(|run| (2..22).all(|i| run.code(i).is_some()));
+    for i in 2..22 {
+        assert_eq!(run.said(i), format!("{}\n", i - 2));
+        assert_eq!(run.code(i), Some(i as u8 - 2));
+    }
+    for i in [0, 1] {
+        let len = run.said[i].borrow().len();
+        assert!(len > MAX_DATA, "it has had its turn: {len}");
+        assert_eq!(run.code(i), None);
+    }
+    run.group.signal(libc::SIGKILL);
+    run.until(|run| !run.group.runs());
+    assert_eq!((run.code(0), run.code(1)), (Some(137), Some(137)));
+}
+
+#[test]
+fn a_host_that_does_not_read_costs_no_memory() {
+    let mut run = Run::start(&[order("exec yes"), order("exec yes")]);
+    for _ in 0..200 {
+        run.machine.work();
+        assert!(run.machine.backlog() <= BACKLOG + 4 * MAX_DATA);
+    }
+    run.group.signal(libc::SIGTERM);
+    run.until(|run| !run.group.runs());
+    assert_eq!(run.code(0), Some(143));
+}
+
+#[test]
+fn input_goes_to_its_command_as_it_takes_it() {
+    let told = Start {
+        stdin: true,
+        ..order("sleep 0.2; cat; exit 5")
+    };
+    let mut run = Run::start(&[told, order("cat; exit 6")]);
+    let mut sent = Vec::new();
+    while sent.len() < 1 << 20 {
+        if let Some(room @ 1..) = run.group.input_room() {
+            let part: Vec<u8> = (0..room).map(|i| (i % 251) as u8).collect();
+            run.group.input(&part);
+            sent.extend(part);
+        }
+        run.step();
+    }
+    run.group.input(&[]);
+    run.until(|run| !run.group.runs());
+    assert!(*run.said[0].borrow() == sent, "as it was sent");
+    assert_eq!((run.code(0), run.code(1)), (Some(5), Some(6)));
+    assert!(run.said[1].borrow().is_empty());
+}
+
+#[test]
+fn a_terminal_is_one() {
+    let terminal = Some(Size {
+        rows: 11,
+        columns: 77,
+    });
+    let told = Start {
+        stdin: true,
+        terminal,
+        ..order("tty; stty size; sleep 60; exit 3")
+    };
+    let mut run = Run::start(&[told]);
+    run.until(|run| run.said(0).contains("11 77"));
+    assert!(run.said(0).starts_with("/dev/pts/"), "{}", run.said(0));
+    assert!(run.said(0).ends_with("\r\n"));
+    run.group.input(b"\x03");
+    run.until(|run| !run.group.runs());
+    assert_eq!(run.code(0), Some(130), "{}", run.said(0));
+    // The end of input is what somebody would type.
+    let told = Start {
+        stdin: true,
+        terminal,
+        ..order("cat; exit 4")
+    };
+    let mut run = Run::start(&[told]);
+    run.group.input(&[]);
+    run.until(|run| !run.group.runs());
+    assert_eq!(run.code(0), Some(4));
+}
+
+#[test]
+fn a_login_shell_is_the_first_that_is_there() {
+    let told = Start {
+        argv: vec!["/no/such/shell".into(), "/bin/sh".into()],
+        login: true,
+        stdin: true,
+        ..order("")
+    };
+    let mut run = Run::start(&[told]);
+    run.group.input(b"echo $0 $SHELL; exit 9\n");
+    run.until(|run| !run.group.runs());
+    assert!(run.said(0).contains("-sh /bin/sh\n"), "{}", run.said(0));
+    assert_eq!(run.code(0), Some(9));
+}
+
+#[test]
+fn a_number_is_free_again_after_its_commands_end() {
+    let mut run = Run::start(&[order("exit 1")]);
+    run.until(|run| !run.group.runs());
+    let mut again = Machine::plain();
+    for _ in 0..3 {
+        let mut frame = Vec::new();
+        let payload = order("exit 0").encode().unwrap();
+        encode(Kind::Start, 5, &payload, &mut frame);
+        again.hear(&frame);
+        let begun = Instant::now();
+        again.work();
+        while !again.pids().is_empty() && begun.elapsed() < PATIENCE {
+            again.work();
+        }
+        again.work();
+        assert!(again.has_host());
+    }
+    // While its command runs it is not.
+    for expected in [true, false] {
+        let mut frame = Vec::new();
+        let payload = order("exec sleep 60").encode().unwrap();
+        encode(Kind::Start, 5, &payload, &mut frame);
+        again.hear(&frame);
+        again.work();
+        assert_eq!(again.has_host(), expected);
+    }
+}
+
+#[test]
+fn who_leaves_takes_all_commands_along() {
+    for greets in [false, true] {
+        let mut machine = Machine::plain();
+        let host: UnixStream = machine.take_host();
+        for stream in [0, 1, MAX_STREAMS - 1] {
+            let mut frame = Vec::new();
+            let payload = order("exec sleep 60").encode().unwrap();
+            encode(Kind::Start, stream, &payload, &mut frame);
+            (&host).write_all(&frame).unwrap();
+        }
+        machine.work();
+        let pids = machine.pids();
+        assert_eq!(pids.len(), 3);
+        if greets {
+            // Another one, who comes by the same port.
+            (&host).write_all(&greeting(&HELLO, &[8; 16])).unwrap();
+        } else {
+            drop(host);
+        }
+        let begun = Instant::now();
+        while !pids.iter().all(|&pid| is_gone(pid)) {
+            assert!(begun.elapsed() < PATIENCE, "they live on");
+            std::thread::sleep(Duration::from_millis(10));
+            machine.work();
+        }
+        assert_eq!(machine.has_host(), greets);
+    }
+}
+
+/// Frames that make sense by themselves, in any order, among noise.
+#[test]
+fn no_host_brings_an_agent_down() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 8) % below
+    };
+    let start = Start {
+        stdin: true,
+        ..order("echo")
+    };
+    let start = start.encode().unwrap();
+    for _ in 0..50 {
+        let mut machine = Machine::echoes();
+        for _ in 0..100 {
+            let kinds = [Kind::Start, Kind::Stdin, Kind::Signal, Kind::Resize];
+            let kind = match random(100) {
+                0 => Kind::Exit,
+                other => kinds[other as usize % kinds.len()],
+            };
+            let noise = vec![0; random(40) as usize];
+            let payload = match kind {
+                Kind::Start if random(50) > 0 => &start,
+                Kind::Signal => &vec![0; 1],
+                Kind::Resize => &vec![1; 4],
+                _ => &noise,
+            };
+            let mut said = Vec::new();
+            let stream = random(u64::from(MAX_STREAMS)) as u16;
+            encode(kind, stream % 8, payload, &mut said);
+            if random(20) == 0 {
+                said.extend(greeting(&HELLO, &NONCE));
+            }
+            said.truncate(said.len() - usize::from(random(500) == 0));
+            machine.hear(&said);
+            machine.work();
+            assert!(machine.backlog() <= BACKLOG + 4 * MAX_DATA);
+        }
+    }
+}

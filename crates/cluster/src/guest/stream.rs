@@ -1,0 +1,225 @@
+//! One command of a session, with what is on its way to it and from it.
+
+use super::command::{Refusal, Running};
+use super::terminal;
+use crate::wire::frame::{encode, Kind, MAX_DATA};
+use crate::wire::start::Size;
+use crate::wire::{Ended, STDIN_WINDOW};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::RawFd;
+
+/// One command. It keeps no more than a window of input, and no output.
+pub struct Stream {
+    number: u16,
+    body: Body,
+    ended: Option<Ended>,
+    input: VecDeque<u8>,
+    input_ended: bool,
+    taken: u32,
+}
+
+enum Body {
+    /// Why it was not started, as the payload of a frame.
+    Refused(Vec<u8>),
+    Runs {
+        command: Box<Running>,
+        told: bool,
+    },
+}
+
+/// What came of a command's turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has nothing to say until something happens to one of its descriptors.
+    Idle,
+    /// It may have more to say.
+    Again,
+    /// All is said.
+    Over,
+}
+
+impl Stream {
+    /// A command that was started, or could not be.
+    pub fn new(number: u16, started: Result<Running, Refusal>) -> Stream {
+        let body = match started {
+            Ok(command) => Body::Runs {
+                command: Box::new(command),
+                told: false,
+            },
+            Err(refusal) => Body::Refused(why(&refusal)),
+        };
+        Stream {
+            number,
+            body,
+            ended: None,
+            input: VecDeque::new(),
+            input_ended: false,
+            taken: 0,
+        }
+    }
+
+    fn command(&self) -> Option<&Running> {
+        match &self.body {
+            Body::Runs { command, .. } => Some(command),
+            Body::Refused(_) => None,
+        }
+    }
+
+    /// The process whose end it waits for.
+    pub fn pid(&self) -> Option<i32> {
+        self.command()
+            .filter(|_| self.ended.is_none())
+            .map(|command| command.pid)
+    }
+
+    /// Its process has ended.
+    pub fn ended(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+
+    /// What to watch.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        self.command().map_or(vec![], Running::descriptors)
+    }
+
+    /// Takes input; nothing ends it. False if it is more than the window has room for.
+    pub fn input(&mut self, bytes: &[u8]) -> bool {
+        if bytes.is_empty() && !self.input_ended {
+            self.input_ended = true;
+            let terminal = self.command().and_then(|command| command.terminal.as_ref());
+            let last = terminal.map(terminal::end_of_input);
+            self.input.extend(last);
+        }
+        let room = self.input.len() + bytes.len() <= STDIN_WINDOW;
+        if room && !self.input_ended {
+            self.input.extend(bytes);
+        }
+        room
+    }
+
+    /// Sends it a signal, or all that it has started if the signal is SIGKILL.
+    pub fn signal(&self, signal: i32) {
+        match self.command() {
+            Some(command) if signal == libc::SIGKILL => command.kill(),
+            Some(command) if self.ended.is_none() => command.signal(signal),
+            _ => (),
+        }
+    }
+
+    /// Its terminal has another size.
+    pub fn resize(&self, size: Size) {
+        let terminal = self.command().and_then(|command| command.terminal.as_ref());
+        // One that nobody has open any more has no size.
+        let _ = terminal.map(|terminal| terminal::resize(terminal, size));
+    }
+
+    /// Has it say what it has to say, not much more than a frame for each of its outputs.
+    pub fn turn(&mut self, out: &mut VecDeque<u8>) -> Turn {
+        let number = self.number;
+        let (command, told) = match &mut self.body {
+            Body::Refused(why) => {
+                encode(Kind::Failed, number, why, out);
+                return Turn::Over;
+            }
+            Body::Runs { command, told } => (command, told),
+        };
+        if !std::mem::replace(told, true) {
+            encode(Kind::Started, number, &[], out);
+        }
+        let terminal = command.terminal.is_some();
+        let fed = feed(&mut self.input, &mut command.input);
+        self.taken += fed as u32;
+        if self.taken > 0 {
+            encode(Kind::Taken, number, &self.taken.to_le_bytes(), out);
+            self.taken = 0;
+        }
+        if self.input_ended && self.input.is_empty() && !terminal {
+            command.input = None;
+        }
+        let said = pump(&mut command.output, terminal, |bytes| {
+            encode(Kind::Stdout, number, bytes, out)
+        }) | pump(&mut command.errors, terminal, |bytes| {
+            encode(Kind::Stderr, number, bytes, out)
+        });
+        match (said, self.ended) {
+            (true, _) => Turn::Again,
+            (false, None) => Turn::Idle,
+            (false, Some(ended)) => {
+                encode(Kind::Exit, number, &ended.to_bytes(), out);
+                Turn::Over
+            }
+        }
+    }
+}
+
+/// Gives a command its input, as far as it takes it. How much that was.
+fn feed(input: &mut VecDeque<u8>, to: &mut Option<File>) -> usize {
+    let mut taken = 0;
+    while !input.is_empty() {
+        let (head, _) = input.as_slices();
+        let len = match to.as_mut().map(|to| to.write(head)) {
+            Some(Ok(len)) => len,
+            Some(Err(e)) if e.kind() == ErrorKind::WouldBlock => break,
+            Some(Err(e)) if e.kind() == ErrorKind::Interrupted => continue,
+            // It reads no more: the rest is thrown away, and counts as taken.
+            Some(Err(_)) | None => {
+                *to = None;
+                input.len()
+            }
+        };
+        input.drain(..len);
+        taken += len;
+    }
+    taken
+}
+
+/// Passes on what one read gives; false if that is nothing.
+fn pump(from: &mut Option<File>, terminal: bool, send: impl FnOnce(&[u8])) -> bool {
+    let mut bytes = [0; MAX_DATA];
+    let Some(reader) = from else { return false };
+    match reader.read(&mut bytes) {
+        Ok(len) if len > 0 => {
+            send(&bytes[..len]);
+            true
+        }
+        Err(e) if e.kind() == ErrorKind::Interrupted => true,
+        Err(e) if e.kind() == ErrorKind::WouldBlock => false,
+        // Nobody has the terminal open; somebody may open it again.
+        Err(_) if terminal => false,
+        Ok(_) | Err(_) => {
+            *from = None;
+            false
+        }
+    }
+}
+
+/// A refusal as the payload of a frame. It may name a path of any length: what is too long for people is cut.
+fn why(refusal: &Refusal) -> Vec<u8> {
+    let mut payload = vec![refusal.code];
+    let text = refusal.message.as_bytes();
+    payload.extend_from_slice(&text[..text.len().min(MAX_DATA - 1)]);
+    payload
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::frame::MAX_PAYLOAD;
+
+    #[test]
+    fn a_refusal_fits_in_a_frame_whatever_it_names() {
+        let message = "could not run x: there is no such command".to_string();
+        let short = why(&Refusal {
+            code: 127,
+            message: message.clone(),
+        });
+        assert_eq!(short.split_first(), Some((&127, message.as_bytes())));
+        let long = why(&Refusal {
+            code: 126,
+            message: "\u{fffd}".repeat(MAX_PAYLOAD / 2),
+        });
+        assert_eq!((long[0], long.len()), (126, MAX_DATA));
+    }
+}
