@@ -58,6 +58,12 @@ code() {
     equal "$what" "$expected" "$got"
 }
 
+# on_terminal STEP... -- COMMAND...: what terminal.py says, then the exit code
+on_terminal() {
+    /usr/bin/python3 "$MACHINES_ROOT/tests/machines/terminal.py" "$@" 2>&1
+    echo "code $?"
+}
+
 # eventually WHAT COMMAND...: the command succeeds within WITHIN (10) seconds
 eventually() {
     local what=$1 i

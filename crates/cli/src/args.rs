@@ -19,6 +19,7 @@ const TOP_EXAMPLES: &str = "\
 Examples:
   vshmem up                                  two machines that share a pool
   vshmem exec vm0 -- uname -a                a command in one of them
+  vshmem shell vm0                           a shell
   vshmem run -- ./a.out                      one process per machine, on Vshmem
   vshmem run --local -n 4 -- ./a.out         four processes on this kernel
   vshmem ipcs                                what lies in the pool
@@ -42,6 +43,8 @@ pub enum Command {
     Ps(Ps),
     /// Run a command in one machine
     Exec(Exec),
+    /// Open a shell in one machine
+    Shell(Shell),
     /// Run a program on Vshmem, one process per machine or several on this kernel
     Run(Run),
     /// Show whether a program's System V calls reach a pool, and why not
@@ -225,9 +228,11 @@ Examples:
   vshmem exec vm0 -- uname -a
   vshmem exec vm1 -- sh -c 'echo $HOSTNAME' < input
   vshmem exec -u root vm0 -- dmesg
+  vshmem exec -t vm0 -- top
 
 The command runs as the user who calls, in the same directory and with the same environment as far as the machine has
-them. Output, input, signals and the exit code are passed on.
+them. Output, input, signals and the exit code are passed on. With -t the program has your terminal, ctrl-C too: editors,
+debuggers and full-screen programs work. If the machine does not answer, ctrl-C ends vshmem after three seconds.
 
 {EXIT_CODES}"))]
 pub struct Exec {
@@ -238,6 +243,9 @@ pub struct Exec {
     /// Don't pass on standard input
     #[arg(long, short = 'n')]
     pub no_stdin: bool,
+    /// Give the command a terminal, which is yours
+    #[arg(long, short, conflicts_with = "no_stdin")]
+    pub tty: bool,
     /// The machine
     #[arg(value_name = "VM")]
     pub machine: String,
@@ -249,6 +257,27 @@ pub struct Exec {
         value_name = "COMMAND"
     )]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+#[command(after_help = format!("\
+Examples:
+  vshmem shell vm0
+  vshmem shell -u root vm1
+  vshmem shell -e SHELL=/bin/sh -C / vm0
+
+Your login shell ($SHELL), or /bin/sh if the machine does not have it, in a terminal, in the same directory. It is as
+vshmem exec -t is.
+
+{EXIT_CODES}"))]
+pub struct Shell {
+    #[command(flatten)]
+    pub cluster: ClusterArg,
+    #[command(flatten)]
+    pub how: How,
+    /// The machine
+    #[arg(value_name = "VM")]
+    pub machine: String,
 }
 
 /// How a command is run.
@@ -271,11 +300,14 @@ Examples:
   vshmem run -- ./a.out                             one process in each machine
   vshmem run --vm vm0 -- ./server : --vm vm1 -- ./client
   vshmem run --local -n 2 -- python3 program.py     two processes on this kernel
+  vshmem run --local -- ./a.out                     one, in place of vshmem itself
+  vshmem run -n 64 -- ./a.out                       64, dealt out to the machines
   VSHMEM_KEYS=0x1000-0x1fff vshmem run -- ./a.out   only these keys go to Vshmem
 
 The program's System V calls go to the pool that the machines share (libvshmem.so is preloaded). VSHMEM_RANK and
 VSHMEM_SIZE tell each process its number and how many there are; the first one gets standard input. When one
-process fails, the others are ended, as mpirun does; the exit code is that of the first to fail.
+process fails, the others are ended, as mpirun does; the exit code is that of the first to fail. Where there are several
+processes, each line of output begins with the name of its place. A machine takes 1024 processes of one run.
 
 {EXIT_CODES}"))]
 pub struct Run {
@@ -300,7 +332,7 @@ pub struct Run {
     /// Let the others go on when one process fails
     #[arg(long, short)]
     pub keep_going: bool,
-    /// Don't write the machine's name before each line of output
+    /// Don't write the machine's name before each line of output where there are several processes
     #[arg(long)]
     pub no_prefix: bool,
     /// The program and its arguments
@@ -627,5 +659,12 @@ mod tests {
         };
         assert!(exec.no_stdin);
         assert_eq!(exec.command, ["ls", "-l", "--json"]);
+        let words = ["vshmem", "exec", "-t", "vm0", "--", "ls", "-t"];
+        let Command::Exec(exec) = Cli::parse_from(words).command else {
+            panic!("exec was asked for")
+        };
+        assert!(exec.tty && exec.command == ["ls", "-t"]);
+        let words = ["vshmem", "exec", "-t", "-n", "vm0", "--", "ls"];
+        assert!(Cli::try_parse_from(words).is_err(), "a terminal is input");
     }
 }

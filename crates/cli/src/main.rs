@@ -53,6 +53,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Up(up) => machines::up(&up),
         Command::Ps(ps) => machines::ps(&ps),
         Command::Exec(exec) => run::exec(exec),
+        Command::Shell(shell) => run::shell(shell),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Run(run) => run::run(run, further),
         Command::Down(down) => machines::down(&down),

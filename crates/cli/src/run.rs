@@ -1,4 +1,4 @@
-//! `vshmem exec` and `vshmem run`.
+//! `vshmem exec`, `vshmem shell` and `vshmem run`.
 
 use crate::{args, explain};
 use std::ffi::OsString;
@@ -8,27 +8,59 @@ use vshmem_cluster::{
     Result, RunOptions,
 };
 
+/// The shell that every machine has.
+const SHELL: &str = "/bin/sh";
+
 /// Runs a command in one machine.
 pub fn exec(exec: args::Exec) -> Result<u8> {
-    let (record, machines) = find(&exec.cluster.cluster, &[exec.machine])?;
+    let job = Job {
+        argv: exec.command,
+        stdin: !exec.no_stdin,
+        terminal: exec.tty,
+        ..job_in(&exec.cluster, exec.machine, &exec.how)?
+    };
+    run_alone(job)
+}
+
+/// Runs a login shell in one machine, in a terminal.
+pub fn shell(shell: args::Shell) -> Result<u8> {
+    let job = job_in(&shell.cluster, shell.machine, &shell.how)?;
+    let mut variables = job.env.iter();
+    let own = variables.find(|(name, path)| name == "SHELL" && Path::new(path).is_absolute());
+    let own = own.map(|(_, path)| path.clone());
+    run_alone(Job {
+        argv: own.into_iter().chain([SHELL.into()]).collect(),
+        stdin: true,
+        terminal: true,
+        login: true,
+        ..job
+    })
+}
+
+/// A job in one machine; its command is to be filled in.
+fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Result<Job> {
+    let (record, machines) = find(&cluster.cluster, &[machine])?;
     let machine = machines
         .into_iter()
         .next()
         .expect("find returns what it was asked for");
     let label = machine.name.clone();
     let place = Place::Machine(Box::new(record), machine);
-    let job = Job {
-        env: environment(&place, &changes(&exec.how)?),
+    Ok(Job {
+        env: environment(&place, &changes(how)?),
         place,
         label,
-        argv: exec.command,
-        cwd: exec.how.cwd.clone(),
-        stdin: !exec.no_stdin,
+        argv: vec![],
+        cwd: how.cwd.clone(),
+        stdin: false,
         terminal: false,
         login: false,
-        identity: identity(&exec.how)?,
+        identity: identity(how)?,
         needs: vec![],
-    };
+    })
+}
+
+fn run_alone(job: Job) -> Result<u8> {
     run_jobs(
         &[job],
         RunOptions {

@@ -2,6 +2,7 @@
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
 # vshmem exec: real programs in real machines.
 need_machines
+export TERM=${TERM:-dumb}
 
 code "true succeeds" 0 vshmem exec vm0 -- true
 code "false fails" 1 vshmem exec vm1 -- false
@@ -58,3 +59,26 @@ hello_over_the_network "machines reach each other by name" vm0 vm1
 
 timeout -s KILL 1 "$VSHMEM_BIN" exec vm1 -- sh -c 'trap "" TERM INT HUP; setsid sleep 3141 & sleep 3142' >"$work/out" 2>&1
 eventually "nothing survives a vshmem that is killed" vshmem exec vm1 -- sh -c '! pgrep -f "sleep 314[12]"'
+
+# A terminal.
+shown=$(on_terminal wait:ready size:50x132 'send:x\n' 'wait:50 132' wait:again 'send:\x03' -- \
+    "$VSHMEM_BIN" exec -t vm0 -- sh -c 'tty; echo "$TERM"; stty size; echo ready; read line; stty size; echo again; sleep 600; echo late')
+contains "exec -t gives a command a terminal" "/dev/pts/" "$shown"
+contains "which is called as the user's" "$TERM
+24 80
+ready" "$shown"
+contains "changes its size as that does, and passes ctrl-C on" "x
+50 132
+again
+^Cmodes are as before
+code 130" "$shown"
+equal "its exit code is passed on, and the terminal is as before" "modes are as before code 7" \
+    "$(on_terminal -- "$VSHMEM_BIN" exec -t vm0 -- sh -c 'exit 7' | tr '\n' ' ' | sed 's/ $//')"
+equal "also when vshmem is told to end" "runs modes are as before code 143" \
+    "$(on_terminal wait:runs kill:TERM -- "$VSHMEM_BIN" exec -t vm0 -- sh -c 'echo runs; exec sleep 600' | tr '\n' ' ' | sed 's/ $//')"
+contains "where there is no terminal, it is refused" "standard input is no terminal" "$(vshmem exec -t vm0 -- true 2>&1)"
+shown=$(cd /usr/lib && on_terminal 'send:echo $0 $((6*7)) $PWD; exit 5\n' -- "$VSHMEM_BIN" shell -e SHELL=/bin/bash vm0)
+contains "vshmem shell is a login shell" "-bash 42 /usr/lib" "$shown"
+contains "whose exit code is passed on" "code 5" "$shown"
+contains "the machine's own where it lacks the user's" "-sh /bin/sh" \
+    "$(on_terminal 'send:echo $0 $SHELL; exit\n' -- "$VSHMEM_BIN" shell -e SHELL=/no/such/shell vm0)"

@@ -42,3 +42,41 @@ for signal in INT TERM; do
         eventually "nothing is left in $vm" vshmem exec "$vm" -- sh -c '! pgrep -f "sleep 271[8]"'
     done
 done
+
+# Each waits for all others: they say that they have come, the last one counts them and lets them go.
+cat >"$work/meet.sh" <<'P'
+exec 3<>/tmp/come 4<>/tmp/go
+if [ "$VSHMEM_RANK" = 63 ]; then
+    for other in $(seq 63); do read -r line <&3; done
+    for other in $(seq 63); do echo >&4; done
+else
+    echo >&3
+    read -r line <&4
+fi
+echo "$VSHMEM_RANK of $VSHMEM_SIZE"
+echo "$VSHMEM_RANK" >&2
+P
+vshmem exec vm0 -- mkfifo /tmp/come /tmp/go
+LIMIT=300 vshmem run --vm vm0 -n 64 -- sh "$work/meet.sh" >"$work/out" 2>"$work/err"
+equal "64 commands run at once in one machine" 0 "$?"
+equal "each with its own output" "$(for i in $(seq 0 63); do echo "vm0.$i: $i of 64"; done | sort)" "$(sort "$work/out")"
+equal "and error stream" "$(for i in $(seq 0 63); do echo "vm0.$i: $i"; done | sort)" "$(sort "$work/err")"
+code "one that fails ends others in the same machine" 9 \
+    vshmem run --vm vm0 -n 4 -- sh -c 'if [ "$VSHMEM_RANK" = 2 ]; then exit 9; else exec sleep 600; fi'
+contains "a machine does not take endlessly many" "1024 processes in a machine, and 1025 are for vm0" "$(vshmem run --vm vm0 -n 1025 -- true 2>&1)"
+equal "one that floods holds up nobody" 9 "$(vshmem run --no-prefix --vm vm0 -- yes \
+    : --vm vm0 -n 3 -- sh -c 'for i in 1 2 3; do echo answer; sleep 0.3; done; sleep 600' 2>&1 | grep -a -m 9 -c answer)"
+eventually "nor does it stay" vshmem exec vm0 -- sh -c '! pgrep -x "yes|sleep"'
+
+# One process on this kernel takes the place of vshmem.
+export VSHMEM_POOL=$work/pool
+equal "it has the number that vshmem had" same \
+    "$(sh -c 'echo $$; exec "$0" run --local -- sh -c "echo \$\$"' "$VSHMEM_BIN" | uniq | sed '2s/.*/another/; 1s/.*/same/')"
+equal "the place, variables and input that it is told" "/usr 1 0 1 text" \
+    "$(echo text | vshmem run --local -C /usr -e X=1 -- sh -c 'read line; echo "$PWD $X $VSHMEM_RANK $VSHMEM_SIZE $line"')"
+contains "and the terminal" "a terminal
+modes are as before
+code 3" "$(on_terminal -- "$VSHMEM_BIN" run --local -- sh -c '[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo a terminal; exit 3')"
+code "a command that isn't there is 127 here, too" 127 vshmem run --local -- no-such-command
+unset VSHMEM_POOL
+equal "one process in a machine has no prefix either" "vm1" "$(vshmem run --vm vm1 -- uname -n)"

@@ -10,6 +10,44 @@ pid_of() { # pid_of PLACE: of a machine's QEMU
 code "a cluster can't be started twice" 125 vshmem up
 code "one that isn't there can't be stopped" 125 vshmem down -c other
 
+# A machine that stands still, by a signal to QEMU or by its monitor, and a command that is to be ended by ctrl-C, or by SIGTERM.
+monitor() { /usr/bin/python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm0/qmp.sock" "$@" >"$work/out"; }
+stand_still() { if [ "$1" = QEMU ]; then kill -STOP "$(pid_of 0)"; else monitor stop; fi; }
+go_on() { if [ "$1" = QEMU ]; then kill -CONT "$(pid_of 0)"; else monitor cont; fi; }
+ends_by() { # ends_by SIGNAL CODE: the command does, and says why
+    local began=$SECONDS ended=0
+    kill "-$1" "$caller"
+    wait "$caller" || ended=$?
+    equal "a command there can be ended by SIG$1" "$2" "$ended"
+    equal "soon" yes "$([ $((SECONDS - began)) -lt 8 ] && echo yes)"
+    contains "with the reason" "vm0: the machine does not answer" "$(sed 's/interrupted: //' "$work/said")"
+}
+for which in QEMU monitor; do
+    env --default-signal=INT "$VSHMEM_BIN" exec vm0 -- sh -c 'echo runs; sleep 2718; sleep 2718' >"$work/heard" 2>"$work/said" &
+    caller=$!
+    eventually "a command runs" grep -q runs "$work/heard"
+    stand_still $which
+    if [ $which = QEMU ]; then ends_by INT 130; else ends_by TERM 143; fi
+    # As many as QEMU's socket keeps, and more.
+    for attempt in 1 2 3; do
+        env --default-signal=INT "$VSHMEM_BIN" exec vm0 -- true >"$work/heard" 2>"$work/said" &
+        caller=$!
+        sleep 1
+        ends_by INT 130
+        [ $which = QEMU ] || break
+    done
+    go_on $which
+    if [ $which = QEMU ]; then
+        shown=$(on_terminal wait:runs "run:kill -STOP $(pid_of 0)" 'send:\x03' -- \
+            "$VSHMEM_BIN" exec -t vm0 -- sh -c 'trap "" INT; echo runs; sleep 2718; sleep 2718')
+        contains "one in a terminal, too" "vm0: the machine does not answer" "$shown"
+        contains "which is as it was then" "modes are as before
+code 130" "$shown"
+        go_on QEMU
+    fi
+    eventually "it is gone when the machine goes on (by $which)" vshmem exec vm0 -- sh -c '! pgrep -f "sleep 271[8]"'
+done
+
 cat >"$work/hold.pl" <<'P'
 my $set = semget(0x5555, 1, 01600) // die "semget: $!";
 semop($set, pack("s!3", 0, 1, 0x1000)) or die "semop: $!";        # SEM_UNDO
