@@ -13,6 +13,9 @@ for device in null zero full random urandom tty; do
     mount --bind "/dev/$device" "$directory/dev/$device"
 done
 ln -s /proc/self/fd "$directory/dev/fd"
+mkdir "$directory/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=666 devpts "$directory/dev/pts"
+ln -s pts/ptmx "$directory/dev/ptmx"
 mkdir -m 1777 "$directory/dev/shm"
 mount -t tmpfs -o mode=1777 shm "$directory/dev/shm"
 # No chroot, in which there are no name spaces of users.

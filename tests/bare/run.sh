@@ -43,7 +43,7 @@ export CARGO_NET_OFFLINE=true
 # Only make and its caller are there.
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends make >/dev/null
-make -C /home/vshmem test SUITES="$1"
+KMOD_ROUNDS=2000 KMOD_SECONDS=1 make -C /home/vshmem test SUITES="$1"
 SH
 chmod +x "$work/system/try"
 as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /try "${BARE_SUITES:-capi conformance install kmod}"

@@ -178,7 +178,9 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn block_signals(&self) -> u64 {
-        change_mask(u64::MAX)
+        // Where it is blocked, SIGBUS ends the process, whatever handler it has.
+        const BUS_ERROR: u64 = 1 << (libc::SIGBUS - 1);
+        change_mask(!BUS_ERROR)
     }
 
     fn restore_signals(&self, old: u64) {

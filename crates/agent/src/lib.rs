@@ -41,6 +41,7 @@ mod keeper;
 mod kernel;
 mod ledger;
 mod link;
+mod lost;
 mod mapped;
 mod message;
 mod metrics;

@@ -398,6 +398,11 @@ impl Served {
         self.pool.beat(0);
     }
 
+    /// A part of the pool's memory has gone away.
+    pub fn is_lost(&self) -> bool {
+        self.below.handle.is_lost()
+    }
+
     /// The pool's file has no name any more, and no machine uses it.
     pub fn is_abandoned(&self) -> bool {
         let links = rustix::fs::fstat(&self.parts.file).map_or(1, |stat| stat.st_nlink);

@@ -426,7 +426,11 @@ impl<'a> Server<'a> {
                 continue;
             };
             served.tick();
-            if served.is_abandoned() {
+            if served.is_lost() {
+                let name = served.parts.name.clone();
+                self.log(&format!("the pool {name} is lost: its file was truncated"));
+                self.drop_pool(pool);
+            } else if served.is_abandoned() {
                 self.drop_pool(pool);
             } else if served.peers.values().any(|peer| peer.behind) {
                 self.tell_all(pool);

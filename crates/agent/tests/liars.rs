@@ -321,8 +321,22 @@ fn a_back_end_begins_without_a_pool(place: &Place) {
     assert!(nonsense.unwrap_err().to_string().contains("--status"));
 }
 
+/// A pool's file is truncated while it is served, at any moment: the back end lives, lets go of that pool, and goes on with the others.
+fn a_pool_is_truncated(place: &Place) {
+    let (pool, pid) = (place.open(), place.pid());
+    for (round, length) in [0, 1 << 19, 0, 4096].into_iter().enumerate() {
+        let liar = Liar::new(place, &format!("short{round}"), SMALL, |_| {});
+        sleep(Duration::from_millis(300 * round as u64));
+        let file = std::fs::File::options().write(true).open(&liar.path);
+        file.unwrap().set_len(length).unwrap();
+        eventually("it is served no longer", || liar.status().is_none());
+        is_well_served(place, &pool, Duration::from_secs(1));
+        assert_eq!(place.pid(), pid);
+    }
+}
+
 fn main() {
-    let tests: [Test; 5] = [
+    let tests: [Test; 6] = [
         ("others", SMALL, others_are_served),
         ("ends", SMALL, the_back_end_ends_and_begins_in_time),
         (
@@ -331,6 +345,7 @@ fn main() {
             a_pool_that_lies_on_is_put_in_quarantine,
         ),
         ("metrics", SMALL, metrics_of_liars_hold_nobody_up),
+        ("truncated", SMALL, a_pool_is_truncated),
         ("without", SMALL, a_back_end_begins_without_a_pool),
     ];
     place::run(&tests);

@@ -88,12 +88,13 @@ fn cpus() -> u32 {
                 let mut set: libc::cpu_set_t = core::mem::zeroed();
                 let errno = *libc::__errno_location();
                 let result = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-                *libc::__errno_location() = errno;
-                if result == 0 {
+                let n = if result == 0 {
                     online().min(2).max(libc::CPU_COUNT(&set) as u32)
                 } else {
                     2
-                }
+                };
+                *libc::__errno_location() = errno;
+                n
             };
             CPUS.store(n.max(1), Relaxed);
             n

@@ -49,7 +49,7 @@ attack() {
     (cd / && VSHMEM_POOL=$mark ours run --local -- perl -e \
         '$q = msgget(7, 01600) // die $!; msgsnd($q, pack("l! a*", 1, $ARGV[0]), 0) or die $!' "$mark")
 
-    LIMIT=300 ours up -n 2 --no-net --no-doorbell --driver none --share "$results:rw" >"$work/up" 2>&1
+    LIMIT=300 ours up -n 2 --pool-size 64M --no-net --no-doorbell --driver none --share "$results:rw" >"$work/up" 2>&1
     equal "$who machines come up" 0 $?
     qemu=$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["machines"][0]["pid"])')
     set -- "away=$away/file" "link=$shared/link" "home=$home/.ssh/id" "shm=/dev/shm/$mark" "environ=/proc/$holder/environ" \

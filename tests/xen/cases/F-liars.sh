@@ -71,7 +71,7 @@ ask vm1 "(forge $victim 2097152 real >/tmp/false; echo ended \$? >>/tmp/false) 2
 eventually "and grants a forged one" ask vm1 'grep -q "^2097152 " /tmp/false'
 announce false "$(ask vm1 'head -n 1 /tmp/false')"
 eventually "it is attached" ask vm0 'test -c /dev/vshmem-xen/false'
-LIMIT=400 ask vm0 "for i in 1 2 3; do $(on_pool false "timeout 60 perl false.pl >/tmp/perl 2>&1"); echo perl \$?
+LIMIT=400 ask vm0 "for i in 1 2 3; do $(on_pool false "timeout 60 perl false.pl >/tmp/perl 2>&1"); echo perl \$?; \
     timeout 60 vshmem ipcs --pool false >/tmp/ipcs 2>&1; echo ipcs \$?; timeout 60 vshmem check false >/tmp/check 2>&1; echo check \$?; done" >/tmp/calls
 equal "programs, ipcs and check come to an end on it" "3 check, 3 ipcs, 3 perl" \
     "$(sed -n 's/^\([a-z]*\) [0-9]*$/\1/p' /tmp/calls | sort | uniq -c | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')"
