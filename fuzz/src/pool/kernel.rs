@@ -156,9 +156,10 @@ impl Fuzzed {
 
     /// What is called has a budget of its own as well.
     pub fn may_spend(&self, budget: u64) {
-        // Who asks is paid for, but not each time that signals are blocked and let through around a few questions.
+        // Who asks pays, and looks at the clock before and after. Nobody pays for each time that signals are blocked and let through
+        // around a few questions: half a question more for each.
         let most = &self.span.most;
-        most.set(most.get() + budget / ASK * 3);
+        most.set(most.get() + budget / ASK * 7 / 2);
     }
 
     fn begin_span(&self) {
