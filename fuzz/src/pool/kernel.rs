@@ -156,10 +156,9 @@ impl Fuzzed {
 
     /// What is called has a budget of its own as well.
     pub fn may_spend(&self, budget: u64) {
-        // Who asks pays, and looks at the clock before and after. Nobody pays for each time that signals are blocked and let through
-        // around a few questions: half a question more for each.
+        // Who asks pays for one question, and looks at the clock before and after; signals may be blocked before that, and let through after.
         let most = &self.span.most;
-        most.set(most.get() + budget / ASK * 7 / 2);
+        most.set(most.get() + budget / ASK * 5);
     }
 
     fn begin_span(&self) {
