@@ -332,6 +332,8 @@ fn a_pool_is_truncated(place: &Place) {
         eventually("it is served no longer", || liar.status().is_none());
         is_well_served(place, &pool, Duration::from_secs(1));
         assert_eq!(place.pid(), pid);
+        // It is no pool any more, which `remove_pool` would leave.
+        std::fs::remove_file(&liar.path).unwrap();
     }
 }
 
