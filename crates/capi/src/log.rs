@@ -94,7 +94,8 @@ fn write(level: Level, text: fmt::Arguments) {
     let _ = message.write_fmt(text);
     line.push(message.bytes());
     line.push(b"\n");
-    if level <= Level::Warn && LAST.swap(hash(line.bytes()), Relaxed) == hash(line.bytes()) {
+    let hash = hash(line.bytes());
+    if level <= Level::Warn && LAST.swap(hash, Relaxed) == hash {
         return;
     }
     let file = &config().log_file;

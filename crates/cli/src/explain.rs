@@ -177,11 +177,13 @@ fn mistake(library: &Path) -> Option<String> {
     })
 }
 
-/// Before `run` starts a command: refuses variables that are wrong, and warns of a program that the library can't serve.
-pub fn before_run(library: &Path, part: &args::Run) -> Result<()> {
-    if let Some(why) = mistake(library) {
-        return Err(Error::new(why));
-    }
+/// Before `run` starts anything: refuses variables that are wrong.
+pub fn check_variables(library: &Path) -> Result<()> {
+    mistake(library).map_or(Ok(()), |why| Err(Error::new(why)))
+}
+
+/// Before `run` starts a command: warns of a program that the library can't serve.
+pub fn warn_of_program(part: &args::Run) {
     // In a machine, too, programs are this system's.
     let program = Program::find(&part.command[0], part.how.cwd.as_deref());
     if let Some((program, why)) = program.and_then(|p| p.hurdle().map(|why| (p, why))) {
@@ -190,5 +192,4 @@ pub fn before_run(library: &Path, part: &args::Run) -> Result<()> {
             program.file.display()
         );
     }
-    Ok(())
 }

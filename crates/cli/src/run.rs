@@ -74,6 +74,7 @@ fn run_alone(job: Job) -> Result<u8> {
 /// Runs programs on Vshmem.
 pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
     let library = library::find()?;
+    explain::check_variables(&library)?;
     let prefix = !first.no_prefix;
     let keep_going = first.keep_going;
     let mut jobs = Vec::new();
@@ -99,7 +100,7 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
 }
 
 fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
-    explain::before_run(library, &part)?;
+    explain::warn_of_program(&part);
     let places = places(&part)?;
     let identity = identity(&part.how)?;
     let mut changes = changes(&part.how)?;
