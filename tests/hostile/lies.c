@@ -3,38 +3,11 @@
  * such call must fail, with EIDRM, and touch nothing but what the program has room for. Changes the
  * pool by its file, as docs/layout.md says.
  */
-#include "../conformance/check.h"
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include "pool.h"
 
 #define fail(...) check_failed(__FILE__, __LINE__, __VA_ARGS__)
 
 enum { SEGMENTS = 3, SETS = 4, PAGE = 4096 };
-
-static unsigned char *pool;
-static size_t pool_size;
-
-static _Atomic uint64_t *word(uint64_t offset) {
-    return (_Atomic uint64_t *)(void *)(pool + offset);
-}
-
-/* The entry of an id, by the tables that the superblock names. */
-static uint64_t entry(int table, uint64_t bytes, int id) {
-    return *word(32 + 16 * (uint64_t)table) + ((uint64_t)id & 0x1ffff) * bytes;
-}
-
-static void open_pool(void) {
-    const int fd = open(getenv("VSHMEM_POOL"), O_RDWR);
-    struct stat st;
-    CHECK(fd >= 0 && fstat(fd, &st) == 0);
-    pool = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    CHECK(pool != MAP_FAILED);
-    pool_size = (size_t)st.st_size;
-    close(fd);
-}
 
 static void sets(void) {
     const int set = semget(IPC_PRIVATE, 3, 0600);
@@ -239,10 +212,6 @@ static _Atomic uint64_t *bucket(int table, uint32_t key) {
     const uint64_t hash = (uint64_t)key * 0x9e3779b97f4a7c15 >> 32;
     const uint64_t count = *word(32 + 16 * (uint64_t)(table + 3) + 8);
     return word(*word(32 + 16 * (uint64_t)(table + 3)) + 8 * (hash & (count - 1)));
-}
-
-static _Atomic uint32_t *half(uint64_t offset) {
-    return (_Atomic uint32_t *)(void *)(pool + offset);
 }
 
 enum { ID = 0, KEY = 24, FLAGS = 28, LARGE = 9, SMALL = 10 };

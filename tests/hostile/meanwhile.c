@@ -4,13 +4,8 @@
  * has must stay, and a signal must end the wait. Changes the pool by its file, as docs/layout.md
  * says.
  */
-#include "../conformance/check.h"
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <sys/mman.h>
+#include "pool.h"
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 
 #define fail(...) check_failed(__FILE__, __LINE__, __VA_ARGS__)
@@ -19,28 +14,8 @@ enum { SLEEPERS = 2, SEGMENTS = 3, PAGE = 4096, WAITING = 1, SIGNALS = 20 };
 #define DONE 0x80000000U
 #define RETRY 0x7fffU
 
-static unsigned char *pool;
-
-static _Atomic uint32_t *half(uint64_t offset) {
-    return (_Atomic uint32_t *)(void *)(pool + offset);
-}
-
-static uint64_t table(int number) {
-    return *(uint64_t *)(void *)(pool + 32 + 16 * (uint64_t)number);
-}
-
-static void open_pool(void) {
-    const int fd = open(getenv("VSHMEM_POOL"), O_RDWR);
-    struct stat st;
-    CHECK(fd >= 0 && fstat(fd, &st) == 0);
-    pool = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    CHECK(pool != MAP_FAILED);
-    close(fd);
-}
-
 static void dies_and_lives(void *segment) {
-    _Atomic uint32_t *flags =
-        half(table(SEGMENTS) + (uint64_t)(*(int *)segment & 0x1ffff) * 128 + 28);
+    _Atomic uint32_t *flags = half(entry(SEGMENTS, 128, *(int *)segment) + 28);
     const uint32_t alive = *flags;
     for (unsigned i = 0;; i++) {
         *flags = alive | (i & 1);
