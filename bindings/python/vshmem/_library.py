@@ -5,7 +5,7 @@ import errno
 import operator
 import os
 import threading
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 SONAME = "libvshmem.so.1"
 
@@ -51,7 +51,7 @@ _REDUCE = (
 )
 
 # Result and arguments of each function that is used here, as in vshmem.h.
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "vshm_version": (ctypes.c_char_p, []),
     "vshm_last_error": (ctypes.c_char_p, []),
     "vshm_shmget": (ctypes.c_int, [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]),

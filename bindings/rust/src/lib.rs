@@ -43,3 +43,8 @@ pub fn library_version() -> &'static str {
     let version = unsafe { std::ffi::CStr::from_ptr(sys::vshm_version()) };
     version.to_str().unwrap_or("")
 }
+
+/// The README's program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
