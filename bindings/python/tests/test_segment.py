@@ -137,6 +137,22 @@ def test_a_released_view_is_no_view(segment: Segment) -> None:
         view[0]
 
 
+def test_what_numpy_keeps_is_released(segment: Segment) -> None:
+    segment.attach()
+    view = segment.array("int64", (10, 10))[::2]
+    base: Any = view
+    while isinstance(base, numpy.ndarray):
+        base = base.base
+    base.release()
+    with pytest.raises(BufferError):
+        segment.detach()
+    view[:] = 7
+    assert view.sum() == 350
+    del view
+    segment.detach()
+    assert attachments(segment) == 0
+
+
 def test_the_last_view_goes_in_another_thread(segment: Segment) -> None:
     with segment:
         views = [segment.array()]

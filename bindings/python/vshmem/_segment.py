@@ -30,6 +30,10 @@ def _detach(address: int, pool: Pool) -> None:
         library.vshm_shmdt(address)
 
 
+def _forget(memory: object) -> None:
+    """Let go of an array's memory, when the array and its views are gone."""
+
+
 def _mapped(address: int) -> int:
     """Tell how many bytes are mapped from an address on."""
     with open("/proc/self/maps", "rb") as maps:
@@ -181,7 +185,10 @@ class Segment:
         extents = [operator.index(n) for n in (shape if isinstance(shape, tuple) else (shape,))]
         if min(extents, default=0) < 0:
             raise ValueError(f"shape must not be negative: {shape}")
-        return numpy.frombuffer(view, of, math.prod(extents), start).reshape(extents)
+        array = numpy.frombuffer(view, of, math.prod(extents), start)
+        # numpy keeps a memoryview, which a program can reach, and release.
+        weakref.finalize(array, _forget, view.obj).atexit = False
+        return array.reshape(extents)
 
     def __enter__(self) -> "Segment":
         """Attach it, if it is not attached."""
