@@ -131,6 +131,51 @@ static void trouble(void) {
     FAILS(vshm_barrier_remove(KEY + 1), ENOENT);
 }
 
+static pid_t party(int key, const struct timespec *timeout, int expected) {
+    pid_t child = fork();
+    if (child == 0) {
+        vshm_barrier *barrier = vshm_barrier_open(key, 3);
+        CHECK(barrier != NULL);
+        int result;
+        do
+            result = vshm_barrier_wait(barrier, timeout);
+        while (result < 0 && errno == EOWNERDEAD);
+        CHECK(expected == 0 ? result >= 0 : result == -1 && errno == expected);
+        CHECK(vshm_barrier_close(barrier) == 0);
+        exit(0);
+    }
+    return child;
+}
+
+/* A party of three that dies while it waits has not arrived for who takes its seat. */
+static void replaced(void) {
+    struct timespec soon = {0, 600 * 1000 * 1000};
+    for (int round = 0; round < 5; round++) {
+        /* With another one that waits on: who lives has arrived still. */
+        pid_t dead = party(KEY + 2, NULL, 0), waits = round % 2 ? party(KEY + 2, NULL, 0) : 0;
+        usleep(100 * 1000);
+        kill(dead, SIGKILL);
+        CHECK(waitpid(dead, NULL, 0) == dead);
+        vshm_barrier *heir = vshm_barrier_open(KEY + 2, 3);
+        CHECK(heir != NULL);
+        pid_t second = waits ? 0 : party(KEY + 2, &soon, ETIMEDOUT);
+        FAILS(vshm_barrier_wait(heir, &soon), ETIMEDOUT);
+        if (second)
+            wait_for_success(second);
+        /* Now all three. */
+        pid_t third = party(KEY + 2, NULL, 0);
+        if (!waits)
+            waits = party(KEY + 2, NULL, 0);
+        int result;
+        while ((result = vshm_barrier_wait(heir, NULL)) == -1)
+            CHECK(errno == EOWNERDEAD);
+        wait_for_success(waits);
+        wait_for_success(third);
+        CHECK(vshm_barrier_close(heir) == 0);
+    }
+    GIVES(vshm_barrier_remove(KEY + 2), 0);
+}
+
 int main(void) {
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -141,6 +186,7 @@ int main(void) {
     check_rounds(shared);
     by_processes(reduce, shared);
     trouble();
+    replaced();
     GIVES(vshm_barrier_remove(KEY), 0);
     return 0;
 }

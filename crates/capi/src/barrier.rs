@@ -2,6 +2,8 @@
 //!
 //! One 64-bit word counts phases and, within a phase, who has arrived; the last to arrive moves it to the next phase. A
 //! second word repeats the phase for sleepers. Each party has a seat with its name, so that the others learn when it dies.
+//! Whether a dead party is among those who have arrived nobody can tell. So before its seat is taken, the count begins
+//! anew: a round is over, and who lives and waits arrives again in the next round of the phase.
 
 use crate::calls::{self, again};
 use crate::raw;
@@ -18,6 +20,8 @@ const MOST: usize = 480;
 /// Values of eight bytes that one step of a reduction takes.
 pub const CHUNK: usize = 2048;
 const MAGIC: u32 = 0x5653_4231; // "VSB1"
+/// The arrivals in the word; above them the number of the round.
+const ARRIVALS: u64 = 0xffff;
 /// How long a party sleeps before it looks whether another one has died.
 const SLICE: Duration = Duration::from_millis(250);
 
@@ -30,7 +34,7 @@ struct Head {
     /// The phase, for sleepers.
     turn: AtomicU32,
     _line2: [u32; 15],
-    /// Phase in the high half, arrivals in the low half.
+    /// Phase in the high half; in the low half round and arrivals, 16 bits each.
     state: AtomicU64,
     _line3: [u64; 7],
     /// Names of processes, as [`ProcId::word`]; 0: free.
@@ -91,7 +95,7 @@ impl Barrier {
         if view.is_null() {
             return Err(Errno::ENOMEM);
         }
-        let Some(seat) = take_seat(caller, &shared.seats[..parties as usize]) else {
+        let Some(seat) = take_seat(caller, shared, parties) else {
             // SAFETY: mapped above.
             unsafe { raw::unmap(view.cast(), VIEW) };
             return Err(Errno(libc::EBUSY));
@@ -153,9 +157,9 @@ impl Barrier {
     /// Waits until all have arrived. True for one of them.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
         let phase = self.phase();
-        if self.arrive(phase) {
+        let Some(round) = self.arrive(phase) else {
             return Ok(true);
-        }
+        };
         let place = &POOLS[self.pool];
         let deadline = timeout.map(|t| {
             place
@@ -168,41 +172,54 @@ impl Barrier {
             }
             core::hint::spin_loop();
         }
-        self.sleep(place, phase, deadline)
+        self.sleep(place, phase, round, deadline)
     }
 
-    /// Counts the caller. True if it was the last one.
-    fn arrive(&self, phase: u32) -> bool {
+    /// Counts the caller, and gives the phase and round in which it did. None: it was the last one.
+    fn arrive(&self, phase: u32) -> Option<u64> {
         let head = self.head();
-        let all = self.parties;
-        let next = |old: u64| {
-            let arrived = old as u32 + 1;
-            if arrived >= all {
-                u64::from(phase.wrapping_add(1)) << 32
-            } else {
-                u64::from(phase) << 32 | u64::from(arrived)
-            }
+        let is_last = |old: u64| (old & ARRIVALS) + 1 >= u64::from(self.parties);
+        let next = |old: u64| match is_last(old) {
+            true => u64::from(phase.wrapping_add(1)) << 32,
+            false => u64::from(phase) << 32 | u64::from(old as u32 + 1),
         };
-        let old = head
+        let update = head
             .state
             .fetch_update(AcqRel, Acquire, |old| Some(next(old)));
-        let last = old.is_ok_and(|old| old as u32 + 1 >= all);
-        if last {
-            head.turn.store(phase.wrapping_add(1), Release);
-            POOLS[self.pool].wake(&head.turn, u32::MAX >> 1);
+        let (Ok(old) | Err(old)) = update;
+        if !is_last(old) {
+            return Some(next(old) >> 16);
         }
-        last
+        head.turn.store(phase.wrapping_add(1), Release);
+        POOLS[self.pool].wake(&head.turn, u32::MAX >> 1);
+        None
     }
 
-    fn sleep(&self, place: &dyn Kernel, phase: u32, deadline: Option<u64>) -> Result<bool, Errno> {
+    fn sleep(
+        &self,
+        place: &dyn Kernel,
+        phase: u32,
+        mut round: u64,
+        deadline: Option<u64>,
+    ) -> Result<bool, Errno> {
         let head = self.head();
-        while self.phase() == phase {
+        loop {
+            let state = head.state.load(Acquire);
+            if (state >> 32) as u32 != phase {
+                return Ok(false);
+            }
+            if state >> 16 != round {
+                match self.arrive(phase) {
+                    Some(next) => round = next,
+                    None => return Ok(true),
+                }
+            }
             let left = match deadline {
                 None => SLICE,
                 Some(end) => Duration::from_nanos(end.saturating_sub(place.monotonic())).min(SLICE),
             };
             if left.is_zero() {
-                return self.withdraw(phase, libc::ETIMEDOUT);
+                return self.withdraw(round, libc::ETIMEDOUT);
             }
             // Whoever was last to arrive in the phase before may have died before it said so.
             let turn = head.turn.load(Acquire);
@@ -212,13 +229,12 @@ impl Barrier {
             }
             match place.wait(&head.turn, phase, Some(left)) {
                 Waited::TimedOut if self.somebody_died() => {
-                    return self.withdraw(phase, libc::EOWNERDEAD);
+                    return self.withdraw(round, libc::EOWNERDEAD);
                 }
                 Waited::Forked => return Err(Errno::EINTR),
                 _ => {}
             }
         }
-        Ok(false)
     }
 
     fn somebody_died(&self) -> bool {
@@ -231,11 +247,12 @@ impl Barrier {
     }
 
     /// Takes the caller's arrival back, unless all have arrived meanwhile.
-    fn withdraw(&self, phase: u32, why: i32) -> Result<bool, Errno> {
-        let back = |old: u64| ((old >> 32) as u32 == phase && old as u32 > 0).then(|| old - 1);
+    fn withdraw(&self, round: u64, why: i32) -> Result<bool, Errno> {
+        let back = |old: u64| (old >> 16 == round && old & ARRIVALS > 0).then(|| old - 1);
         match self.head().state.fetch_update(AcqRel, Acquire, back) {
-            Ok(_) => Err(Errno(why)),
-            Err(_) => Ok(false),
+            Err(now) if now >> 32 != round >> 16 => Ok(false),
+            // Where the round is over, the arrival went with it.
+            _ => Err(Errno(why)),
         }
     }
 
@@ -287,12 +304,32 @@ fn is_dead(caller: &Caller, word: u64) -> bool {
 }
 
 /// Takes a free seat, or that of a party that is dead.
-fn take_seat(caller: &Caller, seats: &[AtomicU64]) -> Option<u32> {
+fn take_seat(caller: &Caller, shared: &Head, parties: u32) -> Option<u32> {
     let mine = caller.ctx.me.word();
     let take = |(i, seat): (usize, &AtomicU64)| {
         let old = seat.load(Acquire);
-        let free = old == 0 || is_dead(caller, old);
-        (free && seat.compare_exchange(old, mine, AcqRel, Relaxed).is_ok()).then_some(i as u32)
+        if old != 0 {
+            if !is_dead(caller, old) {
+                return None;
+            }
+            // First: who has the seat may arrive, and must not be counted twice.
+            begin_anew(caller, shared);
+        }
+        let taken = seat.compare_exchange(old, mine, AcqRel, Relaxed).is_ok();
+        taken.then_some(i as u32)
     };
+    let seats = &shared.seats[..parties as usize];
     seats.iter().enumerate().find_map(take)
+}
+
+/// Begins a new round, if somebody has arrived in this one.
+fn begin_anew(caller: &Caller, shared: &Head) {
+    let phase = !u64::from(u32::MAX);
+    let next = |old: u64| u64::from((old as u32 & !(ARRIVALS as u32)).wrapping_add(1 << 16));
+    let update = shared.state.fetch_update(AcqRel, Acquire, |old| {
+        (old & ARRIVALS != 0).then(|| old & phase | next(old))
+    });
+    if update.is_ok() {
+        POOLS[caller.pool_index()].wake(&shared.turn, u32::MAX >> 1);
+    }
 }
