@@ -351,10 +351,10 @@ def test_other_threads_run_while_it_waits(key: int) -> None:
 def test_states(key: int) -> None:
     barrier = Barrier(key, 1)
     assert barrier.seat == 0 and barrier.parties == 1 and barrier.wait() is True
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError, match="all 1 parties are there") as caught:
         Barrier(key, 1)
     assert caught.value.errno == errno.EBUSY
-    with pytest.raises(OSError) as caught:
+    with pytest.raises(OSError, match="another number of parties") as caught:
         Barrier(key, 2)
     assert caught.value.errno == errno.EINVAL
     barrier.close()
@@ -366,9 +366,16 @@ def test_states(key: int) -> None:
         with pytest.raises(ValueError):
             Barrier(key, parties)
     for number, parties in ((key, 481), (0, 1)):
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="1 to 480 parties"):
             Barrier(number, parties)
     Barrier.remove(key)
+    segment = Segment.get(key, 100_000, create=True)
+    segment.attach()
+    segment.buffer[:8] = b"numbers."
+    with pytest.raises(OSError, match="belongs to something else"):
+        Barrier(key, 1)
+    segment.detach()
+    segment.remove()
     with pytest.raises(FileNotFoundError):
         Barrier.remove(key)
 

@@ -8,6 +8,7 @@
 use crate::calls::{self, again};
 use crate::raw;
 use crate::state::{self, Caller, POOLS};
+use crate::text::explain;
 use crate::told;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -64,16 +65,21 @@ impl Barrier {
     /// Finds or makes the barrier of that key in the current pool, and takes a seat.
     pub fn open(key: i32, parties: u32) -> Result<*mut Barrier, Errno> {
         if key == libc::IPC_PRIVATE || parties == 0 || parties as usize > MOST {
+            explain(format_args!(
+                "a barrier has a key other than IPC_PRIVATE, and 1 to {MOST} parties"
+            ));
             return Err(Errno::EINVAL);
         }
         let caller = state::caller()?;
-        let id = calls::shm::get(&caller, key, bytes_of(parties), libc::IPC_CREAT | 0o600)?;
+        let id = calls::shm::get(&caller, key, bytes_of(parties), libc::IPC_CREAT | 0o600)
+            .map_err(|error| explained(error, key))?;
         let at = calls::shm::attach_range(&caller, id, 0, 0)?;
         // Whatever the pool says, this is how far what follows reaches.
         let result = match at.len() >= bytes_of(parties) {
             true => Self::sit_down(&caller, id, at.start as *const Head, parties),
             false => Err(told::changed()),
-        };
+        }
+        .map_err(|error| explained(error, key));
         if result.is_err() {
             let _ = calls::shm::detach(at.start);
         }
@@ -98,6 +104,7 @@ impl Barrier {
         let Some(seat) = take_seat(caller, shared, parties) else {
             // SAFETY: mapped above.
             unsafe { raw::unmap(view.cast(), VIEW) };
+            explain(format_args!("all {parties} parties are there already"));
             return Err(Errno(libc::EBUSY));
         };
         let pool = caller.pool_index();
@@ -283,6 +290,16 @@ impl Barrier {
     pub fn segment(&self) -> (i32, *const c_void) {
         (self.id, self.head.cast())
     }
+}
+
+/// EINVAL: the key has what is no barrier for so many.
+fn explained(error: Errno, key: i32) -> Errno {
+    if error == Errno::EINVAL {
+        explain(format_args!(
+            "key {key:#x} belongs to something else, or to a barrier for another number of parties"
+        ));
+    }
+    error
 }
 
 /// Sets a word that is 0, or finds that it has the value already.
