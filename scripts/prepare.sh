@@ -55,6 +55,7 @@ demo|py:matplotlib|python3-matplotlib|draws the plot
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
 deb,packages|cmd:dh|debhelper|does what all packages need
 deb,packages|cmd:dh_dkms|dh-dkms|has the drivers built where they are installed
+deb,packages|cmd:dh_python3|dh-python|has the Python module compiled where it is installed
 deb,packages|cmd:dh_apparmor|dh-apparmor|loads the profile that Ubuntu asks for
 packages|cmd:lintian|lintian|lint for packages
 bare,packages|cmd:mmdebstrap|mmdebstrap|makes clean systems to install into

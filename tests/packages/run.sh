@@ -15,8 +15,8 @@ cd "$root"
 target=${CARGO_TARGET_DIR:-$root/target}
 export CARGO_TARGET_DIR="$target"
 # What the packages depend on and what tests them; and what builds them.
-USES=systemd,udev,man-db,gcc,libc6-dev,pkg-config,dkms,linux-headers-$(dpkg --print-architecture)
-BUILDS=$USES,debhelper,dh-dkms,dh-apparmor,lintian,cargo,rustc
+USES=systemd,udev,man-db,gcc,libc6-dev,pkg-config,python3,dkms,linux-headers-$(dpkg --print-architecture)
+BUILDS=$USES,debhelper,dh-dkms,dh-apparmor,dh-python,lintian,cargo,rustc
 
 skip() {
     echo "packages: $*"

@@ -65,6 +65,21 @@ C
 quietly cc -Wall -Wextra -Werror -o /tmp/program /tmp/program.c $(pkg-config --cflags --libs vshmem)
 quietly user /tmp/program
 
+cat >/tmp/program.py <<'PY'
+import array
+import vshmem
+
+with vshmem.Barrier(0x79, 1) as barrier, vshmem.Segment.get(0x7A, 8, create=True) as segment:
+    values = array.array("d", [2.5])
+    barrier.sum(values)
+    segment.buffer[:] = values.tobytes()
+    segment.remove()
+vshmem.Barrier.remove(0x79)
+PY
+quietly user python3 /tmp/program.py
+# Root's import writes nothing that stays.
+quietly python3 -c 'import vshmem'
+
 # A reader.
 for page in '1 vshmem' '7 libvshmem' '3 vshmem' '4 vshmem'; do
     # shellcheck disable=SC2086 # a section and a name
@@ -93,7 +108,7 @@ done
 # Once more, as an upgrade does; then without a trace.
 quietly apt-get install -y --reinstall ./vshmem_*.deb ./libvshmem1_*.deb
 quietly user /tmp/program
-quietly apt-get purge -y vshmem libvshmem1 libvshmem-dev vshmem-dkms
+quietly apt-get purge -y vshmem libvshmem1 libvshmem-dev python3-vshmem vshmem-dkms
 files >/tmp/after
 diff /tmp/before /tmp/after >/tmp/left || fail "purging left: $(cat /tmp/left)"
 ! ldconfig -p | grep vshmem || fail "ldconfig knows the library still"
