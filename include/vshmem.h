@@ -149,8 +149,11 @@ int vshm_barrier_wait(vshm_barrier *barrier, const struct timespec *timeout);
 /* Gives the caller's seat up. The barrier itself stays until it is removed. */
 int vshm_barrier_close(vshm_barrier *barrier);
 
-/* Removes the barrier of that key from the current pool: new parties find a new one, those inside
- * go on with the old one. */
+/*
+ * Removes the barrier of that key from the current pool: new parties find a new one, those inside
+ * go on with the old one.
+ *   EINVAL  the key belongs to something else
+ */
 int vshm_barrier_remove(key_t key);
 
 /* How values are combined. */

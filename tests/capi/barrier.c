@@ -129,6 +129,11 @@ static void trouble(void) {
     CHECK(vshm_barrier_close(one) == 0);
     GIVES(vshm_barrier_remove(KEY + 1), 0);
     FAILS(vshm_barrier_remove(KEY + 1), ENOENT);
+    /* A segment that is no barrier stays. */
+    int segment = vshm_shmget(KEY + 1, 100000, IPC_CREAT | 0600);
+    FAILS(vshm_barrier_remove(KEY + 1), EINVAL);
+    CHECK(vshm_shmget(KEY + 1, 0, 0) == segment);
+    GIVES(vshm_shmctl(segment, IPC_RMID, NULL), 0);
 }
 
 static pid_t party(int key, const struct timespec *timeout, int expected) {

@@ -374,6 +374,8 @@ def test_states(key: int) -> None:
     segment.buffer[:8] = b"numbers."
     with pytest.raises(OSError, match="belongs to something else"):
         Barrier(key, 1)
+    with pytest.raises(OSError, match="belongs to something else"):
+        Barrier.remove(key)
     segment.detach()
     segment.remove()
     with pytest.raises(FileNotFoundError):

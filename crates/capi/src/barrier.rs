@@ -283,6 +283,15 @@ impl Barrier {
     pub fn remove(key: i32) -> Result<(), Errno> {
         let caller = state::caller()?;
         let id = calls::shm::get(&caller, key, 0, 0)?;
+        let at = calls::shm::attach_range(&caller, id, 0, libc::SHM_RDONLY)?;
+        // SAFETY: attached for reading at a page's start, this far, and any bytes are a number.
+        let is_barrier =
+            at.len() >= HEAD && unsafe { &*(at.start as *const Head) }.magic.load(Acquire) == MAGIC;
+        calls::shm::detach(at.start)?;
+        if !is_barrier {
+            explain(format_args!("key {key:#x} belongs to something else"));
+            return Err(Errno::EINVAL);
+        }
         again(|| shm::remove(&caller.ctx, id))
     }
 
