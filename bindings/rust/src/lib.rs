@@ -35,7 +35,7 @@ pub mod sys;
 pub use barrier::{Barrier, Operation, Value};
 pub use error::{Error, ErrorKind, Result};
 pub use pool::Pool;
-pub use segment::{Attachment, Segment, Shared, Word};
+pub use segment::{Attachment, ReadOnly, Segment, Shared, Word};
 
 /// The version of the C library, as in "0.1.0".
 pub fn library_version() -> &'static str {

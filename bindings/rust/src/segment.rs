@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::{null, NonNull};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicU64, Ordering};
 
 /// A segment of the current pool, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,9 +59,18 @@ impl Segment {
 
     /// Maps it for reading and writing.
     pub fn attach(&self) -> Result<Attachment> {
+        self.map(0)
+    }
+
+    /// Maps it for reading, which its mode may allow where writing is not.
+    pub fn attach_readonly(&self) -> Result<ReadOnly> {
+        self.map(libc::SHM_RDONLY).map(ReadOnly)
+    }
+
+    fn map(&self, flags: c_int) -> Result<Attachment> {
         let _call = during_a_call();
         // SAFETY: the library chooses a free range of addresses.
-        let at = unsafe { sys::vshm_shmat(self.id, null(), 0) };
+        let at = unsafe { sys::vshm_shmat(self.id, null(), flags) };
         if at as isize == -1 {
             return Err(Error::last());
         }
@@ -151,8 +160,9 @@ impl Attachment {
     /// # Ok::<(), vshmem::Error>(())
     /// ```
     pub fn values<T: Word>(&self) -> &[Shared<T>] {
-        // SAFETY: mapped for reading and writing at a page's start, this far, as long as `self` lives; a `Shared` is an
-        // AtomicU64, which is valid whatever bits others write, and all that is safe reaches the memory by those alone.
+        // SAFETY: mapped at a page's start, this far, as long as `self` lives, and for writing, but where `ReadOnly` only
+        // reads; a `Shared` is an AtomicU64, which is valid whatever bits others write, and all that is safe reaches the
+        // memory by those alone.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 8) }
     }
 }
@@ -161,6 +171,35 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // SAFETY: attached there, and nothing borrows from it any more. It keeps its pool open until it is detached.
         unsafe { sys::vshm_shmdt(self.start.as_ptr().cast::<c_void>()) };
+    }
+}
+
+/// A segment in this process's memory that it can't write, until it is dropped.
+#[derive(Debug)]
+pub struct ReadOnly(Attachment);
+
+impl ReadOnly {
+    /// Its first byte.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr()
+    }
+
+    /// Its length in bytes.
+    #[allow(clippy::len_without_is_empty)] // no segment is empty
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Reads one of its words of eight bytes, and sees what was written before who wrote that stored it in the order
+    /// `Release`.
+    ///
+    /// # Panics
+    /// Where it ends before that word.
+    pub fn load<T: Word>(&self, index: usize) -> T {
+        // On memory that can't be written only relaxed loads are sure to be mere loads.
+        let value = self.0.values::<T>()[index].load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        value
     }
 }
 

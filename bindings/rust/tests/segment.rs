@@ -63,6 +63,24 @@ fn values_have_their_bits() {
 }
 
 #[test]
+fn what_is_only_read() {
+    pool();
+    let segment = Segment::private(24, 0o600).unwrap();
+    let (writer, reader) = (
+        segment.attach().unwrap(),
+        segment.attach_readonly().unwrap(),
+    );
+    segment.remove().unwrap();
+    writer.values::<f64>()[2].store(1.25, Relaxed);
+    assert_eq!((reader.load::<f64>(2), reader.len()), (1.25, 24));
+    assert!(std::panic::catch_unwind(|| reader.load::<f64>(3)).is_err());
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = format!("{:x}-", reader.as_ptr() as usize);
+    let line = maps.lines().find(|found| found.starts_with(&line)).unwrap();
+    assert!(line.contains(" r--s "), "{line}");
+}
+
+#[test]
 fn refusals() {
     pool();
     let kind = |result: vshmem::Result<Segment>| result.unwrap_err().kind();
