@@ -40,6 +40,15 @@ def by_threads(parties: int, work: Callable[[], object]) -> None:
     assert not failures
 
 
+def waiting(barrier: Barrier, call: Callable[[], object]) -> threading.Thread:
+    """Start a thread that waits at a barrier, and wait until it does."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not barrier._in_use.locked():
+        time.sleep(0.01)
+    return thread
+
+
 @pytest.mark.parametrize("run", [by_processes, by_threads])
 def test_nobody_is_a_round_ahead(run: Callable[..., None], key: int) -> None:
     parties, rounds = 4, 200
@@ -149,13 +158,11 @@ def test_arrays_that_are_refused(key: int) -> None:
 def test_an_array_keeps_its_size_meanwhile(key: int) -> None:
     values = array.array("d", [1.0] * 10)
     with Barrier(key, 2) as barrier:
-        thread = threading.Thread(
-            target=lambda: pytest.raises(TimeoutError, barrier.sum, values, 1)
-        )
-        thread.start()
-        time.sleep(0.3)
+        thread = waiting(barrier, lambda: barrier.sum(values, 30))
         with pytest.raises(BufferError):
             values.extend([1.0] * 10**6)
+        with Barrier(key, 2) as other:
+            other.sum(array.array("d", [1.0] * 10), 30)
         thread.join()
         values.append(1)
     Barrier.remove(key)
@@ -168,7 +175,7 @@ def test_timeouts(key: int) -> None:
             with pytest.raises(TimeoutError, match="vshm_barrier_wait"):
                 barrier.wait(timeout)
             took = time.monotonic() - began
-            assert timeout <= took < timeout + 0.3
+            assert timeout <= took < timeout + 3
         with pytest.raises(TimeoutError):
             barrier.sum(array.array("d", [1]), 0.2)
         for wrong in (-1, math.nan):
@@ -228,13 +235,15 @@ def test_a_party_that_is_killed(key: int) -> None:
 def test_a_reduction_that_fails_halfway(key: int) -> None:
     def other() -> None:
         mine = Barrier(key, 2)
+        mine.wait(30)
         mine.sum(numpy.ones(2048), 30)
         time.sleep(60)
 
     barrier = Barrier(key, 2)
     pid = child(other)
+    barrier.wait(30)
     with pytest.raises(TimeoutError):
-        barrier.sum(numpy.ones(5000), 3)
+        barrier.sum(numpy.ones(5000), 2)
     for use in (barrier.wait, lambda: barrier.sum(numpy.ones(1))):
         with pytest.raises(RuntimeError, match="out of step"):
             use()
@@ -250,8 +259,8 @@ import array, sys, vshmem
 barrier = vshmem.Barrier({key}, 2)
 waits = [barrier.wait, lambda: barrier.sum(array.array("d", [1]))]
 for wait in waits:
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         wait()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
@@ -266,7 +275,7 @@ print("over", flush=True)
         began = time.monotonic()
         program.send_signal(signal.SIGINT)
         assert program.stdout.readline() == "interrupted\n"
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 5
     with Barrier(key, 2) as barrier:
         barrier.wait(30)
     assert program.stdout.read() == "over\n" and program.wait() == 0
@@ -292,7 +301,7 @@ def test_handlers_run_while_it_waits(key: int) -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         barrier.wait(0.5)
-    assert 0.5 <= time.monotonic() - began < 0.8
+    assert 0.5 <= time.monotonic() - began < 5
     signal.signal(signal.SIGALRM, before)
     assert [type(error) for error in seen] == [RuntimeError, RuntimeError]
     barrier.close()
@@ -317,13 +326,13 @@ def test_a_handler_may_end_the_wait(key: int) -> None:
 
 def test_one_thread_at_a_time(key: int) -> None:
     barrier = Barrier(key, 2)
-    thread = threading.Thread(target=lambda: pytest.raises(TimeoutError, barrier.wait, 1))
-    thread.start()
-    time.sleep(0.3)
+    thread = waiting(barrier, lambda: barrier.wait(30))
     with pytest.raises(RuntimeError, match="each thread opens its own"):
         barrier.wait(0)
     with pytest.raises(RuntimeError, match="in use by another thread"):
         barrier.close()
+    with Barrier(key, 2) as other:
+        other.wait(30)
     thread.join()
     barrier.close()
     Barrier.remove(key)
@@ -405,10 +414,10 @@ def test_fork(key: int) -> None:
     assert barrier.wait() is True
     # Nor does it hang where another thread had the barrier.
     two = Barrier(key + 2**20, 2)
-    thread = threading.Thread(target=lambda: pytest.raises(TimeoutError, two.wait, 1))
-    thread.start()
-    time.sleep(0.3)
+    thread = waiting(two, lambda: two.wait(30))
     ended(child(two.close))
+    with Barrier(key + 2**20, 2) as other:
+        other.wait(30)
     thread.join()
     two.close()
     barrier.close()
