@@ -10,8 +10,8 @@
  *   until vshm_pool_use() chooses another. A name is looked up among the pools that this machine
  *   was given by its host, else among the user's local pools; a path (with a slash) is a local
  *   pool's file. A local pool that VSHMEM_POOL names and that doesn't exist is made at the first
- *   call, sparse, mode 0600, of VSHMEM_POOL_SIZE bytes (K, M, G, T may follow; default: half of
- *   the size of its file system).
+ *   call, except by name in a machine that was given pools: sparse, mode 0600, of VSHMEM_POOL_SIZE
+ *   bytes (K, M, G, T may follow; default: 1G, less on a small file system).
  *
  * One pool at a time
  *   All calls of a process go to its current pool. Ids mean something only in the pool that they
@@ -89,10 +89,10 @@ int vshm_msgctl(int msqid, int cmd, struct msqid_ds *buf);
 typedef struct vshm_pool vshm_pool;
 
 /*
- * Makes a local pool, given by name or path, of `size` bytes (0: half of the size of its file
+ * Makes a local pool, given by name or path, of `size` bytes (0: 1 GiB, less on a small file
  * system), which only take memory as they are used, with the permissions `mode` whatever the umask
  * is. The pool's System V limits are those that the running kernel has in /proc/sys/kernel.
- *   EEXIST  there is one already, or it would be one that a machine's host makes
+ *   EEXIST  there is one already, or this machine was given one of that name
  *   EINVAL  not a name; size below 1 MiB or above 1 TiB
  *   EACCES, ENOENT, ENOSPC, ENOMEM  as for making a file
  */

@@ -9,6 +9,7 @@ vshmem() {
     [ "$1" != up ] || set -- "$@" --share "$work"
     if [ "$1" = up ] && [ -d "$MACHINES_TARGET" ]; then set -- "$@" --share "$MACHINES_TARGET"; fi
     [ "$1" != up ] || [ -z "${VSHMEM_TEST_KERNEL:-}" ] || set -- "$@" --kernel "$VSHMEM_TEST_KERNEL"
+    [ "$1" != up ] || [ -z "${VSHMEM_TEST_ACCEL:-}" ] || set -- "$@" --accel "$VSHMEM_TEST_ACCEL"
     timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@"
 }
 

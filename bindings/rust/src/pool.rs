@@ -39,7 +39,7 @@ fn c_string(name: &OsStr) -> Result<CString> {
 }
 
 impl Pool {
-    /// Makes a local pool, given by name or path, and opens it. It has `size` bytes (0: half of its file system), which
+    /// Makes a local pool, given by name or path, and opens it. It has `size` bytes (0: 1 GiB, less on a small file system), which
     /// only take memory as they are used.
     pub fn create(name: impl AsRef<OsStr>, size: u64, mode: u32) -> Result<Pool> {
         let text = c_string(name.as_ref())?;

@@ -57,14 +57,8 @@ pub fn open_existing(name: &PoolName) -> Result<(Handle, Pool), Errno> {
 
 /// Makes a local pool.
 pub fn create(name: &PoolName, size: u64, mode: u32) -> Result<(), Errno> {
-    let reference = resolve(name)?;
-    if !reference.is_local() {
-        return Err(refused(
-            name,
-            "a machine's own pools are made on its host",
-            libc::EEXIST,
-        ));
-    }
+    let reference = vshmem_port::resolve_new(name.bytes())
+        .map_err(|error| refused(name, error, error.errno()))?;
     let size = if size == 0 {
         default_size(&reference)
     } else {

@@ -12,8 +12,8 @@ use vshmem_pool::{Limits, Mem, Params, Pool};
 
 pub use vshmem_pool::DEFAULT_POOL;
 use vshmem_port::{
-    create_local, list_local, remove_local, reserve_local, CreateError, Handle, Ivshmem, OpenError,
-    PoolRef, Port, Xen,
+    create_referred, list_local, remove_local, reserve_local, resolve_new, CreateError, Handle,
+    Ivshmem, OpenError, PoolRef, Port, ResolveError, Xen,
 };
 
 /// A pool as its file shows it.
@@ -96,15 +96,19 @@ pub fn look(name: &str) -> Result<Found> {
 /// path. A limit that the pool can't have is an error, and there is no pool then.
 pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> {
     let limits = Limit::all(chosen, Limits::default());
+    let failed = |why: String| Error::new(format!("could not make the pool {name}: {why}"));
+    let pool = resolve_new(name.as_bytes()).map_err(|error| match error {
+        ResolveError::Given => failed(error.to_string()).code(1),
+        _ => failed(error.to_string()),
+    })?;
     let mut refused: Option<String> = None;
-    let made = create_local(&c_name(name)?, size, mode, &mut |memory| {
+    let made = create_referred(&pool, size, mode, &mut |memory| {
         refused = format(memory, limits, chosen).err();
         refused.is_none()
     });
     made.map_err(|error| {
         let exists = matches!(error, CreateError::Exists);
-        let why = refused.unwrap_or_else(|| error.to_string());
-        let error = Error::new(format!("could not make the pool {name}: {why}"));
+        let error = failed(refused.unwrap_or_else(|| error.to_string()));
         if exists {
             error
                 .code(1)

@@ -133,10 +133,6 @@ pub fn pools(name: Option<&str>) -> Result<Vec<PoolRef>> {
             true
         })
         .map_err(|e| Error::new(format!("could not look for pools ({}): {e}", port.name())))?;
-        if !found.is_empty() {
-            // In a machine that was given pools, those are the ones that names mean.
-            break;
-        }
     }
     found.sort_by(|a, b| a.name().cmp(b.name()));
     Ok(found)

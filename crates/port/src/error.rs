@@ -57,7 +57,9 @@ errors! {
     /// A relative path was given where the working directory can't be told.
     NoWorkingDirectory = ENOENT, "The working directory is gone, so a relative path leads nowhere: give the pool's absolute path.";
     /// This machine has pools, but none of this name.
-    NoSuchPool = ENOENT, "This machine was given no pool of that name: name one that it has, or give a path.";
+    NoSuchPool = ENOENT, "This machine was given no pool of that name, and you have made none: name one that it has, make one with vshmem pool create, or give a path.";
+    /// This machine was given a pool of this name, so none can be made.
+    Given = EEXIST, "This machine was given a pool of that name by its host: choose another name.";
     /// The machine's devices could not be listed.
     Devices = EACCES, "The machine's PCI devices could not be listed: make /sys readable, or give the pool's path.";
     /// No descriptor is free.

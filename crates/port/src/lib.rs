@@ -16,7 +16,8 @@
 //! | `pool_ref` | names, paths and devices |
 //! | `contract` | what every port must do, as tests (feature `contract`; run by `port-contract` in a machine) |
 //!
-//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, [`create_local`] makes one.
+//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, [`create_referred`] makes one that [`resolve_new`] found
+//! to be free.
 //!
 //! # A good guest
 //! This runs inside programs that know nothing of it. So it has no heap (the crate is `no_std` and has no `alloc`), takes
@@ -97,7 +98,8 @@ pub fn ports() -> [&'static dyn Port; 3] {
 }
 
 /// The pool that a name or, with a slash, a path means on this kernel. In a machine that was given pools by its
-/// hypervisor, names mean those; elsewhere they mean the user's local pools, which need not exist yet.
+/// hypervisor, names mean those first, then local pools of the user that exist; elsewhere they mean the user's local pools,
+/// which need not exist yet.
 ///
 /// # Errors
 /// See [`ResolveError`].
@@ -111,10 +113,25 @@ pub fn resolve(value: &[u8]) -> Result<PoolRef, ResolveError> {
     };
     match meaning {
         Ok(Meaning::Pool(pool)) => Ok(pool),
-        Ok(Meaning::Nothing) => Err(ResolveError::NoSuchPool),
+        Ok(Meaning::Nothing) => PoolRef::named(value)
+            .ok()
+            .filter(local::exists)
+            .ok_or(ResolveError::NoSuchPool),
         Ok(Meaning::Local) => PoolRef::named(value),
         Err(DiscoverError::Descriptors) => Err(ResolveError::Descriptors),
         Err(_) => Err(ResolveError::Devices),
+    }
+}
+
+/// The local pool of that name or path, for who wants to make it.
+///
+/// # Errors
+/// As those of [`resolve`]; [`ResolveError::Given`] if the name is that of a pool which this machine was given.
+pub fn resolve_new(value: &[u8]) -> Result<PoolRef, ResolveError> {
+    match resolve(value) {
+        Ok(pool) if !pool.is_local() => Err(ResolveError::Given),
+        Err(ResolveError::NoSuchPool) => PoolRef::named(value),
+        other => other,
     }
 }
 

@@ -60,6 +60,17 @@ hello_over_the_network "machines reach each other by name" vm0 vm1
 timeout -s KILL 1 "$VSHMEM_BIN" exec vm1 -- sh -c 'trap "" TERM INT HUP; setsid sleep 3141 & sleep 3142' >"$work/out" 2>&1
 eventually "nothing survives a vshmem that is killed" vshmem exec vm1 -- sh -c '! pgrep -f "sleep 314[12]"'
 
+# Its own pools: names mean those that it was given, then those that it made.
+code "a machine makes a pool of its own" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool create own --size 16M
+code "not of the name of one that it was given" 1 vshmem exec vm1 -- "$VSHMEM_BIN" pool create default --size 16M
+contains "and is told so" "This machine was given a pool of that name by its host: choose another name." "$(cat "$work/out")"
+equal "both are listed" "default own" \
+    "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls --json | /usr/bin/python3 -c 'import json, sys; print(*sorted(p["name"] for p in json.load(sys.stdin)))')"
+code "a program of it finds its own by name" 0 vshmem run --vm vm1 -e VSHMEM_POOL=own -- perl -e 'defined msgget(0x777, 01600) or die "msgget: $!"'
+contains "where ipcs shows what it made" "0x00000777" "$(vshmem exec vm1 -- "$VSHMEM_BIN" ipcs --pool own)"
+code "what is neither is not made" 3 vshmem run --vm vm1 -e VSHMEM_POOL=other -- perl -e 'exit(defined msgget(0x777, 01600) ? 0 : 3)'
+code "it is removed" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool rm own
+
 # A terminal.
 shown=$(on_terminal wait:ready size:50x132 'send:x\n' 'wait:50 132' wait:again 'send:\x03' -- \
     "$VSHMEM_BIN" exec -t vm0 -- sh -c 'tty; echo "$TERM"; stty size; echo ready; read line; stty size; echo again; sleep 600; echo late')

@@ -5,7 +5,8 @@
 //! line, `vshmem.pools=NAME[:ADDRESS],...`; a name without an address is that of the next device that has none yet there, in the
 //! order of PCI addresses. A device without a name is called by its address. `default` means the first device, unless a pool has that name.
 //!
-//! Where a machine has such a device, or a table of granted pools, names mean these pools only. Local pools can then still be given by path.
+//! Where a machine has such a device, or a table of granted pools, names mean these pools first; a local pool that none of them
+//! is called like can be named too, once it exists.
 //!
 //! Where the driver vshmem.ko has the device, its file `/dev/vshmemN` is the pool instead: it maps the memory write-back, and
 //! waiters can sleep on words of it and be rung. `resource2` maps it uncached, which counts on AMD and on recent Linux on Intel (every

@@ -14,6 +14,7 @@ use core::ffi::CStr;
 
 pub use create::{create_local, create_referred};
 pub use list::{list_local, remove_local, LocalPool};
+pub(crate) use place::exists;
 pub use reserved::reserve_local;
 
 use crate::descriptor::{Owned, OPEN_FLAGS};

@@ -68,6 +68,11 @@ impl Place {
     }
 }
 
+/// Whether there is something where the file of a local pool would be.
+pub(crate) fn exists(pool: &PoolRef) -> bool {
+    Place::of(pool).is_ok_and(|place| sys::lstat_at(place.directory(), place.name()).is_ok())
+}
+
 /// The directory of the effective user's named pools.
 pub(crate) fn own() -> Result<Owned, NoPlace> {
     let path = own_directory().ok_or(Errno(libc::EINVAL))?;

@@ -5,8 +5,8 @@
 //! XenStore: `vshmem xen own` in the owner and `vshmem xen join` in the others see to that. So all that is left for this port is
 //! to find the files.
 //!
-//! Where the driver is loaded, names mean these pools only. `default` means the first by name, unless a pool has that name. Local
-//! pools can then still be given by path.
+//! Where the driver is loaded, names mean these pools first, then local pools that exist. `default` means the first by name, unless a
+//! pool has that name.
 
 use core::ffi::CStr;
 
