@@ -28,7 +28,7 @@ for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 include/vshmem.h lib/
     lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md share/doc/vshmem/docs/sandbox.md; do
     [ -s "$root/$file" ] || fail "$prefix/$file was not installed, or is empty"
 done
-bash -n "$root/share/bash-completion/completions/vshmem" || fail "the completion for bash is not valid"
+python3 tests/install/completion.py "$root" || fail "what shells complete"
 
 # A program that asks pkg-config how to compile.
 cat >"$work/program.c" <<'C'

@@ -22,6 +22,8 @@ build|cmd:make|make|runs the Makefile
 install,bindings?,kmod,programs?,machines,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
 differential,machines,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
 install,bindings|cmd:pkg-config|pkg-config|finds the installed library as a user would
+install?|cmd:zsh|zsh|a shell that completes the command
+install?|cmd:fish|fish|a shell that completes the command
 machines,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces
 machines,programs?,bindings?|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
 programs?|py:pip|python3-pip|fetches that module's own tests

@@ -1,5 +1,6 @@
 //! `vshmem agent`: the host's back end, and a machine's front end.
 
+use crate::complete::values;
 use crate::{print, table};
 use clap::Args;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ Examples:
 The back end runs in the background. If it is killed, it is started anew, and machines don't notice.")]
 pub struct Agent {
     /// Pools to serve: names, or paths with a slash in them. Prints where machines connect
-    #[arg(conflicts_with_all = ["drop", "restart", "stop", "part"])]
+    #[arg(conflicts_with_all = ["drop", "restart", "stop", "part"], add = values::pools())]
     pool: Vec<String>,
     /// How many vectors each machine can be rung by
     #[arg(long, default_value_t = 2, value_name = "N")]
@@ -35,7 +36,7 @@ pub struct Agent {
     #[arg(long, requires = "status")]
     json: bool,
     /// Serve this pool no longer
-    #[arg(long, value_name = "POOL")]
+    #[arg(long, value_name = "POOL", add = values::pools())]
     drop: Vec<String>,
     /// Tell metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket` (metrics.sock in the
     /// back end's directory); `off`: no longer. Who can connect can read
@@ -45,13 +46,13 @@ pub struct Agent {
     #[arg(long)]
     restart: bool,
     /// Begin anew without this pool, as --status calls it: it is served no longer. Does so even where the back end does not answer
-    #[arg(long, value_name = "POOL", conflicts_with_all = ["pool", "drop", "restart", "stop", "part"])]
+    #[arg(long, value_name = "POOL", conflicts_with_all = ["pool", "drop", "restart", "stop", "part"], add = values::pools())]
     without: Vec<String>,
     /// End the back end; machines go on, but later ones can't join them
     #[arg(long, conflicts_with = "restart")]
     stop: bool,
     /// The back end's directory, instead of the one in XDG_RUNTIME_DIR
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long, value_name = "DIRECTORY", add = values::directories())]
     directory: Option<PathBuf>,
     /// End when no pool is served any more
     #[arg(long)]

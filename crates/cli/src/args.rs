@@ -1,5 +1,6 @@
 //! The command line, as clap reads and explains it.
 
+use crate::complete::values;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -99,7 +100,8 @@ pub struct ClusterArg {
         short,
         default_value = "default",
         env = "VSHMEM_CLUSTER",
-        value_name = "NAME"
+        value_name = "NAME",
+        add = values::clusters()
     )]
     pub cluster: String,
 }
@@ -143,13 +145,13 @@ pub struct Up {
     #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: Option<u64>,
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
-    #[arg(long, value_name = "POOL")]
+    #[arg(long, value_name = "POOL", add = values::pools())]
     pub pool: Vec<String>,
     /// Take memory for all of these pools now, and keep it: whatever else the host runs, they have it, and machines without doorbells can't be killed for want of it
     #[arg(long)]
     pub reserve: bool,
     /// A directory that the machines see, to read (ro, the default) or to write (rw); may be given several times
-    #[arg(long, value_name = "DIR[:ro|rw]")]
+    #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
     /// Room in each machine for so many pools that it is granted later
     #[arg(long, default_value_t = vshmem_cluster::Ports::USUAL.spare, value_name = "N")]
@@ -170,7 +172,7 @@ pub struct Up {
     #[arg(long)]
     pub no_doorbell: bool,
     /// The driver vshmem.ko that the machines load, instead of one that is found; 'none' for none
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", add = values::files())]
     pub driver: Option<PathBuf>,
     /// What the machines run on
     #[arg(long, value_enum, default_value_t = On::Qemu)]
@@ -179,7 +181,7 @@ pub struct Up {
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
     pub accel: Accel,
     /// The kernel image to boot, instead of the newest installed or downloaded one
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", add = values::files())]
     pub kernel: Option<PathBuf>,
     /// How long the machines may take to boot, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
@@ -247,14 +249,15 @@ pub struct Exec {
     #[arg(long, short, conflicts_with = "no_stdin")]
     pub tty: bool,
     /// The machine
-    #[arg(value_name = "VM")]
+    #[arg(value_name = "VM", add = values::machines())]
     pub machine: String,
     /// The command and its arguments
     #[arg(
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "COMMAND"
+        value_name = "COMMAND",
+        add = values::command()
     )]
     pub command: Vec<OsString>,
 }
@@ -276,7 +279,7 @@ pub struct Shell {
     #[command(flatten)]
     pub how: How,
     /// The machine
-    #[arg(value_name = "VM")]
+    #[arg(value_name = "VM", add = values::machines())]
     pub machine: String,
 }
 
@@ -287,7 +290,7 @@ pub struct How {
     #[arg(long, short, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
     /// Start in this directory
-    #[arg(long, short = 'C', value_name = "DIRECTORY")]
+    #[arg(long, short = 'C', value_name = "DIRECTORY", add = values::directories())]
     pub cwd: Option<PathBuf>,
     /// Run as this user: a name from this host's /etc/passwd, UID or UID:GID; on this kernel, with --local, only root can
     #[arg(long, short)]
@@ -320,6 +323,7 @@ pub struct Run {
         long,
         value_delimiter = ',',
         value_name = "VM,...",
+        add = values::machines(),
         conflicts_with = "local"
     )]
     pub vm: Vec<String>,
@@ -340,7 +344,8 @@ pub struct Run {
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "COMMAND"
+        value_name = "COMMAND",
+        add = values::command()
     )]
     pub command: Vec<OsString>,
 }
@@ -362,7 +367,8 @@ pub struct Explain {
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "COMMAND"
+        value_name = "COMMAND",
+        add = values::command()
     )]
     pub command: Vec<OsString>,
 }
@@ -389,7 +395,7 @@ pub struct Restart {
     #[command(flatten)]
     pub cluster: ClusterArg,
     /// The machines; if none are named, all of the cluster that died
-    #[arg(value_name = "VM")]
+    #[arg(value_name = "VM", add = values::machines())]
     pub machines: Vec<String>,
     /// How long each machine may take to boot, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
@@ -421,7 +427,7 @@ Examples:
   vshmem exec vm0 -- vshmem ipcs           the same, as seen from a machine")]
 pub struct Ipcs {
     /// Only this pool: a name, or a path with a slash in it
-    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
     /// Also the kernels that use the pool, and the threads that wait
     #[arg(long, short)]
@@ -446,7 +452,7 @@ Examples:
   vshmem check cluster.default --json")]
 pub struct Check {
     /// The pool: a name, or a path with a slash in it
-    #[arg(env = "VSHMEM_POOL")]
+    #[arg(env = "VSHMEM_POOL", add = values::pools())]
     pub pool: String,
     /// As JSON
     #[arg(long)]
@@ -461,7 +467,7 @@ Examples:
   vshmem ipcrm --pool cluster.default --all")]
 pub struct Ipcrm {
     /// The pool: a name, or a path with a slash in it; may be left out if you have only one
-    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
     /// Remove the segment with this id
     #[arg(long, short = 'm', value_name = "ID")]
@@ -499,7 +505,7 @@ instead of the constructs; arrows, page keys and Home scroll. Where the output i
 printed whole. Pools are only looked at: nobody is held up, and no lock is taken.")]
 pub struct Top {
     /// Only this pool: a name, or a path with a slash in it
-    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL")]
+    #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
     /// Seconds between samples, 0.1 at the least
     #[arg(long, short = 'n', default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
@@ -596,7 +602,7 @@ A pool that programs or machines use, or that a cluster has for machines that ca
         #[arg(long, short)]
         force: bool,
         /// Names, or paths with a slash in them
-        #[arg(required = true)]
+        #[arg(required = true, add = values::pools())]
         names: Vec<String>,
     },
 }

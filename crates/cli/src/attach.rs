@@ -1,5 +1,6 @@
 //! `vshmem attach` and `vshmem detach`.
 
+use crate::complete::values;
 use crate::print;
 use clap::Args;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ QEMU talks to one program at a time at a socket: give this one a socket of its o
 them, and for 'usable' a front end (vshmem agent --guest) and a virtio-serial device; docs/guide-existing-machines.md has it all.")]
 pub struct Attach {
     /// The socket of QEMU's monitor protocol
-    #[arg(long, value_name = "SOCKET", required_unless_present = "libvirt")]
+    #[arg(long, value_name = "SOCKET", required_unless_present = "libvirt", add = values::files())]
     qmp: Option<PathBuf>,
     /// A domain of libvirt
     #[arg(long, value_name = "DOMAIN", conflicts_with = "qmp")]
@@ -55,7 +56,7 @@ Examples:
 The machine runs on. It must have no pools any more; see vshmem revoke.")]
 pub struct Detach {
     /// What it is called
-    #[arg(required = true)]
+    #[arg(required = true, add = values::attached())]
     name: Vec<String>,
 }
 

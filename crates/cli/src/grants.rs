@@ -1,6 +1,7 @@
 //! `vshmem grant` and `vshmem revoke`.
 
 use crate::args::ClusterArg;
+use crate::complete::values;
 use crate::print;
 use clap::Args;
 use serde::Serialize;
@@ -34,9 +35,10 @@ pub struct Grant {
     #[arg(long)]
     json: bool,
     /// The pool of this host: a name, or a path with a slash in it
+    #[arg(add = values::pools())]
     pool: String,
     /// The machines: of the cluster, or attached ones
-    #[arg(required = true, value_name = "VM")]
+    #[arg(required = true, value_name = "VM", add = values::targets())]
     machines: Vec<String>,
 }
 
@@ -62,9 +64,10 @@ pub struct Revoke {
     #[arg(long)]
     json: bool,
     /// The pool: its name in the machines, or a name or path on this host
+    #[arg(add = values::granted())]
     pool: String,
     /// The machines: of the cluster, or attached ones
-    #[arg(required = true, value_name = "VM")]
+    #[arg(required = true, value_name = "VM", add = values::targets())]
     machines: Vec<String>,
 }
 

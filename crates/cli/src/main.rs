@@ -7,6 +7,7 @@ mod agent;
 mod args;
 mod attach;
 mod check;
+mod complete;
 mod explain;
 mod grants;
 mod ipcs;
@@ -21,7 +22,7 @@ mod top;
 mod xen;
 
 use args::{Cli, Command};
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use std::io;
 use std::process::ExitCode;
 use vshmem_cluster::{Error, Result};
@@ -36,6 +37,9 @@ fn main() -> ExitCode {
         .is_some_and(|name| name == vshmem_cluster::SANDBOX)
     {
         vshmem_cluster::sandbox_main();
+    }
+    if let Some(code) = complete::answer() {
+        return code;
     }
     let (first, further) = more::split(std::env::args_os());
     let cli = Cli::parse_from(first);
@@ -69,10 +73,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Top(top) => top::top(&top),
         Command::Agent(agent) => agent::agent(&agent),
         Command::Xen(xen) => xen::xen(xen),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "vshmem", &mut io::stdout());
-            Ok(0)
-        }
+        Command::Completions { shell } => print(&complete::script(shell)).map(|()| 0),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `vshmem xen`: pools between Xen domains.
 
 use crate::agent::ours;
+use crate::complete::values;
 use crate::{args, size};
 use clap::{Args, Subcommand};
 use std::io::Write;
@@ -27,6 +28,7 @@ pub enum Xen {
     /// Take away a pool whose `own` was killed
     Withdraw {
         /// The pool's name
+        #[arg(add = values::pools())]
         pool: String,
     },
 }

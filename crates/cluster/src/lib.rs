@@ -42,6 +42,7 @@ pub use host::interrupt;
 pub use host::library;
 pub use host::libvirt::Domain;
 pub use host::machine::Target;
+pub use host::names;
 pub use host::permanent::describe as describe_permanent;
 pub use host::ports::Ports;
 pub use host::qemu::sandbox::{main as sandbox_main, NAME as SANDBOX};

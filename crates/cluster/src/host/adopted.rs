@@ -47,10 +47,12 @@ pub struct Adopted {
 /// The format that this program writes.
 pub const VERSION: u32 = 1;
 const RECORD: &str = "machine.json";
+/// Where the records are, in the user's directory.
+pub const ATTACHED: &str = ".attached";
 
 /// Where the records are. No cluster's name begins with a dot.
 fn all() -> Result<PathBuf> {
-    Ok(runtime_directory()?.join(".attached"))
+    Ok(runtime_directory()?.join(ATTACHED))
 }
 
 /// The directory of one.

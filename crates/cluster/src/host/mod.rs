@@ -22,6 +22,7 @@ pub mod library;
 pub mod libvirt;
 pub mod local;
 pub mod machine;
+pub mod names;
 pub mod output;
 pub mod pci;
 pub mod permanent;

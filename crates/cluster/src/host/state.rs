@@ -119,15 +119,20 @@ pub fn uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// The user's directory for what lives until the computer is turned off; made if need be.
-pub fn runtime_directory() -> Result<PathBuf> {
+/// Where the user's directory for what lives until the computer is turned off is, if there is one.
+pub fn runtime_place() -> PathBuf {
     let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let usable =
         |dir: &PathBuf| fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid());
-    let directory = match set.filter(usable) {
+    match set.filter(usable) {
         Some(base) => base.join("vshmem"),
         None => PathBuf::from(format!("/tmp/vshmem-{}", uid())),
-    };
+    }
+}
+
+/// The user's directory for what lives until the computer is turned off; made if need be.
+pub fn runtime_directory() -> Result<PathBuf> {
+    let directory = runtime_place();
     private_directory(&directory)?;
     Ok(directory)
 }
@@ -165,7 +170,7 @@ pub fn private_directory(path: &Path) -> Result<()> {
     }
     let meta =
         fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
-    if meta.is_dir() && meta.uid() == uid() && meta.mode() & 0o077 == 0 {
+    if is_private(&meta) {
         return Ok(());
     }
     Err(Error::new(format!(
@@ -173,6 +178,11 @@ pub fn private_directory(path: &Path) -> Result<()> {
         path.display()
     ))
     .hint("Remove it, or set XDG_RUNTIME_DIR to a private directory of yours."))
+}
+
+/// Is it a directory that only this user can enter?
+pub fn is_private(meta: &fs::Metadata) -> bool {
+    meta.is_dir() && meta.uid() == uid() && meta.mode() & 0o077 == 0
 }
 
 /// Refuses names that can't be a part of a path or of a kernel's command line.
@@ -194,18 +204,23 @@ pub fn cluster_directory(name: &str) -> Result<PathBuf> {
 /// The names of all clusters that are written down.
 pub fn cluster_names() -> Result<Vec<String>> {
     let directory = runtime_directory()?;
-    let mut names: Vec<String> = fs::read_dir(&directory)
-        .explain(|| format!("reading {}", directory.display()))?
+    let names = names_in(&directory).explain(|| format!("reading {}", directory.display()))?;
+    if names.is_empty() {
+        // Looking leaves nothing behind; the directory stays if anything else is in it.
+        let _ = fs::remove_dir(&directory);
+    }
+    Ok(names)
+}
+
+/// The names of what has a directory in this one.
+pub fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(directory)?
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| check_name(name).is_ok())
         .collect();
     names.sort();
-    if names.is_empty() {
-        // Looking leaves nothing behind; the directory stays if anything else is in it.
-        let _ = fs::remove_dir(&directory);
-    }
     Ok(names)
 }
 

@@ -1,0 +1,226 @@
+//! Completion in shells. What a shell's script calls, `_VSHMEM_COMPLETE=SHELL vshmem -- WORD...`, prints what the word may become: options and
+//! commands, which clap knows, and the names that [`values`] looks up.
+
+pub mod values;
+
+use clap::CommandFactory;
+use clap_complete::engine::{complete as candidates, CompletionCandidate};
+use clap_complete::env::{self, EnvCompleter, Shells};
+use clap_complete::CompleteEnv;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The variable by which a shell's script asks.
+const ASKED: &str = "_VSHMEM_COMPLETE";
+/// Which of the words is to be completed, as in clap_complete's own scripts; if it is not said, the last one.
+const INDEX: &str = "_CLAP_COMPLETE_INDEX";
+
+const SHELLS: &[&dyn EnvCompleter] = &[&Bash, &env::Elvish, &env::Fish, &env::Powershell, &Zsh];
+
+/// Answers a shell that asks; `None` if none does. Nothing that goes wrong is said: somebody is typing there.
+pub fn answer() -> Option<ExitCode> {
+    std::env::var_os(ASKED)?;
+    let completion = CompleteEnv::with_factory(crate::args::Cli::command)
+        .var(ASKED)
+        .shells(Shells(SHELLS));
+    let here = std::env::current_dir().ok();
+    match completion.try_complete(std::env::args_os(), here.as_deref()) {
+        Ok(true) => Some(ExitCode::SUCCESS),
+        Ok(false) => None,
+        Err(_) => Some(ExitCode::FAILURE),
+    }
+}
+
+/// The script for a shell.
+pub fn script(shell: clap_complete::Shell) -> String {
+    let completer = Shells(SHELLS).completer(&shell.to_string());
+    let mut text = Vec::new();
+    completer
+        .expect("each shell has one")
+        .write_registration(ASKED, "vshmem", "vshmem", "vshmem", &mut text)
+        .expect("memory takes it");
+    String::from_utf8(text).expect("a script is text")
+}
+
+/// The words of the command, before that which is completed.
+fn words_before() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().skip(2).collect();
+    words.truncate(index().unwrap_or(words.len().saturating_sub(1)));
+    words
+}
+
+fn index() -> Option<usize> {
+    std::env::var(INDEX).ok()?.parse().ok()
+}
+
+/// bash splits words at `=`, quotes no candidate, and completes names of files better than anybody else.
+struct Bash;
+
+impl EnvCompleter for Bash {
+    fn name(&self) -> &'static str {
+        "bash"
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name == "bash"
+    }
+
+    fn write_registration(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+        _: &str,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        out.write_all(include_bytes!("bash.sh"))
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut clap::Command,
+        words: Vec<OsString>,
+        here: Option<&Path>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let words = joined(words);
+        let last = words.len().saturating_sub(1);
+        let word = words.last().cloned().unwrap_or_default();
+        let mut found = candidates(command, words, last, here)?;
+        if !word.as_encoded_bytes().starts_with(b"-") {
+            without_options(&mut found);
+        }
+        if found.iter().any(values::is_file) {
+            return writeln!(out, "/");
+        }
+        let option = word.to_string_lossy();
+        let option = option
+            .split_once('=')
+            .map(|(option, _)| format!("{option}="));
+        for candidate in &found {
+            let text = candidate.get_value().to_string_lossy();
+            let text = option
+                .as_ref()
+                .and_then(|option| text.strip_prefix(option))
+                .unwrap_or(&text);
+            writeln!(out, "{text}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Words in which `--option`, `=` and `value` are one again.
+fn joined(words: Vec<OsString>) -> Vec<OsString> {
+    let mut out: Vec<OsString> = Vec::new();
+    let mut is_open = false;
+    for word in words {
+        let long =
+            |before: &OsString| before.as_encoded_bytes().starts_with(b"--") && before.len() > 2;
+        match out.last_mut() {
+            Some(before) if is_open || word == OsStr::new("=") && long(before) => {
+                is_open = !is_open;
+                before.push(word);
+            }
+            _ => {
+                is_open = false;
+                out.push(word);
+            }
+        }
+    }
+    out
+}
+
+/// Leaves options out, unless there is nothing else.
+fn without_options(found: &mut Vec<CompletionCandidate>) {
+    let is_option =
+        |one: &CompletionCandidate| one.get_value().as_encoded_bytes().starts_with(b"-");
+    if !found.iter().all(is_option) {
+        found.retain(|one| !is_option(one));
+    }
+}
+
+/// zsh gets words without their quotes, candidates with what they mean, and completes names of files itself, too.
+struct Zsh;
+
+impl EnvCompleter for Zsh {
+    fn name(&self) -> &'static str {
+        "zsh"
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name == "zsh"
+    }
+
+    fn write_registration(
+        &self,
+        _: &str,
+        _: &str,
+        _: &str,
+        _: &str,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        out.write_all(include_bytes!("zsh.sh"))
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut clap::Command,
+        mut words: Vec<OsString>,
+        here: Option<&Path>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        words.truncate(index().map_or(words.len(), |index| index.saturating_add(1)));
+        // A quote that is open stands before the word.
+        if let Some(word) = words.pop() {
+            let text = word.to_string_lossy();
+            words.push(text.trim_start_matches(['\'', '"']).into());
+        }
+        let last = words.len().saturating_sub(1);
+        let found = candidates(command, words, last, here)?;
+        if found.iter().any(values::is_file) {
+            return writeln!(out, "/");
+        }
+        for candidate in &found {
+            let text = candidate.get_value().to_string_lossy();
+            let help = candidate.get_help().map(ToString::to_string);
+            let help = help.as_deref().and_then(|help| help.lines().next());
+            let help = help.unwrap_or_default().replace('\\', "\\\\");
+            let text = text.replace('\\', "\\\\").replace(':', "\\:");
+            writeln!(out, "{text}:{help}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_and_values_are_joined() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let joined = |line: &str| joined(words(line));
+        assert_eq!(
+            joined("vshmem down --cluster = al"),
+            words("vshmem down --cluster=al")
+        );
+        let open = [words("vshmem down"), vec!["--cluster=".into()]].concat();
+        assert_eq!(joined("vshmem down --cluster ="), open);
+        assert_eq!(joined("vshmem run -- = x"), words("vshmem run -- = x"));
+        assert_eq!(joined("vshmem ps --json"), words("vshmem ps --json"));
+        assert_eq!(
+            joined("vshmem a --b = c --d = e f"),
+            words("vshmem a --b=c --d=e f")
+        );
+    }
+
+    #[test]
+    fn each_shell_has_a_script() {
+        use clap::ValueEnum;
+        for shell in clap_complete::Shell::value_variants() {
+            assert!(script(*shell).contains(ASKED), "{shell}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What values may become: the names of clusters, machines and pools, programs and files. They are only looked up, as who types must neither wait nor
+//! change anything: no pool is opened, and no machine asked.
+
+use super::words_before;
+use clap::builder::StyledStr;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
+use clap_complete::{ArgValueCandidates, ArgValueCompleter};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use vshmem_cluster::{names, view};
+
+/// What candidates that are files are tagged with.
+const FILE: &str = "file";
+
+/// Is it the name of a file?
+pub fn is_file(candidate: &CompletionCandidate) -> bool {
+    candidate
+        .get_tag()
+        .is_some_and(|tag| tag.to_string() == FILE)
+}
+
+/// Clusters.
+pub fn clusters() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(names::clusters()))
+}
+
+/// Machines of the cluster that the line names.
+pub fn machines() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(names::machines(&cluster())))
+}
+
+/// Machines that were attached.
+pub fn attached() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(names::attached()))
+}
+
+/// Machines of the cluster, and attached ones.
+pub fn targets() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let mut all = names::machines(&cluster());
+        all.extend(names::attached());
+        candidates(all)
+    })
+}
+
+/// Pools, by name or path.
+pub fn pools() -> ArgValueCompleter {
+    ArgValueCompleter::new(|word: &OsStr| named_or_file(word, pool_names()))
+}
+
+/// Pools that machines were given, by their names there, or by a name or path here.
+pub fn granted() -> ArgValueCompleter {
+    ArgValueCompleter::new(|word: &OsStr| {
+        let mut all: BTreeSet<String> = pool_names().into_iter().collect();
+        all.extend(names::granted(&cluster()));
+        named_or_file(word, all)
+    })
+}
+
+/// Files.
+pub fn files() -> ArgValueCompleter {
+    ArgValueCompleter::new(|word: &OsStr| matching(PathCompleter::any(), word))
+}
+
+/// Directories.
+pub fn directories() -> ArgValueCompleter {
+    ArgValueCompleter::new(|word: &OsStr| matching(PathCompleter::dir(), word))
+}
+
+/// A program behind `--`, and what it may be given.
+pub fn command() -> ArgValueCompleter {
+    ArgValueCompleter::new(|word: &OsStr| {
+        let is_path = word.as_encoded_bytes().contains(&b'/');
+        let is_first = words_before().last().is_some_and(|last| last == "--");
+        match is_first && !is_path {
+            true => starting(word, programs()),
+            false => matching(PathCompleter::any(), word),
+        }
+    })
+}
+
+fn pool_names() -> Vec<String> {
+    let pools = view::pools(None).unwrap_or_default();
+    pools.iter().map(view::name_of).collect()
+}
+
+/// The cluster that the command names, or the usual one.
+fn cluster() -> String {
+    named_cluster(&words_before())
+        .or_else(|| std::env::var("VSHMEM_CLUSTER").ok())
+        .unwrap_or_else(|| "default".into())
+}
+
+/// The cluster that a line names. A shell may have split it at `=`.
+fn named_cluster(words: &[OsString]) -> Option<String> {
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        if word == "--" {
+            break;
+        }
+        if matches!(&*word, "-c" | "--cluster") {
+            let value = words.find(|word| word != "=");
+            return value.map(String::from);
+        }
+        let long = word.strip_prefix("--cluster=");
+        if let Some(name) = long.or_else(|| word.strip_prefix("-c")) {
+            return Some(name.trim_start_matches('=').into());
+        }
+    }
+    None
+}
+
+fn candidates(names: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// Those of the names that the word may become.
+fn starting(word: &OsStr, names: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
+    let word = word.to_string_lossy();
+    let names = names.into_iter().filter(|name| name.starts_with(&*word));
+    candidates(names)
+}
+
+/// Files that the word may become.
+fn matching(files: PathCompleter, word: &OsStr) -> Vec<CompletionCandidate> {
+    let tag = |file: CompletionCandidate| file.tag(Some(StyledStr::from(FILE)));
+    files.complete(word).into_iter().map(tag).collect()
+}
+
+/// Names, or a path if there is a slash.
+fn named_or_file(
+    word: &OsStr,
+    names: impl IntoIterator<Item = String>,
+) -> Vec<CompletionCandidate> {
+    match word.as_encoded_bytes().contains(&b'/') {
+        true => matching(PathCompleter::any(), word),
+        false => starting(word, names),
+    }
+}
+
+/// The programs that `PATH` leads to, as far as their names need no quotes.
+fn programs() -> BTreeSet<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_program = |file: &Path| {
+        fs::metadata(file)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let is_plain = |name: &String| {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+        name.chars().all(fine)
+    };
+    std::env::split_paths(&path)
+        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
+        .filter(|entry| is_program(&entry.path()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(is_plain)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cluster_is_read_from_the_line() {
+        let named = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            named_cluster(&words)
+        };
+        for line in [
+            "-c two",
+            "-ctwo",
+            "-c=two",
+            "--cluster two",
+            "--cluster=two",
+            "--cluster = two",
+        ] {
+            assert_eq!(
+                named(&format!("vshmem exec {line}")).as_deref(),
+                Some("two"),
+                "{line}"
+            );
+        }
+        assert_eq!(named("vshmem exec vm0 -- tar -c two"), None);
+        assert_eq!(named("vshmem exec"), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! The names of what there is, for who types a command: read from what is written down. Nothing is made, opened, asked or cleaned up for it, and
+//! what can't be read has no names.
+
+use super::adopted::{Adopted, ATTACHED};
+use super::state::{is_private, names_in, runtime_place, Granted, Record};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The user's directory of records, if it is there.
+fn place() -> Option<PathBuf> {
+    let place = runtime_place();
+    let is_ours = fs::symlink_metadata(&place).is_ok_and(|meta| is_private(&meta));
+    is_ours.then_some(place)
+}
+
+fn names(within: impl AsRef<Path>) -> Vec<String> {
+    let directory = place().map(|place| place.join(within));
+    let names = directory.and_then(|directory| names_in(&directory).ok());
+    names.unwrap_or_default()
+}
+
+fn record(cluster: &str) -> Option<Record> {
+    place()?;
+    Record::read(cluster).ok().flatten()
+}
+
+/// Clusters.
+pub fn clusters() -> Vec<String> {
+    names("")
+}
+
+/// Machines of a cluster.
+pub fn machines(cluster: &str) -> Vec<String> {
+    let machines = record(cluster).map(|record| record.machines);
+    let machines = machines.into_iter().flatten();
+    machines.map(|machine| machine.name).collect()
+}
+
+/// Machines that were attached.
+pub fn attached() -> Vec<String> {
+    names(ATTACHED)
+}
+
+/// The pools that machines of a cluster and attached ones were given, by their names there.
+pub fn granted(cluster: &str) -> Vec<String> {
+    let ours = record(cluster).map(|record| record.machines);
+    let ours = ours.into_iter().flatten().flat_map(|machine| machine.pools);
+    let others = attached();
+    let others = others
+        .iter()
+        .filter_map(|name| Adopted::read(name).ok().flatten())
+        .flat_map(|machine| machine.pools);
+    let mut names: Vec<String> = ours
+        .chain(others)
+        .map(|Granted { name, .. }| name)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
