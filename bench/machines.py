@@ -52,7 +52,7 @@ class Machines:
 
     def _ours(self) -> dict:
         """What `vshmem ps` says of our cluster."""
-        clusters = json.loads(vshmem("ps", "--json"))
+        clusters = json.loads(vshmem("ps", "--json"))["clusters"]
         return next(c for c in clusters if c["name"] == self.cluster)
 
     def _pids(self) -> list[int]:

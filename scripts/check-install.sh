@@ -112,6 +112,19 @@ fi
 if VSHMEM_POOL="$work/queue.c" "$root/bin/vshmem" run --local -- "$work/dynamic" 2>"$work/log"; then
     fail "a program makes a queue in what is no pool"
 fi
+
+# What is printed as JSON has the shape that its schema says.
+has_shape() { # has_shape DOCUMENT COMMAND...
+    document=$1
+    shift
+    VSHMEM_POOL="$work/pool" "$root/bin/vshmem" "$@" >"$work/said" || fail "vshmem $*"
+    VSHMEM_BIN="$root/bin/vshmem" /usr/bin/python3 tests/schema.py "$document" <"$work/said" || fail "vshmem $* does not print what vshmem schema $document says"
+}
+has_shape ipcs ipcs --json
+has_shape check check --json
+has_shape pool-ls pool ls --json
+has_shape ps ps --json
+has_shape explain explain --json "$work/dynamic"
 grep -q 'error: msgget: pool .* too small' "$work/log" || fail "a program does not say why its call fails: $(cat "$work/log")"
 
 does ExecStart >"$work/log" 2>&1 || fail "ExecStart of the user unit: $(cat "$work/log")"
@@ -136,6 +149,7 @@ done
 # The machines' unit starts the installed command with an option that it has.
 guest=$root/lib/systemd/system/vshmem-agent-guest.service
 grep -qx "ExecStart=$prefix/bin/vshmem agent --guest" "$guest" || fail "the machines' unit does not start the installed command"
+has_shape agent agent --status --json
 "$root/bin/vshmem" agent --help | grep -q -- '--guest' || fail "the installed command knows no --guest"
 if command -v systemd-analyze >/dev/null; then
     sed -e "s|$prefix/bin|$root/bin|" "$guest" >"$work/vshmem-agent-guest.service"

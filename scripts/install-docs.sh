@@ -15,7 +15,7 @@ texts() { # README refers to these by their place
     echo README.md
     echo DESIGN.md
     echo SECURITY.md
-    find docs -name '*.md' | sort
+    find docs -name '*.md' -o -name '*.json' | sort
 }
 
 completion_file() { # completion_file SHELL: where that shell looks for it
@@ -48,6 +48,7 @@ uninstall_all() {
     texts | while read -r text; do
         rm -f "$DOCDIR/$text"
     done
+    rm -f "$MANDIR"/man1/vshmem-*.1
     for shell in bash zsh fish; do
         rm -f "$(completion_file "$shell")"
     done

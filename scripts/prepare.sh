@@ -22,6 +22,7 @@ build|cmd:make|make|runs the Makefile
 install,bindings?,kmod,programs?,machines,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
 differential,machines,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
 install,bindings|cmd:pkg-config|pkg-config|finds the installed library as a user would
+install,machines,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
 install?|cmd:zsh|zsh|a shell that completes the command
 install?|cmd:fish|fish|a shell that completes the command
 machines,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces

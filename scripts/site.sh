@@ -18,7 +18,7 @@ fi
 
 rm -rf "$text"
 mkdir -p "$text"
-git ls-files -z --cached --others --exclude-standard -- '*.md' 'docs/*.svg' 'bench/results/*.txt' 'LICENSE-*' kmod/LICENSE-GPL-2.0 include/vshmem.h |
+git ls-files -z --cached --others --exclude-standard -- '*.md' 'docs/*.svg' 'docs/schemas/*.json' 'bench/results/*.txt' 'LICENSE-*' kmod/LICENSE-GPL-2.0 include/vshmem.h |
     xargs -0 cp --parents -t "$text"
 # Links to man pages lead to what is made of them here.
 find "$text" -name '*.md' -exec sed -i 's#(\([^) ]*\.[1-8]\))#(\1.md)#g' {} +
@@ -55,6 +55,7 @@ nav:
       - Security: SECURITY.md
       - Benchmarks: bench/README.md
       - Changes: CHANGELOG.md
+      - JSON: docs/json.md
   - Man pages:
       - vshmem(1): docs/man/vshmem.1.md
       - libvshmem(7): docs/man/libvshmem.7.md

@@ -10,7 +10,27 @@ vshmem() {
     if [ "$1" = up ] && [ -d "$MACHINES_TARGET" ]; then set -- "$@" --share "$MACHINES_TARGET"; fi
     [ "$1" != up ] || [ -z "${VSHMEM_TEST_KERNEL:-}" ] || set -- "$@" --kernel "$VSHMEM_TEST_KERNEL"
     [ "$1" != up ] || [ -z "${VSHMEM_TEST_ACCEL:-}" ] || set -- "$@" --accel "$VSHMEM_TEST_ACCEL"
+    case " $* " in
+    *" -- "*) ;; # what a machine's programs print is their own
+    *" --json "*)
+        in_shape "$@"
+        return
+        ;;
+    esac
     timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@"
+}
+
+# The same with --json, whose output must have the shape that its schema says.
+in_shape() {
+    local document=$1 status=0 said
+    [ "$document" != pool ] || document=pool-ls
+    said=$(timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@") || status=$?
+    if [ -n "$said" ]; then
+        /usr/bin/python3 "$MACHINES_ROOT/tests/schema.py" "$document" <<<"$said" ||
+            failed "vshmem $* prints what vshmem schema $document says" "$said" >&2
+        printf '%s\n' "$said"
+    fi
+    return "$status"
 }
 
 # A copy of what machines boot from, for another user, who has it in that directory.
@@ -94,7 +114,7 @@ need_machines() {
 members_of() {
     vshmem ipcs --pool "$1" --json | /usr/bin/python3 -c '
 import json, sys
-print(sorted((m["name"], m["alive"]) for pool in json.load(sys.stdin) for m in pool["members"]))'
+print(sorted((m["name"], m["alive"]) for pool in json.load(sys.stdin)["pools"] for m in pool["members"]))'
 }
 
 # nothing_left WHAT: no process, no socket, no pool of our clusters

@@ -6,6 +6,7 @@
 [ "$PROGRAMS_MODE" = vshmem ] || skip "the kernel's own System V IPC has no vshmem check"
 need perl perl
 need python3 python3
+need_schemas
 vshmem=${VSHMEM_BIN:-$(dirname "$PROGRAMS_LIB")/vshmem}
 
 check() { # check CODE TEXT [OPTION...]: of the pool
@@ -34,6 +35,7 @@ kill -KILL "$holder"
 wait "$holder" 2>/dev/null || true
 check 1 "cleaned up after dead processes: 1"
 check 0 '"state": "whole"' --json
+has_shape check check.log
 echo "whole, mended and whole again"
 
 cat >busy.pl <<'P'
@@ -77,6 +79,7 @@ with open(sys.argv[1], "r+b") as pool:
 P
 check 4 "counts the entries in use wrongly (99)"
 check 4 '"state": "damaged"' --json
+has_shape check check.log
 status=0
 "$vshmem" check /nonexistent/pool 2>err.log || status=$?
 [ "$status" -eq 125 ] || fail "of a pool that is not there, vshmem check ended with $status"

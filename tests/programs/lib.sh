@@ -36,6 +36,15 @@ need() {
     command -v "$1" >/dev/null || skip "$1 is not installed; 'apt-get install $2' brings it"
 }
 
+# has_shape DOCUMENT FILE: what was printed with --json is what its schema says
+has_shape() {
+    VSHMEM_BIN=${vshmem:-} /usr/bin/python3 "$here/../schema.py" "$1" <"$2" 2>shape.log || fail "the shape of $1: $(cat shape.log)"
+}
+
+need_schemas() {
+    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || skip "jsonschema is not installed; 'apt-get install python3-jsonschema' brings it"
+}
+
 # equal WHAT EXPECTED GOT
 equal() {
     [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"

@@ -6,6 +6,7 @@
 [ "$PROGRAMS_MODE" = vshmem ] || skip "the kernel's own System V IPC has no vshmem top"
 need perl perl
 need python3 python3
+need_schemas
 vshmem=${VSHMEM_BIN:-$(dirname "$PROGRAMS_LIB")/vshmem}
 
 cat >use.pl <<'P'
@@ -25,6 +26,10 @@ waits() { "$vshmem" ipcs --waiters --pool "$pool" 2>/dev/null | grep -q 'semapho
 within 10 "a program that waits" waits
 "$vshmem" --help | grep -q '^  top ' || fail "the command top is not listed"
 python3 "$here/top.py" "$vshmem" "$pool" || fail "vshmem top does not do what it should"
+"$vshmem" top --pool "$pool" --once --json >top.log
+has_shape top top.log
+"$vshmem" ipcs --pool "$pool" --json >ipcs.log
+has_shape ipcs ipcs.log
 if "$vshmem" top --pool /nonexistent/pool --once 2>err.log; then
     fail "a pool that is not there was shown"
 fi

@@ -1,5 +1,6 @@
 //! What is said on the control socket: a request a line, an answer a line, in JSON.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Longest line in bytes, of a request.
@@ -42,7 +43,7 @@ pub enum Request {
 }
 
 /// How everything is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The back end's process.
     pub pid: u32,
@@ -59,7 +60,7 @@ pub struct Status {
 }
 
 /// A pool that is served.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
@@ -85,7 +86,7 @@ pub struct PoolStatus {
 }
 
 /// A machine that is connected.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PeerStatus {
     /// By which number it is rung.
     pub peer: u16,
@@ -100,7 +101,7 @@ pub struct PeerStatus {
 }
 
 /// A member of the pool.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MemberStatus {
     /// Its number.
     pub member: u16,

@@ -1,6 +1,7 @@
 //! `vshmem agent`: the host's back end, and a machine's front end.
 
 use crate::complete::values;
+use crate::json::print_document;
 use crate::{print, table};
 use clap::Args;
 use std::path::PathBuf;
@@ -171,8 +172,7 @@ fn show(status: Option<Status>, json: bool) -> Result<u8> {
         return Ok(1);
     };
     if json {
-        let text = serde_json::to_string_pretty(&status).expect("a status is plain data");
-        return print(&format!("{text}\n")).map(|()| 0);
+        return print_document(&status).map(|()| 0);
     }
     let heading = ["POOL", "PEER", "NAME", "PID", "STATE"];
     let mut rows = vec![heading.map(String::from).to_vec()];

@@ -78,6 +78,13 @@ pub enum Command {
     /// Share pools between Xen domains
     #[command(subcommand)]
     Xen(crate::xen::Xen),
+    /// Print the JSON Schema of what a command prints with --json
+    #[command(after_help = SCHEMA_EXAMPLES)]
+    Schema {
+        /// The command
+        #[arg(value_name = "COMMAND")]
+        document: Documents,
+    },
     /// Print a shell's completions
     #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -85,6 +92,34 @@ pub enum Command {
         shell: clap_complete::Shell,
     },
 }
+
+/// The commands that have `--json`.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Documents {
+    /// vshmem agent --status
+    Agent,
+    /// vshmem check
+    Check,
+    /// vshmem explain
+    Explain,
+    /// vshmem grant, each line
+    Grant,
+    /// vshmem ipcs
+    Ipcs,
+    /// vshmem pool ls
+    PoolLs,
+    /// vshmem ps
+    Ps,
+    /// vshmem revoke, each line
+    Revoke,
+    /// vshmem top, each line
+    Top,
+}
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  vshmem schema ps > ps.json
+  vshmem ps --json | jsonschema -i /dev/stdin ps.json";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -213,7 +248,7 @@ pub enum Accel {
 #[command(after_help = "\
 Examples:
   vshmem ps
-  vshmem ps --json | jq -r '.[].machines[].name'
+  vshmem ps --json | jq -r '.clusters[].machines[].name'
 
 Nothing is changed. A machine that has died is shown with its last words; vshmem restart starts it anew, with the pool as it is,
 and vshmem down removes the cluster. What it held in pools is free for others when vshmem agent serves them, after vshmem restart, or

@@ -1,6 +1,8 @@
 //! `vshmem check`.
 
+use crate::json::print_document;
 use crate::{args, print};
+use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::check::{check as look, Checked};
 use vshmem_cluster::view::pools;
@@ -20,8 +22,7 @@ pub fn check(check: &args::Check) -> Result<u8> {
         let checked = look(&pool)?;
         let shown = Shown::of(&checked);
         if check.json {
-            let text = serde_json::to_string_pretty(&shown).expect("plain data");
-            print(&format!("{text}\n"))?;
+            print_document(&shown)?;
         } else {
             print(&shown.describe())?;
         }
@@ -31,20 +32,42 @@ pub fn check(check: &args::Check) -> Result<u8> {
 }
 
 /// A check as JSON shows it.
-#[derive(Serialize)]
-struct Shown<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Shown<'a> {
+    /// The pool's name, or its path if it has none.
     pool: &'a str,
-    state: &'static str,
+    /// How it is.
+    state: State,
+    /// What was mended, and how often.
     repaired: Mended,
+    /// What is wrong and can't be mended, in sentences.
     damage: &'a [String],
 }
 
-#[derive(Serialize)]
+/// How a pool is.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// Nothing is wrong.
+    Whole,
+    /// It is whole now.
+    Repaired,
+    /// What is wrong can't be mended.
+    Damaged,
+}
+
+/// What was mended, and how often.
+#[derive(Serialize, JsonSchema)]
 struct Mended {
+    /// Dead processes that were cleaned up after.
     processes: u32,
+    /// Locks that the dead held.
     locks: u32,
+    /// Removals that the dead had begun.
     removals: u32,
+    /// Ranges of memory that the dead were preparing or emptying.
     ranges: u32,
+    /// Records of dead threads that waited.
     waiters: u32,
 }
 
@@ -73,9 +96,9 @@ impl<'a> Shown<'a> {
     fn of(checked: &'a Checked) -> Shown<'a> {
         let r = &checked.repaired;
         let state = match (checked.damage.is_empty(), r.is_nothing()) {
-            (false, _) => "damaged",
-            (true, false) => "repaired",
-            (true, true) => "whole",
+            (false, _) => State::Damaged,
+            (true, false) => State::Repaired,
+            (true, true) => State::Whole,
         };
         Shown {
             pool: &checked.pool,
@@ -93,9 +116,9 @@ impl<'a> Shown<'a> {
 
     fn code(&self) -> u8 {
         match self.state {
-            "damaged" => DAMAGED,
-            "repaired" => REPAIRED,
-            _ => WHOLE,
+            State::Damaged => DAMAGED,
+            State::Repaired => REPAIRED,
+            State::Whole => WHOLE,
         }
     }
 
@@ -109,12 +132,12 @@ impl<'a> Shown<'a> {
             out.push_str(&format!("{}: {line}\n", self.pool));
         }
         out.push_str(&match self.state {
-            "damaged" => format!(
+            State::Damaged => format!(
                 "The pool {} is damaged, and this can't be mended: end its programs, remove it and make it anew.\n",
                 self.pool
             ),
-            "repaired" => format!("The pool {} is whole again.\n", self.pool),
-            _ => format!("The pool {} is whole.\n", self.pool),
+            State::Repaired => format!("The pool {} is whole again.\n", self.pool),
+            State::Whole => format!("The pool {} is whole.\n", self.pool),
         });
         out
     }

@@ -1,7 +1,9 @@
 //! `vshmem explain`: what of a program's System V calls the library takes, and into which pool; and the same question asked before `run`.
 
+use crate::json::print_document;
 use crate::program::Program;
 use crate::{args, print, size};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,19 +11,23 @@ use vshmem_cluster::pools::{look, Found};
 use vshmem_cluster::{library, Error, Result};
 
 /// The answer, as JSON shows it.
-#[derive(Serialize)]
-struct Explained {
+#[derive(Serialize, JsonSchema)]
+pub struct Explained {
     /// The file of machine code.
     program: PathBuf,
     /// The script that it interprets.
     script: Option<PathBuf>,
+    /// What kind of program it is, in words.
     kind: String,
-    /// By file, the System V calls that are made by the C library's names; `None`: that can't be told.
+    /// By file, the System V calls that are made by the C library's names; null: that can't be told.
     calls: Option<Vec<Calls>>,
+    /// The library that is preloaded.
     library: PathBuf,
+    /// The pool, as `VSHMEM_POOL` has it.
     pool: String,
+    /// Its file; null: it can't be used.
     path: Option<String>,
-    /// Bytes; `None`: the pool is made when it is first used.
+    /// Its bytes; null: it is made when it is first used, or can't be used.
     size: Option<u64>,
     /// As `VSHMEM_KEYS` has it.
     keys: String,
@@ -31,9 +37,12 @@ struct Explained {
     reasons: Vec<String>,
 }
 
-#[derive(Serialize)]
+/// The calls that a file makes.
+#[derive(Serialize, JsonSchema)]
 struct Calls {
+    /// The program or a library.
     file: PathBuf,
+    /// The calls.
     names: Vec<&'static str>,
 }
 
@@ -50,13 +59,10 @@ pub fn explain(explain: &args::Explain) -> Result<u8> {
     })?;
     let library = library::find()?;
     let explained = look_at(&program, library);
-    let text = if explain.json {
-        let text = serde_json::to_string_pretty(&explained).expect("it is plain data");
-        format!("{text}\n")
-    } else {
-        explained.text()
-    };
-    print(&text)?;
+    match explain.json {
+        true => print_document(&explained)?,
+        false => print(&explained.text())?,
+    }
     Ok(u8::from(!explained.taken))
 }
 

@@ -2,8 +2,10 @@
 
 use crate::args::ClusterArg;
 use crate::complete::values;
+use crate::json::line;
 use crate::print;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 use vshmem_cluster::{grant as give, interrupt, revoke as take, GrantDone, Result, Source, Target};
@@ -71,21 +73,33 @@ pub struct Revoke {
     machines: Vec<String>,
 }
 
-/// What was done on one machine.
-#[derive(Serialize)]
-struct Shown<'a> {
+/// What was granted to a machine.
+#[derive(Serialize, JsonSchema)]
+pub struct Granted<'a> {
+    /// The machine.
     machine: &'a str,
+    /// What the pool is called there.
     pool: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<&'a str>,
-    /// It was so before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<bool>,
-    /// Null: not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usable: Option<Option<bool>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    off: Option<bool>,
+    /// The PCI address of its device there.
+    address: &'a str,
+    /// The machine had it.
+    before: bool,
+    /// Programs there can use it; null: that is not known.
+    usable: Option<bool>,
+    /// How long it took.
+    milliseconds: f64,
+}
+
+/// What was taken away from a machine.
+#[derive(Serialize, JsonSchema)]
+pub struct Revoked<'a> {
+    /// The machine.
+    machine: &'a str,
+    /// What the pool was called there.
+    pool: &'a str,
+    /// The machine was turned off, as it did not let go.
+    off: bool,
+    /// How long it took.
     milliseconds: f64,
 }
 
@@ -106,15 +120,14 @@ pub fn grant(grant: &Grant) -> Result<u8> {
         let mut target = Target::find(&grant.cluster.cluster, machine)?;
         let done = give(&mut target, &pool, grant.timeout)?;
         if grant.json {
-            return show(&Shown {
+            return print(&line(Granted {
                 machine,
                 pool: &done.name,
-                address: Some(&done.address),
-                before: Some(done.before),
-                usable: Some(done.usable.is_ok().then_some(true)),
-                off: None,
+                address: &done.address,
+                before: done.before,
+                usable: done.usable.is_ok().then_some(true),
                 milliseconds: milliseconds(done.took),
-            });
+            }));
         }
         print(&format!("{}\n", sentence(machine, &done)))?;
         if let Err(why) = &done.usable {
@@ -156,15 +169,12 @@ pub fn revoke(revoke: &Revoke) -> Result<u8> {
             }
         };
         if revoke.json {
-            return show(&Shown {
+            return print(&line(Revoked {
                 machine,
                 pool: &name,
-                address: None,
-                before: None,
-                usable: None,
-                off: Some(off),
+                off,
                 milliseconds: milliseconds(begun.elapsed()),
-            });
+            }));
         }
         let took = milliseconds(begun.elapsed());
         print(&match off {
@@ -172,11 +182,6 @@ pub fn revoke(revoke: &Revoke) -> Result<u8> {
             false => format!("{machine} does not have {name} any more, after {took:.0} ms\n"),
         })
     })
-}
-
-fn show(shown: &Shown<'_>) -> Result<()> {
-    let text = serde_json::to_string(shown).expect("it is plain data");
-    print(&format!("{text}\n"))
 }
 
 /// Does it on each machine, whatever becomes of the others; the exit code is that of the first failure.

@@ -1,7 +1,9 @@
 //! `vshmem ipcs` and `vshmem ipcrm`.
 
+use crate::json::print_document;
 use crate::machines::{age, show_age};
 use crate::{args, print, table};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vshmem_cluster::sample::{Member, Waiter};
@@ -28,9 +30,8 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
         }
     }
     if ipcs.json {
-        let shown: Vec<_> = seen.iter().map(Shown::of).collect();
-        let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
-        print(&format!("{text}\n"))?;
+        let pools = seen.iter().map(Shown::of).collect();
+        print_document(All { pools })?;
     } else {
         let text: Vec<_> = seen
             .iter()
@@ -166,54 +167,87 @@ fn owner_cells(owner: &Owner) -> Vec<String> {
     ]
 }
 
-/// A pool's contents as JSON shows them. Sizes in bytes; `mode` in octal.
-#[derive(Serialize)]
+/// What lies in pools, as JSON shows it.
+#[derive(Serialize, JsonSchema)]
+pub struct All<'a> {
+    /// The pools.
+    pools: Vec<Shown<'a>>,
+}
+
+/// A pool's contents.
+#[derive(Serialize, JsonSchema)]
 struct Shown<'a> {
+    /// Its name, or its path if it has none.
     pool: &'a str,
+    /// The dead have left nothing in it. Otherwise somebody who lives holds a lock and does not move.
     clean: bool,
-    kernels: Vec<&'a str>,
+    /// The kernels that use it, or did.
     members: &'a [Member],
+    /// The threads that wait in it.
     waiters: &'a [Waiter],
+    /// Segments.
     segments: Vec<Segment<'a>>,
-    semaphores: Vec<Set>,
+    /// Semaphore sets.
+    sets: Vec<Set>,
+    /// Message queues.
     queues: Vec<Queue>,
 }
 
-#[derive(Serialize)]
+/// What all constructs have.
+#[derive(Serialize, JsonSchema)]
 struct Common {
+    /// The key; 0: private.
     key: i32,
+    /// The id.
     id: i32,
+    /// Owner.
     uid: u32,
+    /// The owner's group.
     gid: u32,
+    /// Permission bits, in octal.
     mode: String,
 }
 
-#[derive(Serialize)]
+/// A segment.
+#[derive(Serialize, JsonSchema)]
 struct Segment<'a> {
     #[serde(flatten)]
     common: Common,
+    /// Bytes.
     size: u64,
+    /// Attachments.
     attached: u64,
+    /// It is removed when the last attachment ends.
     removed: bool,
+    /// The process that made it.
     creator: i32,
+    /// The kernel of that.
     creator_kernel: &'a str,
+    /// The process that attached or detached last; 0: none.
     last: i32,
 }
 
-#[derive(Serialize)]
+/// A semaphore set.
+#[derive(Serialize, JsonSchema)]
 struct Set {
     #[serde(flatten)]
     common: Common,
+    /// Semaphores.
     count: u64,
 }
 
-#[derive(Serialize)]
+/// A message queue.
+#[derive(Serialize, JsonSchema)]
 struct Queue {
     #[serde(flatten)]
     common: Common,
+    /// Bytes of text in it.
     bytes: u64,
+    /// Messages in it.
     messages: u64,
+    /// The process that sent last; 0: none.
     sender: i32,
+    /// The process that received last; 0: none.
     receiver: i32,
 }
 
@@ -255,11 +289,10 @@ impl<'a> Shown<'a> {
         Shown {
             pool: &contents.pool,
             clean: contents.is_clean,
-            kernels: contents.members.iter().map(|m| &*m.name).collect(),
             members: &contents.members,
             waiters: &contents.waiters,
             segments: segments.collect(),
-            semaphores: sets.collect(),
+            sets: sets.collect(),
             queues: queues.collect(),
         }
     }

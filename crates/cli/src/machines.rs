@@ -1,6 +1,8 @@
 //! `vshmem up`, `restart`, `ps` and `down`.
 
+use crate::json::print_document;
 use crate::{args, print, size, table};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -124,12 +126,10 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
     let attached = attached()?;
     let clusters: Vec<Asked> = list()?.into_iter().map(Asked::of).collect();
     if ps.json {
-        let mut shown: Vec<_> = clusters.iter().map(Entry::of).collect();
-        if !attached.is_empty() {
-            shown.push(Entry::attached(&attached));
-        }
-        let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
-        print(&format!("{text}\n"))?;
+        print_document(All {
+            clusters: clusters.iter().map(Cluster::of).collect(),
+            attached: attached.iter().map(AttachedMachine::of).collect(),
+        })?;
         return Ok(0);
     }
     let heading = [
@@ -308,59 +308,90 @@ pub fn show_age(seconds: u64) -> String {
     }
 }
 
-/// An entry of the list as JSON shows it: a cluster, or all machines that were adopted.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Entry<'a> {
-    Cluster(Box<Cluster<'a>>),
-    Attached {
-        /// Null: it is no cluster.
-        name: Option<&'a str>,
-        machines: Vec<AttachedMachine<'a>>,
-    },
+/// All machines, as JSON shows them.
+#[derive(Serialize, JsonSchema)]
+pub struct All<'a> {
+    /// Clusters.
+    clusters: Vec<Cluster<'a>>,
+    /// Machines that were attached.
+    attached: Vec<AttachedMachine<'a>>,
 }
 
-/// A cluster. Sizes are in bytes, times in seconds.
-#[derive(Serialize)]
+/// A cluster.
+#[derive(Serialize, JsonSchema)]
 struct Cluster<'a> {
+    /// Its name.
     name: &'a str,
+    /// What carries out the machines' instructions: `kvm`, `tcg` or `xen`.
     accel: &'a str,
+    /// The kernel image that the machines boot.
     kernel: &'a std::path::Path,
+    /// Virtual cores of each machine.
     cpus: u32,
+    /// Memory of each machine in bytes.
     memory: u64,
+    /// The file of the pool that they share.
     pool: &'a std::path::Path,
+    /// Its size in bytes.
     pool_size: u64,
+    /// The machines can ring each other.
     doorbell: bool,
+    /// The driver that they load, if there is one.
     driver: Option<&'a std::path::Path>,
+    /// Seconds since it was started.
     up: u64,
+    /// Its machines.
     machines: Vec<MachineEntry<'a>>,
 }
 
-#[derive(Serialize)]
+/// A machine of a cluster.
+#[derive(Serialize, JsonSchema)]
 struct MachineEntry<'a> {
+    /// Its name.
     name: &'a str,
+    /// How it is.
     state: MachineState,
+    /// Seconds since it was started last; null: it has died.
     up: Option<u64>,
+    /// Its address on the network between the machines; null: there is none.
     address: Option<&'a str>,
+    /// The process that runs it, on QEMU.
     pid: Option<i32>,
+    /// The domain that it is, on Xen.
     domain: Option<u16>,
+    /// The host's cores that its virtual cores are pinned to.
     cores: &'a [usize],
+    /// What it is in the cluster's pool; null: none of its processes has used that.
     member: Option<Member>,
     #[serde(flatten)]
     health: Health,
 }
 
-#[derive(Serialize)]
+/// A machine that was attached.
+#[derive(Serialize, JsonSchema)]
 struct AttachedMachine<'a> {
+    /// Its name.
     name: &'a str,
-    state: &'static str,
+    /// How it is.
+    state: AttachedState,
+    /// How its QEMU is reached.
     reach: &'a Reach,
     #[serde(flatten)]
     health: Health,
 }
 
-impl<'a> Entry<'a> {
-    fn of(asked: &'a Asked) -> Entry<'a> {
+/// How an attached machine is.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum AttachedState {
+    /// Its QEMU answers.
+    Running,
+    /// It does not.
+    Off,
+}
+
+impl<'a> Cluster<'a> {
+    fn of(asked: &'a Asked) -> Cluster<'a> {
         let record = &asked.listed.record;
         let mut members = members(&asked.listed).into_iter();
         let machines = record.machines.iter().zip(&asked.listed.states);
@@ -378,7 +409,7 @@ impl<'a> Entry<'a> {
                 health,
             }
         };
-        Entry::Cluster(Box::new(Cluster {
+        Cluster {
             name: &record.name,
             accel: &record.accel,
             kernel: &record.kernel,
@@ -390,22 +421,20 @@ impl<'a> Entry<'a> {
             driver: record.driver.as_deref(),
             up: age(record.since),
             machines: machines.zip(&asked.health).map(machine).collect(),
-        }))
+        }
     }
+}
 
-    fn attached(attached: &'a [Attached]) -> Entry<'a> {
-        let machine = |one: &'a Attached| AttachedMachine {
+impl<'a> AttachedMachine<'a> {
+    fn of(one: &'a Attached) -> AttachedMachine<'a> {
+        AttachedMachine {
             name: &one.record.name,
             state: match one.health {
-                Some(_) => "running",
-                None => "off",
+                Some(_) => AttachedState::Running,
+                None => AttachedState::Off,
             },
             reach: &one.record.reach,
             health: one.health.clone().unwrap_or_default(),
-        };
-        Entry::Attached {
-            name: None,
-            machines: attached.iter().map(machine).collect(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod complete;
 mod explain;
 mod grants;
 mod ipcs;
+mod json;
 mod machines;
 mod more;
 mod pools;
@@ -73,6 +74,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Top(top) => top::top(&top),
         Command::Agent(agent) => agent::agent(&agent),
         Command::Xen(xen) => xen::xen(xen),
+        Command::Schema { document } => json::schema(document),
         Command::Completions { shell } => print(&complete::script(shell)).map(|()| 0),
     }
 }

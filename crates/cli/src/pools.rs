@@ -1,6 +1,8 @@
 //! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`, and the pools that a machine was given.
 
+use crate::json::print_document;
 use crate::{args, print, size, table};
+use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::pools::{create, list, remove, reserve, Listed};
 use vshmem_cluster::{check_unused, Result};
@@ -42,22 +44,36 @@ fn remove_all(names: &[String], force: bool) -> u8 {
     code
 }
 
-/// A pool as JSON shows it; sizes in bytes.
-#[derive(Serialize)]
+/// Pools, as JSON shows them.
+#[derive(Serialize, JsonSchema)]
+pub struct All<'a> {
+    /// The pools.
+    pools: Vec<Shown<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
 struct Shown<'a> {
+    /// Its name.
     name: &'a str,
+    /// Its file.
     path: &'a str,
+    /// Its length in bytes.
     size: u64,
+    /// Bytes that take memory.
     used: u64,
+    /// Permission bits, in octal.
     mode: String,
+    /// It keeps all of its memory.
     reserved: bool,
+    /// The processor's caches hold its memory; else every access is one to the device.
     cached: bool,
+    /// Who waits for another kernel sleeps until that wakes it; else it looks every 2 ms.
     woken: bool,
 }
 
 fn show(pools: &[Listed], json: bool) -> Result<()> {
     if json {
-        let shown: Vec<_> = pools
+        let pools = pools
             .iter()
             .map(|pool| Shown {
                 name: &pool.name,
@@ -70,8 +86,7 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
                 woken: pool.access.woken,
             })
             .collect();
-        let text = serde_json::to_string_pretty(&shown).expect("a list is plain data");
-        return print(&format!("{text}\n"));
+        return print_document(All { pools });
     }
     let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "ACCESS", "PATH"]
         .map(String::from)

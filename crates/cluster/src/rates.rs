@@ -1,11 +1,12 @@
 //! What has passed the queues of a pool between two samples, in a second.
 
 use crate::sample::{Passed, Sample};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 
 /// What has passed in a second.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Rates {
     /// Messages sent.
     pub sent: f64,

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ids;
 use crate::rates::Rates;
 use crate::view::name_of;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
@@ -18,7 +19,7 @@ use vshmem_pool::{Pool, ProcId};
 use vshmem_port::{Handle, Origin, PoolRef};
 
 /// A kernel that uses the pool, or did.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Member {
     /// Its number.
     pub member: u16,
@@ -39,7 +40,7 @@ pub struct Member {
 }
 
 /// A thread that waits.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Waiter {
     /// `set` or `queue`.
     pub kind: &'static str,
@@ -58,7 +59,7 @@ pub struct Waiter {
 }
 
 /// What all constructs have.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Construct {
     /// Id.
     pub id: i32,
@@ -73,7 +74,7 @@ pub struct Construct {
 }
 
 /// A segment.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Segment {
     /// What all constructs have.
     #[serde(flatten)]
@@ -87,7 +88,7 @@ pub struct Segment {
 }
 
 /// A semaphore set.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Set {
     /// What all constructs have.
     #[serde(flatten)]
@@ -97,7 +98,7 @@ pub struct Set {
 }
 
 /// What has passed an end of a queue. The counts begin anywhere and are modulo 2^32: differences count.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Passed {
     /// Messages.
     pub messages: u32,
@@ -106,7 +107,7 @@ pub struct Passed {
 }
 
 /// A message queue.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Queue {
     /// What all constructs have.
     #[serde(flatten)]
@@ -126,7 +127,7 @@ pub struct Queue {
 }
 
 /// A pool at one moment.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Sample {
     /// Its name, or its path.
     pub pool: String,

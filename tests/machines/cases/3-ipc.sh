@@ -96,9 +96,9 @@ import json, sys
 told = json.load(sys.stdin)
 $code"
 }
-code='waiter, = [w for p in told for w in p["waiters"]]; print(waiter["kernel"], waiter["pid"], 0 <= __import__("time").time() - waiter["since"] < 60)'
+code='waiter, = [w for p in told["pools"] for w in p["waiters"]]; print(waiter["kernel"], waiter["pid"], 0 <= __import__("time").time() - waiter["since"] < 60)'
 equal "with its pid there and since when" "vm1 $pid True" "$(told ipcs --pool "cluster.$VSHMEM_CLUSTER")"
-code='print(*[(m["name"], m["member"]["processes"], m["member"]["waiting"]) for c in told for m in c["machines"] if m["name"] == "vm1"])'
+code='print(*[(m["name"], m["member"]["processes"], m["member"]["waiting"]) for c in told["clusters"] for m in c["machines"] if m["name"] == "vm1"])'
 equal "vshmem ps counts it" "('vm1', 1, 1)" "$(told ps)"
 contains "vshmem top in the other machine shows it" "@vm1 " "$(vshmem exec vm0 -- "$VSHMEM_BIN" top --once)"
 vshmem ipcrm --pool "cluster.$VSHMEM_CLUSTER" -S 0x6666

@@ -4,7 +4,7 @@
 need_machines
 
 pid_of() { # pid_of PLACE: of a machine's QEMU
-    vshmem ps --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)[0]['machines'][$1]['pid'] or '')"
+    vshmem ps --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['clusters'][0]['machines'][$1]['pid'] or '')"
 }
 
 code "a cluster can't be started twice" 125 vshmem up

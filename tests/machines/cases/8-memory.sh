@@ -79,7 +79,7 @@ holder=$!
 value_is() { [ "$(vshmem run --vm vm0 -n 1 --no-prefix -- perl "$work/value.pl")" = "$1" ]; }
 eventually "a machine changes a semaphore with SEM_UNDO" value_is 3
 kill -KILL "$(vshmem ps --json | python3 -c 'import json, sys
-print(*[m["pid"] for c in json.load(sys.stdin) for m in c["machines"] if m["name"] == "vm1"])')"
+print(*[m["pid"] for c in json.load(sys.stdin)["clusters"] for m in c["machines"] if m["name"] == "vm1"])')"
 wait "$holder" || true
 eventually "which is undone for the other when the machine is killed" value_is 0
 

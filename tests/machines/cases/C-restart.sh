@@ -48,7 +48,7 @@ code "one that runs is started anew, too" 0 vshmem restart -q vm1
 equal "and is another one then" yes "$([ "$(boot_of vm1)" != "$before" ] && echo yes)"
 eventually "what it held is undone, too" value_is 0
 equal "it is younger than the others" yes "$(vshmem ps --json | python3 -c 'import json, sys
-up = [machine["up"] for machine in json.load(sys.stdin)[0]["machines"]]
+up = [machine["up"] for machine in json.load(sys.stdin)["clusters"][0]["machines"]]
 print("yes" if up[1] < min(up[0], up[2]) else up)')"
 
 panicked=$(pid_of 0)

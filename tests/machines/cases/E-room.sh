@@ -40,7 +40,7 @@ print "$count until error $why\n";
 P
 running() { # the machines that run, by their processes
     vshmem ps --json | python3 -c 'import json, sys
-print([m["pid"] for c in json.load(sys.stdin) for m in c["machines"] if m["state"] == "running"])'
+print([m["pid"] for c in json.load(sys.stdin)["clusters"] for m in c["machines"] if m["state"] == "running"])'
 }
 take() { vshmem run --vm "$1" -n 1 --no-prefix -- perl "$work/take.pl" 2>&1; }
 

@@ -134,7 +134,7 @@ monitor cont >/dev/null
 attached() {
     vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json | python3 -c '
 import json, sys
-print([s["attached"] for pool in json.load(sys.stdin) for s in pool["segments"] if s["key"] == 0x5e9])'
+print([s["attached"] for pool in json.load(sys.stdin)["pools"] for s in pool["segments"] if s["key"] == 0x5e9])'
 }
 kill -TERM "$taker"
 wait "$taker"

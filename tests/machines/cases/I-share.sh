@@ -51,7 +51,7 @@ attack() {
 
     LIMIT=300 ours up -n 2 --pool-size 64M --no-net --no-doorbell --driver none --share "$results:rw" >"$work/up" 2>&1
     equal "$who machines come up" 0 $?
-    qemu=$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["machines"][0]["pid"])')
+    qemu=$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["clusters"][0]["machines"][0]["pid"])')
     set -- "away=$away/file" "link=$shared/link" "home=$home/.ssh/id" "shm=/dev/shm/$mark" "environ=/proc/$holder/environ" \
         "pool=/dev/shm/vshmem.$uid/$mark" "qmp=$home/run/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" \
         ${mounted:+"mounted=$shared/mounted/file"}
@@ -126,7 +126,7 @@ attack() {
     ours exec -u root vm1 -- sh -c 'head -c 700000 /dev/zero | tr "\0" x >/dev/console; printf "\n\033[31mred\n" >/dev/console'
     equal "$who a console does not fill the disk" yes \
         "$([ $(($(cat "$console"* | wc -c))) -le 524288 ] && [ "$(cat "$console"* | wc -c)" -gt 100000 ] && echo yes)"
-    kill -KILL "$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["machines"][1]["pid"])')"
+    kill -KILL "$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["clusters"][0]["machines"][1]["pid"])')"
     sleep 0.5
     ours ps >"$work/out" 2>&1
     contains "$who its last words are told" '[31mred' "$(cat "$work/out")"

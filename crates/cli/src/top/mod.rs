@@ -3,8 +3,10 @@
 mod frame;
 mod screen;
 
+use crate::json::line;
 use crate::{args, print};
 use frame::View;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::thread::sleep;
@@ -14,10 +16,11 @@ use vshmem_cluster::view::{name_of, pools};
 use vshmem_cluster::{interrupt, Result};
 
 /// One line of `--json`.
-#[derive(Serialize)]
-struct Line<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct Line<'a> {
     /// Seconds since the sample before.
     interval: f64,
+    /// The pools.
     pools: &'a [Sample],
 }
 
@@ -45,11 +48,11 @@ pub fn top(top: &args::Top) -> Result<u8> {
         let text = if top.json {
             let pools = &watch.samples;
             let interval = interval.as_secs_f64();
-            serde_json::to_string(&Line { interval, pools }).expect("a sample is plain data")
+            line(Line { interval, pools })
         } else {
-            frame::text(&view, &watch.samples)
+            format!("{}\n", frame::text(&view, &watch.samples))
         };
-        if !print_or_end(&format!("{text}\n"))? || top.once {
+        if !print_or_end(&text)? || top.once {
             return Ok(0);
         }
     }

@@ -7,6 +7,7 @@ use super::state::{
     boot_id, check_name, lock_at, private_directory, runtime_directory, Granted, Lock,
 };
 use crate::error::{Error, Explain, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a machine's QEMU is reached.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
     /// A socket at which QEMU serves its monitor protocol.

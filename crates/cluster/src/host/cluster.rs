@@ -9,6 +9,7 @@ use super::state::{
 use super::{doorbell, grant};
 use crate::error::{Error, Result};
 use crate::visitor::Visitor;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a machine is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MachineState {
     /// `vshmem up` is at work.

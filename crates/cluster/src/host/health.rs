@@ -6,12 +6,13 @@ use super::qmp::Qmp;
 use super::state::{Granted, Machine, Record};
 use super::{adopted, frontend, grant, pci, plug, qemu};
 use crate::error::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use std::time::Duration;
 
 /// How a machine that runs is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Health {
     /// What the pools that it has are called there.
     pub pools: Vec<String>,

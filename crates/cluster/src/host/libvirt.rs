@@ -5,6 +5,7 @@ use super::ports::Turn;
 use super::qemu::VECTORS;
 use super::state::Granted;
 use crate::error::{Error, Result};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A domain of libvirt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Domain {
     /// Its name.
     pub name: String,
