@@ -28,6 +28,18 @@ for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 include/vshmem.h lib/
     lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md share/doc/vshmem/docs/sandbox.md; do
     [ -s "$root/$file" ] || fail "$prefix/$file was not installed, or is empty"
 done
+# Each command has a page, and `vshmem help` tells of no other.
+"$root/bin/vshmem" help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -vx help >"$work/commands"
+printf '%s\n' pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
+[ "$(wc -l <"$work/commands")" -gt 20 ] || fail "vshmem help tells of few commands"
+while read -r name; do
+    MANPATH="$root/share/man" man -w "vshmem-$name" >/dev/null 2>"$work/log" || fail "there is no vshmem-$name(1): $(cat "$work/log")"
+done <"$work/commands"
+[ "$(wc -l <"$work/commands")" -eq "$(find "$root/share/man/man1" -name 'vshmem-*.1' | wc -l)" ] || fail "there are other pages than commands"
+MANPATH="$root/share/man" man vshmem-up >"$work/page" 2>&1 || fail "man vshmem-up: $(cat "$work/page")"
+for text in "vshmem up -n 4" "EXIT STATUS" "SEE ALSO" "libvshmem(7)"; do
+    grep -q -e "$text" "$work/page" || fail "vshmem-up(1) lacks '$text'"
+done
 python3 tests/install/completion.py "$root" || fail "what shells complete"
 
 # A program that asks pkg-config how to compile.
@@ -100,18 +112,6 @@ explains 1 "VSHMEM_LOG must be off" "$work/dynamic" VSHMEM_LOG=loud
 explains 1 "VSHMEM_KEYS is none" "$work/dynamic" VSHMEM_KEYS=none
 explains 1 "the pool $work/queue.c: .* too small" "$work/dynamic" VSHMEM_POOL="$work/queue.c"
 explains 1 "is no program" "$work/queue.c"
-"$root/bin/vshmem" explain --json "$work/dynamic" | python3 -c 'import json, sys
-said = json.load(sys.stdin)
-assert said["taken"] and said["calls"][0]["names"] == ["msgget"], said' || fail "vshmem explain --json"
-VSHMEM_POOL="$work/pool" "$root/bin/vshmem" run --local -- "$work/static" 2>"$work/log" || fail "a static program is not run"
-ipcrm -Q 0x76735f31
-grep -q 'warning: .*linked statically' "$work/log" || fail "vshmem run does not warn of a static program"
-if VSHMEM_KEYS=alles "$root/bin/vshmem" run --local -- touch "$work/began" 2>"$work/log" || [ -e "$work/began" ]; then
-    fail "vshmem run starts a program with a wrong VSHMEM_KEYS"
-fi
-if VSHMEM_POOL="$work/queue.c" "$root/bin/vshmem" run --local -- "$work/dynamic" 2>"$work/log"; then
-    fail "a program makes a queue in what is no pool"
-fi
 
 # What is printed as JSON has the shape that its schema says.
 has_shape() { # has_shape DOCUMENT COMMAND...
@@ -125,6 +125,18 @@ has_shape check check --json
 has_shape pool-ls pool ls --json
 has_shape ps ps --json
 has_shape explain explain --json "$work/dynamic"
+"$root/bin/vshmem" explain --json "$work/dynamic" | python3 -c 'import json, sys
+said = json.load(sys.stdin)
+assert said["taken"] and said["calls"][0]["names"] == ["msgget"], said' || fail "vshmem explain --json"
+VSHMEM_POOL="$work/pool" "$root/bin/vshmem" run --local -- "$work/static" 2>"$work/log" || fail "a static program is not run"
+ipcrm -Q 0x76735f31
+grep -q 'warning: .*linked statically' "$work/log" || fail "vshmem run does not warn of a static program"
+if VSHMEM_KEYS=alles "$root/bin/vshmem" run --local -- touch "$work/began" 2>"$work/log" || [ -e "$work/began" ]; then
+    fail "vshmem run starts a program with a wrong VSHMEM_KEYS"
+fi
+if VSHMEM_POOL="$work/queue.c" "$root/bin/vshmem" run --local -- "$work/dynamic" 2>"$work/log"; then
+    fail "a program makes a queue in what is no pool"
+fi
 grep -q 'error: msgget: pool .* too small' "$work/log" || fail "a program does not say why its call fails: $(cat "$work/log")"
 
 does ExecStart >"$work/log" 2>&1 || fail "ExecStart of the user unit: $(cat "$work/log")"
@@ -137,6 +149,7 @@ print(b"".join(iter(lambda: connection.recv(4096), b"")).decode())' "$work/run/v
     grep -q '^vshmem_pools 1$' "$work/metrics"
 }
 metrics || fail "the back end tells no metrics"
+has_shape agent agent --status --json
 does ExecReload || fail "ExecReload of the user unit"
 metrics || fail "the back end does not go on after ExecReload"
 does ExecStop || fail "ExecStop of the user unit"
@@ -149,7 +162,6 @@ done
 # The machines' unit starts the installed command with an option that it has.
 guest=$root/lib/systemd/system/vshmem-agent-guest.service
 grep -qx "ExecStart=$prefix/bin/vshmem agent --guest" "$guest" || fail "the machines' unit does not start the installed command"
-has_shape agent agent --status --json
 "$root/bin/vshmem" agent --help | grep -q -- '--guest' || fail "the installed command knows no --guest"
 if command -v systemd-analyze >/dev/null; then
     sed -e "s|$prefix/bin|$root/bin|" "$guest" >"$work/vshmem-agent-guest.service"

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs or removes the man pages, the shell completions and what there is to read, in MANDIR, DATADIR (zsh's in ZSHDIR) and DOCDIR.
 #
-#   scripts/install-docs.sh install VSHMEM     VSHMEM: the built command, which prints its completions
+#   scripts/install-docs.sh install VSHMEM     VSHMEM: the built command, which has pages of its subcommands and completions
 #   scripts/install-docs.sh uninstall
 set -eu
 
 cd "$(dirname "$0")/.."
 
-man_pages() {
+man_pages() { # those that are written by hand; of its subcommands the command itself has some
     find docs -name '*.[1-8]' | sort
 }
 
@@ -27,7 +27,10 @@ completion_file() { # completion_file SHELL: where that shell looks for it
 }
 
 install_all() {
-    man_pages | while read -r page; do
+    pages=$(mktemp -d)
+    trap 'rm -rf "$pages"' EXIT
+    "$1" manual "$pages"
+    { man_pages && find "$pages" -name '*.1'; } | while read -r page; do
         install -D -m 644 "$page" "$MANDIR/man${page##*.}/${page##*/}"
     done
     texts | while read -r text; do
@@ -45,10 +48,10 @@ uninstall_all() {
     man_pages | while read -r page; do
         rm -f "$MANDIR/man${page##*.}/${page##*/}"
     done
+    rm -f "$MANDIR"/man1/vshmem-*.1
     texts | while read -r text; do
         rm -f "$DOCDIR/$text"
     done
-    rm -f "$MANDIR"/man1/vshmem-*.1
     for shell in bash zsh fish; do
         rm -f "$(completion_file "$shell")"
     done

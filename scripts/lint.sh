@@ -71,6 +71,12 @@ lint_shell() {
 
 lint_man() {
     files 'docs/*.[1-8]' | xargs -0 -r mandoc -T lint -W warning
+    # Those of subcommands, which the command makes.
+    pages=$root/target/man-pages
+    rm -rf "$pages"
+    mkdir -p "$pages"
+    $cargo run --quiet --package vshmem-cli -- manual "$pages"
+    mandoc -T lint -W warning "$pages"/*.1
 }
 
 # The site is built where each link leads somewhere.

