@@ -529,7 +529,7 @@ impl Served {
         let of = |members: &mut Vec<metrics::Member>, member| {
             members.iter().position(|m| m.member == member)
         };
-        look::processes(pool, back, |_, who| {
+        look::processes(pool, back, |_, who, _| {
             if let Some(i) = of(&mut members, who.member) {
                 members[i].processes += 1;
             }

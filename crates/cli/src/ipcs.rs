@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use vshmem_cluster::sample::{Member, Waiter};
 use vshmem_cluster::view::{contents, name_of, pools, remove, Contents, Kind, Owner, Target};
+use vshmem_cluster::who::Process;
 use vshmem_cluster::{Error, Result};
 
 /// Shows what lies in pools.
@@ -73,8 +74,8 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         let mut row = owner_cells(&segment.owner);
         row.push(segment.size.to_string());
         row.push(segment.attached.to_string());
-        row.push(format!("{}@{}", segment.creator, segment.kernel));
-        row.push(segment.last.to_string());
+        row.push(name(&segment.creator));
+        row.push(name(&segment.last));
         row.push(if segment.removed {
             "removed".into()
         } else {
@@ -104,8 +105,8 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         let mut row = owner_cells(&queue.owner);
         row.push(queue.bytes.to_string());
         row.push(queue.messages.to_string());
-        row.push(queue.sender.to_string());
-        row.push(queue.receiver.to_string());
+        row.push(name(&queue.sender));
+        row.push(name(&queue.receiver));
         row.push(waiting("queue", queue.owner.id));
         row
     });
@@ -119,6 +120,8 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
     if with_waiters {
         let kernels = contents.members.iter().map(member_row);
         section("Kernels", &MEMBER_HEADING, kernels.collect());
+        let processes = contents.processes.iter().map(process_row);
+        section("Processes", &PROCESS_HEADING, processes.collect());
         let waiters = contents.waiters.iter().map(waiter_row);
         section("Waiting threads", &WAITER_HEADING, waiters.collect());
     }
@@ -126,6 +129,7 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
 }
 
 const MEMBER_HEADING: [&str; 6] = ["KERNEL", "STATE", "PEER", "SINCE", "PROCESSES", "WAITING"];
+const PROCESS_HEADING: [&str; 3] = ["PROCESS", "KERNEL", "PID HERE"];
 const WAITER_HEADING: [&str; 6] = ["KIND", "ID", "PROCESS", "STATE", "SINCE", "WAITS FOR"];
 
 fn state(alive: bool) -> String {
@@ -146,16 +150,30 @@ fn member_row(member: &Member) -> Vec<String> {
     ]
 }
 
+fn process_row(process: &Process) -> Vec<String> {
+    let here = process.pid_here.map(|pid| pid.to_string());
+    vec![
+        process.label.clone(),
+        process.kernel.clone(),
+        here.unwrap_or_else(|| "-".into()),
+    ]
+}
+
 fn waiter_row(waiter: &Waiter) -> Vec<String> {
     let since = waiter.since.and_then(|since| u64::try_from(since).ok());
     vec![
         waiter.kind.into(),
         waiter.id.to_string(),
-        format!("{}@{}", waiter.pid, waiter.kernel),
+        waiter.process.label.clone(),
         state(waiter.alive),
         since.map_or_else(|| "-".into(), |since| show_age(age(since))),
         waiter.wanted.clone(),
     ]
+}
+
+fn name(process: &Option<Process>) -> String {
+    let process = process.as_ref();
+    process.map_or_else(|| "-".into(), |process| process.label.clone())
 }
 
 fn owner_cells(owner: &Owner) -> Vec<String> {
@@ -183,6 +201,8 @@ struct Shown<'a> {
     clean: bool,
     /// The kernels that use it, or did.
     members: &'a [Member],
+    /// The processes that use it.
+    processes: &'a [Process],
     /// The threads that wait in it.
     waiters: &'a [Waiter],
     /// Segments.
@@ -190,7 +210,7 @@ struct Shown<'a> {
     /// Semaphore sets.
     sets: Vec<Set>,
     /// Message queues.
-    queues: Vec<Queue>,
+    queues: Vec<Queue<'a>>,
 }
 
 /// What all constructs have.
@@ -220,11 +240,9 @@ struct Segment<'a> {
     /// It is removed when the last attachment ends.
     removed: bool,
     /// The process that made it.
-    creator: i32,
-    /// The kernel of that.
-    creator_kernel: &'a str,
-    /// The process that attached or detached last; 0: none.
-    last: i32,
+    creator: &'a Option<Process>,
+    /// The process that attached or detached last; null: none.
+    last: &'a Option<Process>,
 }
 
 /// A semaphore set.
@@ -238,17 +256,17 @@ struct Set {
 
 /// A message queue.
 #[derive(Serialize, JsonSchema)]
-struct Queue {
+struct Queue<'a> {
     #[serde(flatten)]
     common: Common,
     /// Bytes of text in it.
     bytes: u64,
     /// Messages in it.
     messages: u64,
-    /// The process that sent last; 0: none.
-    sender: i32,
-    /// The process that received last; 0: none.
-    receiver: i32,
+    /// The process that sent last; null: none.
+    sender: &'a Option<Process>,
+    /// The process that received last; null: none.
+    receiver: &'a Option<Process>,
 }
 
 impl Common {
@@ -271,9 +289,8 @@ impl<'a> Shown<'a> {
             size: segment.size,
             attached: segment.attached,
             removed: segment.removed,
-            creator: segment.creator,
-            creator_kernel: &segment.kernel,
-            last: segment.last,
+            creator: &segment.creator,
+            last: &segment.last,
         });
         let sets = contents.sets.iter().map(|set| Set {
             common: Common::of(&set.owner),
@@ -283,13 +300,14 @@ impl<'a> Shown<'a> {
             common: Common::of(&queue.owner),
             bytes: queue.bytes,
             messages: queue.messages,
-            sender: queue.sender,
-            receiver: queue.receiver,
+            sender: &queue.sender,
+            receiver: &queue.receiver,
         });
         Shown {
             pool: &contents.pool,
             clean: contents.is_clean,
             members: &contents.members,
+            processes: &contents.processes,
             waiters: &contents.waiters,
             segments: segments.collect(),
             sets: sets.collect(),

@@ -24,6 +24,7 @@ mod signals;
 mod user;
 pub mod view;
 mod visitor;
+pub mod who;
 mod wire;
 
 pub use error::{Error, Explain, Result, OUR_FAILURE};

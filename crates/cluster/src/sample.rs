@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ids;
 use crate::rates::Rates;
 use crate::view::name_of;
+use crate::who::{Process, Processes};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vshmem_ipc::look::{self, Wanted, Who};
+use vshmem_ipc::look::{self, Wanted};
 use vshmem_pool::layout::Kind;
 use vshmem_pool::{Pool, ProcId};
 use vshmem_port::{Handle, Origin, PoolRef};
@@ -46,10 +47,8 @@ pub struct Waiter {
     pub kind: &'static str,
     /// Its id.
     pub id: i32,
-    /// Name of the kernel that the thread runs on.
-    pub kernel: String,
-    /// Its process there.
-    pub pid: i32,
+    /// Its process.
+    pub process: Process,
     /// Its process is not known to be dead.
     pub alive: bool,
     /// What for, in words.
@@ -84,7 +83,7 @@ pub struct Segment {
     /// Attachments.
     pub attached: u64,
     /// Who made it.
-    pub creator: String,
+    pub creator: Option<Process>,
 }
 
 /// A semaphore set.
@@ -208,7 +207,8 @@ impl Watched {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let totals = look::totals(&self.pool);
         let file = self.path.as_ref().and_then(|path| path.metadata().ok());
-        let waiters = waiters(&self.pool, &self.handle);
+        let processes = Processes::of(&self.pool, &self.handle);
+        let waiters = waiters(&self.pool, &self.handle, &processes);
         let mut at = HashMap::new();
         for waiter in &waiters {
             *at.entry((waiter.kind, waiter.id)).or_insert(0) += 1;
@@ -230,14 +230,13 @@ impl Watched {
             waiters: Vec::new(),
             rates: None,
         };
-        let names = names(&self.pool);
         let back = &mut |at, len| self.handle.reserve(at, len);
         look::segments(&self.pool, back, |seen| {
             sample.segments.push(Segment {
                 construct: construct(&seen.entry, 0, seen.used),
                 size: seen.size,
                 attached: seen.attached,
-                creator: names.who(seen.creator),
+                creator: processes.noted(seen.creator),
             });
         });
         look::sets(&self.pool, back, |seen| {
@@ -294,26 +293,6 @@ fn passed(end: &look::End, (bytes, messages): (u32, u32)) -> Passed {
     }
 }
 
-/// The names of the members of a pool, by number.
-struct Names(Vec<(u16, String)>);
-
-impl Names {
-    fn of(&self, member: u16) -> String {
-        let found = self.0.iter().find(|(index, _)| *index == member);
-        found.map_or_else(|| format!("member {member}"), |(_, name)| name.clone())
-    }
-
-    fn who(&self, who: Who) -> String {
-        format!("{}@{}", who.pid, self.of(who.member))
-    }
-}
-
-fn names(pool: &Pool) -> Names {
-    let mut all = Vec::new();
-    pool.members(|index, name, _| all.push((index, readable(name))));
-    Names(all)
-}
-
 /// A name out of a pool, without what a terminal could take for a command.
 pub(crate) fn readable(name: &[u8]) -> String {
     let shown = |c: char| if c.is_control() { '?' } else { c };
@@ -344,7 +323,7 @@ pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<
         }
     };
     let back = &mut |at, len| handle.reserve(at, len);
-    look::processes(pool, back, |id, who| {
+    look::processes(pool, back, |id, who, _| {
         let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
         if lives && Some(id) != but {
             count(who.member, |member| &mut member.processes);
@@ -357,9 +336,8 @@ pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<
 }
 
 /// The threads that wait in a pool.
-pub(crate) fn waiters(pool: &Pool, handle: &Handle) -> Vec<Waiter> {
+pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Vec<Waiter> {
     let here = handle.find_member(pool);
-    let names = names(pool);
     let mut all = Vec::new();
     look::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {
         let member = sleeper.who.member;
@@ -375,8 +353,7 @@ pub(crate) fn waiters(pool: &Pool, handle: &Handle) -> Vec<Waiter> {
                 "queue"
             },
             id: sleeper.id,
-            kernel: names.of(member),
-            pid: sleeper.who.pid,
+            process: processes.in_slot(sleeper.process, sleeper.who),
             alive,
             wanted: words(sleeper.wanted),
             since: (sleeper.since != 0).then_some(sleeper.since),

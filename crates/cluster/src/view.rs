@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::ids;
 use crate::sample::{Member, Waiter};
 use crate::visitor::Visitor;
-use std::collections::BTreeMap;
+use crate::who::{Process, Processes};
 use std::time::{Duration, Instant};
 use vshmem_ipc::{look, msg, sem, shm, Ctx, Errno};
 use vshmem_port::{ports, PoolRef};
@@ -35,12 +35,10 @@ pub struct Segment {
     pub attached: u64,
     /// It is removed when the last attachment ends.
     pub removed: bool,
-    /// Process that made it, on `kernel`.
-    pub creator: i32,
+    /// Process that made it.
+    pub creator: Option<Process>,
     /// Process that attached or detached last.
-    pub last: i32,
-    /// Name of the creator's kernel.
-    pub kernel: String,
+    pub last: Option<Process>,
 }
 
 /// A semaphore set.
@@ -62,9 +60,9 @@ pub struct Queue {
     /// Messages in it.
     pub messages: u64,
     /// Process that sent last.
-    pub sender: i32,
+    pub sender: Option<Process>,
     /// Process that received last.
-    pub receiver: i32,
+    pub receiver: Option<Process>,
 }
 
 /// A pool's contents.
@@ -82,6 +80,8 @@ pub struct Contents {
     pub sets: Vec<Set>,
     /// Message queues.
     pub queues: Vec<Queue>,
+    /// Processes that use it.
+    pub processes: Vec<Process>,
     /// Threads that wait.
     pub waiters: Vec<Waiter>,
 }
@@ -159,11 +159,10 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let c = visitor.context();
     let is_clean = clean_up(&c);
     let members = visitor.members();
-    let named = |member: &Member| (member.member, member.name.clone());
-    let names: BTreeMap<u16, String> = members.iter().map(named).collect();
+    let processes = visitor.processes();
     let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
     visitor.look(|pool, back| {
-        look::segments(pool, back, |seen| segments.push(segment(&seen, &names)));
+        look::segments(pool, back, |seen| segments.push(segment(&seen, &processes)));
         look::sets(pool, back, |seen| {
             sets.push(Set {
                 owner: owner(&seen.entry),
@@ -175,8 +174,8 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
                 owner: owner(&seen.entry),
                 bytes: seen.bytes().into(),
                 messages: seen.messages().into(),
-                sender: seen.sent.last.pid,
-                receiver: seen.received.last.pid,
+                sender: processes.noted(seen.sent.last),
+                receiver: processes.noted(seen.received.last),
             });
         });
     });
@@ -187,7 +186,8 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
         segments,
         sets,
         queues,
-        waiters: visitor.waiters(),
+        waiters: visitor.waiters(&processes),
+        processes: processes.all(),
     })
 }
 
@@ -231,7 +231,7 @@ fn owner(entry: &look::Entry) -> Owner {
     }
 }
 
-fn segment(seen: &look::Segment, names: &BTreeMap<u16, String>) -> Segment {
+fn segment(seen: &look::Segment, processes: &Processes) -> Segment {
     /// `SHM_DEST` of <sys/shm.h>.
     const REMOVED: u32 = 0o1000;
     Segment {
@@ -239,9 +239,8 @@ fn segment(seen: &look::Segment, names: &BTreeMap<u16, String>) -> Segment {
         size: seen.size,
         attached: seen.attached,
         removed: seen.entry.mode & REMOVED != 0,
-        creator: seen.creator.pid,
-        last: seen.last.pid,
-        kernel: names.get(&seen.creator.member).cloned().unwrap_or_default(),
+        creator: processes.noted(seen.creator),
+        last: processes.noted(seen.last),
     }
 }
 

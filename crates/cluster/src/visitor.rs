@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::host::command::Identity;
 use crate::ids;
 use crate::sample;
+use crate::who::Processes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vshmem_agent::Below;
@@ -151,9 +152,14 @@ impl Visitor {
         sample::members(&self.kernel.pool, &self.kernel.handle, Some(self.me))
     }
 
+    /// The processes that use it.
+    pub fn processes(&self) -> Processes {
+        Processes::of(&self.kernel.pool, &self.kernel.handle)
+    }
+
     /// The threads that wait in it.
-    pub fn waiters(&self) -> Vec<sample::Waiter> {
-        sample::waiters(&self.kernel.pool, &self.kernel.handle)
+    pub fn waiters(&self, processes: &Processes) -> Vec<sample::Waiter> {
+        sample::waiters(&self.kernel.pool, &self.kernel.handle, processes)
     }
 }
 

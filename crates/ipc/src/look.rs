@@ -285,16 +285,16 @@ fn slots(pool: &Pool, back: &mut Reserve) -> u32 {
 }
 
 /// Calls `each` with every process that has a slot; it may be dead. Those of Vshmem's own, which look at the pool or attend to it, note no
-/// start, and are left out.
-pub fn processes(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(ProcId, Who)) {
-    let is_own = |slot| {
-        pool.proc(slot)
-            .is_some_and(|p| p.started.load(Acquire) == 0)
-    };
-    for slot in (0..slots(pool, back)).filter(|slot| !is_own(*slot)) {
+/// start, and are left out. Of each it is told in which name spaces its pid holds, by a number; 0: that is not known.
+pub fn processes(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(ProcId, Who, u32)) {
+    for slot in 0..slots(pool, back) {
+        let started = pool.proc(slot).map_or(0, |p| p.started.load(Acquire));
+        if started == 0 {
+            continue;
+        }
         if let Some((id, member, pid)) = pool.process(slot) {
             let pid = pid as i32;
-            each(id, Who { member, pid });
+            each(id, Who { member, pid }, (started >> 32) as u32);
         }
     }
 }

@@ -69,6 +69,7 @@ pub use local::{
     LocalPool,
 };
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
+pub use process::namespaces_number;
 pub use sys::asleep::{asleep, Awake};
 pub use xen::Xen;
 

@@ -77,12 +77,12 @@ fn namespaces() -> u32 {
         }
     };
     inode(c"/proc/self/ns/pid").map_or(0, |pid| {
-        number_of(pid, inode(c"/proc/self/ns/time").unwrap_or(0))
+        namespaces_number(pid, inode(c"/proc/self/ns/time").unwrap_or(0))
     })
 }
 
-/// The kernel numbers namespaces of all kinds from one place on, so those that exist at the same time have numbers next to each other.
-fn number_of(pid: u32, time: u32) -> u32 {
+/// The number of a PID and a time namespace, by their inodes. The kernel numbers namespaces of all kinds from one place on, so those that exist at the same time have numbers next to each other.
+pub fn namespaces_number(pid: u32, time: u32) -> u32 {
     (pid ^ time.rotate_left(16)).max(1)
 }
 
@@ -252,7 +252,7 @@ mod tests {
     fn namespaces_are_told_apart() {
         let first = 0xf000_0100;
         let numbers: std::collections::BTreeSet<u32> = (first..first + 64)
-            .flat_map(|pid| (first..first + 64).map(move |time| number_of(pid, time)))
+            .flat_map(|pid| (first..first + 64).map(move |time| namespaces_number(pid, time)))
             .collect();
         assert_eq!(numbers.len(), 64 * 64);
         assert!(!numbers.contains(&0));

@@ -274,7 +274,7 @@ fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
         }
         1 => {
             look::queues(c.pool, back, |_| {});
-            look::processes(c.pool, back, |_, _| {});
+            look::processes(c.pool, back, |_, _, _| {});
             let mut seen = 0;
             look::sleepers(c.pool, back, |_| seen += 1);
             assert!(seen <= c.pool.geometry().waiters.1, "a list without end");

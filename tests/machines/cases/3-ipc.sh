@@ -96,7 +96,7 @@ import json, sys
 told = json.load(sys.stdin)
 $code"
 }
-code='waiter, = [w for p in told["pools"] for w in p["waiters"]]; print(waiter["kernel"], waiter["pid"], 0 <= __import__("time").time() - waiter["since"] < 60)'
+code='waiter, = [w for p in told["pools"] for w in p["waiters"]]; print(waiter["process"]["kernel"], waiter["process"]["pid"], 0 <= __import__("time").time() - waiter["since"] < 60)'
 equal "with its pid there and since when" "vm1 $pid True" "$(told ipcs --pool "cluster.$VSHMEM_CLUSTER")"
 code='print(*[(m["name"], m["member"]["processes"], m["member"]["waiting"]) for c in told["clusters"] for m in c["machines"] if m["name"] == "vm1"])'
 equal "vshmem ps counts it" "('vm1', 1, 1)" "$(told ps)"

@@ -340,7 +340,7 @@ fn threads(samples: &[Sample]) -> Vec<Vec<String>> {
             let since = waiter.since.and_then(|since| u64::try_from(since).ok());
             vec![
                 short(&sample.pool),
-                format!("{}@{}", waiter.pid, waiter.kernel),
+                waiter.process.label.clone(),
                 if waiter.alive { "alive" } else { "dead" }.into(),
                 waiter.kind.into(),
                 waiter.id.to_string(),
@@ -356,6 +356,7 @@ fn threads(samples: &[Sample]) -> Vec<Vec<String>> {
 mod tests {
     use super::*;
     use vshmem_cluster::sample::{Member, Passed, Queue, Segment, Waiter};
+    use vshmem_cluster::who::Process;
 
     fn construct(id: i32, waiting: u32) -> Construct {
         Construct {
@@ -388,7 +389,7 @@ mod tests {
             construct: construct(id, 0),
             size: u64::MAX,
             attached: u64::MAX,
-            creator: "1@a".into(),
+            creator: None,
         };
         Sample {
             pool: "work".into(),
@@ -417,8 +418,15 @@ mod tests {
             waiters: vec![Waiter {
                 kind: "queue",
                 id: 1,
-                kernel: "vm0".into(),
-                pid: 77,
+                process: Process {
+                    pid: 77,
+                    kernel: "vm0".into(),
+                    namespace: None,
+                    hostname: None,
+                    pid_here: None,
+                    certain: true,
+                    label: "77@vm0".into(),
+                },
                 alive: true,
                 wanted: "a message".into(),
                 since: Some(i64::MIN),
