@@ -40,6 +40,7 @@ MANPATH="$root/share/man" man vshmem-up >"$work/page" 2>&1 || fail "man vshmem-u
 for text in "vshmem up -n 4" "EXIT STATUS" "SEE ALSO" "libvshmem(7)"; do
     grep -q -e "$text" "$work/page" || fail "vshmem-up(1) lacks '$text'"
 done
+tests/install/codes.sh "$root/bin/vshmem" || fail "exit codes"
 python3 tests/install/completion.py "$root" || fail "what shells complete"
 
 # A program that asks pkg-config how to compile.

@@ -6,7 +6,7 @@ use crate::{print, table};
 use clap::Args;
 use std::path::PathBuf;
 use vshmem_agent::client::{begin_without, ensure, request, status};
-use vshmem_agent::{run_part, Directory, Part, Program, Request, Status};
+use vshmem_agent::{run_part, Directory, Part, Program, Request, Status, MOST_VECTORS};
 use vshmem_cluster::{agent_directory, Error, Result};
 
 #[derive(Args)]
@@ -28,7 +28,7 @@ pub struct Agent {
     #[arg(conflicts_with_all = ["drop", "restart", "stop", "part"], add = values::pools())]
     pool: Vec<String>,
     /// How many vectors each machine can be rung by
-    #[arg(long, default_value_t = 2, value_name = "N")]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = vectors)]
     vectors: usize,
     /// Tell which pools are served, and who is connected
     #[arg(long)]
@@ -68,6 +68,12 @@ pub struct Agent {
     part: Option<String>,
     #[arg(long, hide = true)]
     link: Option<i32>,
+}
+
+fn vectors(text: &str) -> std::result::Result<usize, String> {
+    let number = text.parse().ok();
+    let good = number.filter(|number| (1..=MOST_VECTORS).contains(number));
+    good.ok_or_else(|| format!("a peer has 1 to {MOST_VECTORS} vectors"))
 }
 
 /// Starts, asks or ends the back end; or is the front end.

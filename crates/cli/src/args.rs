@@ -9,8 +9,10 @@ use vshmem_cluster::limits::Limit;
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0        success
-  1        what was asked for is not there, or could not be removed
-  2        the command line makes no sense
+  1        what was asked for is not there, or could not be removed; explain: the calls don't reach the pool;
+           check: something was mended
+  2        a mistake in the command line
+  4        check: the pool is damaged
   125      Vshmem itself failed: no machine, no QEMU, no library, ...
   126,127  the command could not be run; there is no such command
   128+N    the command was ended by signal N

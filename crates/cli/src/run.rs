@@ -130,7 +130,7 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
 /// Where each process runs, and what its output is labelled with.
 fn places(part: &args::Run) -> Result<Vec<(String, Place)>> {
     if part.processes == Some(0) {
-        return Err(Error::new("-n 0 would run nothing; the least is 1"));
+        return Err(Error::new("-n 0 would run nothing; the least is 1").code(2));
     }
     if part.local {
         let count = part.processes.unwrap_or(1);
@@ -177,9 +177,7 @@ fn changes(how: &args::How) -> Result<Vec<(OsString, OsString)>> {
         .iter()
         .map(|change| match change.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-            _ => Err(Error::new(format!(
-                "--env {change} is not of the form NAME=VALUE"
-            ))),
+            _ => Err(Error::new(format!("--env {change} is not of the form NAME=VALUE")).code(2)),
         })
         .collect()
 }

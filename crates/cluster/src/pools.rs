@@ -109,10 +109,16 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> 
     made.map_err(|error| {
         let exists = matches!(error, CreateError::Exists);
         let error = failed(refused.unwrap_or_else(|| error.to_string()));
+        let never =
+            refused.is_some() || matches!(error, CreateError::BadName | CreateError::TooSmall);
+        let why = refused.unwrap_or_else(|| error.to_string());
+        let error = Error::new(format!("could not make the pool {name}: {why}"));
         if exists {
             error
                 .code(1)
                 .hint(format!("Remove it first with: vshmem pool rm {name}"))
+        } else if never {
+            error.code(2)
         } else {
             error
         }

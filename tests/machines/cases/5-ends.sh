@@ -127,8 +127,8 @@ for delay in 0 0 0 0.01 0.03 0.1 0.3; do
 done
 equal "what QEMU says that ends at once is told" "" "$unheard"
 
-code "machines without enough memory are refused" 125 vshmem up --memory 1M
-code "a pool of an odd size is refused" 125 vshmem up --pool-size 3M
+code "machines without enough memory are refused" 2 vshmem up --memory 1M
+code "a pool of an odd size is refused" 2 vshmem up --pool-size 3M
 nothing_left "nothing is left of them"
 
 # Once more if need be: six emulated processors on a host with few, whose own are taken away at times, stand still now and then at boot.

@@ -165,7 +165,9 @@ fn check_name(name: &str) -> Result<()> {
     for cluster in cluster_names()? {
         let record = Record::read(&cluster).ok().flatten();
         if record.is_some_and(|record| record.machines.iter().any(|m| m.name == name)) {
-            return Err(Error::new(format!("the cluster {cluster} has a machine {name}")).code(2));
+            return Err(Error::new(format!(
+                "the cluster {cluster} has a machine {name}"
+            )));
         }
     }
     Ok(())

@@ -192,6 +192,7 @@ pub fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(format!("{name:?} can't be a cluster's name"))
+        .code(2)
         .hint("A name has 1 to 24 letters, digits, '-' and '_'."))
 }
 

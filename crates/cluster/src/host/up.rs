@@ -113,10 +113,7 @@ fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
 }
 
 fn check(options: &Options) -> Result<()> {
-    let wrong = |what: String| Err(Error::new(what));
-    if std::env::consts::ARCH != "x86_64" {
-        return wrong("machines can be started on x86_64 only, so far".into());
-    }
+    let wrong = |what: String| Err(Error::new(what).code(2));
     if options.machines == 0 || options.machines > MOST_MACHINES {
         return wrong(format!("a cluster has 1 to {MOST_MACHINES} machines"));
     }
@@ -138,6 +135,9 @@ fn check(options: &Options) -> Result<()> {
     }
     if !options.pool_size.is_power_of_two() || options.pool_size < vshmem_pool::MIN_POOL {
         return wrong("a pool's size is a power of two, 1M or more: 64M, 256M, 1G".into());
+    }
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(Error::new("machines can be started on x86_64 only, so far"));
     }
     Ok(())
 }
