@@ -99,7 +99,7 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> 
     let failed = |why: String| Error::new(format!("could not make the pool {name}: {why}"));
     let pool = resolve_new(name.as_bytes()).map_err(|error| match error {
         ResolveError::Given => failed(error.to_string()).code(1),
-        _ => failed(error.to_string()),
+        _ => failed(error.to_string()).code(2),
     })?;
     let mut refused: Option<String> = None;
     let made = create_referred(&pool, size, mode, &mut |memory| {
@@ -108,11 +108,8 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> 
     });
     made.map_err(|error| {
         let exists = matches!(error, CreateError::Exists);
+        let never = refused.is_some() || matches!(error, CreateError::TooSmall);
         let error = failed(refused.unwrap_or_else(|| error.to_string()));
-        let never =
-            refused.is_some() || matches!(error, CreateError::BadName | CreateError::TooSmall);
-        let why = refused.unwrap_or_else(|| error.to_string());
-        let error = Error::new(format!("could not make the pool {name}: {why}"));
         if exists {
             error
                 .code(1)

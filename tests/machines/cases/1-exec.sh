@@ -65,7 +65,7 @@ code "a machine makes a pool of its own" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool
 code "not of the name of one that it was given" 1 vshmem exec vm1 -- "$VSHMEM_BIN" pool create default --size 16M
 contains "and is told so" "This machine was given a pool of that name by its host: choose another name." "$(cat "$work/out")"
 equal "both are listed" "default own" \
-    "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls --json | /usr/bin/python3 -c 'import json, sys; print(*sorted(p["name"] for p in json.load(sys.stdin)))')"
+    "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls --json | /usr/bin/python3 -c 'import json, sys; print(*sorted(p["name"] for p in json.load(sys.stdin)["pools"]))')"
 code "a program of it finds its own by name" 0 vshmem run --vm vm1 -e VSHMEM_POOL=own -- perl -e 'defined msgget(0x777, 01600) or die "msgget: $!"'
 contains "where ipcs shows what it made" "0x00000777" "$(vshmem exec vm1 -- "$VSHMEM_BIN" ipcs --pool own)"
 code "what is neither is not made" 3 vshmem run --vm vm1 -e VSHMEM_POOL=other -- perl -e 'exit(defined msgget(0x777, 01600) ? 0 : 3)'
