@@ -26,7 +26,7 @@ SONAME  := libvshmem.so.1
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
+.PHONY: help prepare build demo test test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -62,6 +62,11 @@ fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets
 
 sanitize: build ## AddressSanitizer, ThreadSanitizer and valgrind over the library and its rooms
 	@SANITIZE='$(or $(SANITIZE),unit library valgrind thread)' scripts/sanitize.sh
+
+test-kvm: ## all tests of machines on KVM; where there is none, in an emulated machine that has it (slow; test has a part of it)
+	@scripts/prepare.sh --install build kvm
+	@$(MAKE) --no-print-directory build
+	@tests/kvm/run.sh $(CASES) || [ $$? -eq 77 ]
 
 test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a part of it)
 	@tests/xen/run.sh || [ $$? -eq 77 ]

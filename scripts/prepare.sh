@@ -19,14 +19,14 @@ build|cargo|@rust|compiles the library and the command
 build|cmd:cc|gcc|links them, and compiles C programs
 build|header:sys/shm.h|libc6-dev|the C headers
 build|cmd:make|make|runs the Makefile
-install,bindings?,kmod,programs?,machines,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
-differential,machines,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
+install,bindings?,kmod,programs?,machines,kvm,xen,bench,demo|cmd:python3|python3|drives tests and benchmarks
+differential,machines,kvm,xen,demo,programs?|cmd:perl|perl|a real program with built-in System V calls
 install,bindings|cmd:pkg-config|pkg-config|finds the installed library as a user would
-install,machines,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
+install,machines,kvm,programs?|py:jsonschema|python3-jsonschema|compares what is printed as JSON with its schemas
 install?|cmd:zsh|zsh|a shell that completes the command
 install?|cmd:fish|fish|a shell that completes the command
-machines,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces
-machines,programs?,bindings?|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
+machines,kvm,programs?|cmd:setpriv|util-linux|runs tests as other users and in namespaces
+machines,kvm,programs?,bindings?|py:sysv_ipc|python3-sysv-ipc|a real program: Python's System V module
 programs?|py:pip|python3-pip|fetches that module's own tests
 programs?|perl:IPC::ShareLite|libipc-sharelite-perl|a real program: Perl's shared variables
 programs?,bindings?|cmd:php|php-cli|a real program: PHP's System V extensions, opened with RTLD_DEEPBIND; PHP's FFI
@@ -42,18 +42,18 @@ programs?|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
 programs?|cmd:x11perf|x11-apps|load for that X server
 programs?|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
 programs?|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
-machines,programs?|cmd:pgrep|procps|finds what tests started
-kmod,machines,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
-machines?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
-machines?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
-machines?|cmd:virsh|libvirt-clients|gives that machine pools
-machines?|cmd:udevadm|udev|gives a machine's pools to a group
-kmod,machines,xen|cmd:busybox|busybox-static|what machines that test the driver run
-kmod,machines,xen|cmd:cpio|cpio|packs what they boot
-kmod,machines,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
+machines,kvm,programs?|cmd:pgrep|procps|finds what tests started
+kmod,machines,kvm,xen,demo|cmd:qemu-system-x86_64|qemu-system-x86|runs the virtual machines
+machines?,kvm?|cmd:libvirtd|libvirt-daemon|starts a machine that is adopted
+machines?,kvm?|glob:/usr/lib/*/libvirt/connection-driver/libvirt_driver_qemu.so|libvirt-daemon-driver-qemu|has libvirt run QEMU
+machines?,kvm?|cmd:virsh|libvirt-clients|gives that machine pools
+machines?,kvm?|cmd:udevadm|udev|gives a machine's pools to a group
+kmod,machines,kvm,xen|cmd:busybox|busybox-static|what machines that test the driver run
+kmod,machines,kvm,xen|cmd:cpio|cpio|packs what they boot
+kmod,machines,kvm,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
 fuzz?|cmd:c++|g++|builds the fuzzer
 sanitize?|cmd:valgrind|valgrind|watches what programs and the library do with memory
-kmod,machines,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
+kmod,machines,kvm,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|py:matplotlib|python3-matplotlib|draws the plot
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
 deb,packages|cmd:dh|debhelper|does what all packages need

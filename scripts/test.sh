@@ -37,6 +37,7 @@ bindings|10m|tests/bindings/run.sh|tests/bindings/run.sh
 packages|15m|tests/packages/run.sh|tests/packages/run.sh
 kmod|10m|tests/kmod/run.sh|tests/kmod/run.sh
 machines|20m|tests/machines/run.sh|tests/machines/run.sh
+kvm|15m|tests/kvm/run.sh|tests/kvm/run.sh --quick
 xen|15m|tests/xen/run.sh|tests/xen/run.sh --quick
 bench|5m|bench/check.sh|bench/check.sh
 TABLE

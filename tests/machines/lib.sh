@@ -3,13 +3,21 @@
 set -u
 
 work=$MACHINES_WORK
+slow=${VSHMEM_TEST_SLOW:-1}
 
-# The command, which must not take for ever. Machines see what the cases write, and boot VSHMEM_TEST_KERNEL, if it is set.
+# The command, which must not take for ever. Machines see what the cases write, boot VSHMEM_TEST_KERNEL, if it is set, and are started with the
+# options VSHMEM_TEST_UP. Where everything is slow, VSHMEM_TEST_SLOW (1) says how many times longer it may take.
 vshmem() {
-    [ "$1" != up ] || set -- "$@" --share "$work"
-    if [ "$1" = up ] && [ -d "$MACHINES_TARGET" ]; then set -- "$@" --share "$MACHINES_TARGET"; fi
-    [ "$1" != up ] || [ -z "${VSHMEM_TEST_KERNEL:-}" ] || set -- "$@" --kernel "$VSHMEM_TEST_KERNEL"
-    [ "$1" != up ] || [ -z "${VSHMEM_TEST_ACCEL:-}" ] || set -- "$@" --accel "$VSHMEM_TEST_ACCEL"
+    if [ "$1" = up ]; then
+        set -- "$@" --share "$work"
+        [ ! -d "$MACHINES_TARGET" ] || set -- "$@" --share "$MACHINES_TARGET"
+        [ -z "${VSHMEM_TEST_KERNEL:-}" ] || set -- "$@" --kernel "$VSHMEM_TEST_KERNEL"
+        # shellcheck disable=SC2086 # a list of words
+        case " $* " in
+        *" --accel "*) ;;
+        *) set -- "$@" ${VSHMEM_TEST_UP:-} ;;
+        esac
+    fi
     case " $* " in
     *" -- "*) ;; # what a machine's programs print is their own
     *" --json "*)
@@ -17,14 +25,14 @@ vshmem() {
         return
         ;;
     esac
-    timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@"
+    timeout --kill-after=10 $((${LIMIT:-120} * slow)) "$VSHMEM_BIN" "$@"
 }
 
 # The same with --json, whose output must have the shape that its schema says.
 in_shape() {
     local document=$1 status=0 said
     [ "$document" != pool ] || document=pool-ls
-    said=$(timeout --kill-after=10 "${LIMIT:-120}" "$VSHMEM_BIN" "$@") || status=$?
+    said=$(timeout --kill-after=10 $((${LIMIT:-120} * slow)) "$VSHMEM_BIN" "$@") || status=$?
     if [ -n "$said" ]; then
         /usr/bin/python3 "$MACHINES_ROOT/tests/schema.py" "$document" <<<"$said" ||
             failed "vshmem $* prints what vshmem schema $document says" "$said" >&2
@@ -89,7 +97,7 @@ on_terminal() {
 eventually() {
     local what=$1 i
     shift
-    for ((i = 0; i < 10 * ${WITHIN:-10}; i++)); do
+    for ((i = 0; i < 10 * ${WITHIN:-10} * slow; i++)); do
         if "$@" >"$work/out" 2>&1; then
             passed "$what"
             return
@@ -154,6 +162,22 @@ shares() {
 kernel_of_cluster() {
     /usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kernel"])' \
         "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/cluster.json"
+}
+
+# has_kvm: whether machines run on KVM in this run
+has_kvm() {
+    case " ${VSHMEM_TEST_UP:-} " in *" --accel kvm "*) return 0 ;; esac
+    return 1
+}
+
+# accel_options: how a QEMU that `vshmem up` has not started runs a machine; on KVM also with all its memory locked, as VFIO and real-time guests have it
+accel_options() {
+    if has_kvm; then
+        echo "-accel kvm -cpu host"
+        [ "$(ulimit -l)" != unlimited ] && [ "$(id -u)" -ne 0 ] || echo "-overcommit mem-lock=on"
+    else
+        echo "-accel tcg,thread=multi -cpu max,la57=off"
+    fi
 }
 
 # take_for_cluster NAME PID: has `vshmem exec` take a QEMU, which boots the initramfs, for a cluster of one machine

@@ -2,7 +2,7 @@
 # Tests that need virtual machines: boots them for real and runs real programs in them.
 #
 #   tests/machines/run.sh              all cases
-#   tests/machines/run.sh NAME...      only these: the names of the files in cases/
+#   tests/machines/run.sh NAME...      only these: the names of the files in cases/, or paths
 #
 # VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default those of target/release, which are built first.
 # VSHMEM_TEST_KERNEL names the machines' kernel image, instead of the newest that is installed or downloaded; for instance
@@ -57,6 +57,10 @@ fi
 : >"$work/passed"
 : >"$work/failed"
 for name in "$@"; do
+    case $name in
+    */*) file=$name name=$(basename "$name" .sh) ;;
+    *) file=$here/cases/$name.sh ;;
+    esac
     echo "== $name"
     # shellcheck disable=SC2094 # only the case writes to the lists
     (
@@ -67,7 +71,7 @@ for name in "$@"; do
         # shellcheck source=/dev/null
         . "$here/lib.sh"
         # shellcheck source=/dev/null
-        . "$here/cases/$name.sh"
+        . "$file"
         exit 0
     ) </dev/null || echo "$name ended early" | tee -a "$work/failed"
 done

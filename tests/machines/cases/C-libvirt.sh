@@ -54,7 +54,7 @@ boot_one_for_its_files
 mkdir -m 700 "$clusters/$adopted" "$clusters/$adopted/vm0"
 vshmem attach "$adopted" --libvirt "$domain" --print --spare-pools 2 --largest-pool 64M >"$work/parts.xml"
 cat >"$work/domain.xml" <<X
-<domain type='qemu'>
+<domain type='$(has_kvm && echo kvm || echo qemu)'>
   <name>$domain</name>
   <memory unit='MiB'>512</memory>
   <os>
@@ -64,7 +64,7 @@ cat >"$work/domain.xml" <<X
     <cmdline>console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1 $(shares)</cmdline>
   </os>
   <features><acpi/></features>
-  <cpu mode='maximum'/>
+  <cpu mode='$(has_kvm && echo host-passthrough || echo maximum)'/>
   <devices>
     <emulator>$(command -v qemu-system-x86_64)</emulator>
     <filesystem type='mount' accessmode='passthrough' multidevs='remap'>

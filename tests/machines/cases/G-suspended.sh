@@ -73,8 +73,9 @@ workers+=($!)
 
 # Of the old type: what QEMU's q35 has of ACPI's power management does not answer any more after the first time.
 backend=$XDG_RUNTIME_DIR/vshmem/.agent/pools/cluster.$VSHMEM_CLUSTER
+# shellcheck disable=SC2046 # options are words
 qemu-system-x86_64 -name "own-$VSHMEM_CLUSTER" -nodefaults -no-user-config -no-reboot -display none -machine pc \
-    -accel tcg,thread=multi -cpu max,la57=off -smp 1,maxcpus=2 -m 512 \
+    $(accel_options) -smp 1,maxcpus=2 -m 512 \
     -kernel "$kernel" -initrd "$work/initramfs" \
     -append "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check rdinit=/own" \
     -chardev "socket,id=pool,path=$backend" -device ivshmem-doorbell,vectors=2,chardev=pool \

@@ -1,0 +1,100 @@
+#!/bin/sh
+# Tests machines on KVM: here, or where there is none, in an emulated machine that has KVM itself.
+#
+#   tests/kvm/run.sh              what only KVM does, and all cases of tests/machines
+#   tests/kvm/run.sh --quick      what only KVM does
+#   tests/kvm/run.sh NAME...      only these cases: kvm for what only KVM does, or names of files in tests/machines/cases
+#
+# QEMU emulates AMD's virtualization (SVM) with nested paging, so that in a machine of `vshmem up` the real KVM runs, with machines of its own: a hundred
+# times slower than on a processor, but with the same code. The emulated machine has one processor: with two, QEMU's SVM (7.2 to 10.0) ends
+# the machines in it by chance. VSHMEM_TEST_NESTED=1 takes that way also where KVM works.
+# VSHMEM_BIN and VSHMEM_LIB name the command and the library, as for tests/machines/run.sh.
+# Ends with "N passed, N failed". Status 77: neither can be had, and it is said why.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
+VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
+export VSHMEM_BIN VSHMEM_LIB
+
+case ${1:-} in
+--quick) set -- kvm ;;
+'')
+    set -- kvm
+    for file in "$root"/tests/machines/cases/*.sh; do set -- "$@" "$file"; done
+    ;;
+esac
+for name; do
+    shift
+    [ "$name" != kvm ] || name=$here/kvm.sh
+    set -- "$@" "$name"
+done
+
+# Whether machines boot on this host's KVM.
+has_kvm() {
+    [ "${VSHMEM_TEST_NESTED:-0}" = 0 ] && [ -r /dev/kvm ] && [ -w /dev/kvm ] || return 1
+    said=$("$VSHMEM_BIN" up -c "kvmtry$$" -n 1 --no-net 2>&1) || true
+    "$VSHMEM_BIN" down -c "kvmtry$$" >/dev/null 2>&1 || true
+    case $said in *"with KVM"*) return 0 ;; esac
+    return 1
+}
+
+if has_kvm; then
+    echo "== on this host's KVM"
+    VSHMEM_TEST_UP="--accel kvm" exec "$root/tests/machines/run.sh" "$@"
+fi
+
+# Debian's kernel with all its modules: that of machines has only those which they need.
+kernel_of() { # kernel_of SERIES
+    version=$("$root/kmod/build.sh" --newest "$1") || return
+    "$root/kmod/build.sh" --image "$(echo "$version" | sed 's/-cloud-/-/')"
+}
+status=0
+kernel=$(kernel_of 6.1) || status=$?
+if [ "$status" -ne 0 ]; then
+    echo "There is no KVM here that machines boot on, and a kernel for an emulated machine with KVM can't be had (above)."
+    [ "$status" -eq 2 ] && exit 77 || exit 1
+fi
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/kvm.XXXXXX")
+cluster=kvm$$
+finish() {
+    "$VSHMEM_BIN" down -c "$cluster" >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' HUP INT TERM
+chmod 755 "$work"
+
+modules=${kernel%/boot/*}/lib/modules/${kernel##*/vmlinuz-}/kernel
+for name in irqbypass ccp kvm kvm-amd; do # in the order of loading
+    file=$(find "$modules" -name "$name.ko*")
+    case $file in
+    '') continue ;; # built in
+    *.xz) xz -dc "$file" >"$work/$name.ko" ;;
+    *) cp "$file" "$work/$name.ko" ;;
+    esac
+    echo "insmod $work/$name.ko" >>"$work/load.sh"
+done
+echo "chmod 666 /dev/kvm" >>"$work/load.sh"
+# What needs cargo is built here.
+"$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" \
+    -p vshmem-wait --features soak --bin bell-soak
+
+echo "== in an emulated machine with KVM"
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/vshmem
+set -- "$root/tests/machines/run.sh" "$@"
+"$VSHMEM_BIN" up -c "$cluster" -n 1 --cpus 1 --memory 4G --pool-size 1M --no-net --no-doorbell --accel tcg --kernel "$kernel" \
+    --share "$root" --share "$target" --share "$(dirname "$VSHMEM_BIN")" --share "$(dirname "$VSHMEM_LIB")" --share "$cache" --share "$work" 2>"$work/up" || {
+    cat "$work/up"
+    exit 1
+}
+tail -n 1 "$work/up"
+in_it() {
+    "$VSHMEM_BIN" exec -c "$cluster" "$@"
+}
+in_it -u root vm0 -- sh -e "$work/load.sh"
+# The library and the pools of this host mean nothing there.
+in_it -e XDG_RUNTIME_DIR=/run -e TMPDIR=/tmp -e VSHMEM_TEST_UP="--accel kvm --timeout 600" -e VSHMEM_TEST_SLOW=5 vm0 -- "$@"
