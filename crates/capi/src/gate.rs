@@ -11,6 +11,9 @@ use vshmem_ipc::Errno;
 
 /// Somebody sleeps until the gate is open. Thread ids have at most 30 bits.
 const WAITERS: u32 = 1 << 31;
+/// So often others are given way before a thread sleeps, some milliseconds: who is inside is so for microseconds, and who watches a process that attaches
+/// a segment must not see it asleep.
+const AWAKE: u32 = 5000;
 
 /// Entered; leaves when dropped.
 pub struct Inside {
@@ -45,6 +48,17 @@ fn lock(page: &Page) {
     if page.gate.load(Ordering::Relaxed) & !WAITERS == me {
         page.depth.fetch_add(1, Ordering::Relaxed);
         return;
+    }
+    for _ in 0..AWAKE {
+        if page.gate.load(Ordering::Relaxed) == 0
+            && page
+                .gate
+                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        {
+            return;
+        }
+        raw::give_way();
     }
     let mut mine = me;
     loop {

@@ -163,6 +163,11 @@ impl Kernel for OpenPool {
         vshmem_wait::spin::rounds(self.scope())
     }
 
+    fn give_way(&self) -> bool {
+        raw::give_way();
+        true
+    }
+
     #[inline(always)]
     fn spinning_pays(&self) -> bool {
         vshmem_wait::spin::pays()

@@ -62,6 +62,12 @@ pub fn getpid() -> u32 {
     unsafe { syscall!(libc::SYS_getpid) as u32 }
 }
 
+/// Lets others have the processor, and stays ready to run.
+pub fn give_way() {
+    // SAFETY: no arguments.
+    unsafe { syscall!(libc::SYS_sched_yield) };
+}
+
 /// The calling thread's id.
 pub fn gettid() -> u32 {
     // SAFETY: takes nothing, changes nothing.

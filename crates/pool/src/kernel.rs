@@ -107,6 +107,11 @@ pub trait Kernel: Sync {
     }
     /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
     fn spin_rounds(&self) -> u32;
+    /// Lets others of this kernel have the processor without sleeping: a lock is held for microseconds, and who watches the process
+    /// must not take that for a wait. False: it can't.
+    fn give_way(&self) -> bool {
+        false
+    }
     /// Was it worth it the last time? For a few rounds before anything dearer is done.
     fn spinning_pays(&self) -> bool {
         false

@@ -368,4 +368,7 @@ impl World<AtomicU32> for Here<'_> {
     fn relax(&self) {
         core::hint::spin_loop();
     }
+    fn give_way(&self) -> bool {
+        self.ctx.budget.spend(ASK) && self.ctx.kernel.give_way()
+    }
 }

@@ -10,6 +10,8 @@ pub const CONTENDED: u32 = 1 << 31;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// So many nanoseconds others are given way before the first sleep.
+const AWAKE: u64 = 200_000;
 
 /// A lock word.
 pub trait Word {
@@ -45,6 +47,10 @@ pub trait World<W> {
     fn spin_rounds(&self) -> u32;
     /// One round's pause.
     fn relax(&self);
+    /// Lets others have the processor; false if that can't be done without sleeping.
+    fn give_way(&self) -> bool {
+        false
+    }
 }
 
 /// Takes the lock for `mine`; returns whether it was taken over from the dead.
@@ -88,6 +94,14 @@ fn wait_for<W: Word, X: World<W>>(
     let mut pause = FIRST_PAUSE;
     let mut seen = word.read();
     let begun = world.now();
+    while world.give_way() {
+        if word.read() == 0 && word.replace(0, mine) {
+            return Ok(false);
+        }
+        if world.now().saturating_sub(begun) > AWAKE {
+            break;
+        }
+    }
     let mut looked = begun;
     loop {
         let now = word.read();
