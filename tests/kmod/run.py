@@ -5,7 +5,7 @@ run.sh builds what it needs and runs it:
 
     run.py KERNEL INITRAMFS WORK-DIRECTORY [TEST...]
 
-The machines run under QEMU's TCG. Each has room for two processors, else TCG's locked instructions
+The machines run under QEMU's TCG, or with KMOD_KVM=1 on KVM. Each has room for two processors, else TCG's locked instructions
 are not atomic between machines.
 """
 
@@ -24,6 +24,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROUNDS = int(os.environ.get("KMOD_ROUNDS", "50000"))
 SECONDS = int(os.environ.get("KMOD_SECONDS", "3"))
+ACCEL = (
+    ["-accel", "kvm", "-cpu", "host"]
+    if os.environ.get("KMOD_KVM") == "1"
+    else ["-accel", "tcg,thread=multi", "-cpu", "Nehalem"]
+)
 VECTORS = 3
 # What Debian's kernels can be told to look after: freed memory that is used, overflows, lists; and
 # to stop at the first warning.
@@ -55,10 +60,7 @@ class Machine:
             "qemu-system-x86_64",
             "-machine",
             "pc",
-            "-accel",
-            "tcg,thread=multi",
-            "-cpu",
-            "Nehalem",
+            *ACCEL,
         ]
         command += [
             "-smp",

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Tests machines on KVM: here, or where there is none, in an emulated machine that has KVM itself.
 #
-#   tests/kvm/run.sh              what only KVM does, and all cases of tests/machines
+#   tests/kvm/run.sh              what only KVM does, all cases of tests/machines, and the driver's tests
 #   tests/kvm/run.sh --quick      what only KVM does
-#   tests/kvm/run.sh NAME...      only these cases: kvm for what only KVM does, or names of files in tests/machines/cases
+#   tests/kvm/run.sh NAME...      only these cases: kvm for what only KVM does, kmod for the driver's tests, or names of files in tests/machines/cases
 #
 # QEMU emulates AMD's virtualization (SVM) with nested paging, so that in a machine of `vshmem up` the real KVM runs, with machines of its own: a hundred
 # times slower than on a processor, but with the same code. The emulated machine has one processor: with two, QEMU's SVM (7.2 to 10.0) ends
@@ -19,19 +19,6 @@ VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
 VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
 export VSHMEM_BIN VSHMEM_LIB
 
-case ${1:-} in
---quick) set -- kvm ;;
-'')
-    set -- kvm
-    for file in "$root"/tests/machines/cases/*.sh; do set -- "$@" "$file"; done
-    ;;
-esac
-for name; do
-    shift
-    [ "$name" != kvm ] || name=$here/kvm.sh
-    set -- "$@" "$name"
-done
-
 # Whether machines boot on this host's KVM.
 has_kvm() {
     [ "${VSHMEM_TEST_NESTED:-0}" = 0 ] && [ -r /dev/kvm ] && [ -w /dev/kvm ] || return 1
@@ -43,7 +30,7 @@ has_kvm() {
 
 if has_kvm; then
     echo "== on this host's KVM"
-    VSHMEM_TEST_UP="--accel kvm" exec "$root/tests/machines/run.sh" "$@"
+    exec "$here/cases.sh" "$@"
 fi
 
 # Debian's kernel with all its modules: that of machines has only those which they need.
@@ -85,7 +72,6 @@ echo "chmod 666 /dev/kvm" >>"$work/load.sh"
 
 echo "== in an emulated machine with KVM"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/vshmem
-set -- "$root/tests/machines/run.sh" "$@"
 "$VSHMEM_BIN" up -c "$cluster" -n 1 --cpus 1 --memory 4G --pool-size 1M --no-net --no-doorbell --accel tcg --kernel "$kernel" \
     --share "$root" --share "$target" --share "$(dirname "$VSHMEM_BIN")" --share "$(dirname "$VSHMEM_LIB")" --share "$cache" --share "$work" 2>"$work/up" || {
     cat "$work/up"
@@ -97,4 +83,5 @@ in_it() {
 }
 in_it -u root vm0 -- sh -e "$work/load.sh"
 # The library and the pools of this host mean nothing there.
-in_it -e XDG_RUNTIME_DIR=/run -e TMPDIR=/tmp -e VSHMEM_TEST_UP="--accel kvm --timeout 600" -e VSHMEM_TEST_SLOW=5 vm0 -- "$@"
+in_it -e XDG_RUNTIME_DIR=/run -e TMPDIR=/tmp -e VSHMEM_TEST_UP="--timeout 600" -e VSHMEM_TEST_SLOW=5 \
+    -e KMOD_ROUNDS=2000 vm0 -- "$here/cases.sh" "$@"

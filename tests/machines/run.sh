@@ -62,6 +62,7 @@ for name in "$@"; do
     *) file=$here/cases/$name.sh ;;
     esac
     echo "== $name"
+    begun=$SECONDS
     # shellcheck disable=SC2094 # only the case writes to the lists
     (
         # What an interrupted case has begun ends with it, and it may have a function to clean up.
@@ -74,6 +75,7 @@ for name in "$@"; do
         . "$file"
         exit 0
     ) </dev/null || echo "$name ended early" | tee -a "$work/failed"
+    echo "   $name took $((SECONDS - begun)) s"
 done
 
 (
