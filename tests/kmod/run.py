@@ -5,8 +5,8 @@ run.sh builds what it needs and runs it:
 
     run.py KERNEL INITRAMFS WORK-DIRECTORY [TEST...]
 
-The machines run under QEMU's TCG, or with KMOD_KVM=1 on KVM. Each has room for two processors, else TCG's locked instructions
-are not atomic between machines.
+The machines run under QEMU's TCG, or with KMOD_KVM=1 on KVM. Each has room for two processors, else
+TCG's locked instructions are not atomic between machines.
 """
 
 import contextlib

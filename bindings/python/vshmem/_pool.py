@@ -48,7 +48,8 @@ class Pool:
     ) -> "Pool":
         """Make a local pool, given by name or path, and open it.
 
-        It has size bytes (0: 1 GiB, less on a small file system), which only take memory as they are used.
+        It has size bytes (0: 1 GiB, less on a small file system), which only take memory as they
+        are used.
         FileExistsError: there is one already.
         """
         bytes_, permissions = whole(size, "size", 0, 2**64 - 1), whole(mode, "mode", 0, 0o7777)
