@@ -8,42 +8,47 @@ clusters=$XDG_RUNTIME_DIR/vshmem
 plain=${cluster}p
 pool=attach-$plain
 qemu=
+not_there() { ! kill -0 "$1"; }
 clean_up() {
     [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
-    rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$work/"*.sock
+    rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$XDG_RUNTIME_DIR/$plain"[.-]*
     [ ! -e "/dev/shm/vshmem.$(id -u)/$pool" ] || vshmem pool rm "$pool"
 }
 
 boot_one_for_its_files
 
-# A machine like it, in no cluster. That it is one, for `vshmem exec`, is said to the command by hand.
+# A machine like it, in no cluster, by the example. That it is one, for `vshmem exec`, is said to the command by hand.
+code "a pool is made" 0 vshmem pool create "$pool" --size 64M
 mkdir -m 700 "$clusters/$plain" "$clusters/$plain/vm0"
-kernel=$(kernel_of_cluster)
 parameters="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=plain vshmem.uid=$(id -u) vshmem.channels=1 $(shares)"
-options=$(vshmem attach "$plain" --qmp "$work/qmp.sock" --print --spare-pools 2 --largest-pool 64M | tr -d '\\\\')
-# shellcheck disable=SC2046,SC2086 # options are words
-qemu-system-x86_64 -name "plain-$plain" -nodefaults -no-user-config -no-reboot -display none $options \
-    $(accel_options) -smp 1,maxcpus=2 -m 512 \
-    -kernel "$kernel" -initrd "$work/initramfs" -append "$parameters" -serial "file:$clusters/$plain/vm0/console.log" \
-    -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
-    -device virtio-9p-pci,fsdev=root,mount_tag=root \
-    -chardev "socket,id=c0,path=$clusters/$plain/vm0/channel0.sock,server=on,wait=off" \
-    -device virtserialport,nr=5,chardev=c0,name=vshmem.0 2>"$work/qemu.log" &
-qemu=$!
+guest() {
+    PATH=$(dirname "$VSHMEM_BIN"):$PATH ACCEL=$(accel_options) PORTS="--spare-pools 2 --largest-pool 64M" WAIT=$((60 * slow)) \
+        "$MACHINES_ROOT/examples/qemu/guest.sh" "$plain" "$pool" -nodefaults -no-user-config -no-reboot -smp 1,maxcpus=2 -m 512 \
+        -kernel "$(kernel_of_cluster)" -initrd "$work/initramfs" -append "$parameters" -serial "file:$clusters/$plain/vm0/console.log" \
+        -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
+        -device virtio-9p-pci,fsdev=root,mount_tag=root \
+        -chardev "socket,id=c0,path=$clusters/$plain/vm0/channel0.sock,server=on,wait=off" \
+        -device virtserialport,nr=5,chardev=c0,name=vshmem.0
+}
+said=$(guest 2>&1)
+contains "examples/qemu/guest.sh starts a guest that has a pool" "$plain can use the pool $pool" "$said"
+qemu=$(cat "$XDG_RUNTIME_DIR/$plain.pid")
 take_for_cluster "$plain" "$qemu"
 boots() { vshmem exec -c "$plain" vm0 -- true; }
-eventually "a machine of plain QEMU boots" boots
+eventually "it boots" boots
+contains "it has it" "$pool" "$(vshmem exec -c "$plain" vm0 -- "$VSHMEM_BIN" pool ls)"
+code "the pool is taken from it, as the example says" 0 vshmem revoke "$pool" "$plain"
+code "and it is let go of" 0 vshmem detach "$plain"
 
-code "a pool is made" 0 vshmem pool create "$pool" --size 64M
 code "a socket that is none can't be attached" 125 vshmem attach "$plain" --qmp "$work/initramfs"
-code "nor can a name of another machine" 2 vshmem attach vm0 --qmp "$work/qmp.sock"
-code "the machine is attached" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
+code "nor can a name of another machine" 2 vshmem attach vm0 --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
+code "the machine is attached" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 if has_kvm; then
     contains "it is said that it has doorbells" "have doorbells" "$(cat "$work/out")"
 else
     contains "it is said that without KVM it has no doorbells" "have no doorbells: its QEMU runs without KVM" "$(cat "$work/out")"
 fi
-code "to do it twice is no failure" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
+code "to do it twice is no failure" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 contains "vshmem ps shows it" running "$(vshmem ps | grep "(attached) *$plain")"
 
 told=$(vshmem grant "$pool" "$plain" --json)
@@ -67,7 +72,7 @@ code "it runs on" 0 vshmem exec -c "$plain" vm0 -- true
 code "it is known no more" 125 vshmem grant "$pool" "$plain"
 
 # It may end without a word.
-code "it is attached again" 0 vshmem attach "$plain" --qmp "$work/qmp.sock"
+code "it is attached again" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 code "and granted the pool" 0 vshmem grant "$pool" "$plain"
 # Its own name is another one: it is known by what its front end has said.
 equal "it calls itself otherwise" plain "$(vshmem exec -c "$plain" vm0 -- hostname)"
@@ -78,13 +83,13 @@ held() { [ "$(VSHMEM_POOL=$pool LD_PRELOAD=$VSHMEM_LIB perl -e '$s = semget(0x78
 eventually "a program in it holds a semaphore" held
 kill -KILL "$qemu"
 wait "$holder"
-wait "$qemu" 2>/dev/null
+eventually "QEMU is gone" not_there "$qemu"
 qemu=
 contains "vshmem ps shows that it is off" off "$(vshmem ps | grep "(attached) *$plain")"
 code "one that is off can be let go of" 0 vshmem detach "$plain"
 code "what its program held is free" 0 timeout 60 env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl -e \
     'semop(semget(0x78, 0, 0) // die, pack("s!3", 0, -1, 0)) or die $!'
-rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$work/"*.sock
+rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$XDG_RUNTIME_DIR/$plain"[.-]*
 vshmem down
 nothing_left "nothing is left of it"
 clean_up
