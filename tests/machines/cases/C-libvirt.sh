@@ -51,46 +51,29 @@ eventually "libvirt answers" virsh -q list
 
 boot_one_for_its_files
 
+# The example is what `virsh edit` makes of a domain without its parts for Vshmem with what --print says.
+example=$work/example.xml
+cp "$MACHINES_ROOT/examples/libvirt/domain.xml" "$example"
+has_kvm || sed -i "s/<domain type='kvm'/<domain type='qemu'/; s/host-passthrough/maximum/" "$example"
+/usr/bin/python3 "$MACHINES_ROOT/tests/machines/domain.py" without "$example" >"$work/plain.xml"
+vshmem attach "$adopted" --libvirt db --print >"$work/parts.xml"
+/usr/bin/python3 "$MACHINES_ROOT/tests/machines/domain.py" with "$work/plain.xml" "$work/parts.xml" >"$work/edited.xml"
+for file in "$example" "$work/edited.xml"; do
+    code "libvirt takes $(basename "$file")" 0 virsh -q define --validate "$file"
+    virsh dumpxml db --inactive | grep -v '<uuid>\|<mac ' >"$work/$(basename "$file").dumped"
+    virsh -q undefine db
+done
+equal "the example has what --print says" "" "$(diff "$work/example.xml.dumped" "$work/edited.xml.dumped")"
+equal "its own devices take none of the ports" "" "$(grep "type='pci' domain=.*bus='0x0*[1-9a-f]" "$work/example.xml.dumped")"
+
+# It boots what our machines do, and has a disk of its own.
 mkdir -m 700 "$clusters/$adopted" "$clusters/$adopted/vm0"
-vshmem attach "$adopted" --libvirt "$domain" --print --spare-pools 2 --largest-pool 64M >"$work/parts.xml"
-cat >"$work/domain.xml" <<X
-<domain type='$(has_kvm && echo kvm || echo qemu)'>
-  <name>$domain</name>
-  <memory unit='MiB'>512</memory>
-  <os>
-    <type arch='x86_64' machine='q35'>hvm</type>
-    <kernel>$(kernel_of_cluster)</kernel>
-    <initrd>$work/initramfs</initrd>
-    <cmdline>console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1 $(shares)</cmdline>
-  </os>
-  <features><acpi/></features>
-  <cpu mode='$(has_kvm && echo host-passthrough || echo maximum)'/>
-  <devices>
-    <emulator>$(command -v qemu-system-x86_64)</emulator>
-    <filesystem type='mount' accessmode='passthrough' multidevs='remap'>
-      <source dir='/'/><target dir='root'/><readonly/>
-    </filesystem>
-    <serial type='file'><source path='$clusters/$adopted/vm0/console.log'/></serial>
-    <channel type='unix'>
-      <source mode='bind' path='$clusters/$adopted/vm0/channel0.sock'/>
-      <target type='virtio' name='vshmem.0'/>
-    </channel>
-    <memballoon model='none'/>
-  </devices>
-</domain>
-X
-code "a domain is defined" 0 virsh -q define "$work/domain.xml"
-# As `virsh edit` does: what is printed is put where it says, its devices among the domain's, and what follows them behind.
-virsh dumpxml "$domain" --inactive | /usr/bin/python3 -c '
-import re, sys
-parts, domain = open(sys.argv[1]).read(), sys.stdin.read()
-devices = re.search("<controller.*</channel>", parts, re.S).group()
-behind = re.search("<qemu:commandline>.*</qemu:commandline>", parts, re.S).group()
-head = re.search("xmlns:qemu=\S+(?=>)", parts).group()
-print(domain.replace("</devices>", devices + "</devices>" + behind).replace("<domain ", f"<domain {head} ", 1))' \
-    "$work/parts.xml" >"$work/edited.xml"
-virsh -q define "$work/edited.xml" >"$work/defined" 2>&1
-equal "libvirt takes what --print says" "" "$(cat "$work/defined")"
+truncate -s 1M "$work/disk"
+/usr/bin/python3 "$MACHINES_ROOT/tests/machines/domain.py" booting "$example" name="$domain" emulator="$(command -v qemu-system-x86_64)" disk="$work/disk" \
+    kernel="$(kernel_of_cluster)" initrd="$work/initramfs" console="$clusters/$adopted/vm0/console.log" channel="$clusters/$adopted/vm0/channel0.sock" \
+    cmdline="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1 $(shares)" \
+    >"$work/domain.xml"
+code "the domain is defined" 0 virsh -q define --validate "$work/domain.xml"
 code "and starts the domain" 0 virsh -q start "$domain"
 take_for_cluster "$adopted" "$(cat "/run/libvirt/qemu/$domain.pid")"
 boots() { vshmem exec -c "$adopted" vm0 -- true; }
