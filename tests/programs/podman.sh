@@ -1,0 +1,75 @@
+#!/bin/bash
+# Containers in earnest: podman runs examples/containers/compose.yaml as it is, and the pods of examples/kubernetes/pods.yaml.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+COMPOSE=podman-compose==1.6.0 # Debian 12's does not know a network_mode that is none
+examples=$here/../../examples
+[ "$PROGRAMS_MODE" = vshmem ] || skip "containers share nothing by the kernel's System V IPC"
+need podman podman
+need "${CC:-cc}" gcc
+
+# All that podman keeps is here. Limits are as they are: to change them is not allowed everywhere.
+cat >containers.conf <<C
+[containers]
+default_ulimits = ["nofile=$(ulimit -n):$(ulimit -n)", "nproc=1024:1024"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+infra_image = "docker.io/library/debian:13-slim"
+tmp_dir = "$dir/tmp"
+[network]
+network_config_dir = "$dir/net"
+C
+printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "%s"\n' "$dir/root" "$dir/run" >storage.conf
+export CONTAINERS_CONF=$dir/containers.conf CONTAINERS_STORAGE_CONF=$dir/storage.conf
+# Where control groups of both versions are mixed, which crun does not take, it sees the older ones alone.
+if [ "$(id -u)" = 0 ] && [ -z "${PODMAN_INSIDE:-}" ]; then
+    before=$(find /sys/fs/cgroup -type d -name libpod_parent)
+    status=0
+    # shellcheck disable=SC2016 # for the inner shell
+    PODMAN_INSIDE=1 unshare --mount --propagation private \
+        sh -c '[ ! -d /sys/fs/cgroup/unified ] || umount /sys/fs/cgroup/unified; exec bash "$0"' "$0" || status=$?
+    # podman leaves its own behind, empty.
+    [ -n "$before" ] || find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} +
+    exit $status
+fi
+trap 'podman rm --all --force --time 0 >rm.log 2>&1 || true; [ "$(id -u)" = 0 ] || { podman unshare rm -rf "$dir/root" "$dir/.local"; podman system migrate; } >rm.log 2>&1' EXIT
+
+# In the place of Debian's image, which would have to be fetched: what programs need of this system.
+mkdir image tasks
+for program in boss worker; do
+    "${CC:-cc}" -O2 "$examples/$program.c" -o tasks/$program
+done
+{ echo "$(command -v sleep)" && ldd tasks/boss "$PROGRAMS_LIB" "$(command -v sleep)" | grep -o '/[^ :]*\.so[^ :]*' | sort -u; } |
+    grep -vxF "$PROGRAMS_LIB" | xargs cp -L --parents -t image
+tar -C image -c . | podman import --change "CMD [\"$(command -v sleep)\", \"1000\"]" - docker.io/library/debian:13-slim >import.log 2>&1 ||
+    skip "podman can make no image: $(tail -n 1 import.log)"
+podman run --rm --network none debian:13-slim "$(command -v sleep)" 0 >run.log 2>&1 || skip "podman can run no container: $(tail -n 1 run.log)"
+
+python3 -m venv venv >venv.log 2>&1 && venv/bin/pip install --quiet --disable-pip-version-check "$COMPOSE" >venv.log 2>&1 ||
+    skip "podman-compose can't be fetched from PyPI: $(tail -n 1 venv.log)"
+
+# Root of a container is who runs podman, and called 0 in the pool.
+export POOL="$pool" LIB="$PROGRAMS_LIB" OWNER=0:0
+VSHMEM_UID_MAP="$(id -u) 0 1" VSHMEM_GID_MAP="$(id -g) 0 1"
+export VSHMEM_UID_MAP VSHMEM_GID_MAP
+equal "the pool at first" "segments 0, sets 0, queues 0" "$(constructs)"
+cp "$examples/containers/compose.yaml" tasks
+(cd tasks && timeout 100 "$dir/venv/bin/podman-compose" --no-ansi up --abort-on-container-exit) >compose.log 2>&1 || fail "compose: $(cat compose.log)"
+grep -q "the sum of the squares up to 1000 is 333833500" compose.log || fail "the boss of compose.yaml: $(cat compose.log)"
+equal "tasks of compose.yaml's workers" 1000 "$(awk '/ C: / { sum += $(NF - 1) } END { print sum }' compose.log)"
+"${on_vshmem[@]}" ipcrm -Q 0x7461736b
+
+# What the node is asked to have lies elsewhere here.
+sed -e "s|path: /dev/shm/tasks|path: $pool|; s|path: /srv/tasks|path: $dir/tasks|; s|{path: /usr/lib/.*libvshmem.so.1,|{path: $PROGRAMS_LIB,|" \
+    -e "s|runAsUser: 1000, runAsGroup: 1000|runAsUser: 0, runAsGroup: 0|" "$examples/kubernetes/pods.yaml" >pods.yaml
+podman kube play --network none pods.yaml >play.log 2>&1 || fail "podman does not take the pods: $(cat play.log)"
+for container in boss-main worker-main; do
+    equal "the exit status of $container" 0 "$(timeout 60 podman wait $container 2>&1)"
+done
+equal "the boss of the pods" "the sum of the squares up to 1000 is 333833500" "$(podman logs boss-main 2>&1)"
+equal "their worker" "C: 1000 tasks" "$(podman logs worker-main 2>&1)"
+"${on_vshmem[@]}" ipcrm -Q 0x7461736b
+nothing_left || fail "constructs are left: $(constructs)"
+echo "compose.yaml: $(grep -o 'C: .*' compose.log | sort | tr '\n' ',' | sed 's/,$//; s/,/, /g'); two pods with a pool by hostPath"
