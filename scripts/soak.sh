@@ -8,7 +8,7 @@
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
-# And the packages are built in Debian 13, by its own Rust.
+# And the packages are built in Debian 13, by its own Rust, and cloud-init makes a guest ready with them.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -55,6 +55,6 @@ part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHME
 part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
-part packages "built in Debian 13" env PACKAGES_FULL=1 tests/packages/run.sh trixie
+part packages "built in Debian 13, a guest by cloud-init" env PACKAGES_FULL=1 tests/packages/run.sh trixie
 echo "The report is $report."
 [ "$failed" -eq 0 ]

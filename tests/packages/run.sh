@@ -4,7 +4,8 @@
 #   tests/packages/run.sh            in both
 #   tests/packages/run.sh SUITE...   in these: bookworm, trixie
 #
-# PACKAGES_FULL=1 builds them in Debian 13 too, by its own Rust, and tests those there. The systems are made by mmdebstrap and kept in the
+# PACKAGES_FULL=1 builds them in Debian 13 too, by its own Rust, and tests those there; and starts a guest that examples/cloud-init makes ready
+# (else only cloud-init's own check of it is run). The systems are made by mmdebstrap and kept in the
 # cache directory ($VSHMEM_CACHE, by default ~/.cache/vshmem). Needs no root, but entries in /etc/subuid. Exit status 77: they can't be had here.
 # Ends with "N passed, N failed".
 set -eu
@@ -25,6 +26,8 @@ skip() {
 
 # shellcheck source=tests/system.sh
 . "$root/tests/system.sh"
+# shellcheck source=tests/packages/cloud.sh
+. "$here/cloud.sh"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-packages.XXXXXX")
 finish() {
@@ -88,6 +91,13 @@ for suite in "$@"; do
     archive=$(system "$suite" "$USES") || skip "no system of $suite can be had"
     count "they serve, and leave nothing, in $suite" inside "$archive" "$here/use.sh" "$target"/deb/*.deb
 done
+if [ "$(dpkg --print-architecture)" = amd64 ]; then
+    archive=$(system trixie "$CLOUD") || skip "no system of trixie can be had"
+    count "cloud-init takes the example" cloud_takes "$archive"
+    if [ "${PACKAGES_FULL:-0}" = 1 ]; then
+        count "a guest that starts with it uses a pool" cloud_boots
+    fi
+fi
 if [ "${PACKAGES_FULL:-0}" = 1 ]; then
     archive=$(system trixie "$BUILDS") || skip "no system of trixie can be had"
     # A copy of the checkout, and crates, since the name space has no network.
