@@ -66,6 +66,8 @@ for name in irqbypass ccp kvm kvm-amd; do # in the order of loading
     echo "insmod $work/$name.ko" >>"$work/load.sh"
 done
 echo "chmod 666 /dev/kvm" >>"$work/load.sh"
+# Not as its own machines are called.
+echo "hostname kvm-host" >>"$work/load.sh"
 # What needs cargo is built here.
 "$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" \
     -p vshmem-wait --features soak --bin bell-soak
