@@ -22,7 +22,10 @@ fn main() {
 /// libgcc_s would be one more library in every process; its unwinder also comes as an archive beside the compiler.
 /// Where the archive can't be found, the shared one is used.
 fn link_unwinder_statically() {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    // The one that links for another processor knows where that one's archive is.
+    let compiler = std::env::var("CC")
+        .or_else(|_| std::env::var("RUSTC_LINKER"))
+        .unwrap_or_else(|_| "cc".into());
     let found = Command::new(compiler)
         .arg("-print-file-name=libgcc_eh.a")
         .output();

@@ -41,6 +41,7 @@ const CHANGING: u32 = 2;
 static TOO_SHORT: AtomicU32 = AtomicU32::new(0);
 
 /// Bounds for [`TOO_SHORT`], should the measurement be disturbed.
+#[cfg(target_arch = "x86_64")]
 const BOUNDS: (u64, u64) = (250, 20_000);
 
 /// Measures [`TOO_SHORT`].
