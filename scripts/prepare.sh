@@ -4,12 +4,15 @@
 #   scripts/prepare.sh --check SET...     say what is missing; exit 1 if anything is
 #   scripts/prepare.sh --install SET...   install what is missing (apt, as root or through sudo)
 #   scripts/prepare.sh --list SET...      every requirement: package, what for
+#   scripts/prepare.sh --has-target T     has the Rust that builds a library for T?
 #
 # SET is build, demo, lint, deb, a suite of tests (scripts/test.sh --list), test for what all suites need, or all. Only what is missing is
 # installed, and it is said beforehand what and why. A package that can't be had does not keep the others from being installed.
+# The suite aarch64 also needs Rust's library for that target; where Rust is rustup's, it is added.
 # Known: Debian 12 and 13, Ubuntu 24.04 and newer.
 set -eu
 
+ARM=aarch64-unknown-linux-gnu
 here=$(cd "$(dirname "$0")" && pwd)
 
 # sets (? behind one that does without, and says so) | how to tell that it is there | packages (or @name for one that differs by system) | why
@@ -54,6 +57,9 @@ kmod,machines,kvm,xen|cmd:busybox|busybox-static|what machines that test the dri
 kmod,machines,kvm,xen|cmd:cpio|cpio|packs what they boot
 kmod,machines,kvm,xen,demo|cmd:xz|xz-utils|unpacks the machines' kernel modules
 fuzz?|cmd:c++|g++|builds the fuzzer
+aarch64|cmd:aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|links what is for another processor
+aarch64|glob:/usr/aarch64-linux-gnu/include/sys/shm.h|libc6-dev-arm64-cross|its C headers and library
+aarch64|cmd:qemu-aarch64|qemu-user|runs its programs
 sanitize?|cmd:valgrind|valgrind|watches what programs and the library do with memory
 kmod,machines,kvm,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|py:matplotlib|python3-matplotlib|draws the plot
@@ -193,6 +199,22 @@ finish_rustup() {
     fi
 }
 
+# Has the compiler that belongs to our cargo a library for this target?
+has_target() { # has_target TARGET
+    cargo=$("$here/cargo.sh" 2>/dev/null) || return 1
+    name=${cargo##*/}
+    libraries=$("${cargo%/*}/rustc${name#cargo}" --print target-libdir --target "$1" 2>/dev/null) && is_there "glob:$libraries/libstd-*.rlib"
+}
+
+# Rust's library for another processor. Debian's is of a foreign architecture, which is not for us to add.
+add_target() { # add_target SET...
+    case " $* " in
+    *" aarch64 "* | *" test "* | *" all "*) ;;
+    *) return 0 ;;
+    esac
+    has_target "$ARM" || ! command -v rustup >/dev/null 2>&1 || rustup target add "$ARM" || true
+}
+
 install_missing() {
     # The package names depend on the index, so a machine that never fetched it does so first.
     if command -v apt-get >/dev/null 2>&1 && ! apt-cache show make >/dev/null 2>&1; then
@@ -202,6 +224,7 @@ install_missing() {
     missing=$(select_requirements missing "$@")
     if [ -z "$missing" ]; then
         echo "prepare: everything that $* needs is there"
+        add_target "$@"
         return
     fi
     echo "prepare: to be installed for $*:"
@@ -215,6 +238,7 @@ install_missing() {
         apt_install "$package" || true
     done
     finish_rustup
+    add_target "$@"
     check_sets "$@"
 }
 
@@ -228,10 +252,14 @@ check_sets() {
 }
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,12s/^# \{0,1\}//p' "$0"
 }
 
 action=${1:-}
+if [ "$action" = --has-target ]; then
+    has_target "$2"
+    exit
+fi
 [ $# -gt 0 ] && shift
 sets="build demo lint deb $("$here/test.sh" --list | tr '\n' ' ')"
 for set in "$@"; do

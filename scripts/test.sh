@@ -25,6 +25,7 @@ suites() {
 unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-port/contract --locked
 capi|5m|tests/capi/Makefile|make -C tests/capi check
 conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh $target/release/libvshmem.so
+aarch64|10m|tests/aarch64/run.sh|tests/aarch64/run.sh
 differential|15m|tests/differential/Cargo.toml|$cargo test --release --manifest-path tests/differential/Cargo.toml
 crash|10m|tests/crash/run.sh|tests/crash/run.sh $target/release/libvshmem.so
 fuzz|15m|scripts/fuzz.sh|env SECONDS_EACH=${FUZZ_SECONDS:-20} scripts/fuzz.sh
