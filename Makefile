@@ -48,7 +48,7 @@ demo: ## two virtual machines, unmodified programs, a table and a plot
 	@$(MAKE) --no-print-directory build
 	@python3 bench/demo.py
 
-test: ## every test suite (about half an hour); installs what it needs as demo does
+test: ## every test suite (about an hour); installs what it needs as demo does
 	@scripts/prepare.sh --install build
 	@scripts/prepare.sh --install $(or $(SUITES),test) || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
