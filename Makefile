@@ -40,7 +40,7 @@ prepare: ## install what building needs (apt, as root or through sudo)
 	@scripts/prepare.sh --install build
 
 build: ## the library and the command, release build
-	@scripts/prepare.sh --check build
+	@scripts/prepare.sh --check build >/dev/null 2>&1 || scripts/prepare.sh --install build
 	$(WITH_CARGO) build --workspace --release --locked
 
 demo: ## two virtual machines, unmodified programs, a table and a plot
@@ -84,7 +84,7 @@ bench-xen: build ## the papers' micro-benchmarks between Xen domains, in QEMU, b
 	@python3 bench/xen.py $(BENCH) || [ $$? -eq 77 ]
 
 deb: ## Debian packages of it and of the drivers, in target/deb
-	@scripts/prepare.sh --check build deb
+	@scripts/prepare.sh --check build deb >/dev/null 2>&1 || scripts/prepare.sh --install build deb
 	@scripts/deb.sh
 
 install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, udev rule, man pages, completions
