@@ -49,24 +49,18 @@ fn lock(page: &Page) {
         page.depth.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    for _ in 0..AWAKE {
-        if page.gate.load(Ordering::Relaxed) == 0
-            && page
-                .gate
-                .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-        {
-            return;
-        }
-        raw::give_way();
-    }
     let mut mine = me;
+    let mut gave_way = 0;
     loop {
         match page
             .gate
             .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed)
         {
             Ok(_) => return,
+            Err(_) if gave_way < AWAKE => {
+                gave_way += 1;
+                raw::give_way();
+            }
             Err(seen) => {
                 let marked = seen | WAITERS;
                 let change =
