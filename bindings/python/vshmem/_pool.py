@@ -3,7 +3,6 @@
 import contextlib
 import os
 import warnings
-from types import TracebackType
 from typing import NoReturn, SupportsIndex
 
 from ._library import calls, checked, failure, library, whole
@@ -120,12 +119,7 @@ class Pool:
             self._before = before
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Make the pool current that was so before, and close this one."""
         with calls:
             before, self._before = self._before, None

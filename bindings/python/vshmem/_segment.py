@@ -6,7 +6,6 @@ import math
 import operator
 import struct
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from ._library import calls, checked, failure, key_of, library, whole
@@ -196,12 +195,7 @@ class Segment:
             self.attach()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Detach it; where arrays or memoryviews of it live, with the last of them."""
         self._memory = None
 
