@@ -68,9 +68,11 @@ done
 echo "chmod 666 /dev/kvm" >>"$work/load.sh"
 # Not as its own machines are called.
 echo "hostname kvm-host" >>"$work/load.sh"
-# What needs cargo is built here.
-"$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" \
-    -p vshmem-wait --features soak --bin bell-soak
+# What cases of tests/machines have cargo build is built here.
+[ "${1:-}" = --quick ] || for built in "vshmem-wait --features soak --bin bell-soak" "vshmem-port --features contract --bin port-contract"; do
+    # shellcheck disable=SC2086 # a list of words
+    "$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" -p $built
+done
 
 echo "== in an emulated machine with KVM"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/vshmem
