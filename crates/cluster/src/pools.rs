@@ -99,7 +99,8 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> 
     let failed = |why: String| Error::new(format!("could not make the pool {name}: {why}"));
     let pool = resolve_new(name.as_bytes()).map_err(|error| match error {
         ResolveError::Given => failed(error.to_string()).code(1),
-        _ => failed(error.to_string()).code(2),
+        ResolveError::BadName | ResolveError::PathTooLong => failed(error.to_string()).code(2),
+        _ => failed(error.to_string()),
     })?;
     let mut refused: Option<String> = None;
     let made = create_referred(&pool, size, mode, &mut |memory| {
