@@ -34,8 +34,9 @@ class Case:
     rows: tuple[Row, ...]
     command: str
     floor: str = ""  # the floor's command; empty: there is none
-    floor_interposed: bool = False  # the floor is Vshmem too (few constructs against many)
+    floor_interposed: bool = False  # the floor is Vshmem too (few IPC objects against many)
     kernel: bool = True
+    rival: str = ""  # what of the kernel's it is compared with, if not the same command there
     once: bool = False  # long and steady: one round is enough
     as_root: bool = False  # who may change its credentials: what it was is asked again and again
     across: bool = False  # between two processors: the floor tells how far apart they are
@@ -106,6 +107,28 @@ CASES: tuple[Case, ...] = (
         floor="handover bare",
         across=True,
     ),
+    *(
+        one(
+            f"64 B ping-pong by queue, kernel: {name}",
+            "handover queue",
+            rival=f"handover {word}",
+            floor="handover bare",
+            across=True,
+        )
+        for name, word in (
+            ("POSIX queue", "mqueue"),
+            ("pipe", "pipe"),
+            ("Unix socket", "unix"),
+            ("TCP", "tcp"),
+        )
+    ),
+    one(
+        "semaphore ping-pong, kernel: POSIX",
+        "handover semaphore",
+        rival="handover posix",
+        floor="handover bare",
+        across=True,
+    ),
     one(
         "queue stream, 64 B, per message",
         "stream 64",
@@ -124,9 +147,9 @@ CASES: tuple[Case, ...] = (
     one("get, attach, touch, detach, remove, 1 MiB", "segment 1048576", within(1, "kernel")),
     Case(
         (
-            Row("look-up by key, 100,000 constructs", within(1.5, "floor")),
-            Row("attach and detach, 100,000 constructs", within(1.5, "floor")),
-            Row("semop twice, 100,000 constructs", within(1.5, "floor")),
+            Row("look-up by key, 100,000 IPC objects", within(1.5, "floor")),
+            Row("attach and detach, 100,000 IPC objects", within(1.5, "floor")),
+            Row("semop twice, 100,000 IPC objects", within(1.5, "floor")),
         ),
         f"lookup {MANY_SETS},{MANY_SEGMENTS}",
         floor="lookup 10,10",

@@ -48,8 +48,7 @@ def selected(words: list[str]) -> list[Case]:
     cases = [
         case
         for case in mine
-        if not words
-        or any(word in case.command or any(word in r.name for r in case.rows) for word in words)
+        if not words or any(word in f"{case.command} {case.rival} {case.rows}" for word in words)
     ]
     if not cases:
         raise sides.Failed(
@@ -70,7 +69,7 @@ def plan(case: Case, builds: Builds) -> list[tuple[str, str, dict | None]]:
     if case.floor and not (case.floor_interposed and interposed is None):
         steps.append(("floor", case.floor, interposed if case.floor_interposed else None))
     if case.kernel:
-        steps.append(("kernel", case.command, None))
+        steps.append(("kernel", case.rival or case.command, None))
     steps.extend((side, case.command, environment) for side, environment in builds.items())
     return steps
 

@@ -97,7 +97,7 @@ def vshmem(*arguments: str, limit: int = LIMIT_SECONDS, build: Build | None = No
 
 @dataclass
 class Pool:
-    """A local pool for the time of a benchmark, with limits that 100,000 constructs fit in."""
+    """A local pool for the time of a benchmark, with limits that 100,000 IPC objects fit in."""
 
     name: str
     build: Build

@@ -8,8 +8,8 @@
 #   kmod/build.sh --newest SERIES    no build: prints the version of Debian's newest cloud kernel of 6.1 or 6.12
 #   kmod/build.sh --image VERSION    no build: prints the path of that kernel's image
 #
-# Headers are those of /lib/modules/VERSION/build. Where there are none, Debian's packages are downloaded by apt (also
-# from bookworm-backports, through lists of our own) and unpacked below the cache directory, as images are:
+# Headers are those of /lib/modules/VERSION/build. Where there are none, packages are downloaded by apt (the system's, and
+# Debian's also from bookworm-backports, through lists of our own) and unpacked below the cache directory, as images are:
 # $VSHMEM_CACHE, by default ~/.cache/vshmem. Each thing is fetched and built once. The exit status is 2 if one can't be fetched.
 set -eu
 
@@ -27,19 +27,27 @@ missing() {
     exit 2
 }
 
-# apt with lists of our own that have backports too, so that neither root nor the system's settings are needed.
+# apt with lists of our own, so that neither root nor the system's settings are needed: those of Debian 12 and its backports, where there are
+# Debian's keys, and of another system its own.
 own_apt() {
     apt=$cache/apt
     if [ ! -e "$apt/ready" ]; then
-        mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+        mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
         keys=/usr/share/keyrings/debian-archive-keyring.gpg
-        for suite in bookworm bookworm-updates bookworm-backports; do
-            echo "deb [signed-by=$keys] http://deb.debian.org/debian $suite main"
-        done >"$apt/sources.list"
-        echo "deb [signed-by=$keys] http://deb.debian.org/debian-security bookworm-security main" >>"$apt/sources.list"
+        : >"$apt/sources.list"
+        if [ -e "$keys" ]; then
+            for suite in bookworm bookworm-updates bookworm-backports; do
+                echo "deb [signed-by=$keys] http://deb.debian.org/debian $suite main"
+            done >"$apt/sources.list"
+            echo "deb [signed-by=$keys] http://deb.debian.org/debian-security bookworm-security main" >>"$apt/sources.list"
+        fi
+        if ! grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then
+            cp /etc/apt/sources.list /etc/apt/sources.list.d/* "$apt/parts" 2>/dev/null || true
+            [ ! -e "$apt/parts/sources.list" ] || mv "$apt/parts/sources.list" "$apt/parts/system.list"
+        fi
         cat >"$apt/apt.conf" <<CONF
 Dir::Etc::sourcelist "$apt/sources.list";
-Dir::Etc::sourceparts "-";
+Dir::Etc::sourceparts "$apt/parts";
 Dir::State::lists "$apt/lists";
 Dir::Cache "$apt/cache";
 CONF

@@ -2,7 +2,7 @@
 # Checks layout and lint of every language in the tree; fails if anything is to be said.
 #
 #   scripts/lint.sh            everything
-#   scripts/lint.sh NAME...    only: rust budget c python shell man site figures licences kubernetes
+#   scripts/lint.sh NAME...    only: rust budget house c python shell man site figures licences kubernetes
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -41,16 +41,39 @@ lint_rust() {
             -D warnings -D clippy::incompatible_msrv
     done
     # Private items are documented too, so links to them lead somewhere.
-    RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $cargo doc --workspace --no-deps --document-private-items --quiet
+    # The library and the command have one name, and so one place for their pages: one after the other.
+    for package in "--workspace --exclude vshmem-cli" "--package vshmem-cli"; do
+        # shellcheck disable=SC2086 # a list of words
+        RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $cargo doc $package --no-deps --document-private-items --quiet
+    done
     RUSTDOCFLAGS="-D warnings" $cargo doc --manifest-path bindings/rust/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/bindings/doc" --no-deps --quiet
 }
 
-# Whatever in the upper half looks at pool memory by a number or a link pays for it (crates/pool/src/budget.rs), so it asks its Ctx. Left out are
-# fast paths, single looks by an id of the caller's (marked '// unpaid'), displays, which go through each table once, and tests.
+# Whatever in the upper half looks at pool memory by a number or a link pays for it
+# (crates/pool/src/budget.rs), so it asks its Ctx. Left out are fast paths, single looks by an id of the
+# caller's (marked '// unpaid'), statistics, which go through each table once, and tests.
 lint_budget() {
     looks='pool[[:space:]]*\.(mem\(\)[[:space:]]*\.(word|at)\>|(proc|process|waiter|head|shm|sem|msg|is_dead|is_stopped)\(|owner_)'
     ! git grep -nE "$looks" -- crates/ipc/src ':!crates/ipc/src/tests' ':!*/testing.rs' ':!*/tests.rs' ':!*model*' \
-        ':!crates/ipc/src/look.rs' ':!crates/ipc/src/sem/fast.rs' | grep -v '// unpaid'
+        ':!crates/ipc/src/stats.rs' ':!crates/ipc/src/sem/fast.rs' | grep -v '// unpaid'
+}
+
+# What knows one hypervisor, or one way of sharing memory, stands in its folder; the others are the tables that list them.
+lint_house() {
+    tables='crates/(transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|table))|cli/src/(main|commands))\.rs:'
+    folders='crates/(transport/(local|ivshmem|xen)|cluster/src/launcher/(qemu|xen))/'
+    ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' | grep -vE "^($tables|$folders)" || {
+        echo "Outside of the folders of transports and launchers, and of the tables that list them, no file names a hypervisor."
+        return 1
+    }
+    for folder in local ivshmem xen; do
+        others=$(printf '%s\n' local ivshmem xen | grep -vx "$folder" | paste -sd '|')
+        ! git grep -nE "(crate|vshmem_transport|vshmem_agent)::($others)\>" -- "crates/transport/$folder" || {
+            echo "The transport $folder uses another one."
+            return 1
+        }
+    done
+    ! git grep -nE '(super|launcher)::xen\>' -- crates/cluster/src/launcher/qemu && ! git grep -nE '(super|launcher)::qemu\>' -- crates/cluster/src/launcher/xen
 }
 
 lint_c() {
@@ -123,11 +146,12 @@ check() { # check NAME FUNCTION
 }
 
 failed=0
-[ $# -gt 0 ] || set -- rust budget c python shell man site figures licences kubernetes
+[ $# -gt 0 ] || set -- rust budget house c python shell man site figures licences kubernetes
 for name in "$@"; do
     case $name in
     rust) check rust lint_rust ;;
     budget) check budget lint_budget ;;
+    house) check house lint_house ;;
     c) check c lint_c ;;
     python) check python lint_python ;;
     shell) check shell lint_shell ;;

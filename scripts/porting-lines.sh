@@ -10,16 +10,17 @@ lines() { # lines FILE...
     done | wc -l
 }
 
-sources() { # sources DIRECTORY: its files of Rust, but for those that are tests as a whole, and those of the port to Xen elsewhere
-    find "$1" -name '*.rs' ! -name tests.rs ! -name 'test*' ! -path '*/tests/*' ! -path 'crates/agent/src/xen/*' | sort
+sources() { # sources PATH...: the files of Rust there, but for those that are tests as a whole
+    find "$@" -name '*.rs' ! -name tests.rs ! -name 'test*' ! -path '*/tests/*' | sort
 }
 
 # shellcheck disable=SC2046 # names without spaces
 {
-    port() { lines $(sources "crates/port/src/$1"); }
-    up() { lines $(sources "crates/cluster/src/host/hypervisor/$1"); }
-    echo "| **lines of the port** | **$(port local)** | **$(port ivshmem)** | **$(port xen)** |"
+    part() { lines $(sources "crates/transport/$1"); }
+    launcher() { lines $(sources "crates/cluster/src/launcher/$1"); }
+    echo "| **lines of its mapping** | **$(part local/mapping)** | **$(part ivshmem/mapping)** | **$(part xen/mapping.rs)** |"
     echo "| lines of its driver | | $(lines kmod/vshmem.c kmod/vshmem_ioctl.h), optional | $(lines kmod/xen/*.c kmod/xen/*.h) |"
-    echo "| lines of its back end | in the kernel | $(lines $(sources crates/agent/src)) (\`crates/agent\`) | $(lines crates/agent/src/xen/*.rs) (\`crates/agent/src/xen\`) |"
-    echo "| lines of \`vshmem up\` | | $(up qemu) (\`host/hypervisor/qemu\`) | $(up xen) (\`host/hypervisor/xen\`) |"
+    echo "| lines of its broker | in the kernel | $(part ivshmem/broker) | $(part xen/broker) |"
+    echo "| lines of its command | | $(part ivshmem/command.rs) | $(part xen/command.rs) |"
+    echo "| lines of its launcher | | $(launcher qemu) (\`qemu\`) | $(launcher xen) (\`xen\`) |"
 }

@@ -61,8 +61,8 @@ instrumented() { # instrumented COMMAND...: cargo, with AddressSanitizer. Bootst
 
 unit() {
     # Models step through every order of a few words, which is not about addresses.
-    try "unit tests of pool, ipc, port and wait" \
-        instrumented test --locked --quiet --lib -p vshmem-pool -p vshmem-ipc -p vshmem-port -p vshmem-wait -- --skip model
+    try "unit tests of pool, ipc, transport and wait" \
+        instrumented test --locked --quiet --lib -p vshmem-pool -p vshmem-ipc -p vshmem-transport -p vshmem-wait -- --skip model
 }
 
 # A program that gives a call less room than it says must be caught, or the rest proves nothing.
@@ -116,8 +116,8 @@ thread() {
     seen "$built" || status=$?
     note "$status" "a race of threads is seen"
     try "threads that semaphores and queues keep apart do not race" racing "$built"
-    try "unit tests of pool, port and wait for ThreadSanitizer" \
-        watched test --locked --quiet --lib -p vshmem-pool -p vshmem-port -p vshmem-wait -- --skip model
+    try "unit tests of pool, transport and wait for ThreadSanitizer" \
+        watched test --locked --quiet --lib -p vshmem-pool -p vshmem-transport -p vshmem-wait -- --skip model
     # Those in which processes, which are threads there, work at once.
     try "unit tests of ipc for ThreadSanitizer" \
         watched test --locked --quiet --lib -p vshmem-ipc -- tests::death tests::members tests::msg tests::reclaim tests::sem

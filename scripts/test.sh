@@ -22,7 +22,7 @@ cargo="$root/scripts/cargo.sh --exec"
 # Debug builds for cargo's tests (overflow and debug checks are on), release builds for the rest.
 suites() {
     cat <<TABLE
-unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-port/contract --locked
+unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-transport/contract --locked
 capi|5m|tests/capi/Makefile|make -C tests/capi check
 conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh $target/release/libvshmem.so
 aarch64|10m|tests/aarch64/run.sh|tests/aarch64/run.sh

@@ -1,6 +1,6 @@
-/* Ten constructs among N: finding one by key, attaching one, operating on one.
+/* Ten IPC objects among N: finding one by key, attaching one, operating on one.
  *
- * The constructs that are used are ten however many there are, so the difference between few and
+ * The IPC objects that are used are ten however many there are, so the difference between few and
  * many is what finding costs, and not what the processor's caches can hold.
  */
 #include "bench.h"
@@ -87,7 +87,7 @@ static void operate(void *arg, uint64_t n) {
     }
 }
 
-/* One run makes the constructs once and prints three lines: get, attach, operate. */
+/* One run makes the IPC objects once and prints three lines: get, attach, operate. */
 int bench_lookup(const char *argument) {
     struct crowd c = {0};
     if (sscanf(argument, "%d,%d", &c.sets, &c.segments) != 2 || c.sets < 1 || c.segments < 1) {

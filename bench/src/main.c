@@ -24,10 +24,10 @@ static const struct {
     {"semaphore", bench_semaphore, "plain|undo|open|many: P and V, nobody else there"},
     {"queue", bench_queue, "SIZE: send and receive, nobody else there"},
     {"handover", bench_handover,
-     "bare|semaphore|queue|types: there and back across two processors"},
+     "bare|semaphore|queue|types|posix|mqueue|pipe|unix|tcp: there and back across two processors"},
     {"stream", bench_stream, "[bare,]SIZE: messages from one process to another"},
     {"segment", bench_segment, "SIZE: get, attach, touch, detach, remove"},
-    {"lookup", bench_lookup, "SETS,SEGMENTS: get, attach and operate among so many constructs"},
+    {"lookup", bench_lookup, "SETS,SEGMENTS: get, attach and operate among so many IPC objects"},
     {"crowd", bench_crowd, "mutex|ring,N: N processes per processor"},
     {"sleeper", bench_sleeper, "wake|semaphore|queue: long waits"},
 };

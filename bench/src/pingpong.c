@@ -249,7 +249,7 @@ static int patiently(int (*get)(const struct game *, int), const struct game *g,
         if (id >= 0)
             return id;
         if (errno != ENOENT || attempt == 2000)
-            die("the constructs of the other process");
+            die("the IPC objects of the other process");
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
 }

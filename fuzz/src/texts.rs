@@ -4,14 +4,58 @@
 /// A reader of one kind of text.
 type Reader = fn(&[u8]);
 
-/// Readers of one room, each by its name.
-type Room = &'static [(&'static str, Reader)];
+/// Readers of one subject, each by its name.
+type Readers = &'static [(&'static str, Reader)];
+
+/// The readers of one room, and by which numbers they are called.
+struct Room {
+    readers: &'static [Readers],
+    numbers: &'static [&'static str],
+}
 
 /// The rooms; each has 32 numbers of its own.
 const ROOMS: [Room; 3] = [
-    vshmem_port::fuzz::READERS,
-    vshmem_agent::fuzz::READERS,
-    vshmem_cluster::fuzz::READERS,
+    Room {
+        readers: &[vshmem_transport::fuzz::READERS],
+        numbers: &["ids", "grant", "command line", "stat", "pool"],
+    },
+    Room {
+        readers: &[
+            vshmem_agent::fuzz::READERS,
+            vshmem_agent::ivshmem::fuzz::READERS,
+            vshmem_agent::xen::fuzz::READERS,
+        ],
+        numbers: &[
+            "front end",
+            "control",
+            "http",
+            "address",
+            "ivshmem",
+            "link",
+            "ticket",
+        ],
+    },
+    Room {
+        readers: &[
+            vshmem_cluster::fuzz::READERS,
+            vshmem_cluster::fuzz::LAUNCHER_READERS,
+        ],
+        numbers: &[
+            "record",
+            "monitor",
+            "front end",
+            "frames",
+            "start",
+            "elf",
+            "image",
+            "settings",
+            "lists",
+            "name",
+            "guest session",
+            "host session",
+            "adopted",
+        ],
+    },
 ];
 
 /// Has the rest of the bytes read.
@@ -19,8 +63,13 @@ pub fn run(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
     };
-    let room = ROOMS.get(usize::from(which >> 5));
-    if let Some((_, read)) = room.and_then(|room| room.get(usize::from(which & 31))) {
-        read(rest);
-    }
+    let Some(room) = ROOMS.get(usize::from(which >> 5)) else {
+        return;
+    };
+    let Some(name) = room.numbers.get(usize::from(which & 31)) else {
+        return;
+    };
+    let mut all = room.readers.iter().copied().flatten();
+    let (_, read) = all.find(|(its, _)| its == name).expect("its reader");
+    read(rest);
 }

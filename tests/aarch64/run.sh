@@ -32,7 +32,7 @@ tests::scribble::                                     the same for every process
 tests::budget::                                       measures time
 tests::full::who_dies_while_making_room               the same for every processor, and slow
 tests::death::a_lock_is_waited_for_while_its_owner_is measures time
-msg::park::tests::who_is_in_the_middle_again_and      measures time
+msg::retired::tests::a_queue_leaves_only_so_many      measures time
 spin::tests::spinning_is_given_up                     measures time
 page::tests::a_raw_fork_finds_the_page_empty          WIPEONFORK
 user::tests::a_hole_or_a_read_only_page_is_found      POPULATE_READ, POPULATE_WRITE
@@ -43,10 +43,10 @@ a_process_is_over_with_its_last_thread                QEMU's own threads live on
 LIST
 }
 skips=$(left_out | awk '{ printf " --skip %s", $1 }')
-# Without the port's contract: most of it gives memory back, or forks (DONTFORK).
+# Without the contract of transports: most of it gives memory back, or forks (DONTFORK).
 # shellcheck disable=SC2086 # lists of words
 $cargo test --locked --target "$target" --lib --test local \
-    -p vshmem-pool -p vshmem-wait -p vshmem-port -p vshmem-ipc -p vshmem-capi -- $skips
+    -p vshmem-pool -p vshmem-wait -p vshmem-transport -p vshmem-ipc -p vshmem-capi -- $skips
 
 library=$CARGO_TARGET_DIR/$target/debug/libvshmem.so
 export CC=aarch64-linux-gnu-gcc

@@ -46,7 +46,7 @@ def run_python(source: str, pool: Path, *options: str) -> str:
 
 def test_ctypes(pool: Path) -> None:
     (program,) = programs("docs/ffi.md", "python")
-    expected = "by ctypes\nvshm_msgget: no construct has this key\n"
+    expected = "by ctypes\nvshm_msgget: no IPC object has this key\n"
     assert run_python(program, pool) == expected
     # And where the library is not preloaded.
     assert output(sys.executable, "-c", program) == expected
@@ -63,7 +63,7 @@ def test_php(pool: Path) -> None:
     file = pool / "program.php"
     file.write_text(program)
     said = output("php", "-d", "ffi.enable=1", file)
-    assert said == "1.5 2.5\nvshm_barrier_remove: no construct has this key\n"
+    assert said == "1.5 2.5\nvshm_barrier_remove: no IPC object has this key\n"
 
 
 def test_readme_sum(pool: Path) -> None:

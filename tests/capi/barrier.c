@@ -181,6 +181,34 @@ static void replaced(void) {
     GIVES(vshm_barrier_remove(KEY + 2), 0);
 }
 
+/* Of two parties that come and go, each finds a seat: the other has one at the most. */
+static void come_and_go(void) {
+    const int seconds = 1;
+    time_t end = time(NULL) + 1 + seconds;
+    pid_t lanes[2];
+    for (int lane = 0; lane < 2; lane++) {
+        if ((lanes[lane] = fork()) != 0)
+            continue;
+        for (int i = 0; time(NULL) < end; i++) {
+            pid_t party = fork();
+            if (party == 0) {
+                vshm_barrier *barrier = vshm_barrier_open(KEY + 2, 2);
+                /* Every other one leaves its seat to those who find it dead. */
+                _exit(barrier == NULL ? errno : i % 2 == 0 ? vshm_barrier_close(barrier) : 0);
+            }
+            int status;
+            CHECK(waitpid(party, &status, 0) == party);
+            GIVES(status, 0);
+        }
+        _exit(0);
+    }
+    for (int lane = 0; lane < 2; lane++) {
+        int status;
+        CHECK(waitpid(lanes[lane], &status, 0) == lanes[lane] && status == 0);
+    }
+    GIVES(vshm_barrier_remove(KEY + 2), 0);
+}
+
 int main(void) {
     struct shared *shared =
         mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -192,6 +220,7 @@ int main(void) {
     by_processes(reduce, shared);
     trouble();
     replaced();
+    come_and_go();
     GIVES(vshm_barrier_remove(KEY), 0);
     return 0;
 }

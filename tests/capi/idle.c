@@ -1,4 +1,4 @@
-/* A program that uses no construct pays nothing: no mapping, no descriptor. cost.c looks at time.
+/* A program that uses no IPC object pays nothing: no mapping, no descriptor. cost.c looks at time.
  */
 #include "check.h"
 #include <dlfcn.h>

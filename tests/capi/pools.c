@@ -40,7 +40,7 @@ int main(int count, char **arguments) {
     CHECK(errno == EMFILE);
     FAILS(vshm_pool_use((vshm_pool *)pools), EINVAL);
 
-    /* The same key and even the same id, but other constructs. */
+    /* The same key and even the same id, but other IPC objects. */
     int first = set_in(pools[0], 10), second = set_in(pools[1], 11);
     CHECK(first == second);
     CHECK(vshm_semctl(second, 0, GETVAL) == 11);

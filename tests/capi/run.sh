@@ -106,7 +106,7 @@ info: $taken
 info: $opened
 debug: msgget: the key 0x7 has the id [0-9]*, by the pool
 debug: msgrcv: no message of that type (ENOMSG)
-warn: msgctl: no such construct, or an argument out of range (EINVAL)
+warn: msgctl: no such IPC object, or an argument out of range (EINVAL)
 debug: semget: the key 0x0 has the id [0-9]*, by the kernel, for VSHMEM_KEYS does not name the key
 L
     for level in off error warn info debug; do

@@ -1,6 +1,6 @@
 /*
- * A signal handler that uses the same constructs as the code that it interrupts: nothing deadlocks,
- * no count is lost. The handler may hit the very first call, which opens the pool.
+ * A signal handler that uses the same IPC objects as the code that it interrupts: nothing
+ * deadlocks, no count is lost. The handler may hit the very first call, which opens the pool.
  */
 #include "check.h"
 

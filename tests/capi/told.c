@@ -101,7 +101,7 @@ static void newcomers(const char *program) {
     GIVES(vshm_shmctl(segment, IPC_RMID, NULL), 0);
 }
 
-/* A pool that is opened where another one was has the same ids, and its own constructs. */
+/* A pool that is opened where another one was has the same ids, and its own IPC objects. */
 static void another_pool(const char *folder) {
     int sets[2] = {0};
     for (int i = 0; i < 2; i++) {

@@ -240,7 +240,7 @@ static void a_belt_between_two_processes(void) {
     OK(semctl(belt.set, 0, IPC_RMID));
 }
 
-/* Everyone makes, finds, uses and removes constructs of the same few keys at the same time. */
+/* Everyone makes, finds, uses and removes IPC objects of the same few keys at the same time. */
 static void fights_over_keys(void *argument) {
     random_state = 5U + (unsigned)*(int *)argument;
     for (int i = 0; i < 3000; i++) {

@@ -1,4 +1,4 @@
-/* Processes of two users: who may do what with a construct of the other's. Needs root to become
+/* Processes of two users: who may do what with an IPC object of the other's. Needs root to become
  * them. */
 #include "check.h"
 #include <grp.h>

@@ -63,13 +63,13 @@ static void segment_end(void) {
 const struct scenario segment_scenario = {
     "segments", segment_begin, segment_work, segment_check, segment_end, 0, NULL};
 
-/* ---- churn: everyone makes and removes constructs of a few keys ---- */
+/* ---- churn: everyone makes and removes IPC objects of a few keys ---- */
 
 enum { KEYS = 4, FIRST_KEY = 0x43000 };
 
 static void churn_begin(void) {}
 
-/* A construct may go away under one's hands; that must be all that goes wrong. */
+/* An IPC object may go away under one's hands; that must be all that goes wrong. */
 #define or_it_went_away(call) went_away((long)(call), __LINE__, #call)
 
 static void went_away(long result, int line, const char *call) {

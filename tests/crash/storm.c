@@ -207,7 +207,7 @@ static void stop_if_stuck(double moved) {
     }
 }
 
-/* With constructs of its own. `kills` is what the whole storm is to have done. */
+/* With IPC objects of its own. `kills` is what the whole storm is to have done. */
 static void run_round(const struct scenario *scenario, double until, unsigned long kills) {
     memset(board, 0, sizeof *board);
     lives = 0;

@@ -1,5 +1,5 @@
 /*
- * Kill storms: workers use System V constructs while they are killed at random times; what is left
+ * Kill storms: workers use System V IPC objects while they are killed at random times; what is left
  * must be what their deaths imply. In some scenarios a few of them are survivors: they are stopped
  * and interrupted, but not killed before a round is over, and what they hold is counted. The engine
  * is in storm.c, what workers do and what must hold is in the scenarios.
@@ -26,7 +26,7 @@ struct life {
     unsigned random;
 };
 
-/* What the engine and the workers share, in memory that no construct has a part in. */
+/* What the engine and the workers share, in memory that no IPC object has a part in. */
 struct board {
     /* Set for a life before it is killed. */
     _Atomic unsigned char condemned[MOST_LIVES];
@@ -39,14 +39,14 @@ struct board {
 
 struct scenario {
     const char *name;
-    /* Makes the constructs. */
+    /* Makes the IPC objects. */
     void (*begin)(void);
     /* What a worker does until it dies; if it returns the worker exits properly. */
     void (*work)(struct life *life);
     /* All workers but the survivors are dead, and those rest if they live: what must hold. May be
      * called several times in a round. */
     void (*check)(void);
-    /* Removes the constructs. */
+    /* Removes the IPC objects. */
     void (*end)(void);
     /* Workers in the first so many slots are survivors. */
     int survivors;

@@ -185,7 +185,7 @@ static void replay(void) {
     }
 }
 
-/* A construct that is in use seems to be larger than it is, or smaller: what its users have room
+/* An IPC object that is in use seems to be larger than it is, or smaller: what its users have room
  * for is what they were told. */
 static void lie(void) {
     const uint64_t kind = SEGMENTS + below(2);
@@ -321,7 +321,7 @@ static void very_many(void) {
     }
 }
 
-/* The place of a parked ring leads to the same ring. */
+/* The place of a retired ring leads to the same ring. */
 static void circle_of_rings(void) {
     const uint64_t queue = entry(QUEUES, low(tables[QUEUES].count));
     const uint64_t ring = small + small_count / 2 * 256, slot = somebody();

@@ -79,8 +79,8 @@ def write_down(name, machines, pools=()):
     directory = runtime / "vshmem" / name
     directory.mkdir()
     given = [{"name": one, "path": "/none", "size": 1, "doorbell": False} for one in pools]
-    machine = {"index": 0, "qemu": None, "address": None, "cores": [], "pools": given}
-    record = dict(version=1, name=name, boot="", starter=None, accel="tcg", kernel="/none", cpus=1)
+    machine = {"index": 0, "runs": None, "address": None, "cores": [], "pools": given}
+    record = dict(version=2, name=name, boot="", starter=None, accel="tcg", kernel="/none", cpus=1)
     record |= dict(memory=1, pool="/none", pool_size=1, channels=1, since=1)
     record["machines"] = [{"name": one} | machine for one in machines]
     (directory / "cluster.json").write_text(json.dumps(record))

@@ -30,9 +30,8 @@ ACCEL = (
     else ["-accel", "tcg,thread=multi", "-cpu", "Nehalem"]
 )
 VECTORS = 3
-# What Debian's kernels can be told to look after: freed memory that is used, overflows, lists; and
-# to stop at the first warning.
-DEBUG = "slub_debug=FZPU page_poison=1 init_on_free=1 panic_on_warn=1 oops=panic"
+# What Debian's kernels can be told to look after: freed memory that is used, overflows, lists.
+DEBUG = "slub_debug=FZPU page_poison=1 init_on_free=1 oops=panic"
 SMALL = 16 << 20
 LARGE = 4 << 30  # so large that its place is above 4 GiB, where the MTRRs say write-back
 LIMIT_S = 300 + 3 * SECONDS

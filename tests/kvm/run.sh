@@ -69,7 +69,7 @@ echo "chmod 666 /dev/kvm" >>"$work/load.sh"
 # Not as its own machines are called.
 echo "hostname kvm-host" >>"$work/load.sh"
 # What cases of tests/machines have cargo build is built here.
-[ "${1:-}" = --quick ] || for built in "vshmem-wait --features soak --bin bell-soak" "vshmem-port --features contract --bin port-contract"; do
+[ "${1:-}" = --quick ] || for built in "vshmem-wait --features soak --bin doorbell-soak" "vshmem-transport --features contract --bin transport-contract"; do
     # shellcheck disable=SC2086 # a list of words
     "$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" -p $built
 done

@@ -176,7 +176,7 @@ static struct child children[] = {
     {"who waits for room in a queue", waits_for_room, 0},
     {"who sends and receives", sends_and_receives, 0},
     {"who takes and gives semaphores", takes_and_gives, 0},
-    {"who makes and removes constructs", makes_and_removes, 0},
+    {"who makes and removes IPC objects", makes_and_removes, 0},
     {"who forks", forks, 0},
     {"who is interrupted and calls in the handler", is_interrupted, 0},
 };

@@ -28,6 +28,11 @@ vshmem() {
     timeout --kill-after=10 $((${LIMIT:-120} * slow)) "$VSHMEM_BIN" "$@"
 }
 
+# on_host COMMAND...: a program of the host in the cluster's pool, within LIMIT (60) seconds
+on_host() {
+    LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout -k 1 $((${LIMIT:-60} * slow)) "$@"
+}
+
 # The same with --json, whose output must have the shape that its schema says.
 in_shape() {
     local document=$1 status=0 said
@@ -44,9 +49,9 @@ in_shape() {
 # A copy of what machines boot from, for another user, who has it in that directory.
 copy_cache() {
     local part
-    mkdir -p "$1/vshmem"
-    for part in accel kernels kmod unpacked; do
-        cp -r "${XDG_CACHE_HOME:-$HOME/.cache}/vshmem/$part" "$1/vshmem/" 2>/dev/null || true
+    mkdir -p "$1/vshmem/kmod"
+    for part in accel kernels kmod/modules unpacked; do
+        cp -r "${XDG_CACHE_HOME:-$HOME/.cache}/vshmem/$part" "$1/vshmem/$part" 2>/dev/null || true
     done
 }
 
@@ -188,7 +193,7 @@ clusters, source, name, pid = sys.argv[1:]
 record = json.load(open(f"{clusters}/{source}/cluster.json"))
 record.update(name=name, channels=1, doorbell=False, pool="/dev/shm/none")
 started = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]
-record["machines"][0].update(pools=[], qemu={"pid": int(pid), "started": int(started)})
+record["machines"][0].update(pools=[], runs={"pid": int(pid), "started": int(started)})
 json.dump(record, open(f"{clusters}/{name}/cluster.json", "w"))
 P
 }

@@ -4,6 +4,7 @@
 #   tests/machines/run.sh              all cases
 #   tests/machines/run.sh NAME...      only these: the names of the files in cases/, or paths
 #
+# MACHINES_CASES names them as well.
 # VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default those of target/release, which are built first.
 # VSHMEM_TEST_KERNEL names the machines' kernel image, instead of the newest that is installed or downloaded; for instance
 # VSHMEM_TEST_KERNEL=$(kmod/build.sh --image 6.12.117+deb12-amd64), whose modules lie beside it.
@@ -47,6 +48,8 @@ finish() {
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
+# shellcheck disable=SC2086 # a list of words
+[ $# -gt 0 ] || set -- ${MACHINES_CASES:-}
 if [ $# -eq 0 ]; then
     for file in "$here"/cases/*.sh; do
         file=${file##*/}

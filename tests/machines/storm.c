@@ -3,11 +3,11 @@
  * They lie in a segment of the pool, so that whoever lives can look: what each life holds, and how
  * far its messages have come.
  *
- *   storm begin                 makes the constructs
+ *   storm begin                 makes the IPC objects
  *   storm work LIFE             takes, gives, attaches, sends, until it is killed or all is over
  *   storm receive               takes all messages out
- *   storm look LIFE...          these live, no others: their calls end, and everything is as their
- * accounts imply storm end                   all is over: removes the constructs
+ *   storm look LIFE...          only these live: their calls end, all is as their accounts imply
+ *   storm end                   all is over: removes the IPC objects
  */
 #include "../conformance/check.h"
 #include <stdatomic.h>
@@ -28,8 +28,8 @@ enum {
     LARGEST = 600,
     WORK = 1,
     OVER = 2,
-    /* Seconds in which each call ends, and what the dead held is free. More than the 20 after which
-       a lock's owner is not believed. */
+    /* Seconds in which each call ends, and what the dead held is free, times VSHMEM_TEST_SLOW. More
+       than the 20 after which a lock's owner is not believed. */
     PATIENCE = 60
 };
 
@@ -59,6 +59,11 @@ static struct board *board;
 static int set, queue, segment;
 static unsigned dice;
 
+static int patience(void) {
+    const char *slow = getenv("VSHMEM_TEST_SLOW");
+    return PATIENCE * (slow ? atoi(slow) : 1);
+}
+
 static unsigned below(unsigned limit) {
     dice ^= dice << 13;
     dice ^= dice >> 17;
@@ -81,7 +86,7 @@ static void begin(void) {
         OK(semctl(set, i, SETVAL, (union semun){.val = i < LONG ? PLENTY : FEW}));
 }
 
-/* A call that failed is made again. EIDRM says, of a construct that is there, that a lock's owner
+/* A call that failed is made again. EIDRM says, of an IPC object that is there, that a lock's owner
  * does not move: its machine is paused. */
 static int again(void) {
     if (errno == EINTR)
@@ -211,7 +216,7 @@ static void receive(void) {
     do {                                                                                           \
         double began = seconds_now();                                                              \
         while (!(condition)) {                                                                     \
-            if (seconds_now() - began > PATIENCE)                                                  \
+            if (seconds_now() - began > patience())                                                \
                 check_failed(__FILE__, __LINE__, __VA_ARGS__);                                     \
             nap_ms(5);                                                                             \
         }                                                                                          \

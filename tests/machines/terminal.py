@@ -20,7 +20,7 @@ import sys
 import termios
 import time
 
-PATIENCE = 60
+PATIENCE = 60 * int(os.environ.get("VSHMEM_TEST_SLOW", "1"))
 steps, command = sys.argv[1 : sys.argv.index("--")], sys.argv[sys.argv.index("--") + 1 :]
 ours, theirs = pty.openpty()
 

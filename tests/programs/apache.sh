@@ -66,7 +66,7 @@ rm -f httpd.pid
     fail "Apache does not start"
 }
 within 20 "an answer" answers "$one"
-equal "a running server's sets" "sets 1" "$(constructs | grep -o 'sets [0-9]*')"
+equal "a running server's sets" "sets 1" "$(objects | grep -o 'sets [0-9]*')"
 
 load "$one" 1000 & first=$!
 load "$two" 1000 & second=$!
@@ -86,5 +86,5 @@ load "$two" 500 || fail "requests after children were killed: $(cat "ab.$two")"
 kill -TERM "$parent"
 stopped() { ! kill -0 "$parent" 2>/dev/null; }
 within 20 "Apache's end" stopped
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "2500 requests, children killed while they hold the accept mutex"

@@ -25,7 +25,7 @@ container() {
 }
 
 # A pool must exist before it can be mounted: the first use makes it.
-equal "at first" "segments 0, sets 0, queues 0" "$(constructs)"
+equal "at first" "segments 0, sets 0, queues 0" "$(objects)"
 
 (container left ask) >left.log 2>&1 &
 left=$!
@@ -44,5 +44,5 @@ for _ in 1 2 3 4 5; do
     wait $left 2>/dev/null || true
     (container right clean) >right.log 2>&1 || fail "the semaphore of a killed container is not free: $(cat right.log)"
 done
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "500 questions and answers between two containers, one killed with a semaphore"

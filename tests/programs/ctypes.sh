@@ -10,5 +10,5 @@ needs_sysv $python "$here/libc_handle.py"
     cat log
     fail "libc_handle.py"
 }
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "$(grep -c '^ok' log) assertions"

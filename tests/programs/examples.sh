@@ -31,5 +31,5 @@ wait
 equal "the workers" "C PHP Perl Python" "$(LC_ALL=C sort together | cut -d: -f1 | tr '\n' ' ' | sed 's/ $//')"
 equal "their tasks" 10000 "$(awk '{ sum += $2 } END { print sum }' together)"
 "${on_vshmem[@]}" ipcrm -Q 0x7461736b
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "workers in C, Python, Perl and PHP: $(sed 's/ tasks//' together | LC_ALL=C sort | tr '\n' ',' | sed 's/,$//; s/,/, /g')"

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 [ "$PROGRAMS_MODE" = vshmem ] || {
-    echo "the kernel's constructs lie in no pool"
+    echo "the kernel's IPC objects lie in no pool"
     exit 0
 }
 VSHMEM_POOL_SIZE=16M "${on_vshmem[@]}" perl "$here/perl/layout.pl" >ready 2>err.log &

@@ -70,14 +70,14 @@ needs_sysv() {
     fi
 }
 
-# Prints how many constructs there are: 'segments N, sets N, queues N'. As the
+# Prints how many IPC objects there are: 'segments N, sets N, queues N'. As the
 # owner of the pool, if the test made it as an ordinary user.
-constructs() {
+objects() {
     local owner=()
     if [ -e "$pool" ] && [ "$(stat -c %U "$pool")" = nobody ]; then owner=("${as_user[@]}"); fi
-    "${owner[@]}" "${on_vshmem[@]}" /usr/bin/python3 "$here/constructs.py"
+    "${owner[@]}" "${on_vshmem[@]}" /usr/bin/python3 "$here/objects.py"
 }
 
 nothing_left() {
-    [ "$(constructs)" = "segments 0, sets 0, queues 0" ]
+    [ "$(objects)" = "segments 0, sets 0, queues 0" ]
 }

@@ -22,5 +22,5 @@ for processes in 2 3; do
     }
     equal "output" "$processes processes done" "$(cat ring.log)"
 done
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "2 and 3 processes: messages of 1 B to 1 MiB, sums"

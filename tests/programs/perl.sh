@@ -12,5 +12,5 @@ for script in builtin modules; do
         fail "$script.pl"
     }
 done
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "$(cat ./*.log | grep -cE '^ *ok') assertions"

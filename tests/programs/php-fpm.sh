@@ -54,5 +54,5 @@ equal "the count after it" $((requests + 3)) "$(request remove=1 | cut -d' ' -f2
 
 kill -QUIT $master
 wait $master || fail "php-fpm's end: $(cat error.log)"
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "$requests requests by $workers workers, one killed with the semaphore in hand"

@@ -19,5 +19,5 @@ needs_sysv "${opcache[@]}" "$here/php/opcache.php"
     cat opcache.log
     fail "opcache.php"
 }
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "$(cat sysv.log opcache.log | grep -c '^ok') assertions"

@@ -34,7 +34,11 @@ if [ "$(id -u)" = 0 ] && [ -z "${PODMAN_INSIDE:-}" ]; then
     [ -n "$before" ] || find /sys/fs/cgroup -depth -type d -path '*/libpod_parent*' -exec rmdir {} +
     exit $status
 fi
-trap 'podman rm --all --force --time 0 >rm.log 2>&1 || true; [ "$(id -u)" = 0 ] || { podman unshare rm -rf "$dir/root" "$dir/.local"; podman system migrate; } >rm.log 2>&1' EXIT
+# podman's locks are kept until the computer is turned off.
+locks=/dev/shm/libpod_lock
+[ "$(id -u)" = 0 ] || locks=/dev/shm/libpod_rootless_lock_$(id -u)
+had_locks=$(find /dev/shm -maxdepth 1 -path "$locks")
+trap 'podman rm --all --force --time 0 >rm.log 2>&1 || true; [ "$(id -u)" = 0 ] || { podman unshare rm -rf "$dir/root" "$dir/.local"; podman system migrate; } >rm.log 2>&1; [ -n "$had_locks" ] || rm -f "$locks"' EXIT
 
 # In the place of Debian's image, which would have to be fetched: what programs need of this system.
 mkdir image tasks
@@ -54,7 +58,7 @@ python3 -m venv venv >venv.log 2>&1 && venv/bin/pip install --quiet --disable-pi
 export POOL="$pool" LIB="$PROGRAMS_LIB" OWNER=0:0
 VSHMEM_UID_MAP="$(id -u) 0 1" VSHMEM_GID_MAP="$(id -g) 0 1"
 export VSHMEM_UID_MAP VSHMEM_GID_MAP
-equal "the pool at first" "segments 0, sets 0, queues 0" "$(constructs)"
+equal "the pool at first" "segments 0, sets 0, queues 0" "$(objects)"
 cp "$examples/containers/compose.yaml" tasks
 (cd tasks && timeout 100 "$dir/venv/bin/podman-compose" --no-ansi up --abort-on-container-exit) >compose.log 2>&1 || fail "compose: $(cat compose.log)"
 grep -q "the sum of the squares up to 1000 is 333833500" compose.log || fail "the boss of compose.yaml: $(cat compose.log)"
@@ -71,5 +75,5 @@ done
 equal "the boss of the pods" "the sum of the squares up to 1000 is 333833500" "$(podman logs boss-main 2>&1)"
 equal "their worker" "C: 1000 tasks" "$(podman logs worker-main 2>&1)"
 "${on_vshmem[@]}" ipcrm -Q 0x7461736b
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "compose.yaml: $(grep -o 'C: .*' compose.log | sort | tr '\n' ',' | sed 's/,$//; s/,/, /g'); two pods with a pool by hostPath"

@@ -41,7 +41,7 @@ answers() {
     query 'select 1' >/dev/null 2>&1
 }
 segments() {
-    constructs | sed 's/segments \([0-9]*\),.*/\1/'
+    objects | sed 's/segments \([0-9]*\),.*/\1/'
 }
 # The server runs in a session of its own: end it whatever happens.
 end_server() {
@@ -59,7 +59,7 @@ as initdb -D "$data" -U test -A trust -N >initdb.log 2>&1 || {
     cat initdb.log
     fail initdb
 }
-equal "constructs that initdb leaves" "segments 0, sets 0, queues 0" "$(constructs)"
+equal "objects that initdb leaves" "segments 0, sets 0, queues 0" "$(objects)"
 "${as_user[@]}" tee -a "$data/postgresql.conf" >/dev/null <<C
 shared_memory_type = sysv
 dynamic_shared_memory_type = sysv
@@ -116,7 +116,7 @@ equal "segments after recovery" "$before" "$(segments)"
 
 # Stopped at once: nothing remains.
 stop immediate || fail "pg_ctl -m immediate stop"
-equal "after an immediate stop" "segments 0, sets 0, queues 0" "$(constructs)"
+equal "after an immediate stop" "segments 0, sets 0, queues 0" "$(objects)"
 must_start "after an immediate stop"
 equal "rows after an immediate stop" 1000 "$(query 'select count(*) from pgbench_history')"
 
@@ -154,5 +154,5 @@ equal "segments after the new start" "$before" "$(segments)"
 equal "rows after the new start" 1000 "$(query 'select count(*) from pgbench_history')"
 
 stop fast || fail "pg_ctl -m fast stop"
-equal "after the last stop" "segments 0, sets 0, queues 0" "$(constructs)"
+equal "after the last stop" "segments 0, sets 0, queues 0" "$(objects)"
 echo "$(pgbench --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/'): initdb, pgbench, parallel joins, crash recovery, refusal of a second server"

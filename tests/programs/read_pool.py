@@ -82,6 +82,13 @@ class Pool:
                 return slot, ident >> 48
         sys.exit(f"no process slot has the pid {pid}")
 
+    def check_pid_word(self, name, word, pid):
+        """A pid with the name spaces in which it holds, as its process slot has them."""
+        offset, _ = self.tables["procs"]
+        slot, _ = self.slot_of(pid)
+        spaces = self.u64(offset + slot * 128 + 16) >> 32
+        check(name, (self.u64(word) >> 32, self.u64(word) & 0x3FFFFF), (spaces, pid))
+
     def check_segment(self, entry, pid, owner):
         first, pages, size = struct.unpack_from("<3Q", self.bytes, entry + 40)
         check("segment: pages and bytes", (pages, size), (2, 5000))
@@ -90,8 +97,8 @@ class Pool:
         content = self.bytes[at : at + pages * PAGE]
         check("segment: content", content, b"in the segment".rjust(24, b"\0").ljust(8192, b"\0"))
         check("segment: mode", self.u32(entry + 4), 0o640)
-        check("segment: creator", self.u64(entry + 88) & 0x3FFFFF, pid)
-        check("segment: last", self.u64(entry + 96) & 0x3FFFFF, pid)
+        self.check_pid_word("segment: creator", entry + 88, pid)
+        self.check_pid_word("segment: last", entry + 96, pid)
         check("segment: attachments", self.u64(entry + 104), 2)
         record = self.u64(entry + 112)
         found = struct.unpack_from("<3Q", self.bytes, record)
@@ -120,8 +127,8 @@ class Pool:
         head, received, received_messages, _ = struct.unpack_from("<4I", self.bytes, entry + 128)
         check("queue: bytes", (sent - received) % 2**32, 705)
         check("queue: messages", (sent_messages - received_messages) % 2**32, 3)
-        check("queue: last sender", self.u64(entry + 64 + 32) & 0x3FFFFF, pid)
-        check("queue: last receiver", self.u64(entry + 128 + 32) & 0x3FFFFF, pid)
+        self.check_pid_word("queue: last sender", entry + 64 + 32, pid)
+        self.check_pid_word("queue: last receiver", entry + 128 + 32, pid)
         done, remembered = self.u64(entry + 128 + 40), self.u64(entry + 64 + 40)
         check("queue: done is at the head", done, head)
         check(
@@ -193,7 +200,7 @@ def main():
     check("pages and semaphores in use", [c[4] for c in counts[:2]], [2, 5])
     check("the pool's lock", pool.u32(root), 0)
     check("the pool's redo log", pool.u64(4096), 0)
-    check("limbo", [pool.u64(root + 592 + i * 24) for i in range(32)], [0] * 32)
+    check("pending pages", [pool.u64(root + 592 + i * 24) for i in range(32)], [0] * 32)
     check("pages that are not free", pool.check_heap("pages", root + 144), 2)
     blocks = pool.check_heap("small", root + 368)
     # An attachment record; semaphores and their log; the queue's log; its ring.

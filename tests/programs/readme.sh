@@ -11,7 +11,7 @@ sed -n '/^```c$/,/^```$/p' "$here/../../README.md" | grep -v '^```' >hello.c
 
 needs_sysv ./hello
 "${on_vshmem[@]}" ./hello 'good morning'
-equal "constructs" "segments 0, sets 0, queues 1" "$(constructs)"
+equal "objects" "segments 0, sets 0, queues 1" "$(objects)"
 equal "the message" "good morning" "$("${on_vshmem[@]}" ./hello)"
 # The receiver may also come first.
 "${on_vshmem[@]}" ./hello >received &
@@ -20,5 +20,5 @@ receiver=$!
 wait $receiver
 equal "the second message" "good evening" "$(cat received)"
 "${on_vshmem[@]}" ipcrm -Q 0x1234
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "the first program sends and receives"

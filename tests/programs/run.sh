@@ -86,7 +86,7 @@ else
     names=$(cd "$here" && for f in *.sh; do echo "${f%.sh}"; done | grep -vx -e run -e lib)
 fi
 
-# The kernel's constructs are visible to all: give each test a name space of its own.
+# The kernel's IPC objects are visible to all: give each test a name space of its own.
 isolate=()
 if [ "$mode" = kernel ]; then
     if [ "$(id -u)" != 0 ]; then

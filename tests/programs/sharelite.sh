@@ -9,5 +9,5 @@ needs_sysv perl "$here/perl/sharelite.pl"
     cat log
     fail "sharelite.pl"
 }
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "$(grep -c '^ok' log) assertions"

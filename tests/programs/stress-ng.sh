@@ -30,5 +30,5 @@ stressor sem-sysv 6000
 stressor msg 10000
 stressor msg 10000 --msg-types 10 --msg-bytes 1024
 stressor switch 10000 --switch-method sem-sysv
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "operations: ${done%, }"

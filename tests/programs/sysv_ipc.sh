@@ -23,7 +23,7 @@ needs_sysv $python -c 'import sysv_ipc; sysv_ipc.SharedMemory(None, sysv_ipc.IPC
     cat suite.log
     fail "the test suite of sysv_ipc $version"
 }
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 ran=$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' suite.log)
 [ "${ran:-0}" -ge 100 ] || fail "only ${ran:-0} tests ran"
 echo "sysv_ipc $version: $ran tests of its own"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# util-linux: ipcmk makes constructs, ipcrm removes them by id and by key.
+# util-linux: ipcmk makes IPC objects, ipcrm removes them by id and by key.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -15,15 +15,15 @@ remove() {
     "${on_vshmem[@]}" ipcrm "$@"
 }
 
-equal "at first" "segments 0, sets 0, queues 0" "$(constructs)"
+equal "at first" "segments 0, sets 0, queues 0" "$(objects)"
 segment=$(make -M 100000)
 set=$(make -S 5 -p 0600)
 queue=$(make -Q)
-equal "after ipcmk" "segments 1, sets 1, queues 1" "$(constructs)"
+equal "after ipcmk" "segments 1, sets 1, queues 1" "$(objects)"
 remove -m "$segment"
-equal "after ipcrm -m" "segments 0, sets 1, queues 1" "$(constructs)"
+equal "after ipcrm -m" "segments 0, sets 1, queues 1" "$(objects)"
 remove -s "$set" -q "$queue"
-equal "after ipcrm -s -q" "segments 0, sets 0, queues 0" "$(constructs)"
+equal "after ipcrm -s -q" "segments 0, sets 0, queues 0" "$(objects)"
 if remove -m "$segment" 2>err.log; then
     fail "ipcrm removed a segment twice"
 fi

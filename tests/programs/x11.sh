@@ -20,7 +20,7 @@ has_display() { [ -s display ]; }
 within 20 "Xvfb's display number ($(cat server.log))" has_display
 DISPLAY=:$(cat display)
 export DISPLAY
-equal "the screen" "segments 1, sets 0, queues 0" "$(constructs)"
+equal "the screen" "segments 1, sets 0, queues 0" "$(objects)"
 
 "${as_user[@]}" "${on_vshmem[@]}" $python "$here/shm_image.py" >image.log 2>&1 || {
     cat image.log server.log
@@ -32,7 +32,7 @@ needs_sysv "${as_user[@]}" $python "$here/shm_image.py"
     fail x11perf
 }
 equal "x11perf's measurements" 1 "$(grep -c ' reps @ .*/sec' perf.log)"
-equal "after the clients" "segments 1, sets 0, queues 0" "$(constructs)"
+equal "after the clients" "segments 1, sets 0, queues 0" "$(objects)"
 kill "$server"
 wait "$server" || true
 server=
@@ -40,5 +40,5 @@ server=
 screen=$(sed -n 's/^screen 0 shmid \([0-9]*\)$/\1/p' server.log)
 [ -n "$screen" ] || fail "Xvfb prints no shmid: $(cat server.log)"
 "${as_user[@]}" "${on_vshmem[@]}" ipcrm -m "$screen"
-nothing_left || fail "constructs are left: $(constructs)"
+nothing_left || fail "objects are left: $(objects)"
 echo "Xvfb -shmem, $(cat image.log), x11perf's ShmPutImage"

@@ -62,7 +62,7 @@ forget_dead() {
 
 # clean: nothing is left of a case that was ended
 clean() {
-    killall -KILL vshmem perl python3 port-contract xl xen-qemu-system-i386 >/dev/null 2>&1
+    killall -KILL vshmem perl python3 transport-contract xl xen-qemu-system-i386 >/dev/null 2>&1
     XDG_RUNTIME_DIR=/run/up vshmem down >/dev/null 2>&1
     # One may be about to be there.
     for _ in 1 2 3; do

@@ -49,8 +49,8 @@ common() {
     strip "$1/bin/vshmem"
     put "$1" "$VSHMEM_LIB" lib/libvshmem.so
     strip -g "$1/lib/libvshmem.so"
-    put "$1" "$VSHMEM_CONTRACT" bin/port-contract
-    strip "$1/bin/port-contract"
+    put "$1" "$VSHMEM_CONTRACT" bin/transport-contract
+    strip "$1/bin/transport-contract"
     put "$1" "$work/forbid" bin/forbid
     put "$1" "$work/bench/pingpong" bin/pingpong
     put "$1" "$work/bench/netpong" bin/netpong

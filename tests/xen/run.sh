@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tests of the port xen: boots Xen, a dom0 and three guests inside of QEMU, and runs real programs in them.
+# Tests of the transport xen: boots Xen, a dom0 and three guests inside of QEMU, and runs real programs in them.
 #
 #   tests/xen/run.sh              all cases
 #   tests/xen/run.sh --quick      four of them, for everyday use
@@ -9,7 +9,7 @@
 # ($VSHMEM_CACHE, by default ~/.cache/vshmem), not installed. Where they can't be had, the tests are skipped (exit code 77 if
 # run by themselves). Needs qemu-system-x86, busybox-static, libyajl2, perl and python3. Nothing of it needs root or KVM.
 #
-# VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program port-contract; by default those of
+# VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program transport-contract; by default those of
 # target/release, which are built first. Ends with "N passed, N failed". Takes some minutes, and is ended after XEN_LIMIT
 # seconds, by default 3600.
 set -eu
@@ -38,11 +38,11 @@ driver=$("$root/kmod/build.sh" --xen "$(cat "$unpacked/kernel")") || code=$?
 if [ -z "${VSHMEM_BIN:-}" ] || [ -z "${VSHMEM_LIB:-}" ] || [ -z "${VSHMEM_CONTRACT:-}" ]; then
     cargo=("$root/scripts/cargo.sh" --exec build --release --locked --manifest-path "$root/Cargo.toml")
     "${cargo[@]}" -p vshmem-cli -p vshmem-capi
-    "${cargo[@]}" -p vshmem-port --features contract --bin port-contract
+    "${cargo[@]}" -p vshmem-transport --features contract --bin transport-contract
 fi
 export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
 export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
-export VSHMEM_CONTRACT=${VSHMEM_CONTRACT:-$target/release/port-contract}
+export VSHMEM_CONTRACT=${VSHMEM_CONTRACT:-$target/release/transport-contract}
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-xen.XXXXXX")
 qemu=

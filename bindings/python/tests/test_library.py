@@ -40,7 +40,7 @@ print(len(files))
 
 
 def test_errors_have_pythons_types_and_a_sentence(key: int) -> None:
-    with pytest.raises(FileNotFoundError, match="vshm_shmget: no construct has this key"):
+    with pytest.raises(FileNotFoundError, match="vshm_shmget: no IPC object has this key"):
         vshmem.Segment.get(key)
     vshmem.Segment.get(key, 1, create=True)
     with pytest.raises(FileExistsError) as caught:

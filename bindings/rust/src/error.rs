@@ -19,7 +19,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No construct has the key, or there is no such pool.
+    /// No IPC object has the key, or there is no such pool.
     NotFound,
     /// There is one already.
     AlreadyExists,
@@ -33,7 +33,7 @@ pub enum ErrorKind {
     TimedOut,
     /// Another party of the barrier has died; its seat goes to who opens the barrier next.
     PartyDied,
-    /// The construct was removed, or the pool was taken away from this machine.
+    /// The IPC object was removed, or the pool was taken away from this machine.
     Removed,
     /// No memory, or no room in the pool or for it.
     OutOfMemory,

@@ -6,9 +6,9 @@ use std::fs;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vshmem_pool::{Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited};
-use vshmem_port::ids::{Ids, NOBODYS};
-use vshmem_port::{process, Handle};
-use vshmem_wait::{Across, Pulse, Scope};
+use vshmem_transport::ids::{Ids, NOBODYS};
+use vshmem_transport::{process, Handle};
+use vshmem_wait::{Across, Heartbeat, Scope};
 
 /// How long a loop may stand still for a lock: as long as it takes to find that its owner is dead, and some more.
 const PATIENCE: u64 = 10_000_000;
@@ -21,7 +21,7 @@ pub struct Below<H> {
     pub pool: Pool,
     /// This kernel, in the pool's member table.
     pub member: u16,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     cred: Cred,
     groups: Vec<u32>,
     /// Nobody else uses the pool.
@@ -32,12 +32,12 @@ pub struct Below<H> {
 impl<H: Borrow<Handle> + Sync> Below<H> {
     /// For a loop that looks after others, too: it waits as little as it can, and for some milliseconds at the most.
     pub fn for_a_loop(handle: H, pool: Pool, member: u16) -> Below<H> {
-        let (pulse, cred, groups) = (Pulse::new(), credentials(0), Vec::new());
+        let (heartbeat, cred, groups) = (Heartbeat::new(), credentials(0), Vec::new());
         Below {
             handle,
             pool,
             member,
-            pulse,
+            heartbeat,
             cred,
             groups,
             alone: false,
@@ -82,6 +82,7 @@ impl<H: Borrow<Handle> + Sync> Below<H> {
             kernel: self,
             me,
             pid: std::process::id(),
+            namespace: 0,
             member: self.member,
             budget: Budget::default(),
         }
@@ -93,7 +94,7 @@ impl<H: Borrow<Handle> + Sync> Below<H> {
             pool: &self.pool,
             handle: self.handle.borrow(),
             member: self.member,
-            pulse: &self.pulse,
+            heartbeat: &self.heartbeat,
         }
     }
 
@@ -199,7 +200,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
         self.handle.borrow().release(offset, len)
     }
 
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         self.handle.borrow().room()
     }
 

@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
-use vshmem_port::Handle;
+use vshmem_transport::Handle;
 
 /// A pool, this kernel in it, and its memory.
 pub type Shared = Arc<Below<Mapped>>;

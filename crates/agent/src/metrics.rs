@@ -1,6 +1,7 @@
 //! What the back end knows, in Prometheus's text format.
 //!
-//! There is a series for each pool, and for each of its members, but none for a construct: how many there are, machines decide.
+//! There is a series for each pool, and for each of its members, but none for an IPC object: how many there
+//! are, machines decide.
 
 use crate::text::plain;
 use std::fmt::{Display, Write};
@@ -35,7 +36,7 @@ pub struct Pool {
     /// Bytes that segments can have besides.
     pub free: u64,
     /// Segments, sets, queues.
-    pub constructs: [u64; 3],
+    pub objects: [u64; 3],
     /// Semaphores of all sets.
     pub semaphores: u64,
     /// Messages in all queues.
@@ -199,9 +200,9 @@ pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
             text.value(name, &[("pool", &pool.name)], number(pool));
         }
     }
-    text.metric("pool_constructs", "gauge", "Constructs in a pool.");
+    text.metric("pool_constructs", "gauge", "IPC objects in a pool.");
     for pool in pools {
-        for (kind, count) in ["segment", "set", "queue"].iter().zip(pool.constructs) {
+        for (kind, count) in ["segment", "set", "queue"].iter().zip(pool.objects) {
             text.value(
                 "pool_constructs",
                 &[("pool", &pool.name), ("kind", kind)],
@@ -254,7 +255,7 @@ mod tests {
             memory: 4096,
             segments: 8192,
             free: 1,
-            constructs: [1, 2, 3],
+            objects: [1, 2, 3],
             semaphores: 9,
             messages: 4,
             text: 5,

@@ -4,10 +4,10 @@
 //! others are served, and the agent answers and ends in time. A thread that can't be waited for is left behind when the agent ends,
 //! as if the agent had been killed.
 
-use crate::attendant::Attendant;
 use crate::kernel::{now, Below};
 use crate::mapped::{Mapped, Shared};
 use crate::quarantine::{News, Quarantine};
+use crate::reaper::Reaper;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -69,7 +69,7 @@ impl Worker {
             desk: desk.clone(),
             below,
             name: name.into(),
-            attendant: Attendant::default(),
+            reaper: Reaper::default(),
             duty,
         };
         let thread = Builder::new().name("worker".into());
@@ -147,13 +147,13 @@ impl Desk {
 /// What a process of the pool does there in a second. True: it was led astray, and cut short.
 pub fn turn(
     c: &Ctx,
-    attendant: &mut Attendant,
+    reaper: &mut Reaper,
     duty: &mut impl Duty,
     has_room: bool,
     ends: impl Fn() -> bool,
 ) -> bool {
     if has_room {
-        attendant.clean_up(c);
+        reaper.clean_up(c);
         duty.tick(c);
     }
     while !c.budget.is_spent() && !ends() {
@@ -169,7 +169,7 @@ struct Turns<D> {
     desk: Arc<Desk>,
     below: Shared,
     name: String,
-    attendant: Attendant,
+    reaper: Reaper,
     duty: D,
 }
 
@@ -187,22 +187,22 @@ impl<D: Duty> Turns<D> {
             self.desk.wait_until(begun + SECOND);
         }
         if *self.desk.end() == Some(End::Forget) {
-            self.attendant.forget();
+            self.reaper.forget();
         } else {
-            self.attendant.leave(&self.below.pool);
+            self.reaper.leave(&self.below.pool);
         }
     }
 
     /// What there is to do in a second. True: it was led astray, and cut short.
     fn turn(&mut self) -> bool {
         let below = &*self.below;
-        let Some(me) = self.attendant.take_part(below) else {
+        let Some(me) = self.reaper.take_part(below) else {
             return false;
         };
         let room = self.duty.has_room(below);
         let ends = || self.desk.end().is_some();
         let c = below.context(me);
-        turn(&c, &mut self.attendant, &mut self.duty, room, ends)
+        turn(&c, &mut self.reaper, &mut self.duty, room, ends)
     }
 
     fn tell(&self, news: News) {

@@ -14,13 +14,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_agent::client::request;
-use vshmem_agent::{receive_message, Below, Request};
+use vshmem_agent::ivshmem::client::request;
+use vshmem_agent::ivshmem::{receive_message, Request};
+use vshmem_agent::Below;
 use vshmem_ipc::{msg, sem, shm};
-use vshmem_pool::asks::Answer;
 use vshmem_pool::layout::{Kind, DONE, PAGE};
+use vshmem_pool::memory_requests::Answer;
 use vshmem_pool::{Budget, Pool, ProcId};
-use vshmem_port::{open, PoolRef};
+use vshmem_transport::{open, PoolRef};
 
 impl Place {
     /// The back end knows that this peer has left. Nobody is told, for QEMU's sake.
@@ -308,7 +309,7 @@ fn numbers_outlive_the_back_end(place: &Place) {
     let pool = place.open();
     let before = Machine::join(&place.socket);
     let old = pool.join([7; 16], b"before").unwrap();
-    pool.join_bells(old, before.number as u16);
+    pool.join_doorbells(old, before.number as u16);
     let name = place.status().name;
     request(&place.program.directory, &Request::Drop { pool: name }).unwrap();
     let serve = Request::Serve {
@@ -319,7 +320,7 @@ fn numbers_outlive_the_back_end(place: &Place) {
     let after = Machine::join(&place.socket);
     assert_ne!(after.number, before.number, "that is somebody's");
     let new = pool.join([8; 16], b"after").unwrap();
-    pool.join_bells(new, after.number as u16);
+    pool.join_doorbells(new, after.number as u16);
     assert!(!pool.member_is_dead(old), "nobody has taken its number");
     drop(after);
     eventually("the new machine is dead", || pool.member_is_dead(new));
@@ -368,18 +369,18 @@ fn memory_goes_back_to_the_host(place: &Place) {
 }
 
 /// A machine can't give memory to pages by itself.
-fn who_asks_is_given_memory(place: &Place) {
+fn requests_for_memory_are_served(place: &Place) {
     let pool = place.open();
     let pages = pool.mem().len() as u64 / PAGE;
     let machine = Machine::join(&place.socket);
     let (_, member) = process_in(&pool, &machine, 7);
     assert!(pool.gives());
-    let ask = |first, count| pool.ask_for_memory(member, first, count).unwrap();
+    let ask = |first, count| pool.request_memory(member, first, count).unwrap();
     let answered = |question| {
-        let mut answer = Answer::None;
+        let mut answer = Answer::Pending;
         eventually("there is an answer", || {
-            answer = pool.answer_to(question);
-            answer != Answer::None
+            answer = pool.answer_to_request(question);
+            answer != Answer::Pending
         });
         answer
     };
@@ -402,14 +403,14 @@ fn who_asks_is_given_memory(place: &Place) {
     assert!(memory_of(&place.pool) > before + 110 * PAGE);
     // Who dies after it asked leaves nothing behind.
     let asked: Vec<_> = (0..16).map(|i| ask(i, 1)).collect();
-    assert_eq!(pool.ask_for_memory(member, 0, 1), None);
+    assert_eq!(pool.request_memory(member, 0, 1), None);
     machine.ring(0, 0);
     let mut fetched = None;
     eventually("somebody else can ask", || {
-        fetched = pool.ask_for_memory(member, 0, 1);
+        fetched = pool.request_memory(member, 0, 1);
         fetched.is_some()
     });
-    assert_eq!(pool.answer_to(asked[0]), Answer::Lost);
+    assert_eq!(pool.answer_to_request(asked[0]), Answer::Lost);
 }
 
 /// Whoever dies with the pool's lock, here the back end, leaves it to the next back end: machines can't tell that it is dead.
@@ -490,8 +491,8 @@ fn host_process(place: &Place, executes: bool) -> u32 {
     let pool = Pool::open(handle.mem()).unwrap();
     let member = handle.join(&pool).unwrap();
     let below = Below::for_a_loop(handle, pool, member);
-    let mut life = None;
-    let (pid, started) = (std::process::id(), vshmem_port::process::started());
+    let mut liveness = None;
+    let (pid, started) = (std::process::id(), vshmem_transport::process::started());
     let claimed = pool.claim_process(
         &below,
         &Budget::default(),
@@ -499,8 +500,8 @@ fn host_process(place: &Place, executes: bool) -> u32 {
         pid,
         started,
         &mut |slot| {
-            life = below.handle.claim_life(slot);
-            life.is_some()
+            liveness = below.handle.claim_liveness(slot);
+            liveness.is_some()
         },
     );
     let c = below.context(claimed.unwrap());
@@ -580,28 +581,29 @@ fn more_machines_come_than_there_are_entries(place: &Place) {
     assert!(!pool.member_is_dead(who.1));
 }
 
-fn the_pulse_is_felt(place: &Place) {
+fn the_heartbeat_is_seen(place: &Place) {
     let pool = place.open();
-    let (count, at) = pool.last_beat().unwrap();
+    let (count, at) = pool.last_heartbeat().unwrap();
     eventually("the next beat", || {
-        pool.last_beat().is_some_and(|(c, t)| c > count && t > at)
+        pool.last_heartbeat()
+            .is_some_and(|(c, t)| c > count && t > at)
     });
     let drop_it = Request::Drop {
         pool: place.status().name,
     };
     request(&place.program.directory, &drop_it).unwrap();
-    assert_eq!(pool.last_beat(), None);
+    assert_eq!(pool.last_heartbeat(), None);
 }
 
 fn sleepers_of_the_host_are_woken(place: &Place) {
     let handle = open_handle(&place.pool);
     let pool = Pool::open(handle.mem()).unwrap();
     let machine = Machine::join(&place.socket);
-    // Who holds no life lock is cleaned up after.
-    let mut life = None;
+    // Who holds no liveness lock is cleaned up after.
+    let mut liveness = None;
     let mut claim = |slot| {
-        life = handle.claim_life(slot);
-        life.is_some()
+        liveness = handle.claim_liveness(slot);
+        liveness.is_some()
     };
     let budget = Budget::default();
     let me = pool.claim_process(&Guest, &budget, 0, std::process::id(), 0, &mut claim);
@@ -748,7 +750,7 @@ fn the_host_rings_whom_it_has_served(place: &Place) {
     let machines = [Machine::join(&place.socket), Machine::join(&place.socket)];
     let members = [1, 2].map(|boot| pool.join([boot; 16], b"machine").unwrap());
     for (member, machine) in members.iter().zip(&machines) {
-        pool.join_bells(*member, machine.number as u16);
+        pool.join_doorbells(*member, machine.number as u16);
     }
     let host = (0..64).find(|i| pool.member_peer(*i).is_some_and(|(peer, _)| peer == 0));
     let member = host.expect("the back end has joined");
@@ -756,7 +758,7 @@ fn the_host_rings_whom_it_has_served(place: &Place) {
         pool: &pool,
         handle: &handle,
         member,
-        pulse: &vshmem_wait::Pulse::new(),
+        heartbeat: &vshmem_wait::Heartbeat::new(),
     };
     let waiter = pool.waiter(3).unwrap();
     let serve_for = |member| {
@@ -783,7 +785,7 @@ fn the_host_rings_whom_it_has_served(place: &Place) {
     // A name that an enemy wrote, and bits of members that there are not.
     waiter.owner.store(u64::MAX, SeqCst);
     across.wake(&waiter.status, 1);
-    pool.root().to_ring.store(u64::MAX, SeqCst);
+    pool.root().doorbells_to_ring.store(u64::MAX, SeqCst);
     serve_for(members[0]);
     eventually("the first is rung all the same", || rung(0));
 }
@@ -793,24 +795,24 @@ fn whoever_does_not_ring_keeps_others_from_sleeping(place: &Place) {
     let pool = place.open();
     let machine = pool.join([1; 16], b"machine").unwrap();
     assert!(!pool.is_rung_by_all(machine), "it has no number");
-    pool.join_bells(machine, 1);
+    pool.join_doorbells(machine, 1);
     assert!(
         pool.is_rung_by_all(machine),
         "the host rings by the back end"
     );
     let mute = pool.join([2; 16], b"mute").unwrap();
     assert!(!pool.is_rung_by_all(machine));
-    pool.join_bells(mute, 2);
+    pool.join_doorbells(mute, 2);
     pool.set_member_peer(mute, 3, 5);
     assert_eq!(pool.member_peer(mute), Some((3, 5)));
     assert!(
         pool.is_rung_by_all(machine),
         "another number changes nothing"
     );
-    pool.leave_bells(mute);
+    pool.leave_doorbells(mute);
     assert_eq!(pool.member_peer(mute), Some((3, 5)));
     assert!(!pool.is_rung_by_all(machine));
-    pool.bury_member(mute);
+    pool.declare_dead(mute);
     assert!(pool.is_rung_by_all(machine), "the dead serve nobody");
     request(&place.program.directory, &Request::Stop {}).unwrap();
     eventually("the back end says good-bye", || {
@@ -871,15 +873,15 @@ fn main() {
         ("members", SIZE, members_are_known_and_die),
         ("numbers", SIZE, numbers_outlive_the_back_end),
         ("memory", 64 << 20, memory_goes_back_to_the_host),
-        ("asks", SIZE, who_asks_is_given_memory),
+        ("memory-requests", SIZE, requests_for_memory_are_served),
         ("lock", SIZE, a_lock_of_the_dead_is_taken_over),
         ("dead", SIZE, what_a_dead_machine_leaves_is_cleared),
         ("host", SIZE, the_hosts_dead_are_cleaned_up_after),
         ("many", SIZE, more_machines_come_than_there_are_entries),
         ("metrics", SIZE, metrics_are_told),
-        ("pulse", SIZE, the_pulse_is_felt),
+        ("heartbeat", SIZE, the_heartbeat_is_seen),
         ("sleepers", SIZE, sleepers_of_the_host_are_woken),
-        ("herald", SIZE, the_host_rings_whom_it_has_served),
+        ("doorbell_sender", SIZE, the_host_rings_whom_it_has_served),
         (
             "mute",
             SIZE,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_agent::client::{begin_without, request};
-use vshmem_agent::{PoolStatus, Request};
+use vshmem_agent::ivshmem::client::{begin_without, request};
+use vshmem_agent::ivshmem::{PoolStatus, Request};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Ctx;
 use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
@@ -93,7 +93,7 @@ fn entry(c: &Ctx, id: i32) -> &'static vshmem_pool::layout::Sem {
 /// A process dies that may have something anywhere: who comes to no end in one place, begins anew there.
 fn bury(pool: &Pool, (dead, member): (ProcId, u16)) {
     pool.proc(dead.slot).unwrap().overflow.store(1, SeqCst);
-    pool.bury_member(member);
+    pool.declare_dead(member);
 }
 
 fn add_for_a_while(c: &Ctx, set: i32) {
@@ -137,7 +137,7 @@ fn owed_by_many(pool: &Pool) {
     bury(pool, dead);
 }
 
-/// A dead process that may have something of every construct there could be.
+/// A dead process that may have something of every IPC object there could be.
 fn a_dead_process_that_may_have_been_everywhere(pool: &Pool) {
     let dead = process(pool, 8);
     for kind in Kind::ALL {
@@ -160,7 +160,7 @@ fn a_dead_process_that_may_have_been_everywhere(pool: &Pool) {
 
 /// For so long, the back end must beat in the pool, and answer.
 fn is_well_served(place: &Place, pool: &Pool, time: Duration) {
-    let beat = || pool.root().beat.load(SeqCst);
+    let beat = || pool.root().heartbeat.load(SeqCst);
     let begun = Instant::now();
     let (mut last, mut since) = (beat(), Instant::now());
     while begun.elapsed() < time {

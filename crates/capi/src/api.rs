@@ -11,7 +11,7 @@ use crate::errno::guard;
 use crate::reduce::{self, Operation, Value};
 use crate::state::{self, caller, POOLS};
 use crate::text::{explain, last_error};
-use crate::{gate, gone, open, user};
+use crate::{gate, open, revoked, user};
 use core::ffi::{c_char, c_void, CStr};
 use core::time::Duration;
 use vshmem_ipc::sem::Sembuf;
@@ -33,7 +33,7 @@ pub extern "C" fn vshm_last_error() -> *const c_char {
 #[no_mangle]
 pub extern "C" fn vshm_shmget(key: i32, size: usize, flags: i32) -> i32 {
     guard("vshm_shmget", move || {
-        gone::get(|caller| shm::get(caller, key, size, flags))
+        revoked::get(|caller| shm::get(caller, key, size, flags))
     })
 }
 
@@ -63,14 +63,14 @@ pub unsafe extern "C" fn vshm_shmctl(id: i32, command: i32, buf: *mut c_void) ->
 #[no_mangle]
 pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
     guard("vshm_semget", move || {
-        gone::get(|caller| sem::get(caller, key, count, flags))
+        revoked::get(|caller| sem::get(caller, key, count, flags))
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the header demands.
-    if unsafe { sem::at_once(id, sops, count) } {
+    if unsafe { sem::try_fast(id, sops, count) } {
         return 0;
     }
     // SAFETY: as the header demands.
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn vshm_semctl(id: i32, number: i32, command: i32, arg: us
 #[no_mangle]
 pub extern "C" fn vshm_msgget(key: i32, flags: i32) -> i32 {
     guard("vshm_msgget", move || {
-        gone::get(|caller| msg::get(caller, key, flags))
+        revoked::get(|caller| msg::get(caller, key, flags))
     })
 }
 
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn vshm_msgsnd(
     flags: i32,
 ) -> i32 {
     // SAFETY: as the header demands.
-    if unsafe { msg::send_at_once(id, message.cast(), size) } {
+    if unsafe { msg::try_send_fast(id, message.cast(), size) } {
         return 0;
     }
     guard("vshm_msgsnd", move || {
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn vshm_msgrcv(
     flags: i32,
 ) -> isize {
     // SAFETY: as the header demands.
-    if let Some(length) = unsafe { msg::receive_at_once(id, message.cast(), size, mtype, flags) } {
+    if let Some(length) = unsafe { msg::try_receive_fast(id, message.cast(), size, mtype, flags) } {
         return length;
     }
     guard("vshm_msgrcv", move || {

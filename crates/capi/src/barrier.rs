@@ -228,7 +228,7 @@ impl Barrier {
             if left.is_zero() {
                 return self.withdraw(round, libc::ETIMEDOUT);
             }
-            // Whoever was last to arrive in the phase before may have died before it said so.
+            // The last party to arrive in the phase before may have died before it said so.
             let turn = head.turn.load(Acquire);
             if turn != phase {
                 let _ = head.turn.compare_exchange(turn, phase, AcqRel, Relaxed);
@@ -248,9 +248,11 @@ impl Barrier {
         let Ok(caller) = state::caller_of(self.pool) else {
             return false;
         };
-        self.seats()
-            .iter()
-            .any(|seat| is_dead(&caller, seat.load(Acquire)))
+        self.seats().iter().any(|seat| {
+            let who = seat.load(Acquire);
+            // It may have left its seat and ended well since then.
+            is_dead(&caller, who) && seat.load(Acquire) == who
+        })
     }
 
     /// Takes the caller's arrival back, unless all have arrived meanwhile.
@@ -331,21 +333,35 @@ fn is_dead(caller: &Caller, word: u64) -> bool {
 
 /// Takes a free seat, or that of a party that is dead.
 fn take_seat(caller: &Caller, shared: &Head, parties: u32) -> Option<u32> {
-    let mine = caller.ctx.me.word();
-    let take = |(i, seat): (usize, &AtomicU64)| {
+    let seats = &shared.seats[..parties as usize];
+    let free = seats.iter().position(|seat| take(caller, shared, seat));
+    free.map(|seat| seat as u32)
+}
+
+/// How often a seat that changes is looked at anew: a party that leaves it changes it once, and one that is faster takes it.
+const LOOKS: u32 = 4;
+
+/// Takes this seat if it is free, or its party is dead.
+fn take(caller: &Caller, shared: &Head, seat: &AtomicU64) -> bool {
+    for _ in 0..LOOKS {
         let old = seat.load(Acquire);
         if old != 0 {
             if !is_dead(caller, old) {
-                return None;
+                return false;
+            }
+            // A party that closes the barrier and ends is dead, too, but not in its seat.
+            if seat.load(Acquire) != old {
+                continue;
             }
             // First: who has the seat may arrive, and must not be counted twice.
             begin_anew(caller, shared);
         }
-        let taken = seat.compare_exchange(old, mine, AcqRel, Relaxed).is_ok();
-        taken.then_some(i as u32)
-    };
-    let seats = &shared.seats[..parties as usize];
-    seats.iter().enumerate().find_map(take)
+        let mine = caller.ctx.me.word();
+        if seat.compare_exchange(old, mine, AcqRel, Relaxed).is_ok() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Begins a new round, if somebody has arrived in this one.

@@ -4,7 +4,7 @@ use crate::log::Level;
 use crate::text::Text;
 use core::ffi::{c_char, CStr};
 use core::sync::atomic::{AtomicU32, Ordering};
-use vshmem_port::ids::IdMap;
+use vshmem_transport::ids::IdMap;
 
 /// Longest name or path of a pool, in bytes.
 pub const LONGEST_NAME: usize = 1024;
@@ -114,7 +114,7 @@ impl Config {
         self.mistake
     }
 
-    /// Do constructs of this key go to the pool?
+    /// Do IPC objects of this key go to the pool?
     pub fn takes(&self, key: i32) -> bool {
         let keys = &self.keys;
         if keys.all {
@@ -131,7 +131,7 @@ impl Config {
         keys.ranges[..keys.count].iter().any(hit)
     }
 
-    /// Does every construct go to the pool?
+    /// Does every IPC object go to the pool?
     #[inline]
     pub fn takes_all(&self) -> bool {
         self.keys.all
@@ -146,7 +146,7 @@ impl Config {
         }
     }
 
-    /// Can a construct of the pool come out of the calls that have libc's names?
+    /// Can an IPC object of the pool come out of the calls that have libc's names?
     pub fn takes_any(&self) -> bool {
         let keys = &self.keys;
         keys.all || keys.private || keys.count > 0
@@ -219,9 +219,9 @@ struct Environment<'e> {
 }
 
 /// A path, made absolute now: the program may change its directory before the first use.
-fn absolute(path: &[u8]) -> Option<vshmem_port::PoolRef> {
+fn absolute(path: &[u8]) -> Option<vshmem_transport::PoolRef> {
     path.contains(&b'/')
-        .then(|| vshmem_port::PoolRef::at(path).ok())
+        .then(|| vshmem_transport::PoolRef::at(path).ok())
         .flatten()
 }
 
@@ -246,7 +246,7 @@ fn parse_log(text: &[u8]) -> Option<(Level, PoolName)> {
 /// May `name` name a pool? Paths are judged when they are opened.
 fn good_name(name: &[u8]) -> bool {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"._-".contains(b);
-    (1..=vshmem_port::NAME_MAX).contains(&name.len()) && name.iter().all(plain)
+    (1..=vshmem_transport::NAME_MAX).contains(&name.len()) && name.iter().all(plain)
 }
 
 fn parse_number(text: &[u8]) -> Option<i64> {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn lookups_are_taken_where_constructs_are() {
+    fn lookups_are_taken_where_objects_are() {
         let with_dl = |dl: &'static str, preloaded: bool| {
             Config::EMPTY.understand(&Environment {
                 dl: Some(dl.as_bytes()),

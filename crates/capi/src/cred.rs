@@ -9,7 +9,7 @@ use crate::raw::syscall;
 use crate::tls;
 use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::Cred;
-use vshmem_port::ids::NOBODYS;
+use vshmem_transport::ids::NOBODYS;
 
 /// A thread's credentials as last read. All zeros: never read.
 #[repr(C)]

@@ -1,5 +1,5 @@
-//! Which calls are ours: by key where a construct is made or found, by id afterwards. The rest goes to the kernel, by
-//! the system call instruction.
+//! Which calls are ours: by key where an IPC object is made or found, by id afterwards. The rest goes to the
+//! kernel, by the system call instruction.
 
 use crate::calls::{again, cmd, msg, sem, shm};
 use crate::config::config;
@@ -9,8 +9,9 @@ use crate::raw::syscall;
 use crate::state::{self, Caller};
 use vshmem_ipc::{is_ours, Errno};
 
-/// A call by id. Where every key is ours, so is every id. Where some are, the kernel is asked about the others; and since
-/// after very many constructs the kernel's ids have our bit too, also about those of ours that the pool doesn't know.
+/// A call by id. Where every key is ours, so is every id. Where some are, the kernel is asked about the
+/// others; and since after very many IPC objects the kernel's ids have our bit too, also about those of ours
+/// that the pool doesn't know.
 #[inline(always)]
 pub fn by_id<T: Failure>(
     name: &'static str,
@@ -112,8 +113,9 @@ impl Control {
         })
     }
 
-    /// A command that is not about one construct that its id names. Where every key is ours, it is the pool's. Where some
-    /// are, limits and usage are the kernel's, and the pool's constructs have the indices behind the kernel's.
+    /// A command that is not about one IPC object that its id names. Where every key is ours, it is the
+    /// pool's. Where some are, limits and usage are the kernel's, and the pool's objects have the indices
+    /// behind the kernel's.
     fn global(
         &self,
         by_index: bool,
@@ -145,7 +147,7 @@ impl Control {
     /// The call on the current pool.
     pub fn on_pool(&self, id: i32, number: i32, command: i32, arg: usize) -> Result<i32, Errno> {
         let caller = state::caller()?;
-        caller.trust(again(|| (self.ours)(&caller, id, number, command, arg)))
+        caller.unless_revoked(again(|| (self.ours)(&caller, id, number, command, arg)))
     }
 
     /// The call on the current pool, for C.

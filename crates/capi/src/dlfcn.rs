@@ -1,8 +1,9 @@
 //! `dlopen`, `dlmopen` and `dlsym`, through which a program would get past a preload without a word.
 //!
-//! A library that is opened with `RTLD_DEEPBIND`, as PHP opens its extensions, finds its own dependencies before what is preloaded, and so
-//! does who asks `dlsym` for a name of libc's own handle, as Python's ctypes does. Where constructs can live in the pool, the flag is cleared,
-//! and such a look-up is answered with the function of this library.
+//! A library that is opened with `RTLD_DEEPBIND`, as PHP opens its extensions, finds its own dependencies
+//! before what is preloaded, and so does code that asks `dlsym` for a name of libc's own handle, as Python's
+//! ctypes does. Where IPC objects can live in the pool, the flag is cleared, and such a look-up is answered
+//! with the function of this library.
 //!
 //! libc looks at its return address to know who calls: whose `RUNPATH` and `$ORIGIN` count, and after whom `RTLD_NEXT` looks. So libc's
 //! function is not called from here but jumped to, with the stack as the caller left it.

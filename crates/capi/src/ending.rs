@@ -4,7 +4,7 @@
 //! `catch_unwind`, which ends the process. In the kernel, where these calls are from, nothing is unwound. So `pthread_exit` is ours,
 //! too: if the handler has interrupted this library, libc's own is called from a function that unwinding does not know. Then it looks no
 //! further: it runs what `pthread_cleanup_push` has named, and the destructors of the thread's data, but no destructors of objects of C++
-//! that lie on the stack below the handler. Sleeps in the kernel are such functions themselves (`port::sys::asleep`).
+//! that lie on the stack below the handler. Sleeps in the kernel are such functions themselves (`transport::sys::asleep`).
 //!
 //! What the thread leaves behind is what one leaves that jumps out of a handler: see [`crate::interrupted`].
 

@@ -17,16 +17,16 @@ pub fn get() -> i32 {
 }
 
 /// Puts errno back when dropped: for work below that calls libc, while the call above may yet succeed.
-pub struct Kept(i32);
+pub struct ErrnoGuard(i32);
 
-impl Kept {
+impl ErrnoGuard {
     /// Remembers errno as it is.
-    pub fn now() -> Kept {
-        Kept(get())
+    pub fn now() -> ErrnoGuard {
+        ErrnoGuard(get())
     }
 }
 
-impl Drop for Kept {
+impl Drop for ErrnoGuard {
     fn drop(&mut self) {
         set(self.0);
     }

@@ -5,8 +5,8 @@ use crate::calls::{msg, sem, shm};
 use crate::config::config;
 use crate::dispatch::{by_id, by_key, MSG, SEM, SHM};
 use crate::errno::{from_kernel, guard};
-use crate::gone;
 use crate::raw::syscall;
+use crate::revoked;
 use crate::state::caller;
 use core::ffi::c_void;
 use vshmem_ipc::sem::Sembuf;
@@ -22,7 +22,7 @@ pub extern "C" fn shmget(key: i32, size: usize, flags: i32) -> i32 {
     by_key(
         "shmget",
         key,
-        move || gone::get(|caller| shm::get(caller, key, size, flags)),
+        move || revoked::get(|caller| shm::get(caller, key, size, flags)),
         // SAFETY: touches no memory of ours.
         move || int(unsafe { syscall!(libc::SYS_shmget, key, size, flags) }),
     )
@@ -79,7 +79,7 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
     by_key(
         "semget",
         key,
-        move || gone::get(|caller| sem::get(caller, key, count, flags)),
+        move || revoked::get(|caller| sem::get(caller, key, count, flags)),
         // SAFETY: touches no memory of ours.
         move || int(unsafe { syscall!(libc::SYS_semget, key, count, flags) }),
     )
@@ -92,16 +92,16 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn semop(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     // SAFETY: as the caller vouches.
-    if unsafe { sem::at_once(id, sops, count) } {
+    if unsafe { sem::try_fast(id, sops, count) } {
         return 0;
     }
     // SAFETY: as the caller vouches.
-    unsafe { semop_at_length(id, sops, count) }
+    unsafe { semop_slow(id, sops, count) }
 }
 
 /// A function of its own, so that [`semop`] itself has little to save and restore.
 #[inline(never)]
-unsafe extern "C" fn semop_at_length(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
+unsafe extern "C" fn semop_slow(id: i32, sops: *mut Sembuf, count: usize) -> i32 {
     by_id(
         "semop",
         id,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn semtimedop(
     timeout: *const Timespec,
 ) -> i32 {
     // SAFETY: as the caller vouches.
-    if timeout.is_null() && unsafe { sem::at_once(id, sops, count) } {
+    if timeout.is_null() && unsafe { sem::try_fast(id, sops, count) } {
         return 0;
     }
     by_id(
@@ -153,7 +153,7 @@ pub extern "C" fn msgget(key: i32, flags: i32) -> i32 {
     by_key(
         "msgget",
         key,
-        move || gone::get(|caller| msg::get(caller, key, flags)),
+        move || revoked::get(|caller| msg::get(caller, key, flags)),
         // SAFETY: touches no memory of ours.
         move || int(unsafe { syscall!(libc::SYS_msgget, key, flags) }),
     )
@@ -166,21 +166,16 @@ pub extern "C" fn msgget(key: i32, flags: i32) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn msgsnd(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     // SAFETY: as the caller vouches.
-    if unsafe { msg::send_at_once(id, message.cast(), size) } {
+    if unsafe { msg::try_send_fast(id, message.cast(), size) } {
         return 0;
     }
     // SAFETY: as the caller vouches.
-    unsafe { msgsnd_at_length(id, message, size, flags) }
+    unsafe { msgsnd_slow(id, message, size, flags) }
 }
 
-/// See [`semop_at_length`].
+/// See [`semop_slow`].
 #[inline(never)]
-unsafe extern "C" fn msgsnd_at_length(
-    id: i32,
-    message: *const c_void,
-    size: usize,
-    flags: i32,
-) -> i32 {
+unsafe extern "C" fn msgsnd_slow(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     by_id(
         "msgsnd",
         id,
@@ -204,16 +199,16 @@ pub unsafe extern "C" fn msgrcv(
     flags: i32,
 ) -> isize {
     // SAFETY: as the caller vouches.
-    if let Some(length) = unsafe { msg::receive_at_once(id, message.cast(), size, mtype, flags) } {
+    if let Some(length) = unsafe { msg::try_receive_fast(id, message.cast(), size, mtype, flags) } {
         return length;
     }
     // SAFETY: as the caller vouches.
-    unsafe { msgrcv_at_length(id, message, size, mtype, flags) }
+    unsafe { msgrcv_slow(id, message, size, mtype, flags) }
 }
 
-/// See [`semop_at_length`].
+/// See [`semop_slow`].
 #[inline(never)]
-unsafe extern "C" fn msgrcv_at_length(
+unsafe extern "C" fn msgrcv_slow(
     id: i32,
     message: *mut c_void,
     size: usize,

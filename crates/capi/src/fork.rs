@@ -1,16 +1,17 @@
-//! Around `fork`: a child's slot, life and attachments are there before the child is, so that no count drops in between.
+//! Around `fork`: a child's slot, liveness lock and attachments are there before the child is, so that no
+//! count drops in between.
 
-use crate::errno::Kept;
+use crate::errno::ErrnoGuard;
 use crate::page::{self, unpack, MAX_POOLS};
 use crate::state::{self, POOLS};
-use crate::{gate, gone, interrupted};
+use crate::{gate, interrupted, revoked};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
 use vshmem_pool::{Budget, Ctx, ProcId};
-use vshmem_port::{process, Life};
+use vshmem_transport::{process, Liveness};
 
 /// What was claimed for the child, by pool. Under the gate from before the fork until after it.
-struct Claimed(UnsafeCell<[Option<(ProcId, Life)>; MAX_POOLS]>);
+struct Claimed(UnsafeCell<[Option<(ProcId, Liveness)>; MAX_POOLS]>);
 
 // SAFETY: only touched by the thread that forks, which holds the gate, and by the child's one thread.
 unsafe impl Sync for Claimed {}
@@ -19,13 +20,14 @@ static CLAIMED: Claimed = Claimed(UnsafeCell::new([None; MAX_POOLS]));
 
 /// Before the fork.
 pub extern "C" fn prepare() {
-    let _errno = Kept::now();
+    let _errno = ErrnoGuard::now();
     if !gate::close_for_fork() {
         return;
     }
     let Some(page) = page::existing() else { return };
     for (index, membership) in page.memberships.iter().enumerate() {
-        let me = unpack(membership.me.load(Ordering::Acquire)).filter(|_| !gone::is_gone(index));
+        let me =
+            unpack(membership.me.load(Ordering::Acquire)).filter(|_| !revoked::is_revoked(index));
         let claimed = me.and_then(|me| claim_for_child(index, me, page.pid()));
         // SAFETY: we hold the gate.
         unsafe { (*CLAIMED.0.get())[index] = claimed };
@@ -33,13 +35,13 @@ pub extern "C" fn prepare() {
 }
 
 /// If this fails, the child makes itself known later, at its first call.
-fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Life)> {
+fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Liveness)> {
     let place = &POOLS[index];
     // SAFETY: the process is known to the pool, so it is open.
     let opened = unsafe { place.opened() };
-    let mut life: Option<Life> = None;
+    let mut liveness: Option<Liveness> = None;
     let mut failed = false;
-    let child = vshmem_ipc::life::claim(
+    let child = vshmem_ipc::liveness::claim(
         &opened.pool,
         place,
         opened.member,
@@ -48,15 +50,15 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Life)>
         state::started_of(index),
         &mut |slot| {
             if !failed {
-                drop_life(life.take());
-                life = opened.handle.claim_life_for_child(slot);
-                failed = life.is_none() && opened.handle.alive(slot) != Some(true);
+                drop_liveness(liveness.take());
+                liveness = opened.handle.claim_liveness_for_child(slot);
+                failed = liveness.is_none() && opened.handle.alive(slot) != Some(true);
             }
-            life.is_some() && !failed
+            liveness.is_some() && !failed
         },
     );
-    let (Some(child), Some(life)) = (child, life) else {
-        drop_life(life);
+    let (Some(child), Some(liveness)) = (child, liveness) else {
+        drop_liveness(liveness);
         return None;
     };
     let ctx = Ctx {
@@ -64,15 +66,16 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Life)>
         kernel: place,
         me,
         pid,
+        namespace: place.namespace(),
         member: opened.member,
         budget: Budget::default(),
     };
     if !vshmem_ipc::shm::fork(&ctx, child) {
         give_up(&ctx, child);
-        drop_life(Some(life));
+        drop_liveness(Some(liveness));
         return None;
     }
-    Some((child, life))
+    Some((child, liveness))
 }
 
 /// Takes back what was counted for a child that there won't be.
@@ -84,49 +87,49 @@ fn give_up(ctx: &Ctx, child: ProcId) {
     ctx.pool.free_process(child);
 }
 
-fn drop_life(life: Option<Life>) {
-    if let Some(life) = life {
+fn drop_liveness(liveness: Option<Liveness>) {
+    if let Some(liveness) = liveness {
         // SAFETY: claimed for a child by this process, and dropped once.
-        unsafe { life.drop_in_parent() };
+        unsafe { liveness.drop_in_parent() };
     }
 }
 
 /// After the fork, in the parent, also if it failed: then the child's slot has no living owner and is cleaned up as any
 /// dead process's is.
 pub extern "C" fn parent() {
-    let _errno = Kept::now();
-    take_claimed(|_, _, life| drop_life(Some(life)));
+    let _errno = ErrnoGuard::now();
+    take_claimed(|_, _, liveness| drop_liveness(Some(liveness)));
     gate::open_in_parent();
 }
 
 /// After the fork, in the child.
 pub extern "C" fn child() {
-    let _errno = Kept::now();
+    let _errno = ErrnoGuard::now();
     page::wipe_in_child();
     interrupted::forget();
     if let Some(page) = page::existing() {
-        take_claimed(|index, me, life| {
+        take_claimed(|index, me, liveness| {
             // SAFETY: the parent claimed it for this child.
-            unsafe { life.keep_in_child() };
+            unsafe { liveness.keep_in_child() };
             let started = process::started_now(state::started_of(index));
             // SAFETY: the parent was known to the pool, so it is open.
             unsafe { POOLS[index].opened() }
                 .pool
                 .adopt_process(me, page.pid(), started);
-            state::become_member(page, index, me, Some(life), started);
+            state::become_member(page, index, me, Some(liveness), started);
         });
     }
     gate::open_in_child();
 }
 
-fn take_claimed(mut each: impl FnMut(usize, ProcId, Life)) {
+fn take_claimed(mut each: impl FnMut(usize, ProcId, Liveness)) {
     if !gate::is_closed_for_fork() {
         return;
     }
     for index in 0..MAX_POOLS {
         // SAFETY: the thread that forks holds the gate; the child has one thread.
-        if let Some((me, life)) = unsafe { (*CLAIMED.0.get())[index].take() } {
-            each(index, me, life);
+        if let Some((me, liveness)) = unsafe { (*CLAIMED.0.get())[index].take() } {
+            each(index, me, liveness);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::text::explain;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use vshmem_ipc::Errno;
-use vshmem_port::ids::{IdMap, Ids};
+use vshmem_transport::ids::{IdMap, Ids};
 
 struct Store(UnsafeCell<Ids>);
 // SAFETY: written once, inside the gate, before LOADED is set; read after that only.

@@ -1,9 +1,10 @@
 //! Signal handlers that run in the middle of a wait.
 //!
-//! In the kernel a signal ends the wait before its handler runs. Here the handler runs while the thread stands in the construct's queue.
-//! So the first call that it makes ends that wait, with EINTR; then nobody serves it any more, neither the handler itself nor
-//! others. A handler that jumps out of the wait (`siglongjmp` after `alarm`) leaves it behind: the thread's next call ends it, or the
-//! thread's end (`pthread_exit` in a handler, asynchronous cancellation).
+//! In the kernel a signal ends the wait before its handler runs. Here the handler runs while the thread
+//! stands in the IPC object's queue. So the first call that it makes ends that wait, with EINTR; then nobody
+//! serves it any more, neither the handler itself nor others. A handler that jumps out of the wait
+//! (`siglongjmp` after `alarm`) leaves it behind: the thread's next call ends it, or the thread's end
+//! (`pthread_exit` in a handler, asynchronous cancellation).
 
 use crate::tls;
 use core::ffi::c_void;
@@ -38,7 +39,7 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
     if is_waiting() {
         // Wherever the wait was, its stack is not in use any more.
         set_stack(0);
-        let _errno = crate::errno::Kept::now();
+        let _errno = crate::errno::ErrnoGuard::now();
         // A fault of ours must not end the process.
         let _ = std::panic::catch_unwind(|| drop(crate::state::caller()));
     }
@@ -58,7 +59,7 @@ fn watch() {
     }
 }
 
-/// The same, unless that was done. Before anything is noted that [`thread_ends`] is to find.
+/// The same, unless that was done. Before anything is recorded that [`thread_ends`] is to find.
 #[inline]
 fn be_watched() {
     // SAFETY: the thread's own block.
@@ -70,9 +71,11 @@ fn be_watched() {
 /// A place that no stack ends above: whoever asks is in the middle of the wait.
 const NOWHERE: usize = usize::MAX;
 
-/// Notes that the thread stands in a queue, or no more. Until then a handler may run at any time, also when the thread looks around. Said a second
-/// time it comes from the function that all of the wait is in: a handler's frames are below the one of a signal, which lies below that function's
-/// and takes more than what is called to note it. A handler that jumps away before that leaves its record, which is freed at the process's end.
+/// Records that the thread stands in a queue, or no more. Until then a handler may run at any time, also when
+/// the thread looks around. Said a second time it comes from the function that all of the wait is in: a
+/// handler's frames are below the one of a signal, which lies below that function's and takes more than what
+/// is called to record it. A handler that jumps away before that leaves its record, which is freed at the
+/// process's end.
 pub fn stands(word: Option<&AtomicU32>) {
     let word = word.map_or(core::ptr::null(), |word| word as *const AtomicU32);
     // SAFETY: the thread's own block.
@@ -82,10 +85,11 @@ pub fn stands(word: Option<&AtomicU32>) {
     if !word.is_null() {
         be_watched();
     }
-    note(word);
+    set_word(word);
 }
 
-/// Notes what the thread waits on for the time of the wait; while it stands in a queue, that is its place there, whatever it waits on.
+/// Records what the thread waits on for the time of the wait; while it stands in a queue, that is its place
+/// there, whatever it waits on.
 #[inline]
 pub fn during<T>(word: &AtomicU32, wait: impl FnOnce() -> T) -> T {
     be_watched();
@@ -94,13 +98,13 @@ pub fn during<T>(word: &AtomicU32, wait: impl FnOnce() -> T) -> T {
     let before = unsafe { (&raw const (*tls::thread()).wait.stack).read_volatile() };
     set_stack(here());
     if !stands {
-        note(word);
+        set_word(word);
     }
     let result = wait();
     if stands {
         set_stack(before);
     } else {
-        note(core::ptr::null());
+        set_word(core::ptr::null());
     }
     result
 }
@@ -110,7 +114,7 @@ fn set_stack(at: usize) {
     unsafe { (&raw mut (*tls::thread()).wait.stack).write_volatile(at) };
 }
 
-fn note(word: *const AtomicU32) {
+fn set_word(word: *const AtomicU32) {
     compiler_fence(SeqCst);
     // SAFETY: the thread's own block.
     unsafe { (&raw mut (*tls::thread()).wait.word).write_volatile(word as usize) };
@@ -119,7 +123,7 @@ fn note(word: *const AtomicU32) {
 
 /// In the child of a handler's fork: what the thread was waiting on is its parent's.
 pub fn forget() {
-    note(core::ptr::null());
+    set_word(core::ptr::null());
 }
 
 /// Is the thread in the middle of a wait?
@@ -136,14 +140,14 @@ pub fn end_wait(c: &Ctx) {
     // SAFETY: the thread's own block.
     let Wait { word, stack, .. } = unsafe { (&raw const (*tls::thread()).wait).read_volatile() };
     let word = word as *const AtomicU32;
-    note(core::ptr::null());
+    set_word(core::ptr::null());
     // The frame of the wait is gone if the stack ends above it: stacks grow downwards. On a stack of its own, a handler runs
     // on top of the wait.
     let is_over = here() > stack && !is_on_signal_stack();
     if !vshmem_ipc::interrupt(c, word, is_over) {
-        // As it was: waiting for the lock has noted another place of the stack.
+        // As it was: waiting for the lock has recorded another place of the stack.
         set_stack(stack);
-        note(word);
+        set_word(word);
     }
 }
 

@@ -1,13 +1,13 @@
-//! What the pool and the upper half need of the kernel below, from the rooms `port` and `wait`.
+//! What the pool and the upper half need of the kernel below, from the rooms `transport` and `wait`.
 
-use crate::errno::Kept;
+use crate::errno::ErrnoGuard;
 use crate::page::{self, Page, MAX_POOLS};
 use crate::state::{OpenPool, POOLS};
 use crate::{cred, interrupted, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 use vshmem_pool::{Cred, Kernel, Waited};
-use vshmem_port::process;
+use vshmem_transport::process;
 
 /// When processes of a pool were last seen alive, in ticks of which the slot takes the low 16 bits.
 struct SeenAlive([AtomicU64; 64]);
@@ -22,7 +22,8 @@ impl SeenAlive {
         SeenAlive([const { AtomicU64::new(0) }; 64])
     }
 
-    /// Was the slot's process seen alive lately, or is it `alive`, which is noted? `now` is 0 where there is no clock.
+    /// Was the slot's process seen alive lately, or is it `alive`, which is recorded? `now` is 0 where there
+    /// is no clock.
     fn lately(&self, slot: u32, now: u64, alive: impl FnOnce() -> bool) -> bool {
         let seen = &self.0[slot as usize % self.0.len()];
         let word = now & !0xffff | u64::from(slot & 0xffff);
@@ -71,7 +72,7 @@ impl Kernel for OpenPool {
     }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {
-        let _errno = Kept::now();
+        let _errno = ErrnoGuard::now();
         // SAFETY: only an open pool is asked.
         let across = unsafe { self.opened().across() };
         across.reserve(offset, len, None)
@@ -82,7 +83,7 @@ impl Kernel for OpenPool {
         unsafe { self.opened().handle.release(offset, len) }
     }
 
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         // SAFETY: only an open pool is asked.
         unsafe { self.opened().handle.room() }
     }
@@ -134,7 +135,7 @@ impl Kernel for OpenPool {
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
-        let _errno = Kept::now();
+        let _errno = ErrnoGuard::now();
         let scope = self.scope();
         let wait = || vshmem_wait::wait(word, expected, timeout, scope);
         let who = page::existing().map(Page::pid);
@@ -150,12 +151,12 @@ impl Kernel for OpenPool {
     }
 
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
-        let _errno = Kept::now();
+        let _errno = ErrnoGuard::now();
         vshmem_wait::wake(word, n, self.scope())
     }
 
     fn has_sleeper(&self, word: &AtomicU32) -> bool {
-        let _errno = Kept::now();
+        let _errno = ErrnoGuard::now();
         vshmem_wait::has_sleeper(word, self.scope())
     }
 

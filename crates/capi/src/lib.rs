@@ -14,7 +14,7 @@
 //! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
-//! | [`gone`] | pools that are taken away while they are in use |
+//! | [`revoked`] | pools that are taken away while they are in use |
 //! | [`user`] | addresses that the program passes |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`log`] | what `VSHMEM_LOG` asks for |
@@ -35,7 +35,6 @@ pub mod ending;
 pub mod errno;
 pub mod fork;
 pub mod gate;
-pub mod gone;
 pub mod ids;
 pub mod interrupted;
 pub mod kernel;
@@ -44,6 +43,7 @@ pub mod open;
 pub mod page;
 pub mod raw;
 pub mod reduce;
+pub mod revoked;
 pub mod state;
 pub mod text;
 pub mod tls;

@@ -42,9 +42,10 @@ extern "C" fn on_exit() {
     if page::existing().is_none() {
         return;
     }
-    let _errno = crate::errno::Kept::now();
+    let _errno = crate::errno::ErrnoGuard::now();
     let Ok(gate) = gate::enter() else { return };
-    // Other threads may be inside a call: then the slot stays ours until the kernel drops its life lock with us.
+    // Other threads may be inside a call: then the slot stays ours until the kernel drops its liveness lock
+    // with us.
     let alone = is_single_threaded();
     for index in 0..MAX_POOLS {
         // A fault of ours must not end the process otherwise than it wanted to end.

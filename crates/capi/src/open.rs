@@ -7,7 +7,7 @@ use core::ffi::CStr;
 use core::fmt::Display;
 use vshmem_ipc::Errno;
 use vshmem_pool::{Limits, Mem, Params, Pool, DEFAULT_POOL};
-use vshmem_port::{CreateError, Handle, OpenError, Origin, PoolRef};
+use vshmem_transport::{CreateError, Handle, OpenError, Origin, PoolRef};
 
 /// The smallest pool that is made without being asked for a size, however small the file system is.
 const LEAST: u64 = 64 << 20;
@@ -25,7 +25,7 @@ fn refused(name: &PoolName, error: impl Display, errno: i32) -> Errno {
 pub fn open(name: &PoolName) -> Result<(Handle, Pool), Errno> {
     let reference = resolve(name)?;
     for _ in 0..ATTEMPTS {
-        match vshmem_port::open(&reference) {
+        match vshmem_transport::open(&reference) {
             Ok(handle) => return check(name, handle),
             Err(OpenError::NotFound) if reference.is_local() => {
                 let size = config()
@@ -49,7 +49,7 @@ pub fn open(name: &PoolName) -> Result<(Handle, Pool), Errno> {
 /// Opens the pool of that name or path, which must exist.
 pub fn open_existing(name: &PoolName) -> Result<(Handle, Pool), Errno> {
     let reference = resolve(name)?;
-    match vshmem_port::open(&reference) {
+    match vshmem_transport::open(&reference) {
         Ok(handle) => check(name, handle),
         Err(error) => Err(refused(name, error, error.errno())),
     }
@@ -57,7 +57,7 @@ pub fn open_existing(name: &PoolName) -> Result<(Handle, Pool), Errno> {
 
 /// Makes a local pool.
 pub fn create(name: &PoolName, size: u64, mode: u32) -> Result<(), Errno> {
-    let reference = vshmem_port::resolve_new(name.bytes())
+    let reference = vshmem_transport::resolve_new(name.bytes())
         .map_err(|error| refused(name, error, error.errno()))?;
     let size = if size == 0 {
         default_size(&reference)
@@ -68,7 +68,7 @@ pub fn create(name: &PoolName, size: u64, mode: u32) -> Result<(), Errno> {
 }
 
 fn resolve(name: &PoolName) -> Result<PoolRef, Errno> {
-    vshmem_port::resolve(name.bytes()).map_err(|error| refused(name, error, error.errno()))
+    vshmem_transport::resolve(name.bytes()).map_err(|error| refused(name, error, error.errno()))
 }
 
 fn check(name: &PoolName, handle: Handle) -> Result<(Handle, Pool), Errno> {
@@ -86,7 +86,7 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
     let params = Params {
         limits: kernel_limits(),
     };
-    vshmem_port::create_referred(reference, size, mode, &mut |mem: Mem| {
+    vshmem_transport::create_referred(reference, size, mode, &mut |mem: Mem| {
         Pool::format(mem, &params).is_ok()
     })
 }
@@ -94,12 +94,12 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
 /// [`DEFAULT_POOL`], or the largest power of two that is no more than half of the file system that the pool will be on, and than the
 /// process may make a file. The file is sparse, so this promises nothing.
 fn default_size(reference: &PoolRef) -> u64 {
-    let mut folder = crate::text::Text::<{ vshmem_port::PATH_MAX }>::new();
+    let mut folder = crate::text::Text::<{ vshmem_transport::PATH_MAX }>::new();
     let path = reference.path().to_bytes();
     let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
     folder.push(match reference.origin() {
         // The user's own directory may have to be made yet.
-        Origin::Name => vshmem_port::local::DIRECTORY.to_bytes(),
+        Origin::Name => vshmem_transport::local::DIRECTORY.to_bytes(),
         _ if end == 0 => b"/",
         _ => &path[..end],
     });

@@ -7,7 +7,7 @@
 use crate::raw::{self, syscall};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use vshmem_port::Life;
+use vshmem_transport::Liveness;
 
 /// Pools that a process may have open at once.
 pub const MAX_POOLS: usize = 8;
@@ -17,8 +17,8 @@ pub const MAX_POOLS: usize = 8;
 pub struct Membership {
     /// `known | slot | generation`, see [`pack`]; 0: not known to the pool.
     pub me: AtomicU64,
-    /// The life lock, if one could be had; written before `me`, under the gate. All zeros: none.
-    pub life: UnsafeCell<Option<Life>>,
+    /// The liveness lock, if one could be had; written before `me`, under the gate. All zeros: none.
+    pub liveness: UnsafeCell<Option<Liveness>>,
 }
 
 /// The page. All zeros at first, and again in every child.
@@ -34,7 +34,7 @@ pub struct Page {
     pub memberships: [Membership; MAX_POOLS],
 }
 
-// SAFETY: `life` is only touched under the gate; the rest is atomic.
+// SAFETY: `liveness` is only touched under the gate; the rest is atomic.
 unsafe impl Sync for Page {}
 
 const BYTES: usize = 4096;
@@ -77,8 +77,8 @@ fn make() -> Option<&'static Page> {
     existing()
 }
 
-/// A child whose page was not emptied does that itself; libc's fork calls this through our handler. QEMU's user mode before 8.0 answers
-/// that it will, and doesn't.
+/// A child whose page was not emptied does that itself; libc's fork calls this through our handler. Emulators of
+/// another processor's user mode answer that they will, and don't.
 pub fn wipe_in_child() {
     // The gate was closed before the fork.
     if let Some(page) = existing().filter(|page| page.gate.load(Ordering::Relaxed) != 0) {

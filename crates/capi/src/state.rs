@@ -9,7 +9,7 @@ use crate::gate::{self, Inside};
 use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::text::explain;
-use crate::{gone, ids, interrupted, open, raw, told};
+use crate::{ids, interrupted, open, raw, revoked, told};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -17,8 +17,8 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use vshmem_ipc::Errno;
 use vshmem_pool::{Budget, Ctx, Pool, ProcId};
-use vshmem_port::{process, Handle, Life, MapError};
-use vshmem_wait::{Across, Pulse};
+use vshmem_transport::{process, Handle, Liveness, MapError};
+use vshmem_wait::{Across, Heartbeat};
 
 /// A pool that is open in this process.
 pub struct OpenPool {
@@ -41,7 +41,7 @@ pub struct Opened {
     /// Our kernel's place in the member table.
     pub member: u16,
     /// Whether the host's back end lives.
-    pub pulse: Pulse,
+    pub heartbeat: Heartbeat,
     /// Its name or path, as it was given.
     pub name: PoolName,
 }
@@ -53,7 +53,7 @@ impl Opened {
             pool: &self.pool,
             handle: &self.handle,
             member: self.member,
-            pulse: &self.pulse,
+            heartbeat: &self.heartbeat,
         }
     }
 }
@@ -164,6 +164,12 @@ impl OpenPool {
         self.lost.store(true, Ordering::Relaxed);
     }
 
+    /// In which name spaces the process's pid holds.
+    #[inline(always)]
+    pub fn namespace(&self) -> u32 {
+        (self.started.load(Ordering::Relaxed) >> 32) as u32
+    }
+
     #[inline(always)]
     fn ctx(&'static self, me: ProcId, pid: u32) -> Ctx<'static> {
         // SAFETY: a process is known only to pools that are open.
@@ -173,6 +179,7 @@ impl OpenPool {
             kernel: self,
             me,
             pid,
+            namespace: self.namespace(),
             member: opened.member,
             budget: Budget::default(),
         }
@@ -248,7 +255,7 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
         explain(format_args!("{mistake}"));
         return Err(Errno::EINVAL);
     }
-    let _errno = crate::errno::Kept::now();
+    let _errno = crate::errno::ErrnoGuard::now();
     let gate = gate::enter()?;
     let pool = &POOLS[index];
     if !pool.is_open() {
@@ -260,8 +267,8 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
         }
         crate::load::silence_panics();
         open_at(&gate, index, &config().pool)?;
-    } else if gone::is_gone(index) {
-        return Err(gone::refusal());
+    } else if revoked::is_revoked(index) {
+        return Err(revoked::refusal());
     }
     let page = gate.page();
     let known = page.memberships[index].me.load(Ordering::Acquire);
@@ -317,7 +324,7 @@ fn publish(
         handle,
         pool,
         member,
-        pulse: Pulse::new(),
+        heartbeat: Heartbeat::new(),
         name: *name,
     };
     opened.across().join();
@@ -364,7 +371,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     }
     let mut claim = Claim::new(&opened.handle);
     let slot = |started, take: &mut dyn FnMut(u32) -> bool| {
-        vshmem_ipc::life::claim(
+        vshmem_ipc::liveness::claim(
             &opened.pool,
             place,
             opened.member,
@@ -377,7 +384,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     if me.is_none() && claim.hopeless {
         // The pool's file is out of reach, as in a child of a process that changed its root. Then others must judge by the
         // pid whether this process lives. Nobody else is likely to claim the very slot at this very moment.
-        started |= process::NO_LIFE_LOCK;
+        started |= process::NO_LIVENESS_LOCK;
         me = slot(started, &mut |slot| opened.handle.alive(slot) != Some(true));
     }
     let Some(me) = me else {
@@ -388,15 +395,21 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
         return Err(Errno::ENOSPC);
     };
     inherit(gate, index, me);
-    become_member(page, index, me, claim.life, started);
+    become_member(page, index, me, claim.liveness, started);
     Ok(())
 }
 
 /// Publishes who the process is.
-pub fn become_member(page: &Page, index: usize, me: ProcId, life: Option<Life>, started: u64) {
+pub fn become_member(
+    page: &Page,
+    index: usize,
+    me: ProcId,
+    liveness: Option<Liveness>,
+    started: u64,
+) {
     let (place, membership) = (&POOLS[index], &page.memberships[index]);
     // SAFETY: inside the gate, or in a fresh child; `me` is not yet published.
-    unsafe { *membership.life.get() = life };
+    unsafe { *membership.liveness.get() = liveness };
     // SAFETY: a process becomes known to pools that are open.
     let word = pack(me, unsafe { place.opened() }.handle.may_go());
     place.last_me.store(word, Ordering::Relaxed);
@@ -424,10 +437,10 @@ fn inherit(gate: &Inside, index: usize, me: ProcId) {
     });
 }
 
-/// Takes life locks until one is free.
+/// Takes liveness locks until one is free.
 struct Claim<'h> {
     handle: &'h Handle,
-    life: Option<Life>,
+    liveness: Option<Liveness>,
     hopeless: bool,
 }
 
@@ -435,7 +448,7 @@ impl<'h> Claim<'h> {
     fn new(handle: &'h Handle) -> Claim<'h> {
         Claim {
             handle,
-            life: None,
+            liveness: None,
             hopeless: false,
         }
     }
@@ -445,17 +458,17 @@ impl<'h> Claim<'h> {
             return false;
         }
         self.give_back();
-        self.life = self.handle.claim_life(slot);
+        self.liveness = self.handle.claim_liveness(slot);
         // Not held, yet not to be had: no descriptor is free, or the file can't be opened any more.
-        self.hopeless = self.life.is_none() && self.handle.alive(slot) != Some(true);
-        self.life.is_some()
+        self.hopeless = self.liveness.is_none() && self.handle.alive(slot) != Some(true);
+        self.liveness.is_some()
     }
 
     /// A slot whose lock was free but that could not be had all the same.
     fn give_back(&mut self) {
-        if let Some(life) = self.life.take() {
+        if let Some(liveness) = self.liveness.take() {
             // SAFETY: claimed by this process, and nobody knows of it.
-            unsafe { life.end() };
+            unsafe { liveness.end() };
         }
     }
 }
@@ -513,22 +526,22 @@ pub fn free_place(_gate: &Inside) -> Option<usize> {
 pub fn leave(gate: &Inside, index: usize, give_up: bool) {
     let (place, membership) = (&POOLS[index], &gate.page().memberships[index]);
     // Nothing is left to be undone in a pool that was taken away.
-    let is_gone = gone::is_gone(index);
+    let is_revoked = revoked::is_revoked(index);
     let me = unpack(membership.me.load(Ordering::Acquire));
-    if let Some(me) = me.filter(|_| !is_gone) {
+    if let Some(me) = me.filter(|_| !is_revoked) {
         let ctx = place.ctx(me, gate.page().pid());
         if vshmem_ipc::leave(&ctx) && give_up {
             membership.me.store(0, Ordering::Release);
             ctx.pool.free_process(me);
         }
     }
-    if give_up && (me.is_some() || is_gone) {
+    if give_up && (me.is_some() || is_revoked) {
         membership.me.store(0, Ordering::Release);
         place.last_me.store(0, Ordering::Relaxed);
         // SAFETY: inside the gate; the lock was claimed by this process or for it.
         unsafe {
-            if let Some(life) = (*membership.life.get()).take() {
-                life.end();
+            if let Some(liveness) = (*membership.liveness.get()).take() {
+                liveness.end();
             }
         }
     }

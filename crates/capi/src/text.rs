@@ -84,7 +84,7 @@ pub struct LastError {
 impl LastError {
     const CAPACITY: usize = 320;
 
-    /// Notes that the call `name` failed with `errno`; a detail stays if this call gave one.
+    /// Records that the call `name` failed with `errno`; a detail stays if this call gave one.
     pub fn record(&mut self, name: &'static str, errno: i32) {
         if self.fresh == 0 {
             self.detail = 0;
@@ -164,7 +164,7 @@ fn named(errno: i32) -> Option<(&'static str, &'static str)> {
         ),
         libc::EACCES => (
             "EACCES",
-            "the permissions of the construct don't allow this",
+            "the permissions of the IPC object don't allow this",
         ),
         libc::EAGAIN => (
             "EAGAIN",
@@ -172,7 +172,7 @@ fn named(errno: i32) -> Option<(&'static str, &'static str)> {
         ),
         libc::EEXIST => (
             "EEXIST",
-            "a construct with this key exists already",
+            "an IPC object with this key exists already",
         ),
         libc::EFAULT => (
             "EFAULT",
@@ -184,7 +184,7 @@ fn named(errno: i32) -> Option<(&'static str, &'static str)> {
         ),
         libc::EIDRM => (
             "EIDRM",
-            "the construct was removed",
+            "the IPC object was removed",
         ),
         libc::EINTR => (
             "EINTR",
@@ -192,11 +192,11 @@ fn named(errno: i32) -> Option<(&'static str, &'static str)> {
         ),
         libc::EINVAL => (
             "EINVAL",
-            "no such construct, or an argument out of range",
+            "no such IPC object, or an argument out of range",
         ),
         libc::ENOENT => (
             "ENOENT",
-            "no construct has this key",
+            "no IPC object has this key",
         ),
         libc::ENOMEM => (
             "ENOMEM",
@@ -267,6 +267,6 @@ mod tests {
         assert_eq!(text(last_error()), "semget: the pool x is gone");
         // SAFETY: as above.
         unsafe { (*tls::thread()).error.record("semop", libc::EIDRM) };
-        assert_eq!(text(last_error()), "semop: the construct was removed");
+        assert_eq!(text(last_error()), "semop: the IPC object was removed");
     }
 }

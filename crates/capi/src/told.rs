@@ -1,23 +1,26 @@
 //! How large this process was told that sets and segments are.
 //!
-//! `GETALL`, `SETALL` and `shmat` with `SHM_REMAP` have no length: the construct's own size says how far they reach into the program. A
-//! construct's size never changes, but in a pool a hostile member may write another one. So what was told is remembered here, where no
-//! other process can change it, and nothing else bounds a copy: what the program was not told of is refused.
+//! `GETALL`, `SETALL` and `shmat` with `SHM_REMAP` have no length: the IPC object's own size says how far
+//! they reach into the program. An object's size never changes, but in a pool a hostile member may write
+//! another one. So what was told is remembered here, where no other process can change it, and nothing else
+//! bounds a copy: what the program was not told of is refused.
 //!
-//! A program knows a size if it asked for exactly that (`semget`, `shmget`), or was told it (`IPC_STAT` and its siblings). Where `*get` found
-//! more than was asked for, the size is noted but not known: the program has not seen it. A part of a program that asked for less than
-//! another part knows may rely on the smaller one, and be led to the larger construct by a member that gives it that one's id: from then
-//! on the size is not known, until the program is told it by `IPC_STAT`.
+//! A program knows a size if it asked for exactly that (`semget`, `shmget`), or was told it (`IPC_STAT` and
+//! its siblings). Where `*get` found more than was asked for, the size is noted but not known: the program
+//! has not seen it. A part of a program that asked for less than another part knows may rely on the smaller
+//! one, and be led to the larger IPC object by a member that gives it that one's id: from then on the size is
+//! not known, until the program is told it by `IPC_STAT`.
 //!
 //! The first size counts, as long as the process lives: `IPC_STAT` with another one fails, since who asks for a time or an owner does not
 //! look at the size again; and an id for which `*get` found two sizes is of no use any more.
 //!
-//! Each pool has a table with a place for every index that an id can have: two constructs that exist at once have different indices.
-//! A later construct at the same index takes the place. What was told of the earlier one goes into the index's history, if this
-//! process has not removed it: a member can bring its id back. There is room in a history for every id of the index.
-//! An id that comes back with the same size is what it was. With another one it may be a new construct, for numbers begin anew after
-//! 8,192 constructs: if `*get` finds it so, or if the process never asked for it by `*get`, as a server that is given ids by its
-//! clients, then it can be used, but has no size that is known.
+//! Each pool has a table with a place for every index that an id can have: two IPC objects that exist at once
+//! have different indices. A later object at the same index takes the place. What was told of the earlier one
+//! goes into the index's history, if this process has not removed it: a member can bring its id back. There
+//! is room in a history for every id of the index. An id that comes back with the same size is what it was.
+//! With another one it may be a new object, for numbers begin anew after 8,192 objects: if `*get` finds it
+//! so, or if the process never asked for it by `*get`, as a server that is given ids by its clients, then it
+//! can be used, but has no size that is known.
 //!
 //! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm; all lies in private memory,
 //! so a child inherits what its parent was told. It comes page by page as it is needed.
@@ -44,18 +47,19 @@ type History = [AtomicU32; 1 << SEQ_BITS];
 
 /// A word is `id:32 | known:1 | less:1 | doubtful:1 | got:1 | size:28`, from the high end. No id that is ours is 0, and neither is such a word.
 const SIZE: u64 = (1 << 28) - 1;
-/// In the place of a size: more than one was told, or one that is too large to be remembered. No construct has it.
+/// In the place of a size: more than one was told, or one that is too large to be remembered. No IPC object
+/// has it.
 const NONE: u64 = SIZE;
 /// This process has asked for it by its key, or made it.
 const GOT: u64 = 1 << 28;
-/// Two constructs may be meant.
+/// Two IPC objects may be meant.
 const DOUBTFUL: u64 = 1 << 29;
 /// The program asked for less, and was not told since.
 const LESS: u64 = 1 << 30;
 /// The program asked for exactly that, or was told it.
 const KNOWN: u64 = 1 << 31;
 
-/// What was told of the constructs of a kind, pool by pool.
+/// What was told of the IPC objects of a kind, pool by pool.
 pub struct Told([Table; MAX_POOLS]);
 
 struct Table([AtomicPtr<Page>; PAGES]);
@@ -170,14 +174,15 @@ impl Told {
         });
     }
 
-    /// A `*get` was asked for `asked` or more, and has found or made a construct of that size.
+    /// A `*get` was asked for `asked` or more, and has found or made an IPC object of that size.
     pub fn got(&self, pool: usize, id: i32, asked: u64, found: u64) {
         self.change(pool, id, |old, is_back| {
             Some(after_get(old, is_back, id, asked, found))
         });
     }
 
-    /// The program is to be told by `IPC_STAT` that the construct is so large. EIDRM if it was found to be of another size before.
+    /// The program is to be told by `IPC_STAT` that the IPC object is so large. EIDRM if it was found to be
+    /// of another size before.
     pub fn stated(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
         self.change(pool, id, |old, is_back| {
             after_stat(old, is_back, id, size_word(size))
@@ -202,7 +207,7 @@ impl Told {
         known_size(self.word(pool, id))
     }
 
-    /// EIDRM if the construct, which is so large now, was found to be of another size before.
+    /// EIDRM if the IPC object, which is so large now, was found to be of another size before.
     pub fn check(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
         let (word, size) = (self.word(pool, id), size_word(size));
         if word != 0 && (word & SIZE != size || size == NONE) {
@@ -211,7 +216,7 @@ impl Told {
         Ok(())
     }
 
-    /// The program has no more to do with the construct.
+    /// The program has no more to do with the IPC object.
     pub fn forget(&self, pool: usize, id: i32) {
         if let Some((page, place)) = self.page(pool, id) {
             page.forget(place, id);
@@ -282,11 +287,11 @@ fn made<T>(pointer: &AtomicPtr<T>) -> Option<()> {
     Some(())
 }
 
-/// The error where a construct has not the size that the program knows.
+/// The error for an IPC object whose size is not the one that the program knows.
 #[cold]
 pub fn changed() -> Errno {
     explain(format_args!(
-        "the construct has another size than this process was told: a member of the pool rewrites it; remove it and make it anew"
+        "the IPC object has another size than this process was told: a member of the pool rewrites it; remove it and make it anew"
     ));
     Errno::EIDRM
 }
@@ -295,7 +300,7 @@ pub fn changed() -> Errno {
 #[cold]
 pub fn unknown(ask: &str) -> Errno {
     explain(format_args!(
-        "how large the construct is this process was not told, or it has asked for less since, so where the program's memory ends is not known; ask with {ask} first"
+        "this process was not told how large the IPC object is, or it has asked for less since, so where the program's memory ends is not known; ask with {ask} first"
     ));
     Errno::EIDRM
 }
@@ -305,7 +310,7 @@ mod tests {
     use super::*;
 
     const ID: i32 = 0x4000_0007;
-    /// A later construct at the same index.
+    /// A later IPC object at the same index.
     const LATER: i32 = ID + (1 << INDEX_BITS);
 
     #[test]
@@ -386,7 +391,7 @@ mod tests {
             assert_eq!(told.stated(0, ID + i, 1000), Ok(()));
             assert_eq!(told.known(0, ID + i), Some(1000), "it was told");
         }
-        // Who asks for less and looks knows; but not if it asks for less again and does not look.
+        // A program that asks for less and looks knows; not if it asks for less again and does not look.
         let id = ID + 2;
         for _ in 0..3 {
             told.got(0, id, 1, 5);
@@ -412,7 +417,7 @@ mod tests {
         assert!(all().all(|id| told.known(7, id) == Some(2)));
         assert_eq!(told.listed(7, LATER, 65535), Ok(()));
         assert_eq!(told.known(7, LATER), None, "a list takes no place");
-        // All later constructs of the index, and some of them again.
+        // All later IPC objects of the index, and some of them again.
         let later = |n: i32| 0x4000_0000 | (ID + (n << INDEX_BITS)) & 0x3fff_ffff;
         for round in 0..2 {
             for n in (1..1 << SEQ_BITS).step_by(1 + 6 * round) {

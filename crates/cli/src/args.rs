@@ -1,10 +1,13 @@
-//! The command line, as clap reads and explains it.
+//! What commands take, as clap reads and explains it.
 
 use crate::complete::values;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use vshmem_cluster::launchers::launchers;
 use vshmem_cluster::limits::Limit;
+use vshmem_cluster::Launcher;
 
 pub const EXIT_CODES: &str = "\
 Exit codes:
@@ -13,126 +16,10 @@ Exit codes:
            check: something was mended
   2        a mistake in the command line
   4        check: the pool is damaged
-  125      Vshmem itself failed: no machine, no QEMU, no library, ...
+  125      Vshmem itself failed: no machine, no hypervisor, no library, ...
   126,127  the command could not be run; there is no such command
   128+N    the command was ended by signal N
   others   exec and run pass on the command's own";
-
-const TOP_EXAMPLES: &str = "\
-Examples:
-  vshmem up                                  two machines that share a pool
-  vshmem exec vm0 -- uname -a                a command in one of them
-  vshmem shell vm0                           a shell
-  vshmem run -- ./a.out                      one process per machine, on Vshmem
-  vshmem run --local -n 4 -- ./a.out         four processes on this kernel
-  vshmem ipcs                                what lies in the pool
-  vshmem down                                and nothing is left
-
-";
-
-/// System V IPC across processes, containers and virtual machines.
-#[derive(Parser)]
-#[command(name = "vshmem", version, after_help = format!("{TOP_EXAMPLES}{EXIT_CODES}"))]
-pub struct Cli {
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-#[derive(Subcommand)]
-pub enum Command {
-    /// Start virtual machines that share one pool
-    Up(Up),
-    /// List machines
-    Ps(Ps),
-    /// Run a command in one machine
-    Exec(Exec),
-    /// Open a shell in one machine
-    Shell(Shell),
-    /// Run a program on Vshmem, one process per machine or several on this kernel
-    Run(Run),
-    /// Show whether a program's System V calls reach a pool, and why not
-    Explain(Explain),
-    /// End machines and remove all that belongs to them
-    Down(Down),
-    /// Start machines anew that died, or that run
-    Restart(Restart),
-    /// Give a pool to machines that run
-    Grant(crate::grants::Grant),
-    /// Take a pool away from machines that run
-    Revoke(crate::grants::Revoke),
-    /// Adopt a machine that Vshmem did not start
-    Attach(crate::attach::Attach),
-    /// Let go of an adopted machine
-    Detach(crate::attach::Detach),
-    /// Make, list and remove local pools
-    #[command(subcommand)]
-    Pool(Pool),
-    /// Show what lies in pools
-    Ipcs(Ipcs),
-    /// Remove segments, semaphore sets and queues from a pool
-    Ipcrm(Ipcrm),
-    /// Verify that a pool is whole, and mend what dead processes and machines have left in it
-    Check(Check),
-    /// Show live what passes through pools, and who waits
-    Top(Top),
-    /// Serve doorbells between machines
-    Agent(crate::agent::Agent),
-    /// Share pools between Xen domains
-    #[command(subcommand)]
-    Xen(crate::xen::Xen),
-    /// Print the JSON Schema of what a command prints with --json
-    #[command(after_help = SCHEMA_EXAMPLES)]
-    Schema {
-        /// The command
-        #[arg(value_name = "COMMAND")]
-        document: Documents,
-    },
-    /// Write the man pages of these commands into a directory
-    #[command(hide = true)]
-    Manual {
-        /// It exists
-        directory: PathBuf,
-    },
-    /// Print a shell's completions
-    #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-}
-
-/// The commands that have `--json`.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Documents {
-    /// vshmem agent --status
-    Agent,
-    /// vshmem check
-    Check,
-    /// vshmem explain
-    Explain,
-    /// vshmem grant, each line
-    Grant,
-    /// vshmem ipcs
-    Ipcs,
-    /// vshmem pool ls
-    PoolLs,
-    /// vshmem ps
-    Ps,
-    /// vshmem revoke, each line
-    Revoke,
-    /// vshmem top, each line
-    Top,
-}
-
-const SCHEMA_EXAMPLES: &str = "\
-Examples:
-  vshmem schema ps > ps.json
-  vshmem ps --json | jsonschema -i /dev/stdin ps.json";
-
-const COMPLETIONS_EXAMPLES: &str = "\
-Examples:
-  source <(vshmem completions bash)
-  vshmem completions fish > ~/.config/fish/completions/vshmem.fish";
 
 /// Which cluster is meant.
 #[derive(Args, Clone)]
@@ -150,20 +37,19 @@ pub struct ClusterArg {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Examples:
   vshmem up
   vshmem up -n 4 --cpus 2 --memory 1G --pool-size 1G
   vshmem up --share ~/data --share ~/results:rw
-  vshmem up --cluster other --accel tcg
-  vshmem up --hypervisor xen
+  vshmem up --cluster other
 
 The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and /etc but for what not everybody can
 read), the current directory, the directory of libvshmem.so, and what --share names; nothing else of this host's
 files. A current directory that is or has a home directory, or is hidden, is not shared unless it is named. All is
 read-only but for what is shared with rw; what machines write elsewhere goes to a private layer in their memory.
 They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
-Nothing needs root; QEMU must be installed. On Xen root starts domains by xl, without a network; see docs/xen.md.")]
+{}", launchers().map(Launcher::needs).join("\n")))]
 pub struct Up {
     /// How many machines
     #[arg(short = 'n', long, default_value_t = 2, value_name = "N")]
@@ -184,7 +70,7 @@ pub struct Up {
     /// Memory of each machine
     #[arg(long, default_value = "512M", value_parser = crate::size::parse, value_name = "SIZE")]
     pub memory: u64,
-    /// Size of the pool that they share; a power of two; by default 1G, and 16M on Xen
+    /// Size of the pool that they share; a power of two; by default 1G, where the hypervisor has room for that
     #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: Option<u64>,
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
@@ -218,11 +104,11 @@ pub struct Up {
     #[arg(long, value_name = "FILE", add = values::files())]
     pub driver: Option<PathBuf>,
     /// What the machines run on
-    #[arg(long, value_enum, default_value_t = On::Qemu)]
-    pub hypervisor: On,
+    #[arg(long, value_name = "NAME", default_value = launchers()[0].name(), value_parser = hypervisors())]
+    pub hypervisor: String,
     /// What carries out the machines' instructions
-    #[arg(long, value_enum, default_value_t = Accel::Auto)]
-    pub accel: Accel,
+    #[arg(long, value_name = "NAME", default_value = AUTO, value_parser = accelerators())]
+    pub accel: String,
     /// The kernel image to boot, instead of the newest installed or downloaded one
     #[arg(long, value_name = "FILE", add = values::files())]
     pub kernel: Option<PathBuf>,
@@ -234,22 +120,24 @@ pub struct Up {
     pub quiet: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum On {
-    /// QEMU, here
-    Qemu,
-    /// Xen, as root in dom0, with the driver vshmem_xen.ko there: domains that xl starts
-    Xen,
+/// What `--accel` is unless something else is asked for.
+pub const AUTO: &str = "auto";
+
+/// What machines can run on.
+fn hypervisors() -> PossibleValuesParser {
+    let value =
+        |launcher: &dyn Launcher| PossibleValue::new(launcher.name()).help(launcher.about());
+    PossibleValuesParser::new(launchers().map(value))
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Accel {
-    /// KVM if a machine boots on it (this is tried out), else TCG
-    Auto,
-    /// The processor's virtualization
-    Kvm,
-    /// Translation
-    Tcg,
+/// What can be chosen to carry out their instructions.
+fn accelerators() -> PossibleValuesParser {
+    let auto = PossibleValue::new(AUTO)
+        .help("The first of these that a machine boots on (this is tried out)");
+    let all = launchers().into_iter().flat_map(Launcher::accelerators);
+    let chosen = all.filter(|(_, about)| !about.is_empty());
+    let values = chosen.map(|(name, about)| PossibleValue::new(*name).help(*about));
+    PossibleValuesParser::new(std::iter::once(auto).chain(values))
 }
 
 #[derive(Args)]
@@ -544,7 +432,7 @@ Examples:
   vshmem top --json --interval 5 | jq .pools[].rates
 
 Keys: q quit; m, b, w, u, i sort by rate, bytes, waiting, last use, id; r reverses; t shows the threads that wait
-instead of the constructs; arrows, page keys and Home scroll. Where the output is no terminal, each sample is
+instead of the IPC objects; arrows, page keys and Home scroll. Where the output is no terminal, each sample is
 printed whole. Pools are only looked at: nobody is held up, and no lock is taken.")]
 pub struct Top {
     /// Only this pool: a name, or a path with a slash in it
@@ -559,12 +447,12 @@ pub struct Top {
     /// A line of JSON for each sample
     #[arg(long)]
     pub json: bool,
-    /// What constructs are sorted by
+    /// What IPC objects are sorted by
     #[arg(long, short, value_enum, default_value_t = Sort::Rate)]
     pub sort: Sort,
 }
 
-/// What constructs are sorted by.
+/// What IPC objects are sorted by.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// Messages in a second
@@ -606,7 +494,7 @@ Examples:
 A pool takes memory only where something lies in it, unless it is reserved. A pool that VSHMEM_POOL names is made at first use if it is missing.
 
 Limits: shmmax, shmall (in pages), shmmni, semmsl, semmns, semopm, semmni, msgmax, msgmnb, msgmni; shmget(2), semget(2) and
-msgget(2) explain them. The number of constructs is also limited by the pool's size.")]
+msgget(2) explain them. The number of IPC objects is also limited by the pool's size.")]
     Create {
         /// A name, or a path with a slash in it
         name: String,
@@ -668,22 +556,6 @@ fn mode(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-        MoreRun::command().debug_assert();
-    }
-
-    #[test]
-    fn all_clusters_can_be_ended_though_one_is_named() {
-        let words = ["vshmem", "down", "--cluster", "other", "--all"];
-        let Command::Down(down) = Cli::parse_from(words).command else {
-            panic!("down was asked for")
-        };
-        assert!(down.all);
-    }
 
     #[test]
     fn keys_are_read() {
@@ -698,22 +570,5 @@ mod tests {
         assert_eq!(limit("msgmnb=1M"), Limit::new("msgmnb", 1 << 20));
         assert!(limit("semmni").unwrap_err().contains("NAME=VALUE"));
         assert!(limit("semmni=many").is_err() && limit("=5").is_err());
-    }
-
-    #[test]
-    fn a_command_keeps_its_options() {
-        let words = ["vshmem", "exec", "-n", "vm0", "--", "ls", "-l", "--json"];
-        let Command::Exec(exec) = Cli::parse_from(words).command else {
-            panic!("exec was asked for")
-        };
-        assert!(exec.no_stdin);
-        assert_eq!(exec.command, ["ls", "-l", "--json"]);
-        let words = ["vshmem", "exec", "-t", "vm0", "--", "ls", "-t"];
-        let Command::Exec(exec) = Cli::parse_from(words).command else {
-            panic!("exec was asked for")
-        };
-        assert!(exec.tty && exec.command == ["ls", "-t"]);
-        let words = ["vshmem", "exec", "-t", "-n", "vm0", "--", "ls"];
-        assert!(Cli::try_parse_from(words).is_err(), "a terminal is input");
     }
 }

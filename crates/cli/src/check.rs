@@ -1,7 +1,8 @@
 //! `vshmem check`.
 
+use crate::args;
 use crate::json::print_document;
-use crate::{args, print};
+use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::check::{check as look, Checked};

@@ -1,8 +1,9 @@
 //! `vshmem explain`: what of a program's System V calls the library takes, and into which pool; and the same question asked before `run`.
 
 use crate::json::print_document;
+use crate::output::print;
 use crate::program::Program;
-use crate::{args, print, size};
+use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::args::ClusterArg;
 use crate::complete::values;
 use crate::json::line;
-use crate::print;
+use crate::output::print;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;

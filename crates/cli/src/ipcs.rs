@@ -1,8 +1,9 @@
 //! `vshmem ipcs` and `vshmem ipcrm`.
 
+use crate::age::{age, show_age};
 use crate::json::print_document;
-use crate::machines::{age, show_age};
-use crate::{args, print, table};
+use crate::output::print;
+use crate::{args, table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -213,7 +214,7 @@ struct Shown<'a> {
     queues: Vec<Queue<'a>>,
 }
 
-/// What all constructs have.
+/// What all IPC objects have.
 #[derive(Serialize, JsonSchema)]
 struct Common {
     /// The key; 0: private.
@@ -316,7 +317,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Removes constructs.
+/// Removes IPC objects.
 pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
     let targets = targets(ipcrm);
     if targets.is_empty() {

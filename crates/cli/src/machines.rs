@@ -1,18 +1,19 @@
 //! `vshmem up`, `restart`, `ps` and `down`.
 
+use crate::age::{age, show_age};
 use crate::json::print_document;
-use crate::{args, print, size, table};
+use crate::output::print;
+use crate::{args, size, table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use vshmem_cluster::pools::DEFAULT_POOL;
 use vshmem_cluster::sample::{Member, Watched};
 use vshmem_cluster::view::pools;
 use vshmem_cluster::{
-    attached, down as end, health, interrupt, list, restart as start_anew, up as start,
-    AccelChoice, Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Qemu, Reach,
-    Record, Result, Running, Step, UpOptions, Xen,
+    attached, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
+    Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach, Record, Result,
+    Running, Step, UpOptions,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
@@ -39,15 +40,14 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
 pub fn up(up: &args::Up) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
-    let on_xen = up.hypervisor == args::On::Xen;
+    let launcher = launchers::by_name(&up.hypervisor).unwrap_or(launchers::launchers()[0]);
+    let usual = launcher.usual();
     let options = UpOptions {
         cluster: up.cluster.clone(),
         machines: up.machines,
         cpus: up.cpus,
         memory: up.memory,
-        pool_size: up
-            .pool_size
-            .unwrap_or(if on_xen { 16 << 20 } else { DEFAULT_POOL }),
+        pool_size: up.pool_size.unwrap_or(usual.pool_size),
         pools: up.pool.clone(),
         reserve: up.reserve,
         shares: up.share.clone(),
@@ -55,20 +55,15 @@ pub fn up(up: &args::Up) -> Result<u8> {
             spare: up.spare_pools,
             largest: up.largest_pool,
         },
-        // Between domains there is none so far; who asks for one is told.
-        network: up.net || !(up.no_net || on_xen),
+        network: up.net || (usual.network && !up.no_net),
         doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
         driver: match &up.driver {
             None => DriverChoice::Auto,
             Some(file) if file.as_os_str() == "none" => DriverChoice::None,
             Some(file) => DriverChoice::File(file.clone()),
         },
-        hypervisor: if on_xen { &Xen } else { &Qemu },
-        accel: match up.accel {
-            args::Accel::Auto => AccelChoice::Auto,
-            args::Accel::Kvm => AccelChoice::Kvm,
-            args::Accel::Tcg => AccelChoice::Tcg,
-        },
+        launcher,
+        accel: (up.accel != args::AUTO).then(|| up.accel.clone()),
         kernel: up.kernel.clone(),
         patience: Duration::from_secs(up.timeout),
     };
@@ -295,19 +290,6 @@ fn up_for(record: &Record, machine: &Machine, state: MachineState) -> Option<u64
     (state != MachineState::Died).then(|| age(machine.since.unwrap_or(record.since)))
 }
 
-pub fn age(since: u64) -> u64 {
-    vshmem_agent::now().saturating_sub(since)
-}
-
-pub fn show_age(seconds: u64) -> String {
-    match seconds {
-        0..=119 => format!("{seconds}s"),
-        120..=7199 => format!("{}m", seconds / 60),
-        7200..=172_799 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86400),
-    }
-}
-
 /// All machines, as JSON shows them.
 #[derive(Serialize, JsonSchema)]
 pub struct All<'a> {
@@ -322,7 +304,7 @@ pub struct All<'a> {
 struct Cluster<'a> {
     /// Its name.
     name: &'a str,
-    /// What carries out the machines' instructions: `kvm`, `tcg` or `xen`.
+    /// What carries out the machines' instructions.
     accel: &'a str,
     /// The kernel image that the machines boot.
     kernel: &'a std::path::Path,
@@ -355,9 +337,9 @@ struct MachineEntry<'a> {
     up: Option<u64>,
     /// Its address on the network between the machines; null: there is none.
     address: Option<&'a str>,
-    /// The process that runs it, on QEMU.
+    /// The process that runs it, if one does.
     pid: Option<i32>,
-    /// The domain that it is, on Xen.
+    /// The domain that it is, if it is one.
     domain: Option<u16>,
     /// The host's cores that its virtual cores are pinned to.
     cores: &'a [usize],
@@ -374,7 +356,7 @@ struct AttachedMachine<'a> {
     name: &'a str,
     /// How it is.
     state: AttachedState,
-    /// How its QEMU is reached.
+    /// How its hypervisor is reached.
     reach: &'a Reach,
     #[serde(flatten)]
     health: Health,
@@ -384,7 +366,7 @@ struct AttachedMachine<'a> {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum AttachedState {
-    /// Its QEMU answers.
+    /// It answers.
     Running,
     /// It does not.
     Off,
@@ -453,9 +435,9 @@ mod tests {
 
     /// A cluster of two machines.
     fn record(name: &str) -> Record {
-        let machine = |index: u32| json!({"name": format!("vm{index}"), "index": index, "qemu": null, "address": null, "cores": []});
+        let machine = |index: u32| json!({"name": format!("vm{index}"), "index": index, "runs": null, "address": null, "cores": []});
         let record = json!({
-            "version": 1, "name": name, "boot": "", "starter": null, "accel": "tcg", "kernel": "/kernel", "cpus": 1,
+            "version": 2, "name": name, "boot": "", "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1,
             "memory": 1 << 29, "pool": "/none", "pool_size": 1 << 20, "channels": 1, "since": age(7200),
             "machines": [machine(0), machine(1)]
         });
@@ -471,13 +453,5 @@ mod tests {
         assert_eq!(up(0, MachineState::Running).as_deref(), Some("2h"));
         assert_eq!(up(1, MachineState::Running).as_deref(), Some("3m"));
         assert_eq!(up(1, MachineState::Died), None);
-    }
-
-    #[test]
-    fn ages_are_short() {
-        assert_eq!(show_age(119), "119s");
-        assert_eq!(show_age(120), "2m");
-        assert_eq!(show_age(7200), "2h");
-        assert_eq!(show_age(172_800), "2d");
     }
 }

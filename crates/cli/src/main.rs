@@ -3,10 +3,14 @@
 //! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and serves it. Called as
 //! `vshmem-sandbox`, by itself, it becomes a machine's QEMU.
 
+mod age;
+#[path = "../../transport/ivshmem/command.rs"]
 mod agent;
 mod args;
+#[path = "../../cluster/src/launcher/qemu/command.rs"]
 mod attach;
 mod check;
+mod commands;
 mod complete;
 mod explain;
 mod grants;
@@ -15,19 +19,23 @@ mod json;
 mod machines;
 mod manual;
 mod more;
+#[cfg(test)]
+mod named;
+mod output;
 mod pools;
 mod program;
 mod run;
+mod schema;
 mod size;
 mod table;
 mod top;
+#[path = "../../transport/xen/command.rs"]
 mod xen;
 
-use args::{Cli, Command};
 use clap::Parser;
-use std::io;
+use commands::{Cli, Command};
 use std::process::ExitCode;
-use vshmem_cluster::{Error, Result};
+use vshmem_cluster::Result;
 
 fn main() -> ExitCode {
     let first = std::env::args_os().next();
@@ -76,20 +84,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Agent(agent) => agent::agent(&agent),
         Command::Xen(xen) => xen::xen(xen),
         Command::Manual { directory } => manual::write(&directory),
-        Command::Schema { document } => json::schema(document),
-        Command::Completions { shell } => print(&complete::script(shell)).map(|()| 0),
-    }
-}
-
-/// Prints text, which may tell what a machine or a member of a pool has said. That nobody reads it is no failure.
-fn print(text: &str) -> Result<()> {
-    use std::io::Write;
-    let text = vshmem_cluster::plain(text);
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::new(format!("could not write the answer: {e}")))
-        }
-        _ => Ok(()),
+        Command::Schema { document } => schema::schema(document),
+        Command::Completions { shell } => output::print(&complete::script(shell)).map(|()| 0),
     }
 }

@@ -28,7 +28,7 @@ fn pages() -> Vec<Command> {
             collect(one, all);
         }
     }
-    let mut top = crate::args::Cli::command().disable_help_subcommand(true);
+    let mut top = crate::commands::Cli::command().disable_help_subcommand(true);
     top.build();
     let mut all = Vec::new();
     collect(&top, &mut all);

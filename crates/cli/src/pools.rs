@@ -1,7 +1,8 @@
 //! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`, and the pools that a machine was given.
 
 use crate::json::print_document;
-use crate::{args, print, size, table};
+use crate::output::print;
+use crate::{args, size, table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::pools::{create, list, remove, reserve, Listed};

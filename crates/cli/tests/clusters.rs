@@ -65,10 +65,10 @@ impl Scene {
         let pool =
             json!({"name": "default", "path": self.pool(), "size": 1 << 20, "doorbell": false});
         let mut record = json!({
-            "version": 1, "name": self.name, "boot": boot.trim(), "starter": null, "accel": "tcg", "kernel": "/no/kernel",
+            "version": 2, "name": self.name, "boot": boot.trim(), "starter": null, "accel": "tcg", "kernel": "/no/kernel",
             "cpus": 1, "memory": 1 << 29, "pool": self.pool(), "pool_size": 1 << 20, "channels": 1, "since": 1,
             "first_pools": [pool],
-            "machines": [{"name": "vm0", "index": 0, "qemu": runs, "address": null, "cores": [], "pools": [pool]}]
+            "machines": [{"name": "vm0", "index": 0, "runs": runs, "address": null, "cores": [], "pools": [pool]}]
         });
         for (key, value) in changes.as_object().unwrap() {
             record[key] = value.clone();

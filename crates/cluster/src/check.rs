@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use vshmem_ipc::check::{inspect, repair, scratch_for, Repaired};
 use vshmem_ipc::{Budget, Ctx};
-use vshmem_port::PoolRef;
+use vshmem_transport::PoolRef;
 
 /// What is wrong only for a moment, because somebody is in the middle of something, or has just died, is right again at one of so
 /// many looks,
@@ -128,7 +128,7 @@ mod tests {
             let c = visitor.context();
             let id = shm::get(&c, 7, 5000, IPC_CREAT | 0o600).unwrap();
             shm::attach(&c, id, 0).unwrap();
-            // Its life lock is gone, and it has said nothing.
+            // Its liveness lock is gone, and it has said nothing.
             visitor.die();
             let checked = check(pool).unwrap();
             let one = Repaired {

@@ -1,19 +1,18 @@
 //! What reads files, answers and messages, each as a function from bytes. It panics where a reader has a fault.
 
 use crate::guest::session::doubles::Machine;
-use crate::host::adopted::Adopted;
 use crate::host::channel::Channel;
 use crate::host::group::Group;
+use crate::host::kernel;
 use crate::host::output::Output;
 use crate::host::settings::Settings;
 use crate::host::state::Record;
-use crate::host::{accel, affinity, command, frontend, initramfs, output, pci, plug, process, qmp};
-use crate::host::{kernel, vmlinux};
+use crate::host::{affinity, command, frontend, initramfs, output, process};
+use crate::launcher::vmlinux;
 use crate::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
 use crate::wire::start::Start;
 use crate::wire::{find_greeting, Ended, HELLO, WELCOME};
 use crate::{elf, modules, sample};
-use serde_json::Value;
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -27,7 +26,6 @@ pub type Reader = fn(&[u8]);
 /// All of them, by name.
 pub const READERS: &[(&str, Reader)] = &[
     ("record", record),
-    ("monitor", monitor),
     ("front end", front_end),
     ("frames", frames),
     ("start", start),
@@ -40,42 +38,18 @@ pub const READERS: &[(&str, Reader)] = &[
     ("host session", host_session),
 ];
 
+/// Those of what launchers read.
+pub use crate::launcher::table::READERS as LAUNCHER_READERS;
+
 /// What stands between the pieces in which a stream comes.
 const SEAM: u8 = 0xff;
 
-/// Records of clusters and of machines that were attached: what was read is written as it is read again.
+/// Records of clusters: what was read is written as it is read again.
 fn record(text: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<Record>(text) {
         let written = serde_json::to_vec(&record).expect("plain data");
         serde_json::from_slice::<Record>(&written).expect("what was written");
         let _ = record.wakes();
-    }
-    if let Ok(adopted) = serde_json::from_slice::<Adopted>(text) {
-        serde_json::to_vec(&adopted).expect("plain data");
-    }
-}
-
-/// Answers of QEMU's monitor.
-fn monitor(text: &[u8]) {
-    let Ok(answer) = serde_json::from_slice::<Value>(text) else {
-        return;
-    };
-    let value = match qmp::judge(&answer) {
-        Some(Ok(value)) => value,
-        _ => answer,
-    };
-    let _ = qmp::parse_threads(&value);
-    let _ = plug::channel_in(&value, "agent");
-    if let Ok(tree) = pci::read(&value) {
-        for size in [1 << 20, 1 << 30, u64::MAX] {
-            if let Ok(place) = tree.place_for(size) {
-                assert!(place.room >= size, "a place with room");
-            }
-        }
-        assert!(
-            tree.plugged.iter().all(|p| tree.of(&p.pool).is_some()),
-            "found again"
-        );
     }
 }
 
@@ -209,7 +183,6 @@ fn settings(text: &[u8]) {
 fn lists(bytes: &[u8]) {
     let text = &String::from_utf8_lossy(bytes);
     let _ = process::parse_stat(text);
-    let _ = accel::parse_note(text, "question");
     let _ = kernel::dependency_in(text, "linux-image-");
     let _ = initramfs::mapped_libraries(text, Path::new("/usr/bin/vshmem"));
     let _ = affinity::parse_list(text);
@@ -237,12 +210,20 @@ mod tests {
 
     #[test]
     fn readers_read_what_they_should() {
-        let samples: [(&str, &[u8]); 8] = [
-            ("monitor", br#"{"return":[{"bus":0,"devices":[{"qdev_id":"","id":{"vendor":32902,"device":4663},"slot":0}]}]}"#),
+        let samples: [(&str, &[u8]); 7] = [
             ("front end", b"{\"id\":7,\xff\"ready\":[],\"failed\":[]}\n"),
-            ("frames", b"\x12\0\0\0\x02\0\0\0\xffab\x15\0\0\0\x02\0\0\0\0\x07"),
-            ("guest session", b"\x01\x05\0\0\x02\0\0\0no\xff\x02\x05\0\0\x01\0\0\0x"),
-            ("host session", b"\x12\x02\0\0\x02\0\0\0ab\x15\x02\0\0\x02\0\0\0\0\x07\xff\x12\x03\0\0\0\0\0\0"),
+            (
+                "frames",
+                b"\x12\0\0\0\x02\0\0\0\xffab\x15\0\0\0\x02\0\0\0\0\x07",
+            ),
+            (
+                "guest session",
+                b"\x01\x05\0\0\x02\0\0\0no\xff\x02\x05\0\0\x01\0\0\0x",
+            ),
+            (
+                "host session",
+                b"\x12\x02\0\0\x02\0\0\0ab\x15\x02\0\0\x02\0\0\0\0\x07\xff\x12\x03\0\0\0\0\0\0",
+            ),
             ("start", &[1, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0, 0]),
             ("settings", b"vshmem.name=vm1 vshmem.net=10.77.0.1/2"),
             ("lists", b"0-2,8\nroot:x:0:0:root:/root:/bin/sh\n"),

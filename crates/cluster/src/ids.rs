@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
-use vshmem_port::ids::{IdMap, IdMapError, Ids};
+use vshmem_transport::ids::{IdMap, IdMapError, Ids};
 
 static IDS: LazyLock<std::result::Result<Ids, (Option<&'static str>, IdMapError)>> =
     LazyLock::new(read);

@@ -11,9 +11,9 @@ use std::path::Path;
 use vshmem_pool::{Limits, Mem, Params, Pool};
 
 pub use vshmem_pool::DEFAULT_POOL;
-use vshmem_port::{
-    create_referred, list_local, remove_local, reserve_local, resolve_new, CreateError, Handle,
-    Ivshmem, OpenError, PoolRef, Port, ResolveError, Xen,
+use vshmem_transport::{
+    create_referred, list_local, remove_local, reserve_local, resolve_new, transports, CreateError,
+    Handle, OpenError, PoolRef, ResolveError,
 };
 
 /// A pool as its file shows it.
@@ -74,9 +74,9 @@ pub struct Found {
 /// Looks for the pool that `VSHMEM_POOL` would name by `name`, without a change to it.
 pub fn look(name: &str) -> Result<Found> {
     let refused = |why: &dyn fmt::Display| Error::new(format!("the pool {name}: {why}"));
-    let pool = vshmem_port::resolve(name.as_bytes()).map_err(|error| refused(&error))?;
+    let pool = vshmem_transport::resolve(name.as_bytes()).map_err(|error| refused(&error))?;
     let path = pool.path().to_string_lossy().into_owned();
-    let handle = match vshmem_port::open(&pool) {
+    let handle = match vshmem_transport::open(&pool) {
         Ok(handle) => handle,
         Err(OpenError::NotFound) if pool.is_local() => return Ok(Found { path, made: None }),
         Err(error) => return Err(refused(&error)),
@@ -172,10 +172,13 @@ pub fn list() -> Result<Vec<Listed>> {
     let mut out = list_local_pools()?;
     out.sort_by(|a, b| a.name.cmp(&b.name));
     let mut devices = Vec::new();
-    for port in [&Ivshmem as &dyn Port, &Xen] {
-        let listed = port.discover(&mut |pool| {
-            // One that this user may not open is none of this user's.
-            devices.extend(port.open(pool).ok().and_then(|handle| device(pool, handle)));
+    for transport in transports() {
+        let listed = transport.discover(&mut |pool| {
+            if !pool.is_local() {
+                // One that this user may not open is none of this user's.
+                let handle = transport.open(pool).ok();
+                devices.extend(handle.and_then(|handle| device(pool, handle)));
+            }
             true
         });
         listed

@@ -51,11 +51,11 @@ impl Sample {
         let then: HashMap<i32, [Passed; 2]> = before
             .queues
             .iter()
-            .map(|q| (q.construct.id, [q.sent, q.received]))
+            .map(|q| (q.object.id, [q.sent, q.received]))
             .collect();
         let mut all = Rates::default();
         for queue in &mut self.queues {
-            if let Some(before) = then.get(&queue.construct.id) {
+            if let Some(before) = then.get(&queue.object.id) {
                 let rates = Rates::between(*before, [queue.sent, queue.received], seconds);
                 all.add(&rates);
                 queue.rates = Some(rates);

@@ -14,10 +14,10 @@ use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vshmem_ipc::look::{self, Wanted};
+use vshmem_ipc::stats::{self, Wanted};
 use vshmem_pool::layout::Kind;
 use vshmem_pool::{Pool, ProcId};
-use vshmem_port::{Handle, Origin, PoolRef};
+use vshmem_transport::{Handle, Origin, PoolRef};
 
 /// A kernel that uses the pool, or did.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -57,9 +57,9 @@ pub struct Waiter {
     pub since: Option<i64>,
 }
 
-/// What all constructs have.
+/// What all IPC objects have.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Construct {
+pub struct Object {
     /// Id.
     pub id: i32,
     /// Key, 0: private.
@@ -75,9 +75,9 @@ pub struct Construct {
 /// A segment.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Segment {
-    /// What all constructs have.
+    /// What all IPC objects have.
     #[serde(flatten)]
-    pub construct: Construct,
+    pub object: Object,
     /// Bytes.
     pub size: u64,
     /// Attachments.
@@ -89,9 +89,9 @@ pub struct Segment {
 /// A semaphore set.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Set {
-    /// What all constructs have.
+    /// What all IPC objects have.
     #[serde(flatten)]
-    pub construct: Construct,
+    pub object: Object,
     /// Semaphores.
     pub count: u64,
 }
@@ -108,9 +108,9 @@ pub struct Passed {
 /// A message queue.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Queue {
-    /// What all constructs have.
+    /// What all IPC objects have.
     #[serde(flatten)]
-    pub construct: Construct,
+    pub object: Object,
     /// Messages in it.
     pub messages: u32,
     /// Bytes in it.
@@ -172,7 +172,8 @@ impl Watched {
     pub fn open(reference: &PoolRef) -> Result<Watched> {
         let refused =
             |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
-        let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
+        let handle =
+            vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let path = reference.path().to_string_lossy().into_owned();
         let path = (reference.origin() != Origin::Device).then(|| PathBuf::from(path));
@@ -205,7 +206,7 @@ impl Watched {
     /// How it is now.
     pub fn sample(&self) -> Sample {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let totals = look::totals(&self.pool);
+        let totals = stats::totals(&self.pool);
         let file = self.path.as_ref().and_then(|path| path.metadata().ok());
         let processes = Processes::of(&self.pool, &self.handle);
         let waiters = waiters(&self.pool, &self.handle, &processes);
@@ -222,7 +223,7 @@ impl Watched {
             segment_bytes: totals.segment_bytes,
             segment_room: totals.page_bytes,
             semaphores: totals.semaphores,
-            beat: self.pool.last_beat().map_or(0, |(count, _)| count),
+            beat: self.pool.last_heartbeat().map_or(0, |(count, _)| count),
             members: self.members(),
             segments: Vec::new(),
             sets: Vec::new(),
@@ -231,24 +232,24 @@ impl Watched {
             rates: None,
         };
         let back = &mut |at, len| self.handle.reserve(at, len);
-        look::segments(&self.pool, back, |seen| {
+        stats::segments(&self.pool, back, |seen| {
             sample.segments.push(Segment {
-                construct: construct(&seen.entry, 0, seen.used),
+                object: object(&seen.entry, 0, seen.used),
                 size: seen.size,
                 attached: seen.attached,
                 creator: processes.noted(seen.creator),
             });
         });
-        look::sets(&self.pool, back, |seen| {
+        stats::sets(&self.pool, back, |seen| {
             sample.sets.push(Set {
-                construct: construct(&seen.entry, waits("set", seen.entry.id), seen.used),
+                object: object(&seen.entry, waits("set", seen.entry.id), seen.used),
                 count: seen.count,
             });
         });
-        look::queues(&self.pool, back, |seen| {
+        stats::queues(&self.pool, back, |seen| {
             let used = seen.sent.used.max(seen.received.used);
             sample.queues.push(Queue {
-                construct: construct(&seen.entry, waits("queue", seen.entry.id), used),
+                object: object(&seen.entry, waits("queue", seen.entry.id), used),
                 messages: seen.messages(),
                 bytes: seen.bytes(),
                 most: seen.most,
@@ -275,8 +276,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
-fn construct(entry: &look::Entry, waiting: u32, used: i64) -> Construct {
-    Construct {
+fn object(entry: &stats::Entry, waiting: u32, used: i64) -> Object {
+    Object {
         id: entry.id,
         key: entry.key,
         uid: ids::all().users.inside(entry.uid),
@@ -286,7 +287,7 @@ fn construct(entry: &look::Entry, waiting: u32, used: i64) -> Construct {
 }
 
 /// What has passed an end, with what was handed over without being in the queue.
-fn passed(end: &look::End, (bytes, messages): (u32, u32)) -> Passed {
+fn passed(end: &stats::End, (bytes, messages): (u32, u32)) -> Passed {
     Passed {
         messages: end.messages.wrapping_add(messages),
         bytes: end.bytes.wrapping_add(bytes),
@@ -323,13 +324,13 @@ pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<
         }
     };
     let back = &mut |at, len| handle.reserve(at, len);
-    look::processes(pool, back, |id, who, _| {
+    stats::processes(pool, back, |id, who| {
         let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
         if lives && Some(id) != but {
             count(who.member, |member| &mut member.processes);
         }
     });
-    look::sleepers(pool, back, |sleeper| {
+    stats::sleepers(pool, back, |sleeper| {
         count(sleeper.who.member, |member| &mut member.waiting);
     });
     all
@@ -339,7 +340,7 @@ pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<
 pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Vec<Waiter> {
     let here = handle.find_member(pool);
     let mut all = Vec::new();
-    look::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {
+    stats::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {
         let member = sleeper.who.member;
         let alive = if Some(member) == here {
             handle.alive(sleeper.process.slot) != Some(false)
@@ -353,7 +354,7 @@ pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Ve
                 "queue"
             },
             id: sleeper.id,
-            process: processes.in_slot(sleeper.process, sleeper.who),
+            process: processes.describe(sleeper.who),
             alive,
             wanted: words(sleeper.wanted),
             since: (sleeper.since != 0).then_some(sleeper.since),
@@ -371,7 +372,7 @@ fn words(wanted: Wanted) -> String {
         Wanted::Message(kind @ 1..) => format!("a message of type {kind}"),
         Wanted::Message(kind) => format!("a message of type {} at the most", kind.unsigned_abs()),
         Wanted::OtherMessage(kind) => format!("a message of another type than {kind}"),
-        Wanted::Room(bytes) => format!("room for {bytes} bytes"),
+        Wanted::Space(bytes) => format!("room for {bytes} bytes"),
     }
 }
 

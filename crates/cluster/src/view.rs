@@ -6,10 +6,10 @@ use crate::sample::{Member, Waiter};
 use crate::visitor::Visitor;
 use crate::who::{Process, Processes};
 use std::time::{Duration, Instant};
-use vshmem_ipc::{look, msg, sem, shm, Ctx, Errno};
-use vshmem_port::{ports, PoolRef};
+use vshmem_ipc::{msg, sem, shm, stats, Ctx, Errno};
+use vshmem_transport::{transports, PoolRef};
 
-/// Who owns a construct and who may use it.
+/// Who owns an IPC object and who may use it.
 #[derive(Debug, Clone)]
 pub struct Owner {
     /// The key; 0 if private.
@@ -97,7 +97,7 @@ pub enum Target {
     All(Kind),
 }
 
-/// The three kinds of construct.
+/// The three kinds of IPC object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Shared memory.
@@ -122,17 +122,21 @@ impl Kind {
 /// The pool that a name or path means, or all that this user has on this kernel.
 pub fn pools(name: Option<&str>) -> Result<Vec<PoolRef>> {
     if let Some(name) = name {
-        let found = vshmem_port::resolve(name.as_bytes())
+        let found = vshmem_transport::resolve(name.as_bytes())
             .map_err(|e| Error::new(format!("there is no pool {name}: {e}")).code(1))?;
         return Ok(vec![found]);
     }
     let mut found = Vec::new();
-    for port in ports() {
-        port.discover(&mut |pool| {
-            found.push(pool.clone());
-            true
-        })
-        .map_err(|e| Error::new(format!("could not look for pools ({}): {e}", port.name())))?;
+    for transport in transports() {
+        transport
+            .discover(&mut |pool| {
+                found.push(pool.clone());
+                true
+            })
+            .map_err(|e| {
+                let transport = transport.name();
+                Error::new(format!("could not look for pools ({transport}): {e}"))
+            })?;
     }
     found.sort_by(|a, b| a.name().cmp(b.name()));
     Ok(found)
@@ -162,14 +166,14 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let processes = visitor.processes();
     let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
     visitor.look(|pool, back| {
-        look::segments(pool, back, |seen| segments.push(segment(&seen, &processes)));
-        look::sets(pool, back, |seen| {
+        stats::segments(pool, back, |seen| segments.push(segment(&seen, &processes)));
+        stats::sets(pool, back, |seen| {
             sets.push(Set {
                 owner: owner(&seen.entry),
                 count: seen.count,
             });
         });
-        look::queues(pool, back, |seen| {
+        stats::queues(pool, back, |seen| {
             queues.push(Queue {
                 owner: owner(&seen.entry),
                 bytes: seen.bytes().into(),
@@ -191,7 +195,8 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     })
 }
 
-/// Asks for the state of all constructs, which cleans up after the dead. False if a lock for that was not to be had.
+/// Asks for the state of all IPC objects, which cleans up after the dead. False if a lock for that was not to
+/// be had.
 fn clean_up(c: &Ctx<'_>) -> bool {
     let mut waited = Duration::ZERO;
     // Whether a lock was to be had, and the pool led nowhere that takes too long.
@@ -221,7 +226,7 @@ fn clean_up(c: &Ctx<'_>) -> bool {
     is_clean
 }
 
-fn owner(entry: &look::Entry) -> Owner {
+fn owner(entry: &stats::Entry) -> Owner {
     Owner {
         key: entry.key,
         id: entry.id,
@@ -231,7 +236,7 @@ fn owner(entry: &look::Entry) -> Owner {
     }
 }
 
-fn segment(seen: &look::Segment, processes: &Processes) -> Segment {
+fn segment(seen: &stats::Segment, processes: &Processes) -> Segment {
     /// `SHM_DEST` of <sys/shm.h>.
     const REMOVED: u32 = 0o1000;
     Segment {
@@ -244,7 +249,7 @@ fn segment(seen: &look::Segment, processes: &Processes) -> Segment {
     }
 }
 
-/// Removes constructs from a pool. Returns what could not be removed, as sentences.
+/// Removes IPC objects from a pool. Returns what could not be removed, as sentences.
 pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
     let visitor = Visitor::enter(pool)?;
     let c = visitor.context();
@@ -284,9 +289,9 @@ fn failure(kind: Kind, what: &str, error: Errno) -> String {
 fn ids(visitor: &Visitor, kind: Kind) -> Vec<i32> {
     let mut ids = Vec::new();
     visitor.look(|pool, back| match kind {
-        Kind::Segment => look::segments(pool, back, |seen| ids.push(seen.entry.id)),
-        Kind::Set => look::sets(pool, back, |seen| ids.push(seen.entry.id)),
-        Kind::Queue => look::queues(pool, back, |seen| ids.push(seen.entry.id)),
+        Kind::Segment => stats::segments(pool, back, |seen| ids.push(seen.entry.id)),
+        Kind::Set => stats::sets(pool, back, |seen| ids.push(seen.entry.id)),
+        Kind::Queue => stats::queues(pool, back, |seen| ids.push(seen.entry.id)),
     });
     ids
 }
@@ -302,7 +307,7 @@ fn remove_id(c: &Ctx<'_>, kind: Kind, id: i32) -> std::result::Result<(), Errno>
 
 fn remove_key(c: &Ctx<'_>, kind: Kind, key: i32) -> std::result::Result<(), Errno> {
     if key == vshmem_ipc::IPC_PRIVATE {
-        // Private constructs have no key to be found by.
+        // Private IPC objects have no key to be found by.
         return Err(Errno::ENOENT);
     }
     let id = match kind {

@@ -8,17 +8,17 @@ use crate::who::Processes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vshmem_agent::Below;
-use vshmem_ipc::{life, Ctx};
+use vshmem_ipc::{liveness, Ctx};
 use vshmem_pool::heap::Reserve;
 use vshmem_pool::{Budget, Kernel, Pool, ProcId};
-use vshmem_port::{Handle, Life, PoolRef};
+use vshmem_transport::{Handle, Liveness, PoolRef};
 
 /// An open pool, with this process in its table of processes.
 pub struct Visitor {
     kernel: Below<Handle>,
     me: ProcId,
     // Held, so that others see this process alive.
-    _life: Life,
+    _liveness: Liveness,
 }
 
 /// A member of a pool, told from others that have or had its number.
@@ -28,18 +28,18 @@ pub struct MemberId {
     identity: [u64; 2],
 }
 
-/// Takes a process slot, as [`life::claim`] does.
+/// Takes a process slot, as [`liveness::claim`] does.
 type Claim = fn(&Pool, &dyn Kernel, u16, u32, u64, &mut dyn FnMut(u32) -> bool) -> Option<ProcId>;
 
 impl Visitor {
     /// Opens a pool and joins it.
     pub fn enter(reference: &PoolRef) -> Result<Visitor> {
-        Visitor::enter_by(reference, None, life::claim)
+        Visitor::enter_by(reference, None, liveness::claim)
     }
 
     /// The same for a look, which can do without locks: none is waited for longer than this.
     pub fn enter_for(reference: &PoolRef, patience: Duration) -> Result<Visitor> {
-        Visitor::enter_by(reference, Some(patience), life::claim)
+        Visitor::enter_by(reference, Some(patience), liveness::claim)
     }
 
     /// The same, and, if there is a free slot, leaves what the dead have left as it is: to be counted.
@@ -50,7 +50,7 @@ impl Visitor {
             |pool, kernel, member, pid, started, claim| {
                 let me =
                     pool.claim_process(kernel, &Budget::default(), member, pid, started, claim);
-                me.or_else(|| life::claim(pool, kernel, member, pid, started, claim))
+                me.or_else(|| liveness::claim(pool, kernel, member, pid, started, claim))
             },
         )
     }
@@ -59,7 +59,8 @@ impl Visitor {
         let refused =
             |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
         ids::check()?;
-        let handle = vshmem_port::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
+        let handle =
+            vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         let groups = Identity::current().groups;
@@ -68,21 +69,21 @@ impl Visitor {
             kernel.limit_patience(most);
         }
         kernel.across().join();
-        let mut life = None;
+        let mut liveness = None;
         let pid = std::process::id();
         let me = claim(&pool, &kernel, member, pid, 0, &mut |slot| {
-            if let Some(other) = life.take() {
+            if let Some(other) = liveness.take() {
                 // SAFETY: claimed by this process for a slot that it did not get, or does not need any more.
-                unsafe { Life::end(other) };
+                unsafe { Liveness::end(other) };
             }
-            life = kernel.handle.claim_life(slot);
-            life.is_some()
+            liveness = kernel.handle.claim_liveness(slot);
+            liveness.is_some()
         });
-        match (me, life) {
-            (Some(me), Some(life)) => Ok(Visitor {
+        match (me, liveness) {
+            (Some(me), Some(liveness)) => Ok(Visitor {
                 kernel,
                 me,
-                _life: life,
+                _liveness: liveness,
             }),
             _ => Err(refused("it has no room for another process".into())),
         }
@@ -98,22 +99,22 @@ impl Visitor {
     pub fn die(self) {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: read once, from what is never dropped or used again.
-        unsafe { Life::end(std::ptr::read(&this._life)) };
+        unsafe { Liveness::end(std::ptr::read(&this._liveness)) };
     }
 
     /// Declares the machine of this name dead, so that nobody waits for what its processes held.
-    pub fn bury(&self, machine: &str) {
+    pub fn declare_dead(&self, machine: &str) {
         let Below { pool, member, .. } = &self.kernel;
         pool.members(|index, name, alive| {
             // This kernel may have the same name.
             if alive && index != *member && name == machine.as_bytes() {
-                pool.bury_member(index);
+                pool.declare_dead(index);
             }
         });
     }
 
     /// The same, if only one machine has this name: others than ours may call theirs so, too.
-    pub fn bury_only(&self, machine: &str) {
+    pub fn declare_only_dead(&self, machine: &str) {
         let Below { pool, member, .. } = &self.kernel;
         let mut found = Vec::new();
         pool.members(|index, name, alive| {
@@ -122,7 +123,7 @@ impl Visitor {
             }
         });
         if let [index] = found[..] {
-            pool.bury_member(index);
+            pool.declare_dead(index);
         }
     }
 
@@ -133,10 +134,10 @@ impl Visitor {
     }
 
     /// Declares a member dead, unless it is this kernel, or the number another's by now. False: it is.
-    pub fn bury_member(&self, member: MemberId) -> bool {
+    pub fn declare_member_dead(&self, member: MemberId) -> bool {
         let is_it = self.member(member.number) == Some(member);
         if is_it && member.number != self.kernel.member {
-            self.kernel.pool.bury_member(member.number);
+            self.kernel.pool.declare_dead(member.number);
         }
         is_it
     }

@@ -1,8 +1,5 @@
-//! Which process a pool means by a pid. Pids are those of the process's own PID name space, and kernels run several: containers. A process slot tells
+//! Which process a pool means by a pid. Pids are those of the process's own PID name space, and kernels run several: containers. The pool notes
 //! which one, by a number; what the process is called from here, and the host name of its container, /proc tells.
-//!
-//! Constructs note a pid and a kernel, and no slot. Where the kernel runs containers, whoever made one is only guessed: it may be the one process of
-//! the pool that has this pid there, or one of another container that has ended.
 
 use crate::sample::readable;
 use rustix::fd::AsRawFd;
@@ -13,9 +10,9 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use vshmem_ipc::look::{self, Who};
-use vshmem_pool::{Pool, ProcId};
-use vshmem_port::{namespaces_number, Handle};
+use vshmem_ipc::stats::{self, Who};
+use vshmem_pool::Pool;
+use vshmem_transport::{namespaces_number, Handle};
 
 /// A process that uses a pool, or did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,14 +21,12 @@ pub struct Process {
     pub pid: i32,
     /// Name of the kernel that it runs on.
     pub kernel: String,
-    /// Which PID name space of that kernel it is in, by a number that means nothing else; null: that is not known, as of most that have ended.
+    /// Which PID name space of that kernel it is in, by a number that means nothing else; null: that is not known, as where it had no /proc.
     pub namespace: Option<u32>,
     /// The host name there, if it can be seen from here.
     pub hostname: Option<String>,
     /// Its pid as it is seen from here, if it is.
     pub pid_here: Option<i32>,
-    /// False: only pid and kernel were noted, and the kernel runs containers, so it may be another process of that pid.
-    pub certain: bool,
     /// `PID@NAME`, as people are shown it.
     #[serde(rename = "name")]
     pub label: String,
@@ -50,10 +45,11 @@ pub struct Processes {
     here: Option<u16>,
     /// What kernels are called.
     names: BTreeMap<u16, String>,
-    /// By slot.
-    slots: HashMap<u32, (Who, u32)>,
-    /// Kernels with processes of several PID name spaces, or of another one than ours.
+    all: Vec<Who>,
+    /// Kernels with processes of several PID name spaces.
     mixed: BTreeSet<u16>,
+    /// Our PID name space.
+    ours: Option<u32>,
     /// Those of this kernel, by number.
     seen: HashMap<u32, Space>,
 }
@@ -66,61 +62,49 @@ impl Processes {
             names.insert(index, readable(name));
         });
         let here = handle.find_member(pool);
-        let mut slots = HashMap::new();
+        let mut all = Vec::new();
         let mut spaces: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
         let back = &mut |at, len| handle.reserve(at, len);
-        look::processes(pool, back, |id, who, space| {
+        stats::processes(pool, back, |id, who| {
             let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
-            if lives && space != 0 {
-                slots.insert(id.slot, (who, space));
-                spaces.entry(who.member).or_default().insert(space);
+            if lives {
+                all.push(who);
+            }
+            if lives && who.namespace != 0 {
+                spaces.entry(who.member).or_default().insert(who.namespace);
             }
         });
         let ours = spaces_of("self");
-        let mut mixed: BTreeSet<u16> = BTreeSet::new();
-        for (&member, all) in &spaces {
-            let is_foreign = |space: &u32| Some(member) == here && Some(*space) != ours;
-            if all.len() > 1 || all.iter().any(is_foreign) {
-                mixed.insert(member);
-            }
+        if let Some(here) = here {
+            spaces.entry(here).or_default().extend(ours);
         }
+        let several = |(&member, all): (&u16, &BTreeSet<u32>)| (all.len() > 1).then_some(member);
+        let mixed: BTreeSet<u16> = spaces.iter().filter_map(several).collect();
         let local = here.filter(|here| mixed.contains(here));
         let seen = local.map_or_else(HashMap::new, |here| visible(&spaces[&here]));
         Processes {
             here,
             names,
-            slots,
+            all,
             mixed,
+            ours,
             seen,
         }
     }
 
     /// All that live, as far as that is known, but for Vshmem's own.
     pub fn all(&self) -> Vec<Process> {
-        let slots: BTreeMap<_, _> = self.slots.iter().collect();
-        let slots = slots.into_values();
-        slots
-            .map(|&(who, space)| self.describe(who, Some(space), true))
-            .collect()
+        self.all.iter().map(|&who| self.describe(who)).collect()
     }
 
-    /// The process that has a slot.
-    pub fn in_slot(&self, id: ProcId, who: Who) -> Process {
-        let found = self.slots.get(&id.slot).filter(|(it, _)| *it == who);
-        self.describe(who, found.map(|(_, space)| *space), found.is_some())
-    }
-
-    /// The process that a construct notes; `None` if it notes none.
+    /// The process that an IPC object notes; `None` if it notes none.
     pub fn noted(&self, who: Who) -> Option<Process> {
-        let mut spaces = self.slots.values().filter(|(it, _)| *it == who);
-        let space = match (spaces.next(), spaces.next()) {
-            (Some((_, space)), None) => Some(*space),
-            _ => None,
-        };
-        (who.pid != 0).then(|| self.describe(who, space, false))
+        (who.pid != 0).then(|| self.describe(who))
     }
 
-    fn describe(&self, who: Who, space: Option<u32>, is_known: bool) -> Process {
+    /// A process that a record names.
+    pub fn describe(&self, who: Who) -> Process {
+        let space = (who.namespace != 0).then_some(who.namespace);
         let kernel = self.names.get(&who.member).cloned();
         let kernel = kernel.unwrap_or_else(|| format!("member {}", who.member));
         let is_here = Some(who.member) == self.here;
@@ -128,20 +112,18 @@ impl Processes {
             .filter(|_| is_here)
             .and_then(|space| self.seen.get(&space));
         let hostname = seen.and_then(|space| space.hostname.clone());
-        let certain = is_known || !self.mixed.contains(&who.member);
+        let is_mixed = self.mixed.contains(&who.member)
+            || is_here && space.is_some_and(|it| Some(it) != self.ours);
         let is_alone = |name: &str| {
             let same = |space: &&Space| space.hostname.as_deref() == Some(name);
             self.seen.values().filter(same).count() == 1
         };
-        let mut place = match (space, &hostname) {
-            _ if !self.mixed.contains(&who.member) => kernel.clone(),
-            (None, _) => kernel.clone(),
+        let place = match (space, &hostname) {
+            _ if !is_mixed => kernel.clone(),
+            (None, _) => format!("{kernel}?"),
             (Some(_), Some(name)) if is_alone(name) => name.clone(),
             (Some(space), name) => format!("{}#{space:x}", name.as_ref().unwrap_or(&kernel)),
         };
-        if !certain {
-            place.push('?');
-        }
         Process {
             pid: who.pid,
             label: format!("{}@{place}", who.pid),
@@ -149,7 +131,6 @@ impl Processes {
             namespace: space,
             pid_here: seen.and_then(|space| space.pids.get(&who.pid).copied()),
             hostname,
-            certain,
         }
     }
 }

@@ -5,8 +5,8 @@
 //! (A process that is stopped for all that time, in the middle of copying such a word, may write it later: then a listing shows another
 //! kernel's name beside a pid.)
 
-use crate::directory::maker;
-use crate::{look, member_of, Ctx};
+use crate::perm::maker;
+use crate::{member_of, stats, Ctx};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Proc, Waiter, MAX_MEMBERS};
 
@@ -106,7 +106,7 @@ impl Census {
 
     fn has_entries(&self, c: &Ctx, kind: Kind) -> bool {
         let high = c.pool.kind_root(kind).high.load(Relaxed);
-        high == 0 || look::entries(c.pool, kind, &mut |at, len| c.reserve(at, len)) > 0
+        high == 0 || stats::entries(c.pool, kind, &mut |at, len| c.reserve(at, len)) > 0
     }
 
     fn name(&mut self, word: u64) {
@@ -220,9 +220,9 @@ impl Census {
             return false;
         };
         if waiter.owner.load(Acquire) != 0 {
-            match Kind::of_reference(waiter.construct.load(Relaxed)) {
-                Some((Kind::Sem, _)) => self.name(waiter.arg3.load(Relaxed)),
-                Some((Kind::Msg, _)) => self.name(waiter.arg4.load(Relaxed)),
+            match Kind::of_reference(waiter.object.load(Relaxed)) {
+                Some((Kind::Sem, _)) => self.name(waiter.semop().pid.load(Relaxed)),
+                Some((Kind::Msg, _)) => self.name(waiter.message().pid.load(Relaxed)),
                 _ => {}
             }
         }

@@ -7,26 +7,27 @@ use core::sync::atomic::{
 };
 use vshmem_pool::heap::{Heap, Range};
 use vshmem_pool::layout::*;
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::{Log, Txn};
 
 /// Takes the pool's lock.
-pub fn lock<'a>(c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
+pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked) -> Result<Guard<'a>, Errno> {
     let log = || Log {
         at: POOL_LOG,
         entries: POOL_LOG_ENTRIES as u32,
     };
-    Ok(Guard::lock(c, quiet, &c.pool.root().lock, log)?)
+    Ok(Guard::lock(c, signals, &c.pool.root().lock, log)?)
 }
 
-/// Takes a construct's lock. If its owner died, that one may have been changing under the pool's lock what belongs to the construct.
-pub fn lock_construct<'a>(
+/// Takes an IPC object's lock. If its owner died, that one may have been changing under the pool's lock what
+/// belongs to the object.
+pub fn lock_object<'a>(
     c: &'a Ctx,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     word: &'static AtomicU32,
     log: impl Fn() -> Log,
 ) -> Result<Guard<'a>, Errno> {
-    let (guard, pool) = Guard::lock_under(c, quiet, word, log, || lock(c, quiet))?;
+    let (guard, pool) = Guard::lock_under(c, signals, word, log, || lock(c, signals))?;
     pool.transpose()?;
     Ok(guard)
 }
@@ -57,7 +58,7 @@ pub fn still(head: &Head, id: i32) -> bool {
     head.id.load(Acquire) == id as u32 && !is_dying(head)
 }
 
-/// Is the construct being removed?
+/// Is the IPC object being removed?
 #[inline]
 pub fn is_dying(head: &Head) -> bool {
     head.flags.load(Relaxed) & HEAD_DYING != 0
@@ -66,12 +67,6 @@ pub fn is_dying(head: &Head) -> bool {
 /// An entry's sequence number.
 fn sequence(head: &Head) -> u32 {
     head.flags.load(Relaxed) >> HEAD_SEQ_SHIFT & ((1 << SEQ_BITS) - 1)
-}
-
-/// The member in whose kernel the construct was made, if that is known.
-pub fn maker(head: &Head) -> Option<u16> {
-    let link = head.flags.load(Relaxed) >> HEAD_MEMBER_SHIFT & 0x7f;
-    (link as u16).checked_sub(1)
 }
 
 /// The entry at an index, for the `*_STAT` commands.
@@ -122,7 +117,7 @@ pub fn highest(c: &Ctx, kind: Kind) -> i32 {
 
 /// What a `*get` call finds.
 pub enum Found {
-    /// An existing construct.
+    /// An existing IPC object.
     Existing(u32, &'static Head),
     /// Nothing: one is to be made.
     Nothing,

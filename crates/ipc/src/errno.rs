@@ -25,22 +25,22 @@ macro_rules! errnos {
 }
 
 errnos! {
-    EPERM = 1, "only the owner, the creator or a privileged process may do that to the construct";
-    ENOENT = 2, "no construct has that key, and IPC_CREAT was not given";
+    EPERM = 1, "only the owner, the creator or a privileged process may do that to the IPC object";
+    ENOENT = 2, "no IPC object has that key, and IPC_CREAT was not given";
     EINTR = 4, "a signal handler ran while the call waited";
     E2BIG = 7, "too many operations, or the message is longer than the buffer";
     EAGAIN = 11, "the call would have to wait, or its time is up";
     ENOMEM = 12, "the pool has no room for it; make a larger pool";
-    EACCES = 13, "the construct's permissions do not allow that";
+    EACCES = 13, "the IPC object's permissions do not allow that";
     EFAULT = 14, "an address is not valid";
-    EEXIST = 17, "a construct with that key exists, and IPC_EXCL was given";
-    EINVAL = 22, "there is no such construct, or an argument is out of range";
+    EEXIST = 17, "an IPC object with that key exists, and IPC_EXCL was given";
+    EINVAL = 22, "there is no such IPC object, or an argument is out of range";
     EFBIG = 27, "the set has no semaphore of that number";
     ENOSPC = 28, "a limit of the pool is reached";
     ERANGE = 34, "the semaphore's value would leave its range";
     ENOSYS = 38, "the call is not supported";
     ENOMSG = 42, "no message of that type is in the queue";
-    EIDRM = 43, "the construct was removed";
+    EIDRM = 43, "the IPC object was removed";
     EOVERFLOW = 75, "the caller's user or group has no id in pools; see VSHMEM_UID_MAP and /etc/vshmem/uid_map";
 }
 
@@ -58,7 +58,7 @@ impl From<Full> for Errno {
 }
 
 impl From<Stuck> for Errno {
-    /// A construct whose lock can't be had is as good as removed.
+    /// An IPC object whose lock can't be had is as good as removed.
     fn from(stuck: Stuck) -> Errno {
         match stuck {
             Stuck::Owner | Stuck::Spent => Errno::EIDRM,

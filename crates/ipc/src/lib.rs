@@ -13,13 +13,13 @@ pub mod census;
 pub mod check;
 mod directory;
 pub mod errno;
-pub mod life;
-pub mod look;
+pub mod liveness;
 pub mod msg;
 mod perm;
 pub mod reclaim;
 pub mod sem;
 pub mod shm;
+pub mod stats;
 mod waiters;
 
 #[cfg(test)]
@@ -27,8 +27,11 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::layout::Proc;
+
 pub use errno::Errno;
-pub use life::leave;
+pub use liveness::leave;
 pub use vshmem_pool::{Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited};
 pub use waiters::interrupt;
 
@@ -38,7 +41,8 @@ pub const IPC_PRIVATE: i32 = 0;
 pub const IPC_CREAT: i32 = 0o1000;
 /// `IPC_EXCL`.
 pub const IPC_EXCL: i32 = 0o2000;
-/// Rounds that the `*_at_once` functions wait for somebody else who is just about to come: as long as the answer takes in a ping-pong.
+/// Rounds that the `try_*_fast` functions wait for somebody else who is just about to come: as long as the
+/// answer takes in a ping-pong.
 const PATIENCE: u32 = 40;
 
 /// So often somebody else may be faster, before a fast path leaves it to the slow one: as a rule once or twice.
@@ -47,7 +51,7 @@ const MOST_ATTEMPTS: u32 = 1000;
 /// `IPC_NOWAIT`.
 pub const IPC_NOWAIT: i32 = 0o4000;
 
-/// Owner, creator and permissions of a construct, as in `struct ipc_perm`.
+/// Owner, creator and permissions of an IPC object, as in `struct ipc_perm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Perm {
     /// Key, 0 if private or removed.
@@ -66,13 +70,18 @@ pub struct Perm {
     pub seq: u32,
 }
 
-/// The caller's pid as the pool keeps it.
+/// The caller's pid as the pool keeps it: `name spaces << 32 | member << 22 | pid`.
 pub(crate) fn pid_word(c: &Ctx) -> u64 {
-    pid_word_in(c.member, c.pid)
+    u64::from(c.namespace) << 32 | short_pid_word(c.member, c.pid)
 }
 
-/// A pid as the pool keeps it: `member << 22 | pid`.
-pub(crate) fn pid_word_in(member: u16, pid: u32) -> u64 {
+/// The same of any process, by its slot.
+pub(crate) fn pid_word_in(slot: &Proc, member: u16, pid: u32) -> u64 {
+    slot.started.load(Relaxed) & !0xffff_ffff | short_pid_word(member, pid)
+}
+
+/// The part of it that a semaphore has room for: `member << 22 | pid`.
+pub(crate) fn short_pid_word(member: u16, pid: u32) -> u64 {
     (u64::from(member) & 0x3ff) << 22 | u64::from(pid) & 0x3f_ffff
 }
 

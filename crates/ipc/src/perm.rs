@@ -1,9 +1,8 @@
 //! Who may do what, as `ipc/util.c` in Linux decides it.
 
-use crate::directory::maker;
 use crate::{Ctx, Errno, Perm};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use vshmem_pool::layout::{Head, INDEX_BITS, SEQ_BITS};
+use vshmem_pool::layout::{Head, HEAD_MEMBER_SHIFT, INDEX_BITS, SEQ_BITS};
 
 /// Read permission for everybody, as a request.
 pub const READ: u32 = 0o444;
@@ -16,6 +15,12 @@ pub const CAP_IPC_LOCK: u64 = 1 << 14;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// Capability to exceed a queue's default size.
 pub const CAP_SYS_RESOURCE: u64 = 1 << 24;
+
+/// The member in whose kernel the IPC object was made, if that is known.
+pub fn maker(head: &Head) -> Option<u16> {
+    let link = head.flags.load(Relaxed) >> HEAD_MEMBER_SHIFT & 0x7f;
+    (link as u16).checked_sub(1)
+}
 
 /// `ipcperms`: may the caller do what `wanted` says (any of its three digits)?
 #[inline]
@@ -31,7 +36,7 @@ pub fn check(c: &Ctx, head: &Head, wanted: u32) -> Result<(), Errno> {
 
 /// The same for a fast path, without looking at all that may grant it: false says nothing.
 #[inline(always)]
-pub fn grants_at_once(c: &Ctx, head: &Head, wanted: u32) -> bool {
+pub fn grants_fast(c: &Ctx, head: &Head, wanted: u32) -> bool {
     let mode = head.mode.load(Relaxed);
     let wanted = wanted & 7;
     if wanted & !(mode & mode >> 3 & mode >> 6) == 0 {
@@ -74,8 +79,9 @@ fn owns(cred: &crate::Cred, head: &Head) -> bool {
     cred.uid == head.cuid.load(Relaxed) || cred.uid == head.uid.load(Relaxed)
 }
 
-/// The caller's capabilities as far as they count for the construct. Who is privileged in a machine rules over what was made in
-/// that machine, and not over what others made, though the pool is in reach: as root in a user namespace.
+/// The caller's capabilities as far as they count for the IPC object. A process privileged in a machine rules
+/// over what was made in that machine, and not over what others made, though the pool is in reach: as root in
+/// a user namespace.
 fn caps(c: &Ctx, cred: &crate::Cred, head: &Head) -> u64 {
     if c.kernel.rules_pool() || maker(head) == Some(c.member) {
         cred.caps
@@ -84,7 +90,7 @@ fn caps(c: &Ctx, cred: &crate::Cred, head: &Head) -> u64 {
     }
 }
 
-/// May the caller change or remove the construct?
+/// May the caller change or remove the IPC object?
 pub fn check_owner(c: &Ctx, head: &Head) -> Result<(), Errno> {
     let cred = c.kernel.cred();
     if owns(&cred, head) || caps(c, &cred, head) & CAP_SYS_ADMIN != 0 {
@@ -100,12 +106,12 @@ pub fn owner_or(c: &Ctx, head: &Head, cap: u64) -> bool {
     has(c, head, cap) || owns(&cred, head)
 }
 
-/// Has the caller a capability that counts for the construct?
+/// Has the caller a capability that counts for the IPC object?
 pub fn has(c: &Ctx, head: &Head, cap: u64) -> bool {
     caps(c, &c.kernel.cred(), head) & cap != 0
 }
 
-/// The construct's permissions as callers see them.
+/// The IPC object's permissions as callers see them.
 pub fn of(head: &Head) -> Perm {
     let id = head.id.load(Acquire);
     Perm {

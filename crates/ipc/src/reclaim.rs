@@ -1,5 +1,6 @@
-//! Giving the memory of removed segments back to the host while machines run. A machine can't: it sees the pool as a device's memory, so
-//! what it removes stays in the heap as pages that may not read as zeros. Whoever has the pool as a file empties them here.
+//! Giving the memory of removed segments back to the host while machines run. A machine can't: it sees the
+//! pool as a device's memory, so what it removes stays in the heap as pages that may not read as zeros. A
+//! process that has the pool as a file empties them here.
 //!
 //! The pages stay in the heap all the time, and are emptied under the pool's lock, a little at a time: so nobody can be taking them, a
 //! request never fails because they are away, and a death at any moment leaves pages that may not read as zeros, as they were.
@@ -8,7 +9,7 @@
 use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::Range;
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// Pieces of less than 2^5 pages, 128 KiB, stay as they are: they are what is kept for the next small segment.
 const LEAST: u32 = 5;
@@ -50,8 +51,8 @@ pub fn step(
     cursor: &mut Cursor,
     data: impl Fn(u64, u64) -> Option<u64>,
 ) -> Result<Step, Errno> {
-    let quiet = Quiet::new(c.kernel);
-    let guard = dir::lock(c, &quiet)?;
+    let signals = SignalsBlocked::new(c.kernel);
+    let guard = dir::lock(c, &signals)?;
     let heap = &c.pool.geometry().pages;
     let Some(range) = heap.soiled(c.pool, LEAST) else {
         return Ok(Step::Nothing);

@@ -262,6 +262,7 @@ impl Process {
             kernel: self,
             me: self.id,
             pid: self.pid,
+            namespace: 0,
             member: 0,
             budget: Budget::default(),
         }
@@ -359,7 +360,7 @@ impl Process {
     }
 
     fn claim(&self) -> Option<ProcId> {
-        crate::life::claim(&self.world.pool, self, 0, self.pid, 1, &mut |_| true)
+        crate::liveness::claim(&self.world.pool, self, 0, self.pid, 1, &mut |_| true)
     }
 
     /// Each call to the kernel begins here.
@@ -461,7 +462,7 @@ impl Kernel for Process {
         reserved.retain(|page| !whole.contains(page));
         self.world.memory.mem().zero(offset, len)
     }
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         self.call();
         Some(self.world.memory.len() as u64)
     }

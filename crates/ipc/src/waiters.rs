@@ -1,7 +1,7 @@
 //! Waiter records and the queues they stand in.
 //!
-//! A record belongs to one thread that waits. It is taken by compare-and-swap, linked and unlinked under the construct's lock, and
-//! freed by its owner, or by whoever cleans up after it.
+//! A record belongs to one thread that waits. It is taken by compare-and-swap, linked and unlinked under the
+//! IPC object's lock, and freed by its owner, or by whoever cleans up after it.
 
 use crate::{msg, sem, Ctx, Errno, ProcId, Waited};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -10,7 +10,7 @@ use core::time::Duration;
 use vshmem_pool::budget::ASK;
 use vshmem_pool::kernel::back_next;
 use vshmem_pool::layout::{Kind, Waiter, DONE, ERRNO, WAITING};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::{Full, Txn};
 
 /// A queue of waiters: the words that hold its first and last record's index + 1.
@@ -36,7 +36,7 @@ pub struct Ticket {
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Takes a record for the calling thread.
-pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
+pub fn take(c: &Ctx, object: u32) -> Result<Ticket, Errno> {
     let root = c.pool.root();
     let (table, count) = c.pool.geometry().waiters;
     let high = root.waiter_high.load(Relaxed).min(count);
@@ -72,41 +72,43 @@ pub fn take(c: &Ctx, construct: u32) -> Result<Ticket, Errno> {
                 // Where others begin to look who have taken none yet.
                 root.waiter_hint.store(index + 1, Relaxed);
             }
-            waiter.arg4.store(0, Relaxed);
+            waiter.semop().block_len.store(0, Relaxed);
             waiter.next.store(0, Relaxed);
             waiter.prev.store(0, Relaxed);
             waiter.since.store(c.kernel.now(), Relaxed);
-            // Before the construct: the record must not say for a moment that it was served there on trust.
+            // Before the IPC object: the record must not say for a moment that it was served there on trust.
             waiter.status.store(WAITING, Release);
-            waiter.construct.store(construct, Release);
+            waiter.object.store(object, Release);
             return Ok(Ticket { index, waiter });
         }
     }
     Err(Errno::ENOMEM)
 }
 
-/// Before a record is given back after somebody else served it: whoever served it may have died before its transaction was
-/// wholly done, and the next owner of the lock does it again, on the record too. So the lock must have been free, or had, once since.
-pub fn is_settled(lock: &AtomicU32) -> bool {
+/// Before a record is given back after it was served: its waker may have died before the transaction was
+/// wholly done, and the next owner of the lock does it again, on the record too. So the lock must have been
+/// free, or had, once since.
+pub fn was_free(lock: &AtomicU32) -> bool {
     lock.load(Acquire) == 0
 }
 
-/// The same where the construct's redo log is at `log`: whoever served the record has cleared the log since, which it does
-/// when all of the transaction is done. Its commit came before the status that was seen, so an earlier clear log is not seen.
+/// The same where the IPC object's redo log is at `log`: the waker has cleared the log since,
+/// which it does when all of the transaction is done. Its commit came before the status that was seen, so an
+/// earlier clear log is not seen.
 pub fn is_applied(c: &Ctx, lock: &AtomicU32, log: &AtomicU64) -> bool {
     let state = c.word(log.load(Acquire));
-    state.is_some_and(|s| s.load(Acquire) == 0) || is_settled(lock)
+    state.is_some_and(|s| s.load(Acquire) == 0) || was_free(lock)
 }
 
 /// Frees a record that stands in no queue.
 pub fn give_back(ticket: Ticket) {
-    ticket.waiter.construct.store(0, Relaxed);
+    ticket.waiter.object.store(0, Relaxed);
     ticket.waiter.owner.store(0, Release);
 }
 
-/// The word that holds status and construct, as a transaction sets it.
+/// The word that holds status and IPC object, as a transaction sets it.
 pub fn status_word(waiter: &Waiter, status: u32) -> u64 {
-    status as u64 | (waiter.construct.load(Relaxed) as u64) << 32
+    status as u64 | (waiter.object.load(Relaxed) as u64) << 32
 }
 
 /// Errno that a waiter gets that is to try again from the start.
@@ -164,7 +166,7 @@ pub fn dequeue(c: &Ctx, txn: &mut Txn, queue: Queue, ticket: Ticket) -> Result<(
 pub fn each<'a>(c: &'a Ctx, queue: Queue) -> impl Iterator<Item = Ticket> + 'a {
     let mut link = queue.first.load(Acquire);
     core::iter::from_fn(move || {
-        // Who was served stands in no queue: a list with such a one in it was scribbled on.
+        // A waiter that was served stands in no queue: a list with such a one in it was scribbled on.
         let ticket = at(c, link).filter(|t| outcome(t.waiter).is_none())?;
         link = ticket.waiter.next.load(Acquire);
         Some(ticket)
@@ -230,7 +232,7 @@ pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
     if ticket.waiter.owner.load(Acquire) != c.me.word() {
         return true;
     }
-    match Kind::of_reference(ticket.waiter.construct.load(Relaxed)) {
+    match Kind::of_reference(ticket.waiter.object.load(Relaxed)) {
         Some((Kind::Sem, set)) => sem::interrupt(c, set, ticket, is_over),
         Some((Kind::Msg, queue)) => msg::interrupt(c, queue, ticket, is_over),
         _ => true,
@@ -238,7 +240,7 @@ pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
 }
 
 /// Frees the records of a dead process, or of the caller's own threads when it exits.
-pub fn reap_process(c: &Ctx, quiet: &Quiet, dead: ProcId) {
+pub fn reap_process(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
     if dead == c.me {
         return;
     }
@@ -256,9 +258,9 @@ pub fn reap_process(c: &Ctx, quiet: &Quiet, dead: ProcId) {
             continue;
         }
         let ticket = Ticket { index, waiter };
-        let dropped = match Kind::of_reference(waiter.construct.load(Relaxed)) {
-            Some((Kind::Sem, set)) => sem::drop_waiter(c, quiet, set, ticket),
-            Some((Kind::Msg, queue)) => msg::drop_waiter(c, quiet, queue, ticket),
+        let dropped = match Kind::of_reference(waiter.object.load(Relaxed)) {
+            Some((Kind::Sem, set)) => sem::drop_waiter(c, signals, set, ticket),
+            Some((Kind::Msg, queue)) => msg::drop_waiter(c, signals, queue, ticket),
             _ => true,
         };
         // What stands in a queue yet must not be taken by others. The dead keeps its slot then, and whoever comes next tries again.
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(world.pool().root().waiter_high.load(Relaxed), 3);
     }
 
-    /// Whoever cleans up, and can't have the lock in time, leaves a record that stands in a queue as it is.
+    /// A reaper that can't have the lock in time leaves a record that stands in a queue as it is.
     #[test]
     fn a_record_stays_while_its_queue_can_not_be_locked() {
         let world = World::new(8 << 20);
@@ -311,8 +313,8 @@ mod tests {
             at: set.log.load(Relaxed),
             entries: 1,
         };
-        let quiet = Quiet::new(c.kernel);
-        let guard = Guard::lock(&c, &quiet, &set.lock, log).unwrap();
+        let signals = SignalsBlocked::new(c.kernel);
+        let guard = Guard::lock(&c, &signals, &set.lock, log).unwrap();
         waiting.kill();
         let newcomer = world.process();
         assert_eq!(record.owner.load(Relaxed), waiting.id().word());
@@ -331,7 +333,7 @@ mod tests {
         let world = World::new(8 << 20);
         let process = world.process();
         let c = process.ctx();
-        let state = &take(&c, 1).unwrap().waiter.arg0;
+        let state = &take(&c, 1).unwrap().waiter.wanted[0];
         let log = AtomicU64::new(c.pool.offset_of(state));
         let held = AtomicU32::new(1);
         state.store(2, Release);

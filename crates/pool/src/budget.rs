@@ -12,8 +12,8 @@
 use crate::Kernel;
 use core::cell::Cell;
 
-/// What a call may spend: about a third of a second. Walking through all of a pool with 10^5 constructs of each kind, a set of 32,000
-/// semaphores, or a queue of 10^6 messages costs a small part of it.
+/// What a call may spend: about a third of a second. Walking through all of a pool with 10^5 IPC objects of
+/// each kind, a set of 32,000 semaphores, or a queue of 10^6 messages costs a small part of it.
 pub const CALL: u64 = 1 << 25;
 /// A look at a word somewhere in the pool: as a rule it misses all caches.
 pub const LOOK: u64 = 8;
@@ -102,7 +102,8 @@ impl Budget {
         self.left.set(self.whole);
     }
 
-    /// A part of what is left, for work that the call can do without: half. [`Budget::settle`] takes what was spent of it.
+    /// A part of what is left, for work that the call can do without: half. [`Budget::charge`] takes what was
+    /// spent of it.
     pub fn half(&self) -> Budget {
         let half = Budget::new((self.left.get() / 2).max(1));
         half.waited.set(self.waited.get());
@@ -110,7 +111,7 @@ impl Budget {
     }
 
     /// Takes away what was spent of a part.
-    pub fn settle(&self, part: &Budget) {
+    pub fn charge(&self, part: &Budget) {
         self.spend(part.whole - part.left.get());
         self.waited.set(self.waited.get().max(part.waited.get()));
     }
@@ -159,7 +160,7 @@ mod tests {
         let half = budget.half();
         assert!(half.spend(49) && !half.spend(1));
         half.add_wait(7);
-        budget.settle(&half);
+        budget.charge(&half);
         assert!(budget.spend(49) && !budget.spend(1));
         assert_eq!(budget.waited(), 7);
     }

@@ -1,7 +1,7 @@
 //! Who is calling, and what of the pool the call may look at: each look is paid for ([`crate::budget`]).
 
 use crate::budget::{Budget, ASK, LOOK, SEARCH};
-use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, NO_LIFE_LOCK, PAGE};
+use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, NO_LIVENESS_LOCK, PAGE};
 use crate::mem::Shared;
 use crate::{Kernel, Pool, ProcId};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,6 +17,8 @@ pub struct Ctx<'a> {
     pub me: ProcId,
     /// The caller's pid in its own kernel.
     pub pid: u32,
+    /// The PID and time name spaces in which it holds, by a number; 0: unknown, or one of Vshmem's own.
+    pub namespace: u32,
     /// The caller's kernel, as an index into the member table.
     pub member: u16,
     /// What the call may look at yet.
@@ -31,7 +33,7 @@ impl<'a> Ctx<'a> {
             ..self.clone()
         };
         let result = work(&aside);
-        self.budget.settle(&aside.budget);
+        self.budget.charge(&aside.budget);
         result
     }
 
@@ -181,7 +183,7 @@ impl<'a> Ctx<'a> {
     /// Whether a process lives tells its lock, or /proc.
     fn price_of(&self, slot: u32) -> u64 {
         let started = self.pool.proc(slot).map_or(0, |p| p.started.load(Relaxed));
-        if started & NO_LIFE_LOCK == 0 {
+        if started & NO_LIVENESS_LOCK == 0 {
             ASK
         } else {
             SEARCH

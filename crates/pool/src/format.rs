@@ -4,7 +4,10 @@ use crate::heap::Heap;
 use crate::layout::*;
 use crate::mem::Mem;
 use core::fmt;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Smallest pool, in bytes.
 pub const MIN_POOL: u64 = 1 << 20;
@@ -57,37 +60,33 @@ impl Default for Limits {
 }
 
 impl Limits {
-    fn words(&self) -> [u64; 12] {
-        let l = self;
-        [
-            l.shmmax,
-            l.shmall,
-            l.shmmni.into(),
-            l.semmsl.into(),
-            l.semmns.into(),
-            l.semopm.into(),
-            l.semmni.into(),
-            l.msgmax.into(),
-            l.msgmnb.into(),
-            l.msgmni.into(),
-            0,
-            0,
-        ]
+    fn write(&self, to: &LimitWords) {
+        let small = |word: &AtomicU64, limit: u32| word.store(limit.into(), Relaxed);
+        to.shmmax.store(self.shmmax, Relaxed);
+        to.shmall.store(self.shmall, Relaxed);
+        small(&to.shmmni, self.shmmni);
+        small(&to.semmsl, self.semmsl);
+        small(&to.semmns, self.semmns);
+        small(&to.semopm, self.semopm);
+        small(&to.semmni, self.semmni);
+        small(&to.msgmax, self.msgmax);
+        small(&to.msgmnb, self.msgmnb);
+        small(&to.msgmni, self.msgmni);
     }
 
-    fn of_words(w: &[u64; 12]) -> Limits {
-        let small = |i: usize| w[i].min(i32::MAX as u64) as u32;
+    fn read(from: &LimitWords) -> Limits {
+        let small = |word: &AtomicU64| word.load(Relaxed).min(i32::MAX as u64) as u32;
         Limits {
-            shmmax: w[0],
-            shmall: w[1],
-            shmmni: small(2),
-            semmsl: small(3),
-            semmns: small(4),
-            semopm: small(5),
-            semmni: small(6),
-            msgmax: small(7),
-            msgmnb: small(8),
-            msgmni: small(9),
+            shmmax: from.shmmax.load(Relaxed),
+            shmall: from.shmall.load(Relaxed),
+            shmmni: small(&from.shmmni),
+            semmsl: small(&from.semmsl),
+            semmns: small(&from.semmns),
+            semopm: small(&from.semopm),
+            semmni: small(&from.semmni),
+            msgmax: small(&from.msgmax),
+            msgmnb: small(&from.msgmnb),
+            msgmni: small(&from.msgmni),
         }
         .clamped()
     }
@@ -105,7 +104,7 @@ impl Limits {
 /// What can be chosen when a pool is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params {
-    /// The limits; counts of constructs are lowered to what the pool has room for.
+    /// The limits; counts of IPC objects are lowered to what the pool has room for.
     pub limits: Limits,
 }
 
@@ -262,47 +261,53 @@ impl Geometry {
         })
     }
 
-    fn words(&self) -> [u64; 24] {
-        let mut w = [0; 24];
-        let pairs = [self.members, self.procs, self.waiters]
-            .into_iter()
-            .chain(self.entries)
-            .chain(self.buckets);
-        for (i, (offset, count)) in pairs.enumerate() {
-            w[i * 2] = offset;
-            w[i * 2 + 1] = count.into();
+    fn write(&self, to: &GeometryWords) {
+        let table = |words: &TableWords, (offset, count): (u64, u32)| {
+            words.offset.store(offset, Relaxed);
+            words.count.store(count.into(), Relaxed);
+        };
+        let heap = |words: &HeapWords, heap: &Heap| {
+            words.words.store(heap.table, Relaxed);
+            words.base.store(heap.base, Relaxed);
+            words.count.store(heap.count.into(), Relaxed);
+        };
+        table(&to.members, self.members);
+        table(&to.procs, self.procs);
+        table(&to.waiters, self.waiters);
+        for kind in 0..3 {
+            table(&to.entries[kind], self.entries[kind]);
+            table(&to.buckets[kind], self.buckets[kind]);
         }
-        for (i, heap) in [self.small, self.pages].into_iter().enumerate() {
-            w[18 + i * 3] = heap.table;
-            w[19 + i * 3] = heap.base;
-            w[20 + i * 3] = heap.count.into();
-        }
-        w
+        heap(&to.small, &self.small);
+        heap(&to.pages, &self.pages);
     }
 
-    /// Reads a geometry and checks that everything lies inside `size` bytes.
-    fn of_words(w: &[u64; 24], size: u64) -> Option<Geometry> {
-        let count = |i: usize, max: u32| u32::try_from(w[i]).ok().filter(|c| *c >= 1 && *c <= max);
+    /// Copies a geometry, each word once, and checks that everything lies inside `size` bytes.
+    fn read(from: &GeometryWords, size: u64) -> Option<Geometry> {
+        let count = |word: &AtomicU64, max: u32| {
+            let count = u32::try_from(word.load(Relaxed)).ok();
+            count.filter(|c| *c >= 1 && *c <= max)
+        };
         // All but the pages of segments lies before these.
-        let structures = w[22];
+        let structures = from.pages.base.load(Relaxed);
         let fits = |offset: u64, count: u32, each: u64, most: u64| {
             let end = (count as u64).checked_mul(each)?.checked_add(offset)?;
             (offset >= TABLES && end <= most).then_some(())
         };
-        let table = |i: usize, max: u32, each: u64| {
-            let c = count(i * 2 + 1, max)?;
-            fits(w[i * 2], c, each, structures)?;
+        let table = |words: &TableWords, max: u32, each: u64| {
+            let (offset, count) = (words.offset.load(Relaxed), count(&words.count, max)?);
+            fits(offset, count, each, structures)?;
             // Tables of aligned records must be aligned themselves.
-            (w[i * 2] % PAGE == 0).then_some((w[i * 2], c))
+            (offset % PAGE == 0).then_some((offset, count))
         };
-        let heap = |i: usize, each: u64, pages: bool| {
-            let c = count(i + 2, 1 << 28)?;
-            fits(w[i], c, 8, structures)?;
-            fits(w[i + 1], c, each, if pages { size } else { structures })?;
-            (w[i] % 8 == 0 && w[i + 1] % PAGE == 0).then_some(Heap {
-                table: w[i],
-                base: w[i + 1],
-                count: c,
+        let heap = |words: &HeapWords, base: u64, each: u64, pages: bool| {
+            let (table, count) = (words.words.load(Relaxed), count(&words.count, 1 << 28)?);
+            fits(table, count, 8, structures)?;
+            fits(base, count, each, if pages { size } else { structures })?;
+            (table % 8 == 0 && base % PAGE == 0).then_some(Heap {
+                table,
+                base,
+                count,
                 pages,
             })
         };
@@ -310,21 +315,23 @@ impl Geometry {
         let mut buckets = [(0, 0); 3];
         for kind in Kind::ALL {
             let k = kind as usize;
-            entries[k] = table(3 + k, MAX_ENTRIES, kind.entry_size())?;
-            buckets[k] = table(6 + k, MAX_ENTRIES, 8)?;
+            entries[k] = table(&from.entries[k], MAX_ENTRIES, kind.entry_size())?;
+            buckets[k] = table(&from.buckets[k], MAX_ENTRIES, 8)?;
             if !buckets[k].1.is_power_of_two() {
                 return None;
             }
         }
-        Some(Geometry {
-            members: table(0, MAX_MEMBERS, size_of::<Member>() as u64)?,
-            // One of them is spare.
-            procs: table(1, MAX_PROCS, size_of::<Proc>() as u64).filter(|procs| procs.1 >= 2)?,
-            waiters: table(2, 1 << 20, size_of::<Waiter>() as u64)?,
+        let procs = table(&from.procs, MAX_PROCS, size_of::<Proc>() as u64)?;
+        // One of them is spare.
+        let has_spare = procs.1 >= 2;
+        has_spare.then_some(Geometry {
+            members: table(&from.members, MAX_MEMBERS, size_of::<Member>() as u64)?,
+            procs,
+            waiters: table(&from.waiters, 1 << 20, size_of::<Waiter>() as u64)?,
             entries,
             buckets,
-            small: heap(18, BLOCK, false)?,
-            pages: heap(21, PAGE, true)?,
+            small: heap(&from.small, from.small.base.load(Relaxed), BLOCK, false)?,
+            pages: heap(&from.pages, structures, PAGE, true)?,
         })
     }
 }
@@ -341,12 +348,8 @@ impl Pool {
         let sb = mem.at::<Superblock>(0).ok_or(FormatError::TooSmall)?;
         sb.version.store(VERSION, Relaxed);
         sb.size.store(size, Relaxed);
-        for (slot, word) in sb.geometry.iter().zip(geometry.words()) {
-            slot.store(word, Relaxed);
-        }
-        for (slot, word) in sb.limits.iter().zip(limits.words()) {
-            slot.store(word, Relaxed);
-        }
+        geometry.write(&sb.geometry);
+        limits.write(&sb.limits);
         let pool = Pool {
             mem,
             geometry,
@@ -390,12 +393,8 @@ impl Pool {
         if size > mem.len() as u64 {
             return Err(OpenError::Truncated);
         }
-        let geometry = Geometry::of_words(
-            &core::array::from_fn(|i| sb.geometry[i].load(Relaxed)),
-            size,
-        )
-        .ok_or(OpenError::Damaged)?;
-        let limits = Limits::of_words(&core::array::from_fn(|i| sb.limits[i].load(Relaxed)));
+        let geometry = Geometry::read(&sb.geometry, size).ok_or(OpenError::Damaged)?;
+        let limits = Limits::read(&sb.limits);
         Ok(Pool {
             mem: mem.below(geometry.pages.base),
             geometry,
@@ -514,7 +513,7 @@ impl Pool {
         let at = table + u64::from(index) * len;
         // Tables begin on pages.
         let one_page = len.is_power_of_two();
-        // SAFETY: `of_words` found all of the table to lie inside the mapping.
+        // SAFETY: `Geometry::read` found all of the table to lie inside the mapping.
         let is_there = index < count && unsafe { self.mem.has_memory(at, len, one_page, asks) };
         is_there.then(|| self.fixed(at))
     }
@@ -523,7 +522,7 @@ impl Pool {
     #[inline]
     fn fixed<T: crate::mem::Shared>(&self, offset: u64) -> &'static T {
         debug_assert!(offset as usize + size_of::<T>() <= self.mem.len());
-        // SAFETY: callers pass offsets of tables that `of_words` found to lie inside the mapping, plus an index below
+        // SAFETY: callers pass offsets of tables that `Geometry::read` found to lie inside the mapping, plus an index below
         // the table's count; the tables are page-aligned and T's size is a multiple of its alignment.
         unsafe { &*self.mem.base().add(offset as usize).cast::<T>() }
     }

@@ -63,7 +63,7 @@ pub trait Kernel: Sync {
     /// Gives the memory of a range back to the host; true if the range reads as zeros from now on.
     fn release(&self, offset: u64, len: u64) -> bool;
     /// Bytes that the pool has and could get of memory, taken together, if that is known.
-    fn room(&self) -> Option<u64>;
+    fn available_memory(&self) -> Option<u64>;
     /// Seconds since the epoch.
     fn now(&self) -> i64;
     /// Nanoseconds of a clock that never goes back.

@@ -1,7 +1,10 @@
 //! Where things are in a pool. `docs/layout.md` is the specification; this module is its code.
 //!
-//! Everything is little-endian and named by byte offsets from the start of the pool. Words that slow paths change are
-//! 64 bits wide, so that the redo log needs one kind of entry.
+//! The compiler checks each size and offset that the page says (`spec`). Everything is little-endian and named by byte
+//! offsets from the start of the pool. Words that slow paths change are 64 bits wide, so that the redo log needs one kind
+//! of entry.
+
+mod spec;
 
 use crate::mem::Shared;
 use crate::pair::Pair;
@@ -23,25 +26,25 @@ pub const POOL_LOG: u64 = 4096;
 pub const TABLES: u64 = POOL_LOG + 8192;
 /// Offset of [`Root`].
 pub const ROOT: u64 = 1024;
-/// Bits of an id that are the index of the construct.
+/// Bits of an id that are the index of the IPC object.
 pub const INDEX_BITS: u32 = 17;
 /// Bits of an id that are the sequence number.
 pub const SEQ_BITS: u32 = 13;
 /// The bit that marks an id as Vshmem's. The kernel gives out ids that large only after 2^30 creations.
 pub const ID_BIT: u32 = 1 << 30;
-/// Most constructs of one kind in a pool.
+/// Most IPC objects of one kind in a pool.
 pub const MAX_ENTRIES: u32 = 1 << INDEX_BITS;
 /// Most process slots: a slot is named by 16 bits.
 pub const MAX_PROCS: u32 = 65535;
 /// Most members: a member is named by 10 bits.
 pub const MAX_MEMBERS: u32 = 64;
 /// Ranges of pages that may be on their way in or out of the heap at once.
-pub const LIMBO: usize = 32;
+pub const PENDING_PAGES: usize = 32;
 /// Orders of blocks in a heap.
 pub const ORDERS: usize = 28;
 
 /// Questions for memory that there may be at a time.
-pub const ASKS: usize = 16;
+pub const MEMORY_REQUESTS: usize = 16;
 
 /// Chunks of a heap's words of which is known whether they are backed with memory.
 pub const CHUNKS: usize = 4096;
@@ -53,23 +56,89 @@ pub struct Superblock {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Feature bits that a reader must know; version 1 defines none.
+    /// Feature bits that a reader must know; this version has none.
     pub incompatible: AtomicU32,
-    /// Feature bits that a reader may ignore; version 1 defines none.
+    /// Feature bits that a reader may ignore; this version has none.
     pub compatible: AtomicU32,
     /// Zero.
     pub reserved: AtomicU32,
     /// Bytes in the pool.
     pub size: AtomicU64,
-    /// Offsets and counts, see [`crate::format::Geometry`].
-    pub geometry: [AtomicU64; 24],
-    /// Limits, see [`crate::format::Limits`].
-    pub limits: [AtomicU64; 12],
+    /// Where the tables are.
+    pub geometry: GeometryWords,
+    /// System V limits.
+    pub limits: LimitWords,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Superblock {}
 
-/// What one kind of construct counts, all under the pool's lock.
+/// Where a table is, as the superblock says it; [`crate::format::Geometry`] is the checked copy.
+#[repr(C)]
+pub struct TableWords {
+    /// Offset.
+    pub offset: AtomicU64,
+    /// Records.
+    pub count: AtomicU64,
+}
+
+/// Where a heap is.
+#[repr(C)]
+pub struct HeapWords {
+    /// Offset of its words.
+    pub words: AtomicU64,
+    /// Offset of its first block.
+    pub base: AtomicU64,
+    /// Blocks.
+    pub count: AtomicU64,
+}
+
+/// Where everything is.
+#[repr(C)]
+pub struct GeometryWords {
+    /// Members.
+    pub members: TableWords,
+    /// Process slots.
+    pub procs: TableWords,
+    /// Waiter records.
+    pub waiters: TableWords,
+    /// Entries by kind.
+    pub entries: [TableWords; 3],
+    /// Hash buckets by kind.
+    pub buckets: [TableWords; 3],
+    /// The heap of small blocks.
+    pub small: HeapWords,
+    /// The heap of pages.
+    pub pages: HeapWords,
+}
+
+/// Limits, as the superblock says them; [`crate::format::Limits`] is the checked copy.
+#[repr(C)]
+pub struct LimitWords {
+    /// Largest segment in bytes.
+    pub shmmax: AtomicU64,
+    /// Pages of all segments.
+    pub shmall: AtomicU64,
+    /// Segments.
+    pub shmmni: AtomicU64,
+    /// Semaphores in a set.
+    pub semmsl: AtomicU64,
+    /// Semaphores in all sets.
+    pub semmns: AtomicU64,
+    /// Operations in a `semop`.
+    pub semopm: AtomicU64,
+    /// Semaphore sets.
+    pub semmni: AtomicU64,
+    /// Bytes in a message.
+    pub msgmax: AtomicU64,
+    /// Bytes in a new queue.
+    pub msgmnb: AtomicU64,
+    /// Queues.
+    pub msgmni: AtomicU64,
+    /// Zero.
+    pub reserved: [AtomicU64; 2],
+}
+
+/// What one kind of IPC object counts, all under the pool's lock.
 #[repr(C)]
 pub struct KindRoot {
     /// First free entry + 1, linked through [`Head::next`]; 0: none.
@@ -78,18 +147,19 @@ pub struct KindRoot {
     pub high: AtomicU64,
     /// Entries in use.
     pub used: AtomicU64,
-    /// Sequence number of the next id.
-    pub seq: AtomicU64,
+    /// Zero.
+    pub reserved: AtomicU64,
     /// Pages (segments) or semaphores (sets) in use.
     pub total: AtomicU64,
 }
 
-/// Owner of a place in limbo whose owner did not get the pool's lock again: whoever has it gives the pages back.
+/// In the place of an owner of pending pages that did not get the pool's lock again: the lock's next owner
+/// gives the pages back.
 pub const ABANDONED: u64 = u64::MAX;
 
 /// A range of pages on its way in or out: owned by a process, or by nobody once that died.
 #[repr(C)]
-pub struct Limbo {
+pub struct PendingPages {
     /// Process slot + 1 and generation of the owner (`slot + 1 | generation << 32`), or [`ABANDONED`]; 0: unused.
     pub owner: AtomicU64,
     /// First page.
@@ -120,30 +190,31 @@ pub struct Root {
     /// Heads of the free lists of the small heap, by order: index + 1.
     pub small_free: [AtomicU64; ORDERS],
     /// Pages on their way in or out.
-    pub limbo: [Limbo; LIMBO],
+    pub pending_pages: [PendingPages; PENDING_PAGES],
     /// Bytes from the start of the small heap that are backed with memory.
     pub small_backed: AtomicU64,
     /// Free pages that still have their memory: those of small segments are kept for the next ones.
     pub kept: AtomicU64,
     /// How often the back end has said that it lives: once a second. 0: no back end ever served this pool.
-    pub beat: AtomicU64,
+    pub heartbeat: AtomicU64,
     /// When it did so last, in nanoseconds of the host's monotonic clock; 0: it has ended in good order.
-    pub beat_at: AtomicU64,
+    pub heartbeat_at: AtomicU64,
     /// A bit for each chunk of the words of the small heap and of the page heap: it is backed with memory.
     pub words_backed: [[AtomicU64; CHUNKS / 64]; 2],
-    /// A bit for each member that the back end is to ring for processes of the host.
-    pub to_ring: AtomicU64,
-    /// How often somebody set one; the back end sleeps on this word.
-    pub asked: AtomicU32,
-    /// The count of beats (its low bits) at which the back end said last that it gives memory to members that ask for it; 0: it does not.
+    /// A bit for each member whose doorbell the back end is to ring for processes of the host.
+    pub doorbells_to_ring: AtomicU64,
+    /// How often somebody set such a bit; the back end sleeps on this word.
+    pub doorbell_requests: AtomicU32,
+    /// The count of heartbeats (its low bits) at which the back end said last that it serves memory requests;
+    /// 0: it does not.
     pub gives: AtomicU32,
-    /// What members ask, see [`crate::asks`].
-    pub asks: [AtomicU64; ASKS],
+    /// Requests of members for memory, see [`crate::memory_requests`].
+    pub memory_requests: [AtomicU64; MEMORY_REQUESTS],
     /// How often the back end has answered.
     pub answers: AtomicU32,
     /// Zero.
     pub reserved_too: AtomicU32,
-    /// The back end's count of beats when somebody last waited for it in vain.
+    /// The back end's count of heartbeats when somebody last waited for it in vain.
     pub silent: AtomicU64,
 }
 // SAFETY: atomics only.
@@ -155,7 +226,7 @@ const _: () = assert!(ROOT as usize + size_of::<Root>() <= 4096);
 pub struct Member {
     /// 0 free, 1 being written (bits 8-31 tell by which kernel), 2 in use, 3 dead, 4 vacant.
     pub state: AtomicU32,
-    /// By which number it is rung, + 1; 0: it can't be rung. Bit 31: it rings others.
+    /// By which number its doorbell is rung, + 1; 0: it has none. Bit 31: it rings others'.
     pub peer: AtomicU32,
     /// What tells the kernel from all others.
     pub identity: [AtomicU64; 2],
@@ -166,7 +237,6 @@ pub struct Member {
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Member {}
-const _: () = assert!(size_of::<Member>() == 64);
 
 /// A process that uses the pool.
 #[repr(C, align(128))]
@@ -175,21 +245,20 @@ pub struct Proc {
     pub ident: AtomicU64,
     /// Its pid in its kernel.
     pub pid: AtomicU32,
-    /// Set if constructs beyond `touched` may know the process.
+    /// Set if IPC objects beyond `touched` may know the process.
     pub overflow: AtomicU32,
     /// When the process started, in its kernel's clock ticks since boot.
     pub started: AtomicU64,
-    /// Constructs that may hold something of this process: `kind << 28 | index + 1`; 0: unused.
+    /// IPC objects that may hold something of this process: `kind << 28 | index + 1`; 0: unused.
     pub touched: [AtomicU32; 26],
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Proc {}
 
-/// In what is kept of a process's start: it holds no life lock, so its pid must tell whether it lives.
-pub const NO_LIFE_LOCK: u64 = 1 << 31;
-const _: () = assert!(size_of::<Proc>() == 128);
+/// In what is kept of a process's start: it holds no liveness lock, so its pid must tell whether it lives.
+pub const NO_LIVENESS_LOCK: u64 = 1 << 31;
 
-/// What every construct's entry begins with.
+/// What every IPC object's entry begins with.
 #[repr(C)]
 pub struct Head {
     /// The id, or 0 while the entry is free.
@@ -212,11 +281,11 @@ pub struct Head {
     pub next: AtomicU64,
 }
 
-/// The construct is being removed: it can't be found any more, its memory is on the way back.
+/// The IPC object is being removed: it can't be found any more, its memory is on the way back.
 pub const HEAD_DYING: u32 = 1;
 /// Where the sequence number begins in [`Head::flags`].
 pub const HEAD_SEQ_SHIFT: u32 = 8;
-/// Where the member begins, whose kernel the construct was made in: its index + 1, 7 bits; 0: unknown.
+/// Where the member begins, whose kernel the IPC object was made in: its index + 1, 7 bits; 0: unknown.
 pub const HEAD_MEMBER_SHIFT: u32 = 21;
 
 /// A segment.
@@ -236,7 +305,7 @@ pub struct Shm {
     pub dtime: AtomicI64,
     /// Last change.
     pub ctime: AtomicI64,
-    /// `member << 22 | pid` of the creator.
+    /// Pid word of the creator: name spaces << 32 | member << 22 | pid.
     pub cpid: AtomicU64,
     /// The same of the last process that attached or detached.
     pub lpid: AtomicU64,
@@ -247,7 +316,6 @@ pub struct Shm {
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Shm {}
-const _: () = assert!(size_of::<Shm>() == 128);
 
 /// A process's attachments of one segment: a block of the small heap.
 #[repr(C)]
@@ -260,8 +328,8 @@ pub struct Hold {
     pub count: AtomicU64,
     /// So many times its owner has detached it without the lock, which was not to be had.
     pub detached: AtomicU64,
-    /// So many of these are not counted any more.
-    pub settled: AtomicU64,
+    /// So many of these were taken off the attachments.
+    pub taken_off: AtomicU64,
     /// Id of the segment.
     pub segment: AtomicU64,
 }
@@ -352,7 +420,7 @@ pub struct Msg {
     /// Offset of the redo log.
     pub log: AtomicU64,
     /// The last ring that was left while somebody was at work there: offset and how many times two its cells are; 0: none.
-    pub parked: AtomicU64,
+    pub retired: AtomicU64,
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Msg {}
@@ -369,7 +437,7 @@ pub struct MsgEnd {
     pub seen: AtomicU64,
     /// Last `msgsnd` or `msgrcv`.
     pub time: AtomicI64,
-    /// `member << 22 | pid` of the last sender or receiver.
+    /// Pid word of the last sender or receiver.
     pub pid: AtomicU64,
     /// Receiving end: the position before which all cells are free. Sending end: what it was when it was last looked at.
     pub done: AtomicU64,
@@ -387,22 +455,14 @@ pub struct Waiter {
     pub owner: AtomicU64,
     /// [`WAITING`] or how it ended: what the thread sleeps on.
     pub status: AtomicU32,
-    /// Construct: `kind << 28 | index + 1`.
-    pub construct: AtomicU32,
+    /// IPC object: `kind << 28 | index + 1`.
+    pub object: AtomicU32,
     /// Next and previous in the queue: index + 1.
     pub next: AtomicU64,
     /// Previous in the queue.
     pub prev: AtomicU64,
-    /// Semaphores: number of operations. Queues: the type asked for.
-    pub arg0: AtomicU64,
-    /// Semaphores: offset of the operations when they don't fit in `ops`, otherwise the set's id. Queues: most bytes wanted or offered.
-    pub arg1: AtomicU64,
-    /// Semaphores: operation that blocks. Queues: flags.
-    pub arg2: AtomicU64,
-    /// Semaphores: pid word. Queues: the cell that holds the message.
-    pub arg3: AtomicU64,
-    /// Bytes in the block at `arg1`.
-    pub arg4: AtomicU64,
+    /// What it waits for: [`Waiter::semop`] or [`Waiter::message`].
+    pub wanted: [AtomicU64; 5],
     /// When the thread began to wait, in seconds since the epoch; 0: unknown. Shown to people, and relied on by nobody.
     pub since: AtomicI64,
     /// Zero.
@@ -412,7 +472,52 @@ pub struct Waiter {
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Waiter {}
-const _: () = assert!(size_of::<Waiter>() == 256);
+
+/// What a thread in `semop` waits for.
+#[repr(C)]
+pub struct WaitingSemop {
+    /// Operations.
+    pub count: AtomicU64,
+    /// Offset of the operations when they don't fit in [`Waiter::ops`], otherwise the set's id.
+    pub at: AtomicU64,
+    /// The operation that blocks, and bit 32 if any alters.
+    pub blocked: AtomicU64,
+    /// Low half of the caller's pid word.
+    pub pid: AtomicU64,
+    /// Bytes in the block at `at`; 0: there is none.
+    pub block_len: AtomicU64,
+}
+
+/// What a thread in `msgrcv` or `msgsnd` waits for.
+#[repr(C)]
+pub struct WaitingMessage {
+    /// The type asked for.
+    pub kind: AtomicU64,
+    /// Bytes that a receiver has room for, or that a sender has.
+    pub len: AtomicU64,
+    /// Flags of `msgrcv`.
+    pub flags: AtomicU64,
+    /// Position of the message that was handed over.
+    pub position: AtomicU64,
+    /// The caller's pid word.
+    pub pid: AtomicU64,
+}
+
+impl Waiter {
+    /// What it waits for, of a thread that waits for semaphores.
+    #[inline]
+    pub fn semop(&self) -> &WaitingSemop {
+        // SAFETY: five 64-bit atomics, as these are, at the same alignment.
+        unsafe { &*self.wanted.as_ptr().cast() }
+    }
+
+    /// What it waits for, of a thread that waits for a queue.
+    #[inline]
+    pub fn message(&self) -> &WaitingMessage {
+        // SAFETY: as above.
+        unsafe { &*self.wanted.as_ptr().cast() }
+    }
+}
 
 /// [`Waiter::status`]: not served yet. Any other value is `DONE | errno`.
 pub const WAITING: u32 = 1;
@@ -424,7 +529,7 @@ pub const ON_TRUST: u32 = 1 << 30;
 /// [`Waiter::status`]: the bits that hold the errno.
 pub const ERRNO: u32 = 0xffff;
 
-/// The kinds of construct, in table order.
+/// The kinds of IPC object, in table order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -447,7 +552,7 @@ impl Kind {
             Kind::Msg => size_of::<Msg>() as u64,
         }
     }
-    /// The kind in a construct reference (`kind << 28 | index + 1`).
+    /// The kind in an IPC object reference (`kind << 28 | index + 1`).
     pub const fn of_reference(reference: u32) -> Option<(Kind, u32)> {
         let index = match (reference & 0x0fff_ffff).checked_sub(1) {
             Some(i) => i,
@@ -460,7 +565,7 @@ impl Kind {
             _ => None,
         }
     }
-    /// The reference to a construct.
+    /// The reference to an IPC object.
     pub const fn reference(self, index: u32) -> u32 {
         (self as u32) << 28 | (index + 1)
     }

@@ -14,8 +14,8 @@
 //! | [`log`] | the redo log by which slow paths change words |
 //! | [`heap`] | the allocator |
 //! | [`process`], [`member`] | who uses the pool |
-//! | [`bells`] | who rings whom |
-//! | [`asks`] | asking the host for memory |
+//! | [`doorbell`] | which member rings whose doorbell |
+//! | [`memory_requests`] | requests of machines for memory of the host |
 //! | [`budget`] | what a call may spend on looking at a pool |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![no_std]
@@ -23,10 +23,9 @@
 #[cfg(test)]
 extern crate std;
 
-pub mod asks;
-pub mod bells;
 pub mod budget;
 mod ctx;
+pub mod doorbell;
 pub mod format;
 pub mod heap;
 pub mod kernel;
@@ -35,15 +34,16 @@ pub mod lock;
 pub mod log;
 pub mod mem;
 pub mod member;
+pub mod memory_requests;
 pub mod pair;
 pub mod process;
 
 #[cfg(test)]
 mod tests;
 
-pub use bells::Sleeper;
 pub use budget::Budget;
 pub use ctx::Ctx;
+pub use doorbell::Sleeper;
 pub use format::{FormatError, Limits, OpenError, Params, Pool, DEFAULT_POOL, MIN_POOL};
 pub use kernel::{Cred, Kernel, Waited};
 pub use mem::{Mem, Sparse};

@@ -32,7 +32,7 @@ impl Log {
     /// with half of it done, the lock could never be let go.
     pub(crate) fn recover(&self, pool: &Pool, budget: &Budget) {
         if self.at == 0 || self.entries == 0 {
-            // The construct is removed.
+            // The IPC object is removed.
             return;
         }
         let Some(state) = pool.mem.word(self.at) else {
@@ -47,7 +47,7 @@ impl Log {
         }
     }
 
-    /// Offset of an entry. A hostile construct may say that its log is anywhere.
+    /// Offset of an entry. A hostile IPC object may say that its log is anywhere.
     fn entry_at(&self, i: u32) -> Option<u64> {
         self.at.checked_add(16 + i as u64 * 16)
     }

@@ -1,9 +1,10 @@
 //! Checked access to a mapped pool.
 //!
-//! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process. What lies in the pool may lead
-//! anywhere, so a process notes which pages it knows to have memory ([`Sparse`]), and sees to it that a page has
-//! some before it looks at it for the first time. Such pages keep their memory: only that of segments' pages is ever given back, and no
-//! structure lies there ([`Mem::below`]).
+//! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process.
+//! What lies in the pool may lead anywhere, so a process remembers which pages it knows to have memory
+//! ([`Sparse`]), and sees to it that a page has some before it looks at it for the first time. Such pages
+//! keep their memory: only that of segments' pages is ever given back, and no structure lies there
+//! ([`Mem::below`]).
 
 use crate::layout::PAGE;
 use core::ptr::NonNull;
@@ -53,7 +54,7 @@ impl Sparse {
         Some(steps)
     }
 
-    fn note(&self, first: u64, count: u64) {
+    fn remember(&self, first: u64, count: u64) {
         for page in first..first + count {
             if let Some(known) = self.known.get(page as usize) {
                 let run = (first + count - page).min(u8::MAX.into());
@@ -225,7 +226,7 @@ impl Mem {
             return false;
         }
         if steps.is_none_or(|steps| steps > count.div_ceil(u8::MAX.into())) {
-            sparse.note(first, count);
+            sparse.remember(first, count);
         }
         true
     }

@@ -1,7 +1,7 @@
 //! The member table: which kernels use the pool.
 //!
-//! An entry is found by the kernel's *identity*, 16 bytes that no other kernel has, and all of its processes that share life locks have.
-//! Which they are is the port's to know.
+//! An entry is found by the kernel's *identity*, 16 bytes that no other kernel has, and all of its processes
+//! that share liveness locks have. Which they are is the transport's to know.
 //!
 //! An entry of a dead member is *vacant*, and may be taken by another kernel, once somebody has found that nothing in the pool names it
 //! any more. It is never free again: entries that were ever used come before those that were not.
@@ -84,7 +84,8 @@ impl Pool {
             if taken.is_err() {
                 continue;
             }
-            // Whoever had begun it may be alive after all, and late: then the entry is in use, and the back end has numbered it.
+            // The process that had begun it may be alive after all, and late: then the entry is in use, and
+            // the back end has numbered it.
             let _ = m.peer.compare_exchange(peer, 0, Relaxed, Relaxed);
             let _ = m.since.compare_exchange(since, 0, Relaxed, Relaxed);
             m.identity[0].store(words[0], Relaxed);
@@ -151,15 +152,15 @@ impl Pool {
         })
     }
 
-    /// Declares a machine dead: the host calls this when it has ended the machine.
-    pub fn bury_member(&self, member: u16) {
+    /// Declares a member dead: the host calls this when it has ended the machine.
+    pub fn declare_dead(&self, member: u16) {
         if let Some(m) = self.member(member.into()) {
             let _ = m.state.compare_exchange(LIVE, DEAD, AcqRel, Relaxed);
-            self.forget_questions(member);
+            self.forget_memory_requests(member);
         }
     }
 
-    /// Writes down by which number a member is rung, and since when, in seconds since the epoch.
+    /// Writes down by which number a member's doorbell is rung, and since when, in seconds since the epoch.
     pub fn set_member_peer(&self, member: u16, peer: u16, since: u64) {
         if let Some(m) = self.member(member.into()) {
             m.since.store(since, Relaxed);
@@ -167,27 +168,28 @@ impl Pool {
         }
     }
 
-    /// By which number a member is rung, if it can be, and since when it is known, in seconds since the epoch.
+    /// By which number a member's doorbell is rung, if it has one, and since when it is known, in seconds
+    /// since the epoch.
     pub fn member_peer(&self, member: u16) -> Option<(u16, u64)> {
         let m = self.member(member.into())?;
         Some((m.peer_number()?, m.since.load(Relaxed)))
     }
 
     /// The back end says that it lives. `now` is the host's monotonic clock in nanoseconds; 0: it ends.
-    pub fn beat(&self, now: u64) {
+    pub fn heartbeat(&self, now: u64) {
         let root = self.root();
-        root.beat_at.store(now, Relaxed);
+        root.heartbeat_at.store(now, Relaxed);
         // Only the one back end of a pool counts.
-        let count = root.beat.load(Relaxed).wrapping_add(1);
-        root.beat.store(count.max(1), Release);
+        let count = root.heartbeat.load(Relaxed).wrapping_add(1);
+        root.heartbeat.store(count.max(1), Release);
     }
 
     /// What the back end said last: how often it has, and when. It lives if the count changes within a few seconds, or, for
     /// processes of the host, if that was not long ago. `None`: there is none, or it has ended in good order.
-    pub fn last_beat(&self) -> Option<(u64, u64)> {
+    pub fn last_heartbeat(&self) -> Option<(u64, u64)> {
         let root = self.root();
-        let count = root.beat.load(Acquire);
-        let at = root.beat_at.load(Relaxed);
+        let count = root.heartbeat.load(Acquire);
+        let at = root.heartbeat_at.load(Relaxed);
         (count != 0 && at != 0).then_some((count, at))
     }
 

@@ -1,8 +1,8 @@
 //! Process slots: who owns locks, adjustments, attachments.
 //!
-//! A slot's word `ident` is `{state:32, member:16, generation:16}`. It goes from free to live by compare-and-swap, by a process that
-//! holds the slot's life lock; the generation rises with each claim, so that a name `(slot, generation)` is never given twice
-//! (within 65536 claims of one slot).
+//! A slot's word `ident` is `{state:32, member:16, generation:16}`. It goes from free to live by
+//! compare-and-swap, by a process that holds the slot's liveness lock; the generation rises with each claim,
+//! so that a name `(slot, generation)` is never given twice (within 65536 claims of one slot).
 //!
 //! The last slot is the *spare* one: nobody lives in it. A process that finds all others taken is there while it cleans up
 //! after the dead, and then takes a slot that this made free. So a slot is used again only when nothing names it any more:
@@ -11,7 +11,7 @@
 
 use crate::budget::{Budget, ASK, LOOK};
 use crate::kernel::back_next;
-use crate::layout::{Proc, NO_LIFE_LOCK};
+use crate::layout::{Proc, NO_LIVENESS_LOCK};
 use crate::{Kernel, Pool};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -65,7 +65,8 @@ impl Ident {
     }
 }
 
-/// Free slots whose life lock can't be had: after so many, there is another reason (no descriptor for the pool's file).
+/// Free slots whose liveness lock can't be had: after so many, there is another reason (no descriptor for the
+/// pool's file).
 const REFUSALS: u32 = 64;
 
 impl Pool {
@@ -80,8 +81,8 @@ impl Pool {
         self.record(self.geometry.procs, slot)
     }
 
-    /// Takes a free slot for a process of `member`. `claim` takes a slot's life lock: it is false if somebody holds it. `None`: all are taken, or
-    /// looking at them has cost the budget.
+    /// Takes a free slot for a process of `member`. `claim` takes a slot's liveness lock: it is false if
+    /// somebody holds it. `None`: all are taken, or looking at them has cost the budget.
     pub fn claim_process(
         &self,
         kernel: &dyn Kernel,
@@ -116,7 +117,7 @@ impl Pool {
             }
             // First, so that it is found and freed if the caller dies in it.
             root.proc_high.fetch_max(slot + 1, Relaxed);
-            let Some(me) = self.settle_in(slot, old, member, pid, started) else {
+            let Some(me) = self.enter(slot, old, member, pid, started) else {
                 continue; // somebody of another kernel was faster
             };
             root.proc_hint.store(slot.wrapping_add(1) % slots, Relaxed);
@@ -148,7 +149,7 @@ impl Pool {
             p.pid.store(0, Relaxed);
             p.started.store(0, Relaxed);
         }
-        self.settle_in(slot, old, member, pid, started)
+        self.enter(slot, old, member, pid, started)
     }
 
     /// Sees to it that a slot has memory before it is looked at for the first time. If it comes next after those that were used, which `high` says,
@@ -170,15 +171,8 @@ impl Pool {
         self.proc_slots() - 1
     }
 
-    /// Enters a process into a slot whose identity was `old`, and whose life lock it holds.
-    fn settle_in(
-        &self,
-        slot: u32,
-        old: u64,
-        member: u16,
-        pid: u32,
-        started: u64,
-    ) -> Option<ProcId> {
+    /// Enters a process into a slot whose identity was `old`, and whose liveness lock it holds.
+    fn enter(&self, slot: u32, old: u64, member: u16, pid: u32, started: u64) -> Option<ProcId> {
         let p = self.proc(slot)?;
         let generation = Ident::of(old).generation.wrapping_add(1);
         let new = Ident {
@@ -190,12 +184,12 @@ impl Pool {
             p.pid.store(pid, Relaxed);
             p.started.store(started, Relaxed);
         };
-        if started & NO_LIFE_LOCK != 0 {
-            // Who has no lock must be known by its pid from the first moment.
+        if started & NO_LIVENESS_LOCK != 0 {
+            // A process without a lock must be known by its pid from the first moment.
             enter();
         }
-        // Each kernel has life locks of its own, so a process of another one may be at this slot, too: only who wins writes. Until it has,
-        // there is no pid, and its lock alone says that it lives.
+        // Each kernel has liveness locks of its own, so a process of another one may be at this slot, too:
+        // only who wins writes. Until it has, there is no pid, and its lock alone says that it lives.
         p.ident
             .compare_exchange(old, new.word(), AcqRel, Relaxed)
             .ok()?;
@@ -212,8 +206,8 @@ impl Pool {
         let old = p.ident.load(Acquire);
         let ident = Ident::of(old);
         if ident.state == LIVE && ident.generation == me.generation {
-            // Whoever takes the slot next must not be judged by them. If somebody else was faster, and somebody has it already, they
-            // are others by now, and stay.
+            // The next process in the slot must not be judged by them. If somebody else was faster, and
+            // somebody has it already, they are others by now, and stay.
             let _ = p.pid.compare_exchange(pid, 0, AcqRel, Relaxed);
             let _ = p.started.compare_exchange(started, 0, AcqRel, Relaxed);
             let _ = p.ident.compare_exchange(
@@ -310,7 +304,7 @@ impl Pool {
         }
     }
 
-    /// Remembers that a construct may hold something of a process.
+    /// Remembers that an IPC object may hold something of a process.
     pub fn touch(&self, who: ProcId, reference: u32) {
         let Some(p) = self.proc(who.slot) else { return };
         if p.touched.iter().any(|t| t.load(Relaxed) == reference) {
@@ -324,7 +318,7 @@ impl Pool {
         p.overflow.store(1, Release);
     }
 
-    /// The construct holds nothing of the process any more.
+    /// The IPC object holds nothing of the process any more.
     pub fn untouch(&self, who: ProcId, reference: u32) {
         let Some(p) = self.proc(who.slot) else { return };
         // Somebody else may have cleaned up faster, and the slot be another's.

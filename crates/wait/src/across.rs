@@ -1,24 +1,32 @@
-//! Waiting across machines: a thread sleeps until it is rung, where everybody rings; else it naps.
+//! Waiting across machines: a thread sleeps until its kernel's doorbell is rung, where all members ring; else
+//! it naps.
 //!
-//! Who sleeps in another kernel can't be woken by a futex. So a waker changes the word, and has the sleeper's kernel look at it again:
-//! a machine rings the other through its device (vshmem.ko), and the host through the back end. Only a waiter record's status
-//! is slept on so, because the record tells whose it is: exactly that member is rung. Who waits for another word, a lock
-//! for instance, naps and is woken by its own kernel only: locks are held for microseconds, and a nap grows to 2 ms at most.
+//! A futex can't wake a thread of another kernel. So a waker changes the word, and has the sleeper's kernel
+//! look at it again: a machine rings the other's doorbell through its device (vshmem.ko), and the host
+//! through the back end. Threads sleep so on a waiter record's status alone, because the record tells whose
+//! it is: the waker rings exactly that member's doorbell. A thread that waits for another word, a lock for
+//! instance, naps and is woken by its own kernel only: locks are held for microseconds, and a nap grows to 2
+//! ms at most.
 //!
 //! # Why no wake-up is lost
-//! * *The word*: the waker stores the status, then a full fence, then it rings. The driver that was rung, or the kernel at a futex's
-//!   wake-up, takes its lock before it reads the words of sleepers; a sleeper compares the word and becomes one under the
-//!   same lock. If it comes first, it is found with a word that has changed; if it comes later, it reads the new word itself. The status
-//!   is never set back while its thread sleeps.
-//! * *Whom to ring*: the record names its owner, the owner's slot its member, the member its number; all of them are written before the
-//!   record is put into a queue under the construct's lock, and a waker takes it from there under the same lock. Who reads another owner
-//!   is late: then the waiter has seen its status, and given the record back.
-//! * *By the back end* (who is to be rung by the host): the waker sets the member's bit, then changes a word, then wakes who
-//!   sleeps on that. The back end reads the word, then takes the bits, then sleeps while the word is what it was: whatever bit it did not
-//!   take changes the word after it was read. A back end that dies leaves the bits to the next one.
-//! * *Who does not ring*: a thread sleeps only if all members, its own included, say that they ring, and the back end lives. A member says so before its
-//!   first process registers anywhere, so before it can serve; where ringing fails, it takes that back. In between (somebody joins who
-//!   does not ring, the back end is killed for good) a wake-up is late: by the waiter's next look around, a quarter of a second at most.
+//! * *The word*: the waker stores the status, then comes a full fence, then it rings the doorbell. The driver
+//!   whose doorbell it is, or the kernel at a futex's wake-up, takes its lock before it reads the words of
+//!   sleepers; a sleeper compares the word and becomes one under the same lock. If it comes first, it is
+//!   found with a word that has changed; if it comes later, it reads the new word itself. The status is never
+//!   set back while its thread sleeps.
+//! * *Whose doorbell*: the record names its owner, the owner's slot its member, the member its number; all of
+//!   them are written before the record is put into a queue under the IPC object's lock, and a waker takes it
+//!   from there under the same lock. A waker that reads another owner is late: the waiter has seen its
+//!   status, and given the record back.
+//! * *By the back end* (doorbells that the host rings): the waker sets the member's bit, then changes a word,
+//!   then wakes the thread that sleeps on that. The back end reads the word, takes the bits, and sleeps while
+//!   the word is what it was: a bit that it did not take changes the word after it was read. A back end that
+//!   dies leaves the bits to the next one.
+//! * *Members that don't ring*: a thread sleeps only if all members, its own included, say that they ring
+//!   doorbells, and the back end lives. A member says so before its first process registers anywhere, so
+//!   before it can serve; where ringing fails, it takes that back. In between (a member joins that does not
+//!   ring, the back end is killed for good) a wake-up is late: by the waiter's next look around, a quarter of
+//!   a second at most.
 //!
 //! `model` has the first three under loom.
 
@@ -30,7 +38,7 @@ use crate::{futex, nap, spin, Waited};
 use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use core::time::Duration;
 use vshmem_pool::{Pool, Sleeper};
-use vshmem_port::{Handle, Slept};
+use vshmem_transport::{Handle, Slept};
 
 /// A pool that several kernels use, as seen from one of them.
 #[derive(Clone, Copy)]
@@ -41,32 +49,32 @@ pub struct Across<'a> {
     pub handle: &'a Handle,
     /// This kernel.
     pub member: u16,
-    /// What this process knows of the back end's life.
-    pub pulse: &'a Pulse,
+    /// What this process knows of the back end's liveness.
+    pub heartbeat: &'a Heartbeat,
 }
 
-/// What a process remembers of the back end's beat in one pool.
+/// What a process remembers of the back end's heartbeat in one pool.
 #[derive(Debug, Default)]
-pub struct Pulse {
+pub struct Heartbeat {
     count: AtomicU64,
     /// When the count had changed, in nanoseconds of this kernel's clock; 0: never looked.
     since: AtomicU64,
 }
 
-/// A back end that has not beaten for so many nanoseconds is dead.
+/// A back end without a heartbeat for so many nanoseconds is dead.
 const SILENCE: u64 = 3_000_000_000;
 
-impl Pulse {
+impl Heartbeat {
     /// Nothing is known yet.
-    pub const fn new() -> Pulse {
-        Pulse {
+    pub const fn new() -> Heartbeat {
+        Heartbeat {
             count: AtomicU64::new(0),
             since: AtomicU64::new(0),
         }
     }
 
-    /// Has the count changed within the last seconds? Who looks for the first time takes it that it has.
-    fn is_felt(&self, count: u64, now: u64) -> bool {
+    /// Has the count changed within the last seconds? At the first look it counts as changed.
+    fn is_alive(&self, count: u64, now: u64) -> bool {
         let since = self.since.load(Relaxed);
         if since == 0 || self.count.load(Relaxed) != count {
             self.count.store(count, Relaxed);
@@ -78,10 +86,11 @@ impl Pulse {
 }
 
 impl Across<'_> {
-    /// This kernel's number, and that it rings others, written down for them. To be called when the pool was opened, before it is used.
+    /// Writes down this kernel's number, and that it rings the doorbells of others. To be called when the
+    /// pool was opened, before it is used.
     pub fn join(&self) {
         if let Some(peer) = self.handle.peer() {
-            self.pool.join_bells(self.member, peer);
+            self.pool.join_doorbells(self.member, peer);
         }
     }
 
@@ -97,14 +106,14 @@ impl Across<'_> {
         })
     }
 
-    /// Will this kernel hear of a word that somebody else changes, whoever that is?
+    /// Will this kernel's doorbell be rung for a word that another member changes, whichever that is?
     fn is_rung(&self) -> bool {
         (self.handle.can_futex() || self.handle.has_driver())
             && self.pool.is_rung_by_all(self.member)
             && self
                 .pool
-                .last_beat()
-                .is_none_or(|(count, _)| self.pulse.is_felt(count, spin::now()))
+                .last_heartbeat()
+                .is_none_or(|(count, _)| self.heartbeat.is_alive(count, spin::now()))
     }
 
     /// One sleep by this kernel's own means, if it has any for this word.
@@ -124,7 +133,7 @@ impl Across<'_> {
         match self.pool.sleeper_of(word) {
             Sleeper::Gone => return 0,
             Sleeper::Of(member) if member != self.member => {
-                self.ring(member);
+                self.ring_doorbell(member);
                 return 0;
             }
             Sleeper::Of(_) | Sleeper::Anybody => {}
@@ -140,27 +149,29 @@ impl Across<'_> {
         woken
     }
 
-    /// Who naps without the driver finds out alone; who has lost it leaves others asleep.
+    /// Without the driver, threads nap and find out alone. A process that has lost it would leave others
+    /// asleep.
     fn wake_in_driver(&self, word: &AtomicU32, n: u32) -> u32 {
         self.handle.wake(word, n).unwrap_or_else(|| {
             if self.handle.has_driver() {
-                self.pool.leave_bells(self.member);
+                self.pool.leave_doorbells(self.member);
             }
             0
         })
     }
 
-    /// Has another member look at the words that its threads sleep on. One that has no number looks by itself.
-    fn ring(&self, member: u16) {
+    /// Rings another member's doorbell, so that it looks at the words that its threads sleep on. A member
+    /// without a number looks by itself.
+    fn ring_doorbell(&self, member: u16) {
         let Some((peer, _)) = self.pool.member_peer(member) else {
             return;
         };
-        // What was changed must be seen before the ring is.
+        // What was changed must be seen before the doorbell is.
         fence(SeqCst);
         if self.handle.can_futex() {
-            futex::wake(self.pool.ask_for_ring(member), 1);
+            futex::wake(self.pool.request_doorbell(member), 1);
         } else if !self.handle.ring(peer) {
-            self.pool.leave_bells(self.member);
+            self.pool.leave_doorbells(self.member);
         }
     }
 }
@@ -170,13 +181,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pulse_is_felt_while_it_changes() {
-        let pulse = Pulse::new();
-        assert!(pulse.is_felt(7, 1), "the first look");
-        assert!(pulse.is_felt(7, SILENCE), "not silent for long");
-        assert!(!pulse.is_felt(7, SILENCE + 1));
-        assert!(pulse.is_felt(8, SILENCE + 2), "it beats again");
-        assert!(pulse.is_felt(8, 2 * SILENCE + 1));
-        assert!(!pulse.is_felt(8, 2 * SILENCE + 2));
+    fn a_heartbeat_is_seen_while_it_changes() {
+        let heartbeat = Heartbeat::new();
+        assert!(heartbeat.is_alive(7, 1), "the first look");
+        assert!(heartbeat.is_alive(7, SILENCE), "not silent for long");
+        assert!(!heartbeat.is_alive(7, SILENCE + 1));
+        assert!(heartbeat.is_alive(8, SILENCE + 2), "it heartbeats again");
+        assert!(heartbeat.is_alive(8, 2 * SILENCE + 1));
+        assert!(!heartbeat.is_alive(8, 2 * SILENCE + 2));
     }
 }

@@ -4,7 +4,7 @@ use crate::{nap, Waited};
 use core::ptr::{null, without_provenance};
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
-use vshmem_port::asleep;
+use vshmem_transport::asleep;
 
 /// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno. The second word, for operations
 /// that have one, is the same.

@@ -3,7 +3,7 @@
 //! | scope | who may wake | how it waits |
 //! | --- | --- | --- |
 //! | [`Scope::Kernel`] | processes of this kernel | futex |
-//! | [`Scope::Machines`] | also other kernels | on a waiter's record until it is rung, where everybody rings; else by naps that grow ([`across`]) |
+//! | [`Scope::Machines`] | also other kernels | on a waiter's record until the kernel's doorbell is rung, where all members ring; else by naps that grow ([`across`]) |
 //!
 //! Spinning before that is the caller's, because only the caller knows what it spins on; how long is worth it is
 //! [`spin`]'s.
@@ -23,7 +23,7 @@ pub mod spin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-pub use across::{Across, Pulse};
+pub use across::{Across, Heartbeat};
 
 /// Who may wake a waiter.
 #[derive(Clone, Copy)]

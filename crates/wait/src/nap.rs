@@ -3,7 +3,7 @@
 use crate::Waited;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use vshmem_port::asleep;
+use vshmem_transport::asleep;
 
 /// The first nap. The kernel's timer slack makes it about 50 us longer.
 const FIRST: Duration = Duration::from_micros(2);

@@ -4,9 +4,10 @@
 //! case (competitive spinning). Where it never helps, because the one who is waited for needs this processor, it is
 //! given up, by two signs:
 //! * Each failure halves the budget of this process, a success restores it.
-//! * Whoever has woken a sleeper since it last waited sleeps at once: somebody needs a processor now, and most often it is the one
-//!   who is waited for (a token that goes round). Two that could spin, but have both come to sleep, find back by a long try
-//!   now and then: the other one meets nobody asleep meanwhile, so it spins as well. And one that has not slept for long tries, too.
+//! * A thread that has woken a sleeper since it last waited sleeps at once: somebody needs a processor now,
+//!   and most often it is the one who is waited for (a token that goes round). Two that could spin, but have
+//!   both come to sleep, find back by a long try now and then: the other one meets nobody asleep meanwhile,
+//!   so it spins as well. And one that has not slept for long tries, too.
 
 use crate::Scope;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -45,8 +46,9 @@ static PAUSE: AtomicU32 = AtomicU32::new(0);
 const PAUSES: u32 = 1;
 const HURRIES: u32 = 2;
 
-/// A moment between two looks at a word. A processor is asked to leave its other thread more room meanwhile. QEMU's
-/// emulation leaves the translated code for that instruction and comes back 130 ns later, for nothing: there it is left out.
+/// A moment between two looks at a word. A processor is asked to leave its other thread more room meanwhile. An
+/// emulated one leaves the translated code for that instruction and comes back 130 ns later, for nothing: there it is
+/// left out.
 #[inline]
 pub fn pause() {
     match PAUSE.load(Relaxed) {
@@ -56,7 +58,7 @@ pub fn pause() {
     }
 }
 
-/// Does QEMU carry out the instructions, without a hypervisor in the processor?
+/// Are the instructions translated, without a hypervisor in the processor? Then CPUID names the translator.
 #[cfg(target_arch = "x86_64")]
 #[cold]
 #[allow(unused_unsafe)] // newer compilers take the instruction for safe
@@ -114,7 +116,8 @@ pub fn rounds(scope: Scope<'_>) -> u32 {
     match scope {
         Scope::Kernel if cpus() < 2 => 0,
         Scope::Kernel => budget(1),
-        // Who is waited for has another processor, whatever this kernel has, and a ring or a nap costs far more.
+        // The awaited thread has another processor, whatever this kernel has, and a doorbell or a nap costs
+        // far more.
         Scope::Machines(_) => ACROSS * budget(SOONER),
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use vshmem_agent::{run_part, Directory, Part, Program};
+use vshmem_agent::ivshmem::{run_part, Directory, Part, Program};
 use vshmem_ipc::Pool;
 use vshmem_pool::{Mem, Params};
 
@@ -103,14 +103,14 @@ impl Serving {
     /// A machine is dead, as far as the pool says: there is much to clean up.
     pub fn machine_dies(&self) {
         if let Ok(pool) = Pool::open(self.mem) {
-            pool.bury_member(self.member);
+            pool.declare_dead(self.member);
         }
     }
 
     /// Asks what everybody may ask.
     pub fn tells_how_it_is(&self) {
         let answer = self.ask("{\"list\":{}}\n");
-        let status = serde_json::from_str::<vshmem_agent::Status>(&answer);
+        let status = serde_json::from_str::<vshmem_agent::ivshmem::Status>(&answer);
         assert!(status.is_ok(), "the back end says {answer}");
     }
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 use vshmem_ipc::census::Census;
 use vshmem_ipc::sem::Sembuf;
 use vshmem_ipc::{
-    check, life, look, msg, reclaim, sem, shm, Ctx, Pool, IPC_CREAT, IPC_EXCL, IPC_NOWAIT,
+    check, liveness, msg, reclaim, sem, shm, stats, Ctx, Pool, IPC_CREAT, IPC_EXCL, IPC_NOWAIT,
     IPC_PRIVATE,
 };
 use vshmem_pool::budget::CALL;
 use vshmem_pool::layout::Kind;
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// Longest text of a message that is asked for.
 const TEXT: usize = 9000;
@@ -44,7 +44,7 @@ pub fn one(c: &Ctx, kernel: &Fuzzed, secret: Secret, input: &mut Input, ids: &mu
     }
 }
 
-/// A construct that was there, or was made since, or any number.
+/// An IPC object that was there, or was made since, or any number.
 fn id(input: &mut Input, ids: &[i32], first: usize) -> i32 {
     match input.byte() {
         0..=127 => ids.get(first).copied().unwrap_or(0),
@@ -119,7 +119,7 @@ fn set(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
             let (_buffer, sops) = Buffer::with(secret, &wanted);
             done(sem::op(c, id, sops, soon(input)));
         }
-        5 => done(sem::at_once(
+        5 => done(sem::try_fast(
             c,
             id,
             op(num as u16, input.byte() as i8 as i16),
@@ -186,7 +186,7 @@ fn queue(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
             let len = input.byte() as usize;
             let mut text = Buffer::new(secret, len, 5);
             // SAFETY: the text has so many bytes.
-            done(unsafe { msg::send_at_once(c, id, 1, text.as_mut_ptr(), len) });
+            done(unsafe { msg::try_send_fast(c, id, 1, text.as_mut_ptr(), len) });
         }
         6..=10 => {
             let cap = input.u16() as usize % TEXT;
@@ -204,7 +204,7 @@ fn queue(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
             let mut text = Buffer::new(secret, cap, 0);
             let kind = i64::from(input.byte() as i8);
             // SAFETY: the buffer has so many bytes.
-            let got = unsafe { msg::receive_at_once(c, id, text.as_mut_ptr(), cap, kind, 0) };
+            let got = unsafe { msg::try_receive_fast(c, id, text.as_mut_ptr(), cap, kind, 0) };
             assert!(
                 got.is_none_or(|(n, _)| n <= cap),
                 "more than there is room for"
@@ -268,15 +268,15 @@ fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
     let back = &mut |at, len| c.kernel.reserve(at, len);
     match input.byte() % 14 {
         0 => {
-            let _ = look::totals(c.pool);
-            look::segments(c.pool, back, |_| {});
-            look::sets(c.pool, back, |_| {});
+            let _ = stats::totals(c.pool);
+            stats::segments(c.pool, back, |_| {});
+            stats::sets(c.pool, back, |_| {});
         }
         1 => {
-            look::queues(c.pool, back, |_| {});
-            look::processes(c.pool, back, |_, _, _| {});
+            stats::queues(c.pool, back, |_| {});
+            stats::processes(c.pool, back, |_, _| {});
             let mut seen = 0;
-            look::sleepers(c.pool, back, |_| seen += 1);
+            stats::sleepers(c.pool, back, |_| seen += 1);
             assert!(seen <= c.pool.geometry().waiters.1, "a list without end");
         }
         2 => {
@@ -295,7 +295,7 @@ fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
             &mut reclaim::Cursor::default(),
             |_, _| None,
         )),
-        5 | 6 => life::bury(c, input.byte().into()),
+        5 | 6 => liveness::reap(c, input.byte().into()),
         8 => turn(c, kernel),
         7 => {
             let mut scratch = vec![0; check::scratch_for(c.pool)];
@@ -303,14 +303,14 @@ fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
             let _ = check::inspect(c, &mut scratch, |_| found += 1);
         }
         9 => done(check::repair(c)),
-        10 => done(life::make_room(c, &Quiet::new(c.kernel))),
+        10 => done(liveness::free_up(c, &SignalsBlocked::new(c.kernel))),
         11 => newcomer(c, kernel),
         12 => people(c, input),
         _ => {
             let high = Kind::ALL.map(|kind| c.pool.capacity(kind));
             assert!(high.iter().all(|n| *n > 0));
-            done(c.pool.last_beat());
-            c.pool.beat(1);
+            done(c.pool.last_heartbeat());
+            c.pool.heartbeat(1);
         }
     }
 }
@@ -326,7 +326,7 @@ fn turn(c: &Ctx, kernel: &Fuzzed) {
 fn newcomer(c: &Ctx, kernel: &Fuzzed) {
     let pid = kernel::LIVING;
     kernel.may_spend(CALL);
-    if let Some(child) = life::claim(c.pool, c.kernel, c.member, pid, 1, &mut |_| true) {
+    if let Some(child) = liveness::claim(c.pool, c.kernel, c.member, pid, 1, &mut |_| true) {
         let _ = shm::fork(c, child);
         let other = Ctx {
             me: child,
@@ -341,7 +341,7 @@ fn newcomer(c: &Ctx, kernel: &Fuzzed) {
 /// What came of a call is no matter here.
 fn done<T>(_: T) {}
 
-/// Members join, are found, rung and buried.
+/// Members join, are found, have doorbells, and are declared dead.
 fn people(c: &Ctx, input: &mut Input) {
     let pool = c.pool;
     let joined = pool.join([input.byte() % 8; 16], b"another");
@@ -353,18 +353,18 @@ fn people(c: &Ctx, input: &mut Input) {
         pool.is_joined(member),
     );
     pool.set_member_peer(member, input.u16(), 1);
-    pool.join_bells(member, input.byte().into());
+    pool.join_doorbells(member, input.byte().into());
     let _ = pool.is_rung_by_all(member);
-    pool.ask_for_ring(member).fetch_add(1, Relaxed);
-    pool.take_rings(|_| {});
+    pool.request_doorbell(member).fetch_add(1, Relaxed);
+    pool.take_doorbell_requests(|_| {});
     for index in 0..4 {
         if let Some(waiter) = pool.waiter(index) {
             let _ = pool.sleeper_of(&waiter.status);
         }
     }
-    pool.leave_bells(member);
+    pool.leave_doorbells(member);
     if member != c.member {
-        pool.bury_member(member);
+        pool.declare_dead(member);
         pool.vacate_member(member);
     }
 }

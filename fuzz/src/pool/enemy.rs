@@ -101,7 +101,7 @@ impl Write {
             12 => n << 32 | n,
             13 => 1 << 31 | n,
             14 => n << (n % 57),
-            // What stands somewhere else: an old value, or another construct's.
+            // What stands somewhere else: an old value, or another IPC object's.
             _ => mem
                 .word(n * 8 % 4096 + self.at / 4096 * 4096)
                 .map_or(0, |w| w.load(Relaxed)),

@@ -262,7 +262,7 @@ impl Kernel for Fuzzed {
         self.released.set(left.unwrap_or(0));
         left.is_some() && !self.in_machine && self.mem.zero(offset, len)
     }
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         Some(self.mem.len() as u64)
     }
     fn now(&self) -> i64 {

@@ -23,7 +23,7 @@ use buffer::Secret;
 use kernel::Fuzzed;
 use scene::Scene;
 use std::sync::{Mutex, PoisonError};
-use vshmem_ipc::{life, Budget, Ctx, Pool};
+use vshmem_ipc::{liveness, Budget, Ctx, Pool};
 use vshmem_pool::budget::CALL;
 
 /// Plays what the input says.
@@ -54,7 +54,8 @@ fn play(scene: &Scene, secret: Secret, input: &mut Input) {
         let Ok(member) = opened.join(scene::BOOT, b"fuzz") else {
             return;
         };
-        let Some(me) = life::claim(&opened, &kernel, member, kernel::ME, 1, &mut |_| true) else {
+        let Some(me) = liveness::claim(&opened, &kernel, member, kernel::ME, 1, &mut |_| true)
+        else {
             return;
         };
         (&opened, (me, member))
@@ -66,6 +67,7 @@ fn play(scene: &Scene, secret: Secret, input: &mut Input) {
             kernel: &kernel,
             me: me.0,
             pid: kernel::ME,
+            namespace: 0,
             member: me.1,
             budget: Budget::new(units),
         }

@@ -10,7 +10,9 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 use vshmem_ipc::sem::{Sembuf, SEM_UNDO};
-use vshmem_ipc::{life, msg, sem, shm, Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited, IPC_CREAT};
+use vshmem_ipc::{
+    liveness, msg, sem, shm, Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited, IPC_CREAT,
+};
 use vshmem_pool::{Mem, Params};
 
 /// Of a pool, in bytes: the least that there is,
@@ -129,7 +131,7 @@ fn full(mem: Mem, pool: Pool, deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
         msg::get(c, 2, IPC_CREAT | 0o666),
         shm::get(c, 1, 5000, IPC_CREAT | 0o666),
     ]
-    .map(|id| id.expect("a construct"));
+    .map(|id| id.expect("an IPC object"));
     shm::attach(c, ids[3], 0).expect("attached");
     sem::op(c, ids[0], &[undone(0, 5), undone(2, 1)], None).expect("done");
     let others = [LIVING, DEAD, STOPPED].map(|pid| Actor::new(pool, pid));
@@ -213,7 +215,7 @@ impl Actor {
     fn new(pool: Pool, pid: u32) -> Actor {
         let member = pool.join(BOOT, b"fuzz").expect("a member");
         let asked = Stage::new(pool, u32::MAX, None);
-        let id = life::claim(&pool, &asked, member, pid, 1, &mut |_| true).expect("a slot");
+        let id = liveness::claim(&pool, &asked, member, pid, 1, &mut |_| true).expect("a slot");
         let left = u32::MAX;
         Actor {
             pool,
@@ -240,6 +242,7 @@ impl Actor {
             kernel,
             me: self.id,
             pid: self.pid,
+            namespace: 0,
             member: self.member,
             budget: Budget::default(),
         }
@@ -312,7 +315,7 @@ impl Kernel for Stage {
         self.asked();
         self.pool.mem().zero(offset, len)
     }
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         Some(self.pool.mem().len() as u64)
     }
     fn now(&self) -> i64 {

@@ -74,14 +74,14 @@ pub fn run(
         .perform_all(script, &mut outcomes)
         .or_else(|| pair.finish(script.lines.len()));
     let leaked = if subject == Backend::Vshmem {
-        pair.subject.kernel_constructs()
+        pair.subject.kernel_objects()
     } else {
         Vec::new()
     };
     let difference = difference.or_else(|| {
         (!leaked.is_empty()).then(|| Difference {
             position: script.lines.len(),
-            step: "the kernel's own list of constructs".to_owned(),
+            step: "the kernel's own list of IPC objects".to_owned(),
             reference: "empty".to_owned(),
             subject: leaked.join("\n"),
         })

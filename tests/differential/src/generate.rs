@@ -4,7 +4,7 @@ use crate::script::{Script, Step, SLOTS};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-/// Which calls a script is mostly made of: few kinds of construct at a time meet each other more often.
+/// Which calls a script is mostly made of: few kinds of IPC object at a time meet each other more often.
 #[derive(Clone, Copy, Debug)]
 pub enum Profile {
     Semaphores,
@@ -24,7 +24,7 @@ pub fn scripts(profile: Profile, length: usize) -> BoxedStrategy<Script> {
         .boxed()
 }
 
-/// Constructs to begin with, so that not most of a script is spent on errors.
+/// IPC objects to begin with, so that not most of a script is spent on errors.
 fn prologue(profile: Profile) -> Vec<Step> {
     let sem = [
         "sem0 = semget IPC_PRIVATE 3 0666",

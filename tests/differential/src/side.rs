@@ -359,7 +359,7 @@ impl Side {
     }
 
     /// What the kernel holds in this side's namespace. Nothing, if all calls were taken from it.
-    pub fn kernel_constructs(&self) -> Vec<String> {
+    pub fn kernel_objects(&self) -> Vec<String> {
         self.enter_namespace();
         let files = ["shm", "sem", "msg"].map(|kind| format!("/proc/sysvipc/{kind}"));
         let texts = files

@@ -12,9 +12,9 @@ code "a process of a machine is killed" 137 vshmem run --vm vm0 -n 1 -- perl -e 
 
 undone() {
     # shellcheck disable=SC2016 # for perl
-    LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout 20 perl -e '
+    on_host perl -e '
         $set = semget(0x7ead, 1, 0) // die $!;
         exit(semctl($set, 0, 12, 0) != 0)'
 }
 eventually "its SEM_UNDO is carried out, and the host sees it" undone
-LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER perl -e 'semctl(semget(0x7ead, 1, 0), 0, 0, 0) || die $!'
+on_host perl -e 'semctl(semget(0x7ead, 1, 0), 0, 0, 0) || die $!'

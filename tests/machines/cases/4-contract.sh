@@ -1,14 +1,14 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# The port's contract, in a machine on the pool that it was given. It writes over the pool's last pages, so the machines
+# The transport's contract, in a machine on the pool that it was given. It writes over the pool's last pages, so the machines
 # have a pool that nobody uses any more.
 "$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path "$MACHINES_ROOT/Cargo.toml" \
-    -p vshmem-port --features contract --bin port-contract >"$work/build" 2>&1 || cat "$work/build"
+    -p vshmem-transport --features contract --bin transport-contract >"$work/build" 2>&1 || cat "$work/build"
 need_machines
 
-vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/port-contract" default >"$work/contract" 2>&1
-equal "the port keeps its contract in a machine" 0 $?
-contains "and it is the port of devices" "port ivshmem" "$(cat "$work/contract")"
+vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1
+equal "the transport keeps its contract in a machine" 0 $?
+contains "and it is the transport of devices" "transport ivshmem" "$(cat "$work/contract")"
 grep -v '^ok' "$work/contract" | sed 's/^/        /'
 
 # With the driver, if the machines have it, it was another file: without, it is resource2.
@@ -17,7 +17,7 @@ LIMIT=300 vshmem up -n 1 --no-net --driver none >"$work/up" 2>&1
 contains "up says what is missing" "waiters look every 2 ms, and pools are mapped uncached" "$(cat "$work/up")"
 contains "and so does pool ls" "uncached, nap" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 equal "and ps" "DOORBELL no" "$(vshmem ps | awk '{ printf "%s%s", NR == 1 ? "" : " ", $8 }')"
-vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/port-contract" default >"$work/contract" 2>&1
-equal "the port keeps its contract without the driver" 0 $?
+vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1
+equal "the transport keeps its contract without the driver" 0 $?
 contains "where nothing can be slept on" "skip  sleep: woken" "$(cat "$work/contract")"
 vshmem down

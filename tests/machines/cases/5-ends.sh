@@ -19,7 +19,7 @@ ends_by() { # ends_by SIGNAL CODE: the command does, and says why
     kill "-$1" "$caller"
     wait "$caller" || ended=$?
     equal "a command there can be ended by SIG$1" "$2" "$ended"
-    equal "soon" yes "$([ $((SECONDS - began)) -lt 8 ] && echo yes)"
+    equal "soon" yes "$([ $((SECONDS - began)) -lt $((8 * slow)) ] && echo yes)"
     contains "with the reason" "vm0: the machine does not answer" "$(sed 's/interrupted: //' "$work/said")"
 }
 for which in QEMU monitor; do

@@ -16,12 +16,13 @@ chmod 755 "$work"
 chown -R 65534:65534 "$home"
 chmod 700 "$home/run"
 user() {
-    (cd "$home" && LIMIT=300 && timeout --kill-after=10 "$LIMIT" \
+    (cd "$home" && timeout --kill-after=10 $((300 * slow)) \
         setpriv --reuid 65534 --regid 65534 --clear-groups env VSHMEM_LIB="${LIB:-$home/libvshmem.so}" HOME="$home" \
         XDG_CACHE_HOME="$home/cache" XDG_RUNTIME_DIR="$home/run" "$home/vshmem" "$@")
 }
 
-user up --quiet >"$work/out" 2>&1
+# shellcheck disable=SC2086 # a list of words
+user up --quiet ${VSHMEM_TEST_UP:-} >"$work/out" 2>&1
 equal "an ordinary user starts machines" 0 $?
 equal "and uses their pool" "vm0: 65534 7,vm1: 65534 7," \
     "$(user run -- perl -e 'my $s = semget(0x55, 1, 01600) // die $!; semctl($s, 0, 16, 7); print "$> ", semctl($s, 0, 12, 0), "\n"' \
@@ -33,3 +34,4 @@ contains "which says what helps" "--share" "$(cat "$work/out")"
 equal "the pool is its owner's alone" "600" "$(stat -c %a "/dev/shm/vshmem.65534/cluster.$VSHMEM_CLUSTER")"
 user down
 equal "and stops them" "" "$(find "$home/run" -mindepth 1; find /dev/shm/vshmem.65534 -name "cluster.$VSHMEM_CLUSTER")"
+rm -rf "$home"

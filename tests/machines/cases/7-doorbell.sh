@@ -5,8 +5,8 @@ cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}b
 here=$MACHINES_ROOT/tests/machines
 
-bell() { # bell VM WORD...
-    vshmem exec -u root "$1" -- /usr/bin/python3 "$here/bell.py" "${@:2}"
+doorbell() { # doorbell VM WORD...
+    vshmem exec -u root "$1" -- /usr/bin/python3 "$here/doorbell.py" "${@:2}"
 }
 
 # status EXPRESSION: a part of what the back end tells; `pool` is the cluster's pool
@@ -25,15 +25,15 @@ fi
 passed "machines with doorbells come up: $(tail -n 1 "$work/up")"
 equal "the back end knows them" "vm0 vm1" "$(status "*sorted(p['name'] for p in pool['peers'])")"
 
-first=$(bell vm0 id)
-second=$(bell vm1 id)
+first=$(doorbell vm0 id)
+second=$(doorbell vm1 id)
 equal "each has the number that the back end says" "$(status "*sorted(p['peer'] for p in pool['peers'])")" \
     "$(printf '%s\n' "$first" "$second" | sort -n | tr '\n' ' ' | sed 's/ $//')"
 
-bell vm0 ring "$second" 0
-equal "a machine rings another" 1 "$(bell vm1 pending)"
+doorbell vm0 ring "$second" 0
+equal "a machine rings another" 1 "$(doorbell vm1 pending)"
 rung=$(status "pool['rung']")
-bell vm0 ring 0 1
+doorbell vm0 ring 0 1
 eventually "a machine rings the host" test "$(status "pool['rung']")" -gt "$rung"
 
 # The device's memory is the pool: a queue goes from machine to machine.
@@ -52,17 +52,17 @@ eventually "a killed back end is replaced" serves
 equal "by another process" yes "$([ "$(status "status['pid']")" != "$old" ] && echo yes)"
 equal "which knows the machines" "vm0 vm1" "$(status "*sorted(p['name'] for p in pool['peers'])")"
 
-bell vm0 ring "$second" 1
-equal "the machines ring each other as before" 3 "$(bell vm1 pending)"
-bell vm1 ring "$first" 0
-equal "both ways" 1 "$(bell vm0 pending)"
+doorbell vm0 ring "$second" 1
+equal "the machines ring each other as before" 3 "$(doorbell vm1 pending)"
+doorbell vm1 ring "$first" 0
+equal "both ways" 1 "$(doorbell vm0 pending)"
 rung=$(status "pool['rung']")
-bell vm1 ring 0 0
+doorbell vm1 ring 0 0
 eventually "and the host" test "$(status "pool['rung']")" -gt "$rung"
 socket=$(status "pool['socket']")
 equal "who joins now finds them" "$(printf '%s\n' "$first" "$second" | sort -n | tr '\n' ' ')" \
-    "$(python3 "$here/bell.py" join "$socket" 1) "
-equal "and rings them" 3 "$(bell vm0 pending)"
+    "$(python3 "$here/doorbell.py" join "$socket" 1) "
+equal "and rings them" 3 "$(doorbell vm0 pending)"
 
 # A later QEMU, after the restart: it takes part, paused as it is.
 qemu-system-x86_64 -name late -nodefaults -display none -machine q35 -S \
@@ -71,7 +71,7 @@ late=$!
 is_there() { status "*[p['name'] for p in pool['peers']]" | grep -q "$1"; }
 eventually "a later machine joins" is_there late
 late_number=$(status "[p['peer'] for p in pool['peers'] if p['name'] == 'late'][0]")
-bell vm0 ring "$late_number" 0
+doorbell vm0 ring "$late_number" 0
 kill -KILL "$late"
 wait "$late" 2>/dev/null || true
 equal "its QEMU had nothing to complain about" "" "$(cat "$work/late")"

@@ -87,7 +87,7 @@ eventually "QEMU is gone" not_there "$qemu"
 qemu=
 contains "vshmem ps shows that it is off" off "$(vshmem ps | grep "(attached) *$plain")"
 code "one that is off can be let go of" 0 vshmem detach "$plain"
-code "what its program held is free" 0 timeout 60 env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl -e \
+code "what its program held is free" 0 timeout $((60 * slow)) env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl -e \
     'semop(semget(0x78, 0, 0) // die, pack("s!3", 0, -1, 0)) or die $!'
 rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$XDG_RUNTIME_DIR/$plain"[.-]*
 vshmem down

@@ -13,7 +13,7 @@ if ! LIMIT=300 vshmem up -n 3 --pool-size 64M >"$work/up" 2>&1; then
 fi
 record=$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/cluster.json
 pid_of() { # pid_of PLACE
-    python3 -c "import json; print(json.load(open('$record'))['machines'][$1]['qemu']['pid'])"
+    python3 -c "import json; print(json.load(open('$record'))['machines'][$1]['runs']['pid'])"
 }
 boot_of() { vshmem exec "$1" -- cat /proc/sys/kernel/random/boot_id; }
 
@@ -31,7 +31,7 @@ hold() { # hold VM: by a process that runs on
     eventually "$1 changes a semaphore with SEM_UNDO" value_is 1
 }
 value_is() {
-    [ "$(LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout -k 1 20 perl "$work/value.pl")" = "$1" ]
+    [ "$(on_host perl "$work/value.pl")" = "$1" ]
 }
 is_dead() { ! kill -0 "$1"; }
 

@@ -17,9 +17,9 @@ if ! LIMIT=300 vshmem up -n 3 --no-net --doorbell --pool-size 64M >"$work/up" 2>
 fi
 record=$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/cluster.json
 pid_of() { # pid_of PLACE
-    python3 -c "import json; print(json.load(open('$record'))['machines'][$1]['qemu']['pid'])"
+    python3 -c "import json; print(json.load(open('$record'))['machines'][$1]['runs']['pid'])"
 }
-on_host() { # on_host WORD...: a process of the host itself, so that it is what is killed
+storm() { # storm WORD...: a process of the host itself, so that it is what is killed
     exec env LD_PRELOAD="$VSHMEM_LIB" VSHMEM_POOL="cluster.$VSHMEM_CLUSTER" "$work/storm" "$@"
 }
 back_end() { vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
@@ -33,7 +33,7 @@ begin_life() { # begin_life PLACE
     if [ "$1" -lt 3 ]; then
         LIMIT=100000 vshmem run --vm "vm$1" -n 1 --no-prefix -- "$work/storm" work $next >"$work/life.$1" 2>&1 &
     else
-        on_host work $next >"$work/life.$1" 2>&1 &
+        storm work $next >"$work/life.$1" 2>&1 &
     fi
     workers[$1]=$!
     next=$((next + 1))
@@ -46,7 +46,7 @@ begin_life() { # begin_life PLACE
     fi
 }
 look() { # look WHEN: only what is wrong is said; what is right is counted
-    if LIMIT=400 timeout -k 1 400 bash -c "$(declare -f on_host); on_host look ${lives[*]}" >"$work/looked" 2>&1; then
+    if timeout -k 1 $((400 * slow)) bash -c "$(declare -f storm); storm look ${lives[*]}" >"$work/looked" 2>&1; then
         return 0
     fi
     failed "the accounts are right $1" "$(tail -n 3 "$work/looked")" "$(tail -n 2 "$work"/life.* "$work/received")"
@@ -76,8 +76,8 @@ end_machine() { # end_machine PLACE HOW
     esac
 }
 
-(on_host begin)
-(on_host receive) >"$work/received" 2>&1 &
+(storm begin)
+(storm receive) >"$work/received" 2>&1 &
 receiver=$!
 for place in 0 1 2 3; do begin_life $place; done
 # So many deaths the accounts were right after.
@@ -121,7 +121,7 @@ while [ "$dead" -lt "$kills" ]; do
     round=$((round + 1))
     names=$(printf 'vm%s ' "${places[@]:0:count}")
     # shellcheck disable=SC2086 # several names
-    if ! LIMIT=300 vshmem restart -q $names >"$work/out" 2>&1; then
+    if ! LIMIT=300 vshmem restart -q --timeout $((120 * slow)) $names >"$work/out" 2>&1; then
         failed "${names}come back" "$(cat "$work/out")"
         break
     fi
@@ -144,18 +144,18 @@ echo "        $seconds s for $looks machines to die, to boot and to be looked at
 # Paused for longer than anybody's patience with who holds a lock, and than the back end's silence may last.
 if [ "$looks" -ge "$kills" ]; then
     kill -STOP "$(pid_of 1)"
-    sleep 25
+    sleep $((25 * slow))
     kill -CONT "$(pid_of 1)"
     look "after a machine was paused for 25 s" && passed "they are after a machine was paused for 25 s: $(cat "$work/looked")"
 fi
 
-(on_host stop)
+(storm stop)
 for place in 0 1 2 3; do
     code=0
     wait "${workers[place]}" || code=$?
     equal "the work in place $place ends well" 0 "$code"
 done
-code "all is removed" 0 bash -c "$(declare -f on_host); on_host end"
+code "all is removed" 0 bash -c "$(declare -f storm); storm end"
 wait "$receiver"
 equal "the receiver had nothing to complain about" "" "$(cat "$work/received")"
 mended=0

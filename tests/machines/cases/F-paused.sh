@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# A machine that is paused by QEMU's monitor, as for a snapshot or before a move, while others work in the same constructs (storm.c), and
-# goes on after longer than anybody waits. Its QEMU runs on meanwhile, so unlike one that is stopped by a signal it takes doorbells.
+# A machine that is paused by QEMU's monitor, as for a snapshot or before a move, while others work in the
+# same IPC objects (storm.c), and goes on after longer than anybody waits. Its QEMU runs on meanwhile, so
+# unlike one that is stopped by a signal it takes doorbells.
 
 cluster=$VSHMEM_CLUSTER
 # Those that other cases share take processor time.
@@ -14,7 +15,6 @@ if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 64M >"$work/up" 2>
     exit 1
 fi
 monitor() { python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" "$@"; }
-here() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout -k 1 "${LIMIT:-60}" "$@"; }
 back_end() { vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
 
 # One that waits, and is served while its machine is paused.
@@ -31,17 +31,17 @@ eventually "a process of a machine waits" grep -q waits "$work/heard"
 "$VSHMEM_BIN" run --vm vm1 -n 1 --no-prefix -- sleep 1000 >"$work/given.up" 2>&1 &
 given_up=$!
 
-here "$work/storm" begin
-LIMIT=1000 here "$work/storm" receive >"$work/received" 2>&1 &
+on_host "$work/storm" begin
+LIMIT=1000 on_host "$work/storm" receive >"$work/received" 2>&1 &
 receiver=$!
 workers=()
 for place in 0 1; do
     LIMIT=1000 vshmem run --vm "vm$place" -n 1 --no-prefix -- "$work/storm" work $place >"$work/life.$place" 2>&1 &
     workers+=($!)
 done
-LIMIT=1000 here "$work/storm" work 2 >"$work/life.2" 2>&1 &
+LIMIT=1000 on_host "$work/storm" work 2 >"$work/life.2" 2>&1 &
 workers+=($!)
-look() { LIMIT=400 here "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
+look() { LIMIT=400 on_host "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
 code "all work" 0 look
 before=$(members_of "cluster.$VSHMEM_CLUSTER")
 
@@ -53,12 +53,12 @@ my $refused = unpack("x12 L", $board);
 print join(" ", $refused, map { unpack("x" . (16 + $_ * 36 + 8) . "L", $board) } 0, 2), "\n";
 P
 pause() { # pause SECONDS COMMAND...: what is done meanwhile
-    read -r refused first second <<<"$(here perl "$work/steps.pl")"
+    read -r refused first second <<<"$(on_host perl "$work/steps.pl")"
     monitor stop >/dev/null
     "${@:2}"
-    sleep "$1"
+    sleep $(($1 * slow))
     equal "it is paused" '"paused"' "$(monitor query-status | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)["status"]))')"
-    read -r refused_then first_then second_then <<<"$(here perl "$work/steps.pl")"
+    read -r refused_then first_then second_then <<<"$(on_host perl "$work/steps.pl")"
     equal "the others get on, or are told what they wait for" yes "$(
         [ "$refused" != "$refused_then" ] || { [ "$first" != "$first_then" ] && [ "$second" != "$second_then" ]; } && echo yes
     )"
@@ -66,7 +66,7 @@ pause() { # pause SECONDS COMMAND...: what is done meanwhile
     monitor cont >/dev/null
 }
 serve() {
-    here perl -e 'msgsnd(msgget(0x7070, 0), pack("l! a*", 1, "at last"), 0) or die "msgsnd: $!"'
+    on_host perl -e 'msgsnd(msgget(0x7070, 0), pack("l! a*", 1, "at last"), 0) or die "msgsnd: $!"'
     kill -TERM "$given_up"
 }
 pause 25 serve
@@ -88,7 +88,7 @@ for round in 1 2 3 4 5 6 7 8; do
 done
 code "all is right after many short pauses: $(cat "$work/looked")" 0 look
 
-here "$work/storm" stop
+on_host "$work/storm" stop
 for place in 0 1 2; do
     ended=0
     wait "${workers[place]}" || ended=$?
@@ -108,11 +108,11 @@ $segment->detach // die "shmdt: $!";
 print "detached\n";
 <STDIN>;
 P
-here perl -e 'shmget(0x5e9, 4096, 01600) // die "shmget: $!"'
+on_host perl -e 'shmget(0x5e9, 4096, 01600) // die "shmget: $!"'
 "$VSHMEM_BIN" run --vm vm1 -n 1 --no-prefix -- perl -e 'my $id = shmget(0x5e9, 0, 0); 1 while shmread($id, my $byte, 0, 1)' &
 taker=$!
 mkfifo "$work/told"
-LIMIT=1000 here perl "$work/detach.pl" <"$work/told" >"$work/detached" 2>&1 &
+LIMIT=1000 on_host perl "$work/detach.pl" <"$work/told" >"$work/detached" 2>&1 &
 detacher=$!
 exec 5>"$work/told"
 eventually "a segment is attached" grep -q attached "$work/detached"
@@ -144,12 +144,12 @@ echo >&5
 exec 5>&-
 wait "$detacher"
 equal "nothing went wrong there" "attached detached" "$(tr '\n' ' ' <"$work/detached" | sed 's/ $//')"
-here perl -e 'shmctl(shmget(0x5e9, 0, 0), 0, 0) or die "shmctl: $!"'
+on_host perl -e 'shmctl(shmget(0x5e9, 0, 0), 0, 0) or die "shmctl: $!"'
 
-code "all is removed" 0 here "$work/storm" end
+code "all is removed" 0 on_host "$work/storm" end
 wait "$receiver"
 equal "the receiver had nothing to complain about" "" "$(cat "$work/received")"
-here perl -e 'msgctl(msgget(0x7070, 0), 0, 0) or die "msgctl: $!"'
+on_host perl -e 'msgctl(msgget(0x7070, 0), 0, 0) or die "msgctl: $!"'
 eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
 vshmem down
 wait

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # lib.sh sets work
-# A machine that suspends itself to memory (ACPI S3) while others work in the same constructs (storm.c), and is woken again. It is one that
-# QEMU runs on its own, with all its files in memory: one of `vshmem up` has them from the host by 9p, which Linux can't resume, and so it
-# refuses to suspend.
+# A machine that suspends itself to memory (ACPI S3) while others work in the same IPC objects (storm.c), and
+# is woken again. It is one that QEMU runs on its own, with all its files in memory: one of `vshmem up` has
+# them from the host by 9p, which Linux can't resume, and so it refuses to suspend.
 
 cluster=$VSHMEM_CLUSTER
 # Those that other cases share take processor time.
@@ -62,11 +62,10 @@ I
 chmod +x "$root/own"
 (cd "$root" && find . | cpio --quiet -o -H newc) >>"$work/initramfs"
 
-here() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=cluster.$VSHMEM_CLUSTER timeout -k 1 "${LIMIT:-60}" "$@"; }
-here "$work/storm" begin
-LIMIT=1000 here "$work/storm" receive >"$work/received" 2>&1 &
+on_host "$work/storm" begin
+LIMIT=1000 on_host "$work/storm" receive >"$work/received" 2>&1 &
 receiver=$!
-LIMIT=1000 here "$work/storm" work 0 >"$work/life.0" 2>&1 &
+LIMIT=1000 on_host "$work/storm" work 0 >"$work/life.0" 2>&1 &
 workers=($!)
 LIMIT=1000 vshmem run --vm vm0 -n 1 --no-prefix -- "$work/storm" work 2 >"$work/life.2" 2>&1 &
 workers+=($!)
@@ -83,7 +82,7 @@ qemu-system-x86_64 -name "own-$VSHMEM_CLUSTER" -nodefaults -no-user-config -no-r
 qemu=$!
 monitor() { python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$work/qmp.sock" "$@"; }
 WITHIN=90 eventually "another machine boots" grep -q works "$work/console"
-look() { LIMIT=100 here "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
+look() { LIMIT=100 on_host "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
 code "processes in it, in a machine of ours and on the host work" 0 look
 
 suspended() { monitor query-status | grep -q '"suspended"'; }
@@ -91,7 +90,7 @@ before=$(members_of "cluster.$VSHMEM_CLUSTER")
 for round in 1 2; do
     WITHIN=60 eventually "it suspends to memory" suspended
     # Longer than anybody waits for a lock that it may hold.
-    [ "$round" -eq 2 ] || sleep 25
+    [ "$round" -eq 2 ] || sleep $((25 * slow))
     equal "it is not taken for dead" "$before" "$(members_of "cluster.$VSHMEM_CLUSTER")"
     monitor system_wakeup >/dev/null
     WITHIN=60 eventually "it comes back" grep -q "back from memory $round" "$work/console"
@@ -104,7 +103,7 @@ for round in 1 2; do
 done
 passed "they have done $(cat "$work/looked")"
 
-here "$work/storm" stop
+on_host "$work/storm" stop
 for worker in "${workers[@]}"; do
     ended=0
     wait "$worker" || ended=$?
@@ -114,7 +113,7 @@ WITHIN=60 eventually "and that in it" grep -q "work ended with 0" "$work/console
 kill "$qemu" 2>/dev/null
 wait "$qemu"
 qemu=
-code "all is removed" 0 here "$work/storm" end
+code "all is removed" 0 on_host "$work/storm" end
 wait "$receiver"
 equal "the receiver had nothing to complain about" "" "$(cat "$work/received")"
 eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"

@@ -9,7 +9,8 @@ export VSHMEM_CLUSTER=${cluster}i
 cat /proc/sys/kernel/random/uuid >"$work/boot_id"
 
 cat >"$work/allocate.pl" <<'P'
-# Makes constructs of all kinds and removes them again, for some seconds; some of its processes are killed meanwhile.
+# Makes IPC objects of all kinds and removes them again, for some seconds; some of its processes are killed
+# meanwhile.
 use strict;
 use warnings;
 my $end = time + shift;
@@ -52,7 +53,7 @@ alike() { # alike WHAT OPTION...: both machines of a new cluster show one boot i
         equal "$what: $vm shows the boot id" "$(cat "$work/boot_id")" \
             "$(vshmem exec "$vm" -- cat /proc/sys/kernel/random/boot_id)"
     done
-    equal "$what: both make and remove constructs at once" "fine,fine,fine,fine," \
+    equal "$what: both make and remove objects at once" "fine,fine,fine,fine," \
         "$(LIMIT=200 vshmem run -n 4 --no-prefix -- perl "$work/allocate.pl" 15 2>&1 | tr '\n' ',')"
     equal "$what: so do programs in name spaces of their own beside others" "fine,fine," \
         "$(LIMIT=200 vshmem run --vm vm0 -n 1 --no-prefix -u root -- unshare -m -p -f -n -i -u perl "$work/allocate.pl" 5 \

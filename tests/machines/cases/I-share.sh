@@ -32,7 +32,7 @@ attack() {
     [ "$(id -u)" -ne 0 ] || chown -R "$uid:$uid" "$home" "$results"
     chmod 700 "$home/run"
     ours() {
-        (cd "$shared" && timeout --kill-after=10 "${LIMIT:-120}" "${as[@]}" env -u VSHMEM_LIB HOME="$home" \
+        (cd "$shared" && timeout --kill-after=10 $((${LIMIT:-120} * slow)) "${as[@]}" env -u VSHMEM_LIB HOME="$home" \
             XDG_CACHE_HOME="$home/cache" XDG_RUNTIME_DIR="$home/run" "$home/vshmem" "$@")
     }
     # What is mounted below what is shared.
@@ -49,7 +49,8 @@ attack() {
     (cd / && VSHMEM_POOL=$mark ours run --local -- perl -e \
         '$q = msgget(7, 01600) // die $!; msgsnd($q, pack("l! a*", 1, $ARGV[0]), 0) or die $!' "$mark")
 
-    LIMIT=300 ours up -n 2 --pool-size 64M --no-net --no-doorbell --driver none --share "$results:rw" >"$work/up" 2>&1
+    # shellcheck disable=SC2086 # a list of words
+    LIMIT=300 ours up -n 2 --pool-size 64M --no-net --no-doorbell --driver none --share "$results:rw" ${VSHMEM_TEST_UP:-} >"$work/up" 2>&1
     equal "$who machines come up" 0 $?
     qemu=$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["clusters"][0]["machines"][0]["pid"])')
     set -- "away=$away/file" "link=$shared/link" "home=$home/.ssh/id" "shm=/dev/shm/$mark" "environ=/proc/$holder/environ" \
@@ -126,6 +127,11 @@ attack() {
     ours exec -u root vm1 -- sh -c 'head -c 700000 /dev/zero | tr "\0" x >/dev/console; printf "\n\033[31mred\n" >/dev/console'
     equal "$who a console does not fill the disk" yes \
         "$([ $(($(cat "$console"* | wc -c))) -le 524288 ] && [ "$(cat "$console"* | wc -c)" -gt 100000 ] && echo yes)"
+    # What the machine has not said yet is lost with it.
+    for ((i = 0; i < 100 * slow; i++)); do
+        grep -q red "$console"* && break
+        sleep 0.1
+    done
     kill -KILL "$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["clusters"][0]["machines"][1]["pid"])')"
     sleep 0.5
     ours ps >"$work/out" 2>&1
@@ -139,6 +145,7 @@ attack() {
     [ -z "$mounted" ] || umount "$shared/mounted"
     rm -f "/dev/shm/$mark" "/dev/shm/vshmem.$uid/$mark"
     equal "$who nothing is left" "" "$(find "$home/run" -mindepth 1)"
+    rm -rf "$home/cache"
     eventually "$who nor who kept the logs" sh -c "! pgrep -f '^vshmem-sandbox vshmem-$VSHMEM_CLUSTER'"
 }
 

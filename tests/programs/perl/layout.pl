@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Makes the constructs that read_pool.py looks for, says so, and waits.
+# Makes the IPC objects that read_pool.py looks for, says so, and waits.
 use strict;
 use warnings;
 use IPC::SysV qw(:all);

@@ -4,35 +4,55 @@
 //! It looks once a second, and when the host asks. `docs/protocol.md` specifies what the two say.
 
 pub(crate) mod channel;
-mod device;
 pub(crate) mod pools;
 pub mod protocol;
 
 use crate::error::{Error, Result};
 use channel::Channel;
 use pools::Pools;
-use protocol::{Ask, GuestStatus, Refusal};
+use protocol::{Ask, DriverStatus, GuestStatus, Refusal};
 use std::fs;
+use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-pub use device::{driver_failed, give_device};
+use vshmem_transport::{PoolRef, Transport};
 
 /// Between looks when nothing happens.
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The devices by which a transport gives pools to a machine.
+pub trait Devices {
+    /// The transport.
+    fn transport(&self) -> &'static dyn Transport;
+
+    /// Whether there is a driver that has not taken the device of this pool yet.
+    fn wait_for_driver(&self, pool: &PoolRef) -> bool;
+
+    /// Whether a driver has the device of this pool.
+    fn have_driver(&self, pool: &PoolRef) -> bool;
+
+    /// Lets a user map a pool, and nobody else but root.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn give(&self, pool: &PoolRef, owner: u32) -> io::Result<()>;
+
+    /// How the driver is.
+    fn driver(&self) -> DriverStatus;
+}
 
 /// Serves until it is ended. `owner`: the user whom the pools' device files are given to; without it they stay as they are.
 ///
 /// # Errors
 /// This can't be done here, as by a user who is not root.
-pub fn run(owner: Option<u32>) -> Result<()> {
+pub fn run(devices: &'static dyn Devices, owner: Option<u32>) -> Result<()> {
     // SAFETY: takes nothing and always succeeds.
     if unsafe { libc::geteuid() } != 0 {
         return Err(Error::new(
             "the front end gives names to the machine's devices, and only root may: start it as root, or by vshmem-agent-guest.service",
         ));
     }
-    let mut pools = Pools::new(owner);
+    let mut pools = Pools::new(devices, owner);
     let mut channel = None;
     let mut due = Instant::now();
     loop {
@@ -58,7 +78,7 @@ pub fn run(owner: Option<u32>) -> Result<()> {
 }
 
 /// Answers all that the host has asked.
-fn serve(channel: &mut Channel, pools: &mut Pools) -> std::io::Result<()> {
+fn serve(channel: &mut Channel, pools: &mut Pools) -> io::Result<()> {
     channel.exchange()?;
     while let Some(line) = channel.line() {
         if let Some(answer) = answer(&line, pools) {
@@ -81,7 +101,7 @@ fn answer(line: &[u8], pools: &mut Pools) -> Option<String> {
                 id,
                 version: env!("CARGO_PKG_VERSION").into(),
                 kernel: kernel(),
-                driver: device::driver(),
+                driver: pools.driver(),
                 pools: pools.status(),
             })
         }
@@ -100,12 +120,56 @@ fn kernel() -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use vshmem_transport::{DiscoverError, Handle, OpenError};
+
+    /// A machine that is given no pools.
+    #[derive(Debug)]
+    pub struct NoDevices;
+
+    impl Transport for NoDevices {
+        fn name(&self) -> &'static str {
+            "none"
+        }
+
+        fn discover(
+            &self,
+            _: &mut dyn FnMut(&PoolRef) -> bool,
+        ) -> std::result::Result<(), DiscoverError> {
+            Ok(())
+        }
+
+        fn open(&self, _: &PoolRef) -> std::result::Result<Handle, OpenError> {
+            Err(OpenError::WrongTransport)
+        }
+    }
+
+    impl Devices for NoDevices {
+        fn transport(&self) -> &'static dyn Transport {
+            &NoDevices
+        }
+
+        fn wait_for_driver(&self, _: &PoolRef) -> bool {
+            false
+        }
+
+        fn have_driver(&self, _: &PoolRef) -> bool {
+            false
+        }
+
+        fn give(&self, _: &PoolRef, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn driver(&self) -> DriverStatus {
+            DriverStatus::Loaded(false)
+        }
+    }
 
     #[test]
     fn what_makes_no_sense_is_refused_or_left_out() {
-        let mut pools = Pools::new(None);
+        let mut pools = Pools::new(&NoDevices, None);
         for garbage in [
             "",
             "x",

@@ -1,7 +1,7 @@
 //! The pools of a machine: which the host grants it, which devices there are, and which of them it has joined.
 
-use super::device;
-use super::protocol::{Failure, Granted, GrantedPool, GuestPool};
+use super::protocol::{DriverStatus, Failure, Granted, GrantedPool, GuestPool};
+use super::Devices;
 use crate::kernel::Below;
 use crate::mapped::{Mapped, Shared};
 use crate::worker::Worker;
@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_pool::Pool;
-use vshmem_port::{Grant, Ivshmem, PoolRef, Port, GRANTS};
+use vshmem_transport::given::{Grant, GRANTS};
+use vshmem_transport::PoolRef;
 
 /// How long devices of a table may take to come, and the driver to take them.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -24,6 +25,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// What a machine has.
 pub struct Pools {
+    by: &'static dyn Devices,
     /// Whose the device files are to be, if they are to be anybody's.
     owner: Option<u32>,
     table: PathBuf,
@@ -51,9 +53,10 @@ struct Joined {
 
 impl Pools {
     /// What a front end before this one has written down holds until the host says something else.
-    pub fn new(owner: Option<u32>) -> Pools {
+    pub fn new(by: &'static dyn Devices, owner: Option<u32>) -> Pools {
         let table = PathBuf::from(std::ffi::OsStr::from_bytes(GRANTS.to_bytes()));
         Pools {
+            by,
             owner,
             grants: read_table(&table),
             table,
@@ -68,7 +71,7 @@ impl Pools {
             found.push(pool.clone());
             true
         };
-        if Ivshmem.discover(each).is_err() {
+        if self.by.transport().discover(each).is_err() {
             return;
         }
         for device in &mut self.devices {
@@ -94,7 +97,7 @@ impl Pools {
             }
         }
         for device in &mut self.devices {
-            device.look(self.owner);
+            device.look(self.by, self.owner);
         }
     }
 
@@ -122,6 +125,11 @@ impl Pools {
             }
             sleep(AGAIN);
         }
+    }
+
+    /// How the devices' driver is.
+    pub fn driver(&self) -> DriverStatus {
+        self.by.driver()
     }
 
     /// How everything is: what is granted, and what else is there.
@@ -170,9 +178,9 @@ impl GuestPool {
 
 impl Device {
     /// Joins the pool if that has not been done, and leaves it if it is another one by now.
-    fn look(&mut self, owner: Option<u32>) {
+    fn look(&mut self, by: &dyn Devices, owner: Option<u32>) {
         if let State::Joined(joined) = &self.state {
-            let newer = !joined.below.handle.has_driver() && device::has_driver(&self.pool);
+            let newer = !joined.below.handle.has_driver() && by.have_driver(&self.pool);
             if joined.is_gone() || newer {
                 self.leave("it was taken away");
             }
@@ -181,10 +189,10 @@ impl Device {
             return;
         }
         let late = self.seen.elapsed() >= WITHIN;
-        self.state = if device::waits_for_driver(&self.pool) && !late {
-            State::Not("the driver vshmem.ko has not taken its device yet".into())
+        self.state = if by.wait_for_driver(&self.pool) && !late {
+            State::Not("the driver has not taken its device yet".into())
         } else {
-            match join(&self.pool, owner) {
+            match join(&self.pool, by, owner) {
                 Ok(joined) => State::Joined(joined),
                 Err(why) => State::Not(why),
             }
@@ -204,7 +212,7 @@ impl Device {
         };
         GuestPool {
             name: text(self.pool.name()),
-            address: text(self.pool.address().unwrap_or_default()),
+            address: address(&self.pool),
             member,
             state: state.into(),
         }
@@ -212,15 +220,15 @@ impl Device {
 }
 
 /// Opens a pool and makes this kernel a member of it.
-fn join(reference: &PoolRef, owner: Option<u32>) -> Result<Joined, String> {
+fn join(reference: &PoolRef, by: &dyn Devices, owner: Option<u32>) -> Result<Joined, String> {
     fn why(error: impl Display) -> String {
         error.to_string()
     }
     if let Some(owner) = owner {
-        device::give(reference, owner)
+        by.give(reference, owner)
             .map_err(|e| format!("could not give it to its user: {e}"))?;
     }
-    let handle = vshmem_port::open(reference).map_err(why)?;
+    let handle = vshmem_transport::open(reference).map_err(why)?;
     // SAFETY: the pool's memory is used through `below`, which has this, alone.
     let handle = unsafe { Mapped::new(handle) };
     let pool = Pool::open(handle.mem()).map_err(why)?;
@@ -228,7 +236,7 @@ fn join(reference: &PoolRef, owner: Option<u32>) -> Result<Joined, String> {
     let below = Arc::new(Below::for_a_loop(handle, pool, member));
     below.across().join();
     let name = match reference.name() {
-        b"" => text(reference.address().unwrap_or_default()),
+        b"" => address(reference),
         name => text(name),
     };
     let worker = Worker::start(below.clone(), &name, ())
@@ -255,8 +263,7 @@ pub(crate) fn check(table: &[GrantedPool]) -> (Vec<Grant>, Vec<Failure>) {
             None => format!("{address:?} is no PCI address, or {name:?} no name of a pool"),
             Some(grant) => {
                 let same = |other: &Grant| {
-                    other.name() == grant.name()
-                        || other.address().to_string() == grant.address().to_string()
+                    other.name() == grant.name() || other.address() == grant.address()
                 };
                 if !grants.iter().any(same) {
                     grants.push(grant);
@@ -275,6 +282,13 @@ fn failure(name: &[u8], why: &str) -> Failure {
         name: text(name),
         why: why.into(),
     }
+}
+
+/// The address of a pool's device, if it has one.
+fn address(pool: &PoolRef) -> String {
+    pool.address()
+        .map(|its| its.to_string())
+        .unwrap_or_default()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -322,6 +336,7 @@ mod tests {
 
     fn pools(table: PathBuf) -> Pools {
         Pools {
+            by: &crate::guest::tests::NoDevices,
             owner: None,
             table,
             grants: Vec::new(),

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_agent::client::{ensure, request, status};
-use vshmem_agent::{run_part, Directory, Part, PoolStatus, Program, Request};
+use vshmem_agent::ivshmem::client::{ensure, request, status};
+use vshmem_agent::ivshmem::{run_part, Directory, Part, PoolStatus, Program, Request};
 use vshmem_ipc::Ctx;
 use vshmem_pool::{Budget, Cred, Kernel, Params, Pool, ProcId, Waited};
-use vshmem_port::{create_local, open, remove_local, Handle, PoolRef};
+use vshmem_transport::{create_local, open, remove_local, Handle, PoolRef};
 
 pub const VECTORS: usize = 2;
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ impl Place {
         self.status_of_agent().map_or(0, |status| status.pid)
     }
 
-    pub fn status_of_agent(&self) -> Option<vshmem_agent::Status> {
+    pub fn status_of_agent(&self) -> Option<vshmem_agent::ivshmem::Status> {
         status(&self.program.directory).ok().flatten()
     }
 
@@ -179,6 +179,7 @@ pub fn guest<'a>(pool: &'a Pool, (me, member): (ProcId, u16)) -> Ctx<'a> {
         kernel: &Guest,
         me,
         pid: 77,
+        namespace: 0,
         member,
         budget: Budget::default(),
     }
@@ -201,7 +202,7 @@ impl Kernel for Guest {
     fn release(&self, _offset: u64, _len: u64) -> bool {
         false
     }
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         None
     }
     fn now(&self) -> i64 {

@@ -33,7 +33,8 @@ pub fn again<T>(call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
-/// Does a `*get` that succeeds with these arguments make a construct? Then its size is what was asked for, whatever the pool says.
+/// Does a `*get` that succeeds with these arguments make an IPC object? Then its size is what was asked for,
+/// whatever the pool says.
 fn is_new(key: i32, flags: i32) -> bool {
     const EXCLUSIVE: i32 = libc::IPC_CREAT | libc::IPC_EXCL;
     key == libc::IPC_PRIVATE || flags & EXCLUSIVE == EXCLUSIVE

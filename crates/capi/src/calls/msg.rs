@@ -21,12 +21,12 @@ pub fn get(caller: &Caller, key: i32, flags: i32) -> Result<i32, Errno> {
     again(|| msg::get(&caller.ctx, key, flags))
 }
 
-/// `msgsnd` where nothing stands in the way, see [`msg::send_at_once`]. True: done. It can't panic.
+/// `msgsnd` where nothing stands in the way, see [`msg::try_send_fast`]. True: done. It can't panic.
 ///
 /// # Safety
 /// As [`send`].
 #[inline(always)]
-pub unsafe fn send_at_once(id: i32, message: *const u8, size: usize) -> bool {
+pub unsafe fn try_send_fast(id: i32, message: *const u8, size: usize) -> bool {
     let Some(ctx) = state::known() else {
         return false;
     };
@@ -37,7 +37,7 @@ pub unsafe fn send_at_once(id: i32, message: *const u8, size: usize) -> bool {
     // SAFETY: type and text were found readable.
     unsafe {
         let mtype = message.cast::<i64>().read_unaligned();
-        msg::send_at_once(&ctx, id, mtype, message.add(TEXT_AT), size)
+        msg::try_send_fast(&ctx, id, mtype, message.add(TEXT_AT), size)
     }
 }
 
@@ -71,12 +71,13 @@ pub unsafe fn send(
     Ok(0)
 }
 
-/// `msgrcv` where nothing stands in the way, see [`msg::receive_at_once`]. `None`: it is not known. It can't panic.
+/// `msgrcv` where nothing stands in the way, see [`msg::try_receive_fast`]. `None`: it is not known. It can't
+/// panic.
 ///
 /// # Safety
 /// As [`receive`].
 #[inline(always)]
-pub unsafe fn receive_at_once(
+pub unsafe fn try_receive_fast(
     id: i32,
     message: *mut u8,
     capacity: usize,
@@ -91,7 +92,7 @@ pub unsafe fn receive_at_once(
     // SAFETY: as much as a message can have was found writable.
     unsafe {
         let text = message.add(TEXT_AT);
-        let (length, got) = msg::receive_at_once(&ctx, id, text, capacity, mtype, flags)?;
+        let (length, got) = msg::try_receive_fast(&ctx, id, text, capacity, mtype, flags)?;
         message.cast::<i64>().write_unaligned(got);
         Some(length as isize)
     }
@@ -122,7 +123,7 @@ pub unsafe fn receive(
         let text = message.wrapping_add(TEXT_AT);
         let received = msg::receive(&caller.ctx, id, text, capacity, mtype, flags);
         // A text that was copied while the pool went is zeros.
-        let (length, got) = caller.trust(received)?;
+        let (length, got) = caller.unless_revoked(received)?;
         message.cast::<i64>().write_unaligned(got);
         Ok(length as isize)
     }
@@ -139,24 +140,24 @@ fn receive_indirectly(
     mtype: i64,
     flags: i32,
 ) -> Result<isize, Errno> {
-    let room = (caller.pool().limits().msgmax as usize).min(capacity);
+    let len = (caller.pool().limits().msgmax as usize).min(capacity);
     // For a copy, Linux reads the room before anything else.
     if flags & (msg::MSG_COPY | msg::MSG_EXCEPT | libc::IPC_NOWAIT)
         == msg::MSG_COPY | libc::IPC_NOWAIT
     {
-        user::surely_readable(message, room)?;
+        user::surely_readable(message, len)?;
     }
-    let Some(buffer) = Buffer::new(room) else {
+    let Some(buffer) = Buffer::new(len) else {
         return Err(Errno::ENOMEM);
     };
     // SAFETY: the buffer has room for any message of this pool up to the capacity; the program's memory is checked before
     // it is written.
     unsafe {
-        let received = msg::receive(&caller.ctx, id, buffer.room, capacity, mtype, flags);
-        let (length, got) = caller.trust(received)?;
+        let received = msg::receive(&caller.ctx, id, buffer.text, capacity, mtype, flags);
+        let (length, got) = caller.unless_revoked(received)?;
         user::surely_writable(message, TEXT_AT + length)?;
         message.cast::<i64>().write_unaligned(got);
-        core::ptr::copy_nonoverlapping(buffer.room, message.add(TEXT_AT), length);
+        core::ptr::copy_nonoverlapping(buffer.text, message.add(TEXT_AT), length);
         Ok(length as isize)
     }
 }
@@ -165,13 +166,13 @@ fn receive_indirectly(
 struct Buffer {
     mapping: *mut u8,
     bytes: usize,
-    room: *mut u8,
+    text: *mut u8,
 }
 
 impl Buffer {
-    fn new(room: usize) -> Option<Buffer> {
+    fn new(len: usize) -> Option<Buffer> {
         let page = crate::state::page_size();
-        let bytes = room.next_multiple_of(page) + 2 * page;
+        let bytes = len.next_multiple_of(page) + 2 * page;
         let mapping = raw::map_private(bytes);
         if mapping.is_null() {
             return None;
@@ -181,11 +182,11 @@ impl Buffer {
             for guard in [mapping, mapping.add(bytes - page)] {
                 raw::syscall!(libc::SYS_mprotect, guard, page, libc::PROT_NONE);
             }
-            let room = mapping.add(page);
+            let text = mapping.add(page);
             Some(Buffer {
                 mapping,
                 bytes,
-                room,
+                text,
             })
         }
     }

@@ -43,18 +43,19 @@ pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Err
     Ok(id)
 }
 
-/// `semop` with one operation that nothing stands in the way of, see [`sem::at_once`]. True: done. It can't panic.
+/// `semop` with one operation that nothing stands in the way of, see [`sem::try_fast`]. True: done. It can't
+/// panic.
 ///
 /// # Safety
 /// As [`op`].
 #[inline(always)]
-pub unsafe fn at_once(id: i32, sops: *const Sembuf, count: usize) -> bool {
+pub unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
     if (count != 1) | !user::known_readable(sops, size_of::<Sembuf>()) {
         return false;
     }
     // SAFETY: found readable; and copied, since the program may change it at any time.
     let sop = unsafe { sops.read_unaligned() };
-    sop.is_plain() && state::known().is_some_and(|ctx| sem::at_once(&ctx, id, sop))
+    sop.is_plain() && state::known().is_some_and(|ctx| sem::try_fast(&ctx, id, sop))
 }
 
 /// `semop` on a pool.

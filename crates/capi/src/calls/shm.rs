@@ -38,22 +38,22 @@ fn pages(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE)
 }
 
-/// Where a segment shall go.
+/// Where a segment is to be attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct AttachAddress {
     addr: Option<usize>,
     replace: bool,
 }
 
-impl Place {
-    fn of(addr: usize, flags: i32) -> Result<Place, Errno> {
+impl AttachAddress {
+    fn of(addr: usize, flags: i32) -> Result<AttachAddress, Errno> {
         let replace = flags & libc::SHM_REMAP != 0;
         let page = state::page_size();
         if addr == 0 {
             return if replace {
                 Err(Errno::EINVAL)
             } else {
-                Ok(Place {
+                Ok(AttachAddress {
                     addr: None,
                     replace,
                 })
@@ -63,7 +63,7 @@ impl Place {
         if rounded != addr && flags & libc::SHM_RND == 0 || rounded == 0 {
             return Err(Errno::EINVAL);
         }
-        Ok(Place {
+        Ok(AttachAddress {
             addr: Some(rounded),
             replace,
         })
@@ -101,24 +101,24 @@ pub fn attach_range(
 }
 
 fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
-    let place = Place::of(addr, flags)?;
+    let address = AttachAddress::of(addr, flags)?;
     let gate = gate::enter()?;
     TABLE.reserve(&gate)?;
     let extent = shm::look(&caller.ctx, id, flags)?;
     SEGMENTS.check(caller.pool_index(), id, pages(extent.len))?;
-    if place.replace && SEGMENTS.known(caller.pool_index(), id).is_none() {
+    if address.replace && SEGMENTS.known(caller.pool_index(), id).is_none() {
         return Err(told::unknown("shmctl(IPC_STAT)"));
     }
     let len = extent.len as usize;
-    if place.addr.is_some_and(|a| a.checked_add(len).is_none()) {
+    if address.addr.is_some_and(|a| a.checked_add(len).is_none()) {
         return Err(Errno::EINVAL);
     }
     let prot = protection(flags);
-    let first = caller.map(extent.offset, len, place.addr, place.replace, prot)? as usize;
+    let first = caller.map(extent.offset, len, address.addr, address.replace, prot)? as usize;
     let pool = caller.pool_index();
     // Before what is replaced is counted off, which may be all that keeps a removed segment alive.
     let placed = count(caller, id, flags, &extent).and_then(|()| {
-        let Some(addr) = place.addr.filter(|_| place.replace) else {
+        let Some(addr) = address.addr.filter(|_| address.replace) else {
             return Ok(first);
         };
         // Last, so that a call that fails leaves what the program has there.
@@ -128,7 +128,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
             .map(|()| addr)
     });
     let mapped = placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
-    if place.replace || TABLE.count() <= FEW {
+    if address.replace || TABLE.count() <= FEW {
         TABLE.cut(&gate, &(mapped..mapped + len), &mut count_rests);
     }
     TABLE.insert(&gate, Piece::whole(mapped, len, id, pool));
@@ -260,22 +260,28 @@ mod tests {
     #[test]
     fn addresses_are_judged_as_linux_does() {
         let at = |addr, replace| {
-            Ok(Place {
+            Ok(AttachAddress {
                 addr: Some(addr),
                 replace,
             })
         };
         assert_eq!(
-            Place::of(0, 0),
-            Ok(Place {
+            AttachAddress::of(0, 0),
+            Ok(AttachAddress {
                 addr: None,
                 replace: false
             })
         );
-        assert_eq!(Place::of(0, libc::SHM_REMAP), Err(Errno::EINVAL));
-        assert_eq!(Place::of(0x10_0001, 0), Err(Errno::EINVAL));
-        assert_eq!(Place::of(0x10_0001, libc::SHM_RND), at(0x10_0000, false));
-        assert_eq!(Place::of(0x10_0000, libc::SHM_REMAP), at(0x10_0000, true));
+        assert_eq!(AttachAddress::of(0, libc::SHM_REMAP), Err(Errno::EINVAL));
+        assert_eq!(AttachAddress::of(0x10_0001, 0), Err(Errno::EINVAL));
+        assert_eq!(
+            AttachAddress::of(0x10_0001, libc::SHM_RND),
+            at(0x10_0000, false)
+        );
+        assert_eq!(
+            AttachAddress::of(0x10_0000, libc::SHM_REMAP),
+            at(0x10_0000, true)
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! commands, which clap knows, and the names that [`values`] looks up.
 
 pub mod values;
+mod words;
 
 use clap::CommandFactory;
 use clap_complete::engine::{complete as candidates, CompletionCandidate};
@@ -11,18 +12,17 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use words::index;
 
 /// The variable by which a shell's script asks.
 const ASKED: &str = "_VSHMEM_COMPLETE";
-/// Which of the words is to be completed, as in clap_complete's own scripts; if it is not said, the last one.
-const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 
 const SHELLS: &[&dyn EnvCompleter] = &[&Bash, &env::Elvish, &env::Fish, &env::Powershell, &Zsh];
 
 /// Answers a shell that asks; `None` if none does. Nothing that goes wrong is said: somebody is typing there.
 pub fn answer() -> Option<ExitCode> {
     std::env::var_os(ASKED)?;
-    let completion = CompleteEnv::with_factory(crate::args::Cli::command)
+    let completion = CompleteEnv::with_factory(crate::commands::Cli::command)
         .var(ASKED)
         .shells(Shells(SHELLS));
     let here = std::env::current_dir().ok();
@@ -42,17 +42,6 @@ pub fn script(shell: clap_complete::Shell) -> String {
         .write_registration(ASKED, "vshmem", "vshmem", "vshmem", &mut text)
         .expect("memory takes it");
     String::from_utf8(text).expect("a script is text")
-}
-
-/// The words of the command, before that which is completed.
-fn words_before() -> Vec<OsString> {
-    let mut words: Vec<OsString> = std::env::args_os().skip(2).collect();
-    words.truncate(index().unwrap_or(words.len().saturating_sub(1)));
-    words
-}
-
-fn index() -> Option<usize> {
-    std::env::var(INDEX).ok()?.parse().ok()
 }
 
 /// bash splits words at `=`, quotes no candidate, and completes names of files better than anybody else.

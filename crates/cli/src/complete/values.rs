@@ -1,7 +1,7 @@
 //! What values may become: the names of clusters, machines and pools, programs and files. They are only looked up, as who types must neither wait nor
 //! change anything: no pool is opened, and no machine asked.
 
-use super::words_before;
+use super::words::words_before;
 use clap::builder::StyledStr;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};

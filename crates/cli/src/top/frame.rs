@@ -1,19 +1,19 @@
 //! What `vshmem top` shows, as lines of text.
 
+use crate::age::{age, show_age};
 use crate::args::Sort;
-use crate::machines::{age, show_age};
 use crate::{size, table};
 use std::cmp::Ordering;
 use vshmem_cluster::rates::Rates;
-use vshmem_cluster::sample::{Construct, Sample};
+use vshmem_cluster::sample::{Object, Sample};
 
 /// What the person who looks has chosen.
 pub struct View {
-    /// What constructs are sorted by.
+    /// What IPC objects are sorted by.
     pub sort: Sort,
     /// The least first.
     pub reverse: bool,
-    /// Threads that wait, instead of constructs.
+    /// Threads that wait, instead of IPC objects.
     pub threads: bool,
     /// So many lines of the last table are above its top.
     pub scrolled: usize,
@@ -31,7 +31,7 @@ impl View {
     }
 }
 
-/// A row of the table of constructs, and what it can be sorted by.
+/// A row of the table of IPC objects, and what it can be sorted by.
 struct Row {
     cells: Vec<String>,
     rate: f64,
@@ -46,7 +46,7 @@ pub fn text(view: &View, samples: &[Sample]) -> String {
     let mut out = headline(samples) + "\n";
     let sections = [("Pools", pools(samples)), ("Kernels", kernels(samples))];
     let last = [
-        ("Constructs", constructs(view, samples)),
+        ("IPC objects", objects(view, samples)),
         ("Waiting threads", threads(samples)),
     ];
     for (title, rows) in sections.into_iter().chain(last) {
@@ -68,7 +68,7 @@ pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -
     let rows = if view.threads {
         threads(samples)
     } else {
-        constructs(view, samples)
+        objects(view, samples)
     };
     let room = height.saturating_sub(out.len());
     view.scrolled = view.scrolled.min((rows.len()).saturating_sub(room));
@@ -237,33 +237,33 @@ fn kernels(samples: &[Sample]) -> Vec<Vec<String>> {
     rows
 }
 
-fn row(pool: &str, kind: &str, construct: &Construct, content: String) -> Row {
-    let used = u64::try_from(construct.used).ok().filter(|used| *used != 0);
+fn row(pool: &str, kind: &str, object: &Object, content: String) -> Row {
+    let used = u64::try_from(object.used).ok().filter(|used| *used != 0);
     Row {
         cells: vec![
             short(pool),
             kind.into(),
-            format!("{:#010x}", construct.key),
-            construct.id.to_string(),
+            format!("{:#010x}", object.key),
+            object.id.to_string(),
             content,
-            construct.waiting.to_string(),
+            object.waiting.to_string(),
             or_dash(used, |used| show_age(age(used))),
         ],
         rate: 0.0,
         bytes: 0,
-        waiting: construct.waiting,
-        used: construct.used,
-        id: construct.id,
+        waiting: object.waiting,
+        used: object.used,
+        id: object.id,
     }
 }
 
-fn constructs(view: &View, samples: &[Sample]) -> Vec<Vec<String>> {
+fn objects(view: &View, samples: &[Sample]) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for sample in samples {
         rows.extend(sample.queues.iter().map(|queue| {
             let bytes = size::show(queue.bytes.into());
             let content = format!("{} messages, {bytes}", queue.messages);
-            let mut row = row(&sample.pool, "queue", &queue.construct, content);
+            let mut row = row(&sample.pool, "queue", &queue.object, content);
             row.cells.extend(rates(queue.rates));
             row.rate = queue.rates.map_or(0.0, |r| r.sent + r.received);
             row.bytes = queue.bytes.into();
@@ -273,7 +273,7 @@ fn constructs(view: &View, samples: &[Sample]) -> Vec<Vec<String>> {
             row(
                 &sample.pool,
                 "set",
-                &set.construct,
+                &set.object,
                 format!("{} semaphores", set.count),
             )
         }));
@@ -283,7 +283,7 @@ fn constructs(view: &View, samples: &[Sample]) -> Vec<Vec<String>> {
                 size::show(segment.size),
                 segment.attached
             );
-            let row = row(&sample.pool, "segment", &segment.construct, content);
+            let row = row(&sample.pool, "segment", &segment.object, content);
             Row {
                 bytes: segment.size,
                 ..row
@@ -358,8 +358,8 @@ mod tests {
     use vshmem_cluster::sample::{Member, Passed, Queue, Segment, Waiter};
     use vshmem_cluster::who::Process;
 
-    fn construct(id: i32, waiting: u32) -> Construct {
-        Construct {
+    fn object(id: i32, waiting: u32) -> Object {
+        Object {
             id,
             key: 1,
             uid: 0,
@@ -374,7 +374,7 @@ mod tests {
             bytes: 0,
         };
         let queue = |id, sent| Queue {
-            construct: construct(id, 0),
+            object: object(id, 0),
             messages: 3,
             bytes: 300,
             most: 1,
@@ -386,7 +386,7 @@ mod tests {
             }),
         };
         let segment = |id| Segment {
-            construct: construct(id, 0),
+            object: object(id, 0),
             size: u64::MAX,
             attached: u64::MAX,
             creator: None,
@@ -424,7 +424,6 @@ mod tests {
                     namespace: None,
                     hostname: None,
                     pid_here: None,
-                    certain: true,
                     label: "77@vm0".into(),
                 },
                 alive: true,
@@ -451,10 +450,10 @@ mod tests {
     }
 
     #[test]
-    fn constructs_are_sorted() {
+    fn objects_are_sorted() {
         let samples = [sample()];
         let ids = |view: &View| -> Vec<String> {
-            constructs(view, &samples)
+            objects(view, &samples)
                 .iter()
                 .skip(1)
                 .map(|row| row[3].clone())

@@ -1,19 +1,21 @@
-//! `vshmem top`: pools, kernels and constructs, what passes and who waits, as it goes.
+//! `vshmem top`: pools, kernels and IPC objects, what passes and who waits, as it goes.
 
 mod frame;
 mod screen;
+mod watch;
 
+use crate::args;
 use crate::json::line;
-use crate::{args, print};
+use crate::output::print;
 use frame::View;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_cluster::sample::{Sample, Watched};
-use vshmem_cluster::view::{name_of, pools};
+use vshmem_cluster::sample::Sample;
 use vshmem_cluster::{interrupt, Result};
+use watch::Watch;
 
 /// One line of `--json`.
 #[derive(Serialize, JsonSchema)]
@@ -69,48 +71,4 @@ fn print_or_end(text: &str) -> Result<bool> {
     // SAFETY: one structure, which lives across the call.
     unsafe { libc::poll(&mut out, 1, 0) };
     Ok(out.revents & (libc::POLLERR | libc::POLLHUP) == 0)
-}
-
-/// The pools that are looked at, and how they were.
-pub struct Watch {
-    only: Option<String>,
-    open: Vec<Watched>,
-    samples: Vec<Sample>,
-}
-
-impl Watch {
-    fn new(only: Option<String>) -> Watch {
-        Watch {
-            only,
-            open: Vec::new(),
-            samples: Vec::new(),
-        }
-    }
-
-    /// Looks at all pools that there are now.
-    fn sample(&mut self) -> Result<()> {
-        self.open.retain(|pool| !pool.is_gone());
-        for found in pools(self.only.as_deref())? {
-            let name = name_of(&found);
-            if self.open.iter().any(|pool| pool.name() == name) {
-                continue;
-            }
-            match Watched::open(&found) {
-                Ok(pool) => self.open.push(pool),
-                // It may have gone a moment ago, or come back.
-                Err(error) if self.only.is_some() && self.samples.is_empty() => return Err(error),
-                Err(_) => (),
-            }
-        }
-        self.open.sort_by(|a, b| a.name().cmp(b.name()));
-        let before = std::mem::take(&mut self.samples);
-        for pool in &self.open {
-            let mut sample = pool.sample();
-            if let Some(before) = before.iter().find(|before| before.pool == sample.pool) {
-                sample.compare(before);
-            }
-            self.samples.push(sample);
-        }
-        Ok(())
-    }
 }

@@ -1,7 +1,7 @@
 //! The terminal of `vshmem top`. However it ends, the terminal is as it was.
 
 use super::frame::{lines, Line, View};
-use super::Watch;
+use super::watch::Watch;
 use crate::args::Sort;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};

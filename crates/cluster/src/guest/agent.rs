@@ -1,33 +1,25 @@
 //! Serves commands on the machine's channels, and takes care of orphans as a first process must.
 
 use super::command::Commands;
-use super::consoles;
 use super::front_end::FrontEnd;
 use super::poller::Poller;
 use super::session::{Agent, Session, Source};
-use crate::error::{Error, Explain, Result};
+use crate::error::{Explain, Result};
 use crate::host::settings::Settings;
-use crate::wire::{Ended, PORT_NAME};
+use crate::launcher::table;
+use crate::wire::Ended;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-
-/// How long the kernel may take to announce the ports.
-const PORTS_WITHIN: Duration = Duration::from_secs(20);
+use std::time::Instant;
 
 /// Serves until the machine is turned off.
 pub fn serve(settings: &Settings) -> Result<()> {
     let poller = Poller::new().explain(|| "could not make an epoll".into())?;
     let children = watch_children().explain(|| "could not watch for ended processes".into())?;
     let mut sessions = Vec::new();
-    let ports = match settings.xen {
-        true => consoles::find()?,
-        false => find_ports(settings.channels)?,
-    };
-    for (place, device) in ports.iter().enumerate() {
+    let channels = table::guest(&settings.launcher).channels(settings.channels)?;
+    for (place, device) in channels.iter().enumerate() {
         let session = Session::open(device, place, &poller)
             .explain(|| format!("could not open {}", device.display()))?;
         sessions.push(session);
@@ -75,35 +67,6 @@ pub fn serve(settings: &Settings) -> Result<()> {
                 busy.insert(place);
             }
         }
-    }
-}
-
-/// The device files of the channels, waiting for the kernel to announce them all.
-fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
-    let deadline = Instant::now() + PORTS_WITHIN;
-    loop {
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/sys/class/virtio-ports")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
-            let device = PathBuf::from("/dev").join(entry.file_name());
-            if name.trim().starts_with(PORT_NAME) && device.exists() {
-                found.push(device);
-            }
-        }
-        if found.len() >= count {
-            return Ok(found);
-        }
-        if Instant::now() > deadline {
-            let (has, want) = (found.len(), count);
-            return Err(Error::new(format!(
-                "the machine has {has} channels instead of {want}"
-            )));
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,12 +1,13 @@
 //! The first process of a machine: loads drivers, mounts the host's file tree with a private layer above it,
 //! sets name and network, then serves commands until the machine is turned off.
 
+use super::console::say;
 use super::{agent, network, sys};
 use crate::error::{Error, Explain, Result};
 use crate::host::driver;
-use crate::host::qemu;
 use crate::host::settings::Settings;
-use crate::host::share::Share;
+use crate::host::share::{Share, ROOT_TAG, WRITABLE_TAG};
+use crate::launcher::table;
 use std::fs;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -48,11 +49,6 @@ pub fn main() -> ! {
     sys::power_off()
 }
 
-/// Writes to the console, which the host keeps as a file.
-pub fn say(text: &str) {
-    let _ = fs::write("/dev/console", format!("{text}\n"));
-}
-
 fn start() -> Result<()> {
     for (kind, target) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys")] {
         // The kernel may have mounted /dev already.
@@ -74,14 +70,12 @@ fn start() -> Result<()> {
     sys::change_root(&root).explain(|| "could not enter the host's file tree".into())?;
     own_directories(&settings.shares)?;
     if let Some(why) = driver_failed {
-        vshmem_agent::guest::driver_failed(&why);
+        table::guest(&settings.launcher).driver_failed(&why);
     }
     identify(&settings)?;
     // Caches are dropped before each command; the kernel need not log that each time.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
-    if !settings.xen {
-        open_pools(settings.uid)?;
-    }
+    table::guest(&settings.launcher).give_pools(settings.uid)?;
     agent::serve(&settings)
 }
 
@@ -125,9 +119,9 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     for directory in [lower, memory, &root] {
         make_directory(directory)?;
     }
-    let transport = if settings.xen { "xen" } else { "virtio" };
+    let transport = table::guest(&settings.launcher).file_transport();
     let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=loose,access=any");
-    sys::mount(qemu::ROOT_TAG, lower, "9p", libc::MS_RDONLY, &options)
+    sys::mount(ROOT_TAG, lower, "9p", libc::MS_RDONLY, &options)
         .explain(|| "could not mount the host's file tree".into())?;
     sys::mount("memory", memory, "tmpfs", 0, "mode=0755")
         .explain(|| "could not mount the private layer".into())?;
@@ -135,7 +129,7 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     make_directory(&memory.join("work"))?;
     skeleton(&upper).explain(|| "could not make the machine's own directories".into())?;
     let options = "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work";
-    // An ordinary user's QEMU can't tell root's files from others': set-user-id programs would make root of this machine somebody else.
+    // An ordinary user's hypervisor process can't tell root's files from others': set-user-id programs would make root of this machine somebody else.
     let flags = if settings.uid == 0 {
         0
     } else {
@@ -174,7 +168,7 @@ fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> 
     make_directory(all)?;
     let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=mmap,access=any");
     let flags = libc::MS_NOSUID | libc::MS_NODEV;
-    sys::mount(qemu::WRITABLE_TAG, all, "9p", flags, &options)
+    sys::mount(WRITABLE_TAG, all, "9p", flags, &options)
         .explain(|| "could not mount what the machine can write to".into())?;
     for share in shares {
         let below = share.path.strip_prefix("/").unwrap_or(&share.path);
@@ -304,22 +298,6 @@ fn identify(settings: &Settings) -> Result<()> {
         // The host's may be hidden, and can't be copied then.
         let _ = fs::remove_file(file);
         let _ = fs::write(file, text);
-    }
-    Ok(())
-}
-
-/// Lets the machine's user map the pools that are there from the start.
-fn open_pools(uid: u32) -> Result<()> {
-    let devices = "/sys/bus/pci/devices";
-    for entry in fs::read_dir(devices)
-        .explain(|| format!("reading {devices}"))?
-        .flatten()
-    {
-        let id = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-        if id("vendor").trim() == "0x1af4" && id("device").trim() == "0x1110" {
-            vshmem_agent::guest::give_device(&entry.path(), uid)
-                .explain(|| format!("could not give {} to its user", entry.path().display()))?;
-        }
     }
     Ok(())
 }

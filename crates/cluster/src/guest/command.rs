@@ -2,7 +2,6 @@
 //! nothing it starts can outlive an order to kill it.
 
 use super::poller::set_nonblocking;
-use super::session::Starter;
 use super::sys::Precedence;
 use super::terminal::Terminal;
 use crate::error::OUR_FAILURE;
@@ -45,6 +44,14 @@ pub struct Refusal {
     pub code: u8,
     /// A sentence.
     pub message: String,
+}
+
+/// What starts commands.
+pub trait Starter {
+    /// Commands are about to be started.
+    fn prepare(&mut self);
+    /// Starts one.
+    fn start(&mut self, order: &Start) -> Result<Running, Refusal>;
 }
 
 impl Running {

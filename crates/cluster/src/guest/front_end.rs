@@ -1,7 +1,8 @@
-//! Keeps the machine's front end running: this program once more, as `vshmem agent --guest`, or in a domain of Xen as `vshmem xen join`.
+//! Keeps the machine's front end running: this program once more.
 
-use super::boot::say;
+use super::console::say;
 use crate::host::settings::Settings;
+use crate::launcher::table;
 use crate::signals;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,14 +20,8 @@ pub struct FrontEnd {
 impl FrontEnd {
     /// One that is to be started at once.
     pub fn new(settings: &Settings) -> FrontEnd {
-        // Device files of pools go to the machine's user. In a domain they stay root's, who alone can start one.
-        let owner = settings.uid.to_string();
-        let words = match settings.xen {
-            true => vec!["xen", "join"],
-            false => vec!["agent", "--guest", "--owner", &owner],
-        };
         FrontEnd {
-            arguments: words.into_iter().map(String::from).collect(),
+            arguments: table::guest(&settings.launcher).front_end(settings.uid),
             pid: None,
             due: Instant::now(),
         }

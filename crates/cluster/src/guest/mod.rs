@@ -3,7 +3,7 @@
 mod agent;
 mod boot;
 mod command;
-mod consoles;
+mod console;
 mod front_end;
 mod network;
 mod poller;

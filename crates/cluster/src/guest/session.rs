@@ -1,10 +1,10 @@
-//! One channel for commands: a virtio-serial port, or a console of Xen, and the commands that a host runs over it.
+//! One channel for commands, and the commands that a host runs over it.
 //!
 //! Nothing here blocks: [`Session::service`] does a part of what can be done now, and is called again when more can be, or when something has
 //! happened to the port or to a command. Commands take turns at the port, a frame for each of their outputs, and none is read from while much
 //! has not been taken by the host: so memory is bounded, and who says much holds up others no longer than that takes.
 
-use super::command::{Refusal, Running};
+use super::command::Starter;
 use super::poller::{set_nonblocking, Poller};
 use super::stream::{Stream, Turn};
 use super::sys;
@@ -30,14 +30,6 @@ const TURNS: usize = 64;
 /// The kernel learns later that the host's end was closed or opened than what came in through it. So an end that was
 /// opened again at once may seem closed for a moment; only one that stays closed for this long is taken for it.
 const HUNG_UP_AFTER: Duration = Duration::from_millis(50);
-
-/// Who starts commands.
-pub trait Starter {
-    /// Somebody is about to start some.
-    fn prepare(&mut self);
-    /// Starts one.
-    fn start(&mut self, order: &Start) -> Result<Running, Refusal>;
-}
 
 /// What a session needs of its agent.
 pub struct Agent<'a> {

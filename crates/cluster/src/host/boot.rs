@@ -3,7 +3,6 @@
 use super::channel::Channel;
 use super::kernel::Kernel;
 use super::ports::Ports;
-use super::qemu::Accel;
 use super::settings::{address, Network, Settings};
 use super::state::{cluster_directory, uid, Record};
 use super::{driver, initramfs, interrupt, kernel};
@@ -23,8 +22,8 @@ pub struct Software {
     pub kernel: Kernel,
     /// Where the driver was found, if machines load it.
     pub driver: Option<PathBuf>,
-    /// KVM or TCG, if QEMU runs them.
-    pub accel: Option<Accel>,
+    /// What carries out their instructions.
+    pub accel: &'static str,
     /// Why that.
     pub how: &'static str,
     /// The kernel's image as it boots fastest.
@@ -53,7 +52,7 @@ impl Software {
             image: kernel.image.clone(),
             kernel,
             driver,
-            accel: None,
+            accel: "",
             how: "",
         })
     }
@@ -71,7 +70,7 @@ impl Initramfs {
     }
 }
 
-/// Writes one with these modules. Everybody may read it who finds it: its directory is private, and QEMU may run as another user.
+/// Writes one with these modules. Everybody may read it who finds it: its directory is private, and the hypervisor may run as another user.
 pub fn write_initramfs(path: &Path, modules: &[Module]) -> Result<()> {
     let bytes = initramfs::build(modules)?;
     fs::write(path, bytes)
@@ -111,7 +110,7 @@ pub fn settings(record: &Record, place: usize, networked: bool) -> Settings {
         channels: record.channels,
         network: networked.then_some(network),
         shares: record.shares.clone(),
-        xen: record.is_on_xen(),
+        launcher: record.launcher().name().into(),
         probe: false,
     }
 }
@@ -130,7 +129,7 @@ pub fn wait(
             let machine = &record.machines[place];
             let directory = record.machine_directory(machine)?;
             let takes = || matches!(Channel::take(&directory, 0, Duration::ZERO), Ok(Some(_)));
-            match takes() && record.hypervisor().has_pool(record, machine)? {
+            match takes() && record.launcher().has_pool(record, machine)? {
                 true => ready(&machine.name),
                 false => left.push(place),
             }
@@ -176,10 +175,7 @@ pub fn or_ended<T>(record: &Record, place: usize, outcome: Result<T>) -> Result<
 /// Why the machine in this place did not come up, with what it said last.
 pub fn not_up(record: &Record, place: usize, why: &str) -> Error {
     let machine = &record.machines[place];
-    let words = record.hypervisor().last_words(record, machine);
+    let words = record.launcher().last_words(record, machine);
     Error::new(format!("{} did not boot: {why}{words}", machine.name))
-        .hint(match record.is_on_xen() {
-            true => "More memory (--memory 1G) or another kernel (--kernel) may help; see also /var/log/xen.",
-            false => "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.",
-        })
+        .hint(record.launcher().boot_hint())
 }

@@ -1,7 +1,6 @@
 //! The host's end of a channel to a machine.
 
 use super::farewell::Farewell;
-use super::qemu::channel_socket;
 use super::state::{lock_file, Machine, Record};
 use crate::error::{Error, Explain, Result};
 use crate::wire::frame::{encode, Frame, Kind, Parser};
@@ -12,7 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long to wait for an answer to one greeting before the next try.
@@ -21,6 +20,11 @@ const ONE_TRY: Duration = Duration::from_millis(700);
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The agent must notice between two tries that the host's end was closed.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// The socket of one of a machine's channels.
+pub fn channel_socket(directory: &Path, channel: usize) -> PathBuf {
+    directory.join(format!("channel{channel}.sock"))
+}
 
 /// An open channel. Closing it kills the commands that run on it.
 pub struct Channel {
@@ -32,7 +36,7 @@ pub struct Channel {
     farewell: Option<Farewell>,
 }
 
-/// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its QEMU
+/// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its the hypervisor
 /// keeps the socket open, and its new agent would wait for a greeting for ever. So the greeting is sent again and again: who knows the
 /// session says that it is here, a new agent welcomes it, and nobody answers in a machine that stands still.
 struct Session {
@@ -76,7 +80,7 @@ impl Channel {
             let taken = Channel::take(&directory, channel, within);
             let taken = taken.map_err(|error| error.about(&machine.name));
             if let Some(mut open) = taken? {
-                if !record.hypervisor().tells_of_hang_ups() {
+                if !record.launcher().tells_of_hang_ups() {
                     open.say_farewell()?;
                 }
                 return Ok(open);
@@ -282,7 +286,7 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
     }
 }
 
-/// `None` if nobody listens yet, or somebody listens and does not take the connections that are there: a QEMU that is stopped. To wait for
+/// `None` if nobody listens yet, or somebody listens and does not take the connections that are there: a machine that is stopped. To wait for
 /// that would be a call that no signal ends.
 fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
     let address = SocketAddrUnix::new(path);

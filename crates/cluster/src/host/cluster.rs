@@ -1,20 +1,20 @@
 //! Looking at clusters and ending them.
 
-use super::hypervisor::Running;
+use super::dead;
 use super::process::Process;
 use super::state::{
     boot_id, cluster_directory, cluster_names, forget_cluster, lock_cluster, Granted, Machine,
     Record,
 };
-use super::{doorbell, grant};
 use crate::error::{Error, Result};
+use crate::launcher::Running;
 use crate::visitor::Visitor;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fs;
 use std::time::Duration;
 
-/// How long a QEMU may take to end by itself.
+/// How long a machine may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a machine is.
@@ -25,7 +25,7 @@ pub enum MachineState {
     Starting,
     /// It takes commands.
     Running,
-    /// Its QEMU has ended.
+    /// It has ended.
     Died,
 }
 
@@ -64,7 +64,7 @@ pub fn list() -> Result<Vec<Listed>> {
         let mut last_words = Vec::new();
         for (machine, state) in record.machines.iter().zip(&states) {
             last_words.push(match state {
-                MachineState::Died => record.hypervisor().last_words(&record, machine),
+                MachineState::Died => record.launcher().last_words(&record, machine),
                 _ => String::new(),
             });
         }
@@ -87,9 +87,9 @@ pub fn settle(name: &str) -> Result<()> {
     let record = Record::read(name)?.filter(|record| record.boot == boot_id());
     if let Some(mut record) = record {
         let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
-        bury(&record, &states);
+        declare_dead(&record, &states);
         if has_left_others(&record, &states) {
-            bury_elsewhere(&mut record, &states);
+            declare_dead_elsewhere(&mut record, &states);
             record.write()?;
         }
     }
@@ -98,14 +98,14 @@ pub fn settle(name: &str) -> Result<()> {
 }
 
 /// Ends what one machine had of pools, which does not run. The caller has the cluster's lock.
-pub fn bury_one(record: &mut Record, place: usize) {
+pub fn declare_one_dead(record: &mut Record, place: usize) {
     let died = |at| match at == place {
         true => MachineState::Died,
         false => MachineState::Running,
     };
     let states: Vec<_> = (0..record.machines.len()).map(died).collect();
-    bury(record, &states);
-    bury_elsewhere(record, &states);
+    declare_dead(record, &states);
+    declare_dead_elsewhere(record, &states);
 }
 
 /// The cores that machines of this user's other clusters are pinned to.
@@ -130,18 +130,17 @@ pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
 
 /// Ends what machines that died had of other pools than the cluster's, once: others may call their machines the same. The
 /// caller has the cluster's lock.
-fn bury_elsewhere(record: &mut Record, states: &[MachineState]) {
-    let cluster = record.pool.clone();
+fn declare_dead_elsewhere(record: &mut Record, states: &[MachineState]) {
+    let (cluster, launcher) = (record.pool.clone(), record.launcher());
     for (machine, state) in record.machines.iter_mut().zip(states) {
         if *state == MachineState::Died {
             let others = |pool: &&Granted| pool.path != cluster;
             let others: Vec<_> = machine.pools.iter().filter(others).cloned().collect();
             machine.pools.retain(|pool| pool.path == cluster);
-            grant::bury(
-                &machine.name,
-                &others,
-                machine.runs.as_ref().and_then(Running::pid),
-            );
+            let process = machine.runs.as_ref().and_then(Running::pid);
+            dead::declare_in(&others, &machine.name, &mut |pool| {
+                launcher.let_go(pool, &machine.name, process);
+            });
         }
     }
 }
@@ -155,7 +154,7 @@ fn has_left_others(record: &Record, states: &[MachineState]) -> bool {
 }
 
 /// Tells those who use the cluster's pool which of its machines died. They may know: the pool may be gone, too.
-fn bury(record: &Record, states: &[MachineState]) {
+fn declare_dead(record: &Record, states: &[MachineState]) {
     let died = |state: &MachineState| *state == MachineState::Died;
     if !states.iter().any(died) || !record.pool.exists() {
         return;
@@ -164,12 +163,12 @@ fn bury(record: &Record, states: &[MachineState]) {
     // A pool that is damaged or full has no use for the news.
     for visitor in pools.iter().filter_map(|pool| Visitor::enter(pool).ok()) {
         for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {
-            visitor.bury(&machine.name);
+            visitor.declare_dead(&machine.name);
         }
     }
 }
 
-/// Removes the sockets that a machine's QEMU has left.
+/// Removes the sockets that a machine has left.
 pub fn remove_sockets(directory: &std::path::Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -267,13 +266,13 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
     }
     if let Some(record) = record {
         if record.doorbell {
-            doorbell::end(&record.pool);
+            record.launcher().end_service(&record.pool);
         }
         // Processes of this host may use the pool on without its file.
         let all_died = vec![MachineState::Died; record.machines.len()];
-        bury(record, &all_died);
-        bury_elsewhere(&mut record.clone(), &all_died);
-        record.hypervisor().remove_pool(record)?;
+        declare_dead(record, &all_died);
+        declare_dead_elsewhere(&mut record.clone(), &all_died);
+        record.launcher().remove_pool(record)?;
     }
     forget_cluster(name)
 }

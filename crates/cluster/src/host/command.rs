@@ -129,9 +129,10 @@ pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsSt
         .collect();
     out.extend(changes.iter().cloned());
     if let Place::Machine(record, _) = place {
-        // A domain may have others, which dom0 gave to it beside.
-        if record.is_on_xen() && !changed(OsStr::new("VSHMEM_POOL")) {
-            out.push(("VSHMEM_POOL".into(), record.pool_reference().into()));
+        // What a program finds if nothing else is said is the cluster's pool, whatever that is called there.
+        let pool = record.launcher().pool_name(&record.name);
+        if pool != "default" && !changed(OsStr::new("VSHMEM_POOL")) {
+            out.push(("VSHMEM_POOL".into(), pool.into()));
         }
     }
     out

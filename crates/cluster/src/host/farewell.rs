@@ -1,4 +1,4 @@
-//! Tells a machine that its host's end of a channel was closed, where the channel itself does not: a console of Xen.
+//! Tells a machine that its host's end of a channel was closed, where the channel itself does not.
 //!
 //! A child process waits until this one has ended, by a pipe, however that happens. Then it greets the machine, which ends the command
 //! that runs on the channel, as each greeting does. It has the channel's lock meanwhile.

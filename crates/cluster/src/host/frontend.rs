@@ -120,7 +120,7 @@ pub(crate) fn judge<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<
     }))
 }
 
-/// QEMU serves one connection at a time; others would wait without knowing for what.
+/// The hypervisor serves one connection at a time; others would wait without knowing for what.
 fn lock(socket: &Path) -> Result<File> {
     let path = socket.with_extension("lock");
     let deadline = Instant::now() + OTHERS_WITHIN;

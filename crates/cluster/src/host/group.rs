@@ -3,9 +3,10 @@
 use super::channel::{nonsense, Channel, ASK_EVERY};
 use super::command::{Job, Place};
 use super::local::Local;
+use super::outcome::Outcome;
 use super::output::Output;
 use super::state::{Machine, Record};
-use super::task::{Body, Outcome, Remote, Task};
+use super::task::{Body, Remote, Task};
 use super::terminal;
 use crate::descriptors;
 use crate::error::{Error, Result, OUR_FAILURE};
@@ -286,9 +287,9 @@ mod tests {
 
     fn record() -> Record {
         let machine =
-            |name| json!({"name": name, "index": 0, "qemu": null, "address": null, "cores": []});
+            |name| json!({"name": name, "index": 0, "runs": null, "address": null, "cores": []});
         let record = json!({
-            "version": 1, "name": "c", "boot": "", "starter": null, "accel": "tcg", "kernel": "/kernel", "cpus": 1, "memory": 1, "pool": "",
+            "version": 2, "name": "c", "boot": "", "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1, "memory": 1, "pool": "",
             "pool_size": 1, "channels": 1, "since": 1, "machines": [machine("vm0"), machine("vm1")]
         });
         serde_json::from_value(record).expect("a record")

@@ -1,8 +1,8 @@
 //! A command on this kernel, in a process of its own or, if it is the only one, in this one.
 
 use super::command::{Identity, Job};
+use super::outcome::Outcome;
 use super::output::{Output, Stream};
-use super::task::Outcome;
 use crate::error::{Error, Result};
 use crate::wire::frame::MAX_DATA;
 use crate::wire::Ended;

@@ -1,33 +1,27 @@
 //! The host's side.
 
-pub mod adopted;
 pub mod affinity;
-pub mod attach;
 pub mod boot;
 pub mod channel;
 pub mod cluster;
 pub mod command;
-pub mod doorbell;
+pub mod dead;
 pub mod driver;
 pub mod farewell;
 pub mod frontend;
-pub mod grant;
 pub mod group;
 pub mod health;
-pub mod hypervisor;
 pub mod initramfs;
 pub mod interrupt;
 pub mod kernel;
 pub mod library;
-pub mod libvirt;
 pub mod local;
-pub mod machine;
+pub mod log;
 pub mod names;
+pub mod outcome;
 pub mod output;
-pub mod pci;
-pub mod permanent;
-pub mod plug;
 pub mod pool;
+pub mod ports;
 pub mod process;
 pub mod restart;
 pub mod run;
@@ -40,7 +34,3 @@ pub mod terminal;
 pub mod tree;
 pub mod up;
 pub mod using;
-pub mod vmlinux;
-
-pub use hypervisor::qemu;
-pub use hypervisor::qemu::{accel, ports, qmp, wires};

@@ -7,7 +7,7 @@ use crate::pools;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use vshmem_port::{remove_local, PoolRef, RemoveError};
+use vshmem_transport::{remove_local, PoolRef, RemoveError};
 
 /// Messages of 64 KiB fit, with a little to spare for headers that programs put before them.
 const LONGEST_MESSAGE: u64 = 65536 + 4096;

@@ -2,13 +2,11 @@
 
 use super::boot::{self, Initramfs, Outfit, Software};
 use super::cluster::{self, MachineState};
-use super::hypervisor::Running;
-use super::qemu::sandbox::Leash;
-use super::qemu::{Accel, Link};
 use super::state::{self, boot_id, Lock, Record};
 use super::up::Step;
-use super::{accel, doorbell, driver, interrupt, wires};
+use super::{driver, interrupt};
 use crate::error::{Error, Explain, Result};
+use crate::launcher::Running;
 use crate::memory;
 use std::fs::File;
 use std::io;
@@ -17,7 +15,7 @@ use std::time::Duration;
 
 /// How long another command may be at work on the cluster.
 const OTHERS_WITHIN: Duration = Duration::from_secs(20);
-/// How long a QEMU may take to end by itself.
+/// How long a machine may take to end by itself.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Starts the machines of these names anew, together, as `up` has started them. Their processes are dead by then, and
@@ -44,13 +42,10 @@ pub fn restart(
             Some(path) => driver::Choice::File(path.clone()),
             None => driver::Choice::None,
         };
-        let accel = match record.accel.as_str() {
-            "kvm" => accel::Choice::Kvm,
-            _ => accel::Choice::Tcg,
-        };
+        let (kernel, accel) = (Some(record.kernel.as_path()), Some(record.accel.as_str()));
         record
-            .hypervisor()
-            .software(Some(&record.kernel), &driver, accel, &mut note)?
+            .launcher()
+            .software(kernel, &driver, accel, &mut note)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
     serve(&record)?;
@@ -70,7 +65,7 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
     if record.boot != boot_id() {
         return Err(
             Error::new(format!("the cluster {cluster} ended with this host"))
-                .hint(format!("Start it with: vshmem up --name {cluster}")),
+                .hint(format!("Start it with: vshmem up --cluster {cluster}")),
         );
     }
     let state = |place: usize| cluster::state(&record, &record.machines[place]);
@@ -99,11 +94,9 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
 
 /// An error if the machines in these places can't start, as far as that can be known while they run.
 fn check(record: &Record, places: &[usize]) -> Result<()> {
-    let hypervisor = record.hypervisor();
-    hypervisor.check_host()?;
-    if record.accel == Accel::Kvm.name() {
-        open(Path::new("/dev/kvm")).explain(|| "/dev/kvm can't be used any more".into())?;
-    }
+    let launcher = record.launcher();
+    launcher.check_host()?;
+    launcher.check_restart(record)?;
     check_pools(record)?;
     for share in &record.shares {
         share.path.metadata().explain(|| {
@@ -114,9 +107,8 @@ fn check(record: &Record, places: &[usize]) -> Result<()> {
     for &place in places {
         let machine = &record.machines[place];
         state::private_directory(&record.machine_directory(machine)?)?;
-        hypervisor.has_pool(record, machine)?;
-        if record.is_on_xen() {
-            // A domain's memory is none of dom0's.
+        launcher.has_pool(record, machine)?;
+        if launcher.has_own_memory() {
             continue;
         }
         // That of a machine that runs comes back.
@@ -132,7 +124,7 @@ fn check(record: &Record, places: &[usize]) -> Result<()> {
 /// The pools that machines begin with are there.
 fn check_pools(record: &Record) -> Result<()> {
     let anew = format!(
-        "Start the cluster anew with: vshmem down -c {0} && vshmem up --name {0}",
+        "Start the cluster anew with: vshmem down -c {0} && vshmem up --cluster {0}",
         record.name
     );
     if record.first_pools.is_empty() {
@@ -159,7 +151,9 @@ fn check_pools(record: &Record) -> Result<()> {
 /// a pool ends its service.
 fn serve(record: &Record) -> Result<Vec<PathBuf>> {
     let pools = record.first_pools.iter().filter(|_| record.doorbell);
-    pools.map(|pool| doorbell::serve(&pool.path)).collect()
+    pools
+        .map(|pool| record.launcher().serve(&pool.path))
+        .collect()
 }
 
 /// For reading and writing.
@@ -204,17 +198,16 @@ fn together(
     })
 }
 
-/// A new QEMU for the machine, which is written down.
+/// Starts the machine anew, and writes that down.
 fn begin(
     record: &mut Record,
     place: usize,
     (software, initramfs): (&Software, &Initramfs),
     tell: &mut dyn FnMut(Step),
 ) -> Result<Starting> {
-    let link = match record.machines[place].address {
-        Some(_) => Some(Link {
-            wires: wires::anew(record, place, &mut |text| tell(Step::Note(text.into())))?,
-        }),
+    let launcher = record.launcher();
+    let wires = match record.machines[place].address {
+        Some(_) => Some(launcher.rewire(record, place, &mut |text| tell(Step::Note(text.into())))?),
         None => None,
     };
     let outfit = Outfit {
@@ -223,8 +216,7 @@ fn begin(
         ports: record.ports,
         bells: &serve(record)?,
     };
-    let hypervisor = record.hypervisor();
-    let (running, leash) = hypervisor.start(record, place, &outfit, link)?;
+    let (running, leash) = launcher.start(record, place, &outfit, wires)?;
     let starting = Starting(Some(running.clone()));
     record.machines[place].runs = Some(running);
     record.machines[place].since = Some(vshmem_agent::now());
@@ -233,10 +225,10 @@ fn begin(
     let cores = &mut record.machines[place].cores;
     cores.retain(|core| !taken.contains(core));
     record.write()?;
-    boot::or_ended(record, place, leash.map(Leash::let_go).transpose())?;
+    boot::or_ended(record, place, leash())?;
     let cores = &record.machines[place].cores;
     if !cores.is_empty() {
-        boot::or_ended(record, place, hypervisor.pin(record, place, cores))?;
+        boot::or_ended(record, place, launcher.pin(record, place, cores))?;
     }
     Ok(starting)
 }
@@ -250,12 +242,12 @@ fn end(record: &mut Record, place: usize) -> Result<()> {
             return Err(Error::new(format!("{name} does not turn off")));
         }
     }
-    cluster::bury_one(record, place);
+    cluster::declare_one_dead(record, place);
     let machine = &mut record.machines[place];
     machine.pools.clone_from(&record.first_pools);
     // Even if `up` was cut off: from now on there is something to keep.
     record.starter = None;
-    // The sockets that the QEMU before has left would be taken for those of the new one.
+    // The sockets that it has left would be taken for those of the new one.
     cluster::remove_sockets(&record.machine_directory(&record.machines[place])?);
     record.write()
 }

@@ -3,7 +3,7 @@
 use super::command::{Job, Place};
 use super::group::Group;
 use super::local;
-use super::task::Outcome;
+use super::outcome::Outcome;
 use super::terminal::{self, Raw};
 use crate::error::{Error, Explain, Result, OUR_FAILURE};
 use rustix::stdio::stdin;

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 pub struct Settings {
     /// The machine's name, `vm0` and so on.
     pub name: String,
-    /// The pools that it is given, in the order of its ivshmem devices.
+    /// The pools that it is given, in the order of its devices.
     pub pools: Vec<String>,
     /// The user who started it, who may use its pools.
     pub uid: u32,
@@ -19,8 +19,8 @@ pub struct Settings {
     pub network: Option<Network>,
     /// What it sees of the host's files beside the system.
     pub shares: Vec<Share>,
-    /// It is a domain of Xen.
-    pub xen: bool,
+    /// What has started it.
+    pub launcher: String,
     /// Only say that the machine boots.
     pub probe: bool,
 }
@@ -55,9 +55,7 @@ impl Settings {
         if !self.shares.is_empty() {
             out.push_str(&format!(" vshmem.shares={}", share::to_word(&self.shares)));
         }
-        if self.xen {
-            out.push_str(" vshmem.xen");
-        }
+        out.push_str(&format!(" vshmem.launcher={}", self.launcher));
         if self.probe {
             out.push_str(" vshmem.probe");
         }
@@ -73,7 +71,7 @@ impl Settings {
             channels: 0,
             network: None,
             shares: vec![],
-            xen: false,
+            launcher: String::new(),
             probe: false,
         };
         for word in line.split_ascii_whitespace() {
@@ -90,7 +88,7 @@ impl Settings {
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
                 "vshmem.shares" => out.shares = share::from_word(value).ok_or_else(bad)?,
-                "vshmem.xen" => out.xen = true,
+                "vshmem.launcher" => out.launcher = value.into(),
                 "vshmem.probe" => out.probe = true,
                 _ => (),
             }
@@ -132,7 +130,7 @@ mod tests {
                 path: "/a b".into(),
                 writable: true,
             }],
-            xen: true,
+            launcher: "other".into(),
             probe: false,
         };
         let line = format!(

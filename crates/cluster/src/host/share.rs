@@ -1,14 +1,19 @@
 //! What machines see of this host's files: the system's programs and libraries, and the directories that are shared with them.
 
-use super::qemu::sandbox;
 use super::state::runtime_directory;
 use super::{library, tree};
 use crate::error::{Error, Result};
+use crate::launcher::table::machine_user;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+
+/// The tag of what machines see of the host's files.
+pub const ROOT_TAG: &str = "root";
+/// And of the same to write to.
+pub const WRITABLE_TAG: &str = "writable";
 
 /// A directory of this host, or a file, that machines see where it is here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,7 +193,7 @@ fn homes() -> Vec<PathBuf> {
 /// The user whom root's machines run as can't enter it.
 fn is_closed(directory: &Path) -> bool {
     let open = |meta: fs::Metadata| meta.permissions().mode() & 0o5 == 0o5;
-    sandbox::user(0).is_some() && !fs::metadata(directory).is_ok_and(open)
+    machine_user(0).is_some() && !fs::metadata(directory).is_ok_and(open)
 }
 
 /// Why a directory is not shared without being asked for, if it is not.

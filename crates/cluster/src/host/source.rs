@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use vshmem_pool::Pool;
-use vshmem_port::{resolve, PoolRef};
+use vshmem_transport::{resolve, PoolRef};
 
 /// A pool of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub fn check_name(name: &str) -> Result<()> {
 
 fn check_contents(name: &str, pool: &PoolRef) -> Result<()> {
     let refused = |why: String| Error::new(format!("could not open the pool {name}: {why}"));
-    let handle = vshmem_port::open(pool).map_err(|e| refused(e.to_string()))?;
+    let handle = vshmem_transport::open(pool).map_err(|e| refused(e.to_string()))?;
     let opened = Pool::open(handle.mem())
         .map(|_| ())
         .map_err(|e| refused(e.to_string()));

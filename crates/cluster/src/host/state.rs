@@ -1,12 +1,10 @@
 //! Where clusters are written down: one private directory for each user, one below it for each cluster.
 
-use super::hypervisor::qemu::Qemu;
-use super::hypervisor::xen::{self, Xen};
-use super::hypervisor::{Hypervisor, Running};
 use super::ports::Ports;
 use super::process::Process;
 use super::share::Share;
 use crate::error::{Error, Explain, Result};
+use crate::launcher::{table, Launcher, Running};
 use crate::visitor::MemberId;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
@@ -41,13 +39,12 @@ pub struct Machine {
     #[serde(default)]
     pub since: Option<u64>,
     /// What runs it.
-    #[serde(rename = "qemu")]
     pub runs: Option<Running>,
     /// Its address on the network between the machines.
     pub address: Option<String>,
     /// The host's core that each of its virtual cores is pinned to; empty if none is.
     pub cores: Vec<usize>,
-    /// The pools that it has, or was about to be given or to lose when a command was cut off: QEMU knows better.
+    /// The pools that it has, or was about to be given or to lose when a command was cut off: the hypervisor knows better.
     #[serde(default)]
     pub pools: Vec<Granted>,
 }
@@ -63,10 +60,10 @@ pub struct Record {
     pub boot: String,
     /// The `vshmem up` that starts it, while it does.
     pub starter: Option<Process>,
-    /// The `vshmem xen own` that owns the pool, if machines are domains.
+    /// The process that owns the pool, if one does.
     #[serde(default)]
     pub owner: Option<Process>,
-    /// `kvm` or `tcg`, or `xen`.
+    /// What carries out the machines' instructions.
     pub accel: String,
     /// The kernel that the machines run.
     pub kernel: PathBuf,
@@ -81,7 +78,7 @@ pub struct Record {
     /// The back end serves doorbells on the pool.
     #[serde(default)]
     pub doorbell: bool,
-    /// The driver vshmem.ko that the machines load, if any.
+    /// The driver that the machines load, if any.
     #[serde(default)]
     pub driver: Option<PathBuf>,
     /// Room for pools that machines are granted while they run.
@@ -102,7 +99,7 @@ pub struct Record {
 }
 
 /// The format that this program writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const RECORD: &str = "cluster.json";
 
 /// The boot of this host.
@@ -226,17 +223,9 @@ pub fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
 }
 
 impl Record {
-    /// What its machines run on.
-    pub fn hypervisor(&self) -> &'static dyn Hypervisor {
-        match self.is_on_xen() {
-            true => &Xen,
-            false => &Qemu,
-        }
-    }
-
-    /// Its machines are domains of Xen.
-    pub fn is_on_xen(&self) -> bool {
-        self.accel == xen::NAME
+    /// What has started its machines.
+    pub fn launcher(&self) -> &'static dyn Launcher {
+        table::by_accelerator(&self.accel)
     }
 
     /// It was up in this boot of the host, and has its pool: if its machines have died they can be started anew.
@@ -244,16 +233,14 @@ impl Record {
         self.boot == boot_id() && self.starter.is_none() && self.pool.exists()
     }
 
-    /// The pool as commands take it: domains find theirs by name only.
+    /// The pool as commands on this host take it.
     pub fn pool_reference(&self) -> String {
-        let name = self.pool.file_name().filter(|_| self.is_on_xen());
-        let reference = name.unwrap_or(self.pool.as_os_str());
-        reference.to_string_lossy().into_owned()
+        self.launcher().pool_reference(self)
     }
 
     /// Are processes that wait in a machine woken from others, rather than look by themselves?
     pub fn wakes(&self) -> bool {
-        (self.doorbell || self.is_on_xen()) && self.driver.is_some()
+        (self.doorbell || !self.launcher().needs_back_end()) && self.driver.is_some()
     }
 
     /// Reads a cluster's record; `None` if there is none.

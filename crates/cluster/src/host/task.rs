@@ -2,30 +2,12 @@
 
 use super::channel::{nonsense, Channel};
 use super::local::Local;
+use super::outcome::Outcome;
 use super::output::{Output, Stream};
 use crate::error::Result;
 use crate::wire::frame::{Frame, Kind, MAX_DATA};
 use crate::wire::{Ended, STDIN_WINDOW};
 use std::io;
-
-/// How a task ended.
-#[derive(Debug, Clone)]
-pub enum Outcome {
-    /// The command ended.
-    Ended(Ended),
-    /// It never started, or its machine is lost: an exit code and why.
-    Failed(u8, String),
-}
-
-impl Outcome {
-    /// The exit code that stands for it.
-    pub fn code(&self) -> u8 {
-        match self {
-            Outcome::Ended(ended) => ended.code(),
-            Outcome::Failed(code, _) => *code,
-        }
-    }
-}
 
 /// A command that was started.
 pub struct Task {

@@ -25,7 +25,7 @@ pub fn check() -> Result<()> {
         false => Err(Error::new(
             "standard input is no terminal, so there is none to give to a program",
         )
-        .hint("Leave --tty out: input, output and signals are passed on without a terminal, too.")),
+        .hint("Use vshmem exec without --tty: it passes on input, output and signals, too.")),
     }
 }
 

@@ -1,20 +1,18 @@
 //! Starts a cluster.
 
-use super::accel::Choice;
 use super::boot::{self, Initramfs, Outfit, Software};
-use super::hypervisor::{xen, Hypervisor};
 use super::ports::Ports;
 use super::process::Process;
-use super::qemu::sandbox::Leash;
-use super::qemu::{self, Accel, Link};
 use super::settings::address;
 use super::share::{self, Share};
 use super::source::Source;
 use super::state::{
     boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
 };
-use super::{affinity, cluster, doorbell, driver, interrupt, pool, ports, source, using, wires};
+use super::{affinity, channel, cluster, driver, interrupt, pool, ports, source, using};
 use crate::error::{Error, Result, OUR_FAILURE};
+use crate::launcher::network::{self, Wire};
+use crate::launcher::Launcher;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,10 +43,10 @@ pub struct Options {
     pub doorbell: Option<bool>,
     /// The driver that the machines load.
     pub driver: driver::Choice,
-    /// What they run on.
-    pub hypervisor: &'static dyn Hypervisor,
-    /// KVM or TCG.
-    pub accel: Choice,
+    /// What starts them.
+    pub launcher: &'static dyn Launcher,
+    /// What carries out their instructions, if not the best that works.
+    pub accel: Option<String>,
     /// A kernel image to use.
     pub kernel: Option<PathBuf>,
     /// How long the machines may take to boot.
@@ -64,6 +62,9 @@ pub enum Step {
     Ready(String),
 }
 
+/// No launcher gives machines more channels for commands.
+const MOST_CHANNELS: usize = 99;
+
 /// More machines than this would need more than one network hub's worth of processes on one host.
 const MOST_MACHINES: u32 = 32;
 
@@ -75,15 +76,15 @@ pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
 
 fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
-    options.hypervisor.check_host()?;
-    options.hypervisor.check(options)?;
+    options.launcher.check_host()?;
+    options.launcher.check(options)?;
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| cluster::state(&record, machine) != cluster::MachineState::Died;
         if record.machines.iter().any(running) {
             return Err(
                 Error::new(format!("the cluster {} is already up", options.cluster)).hint(
-                    "See vshmem ps. Stop it with vshmem down, or choose another name with --name.",
+                    "See vshmem ps. Stop it with vshmem down, or choose another name with vshmem up --cluster.",
                 ),
             );
         }
@@ -170,8 +171,8 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
     let kernel = options.kernel.as_deref();
     let software =
         options
-            .hypervisor
-            .software(kernel, &options.driver, options.accel, &mut note)?;
+            .launcher
+            .software(kernel, &options.driver, options.accel.as_deref(), &mut note)?;
     let shares = share::choose(&options.shares, &mut note)?;
     prepare(options, started, &software, shares)?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
@@ -194,7 +195,7 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
 
 /// Paths of sockets must be short: 108 bytes, with the zero at the end (unix(7)).
 fn check_length(directory: &Path) -> Result<()> {
-    let longest = qemu::channel_socket(&directory.join("vm31"), qemu::CHANNELS);
+    let longest = channel::channel_socket(&directory.join("vm31"), MOST_CHANNELS);
     if longest.as_os_str().len() < 108 {
         return Ok(());
     }
@@ -215,8 +216,8 @@ fn prepare(
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
-    let doorbell = options.hypervisor.needs_back_end()
-        && options.doorbell.unwrap_or(software.driver.is_some());
+    let doorbell =
+        options.launcher.needs_back_end() && options.doorbell.unwrap_or(software.driver.is_some());
     let pools = first_pools(options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
@@ -233,17 +234,17 @@ fn prepare(
         boot: boot_id(),
         starter: Some(Process::current()),
         owner: None,
-        accel: software.accel.map_or(xen::NAME, Accel::name).into(),
+        accel: software.accel.into(),
         kernel: software.kernel.image.clone(),
         cpus: options.cpus,
         memory: options.memory,
-        pool: options.hypervisor.pool_path(&options.cluster),
+        pool: options.launcher.pool_path(&options.cluster),
         pool_size: options.pool_size,
         doorbell,
         driver: software.driver.clone(),
         ports: options.ports,
         shares,
-        channels: options.hypervisor.channels(),
+        channels: options.launcher.channels(),
         since: vshmem_agent::now(),
         machines: (0..options.machines).map(machine).collect(),
         first_pools: pools.clone(),
@@ -254,9 +255,8 @@ fn prepare(
         private_directory(&record.machine_directory(machine)?)?;
     }
     let record = started.record.as_mut().expect("it was just put there");
-    options.hypervisor.create_pool(record)?;
-    // Xen's have their memory.
-    if !options.reserve || record.is_on_xen() {
+    options.launcher.create_pool(record)?;
+    if !options.reserve || options.launcher.has_own_memory() {
         return Ok(());
     }
     pools.iter().try_for_each(|pool| {
@@ -267,8 +267,8 @@ fn prepare(
 /// The pools that each machine starts with: the cluster's own, then others of this host.
 fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
     let mut pools = vec![Granted {
-        name: options.hypervisor.pool_name(&options.cluster),
-        path: options.hypervisor.pool_path(&options.cluster),
+        name: options.launcher.pool_name(&options.cluster),
+        path: options.launcher.pool_path(&options.cluster),
         size: options.pool_size,
         doorbell,
         member: None,
@@ -296,7 +296,7 @@ fn boot(
     initramfs: &Initramfs,
     note: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let links = links(options)?;
+    let wires = wires(options)?;
     let kept = started.record.as_mut().expect("prepare has put it there");
     let bells = serve_doorbells(options, kept, note)?;
     let record = kept.clone();
@@ -306,12 +306,12 @@ fn boot(
         ports: options.ports,
         bells: &bells,
     };
-    for (place, link) in links.into_iter().enumerate() {
-        let (running, leash) = options.hypervisor.start(&record, place, &outfit, link)?;
+    for (place, wires) in wires.into_iter().enumerate() {
+        let (running, leash) = options.launcher.start(&record, place, &outfit, wires)?;
         let kept = started.record.as_mut().expect("prepare has put it there");
         kept.machines[place].runs = Some(running);
         kept.write()?;
-        boot::or_ended(kept, place, leash.map(Leash::let_go).transpose())?;
+        boot::or_ended(kept, place, leash())?;
     }
     Ok(())
 }
@@ -326,7 +326,9 @@ fn serve_doorbells(
     let mut bells = Ok(vec![]);
     if let Some(machine) = record.machines.first().filter(|_| record.doorbell) {
         let pools = machine.pools.iter();
-        bells = pools.map(|pool| doorbell::serve(&pool.path)).collect();
+        bells = pools
+            .map(|pool| options.launcher.serve(&pool.path))
+            .collect();
     }
     let bells = match bells {
         Err(error) if options.doorbell.is_none() => {
@@ -353,17 +355,17 @@ fn serve_doorbells(
 }
 
 /// The machines' ends of the network, if there is to be one.
-fn links(options: &Options) -> Result<Vec<Option<Link>>> {
+fn wires(options: &Options) -> Result<Vec<Option<Vec<Wire>>>> {
     if !options.network || options.machines < 2 {
         return Ok((0..options.machines).map(|_| None).collect());
     }
-    let wires = wires::all(options.machines)?.into_iter();
-    Ok(wires.map(|wires| Some(Link { wires })).collect())
+    let wires = network::all(options.machines)?.into_iter();
+    Ok(wires.map(Some).collect())
 }
 
 /// Pins virtual cores where each can have a core of its own: two that spin must never share one.
 fn pin_cores(record: &mut Record) -> Result<()> {
-    if !record.hypervisor().can_pin() {
+    if !record.launcher().can_pin() {
         return Ok(());
     }
     let taken = cluster::cores_in_use(&record.name)?;
@@ -374,11 +376,7 @@ fn pin_cores(record: &mut Record) -> Result<()> {
         return Ok(());
     };
     for (place, share) in shares.into_iter().enumerate() {
-        boot::or_ended(
-            record,
-            place,
-            record.hypervisor().pin(record, place, &share),
-        )?;
+        boot::or_ended(record, place, record.launcher().pin(record, place, &share))?;
         record.machines[place].cores = share;
     }
     Ok(())

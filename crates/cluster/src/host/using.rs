@@ -3,8 +3,8 @@
 use super::cluster::{self, MachineState};
 use super::source::path_of;
 use super::state::{cluster_names, Granted, Record};
-use super::{adopted, health};
 use crate::error::{Error, Result};
+use crate::launcher::table::{adopted, clear_adopted};
 use crate::sample::{Member, Watched};
 use crate::view::pools;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn settle(pool: &str) -> Result<()> {
     }
     for adopted in adopted::list()? {
         if have(&adopted.pools, pool) && !adopted.runs() {
-            health::clear(&adopted.name)?;
+            clear_adopted(&adopted.name)?;
         }
     }
     Ok(())
@@ -156,9 +156,9 @@ mod tests {
         let visitor = Visitor::enter(found).unwrap();
         visitor.context().pool.join([9; 16], b"vm0").unwrap();
         let pool = json!({"name": "default", "path": path, "size": 4 << 20, "doorbell": false});
-        let machine = json!({"name": "vm0", "index": 0, "qemu": null, "address": null, "cores": [], "pools": [pool]});
+        let machine = json!({"name": "vm0", "index": 0, "runs": null, "address": null, "cores": [], "pools": [pool]});
         let record = json!({
-            "version": 1, "name": name, "boot": boot_id(), "starter": null, "accel": "tcg", "kernel": "/kernel", "cpus": 1,
+            "version": 2, "name": name, "boot": boot_id(), "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1,
             "memory": 1 << 29, "pool": path, "pool_size": 4 << 20, "channels": 1, "since": 1, "machines": [machine]
         });
         private_directory(&cluster_directory(&name).unwrap()).unwrap();

@@ -1,17 +1,18 @@
 //! Mending what the dead have left, all of it at once: what otherwise whoever comes next does, as far as it matters to that one.
 
-use super::{high, people};
-use crate::{directory as dir, life, msg, sem, shm, waiters, Ctx, Errno, ProcId};
+use super::finding::high;
+use super::participants;
+use crate::{directory as dir, liveness, msg, sem, shm, waiters, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::Kind;
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// What was mended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Locks that dead processes held, and finished what they had begun.
     pub locks: u32,
-    /// Constructs that were being removed.
+    /// IPC objects that were being removed.
     pub removals: u32,
     /// Ranges of pages that were on their way.
     pub ranges: u32,
@@ -40,25 +41,25 @@ impl Repaired {
 
 /// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that a lock was not to be had, or that the budget is spent.
 pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
-    // Signals are let through between one construct and the next.
-    let quiet = || Quiet::attentive(c.kernel);
+    // Signals are let through between one IPC object and the next.
+    let signals = || SignalsBlocked::attentive(c.kernel);
     let mut done = Repaired {
-        locks: u32::from(dir::lock(c, &quiet())?.inherited()),
+        locks: u32::from(dir::lock(c, &signals())?.inherited()),
         ..Repaired::default()
     };
     for index in 0..high(c, Kind::Sem) {
-        done.locks += u32::from(sem::check::settle(c, &quiet(), index)?);
+        done.locks += u32::from(sem::check::recover(c, &signals(), index)?);
     }
     for index in 0..high(c, Kind::Msg) {
-        done.locks += u32::from(msg::check::settle(c, &quiet(), index)?);
+        done.locks += u32::from(msg::check::recover(c, &signals(), index)?);
     }
-    let (before, parked) = (being_removed(c), in_limbo(c));
+    let (before, pending) = (being_removed(c), pending_ranges(c));
     sem::finish_removals(c);
-    msg::finish_removals(c, &quiet());
-    shm::reap_removed(c, &quiet());
-    shm::reap_limbo(c, &quiet());
+    msg::finish_removals(c, &signals());
+    shm::reap_removed(c, &signals());
+    shm::reap_pending_pages(c, &signals());
     done.removals = before.saturating_sub(being_removed(c));
-    done.ranges = parked.saturating_sub(in_limbo(c));
+    done.ranges = pending.saturating_sub(pending_ranges(c));
     let slots = c
         .pool
         .root()
@@ -67,7 +68,7 @@ pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
         .min(c.pool.proc_slots());
     for slot in 0..slots {
         let who = c.process(slot).map(|p| p.0);
-        let reaped = life::reap_slot(c, &quiet(), slot);
+        let reaped = liveness::reap_slot(c, &signals(), slot);
         done.processes += u32::from(reaped && c.process(slot).map(|p| p.0) != who);
     }
     done.waiters = orphans(c);
@@ -77,7 +78,7 @@ pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
     Ok(done)
 }
 
-/// Constructs whose removal has begun and not ended, and removed segments that nobody has attached.
+/// IPC objects whose removal has begun and not ended, and removed segments that nobody has attached.
 fn being_removed(c: &Ctx) -> u32 {
     let mut n = 0;
     for kind in Kind::ALL {
@@ -92,9 +93,9 @@ fn being_removed(c: &Ctx) -> u32 {
     n + (0..high(c, Kind::Shm)).filter(is_left).count() as u32
 }
 
-fn in_limbo(c: &Ctx) -> u32 {
-    let limbo = &c.pool.root().limbo;
-    limbo.iter().filter(|l| l.owner.load(Relaxed) != 0).count() as u32
+fn pending_ranges(c: &Ctx) -> u32 {
+    let ranges = &c.pool.root().pending_pages;
+    ranges.iter().filter(|l| l.owner.load(Relaxed) != 0).count() as u32
 }
 
 /// Waiter records of processes that are dead: those whose slots are others' by now, too.
@@ -103,8 +104,8 @@ fn orphans(c: &Ctx) -> u32 {
     let mut n = 0;
     for index in 0..high.min(c.pool.geometry().waiters.1) {
         let owner = c.waiter(index).map_or(0, |w| w.owner.load(Acquire));
-        if let Some(dead) = ProcId::of_word(owner).filter(|o| people::is_dead(c, *o)) {
-            waiters::reap_process(c, &Quiet::new(c.kernel), dead);
+        if let Some(dead) = ProcId::of_word(owner).filter(|o| participants::is_dead(c, *o)) {
+            waiters::reap_process(c, &SignalsBlocked::new(c.kernel), dead);
             n += 1;
         }
     }

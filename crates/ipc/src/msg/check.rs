@@ -5,27 +5,28 @@ use super::mark::State;
 use super::queue::{Queue, Slow, LOG_ENTRIES};
 use super::ring::{self, Ring};
 use super::scan::{self, Item};
-use super::{deliver, done, park};
-use crate::check::{demand, people, Place, Queued, Report};
+use super::{deliver, done, retired};
+use crate::check::finding::{demand, Location, Queued, Report};
+use crate::check::participants;
 use crate::{directory as dir, waiters, Ctx, Errno};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, DONE};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
 /// Takes over a queue's lock if a dead process holds it, and drops what the dead had begun. Whether it was taken over.
-pub(crate) fn settle(c: &Ctx, quiet: &Quiet, index: u32) -> Result<bool, Errno> {
+pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<bool, Errno> {
     let Ok(queue) = Queue::at(c, index) else {
         return Ok(false);
     };
     if queue.id == 0 {
         return Ok(false);
     }
-    let slow = queue.lock(c, quiet)?;
+    let slow = queue.lock(c, signals)?;
     if queue.still() {
-        scan::settle(&slow);
+        scan::reap(&slow);
         if let Some(ring) = queue.ring(c) {
-            scan::settle_behind(&slow, &ring);
+            scan::reap_behind(&slow, &ring);
         }
     }
     Ok(slow.guard.inherited())
@@ -42,7 +43,7 @@ pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool
         let cells = queue.entry.cells.load(Relaxed).min(ring::MOST.into());
         each(ring, ring::bytes(cells));
     }
-    park::each_ring(c, &queue, |ring| {
+    retired::each_ring(c, &queue, |ring| {
         each(ring.offset(), ring::bytes(ring.cells().into()));
     });
 }
@@ -50,26 +51,26 @@ pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool
 /// Looks a queue over, under its lock.
 pub(crate) fn inspect(
     c: &Ctx,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     index: u32,
     queued: &mut Queued,
     report: Report,
 ) -> Result<(), Errno> {
-    let place = Place::Construct(Kind::Msg, index);
+    let location = Location::Object(Kind::Msg, index);
     let Ok(queue) = Queue::at(c, index) else {
         return Ok(());
     };
     if queue.id == 0 {
         return Ok(());
     }
-    let slow = queue.lock(c, quiet)?;
+    let slow = queue.lock(c, signals)?;
     let entry = queue.entry;
     if !queue.still() {
         let dying = dir::is_dying(&entry.head) && entry.head.id.load(Relaxed) == queue.id as u32;
         demand(
             report,
             !dying,
-            place,
+            location,
             "nobody finishes its removal",
             queue.id as u64,
         );
@@ -80,41 +81,41 @@ pub(crate) fn inspect(
     demand(
         report,
         state == 0,
-        place,
+        location,
         "its redo log is not clear",
         state,
     );
     let (head, tail) = (queue.head(), queue.tail());
     match (queue.ring(c), entry.ring.load(Relaxed)) {
-        (Some(ring), _) => positions(&slow, &ring, head, tail, place, report),
+        (Some(ring), _) => positions(&slow, &ring, head, tail, location, report),
         (None, 0) => {
             let empty = head.pos == tail.pos && head.counts() == tail.counts();
             demand(
                 report,
                 empty,
-                place,
+                location,
                 "it has no ring, and is not empty",
                 tail.pos.into(),
             );
         }
-        (None, at) => report(place, "its ring is not in the pool", at),
+        (None, at) => report(location, "its ring is not in the pool", at),
     }
     for list in [queue.receivers(), queue.senders()] {
-        people::queue(c, list, queue.reference(), place, queued, report);
+        participants::queue(c, list, queue.reference(), location, queued, report);
     }
     nobody_waits_in_vain(&slow, report);
     Ok(())
 }
 
 /// From where all is free to the tail, message follows upon message, and they are as many as the ends say.
-fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, place: Place, report: Report) {
+fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, location: Location, report: Report) {
     let free = done::at(&slow.queue);
     let (taken, all) = (head.pos.wrapping_sub(free), tail.pos.wrapping_sub(free));
     let fits = taken <= all && all <= ring.cells();
     demand(
         report,
         fits,
-        place,
+        location,
         "its positions are not in order",
         head.pos.into(),
     );
@@ -126,23 +127,25 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, place: Place, report:
                 bytes += item.mark.len;
                 msgs += 1;
             }
-            State::Reserved | State::Parked => {
+            State::Reserved | State::InRetired => {
                 unfinished = true;
-                names_the_living(slow, item, place, report);
+                names_the_living(slow, item, location, report);
             }
             State::Assigned => {
-                names_the_living(slow, item, place, report);
+                names_the_living(slow, item, location, report);
                 let known = is_awaited(slow, item);
                 demand(
                     report,
                     known,
-                    place,
+                    location,
                     "a message was handed to nobody",
                     item.pos.into(),
                 );
             }
             State::Consumed => {}
-            State::Taken | State::Free => report(place, "a mark is out of place", item.pos.into()),
+            State::Taken | State::Free => {
+                report(location, "a mark is out of place", item.pos.into())
+            }
         }
         false
     });
@@ -150,7 +153,7 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, place: Place, report:
     demand(
         report,
         whole,
-        place,
+        location,
         "its messages do not follow upon each other",
         cells.into(),
     );
@@ -162,7 +165,7 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, place: Place, report:
     demand(
         report,
         right,
-        place,
+        location,
         "it counts its messages wrongly",
         count.1.into(),
     );
@@ -170,10 +173,10 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, place: Place, report:
     scan::behind(slow, ring, |item| {
         behind += item.cells;
         match item.mark.state {
-            State::Taken => names_the_living(slow, item, place, report),
+            State::Taken => names_the_living(slow, item, location, report),
             State::Consumed => {}
             _ => report(
-                place,
+                location,
                 "a mark behind the head is out of place",
                 item.pos.into(),
             ),
@@ -182,24 +185,24 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, place: Place, report:
     demand(
         report,
         behind == taken,
-        place,
+        location,
         "what was taken does not end at the head",
         behind.into(),
     );
 }
 
-fn names_the_living(slow: &Slow, item: Item, place: Place, report: Report) {
+fn names_the_living(slow: &Slow, item: Item, location: Location, report: Report) {
     let owner = u32::from(item.mark.owner);
     // The caller itself waits for no message, nor is it in the middle of one.
     let mine = owner == slow.c.me.slot + 1;
     let what = "a mark names a process that is not at work";
-    demand(report, !mine, place, what, item.pos.into());
+    demand(report, !mine, location, what, item.pos.into());
     let lives = mine || !scan::owner_is_dead(slow.c, item.mark.owner);
     let what = "a mark names a dead process";
-    demand(report, lives, place, what, item.pos.into());
+    demand(report, lives, location, what, item.pos.into());
     let who = owner.checked_sub(1).and_then(|slot| slow.c.process(slot));
     if let Some((who, _, _)) = who {
-        people::is_known_to(slow.c, who.word(), slow.queue.reference(), report);
+        participants::is_known_to(slow.c, who.word(), slow.queue.reference(), report);
     }
 }
 
@@ -210,9 +213,9 @@ fn is_awaited(slow: &Slow, item: Item) -> bool {
     let mut all = (0..high.min(c.pool.geometry().waiters.1)).filter_map(|i| c.waiter(i));
     all.any(|w| {
         w.owner.load(Relaxed) as u32 == item.mark.owner.into()
-            && w.construct.load(Relaxed) == slow.queue.reference()
+            && w.object.load(Relaxed) == slow.queue.reference()
             && w.status.load(Relaxed) == DONE
-            && w.arg3.load(Relaxed) == item.pos.into()
+            && w.message().position.load(Relaxed) == item.pos.into()
     })
 }
 
@@ -227,7 +230,7 @@ fn nobody_waits_in_vain(slow: &Slow, report: Report) {
         demand(
             report,
             !there,
-            Place::Waiter(ticket.index),
+            Location::Waiter(ticket.index),
             "its message is there, and it still waits",
             0,
         );

@@ -5,7 +5,7 @@ use super::{scan, wait};
 use crate::{directory as dir, perm, pid_of, Ctx, Errno, Perm};
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,12 +55,12 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<MsgDs, Errno> {
     if !any {
         perm::check(c, &entry.head, perm::READ)?;
     }
-    let quiet = Quiet::attentive(c.kernel);
-    let slow = queue.lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    let slow = queue.lock(c, &signals)?;
     if !queue.still() {
         return Err(Errno::EIDRM);
     }
-    scan::settle(&slow);
+    scan::reap(&slow);
     let (cbytes, qnum) = counts(&queue);
     Ok(MsgDs {
         perm: perm::of(&entry.head),
@@ -96,8 +96,8 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     if is_more && !perm::has(c, head, perm::CAP_SYS_RESOURCE) {
         return Err(Errno::EPERM);
     }
-    let quiet = Quiet::attentive(c.kernel);
-    let slow = queue.lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    let slow = queue.lock(c, &signals)?;
     if !queue.still() {
         return Err(Errno::EIDRM);
     }
@@ -115,7 +115,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
 /// `MSG_INFO`: the highest index in use (0 if none), and what is in use.
 pub fn info(c: &Ctx) -> (i32, MsgInfo) {
     // What those have begun who died while they removed something.
-    super::get::finish_removals(c, &Quiet::hurried(c.kernel));
+    super::get::finish_removals(c, &SignalsBlocked::hurried(c.kernel));
     let highest = highest(c);
     let mut info = MsgInfo {
         queues: c.pool.kind_root(Kind::Msg).used.load(Relaxed),

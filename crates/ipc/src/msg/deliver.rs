@@ -13,7 +13,10 @@ use vshmem_pool::layout::{Waiter, DONE};
 
 /// What a waiting receiver wants.
 pub fn wanted(w: &Waiter) -> Wanted {
-    Wanted::new(w.arg0.load(Relaxed) as i64, w.arg2.load(Relaxed) as i32)
+    Wanted::new(
+        w.message().kind.load(Relaxed) as i64,
+        w.message().flags.load(Relaxed) as i32,
+    )
 }
 
 /// Hands the message that was written after the tail to the first receiver that wants it and has room for it; those that want it and have
@@ -23,7 +26,7 @@ pub fn wanted(w: &Waiter) -> Wanted {
 /// unfinished look again soon. A receiver for whom one has become ready since it looked takes that one.
 pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Result<bool, Errno> {
     let (c, queue) = (slow.c, slow.queue);
-    let is_unfinished = |item: Item| matches!(item.mark.state, State::Reserved | State::Parked);
+    let is_unfinished = |item: Item| matches!(item.mark.state, State::Reserved | State::InRetired);
     if scan::find(slow, ring, is_unfinished).is_some() {
         return Ok(false);
     }
@@ -41,8 +44,8 @@ pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Res
             wait::retry_one(slow, ticket)?;
             continue;
         }
-        let takes =
-            w.arg2.load(Relaxed) as i32 & MSG_NOERROR != 0 || len as u64 <= w.arg1.load(Relaxed);
+        let takes = w.message().flags.load(Relaxed) as i32 & MSG_NOERROR != 0
+            || len as u64 <= w.message().len.load(Relaxed);
         if !takes {
             wait::take_out(slow, queue.receivers(), ticket, Err(Errno::E2BIG))?;
             continue;
@@ -83,8 +86,8 @@ fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> 
     txn.put(&entry.send.time, now)?;
     txn.put(&entry.send.pid, pid_word(c))?;
     txn.put(&entry.receive.time, now)?;
-    txn.put(&entry.receive.pid, w.arg4.load(Relaxed))?;
-    txn.put(&w.arg3, tail.pos.into())?;
+    txn.put(&entry.receive.pid, w.message().pid.load(Relaxed))?;
+    txn.put(&w.message().position, tail.pos.into())?;
     let handed = &entry.receive.finished;
     txn.put(handed, one_more(handed.load(Relaxed), len))?;
     txn.set(c.pool.offset_of(&w.status), waiters::status_word(w, DONE))?;

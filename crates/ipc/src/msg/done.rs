@@ -7,8 +7,9 @@
 //! finish at the same moment sees what the other did. `done` only grows and never passes the head, behind which everything that is
 //! not finished names its receiver, or is what the head says who moved it last.
 //!
-//! When the queue is about to leave its ring, `done` is *held*: no receiver can move it, so each that finishes marks its cells,
-//! and whom the list of those at work names, ends with such a mark ([`super::park`]).
+//! When the queue is about to leave its ring, `done` is *held*: no receiver can move it, so each that
+//! finishes marks its cells, and whom the list of those at work names, ends with such a mark
+//! ([`super::retired`]).
 //!
 //! Senders remember `done` on their own line. An old value errs on the safe side; it is replaced by compare-and-swap, so that nobody who
 //! slept for long brings one back from before the positions wrapped around.
@@ -100,21 +101,21 @@ pub fn at(queue: &Queue) -> u32 {
 
 /// Are there `cells` free ones after the tail, as far as senders remember?
 #[inline]
-pub fn remembers_room(queue: &Queue, ring: &Ring, tail: u32, cells: u32) -> bool {
+pub fn remembers_space(queue: &Queue, ring: &Ring, tail: u32, cells: u32) -> bool {
     let done = queue.entry.send.done.load(Acquire) as u32;
-    has_room(ring, done, tail, cells)
+    has_space(ring, done, tail, cells)
 }
 
 /// Looks, and remembers it.
-pub fn look_for_room(queue: &Queue, ring: &Ring, tail: u32, cells: u32) -> bool {
+pub fn look_for_space(queue: &Queue, ring: &Ring, tail: u32, cells: u32) -> bool {
     let remembered = queue.entry.send.done.load(Relaxed);
     let done = at(queue);
     let _ = (queue.entry.send.done).compare_exchange(remembered, done.into(), SeqCst, Relaxed);
-    has_room(ring, done, tail, cells)
+    has_space(ring, done, tail, cells)
 }
 
 #[inline]
-fn has_room(ring: &Ring, done: u32, tail: u32, cells: u32) -> bool {
+fn has_space(ring: &Ring, done: u32, tail: u32, cells: u32) -> bool {
     let used = tail.wrapping_sub(done);
     used <= ring.cells() && cells <= ring.cells() - used
 }

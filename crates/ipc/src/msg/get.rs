@@ -2,27 +2,27 @@
 
 use super::end::{self, At};
 use super::queue::{Queue, LOG_ENTRIES};
-use super::{park, ring, scan, wait};
+use super::{retired, ring, scan, wait};
 use crate::directory::{self as dir, Found};
-use crate::{life, perm, Ctx, Errno};
+use crate::{liveness, perm, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use vshmem_pool::layout::{Kind, HEAD_DYING, MAX_ENTRIES};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
 /// `msgget`.
 pub fn get(c: &Ctx, key: i32, flg: i32) -> Result<i32, Errno> {
-    let quiet = Quiet::attentive(c.kernel);
-    match try_get(c, &quiet, key, flg) {
-        Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
-            try_get(c, &quiet, key, flg)
+    let signals = SignalsBlocked::attentive(c.kernel);
+    match try_get(c, &signals, key, flg) {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
+            try_get(c, &signals, key, flg)
         }
         result => result,
     }
 }
 
-fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
-    let guard = dir::lock(c, quiet)?;
+fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, flg: i32) -> Result<i32, Errno> {
+    let guard = dir::lock(c, signals)?;
     if let Found::Existing(index, head) = dir::find(c, Kind::Msg, key, flg)? {
         return dir::admit(c, (index, head), flg);
     }
@@ -62,7 +62,7 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
     txn.put(&entry.qbytes, limits.msgmnb.into())?;
     txn.put(&entry.ring, 0)?;
     txn.put(&entry.cells, 0)?;
-    txn.put(&entry.parked, 0)?;
+    txn.put(&entry.retired, 0)?;
     txn.put(&entry.first_receiver, 0)?;
     txn.put(&entry.last_receiver, 0)?;
     txn.put(&entry.first_sender, 0)?;
@@ -77,9 +77,9 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, flg: i32) -> Result<i32, Errno> {
 pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let queue = Queue::find(c, id)?;
     perm::check_owner(c, &queue.entry.head)?;
-    let quiet = Quiet::attentive(c.kernel);
+    let signals = SignalsBlocked::attentive(c.kernel);
     {
-        let _slow = queue.lock(c, &quiet)?;
+        let _slow = queue.lock(c, &signals)?;
         if !queue.still() {
             return Err(Errno::EIDRM);
         }
@@ -88,14 +88,14 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         queue.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
     // It is removed, whoever gives the memory back.
-    if finish_removal(c, &quiet, queue.index, id).is_ok() {
+    if finish_removal(c, &signals, queue.index, id).is_ok() {
         c.pool.untouch(c.me, queue.reference());
     }
     Ok(())
 }
 
 /// Removes a queue that is marked as dying: ends all waits, then gives its memory back.
-pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(), Errno> {
+pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) -> Result<(), Errno> {
     let queue = Queue {
         id,
         ..Queue::at(c, index)?
@@ -103,44 +103,45 @@ pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(),
     let mut pause = wait::Pause::new();
     // Memory that somebody is about to write to or read from can't be given to others. It is a matter of
     // nanoseconds, unless that one is stopped: then who cleans up after it finishes this, or who needs room.
-    while !try_to_finish(c, quiet, &queue)? && pause.nap_briefly(c) {}
+    while !try_to_finish(c, signals, &queue)? && pause.nap_briefly(c) {}
     Ok(())
 }
 
 /// Removes the queues that are marked as dying, but for those where somebody is still at work. Returns whether there was one.
-pub fn finish_removals(c: &Ctx, quiet: &Quiet) -> bool {
+pub fn finish_removals(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let mut any = false;
     dir::each_dying(c, Kind::Msg, |index, id| {
         if let Ok(queue) = Queue::at(c, index) {
-            any |= try_to_finish(c, quiet, &Queue { id, ..queue }) == Ok(true);
+            any |= try_to_finish(c, signals, &Queue { id, ..queue }) == Ok(true);
         }
     });
     any
 }
 
 /// False if somebody is at work in the queue's memory.
-fn try_to_finish(c: &Ctx, quiet: &Quiet, queue: &Queue) -> Result<bool, Errno> {
+fn try_to_finish(c: &Ctx, signals: &SignalsBlocked, queue: &Queue) -> Result<bool, Errno> {
     let entry = queue.entry;
-    let slow = queue.lock(c, quiet)?;
+    let slow = queue.lock(c, signals)?;
     if !dir::is_dying(&entry.head) || entry.head.id.load(Relaxed) != queue.id as u32 {
         return Ok(true);
     }
     wait::end_all(&slow, Err(Errno::EIDRM))?;
     super::queue::name_the_last(c, queue);
     let ring = queue.ring(c);
-    // Whoever was handed a message before has received it, as in the kernel, though it may have to be woken yet.
+    // A receiver that was handed a message before has received it, as in the kernel, though it may have to be
+    // woken yet.
     let is_done = |ring| scan::is_quiet(&slow, &ring) && !scan::is_owed(&slow, &ring);
-    if !ring.is_none_or(is_done) || park::is_busy(&slow) {
+    if !ring.is_none_or(is_done) || retired::is_busy(&slow) {
         return Ok(false);
     }
-    let guard = dir::lock(c, quiet)?;
+    let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     dir::unhash(c, &mut txn, Kind::Msg, queue.index)?;
     dir::retire(c, &mut txn, Kind::Msg, queue.index)?;
     if let Some(ring) = ring {
         dir::give_block(c, &mut txn, ring.offset(), ring::bytes(ring.cells().into()))?;
     }
-    park::give_all_back(c, &mut txn, queue)?;
+    retired::give_all_back(c, &mut txn, queue)?;
     dir::give_block(c, &mut txn, entry.log.load(Relaxed), Log::size(LOG_ENTRIES))?;
     txn.put(&entry.ring, 0)?;
     txn.put(&entry.cells, 0)?;

@@ -17,7 +17,7 @@ pub enum State {
     /// No message any more. `len` counts cells.
     Consumed = 5,
     /// The place of a message whose sender, who is named, is at work in a ring that the queue has left. `len` counts cells.
-    Parked = 7,
+    InRetired = 7,
 }
 
 /// A mark: `{state:4, lap:20, len:24, owner:16}`. It counts only in its own lap.
@@ -56,7 +56,7 @@ impl Mark {
             3 => State::Taken,
             4 => State::Assigned,
             5 => State::Consumed,
-            7 => State::Parked,
+            7 => State::InRetired,
             _ => return None,
         };
         Some(Mark {
@@ -93,7 +93,7 @@ mod tests {
             State::Taken,
             State::Assigned,
             State::Consumed,
-            State::Parked,
+            State::InRetired,
         ] {
             let mark = Mark {
                 state,

@@ -8,7 +8,7 @@
 //! * *Fast send*: there are free cells after the tail; one compare-and-swap of the sending end takes them, checks and
 //!   counts bytes and messages, and names the taker. Then the text is written, and the mark of the first cell becomes READY by one store:
 //!   before it, receivers pass the message by, which is right, since `msgsnd` has not returned. Marks of earlier laps can't be taken for it:
-//!   they are swept away long before laps come round ([`room`]).
+//!   they are swept away long before laps come round ([`space`]).
 //! * *Fast receive*: the mark at the head is READY in this lap; one compare-and-swap of the receiving end takes the message. Nobody else
 //!   can have it then. Then the text is copied out, and the cells are set free ([`done`]), which in turn writes nothing near the text.
 //! * *Death in between*: the end names who moved it last and by how many cells. Before the next one moves it, it writes that name into
@@ -16,7 +16,8 @@
 //!   returned, or its receiver took it to the grave, as with the kernel.
 //! * *Slow path*: under the queue's lock, with both ends marked SLOW, so that no fast path begins. Unfinished cells of fast paths that
 //!   had begun are left alone. Changes go through the redo log.
-//! * *Who is stopped in the middle* keeps its cells, but not the queue: that leaves the ring and goes on in another ([`park`]).
+//! * *A process that is stopped in the middle* keeps its cells, but not the queue: that leaves the ring and
+//!   goes on in another ([`retired`]).
 //! * *No message waits beside a sleeping receiver*: a receiver registers with the sending end SLOW, so later senders come the slow way
 //!   and hand their message over. Earlier ones that were not finished are visible as cells that are taken but not READY: as long as
 //!   there are such, the receiver looks again soon instead of sleeping. The same holds for senders that wait for room.
@@ -30,21 +31,21 @@ mod get;
 mod mark;
 #[cfg(test)]
 mod model;
-mod park;
 mod queue;
 mod receive;
+mod retired;
 mod ring;
-mod room;
 mod scan;
 mod send;
+mod space;
 mod wait;
 mod wary;
 
 pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
 pub(crate) use get::finish_removals;
 pub use get::{get, remove};
-pub use receive::{receive, receive_at_once};
-pub use send::{send, send_at_once};
+pub use receive::{receive, try_receive_fast};
+pub use send::{send, try_send_fast};
 pub(crate) use wait::{drop_waiter, interrupt, reap_process};
 
 /// `MSG_NOERROR`: a text that is too long is cut.

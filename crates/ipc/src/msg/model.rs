@@ -1,9 +1,10 @@
 //! The ring of a queue under loom: every interleaving of a few senders and receivers, up to a bound of preemptions.
 //!
-//! Who changes one of these changes its mirror here, with the same steps in the same order and with the same orderings:
-//! `attempt` of [`super::send`] and [`super::receive`], `try_send` and `take` with `consume` (where there is room and a message),
-//! `name_sender`, `name_receiver` and `Queue::lock` of [`super::queue`], all of [`super::done`], and `find`, `settle`,
-//! `settle_behind` and `advance` of [`super::scan`]. Marks and ends are the real ones, without counts of bytes and messages.
+//! A change of one of these changes its mirror here, with the same steps in the same order and with the same
+//! orderings: `attempt` of [`super::send`] and [`super::receive`], `try_send` and `take` with `consume`
+//! (where there is room and a message), `name_sender`, `name_receiver` and `Queue::lock` of [`super::queue`],
+//! all of [`super::done`], and `find`, `reap`, `reap_behind` and `advance` of [`super::scan`]. Marks and ends
+//! are the real ones, without counts of bytes and messages.
 //!
 //! What differs: an end is one word, read twice, first for its position and then for the rest, as the real two are; so a read may be torn,
 //! and a swap of both is one of loom's. Loom takes sequentially consistent loads for acquiring ones, so they are swaps that
@@ -20,7 +21,7 @@ use loom::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::vec::Vec;
 
-mod park;
+mod retired;
 mod scene;
 mod slow;
 
@@ -57,7 +58,7 @@ struct Queue {
     text: Vec<UnsafeCell<u64>>,
     /// Whom the kernel says to be dead: bits.
     dead: AtomicU64,
-    /// Who dies, and where.
+    /// The process that dies, and where.
     fate: Option<(u16, Death)>,
     /// Cells that are being read: known to the model alone, as what follows.
     read: Vec<AtomicBool>,
@@ -65,7 +66,8 @@ struct Queue {
     head: AtomicU32,
     /// Something had no name.
     unsound: AtomicBool,
-    /// Whoever names a sender looks whether the tail has moved, as it must. One test shows what happens otherwise.
+    /// A process that names a sender looks whether the tail has moved, as it must. One test shows what
+    /// happens otherwise.
     looks_again: bool,
 }
 
@@ -218,8 +220,8 @@ impl Queue {
             if tail.slow {
                 return Did::Slow;
             }
-            if !self.has_room(self.remembered.load(Acquire), tail.pos, cells)
-                && !self.look_for_room(tail.pos, cells)
+            if !self.has_space(self.remembered.load(Acquire), tail.pos, cells)
+                && !self.look_for_space(tail.pos, cells)
             {
                 if read_end(&self.send) == tail {
                     return Did::Nothing;
@@ -367,16 +369,16 @@ impl Queue {
         moved
     }
 
-    fn look_for_room(&self, tail: u32, cells: u32) -> bool {
+    fn look_for_space(&self, tail: u32, cells: u32) -> bool {
         let remembered = self.remembered.load(Relaxed);
         let done = newest(&self.done);
         let _ = self
             .remembered
             .compare_exchange(remembered, done, SeqCst, Relaxed);
-        self.has_room(done, tail, cells)
+        self.has_space(done, tail, cells)
     }
 
-    fn has_room(&self, done: u64, tail: u32, cells: u32) -> bool {
+    fn has_space(&self, done: u64, tail: u32, cells: u32) -> bool {
         let used = tail.wrapping_sub(done as u32);
         used <= self.cells && cells <= self.cells - used
     }

@@ -3,13 +3,13 @@
 use super::done;
 use super::end::{self, At};
 use super::mark::{Mark, State};
-use super::park;
+use super::retired;
 use super::ring::Ring;
 use crate::waiters::Queue as WaitQueue;
 use crate::{directory as dir, perm, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Msg, MsgEnd, MAX_ENTRIES};
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Log;
 
 /// Entries of a queue's redo log.
@@ -40,11 +40,11 @@ impl Queue {
 
     /// The same for a fast path. `None` says nothing.
     #[inline(always)]
-    pub fn find_at_once(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
+    pub fn find_fast(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
         let index = id as u32 & (MAX_ENTRIES - 1);
         let entry = c.pool.known_msg(index)?; // unpaid
         let granted =
-            dir::other_than(&entry.head, id) == 0 && perm::grants_at_once(c, &entry.head, wanted);
+            dir::other_than(&entry.head, id) == 0 && perm::grants_fast(c, &entry.head, wanted);
         granted.then_some(Queue { entry, index, id })
     }
 
@@ -118,7 +118,7 @@ impl Queue {
     }
 
     /// The same, with fresh counts. Call it with both ends frozen.
-    pub fn has_room(&self, len: usize) -> bool {
+    pub fn has_space(&self, len: usize) -> bool {
         let (tail, head) = (self.tail(), self.head());
         self.fits(
             len,
@@ -128,12 +128,12 @@ impl Queue {
     }
 
     /// Takes the lock, freezes both ends, and brings what the dead have left in order.
-    pub fn lock<'a>(&self, c: &'a Ctx, quiet: &Quiet) -> Result<Slow<'a>, Errno> {
+    pub fn lock<'a>(&self, c: &'a Ctx, signals: &SignalsBlocked) -> Result<Slow<'a>, Errno> {
         let log = || Log {
             at: self.entry.log.load(Relaxed),
             entries: LOG_ENTRIES as u32,
         };
-        let guard = dir::lock_construct(c, quiet, &self.entry.lock, log)?;
+        let guard = dir::lock_object(c, signals, &self.entry.lock, log)?;
         end::freeze(&self.entry.send);
         end::freeze(&self.entry.receive);
         let slow = Slow {
@@ -141,13 +141,13 @@ impl Queue {
             queue: *self,
             guard,
         };
-        // Whoever was about to leave the ring died, or found no room for another.
+        // The process that was about to leave the ring died, or found no memory for another.
         done::let_go(self);
         if self.still() {
             name_the_last(c, self);
         }
-        if self.entry.parked.load(Relaxed) != 0 {
-            park::collect(&slow, quiet)?;
+        if self.entry.retired.load(Relaxed) != 0 {
+            retired::collect(&slow, signals)?;
         }
         Ok(slow)
     }
@@ -155,7 +155,7 @@ impl Queue {
 
 /// A queue whose lock is held and whose ends are frozen. Dropping it thaws what nobody's waiting needs frozen.
 pub struct Slow<'a> {
-    /// Who holds it.
+    /// The caller, which holds it.
     pub c: &'a Ctx<'a>,
     /// The queue.
     pub queue: Queue,

@@ -6,7 +6,7 @@ use super::mark::State;
 use super::queue::{name_receiver, Queue, Slow};
 use super::ring::{cells_for, Ring};
 use super::scan::{self, Item, Wanted};
-use super::send::note;
+use super::send::record_use;
 use super::wary::Wary;
 use super::{wait, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
@@ -55,7 +55,7 @@ enum Attempt {
 /// # Safety
 /// As for [`receive`].
 #[inline(always)]
-pub unsafe fn receive_at_once(
+pub unsafe fn try_receive_fast(
     c: &Ctx,
     id: i32,
     text: *mut u8,
@@ -66,7 +66,7 @@ pub unsafe fn receive_at_once(
     if (cap > isize::MAX as usize) | (flg & MSG_COPY != 0) {
         return None;
     }
-    let queue = Queue::find_at_once(c, id, perm::READ)?;
+    let queue = Queue::find_fast(c, id, perm::READ)?;
     let into = Incoming::new(text, cap, flg);
     let wanted = Wanted::new(mtyp, flg);
     let now = c.kernel.now();
@@ -183,7 +183,7 @@ unsafe fn attempt(
             let n = into.part_of(c, len);
             // SAFETY: the compare-and-swap made the message ours; the caller vouches for the buffer.
             unsafe { ring.read(head.pos, len, into.text, n) };
-            note(c, &entry.receive, now);
+            record_use(c, &entry.receive, now);
             done::finish(queue, &ring, head.pos, cells);
             return Ok(Attempt::Done((n, kind)));
         }
@@ -252,7 +252,7 @@ unsafe fn receive_slowly(
             if !may_wait {
                 return Err(Errno::ENOMSG);
             }
-            let unfinished = scan::settle(&slow);
+            let unfinished = scan::reap(&slow);
             (
                 wait::register_receiver(&slow, mtyp, into.cap, flg)?,
                 unfinished,
@@ -407,7 +407,7 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32) -> impl FnOnce() -> std::v
         let mut text = std::vec![0; len];
         // SAFETY: the message is this receiver's, and the buffer has room for it.
         unsafe { ring.read(head.pos, len, text.as_mut_ptr(), len) };
-        note(c, &queue.entry.receive, c.kernel.now());
+        record_use(c, &queue.entry.receive, c.kernel.now());
         done::finish(&queue, &ring, head.pos, cells);
         text
     }

@@ -12,8 +12,8 @@ use vshmem_pool::Mem;
 
 /// Bytes of a head: mark, type, and a short text.
 const HEAD: u64 = 32;
-/// Bytes for each cell that are not used.
-const NOTES: u64 = 32;
+/// Bytes for each cell that the ring does not use.
+const SPARE: u64 = 32;
 /// Bytes of text in a cell.
 pub const CELL: usize = 64;
 /// Bytes of a text that is short enough to stand in the head.
@@ -30,7 +30,7 @@ pub fn cells_for(len: usize) -> u32 {
 /// Bytes that a ring of so many cells takes. The last quarter is not used: the heap is best at powers of two.
 #[inline]
 pub fn bytes(cells: u64) -> u64 {
-    cells * (HEAD + CELL as u64 + NOTES)
+    cells * (HEAD + CELL as u64 + SPARE)
 }
 
 /// A ring that was checked to lie inside the pool.
@@ -231,14 +231,14 @@ impl Ring {
         }
     }
 
-    /// Words in the last quarter of the block, which is not the ring's: for notes once the ring is not used any more.
-    pub fn notes(&self) -> u64 {
-        u64::from(self.cells) * NOTES / 8
+    /// Words in the last quarter of the block, which is not the ring's: a retired ring has its list there.
+    pub fn spare_words(&self) -> u64 {
+        u64::from(self.cells) * SPARE / 8
     }
 
     /// One of them; the last if there are not so many.
-    pub fn note(&self, n: u64) -> &'static AtomicU64 {
-        let n = n.min(self.notes() - 1);
+    pub fn spare_word(&self, n: u64) -> &'static AtomicU64 {
+        let n = n.min(self.spare_words() - 1);
         let at = self.at + u64::from(self.cells) * (HEAD + CELL as u64) + n * 8;
         // SAFETY: it is in the last quarter of what `at` found to be inside the mapping, and aligned as the ring is.
         unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>() }

@@ -32,7 +32,7 @@ fn item(c: &Ctx, ring: &Ring, pos: u32, left: u32) -> Option<Item> {
 pub fn cells_of(mark: Mark) -> Option<u32> {
     match mark.state {
         State::Ready | State::Taken | State::Assigned => Some(cells_for(mark.len as usize)),
-        State::Reserved | State::Parked | State::Consumed => Some(mark.len),
+        State::Reserved | State::InRetired | State::Consumed => Some(mark.len),
         State::Free => None,
     }
 }
@@ -62,7 +62,7 @@ pub fn owner_is_dead(c: &Ctx, owner: u16) -> bool {
 
 /// Drops what dead processes have begun and not finished, and frees what is used up at the head. Returns whether something
 /// unfinished of the living is left between head and tail.
-pub fn settle(slow: &Slow) -> bool {
+pub fn reap(slow: &Slow) -> bool {
     let Some(ring) = slow.queue.ring(slow.c) else {
         return false;
     };
@@ -73,7 +73,7 @@ pub fn settle(slow: &Slow) -> bool {
             State::Reserved | State::Assigned if owner_is_dead(slow.c, item.mark.owner) => {
                 consume_at(&ring, item)
             }
-            State::Reserved | State::Parked => unfinished = true,
+            State::Reserved | State::InRetired => unfinished = true,
             State::Ready => {
                 bytes += item.mark.len;
                 msgs += 1;
@@ -142,7 +142,7 @@ pub fn advance(slow: &Slow, ring: &Ring) {
 }
 
 /// Frees what dead receivers had taken behind the head. Returns something that the living have taken, if it is left there.
-pub fn settle_behind(slow: &Slow, ring: &Ring) -> Option<Item> {
+pub fn reap_behind(slow: &Slow, ring: &Ring) -> Option<Item> {
     done::catch_up(slow.c, &slow.queue, ring);
     let mut unfinished = None;
     behind(slow, ring, |item| match item.mark.state {
@@ -166,19 +166,20 @@ pub fn behind(slow: &Slow, ring: &Ring, mut see: impl FnMut(Item)) {
     }
 }
 
-/// Settles everything; is nobody who lives at work in this ring then?
+/// Reaps everything; is no living process at work in this ring then?
 pub fn is_quiet(slow: &Slow, ring: &Ring) -> bool {
     at_work(slow, ring).is_none() && !slow.c.budget.is_spent()
 }
 
-/// Settles everything; where is somebody who lives at work in this ring then?
+/// Reaps everything; where is a living process at work in this ring then?
 pub fn at_work(slow: &Slow, ring: &Ring) -> Option<Item> {
-    settle(slow);
+    reap(slow);
     let reserved = |item: Item| item.mark.state == State::Reserved;
-    settle_behind(slow, ring).or_else(|| find(slow, ring, reserved))
+    reap_behind(slow, ring).or_else(|| find(slow, ring, reserved))
 }
 
-/// Was a message handed to a receiver who lives and has not taken it out yet? What the dead were given is settled.
+/// Was a message handed to a living receiver that has not taken it out yet? What the dead were given is
+/// reaped.
 pub fn is_owed(slow: &Slow, ring: &Ring) -> bool {
     find(slow, ring, |item| item.mark.state == State::Assigned).is_some()
 }

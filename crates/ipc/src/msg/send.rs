@@ -6,13 +6,13 @@ use super::end::{self, At, MAX_STEP};
 use super::mark::{Mark, State};
 use super::queue::{name_sender, Queue};
 use super::ring::{cells_for, Ring};
-use super::room::{is_due_for_sweep, make_room, Room};
+use super::space::{is_due_for_sweep, make_space, Space};
 use super::wait;
 use super::wary::Wary;
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use vshmem_pool::layout::MsgEnd;
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// A message to be sent.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ enum Attempt {
 /// # Safety
 /// As for [`send`].
 #[inline(always)]
-pub unsafe fn send_at_once(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: usize) -> bool {
+pub unsafe fn try_send_fast(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: usize) -> bool {
     if (len > c.pool.limits().msgmax as usize) | (mtype < 1) {
         return false;
     }
@@ -49,7 +49,7 @@ pub unsafe fn send_at_once(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: u
         text,
         len,
     };
-    match Queue::find_at_once(c, id, perm::WRITE) {
+    match Queue::find_fast(c, id, perm::WRITE) {
         // SAFETY: the caller vouches for the text.
         Some(queue) => matches!(unsafe { attempt(c, &queue, message) }, Attempt::Done),
         None => false,
@@ -115,8 +115,8 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
         if cells > MAX_STEP.min(ring.cells()) || is_due_for_sweep(queue, tail.pos) {
             return Attempt::Slow;
         }
-        if !done::remembers_room(queue, &ring, tail.pos, cells)
-            && !done::look_for_room(queue, &ring, tail.pos, cells)
+        if !done::remembers_space(queue, &ring, tail.pos, cells)
+            && !done::look_for_space(queue, &ring, tail.pos, cells)
         {
             if unchanged() {
                 return Attempt::Busy;
@@ -142,7 +142,7 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
 #[inline(always)]
 unsafe fn complete(c: &Ctx, queue: &Queue, ring: &Ring, pos: u32, message: Outgoing, now: i64) {
     let send = &queue.entry.send;
-    note(c, send, now);
+    record_use(c, send, now);
     // SAFETY: the caller vouches for cells and text.
     unsafe { ring.write(pos, message.kind, message.text, message.len) };
     ring.mark_word(pos)
@@ -176,7 +176,7 @@ fn ready(c: &Ctx, ring: &Ring, pos: u32, len: usize) -> Mark {
 /// only grow, so old ones err on the safe side.
 #[inline]
 fn fits(queue: &Queue, tail: At, len: usize) -> bool {
-    let room = |counts: u64| {
+    let fits_in = |counts: u64| {
         let (bytes, msgs) = (counts as u32, (counts >> 32) as u32);
         queue.fits(
             len,
@@ -186,18 +186,18 @@ fn fits(queue: &Queue, tail: At, len: usize) -> bool {
     };
     let seen = &queue.entry.send.seen;
     let remembered = seen.load(Relaxed);
-    if room(remembered) {
+    if fits_in(remembered) {
         return true;
     }
     let counts = end::read(&queue.entry.receive).counts();
     // Not stored blindly: nobody who slept for long may bring back a count from before it wrapped around.
     let _ = seen.compare_exchange(remembered, counts, Relaxed, Relaxed);
-    room(counts)
+    fits_in(counts)
 }
 
 /// Time and pid of the last one at an end. Written only when they change.
 #[inline(always)]
-pub fn note(c: &Ctx, end: &MsgEnd, now: i64) {
+pub fn record_use(c: &Ctx, end: &MsgEnd, now: i64) {
     if end.time.load(Relaxed) != now {
         end.time.store(now, Relaxed);
     }
@@ -224,7 +224,7 @@ unsafe fn send_slowly(
         if nowait && matches!(found, Attempt::Full) {
             return Err(Errno::EAGAIN);
         }
-        rounds = spin_for_room(c, queue, message.len, rounds);
+        rounds = spin_for_space(c, queue, message.len, rounds);
         c.kernel.spun(rounds > 0);
         // SAFETY: as for send.
         found = unsafe { attempt(c, queue, message) };
@@ -248,7 +248,7 @@ unsafe fn send_slowly(
             Step::Busy => {
                 pause.nap(c, &wary)?;
             }
-            Step::Wait(ticket) => wait::for_room(c, queue, ticket, &mut wary)?,
+            Step::Wait(ticket) => wait::for_space(c, queue, ticket, &mut wary)?,
         }
     }
 }
@@ -264,24 +264,24 @@ enum Step {
 unsafe fn try_send(
     c: &Ctx,
     queue: &Queue,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     message: Outgoing,
     nowait: bool,
     leave: bool,
 ) -> Result<Step, Errno> {
-    let slow = queue.lock(c, quiet)?;
+    let slow = queue.lock(c, signals)?;
     if !queue.still() {
         return Err(Errno::EIDRM);
     }
-    if !queue.has_room(message.len) {
+    if !queue.has_space(message.len) {
         if nowait {
             return Err(Errno::EAGAIN);
         }
         return wait::register_sender(&slow, message.len).map(Step::Wait);
     }
-    let ring = match make_room(&slow, quiet, cells_for(message.len), leave)? {
-        Room::Here(ring) => ring,
-        Room::Busy => return Ok(Step::Busy),
+    let ring = match make_space(&slow, signals, cells_for(message.len), leave)? {
+        Space::Here(ring) => ring,
+        Space::Busy => return Ok(Step::Busy),
     };
     let tail = queue.tail();
     // SAFETY: the cells after the tail are free and both ends are frozen, so they are ours; the caller vouches for the text.
@@ -307,15 +307,15 @@ unsafe fn try_send(
     Ok(Step::Done)
 }
 
-/// Spins until there may be room; returns the rounds that are left.
-fn spin_for_room(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
+/// Spins until there may be space; returns the rounds that are left.
+fn spin_for_space(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
     let cells = cells_for(len);
     for round in 1..=rounds {
         let tail = At::of(queue.entry.send.at.load());
         let Some(ring) = queue.ring(c).filter(|_| !tail.slow) else {
             return 0;
         };
-        if fits(queue, tail, len) && done::look_for_room(queue, &ring, tail.pos, cells) {
+        if fits(queue, tail, len) && done::look_for_space(queue, &ring, tail.pos, cells) {
             return rounds - round;
         }
         c.kernel.spinning();
@@ -338,7 +338,7 @@ pub fn stopped_in_the_middle<'a>(
     name_sender(&queue, &ring, tail);
     c.pool.touch(c.me, queue.reference());
     let cells = cells_for(text.len());
-    assert!(done::look_for_room(&queue, &ring, tail.pos, cells));
+    assert!(done::look_for_space(&queue, &ring, tail.pos, cells));
     let next = after(c, tail, cells, text.len());
     assert!(queue.entry.send.at.cas(pair, next.words()).is_ok());
     move || {

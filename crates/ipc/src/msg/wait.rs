@@ -1,4 +1,4 @@
-//! Waiting for a message or for room, and what the dead leave of that.
+//! Waiting for a message or for space, and what the dead leave of that.
 
 use super::end::{self, At};
 use super::mark::{Mark, State};
@@ -12,7 +12,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use vshmem_pool::layout::DONE;
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// A sleeper looks around now and then: at first after this time (no round number, as for semaphores),
 const FIRST_LOOK: Duration = Duration::from_micros(9_370);
@@ -85,11 +85,11 @@ fn register(slow: &Slow, queue: WaitQueue, args: [u64; 3]) -> Result<Ticket, Err
     c.pool.touch(c.me, slow.queue.reference());
     let ticket = waiters::take(c, slow.queue.reference())?;
     let w = ticket.waiter;
-    w.arg0.store(args[0], Relaxed);
-    w.arg1.store(args[1], Relaxed);
-    w.arg2.store(args[2], Relaxed);
-    w.arg3.store(0, Relaxed);
-    w.arg4.store(pid_word(c), Relaxed);
+    w.message().kind.store(args[0], Relaxed);
+    w.message().len.store(args[1], Relaxed);
+    w.message().flags.store(args[2], Relaxed);
+    w.message().position.store(0, Relaxed);
+    w.message().pid.store(pid_word(c), Relaxed);
     let mut txn = slow.guard.txn();
     if waiters::enqueue(c, &mut txn, queue, ticket).is_err() {
         waiters::give_back(ticket);
@@ -122,15 +122,15 @@ pub fn take_out(
 
 /// Wakes the senders whose messages fit now, in order. They try again.
 pub fn wake_senders(slow: &Slow) -> Result<(), Errno> {
-    let mut room_for = 0u64;
+    let mut promised = 0u64;
     for ticket in waiters::each(slow.c, slow.queue.senders()) {
-        let len = ticket.waiter.arg1.load(Relaxed);
-        let all = room_for.saturating_add(len);
-        if !slow.queue.has_room(all.min(usize::MAX as u64) as usize) {
+        let len = ticket.waiter.message().len.load(Relaxed);
+        let all = promised.saturating_add(len);
+        if !slow.queue.has_space(all.min(usize::MAX as u64) as usize) {
             continue;
         }
         if !waiters::is_dead(slow.c, ticket.waiter) {
-            room_for = room_for.saturating_add(len.max(1));
+            promised = promised.saturating_add(len.max(1));
         }
         take_out(slow, slow.queue.senders(), ticket, Ok(()))?;
     }
@@ -194,10 +194,10 @@ fn sleep(c: &Ctx, ticket: Ticket, nap: Duration, wary: &mut Wary) -> Slept {
     }
 }
 
-/// See [`waiters::is_settled`].
-fn settle(c: &Ctx, queue: &Queue, quiet: &Quiet) {
-    if !waiters::is_settled(&queue.entry.lock) {
-        drop(queue.lock(c, quiet));
+/// See [`waiters::was_free`].
+fn await_applied(c: &Ctx, queue: &Queue, signals: &SignalsBlocked) {
+    if !waiters::was_free(&queue.entry.lock) {
+        drop(queue.lock(c, signals));
     }
 }
 
@@ -210,9 +210,9 @@ fn end_or_again(
     interrupted: bool,
     wary: &mut Wary,
 ) -> Result<(), Errno> {
-    let quiet = wary.open();
-    settle(c, queue, quiet);
-    let interrupted = interrupted || quiet.handler_waits();
+    let signals = wary.open();
+    await_applied(c, queue, signals);
+    let interrupted = interrupted || signals.handler_waits();
     waiters::stand_down(c, ticket);
     match result {
         Ok(()) | Err(RETRY) if interrupted => Err(Errno::EINTR),
@@ -224,8 +224,8 @@ fn end_or_again(
     }
 }
 
-/// Waits until there may be room in the queue.
-pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket, wary: &mut Wary) -> Result<(), Errno> {
+/// Waits until there may be space in the queue.
+pub fn for_space(c: &Ctx, queue: &Queue, ticket: Ticket, wary: &mut Wary) -> Result<(), Errno> {
     let mut nap = FIRST_LOOK;
     let mut interrupted = false;
     waiters::stand(c, ticket);
@@ -236,19 +236,19 @@ pub fn for_room(c: &Ctx, queue: &Queue, ticket: Ticket, wary: &mut Wary) -> Resu
             Slept::Forked => return Err(Errno::EINTR),
         }
         // No handler runs unseen from here on.
-        let quiet = wary.open();
+        let signals = wary.open();
         if let Some(result) = waiters::outcome(ticket.waiter) {
             return end_or_again(c, queue, ticket, result, interrupted, wary);
         }
         nap = (nap * 2).min(LAST_LOOK);
-        let slow = lock_for_waiter(c, queue, quiet)?;
-        interrupted |= quiet.handler_waits();
+        let slow = lock_for_waiter(c, queue, signals)?;
+        interrupted |= signals.handler_waits();
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
         }
         check_there(c, queue, ticket)?;
-        scan::settle(&slow);
-        if interrupted || queue.has_room(ticket.waiter.arg1.load(Relaxed) as usize) {
+        scan::reap(&slow);
+        if interrupted || queue.has_space(ticket.waiter.message().len.load(Relaxed) as usize) {
             leave(&slow, queue.senders(), ticket)?;
             return if interrupted {
                 Err(Errno::EINTR)
@@ -282,12 +282,12 @@ pub unsafe fn for_message(
             Slept::Forked => return Err(Errno::EINTR),
         }
         // No handler runs unseen from here on.
-        let quiet = wary.open();
+        let signals = wary.open();
         match waiters::outcome(ticket.waiter) {
             None => {}
             Some(Ok(())) => {
                 // SAFETY: as for receive.
-                return unsafe { take_given(c, queue, quiet, ticket, into) }.map(Some);
+                return unsafe { take_given(c, queue, signals, ticket, into) }.map(Some);
             }
             Some(result) => {
                 let again = end_or_again(c, queue, ticket, result, interrupted, wary);
@@ -299,8 +299,8 @@ pub unsafe fn for_message(
         } else {
             LAST_LOOK
         });
-        let slow = lock_for_waiter(c, queue, quiet)?;
-        interrupted |= quiet.handler_waits();
+        let slow = lock_for_waiter(c, queue, signals)?;
+        interrupted |= signals.handler_waits();
         if waiters::outcome(ticket.waiter).is_some() {
             continue;
         }
@@ -309,7 +309,7 @@ pub unsafe fn for_message(
             leave(&slow, queue.receivers(), ticket)?;
             return Err(Errno::EINTR);
         }
-        unfinished = scan::settle(&slow);
+        unfinished = scan::reap(&slow);
         // SAFETY: as for receive.
         let found = unsafe { take(&slow, into, wanted) };
         if !matches!(found, Ok(None)) {
@@ -326,33 +326,43 @@ pub unsafe fn for_message(
 unsafe fn take_given(
     c: &Ctx,
     queue: &Queue,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     ticket: Ticket,
     into: Incoming,
 ) -> Result<Received, Errno> {
-    let slow = queue.lock(c, quiet)?;
+    let slow = queue.lock(c, signals)?;
     check_there(c, queue, ticket)?;
     // SAFETY: as for receive.
-    let received = unsafe { take_assigned(&slow, into, ticket.waiter.arg3.load(Relaxed) as u32) };
+    let received = unsafe {
+        take_assigned(
+            &slow,
+            into,
+            ticket.waiter.message().position.load(Relaxed) as u32,
+        )
+    };
     waiters::stand_down(c, ticket);
     drop(slow);
     if !queue.still() {
         // Its memory was kept for this message.
-        let _ = super::get::finish_removal(c, quiet, queue.index, queue.id);
+        let _ = super::get::finish_removal(c, signals, queue.index, queue.id);
     }
     received
 }
 
 /// The lock, for somebody who stands in a queue of waiters: if the queue is being removed by somebody who died, that is finished
 /// first, which serves the caller.
-fn lock_for_waiter<'a>(c: &'a Ctx, queue: &Queue, quiet: &Quiet) -> Result<Slow<'a>, Errno> {
-    let slow = queue.lock(c, quiet)?;
+fn lock_for_waiter<'a>(
+    c: &'a Ctx,
+    queue: &Queue,
+    signals: &SignalsBlocked,
+) -> Result<Slow<'a>, Errno> {
+    let slow = queue.lock(c, signals)?;
     if !dir::is_dying(&queue.entry.head) {
         return Ok(slow);
     }
     drop(slow);
-    super::get::finish_removal(c, quiet, queue.index, queue.id)?;
-    queue.lock(c, quiet)
+    super::get::finish_removal(c, signals, queue.index, queue.id)?;
+    queue.lock(c, signals)
 }
 
 /// Is the queue there? If not, and nobody has told the caller, who waits in it, then the pool was taken away just before it began to.
@@ -374,11 +384,11 @@ fn leave(slow: &Slow, queue: WaitQueue, ticket: Ticket) -> Result<(), Errno> {
 
 /// See [`waiters::interrupt`].
 pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> bool {
-    let quiet = Quiet::brief(c.kernel);
+    let signals = SignalsBlocked::brief(c.kernel);
     let Ok(queue) = Queue::at(c, index) else {
         return true;
     };
-    let Ok(slow) = queue.lock(c, &quiet) else {
+    let Ok(slow) = queue.lock(c, &signals) else {
         return false;
     };
     for list in [queue.receivers(), queue.senders()] {
@@ -391,7 +401,7 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> b
     }
     if let (Some(Ok(())), true) = (waiters::outcome(ticket.waiter), queue.still()) {
         // If it was given a message, it is not there to take it any more.
-        let _ = put_back(&slow, ticket.waiter.arg3.load(Relaxed) as u32);
+        let _ = put_back(&slow, ticket.waiter.message().position.load(Relaxed) as u32);
     }
     drop(slow);
     waiters::give_back(ticket);
@@ -421,11 +431,11 @@ fn put_back(slow: &Slow, pos: u32) -> Result<(), Errno> {
 }
 
 /// Takes a dead process's waiter out of its queue. False: a lock was not to be had.
-pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) -> bool {
+pub(crate) fn drop_waiter(c: &Ctx, signals: &SignalsBlocked, index: u32, ticket: Ticket) -> bool {
     let Ok(queue) = Queue::at(c, index) else {
         return true;
     };
-    let Ok(slow) = queue.lock(c, quiet) else {
+    let Ok(slow) = queue.lock(c, signals) else {
         return false;
     };
     for list in [queue.receivers(), queue.senders()] {
@@ -437,25 +447,25 @@ pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) ->
 }
 
 /// Takes from a queue what a dead process has begun there.
-pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
+pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: ProcId) {
     let Ok(queue) = Queue::at(c, index) else {
         return;
     };
     if queue.id == 0 || dead == c.me {
         return;
     }
-    let Ok(slow) = queue.lock(c, quiet) else {
+    let Ok(slow) = queue.lock(c, signals) else {
         return;
     };
     if dir::is_dying(&queue.entry.head) {
         drop(slow);
-        let _ = super::get::finish_removal(c, quiet, index, queue.id);
+        let _ = super::get::finish_removal(c, signals, index, queue.id);
         return;
     }
     if queue.still() {
-        scan::settle(&slow);
+        scan::reap(&slow);
         if let Some(ring) = queue.ring(c) {
-            scan::settle_behind(&slow, &ring);
+            scan::reap_behind(&slow, &ring);
         }
         // What was not seen is left to who looks next.
         if !c.budget.is_spent() {

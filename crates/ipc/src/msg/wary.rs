@@ -7,13 +7,13 @@
 
 use crate::Ctx;
 use core::time::Duration;
-use vshmem_pool::lock::{Quiet, DEAF};
+use vshmem_pool::lock::{SignalsBlocked, DEAF};
 use vshmem_pool::Kernel;
 
 /// How a call holds its signals.
 pub struct Wary<'a> {
     kernel: &'a dyn Kernel,
-    quiet: Option<Quiet<'a>>,
+    signals: Option<SignalsBlocked<'a>>,
     stays: bool,
 }
 
@@ -22,28 +22,29 @@ impl<'a> Wary<'a> {
     pub fn new(c: &'a Ctx) -> Wary<'a> {
         Wary {
             kernel: c.kernel,
-            quiet: None,
+            signals: None,
             stays: false,
         }
     }
 
-    /// Blocks them, as [`Quiet::attentive`].
-    pub fn attentive(&mut self) -> &Quiet<'a> {
-        let quiet = self.blocked();
-        quiet.attend();
-        quiet
+    /// Blocks them, as [`SignalsBlocked::attentive`].
+    pub fn attentive(&mut self) -> &SignalsBlocked<'a> {
+        let signals = self.blocked();
+        signals.attend();
+        signals
     }
 
-    /// Blocks them, as [`Quiet::open`].
-    pub fn open(&mut self) -> &Quiet<'a> {
-        let quiet = self.blocked();
-        quiet.reopen();
-        quiet
+    /// Blocks them, as [`SignalsBlocked::open`].
+    pub fn open(&mut self) -> &SignalsBlocked<'a> {
+        let signals = self.blocked();
+        signals.reopen();
+        signals
     }
 
-    fn blocked(&mut self) -> &Quiet<'a> {
+    fn blocked(&mut self) -> &SignalsBlocked<'a> {
         let kernel = self.kernel;
-        self.quiet.get_or_insert_with(|| Quiet::new(kernel))
+        self.signals
+            .get_or_insert_with(|| SignalsBlocked::new(kernel))
     }
 
     /// They stay blocked until the call returns.
@@ -55,13 +56,15 @@ impl<'a> Wary<'a> {
     /// Lets them through, unless they stay blocked. No lock is held.
     pub fn let_through(&mut self) {
         if !self.stays {
-            self.quiet = None;
+            self.signals = None;
         }
     }
 
     /// Is one due that would end a sleep, if it were let through?
     pub fn signal_waits(&self) -> bool {
-        self.quiet.as_ref().is_some_and(Quiet::signal_waits)
+        self.signals
+            .as_ref()
+            .is_some_and(SignalsBlocked::signal_waits)
     }
 
     /// How much of a nap may be slept before signals are looked for.

@@ -2,26 +2,27 @@
 
 use super::set::{value, Beside, Set, SLOW};
 use super::{serve, undo, SEMVMX};
-use crate::check::{demand, people, Place, Queued, Report};
+use crate::check::finding::{demand, Location, Queued, Report};
+use crate::check::participants;
 use crate::{directory as dir, waiters, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Kind, Undo, MAX_PROCS};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
 /// Takes over a set's lock if a dead process holds it, and repays what the dead owe. Whether it was taken over.
-pub(crate) fn settle(c: &Ctx, quiet: &Quiet, index: u32) -> Result<bool, Errno> {
+pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<bool, Errno> {
     let Ok(set) = Set::at(c, index) else {
         return Ok(false);
     };
     if set.id == 0 {
         return Ok(false);
     }
-    let guard = set.lock(c, quiet)?;
+    let guard = set.lock(c, signals)?;
     if set.still() {
-        undo::repay_all(c, &set, quiet, &guard)?;
-        serve::serve(c, &set, quiet, &guard)?;
-        undo::sweep(c, &set, quiet);
+        undo::repay_all(c, &set, signals, &guard)?;
+        serve::serve(c, &set, signals, &guard)?;
+        undo::sweep(c, &set, signals);
     }
     Ok(guard.inherited())
 }
@@ -48,30 +49,30 @@ pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool
 /// Looks a set over, under its lock.
 pub(crate) fn inspect(
     c: &Ctx,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     index: u32,
     queued: &mut Queued,
     report: Report,
 ) -> Result<(), Errno> {
-    let place = Place::Construct(Kind::Sem, index);
+    let location = Location::Object(Kind::Sem, index);
     let Some(entry) = c.sem(index).filter(|e| e.head.id.load(Relaxed) != 0) else {
         return Ok(());
     };
     let Ok(set) = Set::at(c, index) else {
         report(
-            place,
+            location,
             "its semaphores are not in the pool",
             entry.cells.load(Relaxed),
         );
         return Ok(());
     };
-    let _guard = set.lock(c, quiet)?;
+    let _guard = set.lock(c, signals)?;
     if !set.still() {
         let dying = dir::is_dying(&entry.head) && entry.head.id.load(Relaxed) == set.id as u32;
         demand(
             report,
             !dying,
-            place,
+            location,
             "nobody finishes its removal",
             set.id as u64,
         );
@@ -82,30 +83,42 @@ pub(crate) fn inspect(
     let log_end = log.saturating_add(Log::size(entries.min(1 << 20)));
     let block_end = set.cells.saturating_add(entry.block_len.load(Relaxed));
     let fits = set.nsems > 0 && log == cells_end && log_end <= block_end;
-    demand(report, fits, place, "its log is not where it must be", log);
+    demand(
+        report,
+        fits,
+        location,
+        "its log is not where it must be",
+        log,
+    );
     let state = c.word(log).map_or(0, |w| w.load(Relaxed));
     demand(
         report,
         state == 0,
-        place,
+        location,
         "its redo log is not clear",
         state,
     );
     for num in 0..set.nsems {
-        semaphore(c, &set, num, place, report)?;
+        semaphore(c, &set, num, location, report)?;
     }
-    records(c, &set, place, report);
-    queue(c, &set, place, queued, report);
+    records(c, &set, location, report);
+    queue(c, &set, location, queued, report);
     Ok(())
 }
 
-fn semaphore(c: &Ctx, set: &Set, num: u32, place: Place, report: Report) -> Result<(), Errno> {
+fn semaphore(
+    c: &Ctx,
+    set: &Set,
+    num: u32,
+    location: Location,
+    report: Report,
+) -> Result<(), Errno> {
     let (lo, hi) = set.cell(c, num)?.load();
     let right = (0..=SEMVMX).contains(&value(lo));
     demand(
         report,
         right,
-        place,
+        location,
         "a semaphore has no such value",
         lo & 0xffff,
     );
@@ -113,7 +126,7 @@ fn semaphore(c: &Ctx, set: &Set, num: u32, place: Place, report: Report) -> Resu
     demand(
         report,
         lo >> 17 & 0x7fff == generation,
-        place,
+        location,
         "a semaphore is another set's",
         num.into(),
     );
@@ -121,44 +134,44 @@ fn semaphore(c: &Ctx, set: &Set, num: u32, place: Place, report: Report) -> Resu
         let owner = beside.owner;
         demand(
             report,
-            !people::is_gone(c, owner),
-            place,
+            !participants::is_gone(c, owner),
+            location,
             "a dead process's adjustment is not repaid",
             owner.word(),
         );
         demand(
             report,
             beside.adjust != 0,
-            place,
+            location,
             "an adjustment is none",
             num.into(),
         );
-        people::is_known_to(c, owner.word(), set.reference(), report);
+        participants::is_known_to(c, owner.word(), set.reference(), report);
     }
     Ok(())
 }
 
-fn records(c: &Ctx, set: &Set, place: Place, report: Report) {
+fn records(c: &Ctx, set: &Set, location: Location, report: Report) {
     let most = set.nsems.div_ceil(4);
     let mut steps = 0;
     for (at, record) in undo::records(c, set) {
         steps += 1;
         let owner = record.owner.load(Relaxed);
-        let lives = ProcId::of_word(owner).is_some_and(|o| !people::is_gone(c, o));
+        let lives = ProcId::of_word(owner).is_some_and(|o| !participants::is_gone(c, o));
         demand(
             report,
             lives,
-            place,
+            location,
             "a dead process's record of adjustments is left",
             owner,
         );
-        people::is_known_to(c, owner, set.reference(), report);
+        participants::is_known_to(c, owner, set.reference(), report);
         let need = size_of::<Undo>() as u64 + u64::from(most) * 8;
         let len = record.block_len.load(Relaxed);
         demand(
             report,
             len >= need,
-            place,
+            location,
             "a record of adjustments is too short",
             len,
         );
@@ -166,7 +179,7 @@ fn records(c: &Ctx, set: &Set, place: Place, report: Report) {
         demand(
             report,
             !both,
-            place,
+            location,
             "a process has two adjustments of one semaphore",
             owner,
         );
@@ -175,20 +188,20 @@ fn records(c: &Ctx, set: &Set, place: Place, report: Report) {
     demand(
         report,
         ends,
-        place,
+        location,
         "its list of adjustments does not end",
         steps.into(),
     );
 }
 
 /// Everybody in the queue waits, for something that is not so, and fast paths keep off its semaphores.
-fn queue(c: &Ctx, set: &Set, place: Place, queued: &mut Queued, report: Report) {
-    people::queue(c, set.queue(), set.reference(), place, queued, report);
+fn queue(c: &Ctx, set: &Set, location: Location, queued: &mut Queued, report: Report) {
+    participants::queue(c, set.queue(), set.reference(), location, queued, report);
     for ticket in waiters::each(c, set.queue()) {
         let w = ticket.waiter;
         let n = serve::count(c, w);
         let sops = || (0..n).map(|i| serve::sop(c, w, i));
-        let at = Place::Waiter(ticket.index);
+        let at = Location::Waiter(ticket.index);
         demand(report, n > 0, at, "it waits for nothing", 0);
         for s in sops() {
             let lo = set.cell(c, s.num.into()).map(|cell| cell.lo.load(Relaxed));

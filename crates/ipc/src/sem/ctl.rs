@@ -7,7 +7,7 @@ use super::{undo, SEMVMX};
 use crate::{directory as dir, perm, pid_of, Ctx, Errno, Perm};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, CLEAR_ALL};
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// What `IPC_STAT` tells. Times in seconds since the epoch, 0: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,17 +44,17 @@ fn with_lock<T>(
     c: &Ctx,
     id: i32,
     wanted: u32,
-    body: impl FnOnce(&Set, &Quiet, &Guard) -> Result<T, Errno>,
+    body: impl FnOnce(&Set, &SignalsBlocked, &Guard) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let set = Set::find(c, id)?;
     perm::check(c, &set.entry.head, wanted)?;
-    let quiet = Quiet::attentive(c.kernel);
-    let guard = set.lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    let guard = set.lock(c, &signals)?;
     if !set.still() {
         return Err(Errno::EIDRM);
     }
-    undo::repay_all(c, &set, &quiet, &guard)?;
-    body(&set, &quiet, &guard)
+    undo::repay_all(c, &set, &signals, &guard)?;
+    body(&set, &signals, &guard)
 }
 
 /// A low word, without the lock if nothing stands against it.
@@ -109,7 +109,7 @@ pub fn setval(c: &Ctx, id: i32, num: i32, val: i32) -> Result<(), Errno> {
     }
     let set = Set::find(c, id)?;
     check_num(&set, num)?;
-    with_lock(c, id, perm::WRITE, |set, quiet, guard| {
+    with_lock(c, id, perm::WRITE, |set, signals, guard| {
         let n = check_num(set, num)?;
         set.freeze(c, n)?;
         let mut txn = guard.txn();
@@ -120,9 +120,9 @@ pub fn setval(c: &Ctx, id: i32, num: i32, val: i32) -> Result<(), Errno> {
         txn.put(&set.entry.clear, n as u64 + 1)?;
         txn.commit()?;
         undo::finish_clearing(c, set);
-        let _ = serve(c, set, quiet, guard);
+        let _ = serve(c, set, signals, guard);
         thaw_all(c, set, 1, |_| n);
-        undo::sweep(c, set, quiet);
+        undo::sweep(c, set, signals);
         Ok(())
     })
 }
@@ -148,7 +148,7 @@ pub fn getall(c: &Ctx, id: i32, put: &mut dyn FnMut(usize, u16) -> bool) -> Resu
 
 /// `SETALL`: calls `get` for each semaphore's new value; `None` means that it can't be read (`EFAULT`).
 pub fn setall(c: &Ctx, id: i32, get: &mut dyn FnMut(usize) -> Option<u16>) -> Result<(), Errno> {
-    with_lock(c, id, perm::WRITE, |set, quiet, guard| {
+    with_lock(c, id, perm::WRITE, |set, signals, guard| {
         let mut txn = guard.txn();
         let mut result = Ok(());
         for n in 0..set.nsems {
@@ -173,8 +173,8 @@ pub fn setall(c: &Ctx, id: i32, get: &mut dyn FnMut(usize) -> Option<u16>) -> Re
             txn.push(c.pool.offset_of(&set.entry.clear), CLEAR_ALL)?;
             txn.commit()?;
             undo::finish_clearing(c, set);
-            let _ = serve(c, set, quiet, guard);
-            undo::sweep(c, set, quiet);
+            let _ = serve(c, set, signals, guard);
+            undo::sweep(c, set, signals);
         }
         thaw_all(c, set, set.nsems as usize, |i| i as u32);
         result
@@ -208,8 +208,8 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
     let set = Set::find(c, id)?;
     let head = &set.entry.head;
     perm::check_owner(c, head)?;
-    let quiet = Quiet::attentive(c.kernel);
-    let guard = set.lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    let guard = set.lock(c, &signals)?;
     if !set.still() {
         return Err(Errno::EIDRM);
     }
@@ -236,9 +236,9 @@ pub fn info(c: &Ctx) -> (i32, SemInfo) {
 
 /// Finishes what those have begun who died while they removed something.
 pub(crate) fn finish_removals(c: &Ctx) {
-    let quiet = Quiet::hurried(c.kernel);
+    let signals = SignalsBlocked::hurried(c.kernel);
     dir::each_dying(c, Kind::Sem, |index, id| {
-        let _ = super::get::finish_removal(c, &quiet, index, id);
+        let _ = super::get::finish_removal(c, &signals, index, id);
     });
 }
 

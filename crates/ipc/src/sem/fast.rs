@@ -29,11 +29,12 @@ enum Attempt {
     Slow,
 }
 
-/// One operation in the commonest case, put in line where the program comes in: the set is there, the caller is known to
-/// be allowed it, the value suffices or will in a moment, and no adjustment is beside the semaphore or to be noted. True: done. False says
-/// nothing; [`op`] finds out. `c` must not be passed on from here, so that it never has to exist in memory.
+/// One operation in the commonest case, put in line where the program comes in: the set is there, the caller
+/// is known to be allowed it, the value suffices or will in a moment, and no adjustment is beside the
+/// semaphore or to be recorded. True: done. False says nothing; [`op`] finds out. `c` must not be passed on
+/// from here, so that it never has to exist in memory.
 #[inline(always)]
-pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
+pub fn try_fast(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     if !sop.is_plain() {
         return false;
     }
@@ -49,10 +50,11 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     let Some(cell) = c.pool.mem().known_at::<Pair>(cells.wrapping_add(num * 16)) else {
         return false;
     };
-    if !perm::grants_at_once(c, head, perm::WRITE) {
+    if !perm::grants_fast(c, head, perm::WRITE) {
         return false;
     }
-    // Who waits has the time to look at the clock before, and is expected to go on at once when it need not wait any more.
+    // A waiter has the time to look at the clock before, and is expected to go on at once when it need not
+    // wait any more.
     let before = if sop.op < 0 { c.kernel.now() } else { 0 };
     let mut rounds = 0;
     loop {
@@ -69,7 +71,7 @@ pub fn at_once(c: &Ctx, id: i32, sop: Sembuf) -> bool {
             rounds += 1;
             c.kernel.spinning();
         } else if cell.cas_low(lo, with_value(lo, new, my_pid(c))) {
-            note(
+            store_time(
                 &entry.otime,
                 if sop.op < 0 { before } else { c.kernel.now() },
             );
@@ -159,7 +161,7 @@ fn blocked(
 fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, Errno> {
     for _ in 0..MOST_ATTEMPTS {
         let (lo, hi) = cell.load();
-        // Removed, and perhaps another set since. Asked after the value was read, as in `at_once`.
+        // Removed, and perhaps another set since. Asked after the value was read, as in `try_fast`.
         if lo & SLOW != 0 || !set.still() {
             return Ok(Attempt::Slow);
         }
@@ -208,7 +210,7 @@ fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, 
             cell.cas((lo, hi), (new_lo, new_hi)).is_ok()
         };
         if done {
-            note_time(c, set);
+            record_time(c, set);
             return Ok(Attempt::Done);
         }
     }
@@ -221,12 +223,12 @@ fn fits(adjust: i32) -> bool {
 
 /// `sem_otime`. Written only when the second changes, so that the line can stay shared.
 #[inline]
-pub fn note_time(c: &Ctx, set: &Set) {
-    note(&set.entry.otime, c.kernel.now());
+pub fn record_time(c: &Ctx, set: &Set) {
+    store_time(&set.entry.otime, c.kernel.now());
 }
 
 #[inline(always)]
-fn note(otime: &AtomicI64, now: i64) {
+fn store_time(otime: &AtomicI64, now: i64) {
     if otime.load(Relaxed) != now {
         otime.store(now, Relaxed);
     }
@@ -253,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn at_once_does_what_the_call_does() {
+    fn try_fast_does_what_the_call_does() {
         let world = World::new(1 << 20);
         let process = world.process();
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 3, 0o666).unwrap();
-        assert!(at_once(c, id, plain(2, 5)) && at_once(c, id, plain(2, -4)));
+        assert!(try_fast(c, id, plain(2, 5)) && try_fast(c, id, plain(2, -4)));
         assert_eq!(sem::getval(c, id, 2), Ok(1));
         assert_eq!(sem::getpid(c, id, 2), Ok(process.pid()));
         assert!(sem::stat(c, id).unwrap().otime != 0);
@@ -266,43 +268,46 @@ mod tests {
     }
 
     #[test]
-    fn at_once_leaves_alone_what_is_not_for_it() {
+    fn try_fast_leaves_alone_what_is_not_for_it() {
         let world = World::new(1 << 20);
         let (process, other) = (world.process(), world.process());
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 1, 0o666).unwrap();
         sem::setval(c, id, 0, SEMVMX).unwrap();
-        assert!(!at_once(c, id, plain(0, 1)), "too much");
-        assert!(!at_once(c, id, plain(1, 1)), "no such semaphore");
-        assert!(!at_once(c, id, flagged(0, 0)), "waits for zero");
-        assert!(!at_once(c, id, flagged(-1, SEM_UNDO.into())), "to be noted");
+        assert!(!try_fast(c, id, plain(0, 1)), "too much");
+        assert!(!try_fast(c, id, plain(1, 1)), "no such semaphore");
+        assert!(!try_fast(c, id, flagged(0, 0)), "waits for zero");
+        assert!(
+            !try_fast(c, id, flagged(-1, SEM_UNDO.into())),
+            "to be recorded"
+        );
         for wrong in [0, -1, id ^ 1, id ^ 1 << 17, id & !(ID_BIT as i32), i32::MAX] {
-            assert!(!at_once(c, wrong, plain(0, -1)), "no such id: {wrong:x}");
+            assert!(!try_fast(c, wrong, plain(0, -1)), "no such id: {wrong:x}");
         }
         assert_eq!(sem::getval(c, id, 0), Ok(SEMVMX));
         sem::setval(c, id, 0, 1).unwrap();
-        assert!(!at_once(c, id, flagged(-2, IPC_NOWAIT)) && !at_once(c, id, flagged(-2, 0)));
+        assert!(!try_fast(c, id, flagged(-2, IPC_NOWAIT)) && !try_fast(c, id, flagged(-2, 0)));
         op(&other.ctx(), id, &[flagged(-1, SEM_UNDO.into())], None).unwrap();
-        assert!(!at_once(c, id, plain(0, 1)), "the other may be dead");
+        assert!(!try_fast(c, id, plain(0, 1)), "the other may be dead");
         op(c, id, &[plain(0, 1)], None).unwrap();
         sem::remove(c, id).unwrap();
-        assert!(!at_once(c, id, plain(0, 1)));
+        assert!(!try_fast(c, id, plain(0, 1)));
     }
 
     #[test]
-    fn at_once_is_not_for_strangers() {
+    fn try_fast_is_not_for_strangers() {
         let world = World::new(1 << 20);
         let process = world.process();
         let c = &process.ctx();
         let id = sem::get(c, IPC_PRIVATE, 1, 0o600).unwrap();
         // Who the caller is has to be asked here, and that is not for it.
-        assert!(!at_once(c, id, plain(0, 1)));
+        assert!(!try_fast(c, id, plain(0, 1)));
         op(c, id, &[plain(0, 1)], None).unwrap();
         assert_eq!(sem::getval(c, id, 0), Ok(1));
     }
 
     #[test]
-    fn at_once_believes_no_offset() {
+    fn try_fast_believes_no_offset() {
         let world = World::new(1 << 20);
         let process = world.process();
         let c = &process.ctx();
@@ -315,7 +320,7 @@ mod tests {
             entry.cells.store(bad, Relaxed);
             for num in [0, 1, u16::MAX] {
                 // Where it lies inside of the pool, it may be changed; never anything else.
-                at_once(c, id, plain(num, 1));
+                try_fast(c, id, plain(num, 1));
             }
         }
         assert!(world.is_untouched_outside());

@@ -3,10 +3,10 @@
 use super::serve;
 use super::set::{Set, SLOW};
 use crate::directory::{self as dir, Found};
-use crate::{life, perm, waiters, Ctx, Errno};
+use crate::{liveness, perm, waiters, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use vshmem_pool::layout::{Kind, Undo, HEAD_DYING};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
 /// `semget`.
@@ -14,17 +14,23 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
     if nsems < 0 || nsems > c.pool.limits().semmsl as i32 {
         return Err(Errno::EINVAL);
     }
-    let quiet = Quiet::attentive(c.kernel);
-    match try_get(c, &quiet, key, nsems as u32, flg) {
-        Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
-            try_get(c, &quiet, key, nsems as u32, flg)
+    let signals = SignalsBlocked::attentive(c.kernel);
+    match try_get(c, &signals, key, nsems as u32, flg) {
+        Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
+            try_get(c, &signals, key, nsems as u32, flg)
         }
         result => result,
     }
 }
 
-fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32, Errno> {
-    let guard = dir::lock(c, quiet)?;
+fn try_get(
+    c: &Ctx,
+    signals: &SignalsBlocked,
+    key: i32,
+    nsems: u32,
+    flg: i32,
+) -> Result<i32, Errno> {
+    let guard = dir::lock(c, signals)?;
     if let Found::Existing(index, head) = dir::find(c, Kind::Sem, key, flg)? {
         let has = c.sem(index).map_or(0, |e| e.nsems.load(Relaxed));
         if nsems as u64 > has {
@@ -81,9 +87,9 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, nsems: u32, flg: i32) -> Result<i32
 pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let set = Set::find(c, id)?;
     perm::check_owner(c, &set.entry.head)?;
-    let quiet = Quiet::attentive(c.kernel);
+    let signals = SignalsBlocked::attentive(c.kernel);
     {
-        let _guard = set.lock(c, &quiet)?;
+        let _guard = set.lock(c, &signals)?;
         if !set.still() {
             return Err(Errno::EIDRM);
         }
@@ -92,19 +98,19 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
         set.entry.head.flags.fetch_or(HEAD_DYING, AcqRel);
     }
     // It is removed, whoever gives the memory back.
-    if finish_removal(c, &quiet, set.index, id).is_ok() {
+    if finish_removal(c, &signals, set.index, id).is_ok() {
         c.pool.untouch(c.me, set.reference());
     }
     Ok(())
 }
 
 /// Removes a set that is marked as dying: wakes its waiters, then gives its memory back.
-pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(), Errno> {
+pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) -> Result<(), Errno> {
     let set = Set {
         id,
         ..Set::at(c, index)?
     };
-    let guard = set.lock(c, quiet)?;
+    let guard = set.lock(c, signals)?;
     let head = &set.entry.head;
     if !dir::is_dying(head) || head.id.load(Relaxed) != id as u32 {
         return Ok(());
@@ -115,7 +121,7 @@ pub fn finish_removal(c: &Ctx, quiet: &Quiet, index: u32, id: i32) -> Result<(),
     for ticket in waiters::each(c, set.queue()) {
         serve::end_wait(c, &set, &guard, ticket, Err(Errno::EIDRM))?;
     }
-    let pool_guard = dir::lock(c, quiet)?;
+    let pool_guard = dir::lock(c, signals)?;
     loop {
         let at = set.entry.undo.load(Relaxed);
         let Some(record) = c.at::<Undo>(at).filter(|_| at != 0) else {

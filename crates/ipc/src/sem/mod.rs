@@ -30,7 +30,7 @@ pub use ctl::{
     getall, getncnt, getpid, getval, getzcnt, highest, info, nsems, set, setall, setval, stat,
     stat_index, SemDs, SemInfo,
 };
-pub use fast::{at_once, op};
+pub use fast::{op, try_fast};
 pub use get::{get, remove};
 pub(crate) use serve::{drop_waiter, interrupt};
 pub(crate) use undo::reap_process;
@@ -66,7 +66,7 @@ impl Sembuf {
     fn nowait(self) -> bool {
         self.flg as i32 & crate::IPC_NOWAIT != 0
     }
-    /// Is it one that [`at_once`] is for: no waiting for zero, and no `SEM_UNDO`?
+    /// Is it one that [`try_fast`] is for: no waiting for zero, and no `SEM_UNDO`?
     #[inline(always)]
     pub fn is_plain(self) -> bool {
         (self.op != 0) & !self.undo()

@@ -33,7 +33,7 @@ struct Record {
     sleeper: Condvar,
 }
 
-/// Who waits, in order: record and operation. The lock protects it.
+/// The waiters, in order: record and operation. The lock protects it.
 type Queue = VecDeque<(usize, i64)>;
 
 struct Set {

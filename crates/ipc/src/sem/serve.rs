@@ -8,7 +8,7 @@ use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Waiter, DONE};
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 const ALTERS: u64 = 1 << 32;
 
@@ -17,7 +17,7 @@ const ALTERS: u64 = 1 << 32;
 pub fn register(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     ticket: Ticket,
     sops: &[Sembuf],
@@ -31,10 +31,10 @@ pub fn register(
         0
     };
     if sops.len() > w.ops.len() {
-        take_list(c, quiet, w, sops.len())?;
+        take_list(c, signals, w, sops.len())?;
         for (i, s) in sops.iter().enumerate() {
             let word = c
-                .word(w.arg1.load(Relaxed) + i as u64 * 8)
+                .word(w.semop().at.load(Relaxed) + i as u64 * 8)
                 .ok_or(Errno::EINVAL)?;
             word.store(s.word(), Relaxed);
         }
@@ -42,7 +42,7 @@ pub fn register(
         for (slot, s) in w.ops.iter().zip(sops) {
             slot.store(s.word(), Relaxed);
         }
-        w.arg1.store(set.id as u64, Relaxed);
+        w.semop().at.store(set.id as u64, Relaxed);
     }
     // What waits names all its semaphores, not only those up to the one that blocks.
     for s in sops {
@@ -52,9 +52,9 @@ pub fn register(
         c.pool.touch(c.me, set.reference());
     }
     let mut txn = guard.txn();
-    txn.put(&w.arg0, sops.len() as u64)?;
-    txn.put(&w.arg2, blocked as u64 | alters)?;
-    txn.put(&w.arg3, pid)?;
+    txn.put(&w.semop().count, sops.len() as u64)?;
+    txn.put(&w.semop().blocked, blocked as u64 | alters)?;
+    txn.put(&w.semop().pid, pid)?;
     waiters::enqueue(c, &mut txn, set.queue(), ticket)?;
     txn.commit()?;
     waiters::stand(c, ticket);
@@ -62,12 +62,12 @@ pub fn register(
 }
 
 /// Takes a block for operations that don't fit into the record.
-fn take_list(c: &Ctx, quiet: &Quiet, w: &Waiter, n: usize) -> Result<(), Errno> {
-    let guard = dir::lock(c, quiet)?;
+fn take_list(c: &Ctx, signals: &SignalsBlocked, w: &Waiter, n: usize) -> Result<(), Errno> {
+    let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     let (at, len) = dir::take_block(c, &mut txn, n as u64 * 8)?;
-    txn.put(&w.arg1, at)?;
-    txn.put(&w.arg4, len)?;
+    txn.put(&w.semop().at, at)?;
+    txn.put(&w.semop().block_len, len)?;
     txn.commit()?;
     Ok(())
 }
@@ -75,34 +75,37 @@ fn take_list(c: &Ctx, quiet: &Quiet, w: &Waiter, n: usize) -> Result<(), Errno> 
 /// Frees a record that stands in no queue, and its list.
 pub fn finish(c: &Ctx, ticket: Ticket) {
     let w = ticket.waiter;
-    if w.arg4.load(Relaxed) != 0 {
+    if w.semop().block_len.load(Relaxed) != 0 {
         // Fails where a lock is not to be had in time, or somebody has rewritten the record: then `vshmem check` finds the block.
-        let _ = free_list(c, &Quiet::new(c.kernel), w);
+        let _ = free_list(c, &SignalsBlocked::new(c.kernel), w);
     }
     waiters::give_back(ticket);
 }
 
 /// Gives the block of a waiter's operations back, if it has one.
-fn free_list(c: &Ctx, quiet: &Quiet, w: &Waiter) -> Result<(), Errno> {
-    if w.arg4.load(Relaxed) == 0 {
+fn free_list(c: &Ctx, signals: &SignalsBlocked, w: &Waiter) -> Result<(), Errno> {
+    if w.semop().block_len.load(Relaxed) == 0 {
         return Ok(());
     }
-    let guard = dir::lock(c, quiet)?;
-    let len = w.arg4.load(Relaxed);
+    let guard = dir::lock(c, signals)?;
+    let len = w.semop().block_len.load(Relaxed);
     if len == 0 {
         // Its owner died while it gave the block back, and that was finished when the lock was taken over.
         return Ok(());
     }
     let mut txn = guard.txn();
-    dir::give_block(c, &mut txn, w.arg1.load(Relaxed), len)?;
-    txn.put(&w.arg4, 0)?;
+    dir::give_block(c, &mut txn, w.semop().at.load(Relaxed), len)?;
+    txn.put(&w.semop().block_len, 0)?;
     txn.commit()?;
     Ok(())
 }
 
 /// How many operations a waiter has.
 pub fn count(c: &Ctx, w: &Waiter) -> usize {
-    w.arg0.load(Relaxed).min(c.pool.limits().semopm as u64) as usize
+    w.semop()
+        .count
+        .load(Relaxed)
+        .min(c.pool.limits().semopm as u64) as usize
 }
 
 /// A waiter's operation.
@@ -110,7 +113,7 @@ pub fn sop(c: &Ctx, w: &Waiter, i: usize) -> Sembuf {
     let word = match w.ops.get(i) {
         Some(slot) if count(c, w) <= w.ops.len() => slot.load(Relaxed),
         _ => {
-            let at = w.arg1.load(Relaxed).checked_add(i as u64 * 8);
+            let at = w.semop().at.load(Relaxed).checked_add(i as u64 * 8);
             at.and_then(|a| c.word(a))
                 .map_or(0, |word| word.load(Relaxed))
         }
@@ -119,7 +122,7 @@ pub fn sop(c: &Ctx, w: &Waiter, i: usize) -> Sembuf {
 }
 
 fn alters(w: &Waiter) -> bool {
-    w.arg2.load(Relaxed) & ALTERS != 0
+    w.semop().blocked.load(Relaxed) & ALTERS != 0
 }
 
 /// Does a waiter name this semaphore?
@@ -148,7 +151,11 @@ pub fn named(c: &Ctx, set: &Set, first: u32) -> [u64; PART as usize / 64] {
 /// Waiters that this semaphore blocks: for zero, or for an increase (`GETZCNT`, `GETNCNT`).
 pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> Result<u32, Errno> {
     let is_blocked = |t: &Ticket| {
-        let s = sop(c, t.waiter, t.waiter.arg2.load(Relaxed) as u32 as usize);
+        let s = sop(
+            c,
+            t.waiter,
+            t.waiter.semop().blocked.load(Relaxed) as u32 as usize,
+        );
         let blocks = s.num as u32 == num && if for_zero { s.op == 0 } else { s.op < 0 };
         blocks && !waiters::is_dead(c, t.waiter)
     };
@@ -170,37 +177,42 @@ enum Look {
 }
 
 /// Performs what waiters wait for, as far as it is possible now: those that wait for zero first, then in order.
-pub fn serve(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
-    serve_on_trust(c, set, quiet, guard, None)
+pub fn serve(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<(), Errno> {
+    serve_on_trust(c, set, signals, guard, None)
 }
 
 /// The same; some of those that are served may be dead, as [`Trust`] finds out.
 pub fn serve_on_trust(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     trust: Option<&Trust>,
 ) -> Result<(), Errno> {
     if !set.has_waiters() {
         return Ok(());
     }
-    // Whoever is served leaves the queue; where somebody scribbles, the budget ends it.
+    // A waiter that is served leaves the queue; where somebody scribbles, the budget ends it.
     loop {
-        serve_for_zero(c, set, quiet, guard)?;
-        if !serve_one_that_alters(c, set, quiet, guard, trust)? {
+        serve_for_zero(c, set, signals, guard)?;
+        if !serve_one_that_alters(c, set, signals, guard, trust)? {
             return Ok(());
         }
     }
 }
 
 /// Those that wait for zero change nothing, so all of them are served in one walk.
-fn serve_for_zero(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
+fn serve_for_zero(
+    c: &Ctx,
+    set: &Set,
+    signals: &SignalsBlocked,
+    guard: &Guard,
+) -> Result<(), Errno> {
     let waiting = |t: &Ticket| !alters(t.waiter);
     loop {
         let mut repaid = false;
         for ticket in waiters::each(c, set.queue()).filter(waiting) {
-            let look = serve_one(c, set, quiet, guard, None, ticket)?;
+            let look = serve_one(c, set, signals, guard, None, ticket)?;
             repaid = matches!(look, Some(Look::Repaid));
             if repaid {
                 break;
@@ -216,12 +228,12 @@ fn serve_for_zero(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<()
 fn serve_one_that_alters(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     trust: Option<&Trust>,
 ) -> Result<bool, Errno> {
     for ticket in waiters::each(c, set.queue()).filter(|t| alters(t.waiter)) {
-        let look = serve_one(c, set, quiet, guard, trust, ticket)?;
+        let look = serve_one(c, set, signals, guard, trust, ticket)?;
         if matches!(look, Some(Look::Performed | Look::Repaid)) {
             return Ok(true);
         }
@@ -233,7 +245,7 @@ fn serve_one_that_alters(
 fn serve_one(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     trust: Option<&Trust>,
     ticket: Ticket,
@@ -254,16 +266,16 @@ fn serve_one(
     }
     let actor = Actor {
         who,
-        pid: w.arg3.load(Relaxed),
+        pid: w.semop().pid.load(Relaxed),
     };
-    undo::make_room_for(c, set, quiet, who, n, |i| sop(c, w, i))?;
+    undo::ensure_record_for(c, set, signals, who, n, |i| sop(c, w, i))?;
     let mut txn = guard.txn();
     match perform(c, set, &mut txn, actor, n, |i| sop(c, w, i))? {
         Outcome::Blocked(i) => {
-            let blocked = i as u64 | w.arg2.load(Relaxed) & ALTERS;
-            if blocked != w.arg2.load(Relaxed) {
+            let blocked = i as u64 | w.semop().blocked.load(Relaxed) & ALTERS;
+            if blocked != w.semop().blocked.load(Relaxed) {
                 // Another semaphore is in the way now.
-                w.arg2.store(blocked, Relaxed);
+                w.semop().blocked.store(blocked, Relaxed);
             }
             return Ok(None);
         }
@@ -342,15 +354,15 @@ pub fn end_wait(
 
 /// The caller stops waiting, unless it was served meanwhile.
 pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
-    let quiet = Quiet::open(c.kernel);
-    let guard = set.lock(c, &quiet)?;
+    let signals = SignalsBlocked::open(c.kernel);
+    let guard = set.lock(c, &signals)?;
     if waiters::outcome(ticket.waiter).is_some() {
         return Ok(());
     }
     if !set.still() {
         // Its remover died on the way: finishing that wakes everybody, the caller too.
         drop(guard);
-        return super::get::finish_removal(c, &quiet, set.index, set.id);
+        return super::get::finish_removal(c, &signals, set.index, set.id);
     }
     let w = ticket.waiter;
     let mut txn = guard.txn();
@@ -358,24 +370,24 @@ pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
     txn.commit()?;
     thaw_all(c, set, count(c, w), |i| sop(c, w, i).num as u32);
     // Others may have waited behind it only for its sake (an order of operations).
-    serve(c, set, &quiet, &guard)
+    serve(c, set, &signals, &guard)
 }
 
 /// See [`waiters::interrupt`].
 pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> bool {
-    let quiet = Quiet::brief(c.kernel);
+    let signals = SignalsBlocked::brief(c.kernel);
     let Ok(set) = Set::at(c, index) else {
         return true;
     };
-    let Ok(guard) = set.lock(c, &quiet) else {
+    let Ok(guard) = set.lock(c, &signals) else {
         return false;
     };
     if waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some() {
         let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
-        let _ = serve(c, &set, &quiet, &guard);
+        let _ = serve(c, &set, &signals, &guard);
     } else if is_over && waiters::outcome(ticket.waiter) == Some(Ok(())) {
         // It was served, and is not there to know it.
-        let _ = return_all(c, &set, &quiet, &guard, ticket.waiter);
+        let _ = return_all(c, &set, &signals, &guard, ticket.waiter);
     }
     drop(guard);
     if is_over {
@@ -385,10 +397,16 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> b
 }
 
 /// Undoes the operations of a waiter of the caller's that was served, if that is possible, the last one first.
-fn return_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, w: &Waiter) -> Result<(), Errno> {
+fn return_all(
+    c: &Ctx,
+    set: &Set,
+    signals: &SignalsBlocked,
+    guard: &Guard,
+    w: &Waiter,
+) -> Result<(), Errno> {
     let n = count(c, w);
     // Where the operations stand in a block of their own, nothing says that the set is still the one that they were for.
-    let is_it = n <= w.ops.len() && w.arg1.load(Relaxed) == set.id as u64 && set.still();
+    let is_it = n <= w.ops.len() && w.semop().at.load(Relaxed) == set.id as u64 && set.still();
     let changes = |i: &usize| sop(c, w, *i).op != 0;
     let inverse = |i: usize| {
         let given = (0..n).rev().filter(changes).nth(i);
@@ -405,23 +423,23 @@ fn return_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, w: &Waiter) -> R
     }
     let me = Actor {
         who: c.me,
-        pid: w.arg3.load(Relaxed),
+        pid: w.semop().pid.load(Relaxed),
     };
     let mut txn = guard.txn();
     if let Outcome::Possible = perform(c, set, &mut txn, me, m, inverse)? {
         txn.commit()?;
     }
-    let served = serve(c, set, quiet, guard);
+    let served = serve(c, set, signals, guard);
     thaw_all(c, set, m, |i| inverse(i).num.into());
     served
 }
 
 /// Takes a dead process's waiter out of its queue, and gives its list back. False: a lock was not to be had.
-pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) -> bool {
+pub(crate) fn drop_waiter(c: &Ctx, signals: &SignalsBlocked, index: u32, ticket: Ticket) -> bool {
     let Ok(set) = Set::at(c, index) else {
         return true;
     };
-    let Ok(guard) = set.lock(c, quiet) else {
+    let Ok(guard) = set.lock(c, signals) else {
         return false;
     };
     let queued = waiters::find(c, set.queue(), |t| t.index == ticket.index).is_some();
@@ -429,10 +447,10 @@ pub(crate) fn drop_waiter(c: &Ctx, quiet: &Quiet, index: u32, ticket: Ticket) ->
         let _ = take_out(c, &set, &guard, ticket, Err(Errno::EINTR));
     } else {
         let served = ticket.waiter.status.load(Acquire);
-        let _ = trust::put_back(c, &set, quiet, &guard, ticket, served);
+        let _ = trust::put_back(c, &set, signals, &guard, ticket, served);
     }
     drop(guard);
-    free_list(c, quiet, ticket.waiter).is_ok() || !quiet.has_failed()
+    free_list(c, signals, ticket.waiter).is_ok() || !signals.has_failed()
 }
 
 use super::undo;

@@ -2,12 +2,12 @@
 
 use crate::directory as dir;
 use crate::waiters::Queue;
-use crate::{pid_word, Ctx, Errno, ProcId};
+use crate::{short_pid_word, Ctx, Errno, ProcId};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::budget::LOOK;
 use vshmem_pool::layout::{Kind, Sem};
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Log;
 use vshmem_pool::pair::Pair;
 
@@ -22,7 +22,7 @@ pub fn value(lo: u64) -> i32 {
     (lo & VALUE) as u16 as i16 as i32
 }
 
-/// A low word with another value and pid.
+/// A low word with another value and pid, of which it has room for the lower half.
 #[inline]
 pub fn with_value(lo: u64, value: i32, pid: u64) -> u64 {
     lo & FLAGS | (value as u64 & VALUE) | pid << 32
@@ -178,12 +178,12 @@ impl Set {
     }
 
     /// Takes the set's lock, and finishes what a dead owner has left.
-    pub fn lock<'a>(&self, c: &'a Ctx, quiet: &Quiet) -> Result<Guard<'a>, Errno> {
+    pub fn lock<'a>(&self, c: &'a Ctx, signals: &SignalsBlocked) -> Result<Guard<'a>, Errno> {
         let log = || Log {
             at: self.entry.log.load(Relaxed),
             entries: self.entry.log_entries.load(Relaxed).min(MOST_LOGGED) as u32,
         };
-        let guard = dir::lock_construct(c, quiet, &self.entry.lock, log)?;
+        let guard = dir::lock_object(c, signals, &self.entry.lock, log)?;
         // Whoever died in the middle of that may have been followed by one who could not have the pool's lock.
         super::undo::finish_clearing(c, self);
         Ok(guard)
@@ -193,5 +193,5 @@ impl Set {
 /// The caller's pid as a semaphore keeps it.
 #[inline]
 pub fn my_pid(c: &Ctx) -> u64 {
-    pid_word(c)
+    short_pid_word(c.member, c.pid)
 }

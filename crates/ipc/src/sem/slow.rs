@@ -8,7 +8,7 @@ use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId, Waited};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Txn;
 
 /// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are its multiples: a program's
@@ -85,10 +85,10 @@ pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Res
             .saturating_add(t.as_nanos().min(1 << 62) as u64)
     });
     let ticket = {
-        let quiet = Quiet::attentive(c.kernel);
+        let signals = SignalsBlocked::attentive(c.kernel);
         let trust = Trust::new(c, sops);
-        let begun = begin(c, set, &quiet, &trust, sops, timeout);
-        trust.wake(c, set, &quiet);
+        let begun = begin(c, set, &signals, &trust, sops, timeout);
+        trust.wake(c, set, &signals);
         match begun? {
             None => return Ok(()),
             Some(ticket) => ticket,
@@ -101,17 +101,17 @@ pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Res
 fn begin(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     trust: &Trust,
     sops: &[Sembuf],
     timeout: Option<Duration>,
 ) -> Result<Option<Ticket>, Errno> {
-    let guard = set.lock(c, quiet)?;
+    let guard = set.lock(c, signals)?;
     if !set.still() {
         // Found a moment ago, so it was removed in between.
         return Err(Errno::EIDRM);
     }
-    let result = begin_locked(c, set, quiet, &guard, trust, sops, timeout);
+    let result = begin_locked(c, set, signals, &guard, trust, sops, timeout);
     thaw_all(c, set, sops.len(), |i| sops[i].num as u32);
     result
 }
@@ -119,7 +119,7 @@ fn begin(
 fn begin_locked(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     trust: &Trust,
     sops: &[Sembuf],
@@ -133,23 +133,23 @@ fn begin_locked(
     for s in sops {
         set.freeze(c, s.num.into())?;
     }
-    reap(c, set, quiet, guard, sops, Gone::Lately)?;
-    let mut outcome = try_now(c, set, quiet, guard, sops, me)?;
+    reap(c, set, signals, guard, sops, Gone::Lately)?;
+    let mut outcome = try_now(c, set, signals, guard, sops, me)?;
     // Before it waits or gives up, it must be certain that nobody who died is in the way.
-    if !matches!(outcome, Outcome::Possible) && reap(c, set, quiet, guard, sops, Gone::Now)? {
-        outcome = try_now(c, set, quiet, guard, sops, me)?;
+    if !matches!(outcome, Outcome::Possible) && reap(c, set, signals, guard, sops, Gone::Now)? {
+        outcome = try_now(c, set, signals, guard, sops, me)?;
     }
     let blocked = match outcome {
         Outcome::Possible => {
             if sops.iter().any(|s| s.op != 0) {
                 // It is done, whatever comes of that; waiters look by themselves, too.
-                let _ = serve::serve_on_trust(c, set, quiet, guard, Some(trust));
+                let _ = serve::serve_on_trust(c, set, signals, guard, Some(trust));
             }
-            undo::sweep(c, set, quiet);
+            undo::sweep(c, set, signals);
             return Ok(None);
         }
         Outcome::Failed(errno) => {
-            undo::sweep(c, set, quiet);
+            undo::sweep(c, set, signals);
             return Err(errno);
         }
         Outcome::Blocked(i) => i,
@@ -158,7 +158,7 @@ fn begin_locked(
         return Err(Errno::EAGAIN);
     }
     let ticket = waiters::take(c, set.reference())?;
-    let registered = serve::register(c, set, quiet, guard, ticket, sops, blocked, me.pid);
+    let registered = serve::register(c, set, signals, guard, ticket, sops, blocked, me.pid);
     if let Err(errno) = registered {
         waiters::give_back(ticket);
         return Err(errno);
@@ -170,12 +170,12 @@ fn begin_locked(
 fn try_now(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     sops: &[Sembuf],
     me: Actor,
 ) -> Result<Outcome, Errno> {
-    undo::make_room(c, set, quiet, sops)?;
+    undo::ensure_record(c, set, signals, sops)?;
     let mut txn = guard.txn();
     let outcome = perform(c, set, &mut txn, me, sops.len(), |i| sops[i])?;
     if let Outcome::Possible = outcome {
@@ -212,7 +212,7 @@ impl Gone {
 fn reap(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     sops: &[Sembuf],
     gone: Gone,
@@ -222,14 +222,14 @@ fn reap(
         let cell = set.cell(c, s.num.into())?;
         if let Some(b) = Beside::of(cell.hi.load(Relaxed)) {
             if gone.is(c, b.owner) {
-                undo::repay(c, set, quiet, guard, b.owner)?;
+                undo::repay(c, set, signals, guard, b.owner)?;
                 any = true;
             }
         }
     }
-    let any = undo::repay_recorded(c, set, quiet, guard, gone)? | any;
+    let any = undo::repay_recorded(c, set, signals, guard, gone)? | any;
     if any {
-        undo::sweep(c, set, quiet);
+        undo::sweep(c, set, signals);
         // Applying lets semaphores go that nobody waits for.
         for s in sops {
             set.freeze(c, s.num.into())?;
@@ -272,7 +272,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             return Err(Errno::EINTR);
         }
         if let Some(result) = waiters::outcome(ticket.waiter) {
-            settle(c, set);
+            await_applied(c, set);
             c.kernel.stands(None);
             serve::finish(c, ticket);
             return sound(result);
@@ -313,10 +313,10 @@ fn sound(result: Result<(), Errno>) -> Result<(), Errno> {
 }
 
 /// See [`waiters::is_applied`].
-fn settle(c: &Ctx, set: &Set) {
+fn await_applied(c: &Ctx, set: &Set) {
     if !waiters::is_applied(c, &set.entry.lock, &set.entry.log) {
-        let quiet = Quiet::open(c.kernel);
-        drop(set.lock(c, &quiet));
+        let signals = SignalsBlocked::open(c.kernel);
+        drop(set.lock(c, &signals));
     }
 }
 
@@ -324,19 +324,19 @@ fn settle(c: &Ctx, set: &Set) {
 /// that has a handler, which runs as soon as signals are let through, as in any other wait; or the set is not there, though nobody has
 /// told its waiters, for the pool was taken away just before the caller became one.
 fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
-    let quiet = Quiet::open(c.kernel);
-    if let Ok(guard) = set.lock(c, &quiet) {
+    let signals = SignalsBlocked::open(c.kernel);
+    if let Ok(guard) = set.lock(c, &signals) {
         if dir::is_dying(&set.entry.head) {
             drop(guard);
-            let _ = super::get::finish_removal(c, &quiet, set.index, set.id);
+            let _ = super::get::finish_removal(c, &signals, set.index, set.id);
         } else if set.still() {
-            let _ = undo::repay_all(c, set, &quiet, &guard);
-            let _ = serve(c, set, &quiet, &guard);
+            let _ = undo::repay_all(c, set, &signals, &guard);
+            let _ = serve(c, set, &signals, &guard);
         } else {
             return Some(Errno::EIDRM);
         }
     }
-    quiet.handler_waits().then_some(Errno::EINTR)
+    signals.handler_waits().then_some(Errno::EINTR)
 }
 
 /// Is a semaphore kept from fast paths?

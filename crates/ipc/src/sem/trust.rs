@@ -23,7 +23,7 @@ use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::{Waiter, DONE, ON_TRUST};
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// The bits of a status that name the call which served on trust.
 const NAME: u32 = 0x3fff << 16;
@@ -76,14 +76,14 @@ impl Trust {
     }
 
     /// Wakes them, and puts back what the dead were given. The lock must be free.
-    pub fn wake(&self, c: &Ctx, set: &Set, quiet: &Quiet) {
+    pub fn wake(&self, c: &Ctx, set: &Set, signals: &SignalsBlocked) {
         for ticket in self.taken_on.iter().map_while(Cell::take) {
             let status = &ticket.waiter.status;
             if c.kernel.wake(status, 1) == 0 && self.is_lost(c, ticket.waiter) {
                 // Where that fails, it is left to whoever reaps the waiter: the V itself is done.
                 let _ = set
-                    .lock(c, quiet)
-                    .and_then(|guard| put_back(c, set, quiet, &guard, ticket, self.status));
+                    .lock(c, signals)
+                    .and_then(|guard| put_back(c, set, signals, &guard, ticket, self.status));
             } else {
                 // Its name is in it: the record may wait anew by now, and be served by another call.
                 let _ = status.compare_exchange(self.status, DONE, AcqRel, Relaxed);
@@ -108,7 +108,7 @@ fn only_takes(c: &Ctx, w: &Waiter) -> Option<Sembuf> {
 pub fn put_back(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     ticket: Ticket,
     served: u32,
@@ -116,8 +116,8 @@ pub fn put_back(
     let w = ticket.waiter;
     let is_ours = w.status.load(Acquire) == served
         && served & (DONE | ON_TRUST) == DONE | ON_TRUST
-        && w.construct.load(Relaxed) == set.reference()
-        && w.arg1.load(Relaxed) == set.id as u64
+        && w.object.load(Relaxed) == set.reference()
+        && w.semop().at.load(Relaxed) == set.id as u64
         && set.still();
     let Some(sop) = only_takes(c, w).filter(|_| is_ours) else {
         return Ok(());
@@ -127,9 +127,9 @@ pub fn put_back(
     let mut txn = guard.txn();
     let lo = txn.get(set.lo(num)).ok_or(Errno::EINVAL)?;
     let new = (value(lo) - i32::from(sop.op)).min(SEMVMX);
-    // Who acted after the dead one remains the last who did.
+    // A process that acted after the dead one remains the last that did.
     let last = lo >> 32;
-    let pid = if last == w.arg3.load(Relaxed) & u64::from(u32::MAX) {
+    let pid = if last == w.semop().pid.load(Relaxed) & u64::from(u32::MAX) {
         my_pid(c)
     } else {
         last
@@ -138,7 +138,7 @@ pub fn put_back(
     let status = DONE | Errno::EINTR.0 as u32;
     txn.set(serve::status_at(c, w), waiters::status_word(w, status))?;
     txn.commit()?;
-    let served = serve(c, set, quiet, guard);
+    let served = serve(c, set, signals, guard);
     thaw_all(c, set, 1, |_| num);
     served
 }

@@ -4,11 +4,11 @@ use super::serve::serve;
 use super::set::{value, with_value, Beside, Set};
 use super::slow::{thaw_all, Gone};
 use super::{Sembuf, SEMVMX};
-use crate::{directory as dir, life, Ctx, Errno, ProcId};
+use crate::{directory as dir, liveness, Ctx, Errno, ProcId};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::layout::{Kind, Undo, CLEAR_ALL, MAX_PROCS};
-use vshmem_pool::lock::{Guard, Quiet};
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Txn;
 
 /// Where the link to the next is in a record.
@@ -90,7 +90,7 @@ pub fn adjust(
             .word(),
         )?),
         _ => {
-            // make_room has seen to it that there is a record.
+            // ensure_record has seen to it that there is a record.
             let (at, shift) = in_record.ok_or(Errno::ENOMEM)?;
             let word = txn.get(at).ok_or(Errno::EINVAL)?;
             Ok(txn.set(at, write_lane(word, shift, fit(recorded + by)?))?)
@@ -99,15 +99,20 @@ pub fn adjust(
 }
 
 /// Makes a record for the caller if its operations need one.
-pub fn make_room(c: &Ctx, set: &Set, quiet: &Quiet, sops: &[Sembuf]) -> Result<(), Errno> {
-    make_room_for(c, set, quiet, c.me, sops.len(), |i| sops[i])
+pub fn ensure_record(
+    c: &Ctx,
+    set: &Set,
+    signals: &SignalsBlocked,
+    sops: &[Sembuf],
+) -> Result<(), Errno> {
+    ensure_record_for(c, set, signals, c.me, sops.len(), |i| sops[i])
 }
 
 /// Makes a record for a process if its operations need one: because somebody else's adjustment is beside a semaphore.
-pub fn make_room_for(
+pub fn ensure_record_for(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     who: ProcId,
     n: usize,
     sop: impl Fn(usize) -> Sembuf,
@@ -122,7 +127,7 @@ pub fn make_room_for(
     if !(0..n).any(|i| needs(sop(i))) || record_of(c, set, who).is_some() {
         return Ok(());
     }
-    let guard = dir::lock(c, quiet)?;
+    let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     let (at, len) = dir::take_block(c, &mut txn, HEAD + set.nsems.div_ceil(4) as u64 * 8)?;
     txn.set(at, who.word())?;
@@ -144,7 +149,7 @@ fn is_empty(c: &Ctx, set: &Set, record: u64) -> bool {
 }
 
 /// Frees records that hold nothing, so that fast paths may keep adjustments beside the semaphores again.
-pub fn sweep(c: &Ctx, set: &Set, quiet: &Quiet) {
+pub fn sweep(c: &Ctx, set: &Set, signals: &SignalsBlocked) {
     let mut link = c.pool.offset_of(&set.entry.undo);
     for _ in 0..MAX_PROCS {
         let Some((at, record)) = record_at(c, link) else {
@@ -152,14 +157,20 @@ pub fn sweep(c: &Ctx, set: &Set, quiet: &Quiet) {
         };
         if !is_empty(c, set, at) {
             link = at + NEXT;
-        } else if free_record(c, quiet, link, at, record).is_err() {
+        } else if free_record(c, signals, link, at, record).is_err() {
             return;
         }
     }
 }
 
-fn free_record(c: &Ctx, quiet: &Quiet, link: u64, at: u64, record: &Undo) -> Result<(), Errno> {
-    let guard = dir::lock(c, quiet)?;
+fn free_record(
+    c: &Ctx,
+    signals: &SignalsBlocked,
+    link: u64,
+    at: u64,
+    record: &Undo,
+) -> Result<(), Errno> {
+    let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     txn.set(link, record.next.load(Relaxed))?;
     dir::give_block(c, &mut txn, at, record.block_len.load(Relaxed))?;
@@ -167,9 +178,15 @@ fn free_record(c: &Ctx, quiet: &Quiet, link: u64, at: u64, record: &Undo) -> Res
 }
 
 /// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the queue. Its record stays, empty.
-pub fn repay(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard, who: ProcId) -> Result<(), Errno> {
+pub fn repay(
+    c: &Ctx,
+    set: &Set,
+    signals: &SignalsBlocked,
+    guard: &Guard,
+    who: ProcId,
+) -> Result<(), Errno> {
     if take_back(c, set, guard, who)? {
-        serve(c, set, quiet, guard)?;
+        serve(c, set, signals, guard)?;
     }
     Ok(())
 }
@@ -179,7 +196,7 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
     let pid = if who == c.me {
         crate::pid_word(c)
     } else {
-        life::pid_word_of(c, who)
+        liveness::pid_word_of(c, who)
     };
     let mut changed = Changed::default();
     let cells = set.words(c)?;
@@ -288,7 +305,7 @@ pub fn dead_owner(
     })
 }
 
-/// Who has something in a record, if it is gone.
+/// The process that a record is of, if it is gone.
 fn owner_if_gone(c: &Ctx, set: &Set, at: u64, record: &Undo, gone: Gone) -> Option<ProcId> {
     let owner = ProcId::of_word(record.owner.load(Relaxed))?;
     (gone.is(c, owner) && !is_empty(c, set, at)).then_some(owner)
@@ -298,14 +315,14 @@ fn owner_if_gone(c: &Ctx, set: &Set, at: u64, record: &Undo, gone: Gone) -> Opti
 pub fn repay_recorded(
     c: &Ctx,
     set: &Set,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     guard: &Guard,
     gone: Gone,
 ) -> Result<bool, Errno> {
     let mut any = false;
     for (at, record) in records(c, set) {
         if let Some(owner) = owner_if_gone(c, set, at, record, gone) {
-            repay(c, set, quiet, guard, owner)?;
+            repay(c, set, signals, guard, owner)?;
             any = true;
         }
     }
@@ -313,7 +330,7 @@ pub fn repay_recorded(
 }
 
 /// Applies everything that processes that are gone have on a set.
-pub fn repay_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(), Errno> {
+pub fn repay_all(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<(), Errno> {
     let mut alive = None;
     let mut any = false;
     for word in set.words(c)?.iter().skip(1).step_by(2) {
@@ -323,17 +340,17 @@ pub fn repay_all(c: &Ctx, set: &Set, quiet: &Quiet, guard: &Guard) -> Result<(),
             continue;
         };
         if Gone::Now.is(c, owner) {
-            repay(c, set, quiet, guard, owner)?;
+            repay(c, set, signals, guard, owner)?;
             any = true;
         } else {
             alive = Some(owner);
         }
     }
-    any |= repay_recorded(c, set, quiet, guard, Gone::Now)?;
+    any |= repay_recorded(c, set, signals, guard, Gone::Now)?;
     if any {
-        sweep(c, set, quiet);
+        sweep(c, set, signals);
     }
-    // Whoever could not be asked about may be gone.
+    // A process that could not be asked about may be gone.
     if c.budget.is_spent() {
         return Err(Errno::EIDRM);
     }
@@ -390,20 +407,20 @@ pub fn finish_clearing(c: &Ctx, set: &Set) {
 }
 
 /// Takes from a set what a dead process has there.
-pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
+pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: ProcId) {
     let Ok(set) = Set::at(c, index) else { return };
     if set.id == 0 {
         return;
     }
-    let Ok(guard) = set.lock(c, quiet) else {
+    let Ok(guard) = set.lock(c, signals) else {
         return;
     };
     if dir::is_dying(&set.entry.head) {
         drop(guard);
-        let _ = super::get::finish_removal(c, quiet, index, set.id);
+        let _ = super::get::finish_removal(c, signals, index, set.id);
     } else if set.still() {
-        let _ = repay(c, &set, quiet, &guard, dead);
-        sweep(c, &set, quiet);
+        let _ = repay(c, &set, signals, &guard, dead);
+        sweep(c, &set, signals);
         // What was not seen is left to who looks next.
         if !c.budget.is_spent() {
             c.pool.untouch(dead, Kind::Sem.reference(index));

@@ -1,11 +1,14 @@
-//! Attachment records: who has a segment attached, and how often. A list for each segment, which changes under the pool's lock.
+//! Attachment records: which processes have a segment attached, and how often. A list for each segment, which
+//! changes under the pool's lock.
 //!
-//! # Who does not get the lock
-//! `shmdt` can't fail for that, nor wait for somebody who does not move. It counts up [`Hold::detached`], which is the owner's alone, and whoever has
-//! the lock next and looks at the segment takes the difference to [`Hold::settled`] off the attachments, with one transaction for both: so it
-//! is settled once, whoever dies. Everybody who asks how many attachments there are settles before, so nobody sees that it was not done at once.
+//! # A process that does not get the lock
+//! `shmdt` can't fail for that, nor wait for an owner that does not move. It counts up [`Hold::detached`],
+//! which is the caller's alone. The next owner of the lock that looks at the segment takes the difference to
+//! [`Hold::taken_off`] off the attachments, with one transaction for both: so it is taken off once, whatever
+//! dies. Every call that asks how many attachments there are does so before, so none sees that it was not
+//! done at once.
 
-use crate::{directory as dir, life, pid_word, Ctx, Errno, ProcId};
+use crate::{directory as dir, liveness, pid_word, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::layout::{Hold, Kind, Shm};
 use vshmem_pool::lock::Guard;
@@ -73,9 +76,10 @@ fn at(c: &Ctx, link: u64) -> Option<(u64, &'static Hold)> {
     Some((at, hold))
 }
 
-/// Notes that the caller has a segment attached once less than is counted. Without the lock, so only the number that is the caller's alone is
-/// changed, in a record that names the caller and the segment: it stays where it is, for only what is owed for all its attachments takes
-/// it away, and this one is not owed yet. False if it is not found: the list has changed meanwhile, so the lock may be had.
+/// Records that the caller has a segment attached once less than is counted. Without the lock, so only the
+/// number that is the caller's alone is changed, in a record that names the caller and the segment: it stays
+/// where it is, for only what is owed for all its attachments takes it away, and this one is not owed yet.
+/// False if it is not found: the list has changed meanwhile, so the lock may be had.
 pub fn owe_one(c: &Ctx, id: i32) -> bool {
     let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.shm(index));
     let Ok(Some(shm)) = found else { return false };
@@ -92,17 +96,18 @@ pub fn owe_one(c: &Ctx, id: i32) -> bool {
 /// Attachments that a record counts and its owner has given up.
 pub fn owed(hold: &Hold) -> u64 {
     let detached = hold.detached.load(Acquire);
-    let owed = detached.wrapping_sub(hold.settled.load(Relaxed));
+    let owed = detached.wrapping_sub(hold.taken_off.load(Relaxed));
     owed.min(hold.count.load(Relaxed))
 }
 
-/// Takes up to `n` attachments from a record, of which `settled` were owed. Returns whether that was all of them: then the record is gone.
+/// Takes up to `n` attachments from a record, of which `detached` were owed. Returns whether that was all of
+/// them: then the record is gone.
 pub fn take_off(
     c: &Ctx,
     guard: &Guard,
     shm: &Shm,
     (link, hold): (u64, &Hold),
-    (n, settled): (u64, u64),
+    (n, detached): (u64, u64),
     pid: u64,
 ) -> Result<bool, Errno> {
     let has = hold.count.load(Relaxed);
@@ -118,9 +123,9 @@ pub fn take_off(
         )?;
     } else {
         txn.put(&hold.count, has - less)?;
-        if settled > 0 {
-            let before = hold.settled.load(Relaxed);
-            txn.put(&hold.settled, before.wrapping_add(settled))?;
+        if detached > 0 {
+            let before = hold.taken_off.load(Relaxed);
+            txn.put(&hold.taken_off, before.wrapping_add(detached))?;
         }
     }
     txn.put(&shm.nattch, shm.nattch.load(Relaxed).saturating_sub(less))?;
@@ -156,7 +161,7 @@ pub fn drop_dead_among(
             continue;
         };
         any = true;
-        let pid = life::pid_word_of(c, owner);
+        let pid = liveness::pid_word_of(c, owner);
         if take_off(c, guard, shm, (link, hold), n, pid)? {
             c.pool.untouch(owner, Kind::Shm.reference(index));
         } else {

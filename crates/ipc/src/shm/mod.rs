@@ -4,17 +4,17 @@
 //! here is who has how many attachments. All of it runs under the pool's lock: none of it is on a data path.
 
 mod holds;
-mod limbo;
+mod pending;
 
 use crate::directory::{self as dir, Found};
-use crate::{life, perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
+use crate::{liveness, perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::heap::Range;
 use vshmem_pool::layout::{Head, Kind, Shm, PAGE};
 
 pub(crate) use holds::each as each_hold;
-pub(crate) use limbo::reap as reap_limbo;
-use vshmem_pool::lock::{Guard, Quiet};
+pub(crate) use pending::reap as reap_pending_pages;
+use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Txn;
 
 /// `SHM_RDONLY`.
@@ -87,18 +87,18 @@ pub struct ShmInfo {
 
 /// `shmget`.
 pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
-    let quiet = Quiet::attentive(c.kernel);
-    match try_get(c, &quiet, key, size as u64, flg) {
+    let signals = SignalsBlocked::attentive(c.kernel);
+    match try_get(c, &signals, key, size as u64, flg) {
         // The dead may still hold what is missing.
-        Err(Errno::ENOMEM | Errno::ENOSPC) if life::make_room(c, &quiet) => {
-            try_get(c, &quiet, key, size as u64, flg)
+        Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
+            try_get(c, &signals, key, size as u64, flg)
         }
         result => result,
     }
 }
 
-fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
-    let guard = dir::lock(c, quiet)?;
+fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
+    let guard = dir::lock(c, signals)?;
     if let Some(id) = existing(c, key, size, flg)? {
         return Ok(id);
     }
@@ -114,22 +114,22 @@ fn try_get(c: &Ctx, quiet: &Quiet, key: i32, size: u64, flg: i32) -> Result<i32,
         }
         return publish(c, txn, range, key, size, flg);
     }
-    // Preparing takes long: the pages wait in limbo, the lock is free meanwhile.
-    let limbo = limbo::park(c, &mut txn, range)?;
+    // Preparing takes long: the pages are pending, the lock is free meanwhile.
+    let pending = pending::add(c, &mut txn, range)?;
     txn.commit()?;
     drop(guard);
     let prepared = prepare(c, range);
-    let guard = limbo::lock(c, quiet, limbo)?;
+    let guard = pending::lock(c, signals, pending)?;
     let result = prepared.and_then(|()| {
         if let Some(id) = existing(c, key, size, flg)? {
             return Ok(Some(id));
         }
         let mut txn = guard.txn();
-        txn.put(&limbo.owner, 0)?;
+        txn.put(&pending.owner, 0)?;
         publish(c, txn, range, key, size, flg).map(Some)
     });
-    if limbo::is_mine(c, limbo) {
-        limbo::unpark(c, &guard, limbo, true)?;
+    if pending::is_mine(c, pending) {
+        pending::release(c, &guard, pending, true)?;
     }
     result?.ok_or(Errno::EINVAL)
 }
@@ -197,14 +197,14 @@ fn is_ours_alone(c: &Ctx) -> bool {
 /// Sees to it that a large segment can have memory when it is touched: others of this pool don't take it away, for all are
 /// counted. Where less than twice of what they all can take is to be had, others of the file system could: there it is taken now.
 fn back_large(c: &Ctx, at: u64, len: u64) -> bool {
-    let Some(room) = c.kernel.room() else {
+    let Some(available) = c.kernel.available_memory() else {
         return true;
     };
     let pages = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
     let all = pages.saturating_mul(PAGE).saturating_add(len);
-    // What lies beside the segments is in the room, too: the small heap, above all.
-    let room = room.saturating_sub(c.pool.root().small_backed.load(Relaxed));
-    all <= room && (all.saturating_mul(2) <= room || c.reserve(at, len))
+    // What lies beside the segments takes memory, too: the small heap, above all.
+    let available = available.saturating_sub(c.pool.root().small_backed.load(Relaxed));
+    all <= available && (all.saturating_mul(2) <= available || c.reserve(at, len))
 }
 
 fn bytes_of(c: &Ctx, range: Range) -> (u64, u64) {
@@ -266,17 +266,18 @@ pub fn look(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     extent_of(c, c.shm(index).ok_or(Errno::EINVAL)?)
 }
 
-/// Who died before somebody attached or detached a segment must not be the last one who did (`shm_lpid`). So many others are
-/// looked at each time; where there are more, that can be wrong until somebody asks for the segment's state.
+/// A process that died before another attached or detached a segment must not be the last that did
+/// (`shm_lpid`). So many others are looked at each time; where there are more, that can be wrong until
+/// somebody asks for the segment's state.
 const FEW: u32 = 16;
 
 /// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one attachment of
 /// the caller. If mapping fails, [`detach`] takes it back.
 pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let (index, head) = admitted(c, id, flg)?;
-    let quiet = Quiet::attentive(c.kernel);
-    reap_if_removed(c, &quiet, id);
-    let guard = dir::lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    reap_if_removed(c, &signals, id);
+    let guard = dir::lock(c, &signals)?;
     if !dir::still(head, id) {
         return Err(Errno::EINVAL);
     }
@@ -312,10 +313,10 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
 /// that is noted, and done by whoever has it next and looks at the segment.
 pub fn detach(c: &Ctx, id: i32) {
     for _ in 0..TRIES {
-        let quiet = Quiet::brief(c.kernel);
-        let dropped = drop_holds(c, &quiet, id, c.me, Some(1), pid_word(c));
-        if dropped.is_ok() || !quiet.has_failed() {
-            reap_if_removed(c, &quiet, id);
+        let signals = SignalsBlocked::brief(c.kernel);
+        let dropped = drop_holds(c, &signals, id, c.me, Some(1), pid_word(c));
+        if dropped.is_ok() || !signals.has_failed() {
+            reap_if_removed(c, &signals, id);
             return;
         }
         if holds::owe_one(c, id) {
@@ -325,22 +326,22 @@ pub fn detach(c: &Ctx, id: i32) {
 }
 
 /// Whether a removed segment is still there depends on who of those that have it attached is alive. Returns whether it found something of the dead.
-fn reap_if_removed(c: &Ctx, quiet: &Quiet, id: i32) -> bool {
+fn reap_if_removed(c: &Ctx, signals: &SignalsBlocked, id: i32) -> bool {
     let found = dir::lookup(c, Kind::Shm, id);
     found.is_ok_and(|(_, head)| head.mode.load(Relaxed) & SHM_DEST != 0)
-        && reap_one(c, quiet, id).unwrap_or(false)
+        && reap_one(c, signals, id).unwrap_or(false)
 }
 
 /// Takes `n` attachments (all: `None`) from a process.
 pub(crate) fn drop_holds(
     c: &Ctx,
-    quiet: &Quiet,
+    signals: &SignalsBlocked,
     id: i32,
     who: ProcId,
     n: Option<u64>,
     pid: u64,
 ) -> Result<(), Errno> {
-    let guard = dir::lock(c, quiet)?;
+    let guard = dir::lock(c, signals)?;
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     if who == c.me {
@@ -354,7 +355,7 @@ pub(crate) fn drop_holds(
         c.pool.untouch(who, Kind::Shm.reference(index));
     }
     if shm.nattch.load(Relaxed) == 0 && head.mode.load(Relaxed) & SHM_DEST != 0 {
-        destroy(c, quiet, guard, index)?;
+        destroy(c, signals, guard, index)?;
     }
     Ok(())
 }
@@ -362,10 +363,10 @@ pub(crate) fn drop_holds(
 /// Counts all attachments of the caller for its child too, before it forks. False if one could not be counted: the child
 /// then counts them itself.
 pub fn fork(c: &Ctx, child: ProcId) -> bool {
-    let quiet = Quiet::hurried(c.kernel);
+    let signals = SignalsBlocked::hurried(c.kernel);
     let mut all = true;
-    life::each_touched(c, c.me, Kind::Shm, |index| {
-        let Ok(guard) = dir::lock(c, &quiet) else {
+    liveness::each_touched(c, c.me, Kind::Shm, |index| {
+        let Ok(guard) = dir::lock(c, &signals) else {
             all = false;
             return;
         };
@@ -379,7 +380,7 @@ pub fn fork(c: &Ctx, child: ProcId) -> bool {
 }
 
 /// Frees a segment that is removed and not attached. Its memory goes back outside of the lock.
-fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno> {
+fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Result<(), Errno> {
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     let range = range_of(c, shm).ok_or(Errno::EINVAL)?;
     let mut txn = guard.txn();
@@ -398,8 +399,9 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
         txn.commit()?;
         return Ok(());
     }
-    let Ok(limbo) = limbo::park(c, &mut txn, range) else {
-        // No room to note it: the pages go back as they are, and are zeroed when they are used again.
+    let Ok(pending) = pending::add(c, &mut txn, range) else {
+        // There is no entry free for them: the pages go back as they are, and are zeroed when they are used
+        // again.
         c.pool.geometry().pages.free(&mut txn, range)?;
         txn.commit()?;
         return Ok(());
@@ -409,21 +411,21 @@ fn destroy(c: &Ctx, quiet: &Quiet, guard: Guard, index: u32) -> Result<(), Errno
     let (at, len) = bytes_of(c, range);
     let zeroed = c.release(at, len);
     // Without the lock it is destroyed too: others find the pages.
-    match limbo::lock(c, quiet, limbo) {
-        Ok(guard) if limbo::is_mine(c, limbo) => limbo::unpark(c, &guard, limbo, !zeroed),
+    match pending::lock(c, signals, pending) {
+        Ok(guard) if pending::is_mine(c, pending) => pending::release(c, &guard, pending, !zeroed),
         _ => Ok(()),
     }
 }
 
 /// Takes from all removed segments what the dead have left. Returns whether there was something.
-pub(crate) fn reap_removed(c: &Ctx, quiet: &Quiet) -> bool {
+pub(crate) fn reap_removed(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let mut any = false;
     for index in 0..=highest(c) {
-        if quiet.has_failed() {
+        if signals.has_failed() {
             break;
         }
         if let Ok((_, id)) = dir::by_index(c, Kind::Shm, index) {
-            any |= reap_if_removed(c, quiet, id);
+            any |= reap_if_removed(c, signals, id);
         }
     }
     any
@@ -433,13 +435,13 @@ pub(crate) fn reap_removed(c: &Ctx, quiet: &Quiet) -> bool {
 ///
 /// # Errors
 /// The lock was not to be had.
-fn reap_one(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
-    let dropped = drop_dead_holds(c, quiet, id)?;
-    Ok(dropped | destroy_unattached(c, quiet, id)?)
+fn reap_one(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool, Errno> {
+    let dropped = drop_dead_holds(c, signals, id)?;
+    Ok(dropped | destroy_unattached(c, signals, id)?)
 }
 
-fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
-    let guard = dir::lock(c, quiet)?;
+fn drop_dead_holds(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool, Errno> {
+    let guard = dir::lock(c, signals)?;
     let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| (index, c.shm(index)));
     let Ok((index, Some(shm))) = found else {
         return Ok(false);
@@ -450,8 +452,8 @@ fn drop_dead_holds(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
 }
 
 /// Destroys a removed segment that nobody has attached: whoever dropped the last attachment may have died just then.
-fn destroy_unattached(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
-    let guard = dir::lock(c, quiet)?;
+fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool, Errno> {
+    let guard = dir::lock(c, signals)?;
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
         return Ok(false);
     };
@@ -459,13 +461,20 @@ fn destroy_unattached(c: &Ctx, quiet: &Quiet, id: i32) -> Result<bool, Errno> {
         .shm(index)
         .is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
     let removed = head.mode.load(Relaxed) & SHM_DEST != 0;
-    Ok(unattached && removed && destroy(c, quiet, guard, index).is_ok())
+    Ok(unattached && removed && destroy(c, signals, guard, index).is_ok())
 }
 
 /// Removes what a dead process holds of a segment.
-pub(crate) fn reap_process(c: &Ctx, quiet: &Quiet, index: u32, dead: ProcId) {
+pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: ProcId) {
     let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
-    let _ = drop_holds(c, quiet, id as i32, dead, None, life::pid_word_of(c, dead));
+    let _ = drop_holds(
+        c,
+        signals,
+        id as i32,
+        dead,
+        None,
+        liveness::pid_word_of(c, dead),
+    );
 }
 
 fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
@@ -488,9 +497,9 @@ fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<ShmDs, Errno> {
     if !any {
         perm::check(c, head, perm::READ)?;
     }
-    let quiet = Quiet::attentive(c.kernel);
-    reap_one(c, &quiet, id)?;
-    let _guard = dir::lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    reap_one(c, &signals, id)?;
+    let _guard = dir::lock(c, &signals)?;
     if !dir::still(head, id) {
         return Err(Errno::EINVAL);
     }
@@ -518,8 +527,8 @@ pub fn stat_index(c: &Ctx, index: i32, any: bool) -> Result<(i32, ShmDs), Errno>
 pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno> {
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     perm::check_owner(c, head)?;
-    let quiet = Quiet::attentive(c.kernel);
-    let guard = dir::lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    let guard = dir::lock(c, &signals)?;
     if !dir::still(head, id) {
         return Err(Errno::EIDRM);
     }
@@ -538,16 +547,16 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
 pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     let (_, head) = dir::lookup(c, Kind::Shm, id)?;
     perm::check_owner(c, head)?;
-    let quiet = Quiet::attentive(c.kernel);
-    reap_one(c, &quiet, id)?;
-    let guard = dir::lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    reap_one(c, &signals, id)?;
+    let guard = dir::lock(c, &signals)?;
     // The dead may have been the last to have it attached after an earlier removal.
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
         return Ok(());
     };
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
     if shm.nattch.load(Relaxed) == 0 {
-        return destroy(c, &quiet, guard, index);
+        return destroy(c, &signals, guard, index);
     }
     let mut txn = guard.txn();
     dir::unhash(c, &mut txn, Kind::Shm, index)?;
@@ -566,8 +575,8 @@ pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
     if !perm::owner_or(c, head, perm::CAP_IPC_LOCK) {
         return Err(Errno::EPERM);
     }
-    let quiet = Quiet::attentive(c.kernel);
-    let guard = dir::lock(c, &quiet)?;
+    let signals = SignalsBlocked::attentive(c.kernel);
+    let guard = dir::lock(c, &signals)?;
     if !dir::still(head, id) {
         return Err(Errno::EIDRM);
     }
@@ -585,9 +594,9 @@ pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
 
 /// `shmctl(SHM_INFO)`: the highest index in use (0 if none), and totals.
 pub fn info(c: &Ctx) -> (i32, ShmInfo) {
-    let quiet = Quiet::hurried(c.kernel);
+    let signals = SignalsBlocked::hurried(c.kernel);
     // Removed segments are gone with the last of those that had them attached.
-    reap_removed(c, &quiet);
+    reap_removed(c, &signals);
     let root = c.pool.kind_root(Kind::Shm);
     let info = ShmInfo {
         used_ids: root.used.load(Relaxed),

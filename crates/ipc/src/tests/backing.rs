@@ -3,13 +3,13 @@
 use super::msg::{receive, send};
 use super::sem::{op, undone};
 use crate::testing::World;
-use crate::{life, msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
+use crate::{liveness, msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
 use core::sync::atomic::Ordering::SeqCst;
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 use vshmem_pool::layout::{PAGE, TABLES};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 /// Enough for tables that are longer than a page.
 const SIZE: usize = 16 << 20;
@@ -51,7 +51,7 @@ fn use_everything(c: &Ctx) -> Result<(), Errno> {
             shm::detach(c, *id);
         }
     }
-    life::make_room(c, &Quiet::new(c.kernel));
+    liveness::free_up(c, &SignalsBlocked::new(c.kernel));
     used?;
     assert!(
         matches!(waited, Err(Errno::EAGAIN | Errno::ENOMEM)),

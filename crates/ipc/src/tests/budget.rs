@@ -4,7 +4,7 @@ use super::msg::{queue, send};
 use super::sem::{op, set_of, undone};
 use crate::sem::Sembuf;
 use crate::testing::World;
-use crate::{life, msg, sem, shm, Budget, Ctx, Errno, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
+use crate::{liveness, msg, sem, shm, Budget, Ctx, Errno, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::vec::Vec;
 use std::{thread, vec};
 use vshmem_pool::budget::{ASK, CALL};
 use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
-use vshmem_pool::lock::{self, Quiet};
+use vshmem_pool::lock::{self, SignalsBlocked};
 
 /// With as many of everything as there may be.
 const SIZE: usize = 256 << 20;
@@ -233,12 +233,12 @@ fn a_held_lock_is_paid_for() {
     let owner = 1 << 30 | u32::from(id.generation & 0x3fff) << 16 | id.slot;
     c.pool.root().lock.store(owner, Relaxed);
     c.budget.add_wait(u64::MAX / 2);
-    assert!(crate::directory::lock(c, &Quiet::hurried(c.kernel)).is_err());
+    assert!(crate::directory::lock(c, &SignalsBlocked::hurried(c.kernel)).is_err());
     assert!(c.budget.is_spent());
     c.pool.root().lock.store(0, Relaxed);
 }
 
-/// A dead process that may have something of every construct there could be.
+/// A dead process that may have something of every IPC object there could be.
 #[test]
 fn a_dead_process_that_may_have_been_everywhere() {
     let world = World::new(SIZE);
@@ -268,7 +268,7 @@ fn a_dead_process_that_may_have_been_everywhere() {
         begun.elapsed()
     );
     is_cut_short(c, "making room", |c| {
-        life::make_room(c, &Quiet::new(c.kernel));
+        liveness::free_up(c, &SignalsBlocked::new(c.kernel));
         // Half is left for what room was needed for.
         assert!(!c.budget.is_spent());
         c.budget.spend(CALL / 2);
@@ -317,7 +317,7 @@ fn honest_pools_are_within_the_budget() {
     });
     cheap("IPC_RMID", &|| sem::remove(c, id).unwrap());
     cheap("making room", &|| {
-        assert!(life::make_room(c, &Quiet::new(c.kernel)))
+        assert!(liveness::free_up(c, &SignalsBlocked::new(c.kernel)))
     });
     let segments: Vec<i32> = (0..4096)
         .map(|key| {

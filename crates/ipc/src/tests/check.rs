@@ -2,7 +2,7 @@
 
 use super::msg::{queue, receive, send};
 use super::sem::{set_of, undone};
-use crate::check::{inspect, repair, scratch_for, Place};
+use crate::check::{inspect, repair, scratch_for, Location};
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
 use crate::{msg, sem, shm, Budget, Ctx, Errno, IPC_CREAT};
@@ -13,7 +13,7 @@ use std::vec::Vec;
 use vshmem_pool::layout::{Hold, Kind, Msg, Sem, Shm, Waiter};
 
 /// What is found: where, and the sentence.
-pub fn findings(process: &Process) -> Vec<(Place, String)> {
+pub fn findings(process: &Process) -> Vec<(Location, String)> {
     // As `vshmem check` has.
     let c = &Ctx {
         budget: Budget::new(1 << 31),
@@ -21,7 +21,7 @@ pub fn findings(process: &Process) -> Vec<(Place, String)> {
     };
     let mut scratch = std::vec![0; scratch_for(c.pool)];
     let mut found = Vec::new();
-    inspect(c, &mut scratch, |f| found.push((f.place, f.to_string()))).unwrap();
+    inspect(c, &mut scratch, |f| found.push((f.location, f.to_string()))).unwrap();
     found
 }
 
@@ -92,8 +92,8 @@ fn what_the_dead_have_left_is_found_and_mended() {
     dead.kill();
     let found = findings(&mender);
     let places: Vec<_> = found.iter().map(|f| f.0).collect();
-    let slot = Place::Slot(dead.id().slot);
-    assert_eq!(places, [Place::Construct(Kind::Shm, 0), slot], "{found:#?}");
+    let slot = Location::Slot(dead.id().slot);
+    assert_eq!(places, [Location::Object(Kind::Shm, 0), slot], "{found:#?}");
     assert_eq!(repair(&mender.ctx()).unwrap().processes, 1);
     assert_eq!(findings(&mender), []);
 }
@@ -191,9 +191,9 @@ const DAMAGES: &[Damage] = &[
         "are in no list",
     ),
     (
-        |s| at64(s, &s.world.pool().root().limbo[3].owner),
+        |s| at64(s, &s.world.pool().root().pending_pages[3].owner),
         |_| 1,
-        "range 3 of pages",
+        "range 3 of pending pages",
     ),
     (
         |s| at64(s, &s.set.undo),
@@ -298,7 +298,7 @@ fn every_damage_is_found() {
         let word = scene.world.pool().mem().word(at).unwrap();
         word.store(change(word.load(Relaxed)), Relaxed);
         let found = findings(&scene.me);
-        let is_it = |f: &(Place, String)| f.1.contains(said);
+        let is_it = |f: &(Location, String)| f.1.contains(said);
         assert!(found.iter().any(is_it), "{n}: not '{said}' but {found:#?}");
     }
 }
@@ -309,8 +309,8 @@ fn a_lock_that_is_not_to_be_had_is_an_error() {
     scene.world.hurry(1 << 12);
     let holder = scene.world.process();
     let ctx = holder.ctx();
-    let quiet = vshmem_pool::lock::Quiet::new(ctx.kernel);
-    let guard = crate::directory::lock(&ctx, &quiet);
+    let signals = vshmem_pool::lock::SignalsBlocked::new(ctx.kernel);
+    let guard = crate::directory::lock(&ctx, &signals);
     let mut scratch = std::vec![0; scratch_for(scene.world.pool())];
     let seen = inspect(&scene.me.ctx(), &mut scratch, |_| {});
     assert_eq!(seen, Err(Errno::EIDRM));

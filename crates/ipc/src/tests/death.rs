@@ -53,9 +53,9 @@ fn free(world: &World) -> (u64, u64) {
 /// Cleans up as a process that finds no room does, and says what is free then.
 pub fn free_after_all(world: &World) -> (u64, u64) {
     let last = world.process();
-    let quiet = vshmem_pool::lock::Quiet::new(last.ctx().kernel);
-    crate::life::make_room(&last.ctx(), &quiet);
-    drop(quiet);
+    let signals = vshmem_pool::lock::SignalsBlocked::new(last.ctx().kernel);
+    crate::liveness::free_up(&last.ctx(), &signals);
+    drop(signals);
     free(world)
 }
 
@@ -283,7 +283,7 @@ fn in_msgrcv() {
             let p = w.process();
             let c = &p.ctx();
             let (n, bytes) = counts(c, id);
-            // Whoever dies in msgrcv may take the message along.
+            // A receiver that dies in msgrcv may take the message along.
             assert!((n, bytes) == (1, 6) || (result.is_none() && (n, bytes) == (2, 11)));
             if n == 2 {
                 assert_eq!(receive(c, id, 300, 0, IPC_NOWAIT).unwrap().1, b"first");
@@ -491,8 +491,8 @@ fn a_lock_is_waited_for_while_its_owner_is_stopped() {
         let world = World::new(4 << 20);
         let (owner, other) = (world.process(), world.process());
         let ctx = owner.ctx();
-        let quiet = vshmem_pool::lock::Quiet::new(ctx.kernel);
-        let guard = crate::directory::lock(&ctx, &quiet);
+        let signals = vshmem_pool::lock::SignalsBlocked::new(ctx.kernel);
+        let guard = crate::directory::lock(&ctx, &signals);
         world.hurry(FASTER);
         owner.seems_stopped(stopped);
         let call = other.start(move |c| msg::get(c, KEY, IPC_CREAT | 0o600).map(drop));

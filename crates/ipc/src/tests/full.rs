@@ -39,7 +39,7 @@ fn unfinish(world: &World, id: i32, sender: ProcId) {
     mark.store(owner | 5 << 24 | lap | reserved, Relaxed);
 }
 
-/// Who takes the slot of a dead sender must not be taken for the one who has begun to send.
+/// A process that takes the slot of a dead sender must not be taken for the one that has begun to send.
 #[test]
 fn a_slot_is_used_again_when_no_queue_knows_the_dead() {
     let world = World::new(1 << 20);

@@ -45,7 +45,7 @@ fn take_away(world: &World) {
     (0..SIZE as u64 / 8).for_each(|i| mem.word_anywhere(i * 8).unwrap().store(0, Relaxed));
 }
 
-/// Every call, by id. Returns whether any has succeeded that says something about a construct.
+/// Every call, by id. Returns whether any has succeeded that says something about an IPC object.
 fn call_everything(c: &Ctx, ids: Ids) -> bool {
     let soon = Some(Duration::from_millis(1));
     let mut any = false;
@@ -120,7 +120,7 @@ fn waiting(world: &World) -> Vec<u32> {
 
 fn is_waiting(world: &World, index: u32) -> bool {
     let waiter = world.pool().waiter(index).unwrap();
-    waiter.construct.load(Relaxed) != 0 && waiter.owner.load(Relaxed) != 0
+    waiter.object.load(Relaxed) != 0 && waiter.owner.load(Relaxed) != 0
 }
 
 #[test]
@@ -138,7 +138,8 @@ fn who_waits_is_told() {
     }
 }
 
-/// The memory went away between the caller's last look at the construct and its registration, which stands in zeros.
+/// The memory went away between the caller's last look at the IPC object and its registration, which stands
+/// in zeros.
 #[test]
 fn who_begins_to_wait_in_zeros_is_told() {
     let world = World::new(SIZE);

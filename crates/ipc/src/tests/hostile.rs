@@ -4,10 +4,11 @@ use super::msg::{receive, send};
 use super::sem::op;
 use crate::testing::World;
 use crate::{msg, sem, shm, Ctx, IPC_CREAT, IPC_NOWAIT};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use vshmem_pool::layout::{Superblock, PAGE};
-use vshmem_pool::Params;
+use vshmem_pool::{Mem, Params};
 
 const SIZE: usize = 1 << 20;
 
@@ -76,14 +77,16 @@ fn bad_words(good: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Opens and uses pools with one word of the head replaced.
-fn replace_words(words: fn(&Superblock) -> &[AtomicU64]) {
+fn replace_words(at: usize, count: u64) {
+    fn words(mem: &Mem, at: usize, count: u64) -> &'static [AtomicU64] {
+        mem.words(at as u64, count).unwrap()
+    }
     let good = World::new(SIZE);
-    let head: &Superblock = good.pool().mem().at(0).unwrap();
     let mut opened = 0;
-    for (i, word) in words(head).iter().enumerate() {
+    for (i, word) in words(good.pool().mem(), at, count).iter().enumerate() {
         for bad in bad_words(word.load(Relaxed)) {
             let world = World::with(SIZE, &Params::default(), |mem| {
-                words(mem.at(0).unwrap())[i].store(bad, Relaxed)
+                words(&mem, at, count)[i].store(bad, Relaxed)
             });
             let Ok(world) = world else { continue };
             opened += 1;
@@ -100,10 +103,10 @@ fn replace_words(words: fn(&Superblock) -> &[AtomicU64]) {
 
 #[test]
 fn a_geometry_of_an_enemy_does_no_harm() {
-    replace_words(|sb| &sb.geometry);
+    replace_words(offset_of!(Superblock, geometry), 24);
 }
 
 #[test]
 fn limits_of_an_enemy_do_no_harm() {
-    replace_words(|sb| &sb.limits);
+    replace_words(offset_of!(Superblock, limits), 12);
 }

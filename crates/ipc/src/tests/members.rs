@@ -4,7 +4,7 @@ use super::msg::{queue, receive, send};
 use super::sem::{op, set_of, undone};
 use crate::census::Census;
 use crate::testing::{Process, World};
-use crate::{life, msg, sem, shm, Budget, Ctx, IPC_NOWAIT, IPC_PRIVATE};
+use crate::{liveness, msg, sem, shm, Budget, Ctx, IPC_NOWAIT, IPC_PRIVATE};
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -49,14 +49,14 @@ fn count(c: &Ctx, most: u32) -> u64 {
 }
 
 /// Everybody's slots are cleaned up after.
-fn bury(c: &Ctx, foreign: &Foreign) {
-    bury_but_spare(c, foreign);
-    life::bury(c, c.pool.spare_slot());
+fn reap(c: &Ctx, foreign: &Foreign) {
+    reap_but_spare(c, foreign);
+    liveness::reap(c, c.pool.spare_slot());
 }
 
-fn bury_but_spare(c: &Ctx, foreign: &Foreign) {
-    c.pool.bury_member(foreign.member);
-    (0..c.pool.spare_slot()).for_each(|slot| life::bury(c, slot));
+fn reap_but_spare(c: &Ctx, foreign: &Foreign) {
+    c.pool.declare_dead(foreign.member);
+    (0..c.pool.spare_slot()).for_each(|slot| liveness::reap(c, slot));
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn more_kernels_than_entries_come_and_go() {
         shm::attach(&guest.ctx(), id, 0).unwrap();
         shm::remove(&guest.ctx(), id).unwrap();
         assert_eq!(count(&here.ctx(), 1000), 0, "it lives");
-        w.pool().bury_member(guest.member);
+        w.pool().declare_dead(guest.member);
         assert_eq!(count(&here.ctx(), 1000), 0, "its process has a slot");
-        bury(&here.ctx(), &guest);
+        reap(&here.ctx(), &guest);
         assert_eq!(count(&here.ctx(), 1 + u32::from(boot)), 1 << guest.member);
         assert!(w.pool().member_is_dead(guest.member));
     }
@@ -91,7 +91,7 @@ fn a_pool_that_is_full_of_kernels_has_room_when_one_is_forgotten() {
         .collect();
     assert!(Foreign::new(&w, &here, 99).is_none());
     let last = guests.pop().unwrap();
-    bury(&here.ctx(), &last);
+    reap(&here.ctx(), &last);
     assert!(Foreign::new(&w, &here, 99).is_none());
     assert_eq!(count(&here.ctx(), 7), 1 << last.member);
     let next = Foreign::new(&w, &here, 99).unwrap();
@@ -110,9 +110,9 @@ fn who_died_in_the_spare_slot_is_found() {
         .pool()
         .claim_spare(&*here, &Budget::default(), member, 78, 1, &mut |_| true);
     assert_eq!(spare.map(|spare| spare.slot), Some(w.pool().spare_slot()));
-    bury_but_spare(&here.ctx(), &guest);
+    reap_but_spare(&here.ctx(), &guest);
     assert_eq!(count(&here.ctx(), 5), 0);
-    bury(&here.ctx(), &guest);
+    reap(&here.ctx(), &guest);
     assert_eq!(count(&here.ctx(), 5), 1 << member);
 }
 
@@ -172,7 +172,7 @@ fn who_is_named_keeps_its_entry() {
         let d = here.ctx();
         let guest = Foreign::new(&w, &here, 9).unwrap();
         let id = leave(&guest.ctx(), &d);
-        bury(&here.ctx(), &guest);
+        reap(&here.ctx(), &guest);
         assert_eq!(count(&d, 3), 0, "it {what}");
         remove(&d, id).unwrap();
         assert_eq!(count(&d, 3), 1 << guest.member, "what it {what} is gone");
@@ -184,7 +184,7 @@ fn who_is_named_keeps_its_entry() {
     let guest = Foreign::new(&w, &here, 9).unwrap();
     sem::op(&guest.ctx(), id, &[undone(0, 3)], None).unwrap();
     sem::op(&here.ctx(), id, &[op(0, 1)], None).unwrap();
-    bury(&here.ctx(), &guest);
+    reap(&here.ctx(), &guest);
     let after = sem::getpid(&here.ctx(), id, 0);
     assert_eq!((after, count(&here.ctx(), 100)), (Ok(77), 0));
 }

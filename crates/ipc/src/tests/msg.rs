@@ -252,31 +252,32 @@ fn a_belt_loses_nothing() {
     assert_eq!(counts(&a.ctx(), id), (0, 0));
 }
 
-/// What [`msg::send_at_once`] and [`msg::receive_at_once`] do, without the calls that follow when they do nothing.
-fn pass_at_once(c: &Ctx, id: i32, text: &[u8], kind: i64) -> Option<(i64, Vec<u8>)> {
+/// What [`msg::try_send_fast`] and [`msg::try_receive_fast`] do, without the calls that follow when they do
+/// nothing.
+fn pass_fast(c: &Ctx, id: i32, text: &[u8], kind: i64) -> Option<(i64, Vec<u8>)> {
     // SAFETY: a slice.
-    if !unsafe { msg::send_at_once(c, id, kind, text.as_ptr(), text.len()) } {
+    if !unsafe { msg::try_send_fast(c, id, kind, text.as_ptr(), text.len()) } {
         return None;
     }
     let mut room = std::vec![0xee; 5000];
     // SAFETY: the vector has so many bytes.
-    let (n, kind) = unsafe { msg::receive_at_once(c, id, room.as_mut_ptr(), 5000, 0, 0) }?;
+    let (n, kind) = unsafe { msg::try_receive_fast(c, id, room.as_mut_ptr(), 5000, 0, 0) }?;
     room.truncate(n);
     Some((kind, room))
 }
 
 #[test]
-fn at_once_does_what_the_calls_do() {
+fn try_fast_does_what_the_calls_do() {
     let world = World::new(4 << 20);
     let p = world.process();
     let c = &p.ctx();
     let id = queue(c);
-    assert_eq!(pass_at_once(c, id, b"x", 1), None, "there is no ring yet");
+    assert_eq!(pass_fast(c, id, b"x", 1), None, "there is no ring yet");
     for i in 0..500 {
         send(c, id, 1, &text(i, i * 7)).unwrap();
         receive(c, id, 5000, 0, IPC_NOWAIT).unwrap();
         let sent = text(i, i * 7);
-        assert_eq!(pass_at_once(c, id, &sent, 3), Some((3, sent)));
+        assert_eq!(pass_fast(c, id, &sent, 3), Some((3, sent)));
     }
     let ds = msg::stat(c, id).unwrap();
     assert_eq!((ds.qnum, ds.lspid, ds.lrpid), (0, p.pid(), p.pid()));
@@ -284,38 +285,34 @@ fn at_once_does_what_the_calls_do() {
 }
 
 #[test]
-fn at_once_leaves_alone_what_is_not_for_it() {
+fn try_fast_leaves_alone_what_is_not_for_it() {
     let world = World::new(4 << 20);
     let p = world.process();
     let c = &p.ctx();
     let id = queue(c);
     send(c, id, 5, b"first").unwrap();
     receive(c, id, 10, 0, IPC_NOWAIT).unwrap();
-    let at_once = |id, kind, flg, cap: usize| {
+    let try_fast = |id, kind, flg, cap: usize| {
         let mut room = [0u8; 100];
         // SAFETY: the array has as many bytes as any caller says below that is given a message.
-        unsafe { msg::receive_at_once(c, id, room.as_mut_ptr(), cap, kind, flg) }
+        unsafe { msg::try_receive_fast(c, id, room.as_mut_ptr(), cap, kind, flg) }
     };
-    assert_eq!(at_once(id, 0, IPC_NOWAIT, 100), None, "nothing is there");
-    assert_eq!(pass_at_once(c, id, b"x", 0), None, "no such type");
+    assert_eq!(try_fast(id, 0, IPC_NOWAIT, 100), None, "nothing is there");
+    assert_eq!(pass_fast(c, id, b"x", 0), None, "no such type");
     for wrong in [0, -1, id ^ 1, id ^ 1 << 17, id & !(1 << 30), i32::MAX] {
-        assert_eq!(
-            pass_at_once(c, wrong, b"x", 1),
-            None,
-            "no such id: {wrong:x}"
-        );
+        assert_eq!(pass_fast(c, wrong, b"x", 1), None, "no such id: {wrong:x}");
     }
     send(c, id, 5, b"second").unwrap();
-    assert_eq!(at_once(id, 4, 0, 100), None, "another type");
-    assert_eq!(at_once(id, -9, 0, 100), None, "there may be a lower one");
-    assert_eq!(at_once(id, 0, 0, 3), None, "too long");
-    assert_eq!(at_once(id, 0, 0, usize::MAX), None, "no such size");
-    assert_eq!(at_once(id, 0, MSG_COPY | IPC_NOWAIT, 100), None, "a copy");
-    assert_eq!(at_once(id, 0, MSG_NOERROR, 3), Some((3, 5)));
+    assert_eq!(try_fast(id, 4, 0, 100), None, "another type");
+    assert_eq!(try_fast(id, -9, 0, 100), None, "there may be a lower one");
+    assert_eq!(try_fast(id, 0, 0, 3), None, "too long");
+    assert_eq!(try_fast(id, 0, 0, usize::MAX), None, "no such size");
+    assert_eq!(try_fast(id, 0, MSG_COPY | IPC_NOWAIT, 100), None, "a copy");
+    assert_eq!(try_fast(id, 0, MSG_NOERROR, 3), Some((3, 5)));
     let other = msg::get(c, IPC_PRIVATE, 0o600).unwrap();
     send(c, other, 1, b"x").unwrap();
     // Who the caller is has to be asked here, and that is not for it.
-    assert_eq!(at_once(other, 0, 0, 100), None);
+    assert_eq!(try_fast(other, 0, 0, 100), None);
     msg::remove(c, id).unwrap();
-    assert_eq!(pass_at_once(c, id, b"x", 1), None);
+    assert_eq!(pass_fast(c, id, b"x", 1), None);
 }

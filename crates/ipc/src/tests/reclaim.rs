@@ -5,7 +5,7 @@ use crate::reclaim::{step, Cursor, Step};
 use crate::testing::World;
 use crate::{shm, Ctx, Errno, IPC_PRIVATE};
 use core::sync::atomic::Ordering::Relaxed;
-use vshmem_pool::lock::{Quiet, PATIENCE};
+use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
 use vshmem_pool::Pool;
 
 const SIZE: usize = 1 << 20;
@@ -192,8 +192,8 @@ fn who_has_no_patience_does_not_wait() {
     fill_and_remove(&w, SIZE);
     let holder = w.process();
     holder.start(|c| {
-        let quiet = Quiet::new(c.kernel);
-        let _guard = crate::directory::lock(c, &quiet).unwrap();
+        let signals = SignalsBlocked::new(c.kernel);
+        let _guard = crate::directory::lock(c, &signals).unwrap();
         std::thread::sleep(core::time::Duration::from_secs(3));
     });
     crate::testing::until("it is held", || w.pool().root().lock.load(Relaxed) != 0);
@@ -210,7 +210,7 @@ fn who_has_no_patience_does_not_wait() {
         begun.elapsed()
     );
     holder.kill();
-    // Who is dead is followed in spite of all haste.
+    // A dead process is followed in spite of all haste.
     let mut cursor = Cursor::default();
     crate::testing::until("it is done", || {
         one_step(&p.ctx(), &mut cursor) == Ok(Step::Nothing)

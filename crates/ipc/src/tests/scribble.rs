@@ -10,7 +10,7 @@ use crate::census::Census;
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
 use crate::{
-    check, life, look, msg, reclaim, sem, shm, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE,
+    check, liveness, msg, reclaim, sem, shm, stats, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE,
 };
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
@@ -22,7 +22,7 @@ use std::time::Duration as Time;
 use std::vec::Vec;
 use std::{format, thread};
 use vshmem_pool::layout::{Kind, Root, PAGE, POOL_LOG, ROOT};
-use vshmem_pool::lock::Quiet;
+use vshmem_pool::lock::SignalsBlocked;
 
 const SIZE: usize = 1 << 20;
 /// One round of calls may take this long, though words say that others hold locks.
@@ -151,7 +151,7 @@ fn word(world: &World, at: u64) -> u64 {
 
 fn waits(world: &World, index: u32) -> bool {
     let waiter = world.pool().waiter(index).unwrap();
-    waiter.construct.load(Relaxed) != 0 && waiter.owner.load(Relaxed) != 0
+    waiter.object.load(Relaxed) != 0 && waiter.owner.load(Relaxed) != 0
 }
 
 /// What an enemy might write in the place of a good word at an offset: for counts, for offsets, for links, and for either half.
@@ -186,7 +186,7 @@ fn call_everything(scene: &Scene) {
         c.pool.free_process(other.id());
     }
     c.budget.renew();
-    let _ = life::make_room(c, &Quiet::new(c.kernel));
+    let _ = liveness::free_up(c, &SignalsBlocked::new(c.kernel));
     c.budget.renew();
     let _ = sem::remove(c, ids.set);
     c.budget.renew();
@@ -202,12 +202,12 @@ fn call_everything(scene: &Scene) {
 fn look_at_everything(c: &Ctx) {
     let back = &mut |at, len| c.kernel.reserve(at, len);
     c.budget.renew();
-    let _ = look::totals(c.pool);
-    look::segments(c.pool, back, |_| {});
-    look::sets(c.pool, back, |_| {});
-    look::queues(c.pool, back, |_| {});
+    let _ = stats::totals(c.pool);
+    stats::segments(c.pool, back, |_| {});
+    stats::sets(c.pool, back, |_| {});
+    stats::queues(c.pool, back, |_| {});
     let mut seen = 0;
-    look::sleepers(c.pool, back, |_| seen += 1);
+    stats::sleepers(c.pool, back, |_| seen += 1);
     assert!(seen <= c.pool.geometry().waiters.1, "a list without end");
     let mut census = Census::default();
     c.budget.renew();
@@ -220,7 +220,7 @@ fn look_at_everything(c: &Ctx) {
     }
     c.budget.renew();
     let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |_, _| None);
-    life::bury(c, 0);
+    liveness::reap(c, 0);
     let mut scratch = std::vec![0; check::scratch_for(c.pool)];
     c.budget.renew();
     let _ = check::inspect(c, &mut scratch, |_| {});

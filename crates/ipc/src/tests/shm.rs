@@ -8,7 +8,7 @@ use crate::{directory as dir, Cred, Errno, IPC_CREAT, IPC_PRIVATE};
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::vec::Vec;
-use vshmem_pool::lock::{Quiet, PATIENCE};
+use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
 use vshmem_pool::Kernel;
 
 #[test]
@@ -144,8 +144,8 @@ fn while_the_lock_is_held(w: &World, act: impl FnOnce()) {
     let (let_go, told) = channel::<()>();
     let holder = w.process();
     let held = holder.start(move |c| {
-        let quiet = Quiet::new(c.kernel);
-        let _guard = dir::lock(c, &quiet).unwrap();
+        let signals = SignalsBlocked::new(c.kernel);
+        let _guard = dir::lock(c, &signals).unwrap();
         let _ = told.recv();
     });
     until("it is held", || w.pool().root().lock.load(Relaxed) != 0);
@@ -200,7 +200,7 @@ fn pages_whose_owner_does_not_get_the_lock_again_are_found() {
     a.hurry(5_000_000);
     let held_up = w.hold_releases();
     let removed = a.start(move |c| shm::remove(c, id));
-    let is_on_its_way = || w.pool().root().limbo[0].owner.load(Relaxed) != 0;
+    let is_on_its_way = || w.pool().root().pending_pages[0].owner.load(Relaxed) != 0;
     until("its memory is given back", || {
         is_on_its_way() && w.pool().root().lock.load(Relaxed) == 0
     });
@@ -211,7 +211,7 @@ fn pages_whose_owner_does_not_get_the_lock_again_are_found() {
     assert_eq!(shm::stat(c, id), Err(Errno::EINVAL));
     assert_eq!(heap.free_blocks(w.pool()), before - 256);
     assert_eq!(findings(&b).len(), 1, "what is to be done is seen");
-    // Whoever needs room.
+    // A process that needs memory.
     assert_eq!(free_after_all(&w).1, before);
     assert_eq!(findings(&b), []);
 }

@@ -1,8 +1,9 @@
 //! What is done to free pieces afterwards: they are emptied where there is time for it, and merged where there is need.
 //!
-//! Who can give memory back to the host, and is not in the middle of anything, looks for pieces that may not read as zeros
-//! ([`Heap::soiled`]), empties them while it holds the lock, so that nobody can take them, and says so ([`Heap::set_clean`]).
-//! A death before that leaves a piece that may not read as zeros, as it was.
+//! A process that can give memory back to the host, and is not in the middle of anything, looks for pieces
+//! that may not read as zeros ([`Heap::soiled`]), empties them while it holds the lock, so that nobody can
+//! take them, and says so ([`Heap::set_clean`]). A death before that leaves a piece that may not read as
+//! zeros, as it was.
 
 use super::{Heap, Merge, Piece, Range};
 use crate::format::Pool;

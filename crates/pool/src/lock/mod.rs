@@ -1,13 +1,14 @@
 //! Locks that survive their owner.
 //!
 //! A lock is a 32-bit word that names the process slot of its owner, and a redo log ([`crate::log`]). It is only taken with
-//! signals blocked ([`Quiet`]), so a signal handler never meets a lock that its own thread holds.
+//! signals blocked ([`SignalsBlocked`]), so a signal handler never meets a lock that its own thread holds.
 //!
 //! # Why it is correct
 //! * *Exclusion*: the word goes from 0 to an owner, or from a dead owner to a living one, by compare-and-swap only. A dead owner
 //!   never comes back: a slot's generation changes before the slot is used again, and the word carries its low 14 bits.
-//! * *No wake-up is lost*: a waiter sets `CONTENDED` by compare-and-swap before it sleeps on exactly that value; the owner
-//!   releases by an atomic exchange and wakes one if the bit was set. Who was asleep takes the lock with the bit set, since others may sleep too.
+//! * *No wake-up is lost*: a waiter sets `CONTENDED` by compare-and-swap before it sleeps on exactly that
+//!   value; the owner releases by an atomic exchange and wakes one if the bit was set. A process that was
+//!   asleep takes the lock with the bit set, since others may sleep too.
 //! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the latest after 50.
 //! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
 //! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and however often their words have changed
@@ -58,7 +59,7 @@ pub enum Stuck {
 }
 
 /// While this lives, the calling thread gets no signal.
-pub struct Quiet<'a> {
+pub struct SignalsBlocked<'a> {
     kernel: &'a dyn Kernel,
     old: Cell<u64>,
     manner: Cell<Manner>,
@@ -83,10 +84,10 @@ enum Manner {
     Hurried,
 }
 
-impl<'a> Quiet<'a> {
+impl<'a> SignalsBlocked<'a> {
     /// Blocks signals.
-    pub fn new(kernel: &'a dyn Kernel) -> Quiet<'a> {
-        Quiet {
+    pub fn new(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        SignalsBlocked {
             kernel,
             old: Cell::new(kernel.block_signals()),
             manner: Cell::new(Manner::Deaf),
@@ -96,26 +97,26 @@ impl<'a> Quiet<'a> {
     }
 
     /// The same for a call that has changed nothing yet: a signal ends the wait for the first lock.
-    pub fn attentive(kernel: &'a dyn Kernel) -> Quiet<'a> {
-        let quiet = Quiet::new(kernel);
-        quiet.manner.set(Manner::Attentive);
-        quiet
+    pub fn attentive(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        let signals = SignalsBlocked::new(kernel);
+        signals.manner.set(Manner::Attentive);
+        signals
     }
 
     /// The same for a thread that has registered somewhere, so can't just give up: while it waits for the first lock, and that takes
     /// longer, signals are let through.
-    pub fn open(kernel: &'a dyn Kernel) -> Quiet<'a> {
-        let quiet = Quiet::new(kernel);
-        quiet.manner.set(Manner::Open);
-        quiet
+    pub fn open(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        let signals = SignalsBlocked::new(kernel);
+        signals.manner.set(Manner::Open);
+        signals
     }
 
-    /// From now on as [`Quiet::attentive`].
+    /// From now on as [`SignalsBlocked::attentive`].
     pub fn attend(&self) {
         self.manner.set(Manner::Attentive);
     }
 
-    /// From now on as [`Quiet::open`].
+    /// From now on as [`SignalsBlocked::open`].
     pub fn reopen(&self) {
         self.manner.set(Manner::Open);
     }
@@ -137,17 +138,17 @@ impl<'a> Quiet<'a> {
     }
 
     /// The same for what can be left undone: no lock is waited for long.
-    pub fn hurried(kernel: &'a dyn Kernel) -> Quiet<'a> {
-        let quiet = Quiet::new(kernel);
-        quiet.manner.set(Manner::Hurried);
-        quiet
+    pub fn hurried(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        let signals = SignalsBlocked::new(kernel);
+        signals.manner.set(Manner::Hurried);
+        signals
     }
 
     /// The same for what can be noted for others to do: no lock is waited for longer than a second.
-    pub fn brief(kernel: &'a dyn Kernel) -> Quiet<'a> {
-        let quiet = Quiet::new(kernel);
-        quiet.manner.set(Manner::Brief);
-        quiet
+    pub fn brief(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
+        let signals = SignalsBlocked::new(kernel);
+        signals.manner.set(Manner::Brief);
+        signals
     }
 
     /// Was a lock not to be had?
@@ -175,7 +176,7 @@ impl<'a> Quiet<'a> {
     }
 }
 
-impl Quiet<'_> {
+impl SignalsBlocked<'_> {
     /// Has a signal handler run, or will one when this is dropped?
     pub fn handler_waits(&self) -> bool {
         self.interrupted.get() || self.kernel.handler_waits(self.old.get())
@@ -187,7 +188,7 @@ impl Quiet<'_> {
     }
 }
 
-impl Drop for Quiet<'_> {
+impl Drop for SignalsBlocked<'_> {
     fn drop(&mut self) {
         self.kernel.restore_signals(self.old.get());
     }
@@ -207,22 +208,22 @@ const LATER: usize = 8;
 
 impl<'a> Guard<'a> {
     /// Takes the lock at `word`; finishes what a dead owner has left in its redo log. Where the log is, `log` tells once the lock is
-    /// held: before, the construct may be removed and its memory be somebody else's.
+    /// held: before, the IPC object may be removed and its memory be somebody else's.
     pub fn lock(
         ctx: &'a Ctx,
-        quiet: &Quiet,
+        signals: &SignalsBlocked,
         word: &'static AtomicU32,
         log: impl Fn() -> Log,
     ) -> Result<Guard<'a>, Stuck> {
         let here = Here {
             ctx,
-            quiet: Some(quiet),
+            signals: Some(signals),
             log: &log,
         };
         let taken = protocol::acquire(&here, word, owner_word(ctx));
-        let inherited = taken.inspect_err(|_| quiet.failed.set(true))?;
-        if matches!(quiet.manner.get(), Manner::Attentive | Manner::Open) {
-            quiet.manner.set(Manner::Deaf);
+        let inherited = taken.inspect_err(|_| signals.failed.set(true))?;
+        if matches!(signals.manner.get(), Manner::Attentive | Manner::Open) {
+            signals.manner.set(Manner::Deaf);
         }
         Ok(Guard {
             ctx,
@@ -237,13 +238,13 @@ impl<'a> Guard<'a> {
     /// the log is finished: whoever died may have been giving its memory back, which is somebody else's once that is finished by others.
     pub fn lock_under<T>(
         ctx: &'a Ctx,
-        quiet: &Quiet,
+        signals: &SignalsBlocked,
         word: &'static AtomicU32,
         log: impl Fn() -> Log,
         outer: impl FnOnce() -> T,
     ) -> Result<(Guard<'a>, Option<T>), Stuck> {
         let none = || Log { at: 0, entries: 0 };
-        let mut guard = Guard::lock(ctx, quiet, word, none)?;
+        let mut guard = Guard::lock(ctx, signals, word, none)?;
         let held = guard.inherited.then(outer);
         guard.log = log();
         if guard.inherited {
@@ -279,12 +280,12 @@ impl Drop for Guard<'_> {
         protocol::release(
             &Here {
                 ctx: self.ctx,
-                quiet: None,
+                signals: None,
                 log: &|| self.log,
             },
             self.word,
         );
-        // Who dies here leaves waiters that find out when they look around.
+        // An owner that dies here leaves waiters that find out when they look around.
         for word in self.later.iter().map_while(Cell::take) {
             self.ctx.kernel.wake(word, 1);
         }
@@ -313,7 +314,7 @@ impl Word for AtomicU32 {
 /// The protocol's world in a pool.
 struct Here<'a> {
     ctx: &'a Ctx<'a>,
-    quiet: Option<&'a Quiet<'a>>,
+    signals: Option<&'a SignalsBlocked<'a>>,
     log: &'a dyn Fn() -> Log,
 }
 
@@ -323,8 +324,8 @@ impl World<AtomicU32> for Here<'_> {
         self.ctx.is_dead(slot, |g| g as u32 & 0x3fff == generation)
     }
     fn is_stopped(&self, word: u32) -> bool {
-        let spares = |quiet: &Quiet| quiet.spares_the_stopped();
-        self.quiet.is_some_and(spares) && self.ctx.is_stopped(word & 0xffff)
+        let spares = |signals: &SignalsBlocked| signals.spares_the_stopped();
+        self.signals.is_some_and(spares) && self.ctx.is_stopped(word & 0xffff)
     }
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let waited = self.ctx.budget.waited().saturating_add(waited);
@@ -335,7 +336,8 @@ impl World<AtomicU32> for Here<'_> {
         if self.ctx.kernel.patience().is_some_and(|most| waited > most) {
             return Some(Stuck::Owner);
         }
-        self.quiet.and_then(|quiet| quiet.gives_up(waited, here))
+        self.signals
+            .and_then(|signals| signals.gives_up(waited, here))
     }
     fn has_waited(&self, waited: u64) {
         self.ctx.budget.add_wait(waited);
@@ -344,8 +346,8 @@ impl World<AtomicU32> for Here<'_> {
         (self.log)().recover(self.ctx.pool, &self.ctx.budget);
     }
     fn wait(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool {
-        match self.quiet {
-            Some(quiet) => quiet.sleep(word, expected, pause),
+        match self.signals {
+            Some(signals) => signals.sleep(word, expected, pause),
             None => self.ctx.kernel.wait(word, expected, Some(pause)) != Waited::Forked,
         }
     }
@@ -357,7 +359,7 @@ impl World<AtomicU32> for Here<'_> {
     }
     fn spin_rounds(&self) -> u32 {
         let rounds = self.ctx.kernel.spin_rounds().min(200);
-        // Who tries very many locks, and finds them all held, pays for each.
+        // A call that tries very many locks, and finds them all held, pays for each.
         let is_paid = self.ctx.budget.spend(ASK + ROUND * u64::from(rounds));
         if is_paid {
             rounds

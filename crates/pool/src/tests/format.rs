@@ -3,6 +3,7 @@
 use super::Memory;
 use crate::layout::*;
 use crate::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use std::string::ToString;
 
@@ -155,9 +156,10 @@ fn a_size_that_is_not_there_is_refused() {
 #[test]
 fn no_word_of_the_geometry_leads_out_of_the_pool() {
     let memory = formatted(MIN);
-    let sb = head(&memory);
     let len = MIN as u64;
-    for (i, word) in sb.geometry.iter().enumerate() {
+    let at = offset_of!(Superblock, geometry) as u64;
+    let words = memory.mem().words(at, 24).unwrap();
+    for (i, word) in words.iter().enumerate() {
         let good = word.load(Relaxed);
         let near = [
             good - 1,

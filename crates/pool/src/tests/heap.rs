@@ -312,7 +312,7 @@ fn sizes_in_turn_leave_no_pieces() {
     }
 }
 
-/// Who takes and gives one size splits and merges no other.
+/// Taking and giving one size splits and merges no other.
 #[test]
 fn the_same_size_again_and_again_is_cheap() {
     let memory = Memory::new(MIN_POOL as usize);

@@ -50,14 +50,14 @@ fn whoever_had_a_number_before_is_dead() {
     let memory = Memory::new(1 << 20);
     let pool = pool(&memory);
     let [before, beside, now] = [1, 2, 3].map(|i| pool.join([i; 16], b"vm").unwrap());
-    pool.join_bells(before, 5);
-    pool.join_bells(beside, 6);
-    pool.join_bells(before, 5);
+    pool.join_doorbells(before, 5);
+    pool.join_doorbells(beside, 6);
+    pool.join_doorbells(before, 5);
     assert!(
         !pool.member_is_dead(before),
         "said again by another process"
     );
-    pool.join_bells(now, 5);
+    pool.join_doorbells(now, 5);
     assert!(pool.member_is_dead(before), "the machine was reset");
     assert!(!pool.member_is_dead(beside) && !pool.member_is_dead(now));
 }

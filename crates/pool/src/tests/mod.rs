@@ -1,7 +1,7 @@
 //! Tests of the pool's head, of its allocator, of its members and of who rings whom, on plain memory.
 
-mod bells;
 mod budget;
+mod doorbell;
 mod format;
 mod heap;
 mod mem;
@@ -66,7 +66,7 @@ impl Kernel for Ready {
     fn release(&self, _offset: u64, _len: u64) -> bool {
         false
     }
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         None
     }
     fn now(&self) -> i64 {

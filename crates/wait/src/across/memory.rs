@@ -1,6 +1,7 @@
 //! Memory for pages that a machine is about to touch: the host gives it, by its back end.
 //!
-//! Every wait here has an end: an answer that is lost, to a pause or a member that writes what it likes, is asked for again a few times only.
+//! Every wait here has an end: an answer that is lost, to a pause or a member that writes what it likes, is
+//! requested again a few times only.
 
 #[cfg(test)]
 mod tests;
@@ -11,40 +12,41 @@ use core::sync::atomic::{
     fence, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
 };
 use core::time::Duration;
-use vshmem_pool::asks::{Answer, Question, AT_ONCE};
 use vshmem_pool::layout::PAGE;
+use vshmem_pool::memory_requests::{Answer, Request, MAX_PAGES};
 use vshmem_pool::Pool;
 
-/// The number by which the host is rung.
+/// The number of the host's doorbell.
 const HOST: u16 = 0;
 /// Nanoseconds in which a back end that lives answers.
 const LONGEST: u64 = 3_000_000_000;
-/// A lost answer is asked for again so often, each time for as long as the first: who is paused for long loses one.
+/// After a lost answer it is requested again so often, each time for as long as the first: a machine that is
+/// paused for long loses one.
 const AGAIN: u32 = 2;
 /// How long to sleep between looks.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// How asking ended.
+/// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Outcome {
     Given,
     Refused,
-    /// There is no back end that could be asked.
+    /// There is no back end that could serve it.
     NoAnswer,
 }
 
 /// The way to the back end.
 trait Host {
-    /// Where it is asked.
+    /// The pool that it serves.
     fn pool(&self) -> &Pool;
-    /// Which member asks.
+    /// The member that requests.
     fn member(&self) -> u16;
-    /// Is there a back end that lives and gives memory, and can it be rung?
-    fn can_ask(&self) -> bool;
-    /// Rings it; false if that can't be done.
-    fn ring(&self) -> bool;
+    /// Is there a back end that lives and gives memory, and has it a doorbell?
+    fn can_request(&self) -> bool;
+    /// Rings its doorbell; false if that can't be done.
+    fn ring_doorbell(&self) -> bool;
     /// Has it been silent for so long that it is dead?
-    fn is_silent(&self, beat: u64) -> bool;
+    fn is_silent(&self, heartbeat: u64) -> bool;
     /// Nanoseconds of a clock.
     fn now(&self) -> u64;
     /// Sleeps while `word` is `seen`, for a moment.
@@ -58,18 +60,19 @@ impl Host for Across<'_> {
     fn member(&self) -> u16 {
         self.member
     }
-    fn can_ask(&self) -> bool {
+    fn can_request(&self) -> bool {
         if !self.pool.gives() || self.handle.peer().is_none() {
             return false;
         }
-        let beat = self.pool.last_beat().map(|(count, _)| count);
-        beat.is_some_and(|beat| !self.pool.is_silent(beat) && !self.is_silent(beat))
+        let heartbeat = self.pool.last_heartbeat().map(|(count, _)| count);
+        heartbeat
+            .is_some_and(|heartbeat| !self.pool.is_silent(heartbeat) && !self.is_silent(heartbeat))
     }
-    fn ring(&self) -> bool {
+    fn ring_doorbell(&self) -> bool {
         self.handle.ring(HOST)
     }
-    fn is_silent(&self, beat: u64) -> bool {
-        !self.pulse.is_felt(beat, spin::now())
+    fn is_silent(&self, heartbeat: u64) -> bool {
+        !self.heartbeat.is_alive(heartbeat, spin::now())
     }
     fn now(&self) -> u64 {
         spin::now()
@@ -80,9 +83,10 @@ impl Host for Across<'_> {
 }
 
 impl Across<'_> {
-    /// Backs a range of the pool with memory, so that touching it can't fail; false if there is none. In a machine this asks the back end,
-    /// and waits for it, for nanoseconds of `patience` for each 2 MiB. Where none can be asked, the range is touched: what is noted of it is true
-    /// then, for those who could have asked, too. Of a large one nothing is noted; it is left to be touched by its user.
+    /// Backs a range of the pool with memory, so that touching it can't fail; false if there is none. In a
+    /// machine this requests it of the back end, and waits for nanoseconds of `patience` for each 2 MiB.
+    /// Where no request can be made, the range is touched: then the pool's marks are true for members that
+    /// can make requests, too. Of a large one nothing is marked; it is left to be touched by its user.
     pub fn reserve(&self, offset: u64, len: u64, patience: Option<u64>) -> bool {
         if !self.handle.reserve(offset, len) {
             return false;
@@ -93,12 +97,12 @@ impl Across<'_> {
         // The range lies in the pool.
         let (mut page, end) = (offset / PAGE, (offset + len).div_ceil(PAGE));
         while page < end {
-            let count = (end - page).min(AT_ONCE);
-            match ask(self, page, count, patience.unwrap_or(LONGEST).min(LONGEST)) {
-                Asked::Given => page += count,
-                Asked::Refused => return false,
-                Asked::NoAnswer => {
-                    if end - page <= AT_ONCE {
+            let count = (end - page).min(MAX_PAGES);
+            match request(self, page, count, patience.unwrap_or(LONGEST).min(LONGEST)) {
+                Outcome::Given => page += count,
+                Outcome::Refused => return false,
+                Outcome::NoAnswer => {
+                    if end - page <= MAX_PAGES {
                         touch(self.pool, page, end);
                     }
                     return true;
@@ -116,32 +120,32 @@ fn touch(pool: &Pool, first: u64, end: u64) {
     }
 }
 
-fn ask<H: Host>(host: &H, first: u64, count: u64, patience: u64) -> Asked {
+fn request<H: Host>(host: &H, first: u64, count: u64, patience: u64) -> Outcome {
     let mut lost = 0;
     let mut begun = host.now();
     loop {
         let is_over = || host.now().saturating_sub(begun) > patience;
-        if !host.can_ask() {
-            return Asked::NoAnswer;
+        if !host.can_request() {
+            return Outcome::NoAnswer;
         }
         if is_over() {
             return given_up(host);
         }
-        let Some(question) = host.pool().ask_for_memory(host.member(), first, count) else {
+        let Some(request) = host.pool().request_memory(host.member(), first, count) else {
             let word = host.pool().answers();
             host.rest(word, word.load(Acquire));
             continue;
         };
-        // What is asked must be seen before the ring is.
+        // The request must be seen before the doorbell is.
         fence(SeqCst);
-        if !host.ring() {
-            host.pool().withdraw(question);
-            return Asked::NoAnswer;
+        if !host.ring_doorbell() {
+            host.pool().withdraw_request(request);
+            return Outcome::NoAnswer;
         }
-        match wait_for_answer(host, question, is_over) {
-            Answer::Given => return Asked::Given,
-            Answer::Refused => return Asked::Refused,
-            Answer::None => return given_up(host),
+        match wait_for_answer(host, request, is_over) {
+            Answer::Given => return Outcome::Given,
+            Answer::Refused => return Outcome::Refused,
+            Answer::Pending => return given_up(host),
             Answer::Lost if lost < AGAIN => (lost, begun) = (lost + 1, host.now()),
             Answer::Lost => {
                 let word = host.pool().answers();
@@ -151,35 +155,35 @@ fn ask<H: Host>(host: &H, first: u64, count: u64, patience: u64) -> Asked {
     }
 }
 
-/// The answer; none if the back end is dead or it took too long, and then there is no question any more.
-fn wait_for_answer<H: Host>(host: &H, question: Question, is_over: impl Fn() -> bool) -> Answer {
+/// The answer; none if the back end is dead or it took too long, and then there is no request any more.
+fn wait_for_answer<H: Host>(host: &H, request: Request, is_over: impl Fn() -> bool) -> Answer {
     let word = host.pool().answers();
     loop {
         let count = word.load(Acquire);
-        let answer = host.pool().answer_to(question);
-        if answer != Answer::None {
+        let answer = host.pool().answer_to_request(request);
+        if answer != Answer::Pending {
             return answer;
         }
-        if is_over() || !host.can_ask() {
+        if is_over() || !host.can_request() {
             // It may be answered at this moment.
-            return if host.pool().withdraw(question) {
-                Answer::None
+            return if host.pool().withdraw_request(request) {
+                Answer::Pending
             } else {
-                host.pool().answer_to(question)
+                host.pool().answer_to_request(request)
             };
         }
         host.rest(word, count);
     }
 }
 
-/// There was no answer. If there was no beat, either, others need not wait for one.
-fn given_up<H: Host>(host: &H) -> Asked {
-    match host.pool().last_beat() {
-        Some((beat, _)) if host.is_silent(beat) => {
-            host.pool().note_silence(beat);
-            Asked::NoAnswer
+/// There was no answer. If there was no heartbeat, either, others need not wait for one.
+fn given_up<H: Host>(host: &H) -> Outcome {
+    match host.pool().last_heartbeat() {
+        Some((heartbeat, _)) if host.is_silent(heartbeat) => {
+            host.pool().record_silence(heartbeat);
+            Outcome::NoAnswer
         }
-        Some(_) if host.can_ask() => Asked::Refused,
-        _ => Asked::NoAnswer,
+        Some(_) if host.can_request() => Outcome::Refused,
+        _ => Outcome::NoAnswer,
     }
 }

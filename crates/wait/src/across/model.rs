@@ -1,9 +1,10 @@
-//! Being rung under loom: every interleaving of a waiter, a waker, an interrupt and a back end.
+//! Doorbells under loom: every interleaving of a waiter, a waker, an interrupt and a back end.
 //!
-//! This models what [`super::Across`] does around a waiter's record (`vshmem_ipc::waiters`) with the same orderings, and what is beyond
-//! it: the table of sleepers in `kmod/vshmem.c`, whose spinlock is loom's mutex here, the futex of the host's kernel in the same way, and
-//! the back end's loop (`vshmem_agent`'s `herald`). The construct's lock is a mutex; its own algorithm is modelled in `vshmem_pool::lock`.
-//! Sleeps have no deadline, so a lost wake-up is a deadlock, which loom reports.
+//! This models what [`super::Across`] does around a waiter's record (`vshmem_ipc::waiters`) with the same
+//! orderings, and what is beyond it: the table of sleepers in `kmod/vshmem.c`, whose spinlock is loom's mutex
+//! here, the futex of the host's kernel in the same way, and the back end's loop (`vshmem_agent`'s
+//! `doorbell_sender`). The IPC object's lock is a mutex; its own algorithm is modelled in
+//! `vshmem_pool::lock`. Sleeps have no deadline, so a lost wake-up is a deadlock, which loom reports.
 
 use loom::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering::*};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -11,7 +12,7 @@ use loom::thread;
 
 const WAITING: u32 = 1;
 const DONE: u32 = 2;
-/// The member of the one who waits, and his owner's word.
+/// The waiter's member, and its owner's word.
 const MEMBER: u32 = 1;
 const OWNER: u64 = 5;
 
@@ -44,7 +45,7 @@ impl Sleepers {
     }
 }
 
-/// An interrupt line: rings melt into one.
+/// An interrupt line: doorbells melt into one.
 #[derive(Default)]
 struct Line {
     is_raised: Mutex<bool>,
@@ -70,7 +71,7 @@ impl Line {
 enum Waker {
     /// As it is.
     Right,
-    /// Rings before it stores.
+    /// Rings the doorbell before it stores.
     RingsFirst,
     /// Changes the back end's word before it sets the member's bit.
     AsksFirst,
@@ -78,23 +79,23 @@ enum Waker {
 
 /// A semaphore, as far as it matters here.
 #[derive(Default)]
-struct Construct {
+struct Object {
     has_token: bool,
     /// The record stands in its queue.
     is_waited_for: bool,
 }
 
-/// A pool with one construct and one record, and the two kernels around it.
+/// A pool with one IPC object and one record, and the two kernels around it.
 struct World {
     owner: AtomicU64,
     status: AtomicU32,
     peer: AtomicU32,
-    /// The construct's lock.
-    construct: Mutex<Construct>,
+    /// The IPC object's lock.
+    object: Mutex<Object>,
     machine: Sleepers,
-    /// The line from whoever rings to the machine.
+    /// The line from the waker to the machine.
     line: Line,
-    to_ring: AtomicU64,
+    doorbells_to_ring: AtomicU64,
     asked: AtomicU32,
     host: Sleepers,
 }
@@ -105,10 +106,10 @@ impl World {
             owner: AtomicU64::new(0),
             status: AtomicU32::new(0),
             peer: AtomicU32::new(0),
-            construct: Mutex::default(),
+            object: Mutex::default(),
             machine: Sleepers::default(),
             line: Line::default(),
-            to_ring: AtomicU64::new(0),
+            doorbells_to_ring: AtomicU64::new(0),
             asked: AtomicU32::new(0),
             host: Sleepers::default(),
         })
@@ -118,19 +119,19 @@ impl World {
     fn wait(&self) {
         self.peer.store(MEMBER + 1, Release);
         {
-            let mut construct = self.construct.lock().unwrap();
-            if construct.has_token {
+            let mut object = self.object.lock().unwrap();
+            if object.has_token {
                 return;
             }
-            self.register(&mut construct);
+            self.register(&mut object);
         }
         self.sleep();
     }
 
-    fn register(&self, construct: &mut Construct) {
+    fn register(&self, object: &mut Object) {
         self.owner.store(OWNER, Relaxed);
         self.status.store(WAITING, Release);
-        construct.is_waited_for = true;
+        object.is_waited_for = true;
     }
 
     fn sleep(&self) {
@@ -141,22 +142,22 @@ impl World {
         self.owner.store(0, Release);
     }
 
-    /// A V. `ring` reaches the machine.
+    /// A V. `ring` rings the machine's doorbell.
     fn serve(&self, waker: Waker, ring: impl Fn()) {
         {
-            let mut construct = self.construct.lock().unwrap();
-            if !construct.is_waited_for {
-                construct.has_token = true;
+            let mut object = self.object.lock().unwrap();
+            if !object.is_waited_for {
+                object.has_token = true;
                 return;
             }
-            construct.is_waited_for = false;
+            object.is_waited_for = false;
             if waker == Waker::RingsFirst {
                 ring();
             }
             self.status.store(DONE, Release);
         }
         if waker != Waker::RingsFirst && self.owner.load(Acquire) == OWNER {
-            assert_ne!(self.peer.load(Acquire), 0, "whom to ring is known");
+            assert_ne!(self.peer.load(Acquire), 0, "the doorbell is known");
             fence(SeqCst);
             ring();
         }
@@ -168,9 +169,9 @@ impl World {
         self.machine.look(|| self.status.load(Relaxed) != WAITING);
     }
 
-    /// A process of the host has the machine rung.
+    /// A process of the host has the machine's doorbell rung.
     fn ask(&self, waker: Waker) {
-        let set = || self.to_ring.fetch_or(1 << MEMBER, SeqCst);
+        let set = || self.doorbells_to_ring.fetch_or(1 << MEMBER, SeqCst);
         if waker != Waker::AsksFirst {
             set();
         }
@@ -181,11 +182,11 @@ impl World {
         }
     }
 
-    /// The back end, until it has rung the machine.
-    fn herald(&self) {
+    /// The back end, until it has rung the machine's doorbell.
+    fn send_doorbells(&self) {
         loop {
             let seen = self.asked.load(SeqCst);
-            if self.to_ring.swap(0, SeqCst) & 1 << MEMBER != 0 {
+            if self.doorbells_to_ring.swap(0, SeqCst) & 1 << MEMBER != 0 {
                 return self.line.notify();
             }
             self.host.sleep_while(|| self.asked.load(Relaxed) == seen);
@@ -199,7 +200,7 @@ fn check(bound: usize, body: impl Fn() + Send + Sync + 'static) {
     model.check(body);
 }
 
-/// Machine to machine: the waiter, the one who serves and rings, the interrupt.
+/// Machine to machine: the waiter, the waker that serves it and rings, the interrupt.
 fn between_machines(waker: Waker) {
     let world = World::new();
     let waiter = thread::spawn({
@@ -212,32 +213,33 @@ fn between_machines(waker: Waker) {
     });
     world.serve(waker, || world.line.notify());
     waiter.join().unwrap();
-    // Who is late to ring rings nobody; then this ends the interrupt's thread.
+    // A waker that is late rings no doorbell; then this ends the interrupt's thread.
     world.line.notify();
     interrupt.join().unwrap();
 }
 
-/// Host to machine: the waiter, the host's process that serves, the back end, whose ring is taken for the interrupt.
+/// Host to machine: the waiter, the host's process that serves, the back end, whose doorbell is taken for the
+/// interrupt.
 fn from_the_host(waker: Waker) {
     let world = World::new();
-    let herald = thread::spawn({
+    let sender = thread::spawn({
         let world = world.clone();
         move || {
-            world.herald();
+            world.send_doorbells();
             world.interrupt();
         }
     });
     world.peer.store(MEMBER + 1, Release);
-    world.register(&mut world.construct.lock().unwrap());
+    world.register(&mut world.object.lock().unwrap());
     let server = thread::spawn({
         let world = world.clone();
         move || world.serve(waker, || world.ask(waker))
     });
     world.sleep();
     server.join().unwrap();
-    // Who is late asks for nothing; then this ends the back end's thread.
+    // A waker that is late asks for nothing; then this ends the back end's thread.
     world.ask(Waker::Right);
-    herald.join().unwrap();
+    sender.join().unwrap();
 }
 
 #[test]

@@ -106,19 +106,19 @@ pub fn free_blocks_in_a_circle(n: &Names, lie: Lie) -> Option<()> {
     Some(())
 }
 
-pub fn parked_rings_in_a_circle(n: &Names, lie: Lie) -> Option<()> {
+pub fn retired_rings_in_a_circle(n: &Names, lie: Lie) -> Option<()> {
     let queue = n.msg(u64::from(lie.a & 1))?;
     let most = if lie.a & 2 == 0 { 1 << 20 } else { 64 };
     let (ring, cells) = n.ground(2, 128, most);
     let link = ring | u64::from(cells.ilog2());
-    let notes = ring + cells * 96;
-    n.put(notes, link)?;
-    n.put(notes + 8, 1024)?;
+    let spare = ring + cells * 96;
+    n.put(spare, link)?;
+    n.put(spare + 8, 1024)?;
     for i in 0..u64::from(lie.b) {
-        n.put(notes + 16 + i * 16, i)?;
-        n.put(notes + 24 + i * 16, mark(n, lie.c, i))?;
+        n.put(spare + 16 + i * 16, i)?;
+        n.put(spare + 24 + i * 16, mark(n, lie.c, i))?;
         n.put(ring + i * 32, mark(n, lie.c, i))?;
     }
-    queue.parked.store(link, Relaxed);
+    queue.retired.store(link, Relaxed);
     Some(())
 }

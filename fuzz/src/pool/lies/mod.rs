@@ -21,7 +21,7 @@ const TELLERS: [Teller; 20] = [
     a_chain_in_a_circle,
     free_entries_in_a_circle,
     free_blocks_in_a_circle,
-    parked_rings_in_a_circle,
+    retired_rings_in_a_circle,
     a_set_of_very_many,
     a_ring_of_very_many,
     all_entries_used,
@@ -33,7 +33,7 @@ const TELLERS: [Teller; 20] = [
     ends_far_apart,
     a_wait_for_very_much,
     a_committed_log,
-    limbo_is_full,
+    pending_pages_are_full,
     much_is_backed,
 ];
 

@@ -80,7 +80,7 @@ pub fn all_entries_used(n: &Names, lie: Lie) -> Option<()> {
             let waiter = n.waiter(index)?;
             waiter.owner.store(n.owner(lie.c), Relaxed);
             let what = Names::kind(lie.b >> 3).reference(u32::from(lie.b >> 5));
-            waiter.construct.store(what, Relaxed);
+            waiter.object.store(what, Relaxed);
         }
     }
     Some(())
@@ -119,10 +119,16 @@ pub fn ends_far_apart(n: &Names, lie: Lie) -> Option<()> {
 /// A waiter that has very many operations, or wants very much.
 pub fn a_wait_for_very_much(n: &Names, lie: Lie) -> Option<()> {
     let waiter = n.waiter(Lie::one(lie.a))?;
-    waiter.arg0.store(u64::from(lie.b) << (lie.c % 12), Relaxed);
+    waiter
+        .semop()
+        .count
+        .store(u64::from(lie.b) << (lie.c % 12), Relaxed);
     match lie.a >> 6 {
-        0 => waiter.arg1.store(n.ground(4, 16, 1).0, Relaxed),
-        1 => waiter.arg4.store(u64::from(lie.b) << 20, Relaxed),
+        0 => waiter.semop().at.store(n.ground(4, 16, 1).0, Relaxed),
+        1 => waiter
+            .semop()
+            .block_len
+            .store(u64::from(lie.b) << 20, Relaxed),
         2 => waiter
             .status
             .store(DONE | ON_TRUST | u32::from(lie.b) << 16, Relaxed),
@@ -134,18 +140,18 @@ pub fn a_wait_for_very_much(n: &Names, lie: Lie) -> Option<()> {
     Some(())
 }
 
-pub fn limbo_is_full(n: &Names, lie: Lie) -> Option<()> {
+pub fn pending_pages_are_full(n: &Names, lie: Lie) -> Option<()> {
     let (root, pages) = (n.root()?, n.geometry(23));
-    for (i, limbo) in root.limbo.iter().enumerate() {
+    for (i, pending) in root.pending_pages.iter().enumerate() {
         let owner = if lie.a & 1 == 0 {
             ABANDONED
         } else {
             n.owner(lie.b)
         };
-        limbo.owner.store(owner, Relaxed);
+        pending.owner.store(owner, Relaxed);
         let first = u64::from(lie.c) * (i as u64 & u64::from(lie.a >> 4));
-        limbo.first.store(first, Relaxed);
-        limbo
+        pending.first.store(first, Relaxed);
+        pending
             .count
             .store(if lie.a & 2 == 0 { pages } else { 1 }, Relaxed);
     }

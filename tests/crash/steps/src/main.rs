@@ -6,8 +6,9 @@
 //! place. Survivors are killed while they mend, too; of those deaths a sample is tried.
 //! Pairs of operations run in random order, store by store, and die at random ([`pairs`]).
 //!
-//! What the kernel keeps of a pool (life locks, whether a page of the file has memory) is not memory and is not stepped: a
-//! process is dead at once, and memory can always be had. What segments hold is theirs, and not looked at store by store.
+//! What the kernel keeps of a pool (liveness locks, whether a page of the file has memory) is not memory and
+//! is not stepped: a process is dead at once, and memory can always be had. What segments hold is theirs, and
+//! not looked at store by store.
 //!
 //! `vshmem-steps [--pairs ROUNDS] [--seed N] [--level-2 N] [NAME...]`: only scenarios with one of these in their names (none of them: `-`);
 //! of the deaths of those who mend, one in N is tried (0: none).

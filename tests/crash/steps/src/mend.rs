@@ -84,8 +84,8 @@ fn use_all(c: &Ctx<'static>) {
     for i in 0..=msg::highest(c) {
         let _ = msg::stat_index(c, i, true);
     }
-    let quiet = vshmem_pool::lock::Quiet::new(c.kernel);
-    vshmem_ipc::life::make_room(c, &quiet);
+    let signals = vshmem_pool::lock::SignalsBlocked::new(c.kernel);
+    vshmem_ipc::liveness::free_up(c, &signals);
 }
 
 /// Nothing is wrong, as somebody sees it who comes for that.

@@ -121,7 +121,7 @@ impl World {
         Some(Answer::Done)
     }
 
-    /// What can be seen when the dead are buried.
+    /// What can be seen when the dead are reaped.
     fn seen(mut self, ends: &[End]) -> State {
         for (who, end) in ends.iter().enumerate() {
             if *end == End::Died {

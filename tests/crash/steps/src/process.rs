@@ -3,7 +3,7 @@
 use crate::world::{world, Task};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
-use vshmem_ipc::{life, Ctx};
+use vshmem_ipc::{liveness, Ctx};
 use vshmem_pool::{Budget, Cred, Kernel, ProcId, Waited};
 
 /// A process of the world, and the kernel as it sees it.
@@ -49,7 +49,7 @@ impl Process {
         let pool = world().pool();
         let member = pool.join([self.boot; 16], b"test").expect("a member");
         self.member.store(member.into(), Relaxed);
-        let me = life::claim(pool, self, member, self.pid(), 1, &mut |_| true);
+        let me = liveness::claim(pool, self, member, self.pid(), 1, &mut |_| true);
         let me = me.expect("a process slot");
         self.slot.store(me.slot, Relaxed);
         self.generation.store(me.generation.into(), Relaxed);
@@ -60,7 +60,7 @@ impl Process {
         let pool = world().pool();
         let member = parent.member.load(Relaxed) as u16;
         self.member.store(member.into(), Relaxed);
-        let me = life::claim(pool, parent, member, self.pid(), 1, &mut |_| true);
+        let me = liveness::claim(pool, parent, member, self.pid(), 1, &mut |_| true);
         let me = me.expect("a process slot");
         self.slot.store(me.slot, Relaxed);
         self.generation.store(me.generation.into(), Relaxed);
@@ -86,6 +86,7 @@ impl Process {
             kernel: self,
             me: self.id(),
             pid: self.pid(),
+            namespace: 0,
             member: self.member.load(Relaxed) as u16,
             budget: Budget::default(),
         }
@@ -155,7 +156,7 @@ impl Kernel for Process {
     fn release(&self, offset: u64, len: u64) -> bool {
         world().pool().mem().zero(offset, len)
     }
-    fn room(&self) -> Option<u64> {
+    fn available_memory(&self) -> Option<u64> {
         Some(world().pool().mem().len() as u64)
     }
     fn now(&self) -> i64 {

@@ -10,29 +10,29 @@ use vshmem_ipc::msg;
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
     ("leaving a ring where a sender is stopped", 31, || {
-        parks(true, 0)
+        retires(true, 0)
     }),
     ("leaving a ring where a receiver is stopped", 31, || {
-        parks(false, 0)
+        retires(false, 0)
     }),
     ("going on after a ring was left", 9, goes_on),
-    ("collecting a ring that was left", 9, || parks(true, 1)),
+    ("collecting a ring that was left", 9, || retires(true, 1)),
     ("collecting a ring that was left by the dead", 9, || {
-        parks(true, 2)
+        retires(true, 2)
     }),
     (
         "collecting a ring that a receiver was stopped in",
         9,
-        || parks(false, 1),
+        || retires(false, 1),
     ),
     ("IPC_RMID of a queue that has left a ring", 9, || {
-        parks(true, 3)
+        retires(true, 3)
     }),
 ];
 
 /// A queue that leaves a ring in which somebody is stopped. Who is killed: 0 who leaves it; 1 who collects it after the stopped one has
 /// gone on; 2 the same after that one has died; 3 who removes the queue.
-fn parks(sender: bool, which: u32) {
+fn retires(sender: bool, which: u32) {
     let victim = Process::new();
     let id = queue_with(&[10, 20]);
     let p = Process::new();

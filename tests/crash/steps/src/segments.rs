@@ -6,7 +6,7 @@ use crate::mend::mend;
 use crate::world::{world, Process};
 use crate::Scenario;
 use core::sync::atomic::Ordering::Relaxed;
-use vshmem_ipc::{check, leave, life, reclaim, sem, shm, Errno, IPC_CREAT, IPC_NOWAIT};
+use vshmem_ipc::{check, leave, liveness, reclaim, sem, shm, Errno, IPC_CREAT, IPC_NOWAIT};
 use vshmem_pool::layout::PAGE;
 
 /// Of sizes below and above what is prepared under the pool's lock.
@@ -28,7 +28,11 @@ pub const SCENARIOS: &[Scenario] = &[
         7,
         detach_beside_the_dead,
     ),
-    ("settling what was detached without the lock", 7, settle),
+    (
+        "taking off what was detached without the lock",
+        7,
+        takes_off,
+    ),
     ("IPC_RMID of a small segment", 7, || remove(SMALL)),
     ("IPC_RMID of a large segment", 7, || remove(LARGE)),
     ("IPC_RMID of an attached segment", 7, remove_attached),
@@ -46,7 +50,7 @@ pub const SCENARIOS: &[Scenario] = &[
     ("joining a full pool", 31, join_full),
     ("making room", 15, make_room),
     ("giving memory back", 15, give_back),
-    ("reaping a machine", 9, bury),
+    ("reaping a machine", 9, reap_machine),
     ("vshmem check", 5, checks),
 ];
 
@@ -151,7 +155,7 @@ fn detach_beside_the_dead() {
     assert_eq!(Process::new().call(move |c| attached(c, id)), 0);
 }
 
-fn settle() {
+fn takes_off() {
     let id = segment(SMALL);
     let (p, q) = (Process::new(), Process::new());
     for who in [p, p, q] {
@@ -337,12 +341,12 @@ fn leave_pieces() {
 
 fn make_room() {
     leave_pieces();
-    let quiet = |c: &C| {
-        let quiet = vshmem_pool::lock::Quiet::new(c.kernel);
-        life::make_room(c, &quiet);
+    let signals = |c: &C| {
+        let signals = vshmem_pool::lock::SignalsBlocked::new(c.kernel);
+        liveness::free_up(c, &signals);
     };
-    crash(Process::new(), quiet);
-    Process::new().call(quiet);
+    crash(Process::new(), signals);
+    Process::new().call(signals);
     let p = Process::new();
     let id = p
         .call(|c| shm::get(c, KEY, LARGE, CREATE))
@@ -368,15 +372,15 @@ fn give_back() {
         }
     });
     Process::new().call(|c| {
-        let quiet = vshmem_pool::lock::Quiet::new(c.kernel);
-        life::make_room(c, &quiet)
+        let signals = vshmem_pool::lock::SignalsBlocked::new(c.kernel);
+        liveness::free_up(c, &signals)
     });
     world().living().iter().for_each(|p| p.kill());
     let _ = IPC_NOWAIT;
     check_removed(id, LARGE);
 }
 
-fn bury() {
+fn reap_machine() {
     let machine = Process::newcomer(9);
     machine.start(Process::claim).wait();
     let id = segment(SMALL);
@@ -386,12 +390,12 @@ fn bury() {
     let (slot, member) = (machine.id().slot, machine.context().member);
     machine.kill();
     crash(Process::new(), move |c| {
-        c.pool.bury_member(member);
-        life::bury(c, slot);
+        c.pool.declare_dead(member);
+        liveness::reap(c, slot);
         let mut census = vshmem_ipc::census::Census::default();
         while census.step(c, 16).is_none() {}
     });
-    Process::new().call(move |c| c.pool.bury_member(member));
+    Process::new().call(move |c| c.pool.declare_dead(member));
     assert_eq!(Process::new().call(move |c| attached(c, id)), 0);
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// Who acted before the others began.
+/// The processes that acted before the others began.
 const FIRST: u16 = 9;
 
 /// What somebody has sent, and what received: where, and which.
@@ -19,7 +19,7 @@ struct Passed {
 
 impl Passed {
     /// Returns whether one has passed.
-    fn note(&mut self, did: Did, sends: bool) -> bool {
+    fn count(&mut self, did: Did, sends: bool) -> bool {
         let to = if sends { &mut self.sent } else { &mut self.got };
         match did {
             Did::Passed(pos, id) => to.push((pos, id)),
@@ -36,8 +36,8 @@ enum Call {
     /// Sends a message of so many cells.
     Send(u32),
     Receive,
-    /// Takes the lock, and settles what the dead have left.
-    Settle,
+    /// Takes the lock, and reaps what the dead have left.
+    Reap,
     /// Sends one under the lock.
     SendSlowly(u32),
     /// Receives one under the lock.
@@ -59,9 +59,9 @@ fn act(queue: &Queue, me: u16, calls: &[Call]) -> Passed {
             Receive => queue.try_receive(me),
             SendSlowly(cells) => queue.send_slowly(me, id, *cells),
             Take => queue.take(),
-            Settle => queue.settle(),
+            Reap => queue.reap(),
         };
-        passed.note(did, matches!(call, Send(_) | SendSlowly(_)));
+        passed.count(did, matches!(call, Send(_) | SendSlowly(_)));
         if locks {
             queue.unlock();
         }
@@ -108,8 +108,8 @@ impl Scene {
         let mut rest = Passed::default();
         let caught_up = newest(&queue.done) as u32 == read_end(&queue.receive).pos;
         queue.lock();
-        queue.settle();
-        while rest.note(queue.take(), false) {}
+        queue.reap();
+        while rest.count(queue.take(), false) {}
         all.push(rest);
         let in_order = |got: &[(u32, u64)]| {
             let later = |i: usize| got[i + 1..].iter().map(move |b| (got[i].1, b.1));
@@ -212,7 +212,7 @@ fn long_and_short_messages() {
     );
 }
 
-/// Whoever is about to name the last sender is held up for a lap, which is short.
+/// The process that is about to name the last sender is held up for a lap, which is short.
 const LATE: Scene = scene(1, &[Send(1), Receive], &[&[Send(1)], &[Send(1), Receive]]);
 
 #[test]
@@ -253,19 +253,19 @@ fn a_dead_receiver_is_named() {
 }
 
 #[test]
-fn a_dead_sender_is_settled_while_others_work() {
-    check_death(2, 1, scene(2, &[Send(1)], &[&[Send(1)], &[Settle]]));
+fn a_dead_sender_is_reaped_while_others_work() {
+    check_death(2, 1, scene(2, &[Send(1)], &[&[Send(1)], &[Reap]]));
 }
 
 #[test]
-fn a_dead_receiver_is_settled_while_others_work() {
-    let acts: &'static [&'static [Call]] = &[&[Receive], &[Receive, Settle]];
+fn a_dead_receiver_is_reaped_while_others_work() {
+    let acts: &'static [&'static [Call]] = &[&[Receive], &[Receive, Reap]];
     check_death(1, 1, scene(2, &[Send(1); 2], acts));
 }
 
 #[test]
 fn a_living_sender_is_left_alone_under_the_lock() {
-    check(2, scene(2, &[Send(1)], &[&[Send(1)], &[Settle, Take]]));
+    check(2, scene(2, &[Send(1)], &[&[Send(1)], &[Reap, Take]]));
     check(2, scene(2, &[Send(1)], &[&[Send(1)], &[SendSlowly(1)]]));
 }
 
@@ -275,5 +275,5 @@ fn a_living_receiver_is_left_alone_under_the_lock() {
         1,
         scene(2, &[Send(1); 2], &[&[Receive], &[Take, SendSlowly(1)]]),
     );
-    check(1, scene(2, &[Send(1); 2], &[&[Settle], &[Receive]]));
+    check(1, scene(2, &[Send(1); 2], &[&[Reap], &[Receive]]));
 }

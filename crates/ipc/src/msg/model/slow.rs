@@ -53,7 +53,7 @@ impl Queue {
         self.dead.load(Acquire) & 1 << owner != 0
     }
 
-    pub fn settle(&self) -> Did {
+    pub fn reap(&self) -> Did {
         let (head, tail) = (read_end(&self.receive), read_end(&self.send));
         self.find(head.pos, tail.pos, |pos, mark, cells| {
             if mark.state == State::Reserved && self.is_dead(mark.owner) {
@@ -100,7 +100,7 @@ impl Queue {
     /// Both ends are frozen.
     pub fn send_slowly(&self, me: u16, id: u64, cells: u32) -> Did {
         let tail = read_end(&self.send);
-        if !self.look_for_room(tail.pos, cells) {
+        if !self.look_for_space(tail.pos, cells) {
             return Did::Nothing;
         }
         self.write(tail.pos, id, cells);

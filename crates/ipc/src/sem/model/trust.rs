@@ -1,9 +1,10 @@
 //! Serving on trust: waiters die, who serves them dies, and the dead are reaped meanwhile.
 //!
-//! This models [`super::super::trust`], `serve_one`, `take_out` and `drop_waiter` of [`super::super::serve`], and `take`, `is_dead`,
-//! `give_back` and `reap_process` of [`crate::waiters`], with the same orderings on a record's status, owner and construct. There
-//! is one semaphore, on which all take one and all give one, and it stays SLOW, so its value is protected by the lock. Nobody dies
-//! inside of a transaction, so whoever was served need not ask whether it is applied.
+//! This models [`super::super::trust`], `serve_one`, `take_out` and `drop_waiter` of [`super::super::serve`],
+//! and `take`, `is_dead`, `give_back` and `reap_process` of [`crate::waiters`], with the same orderings on a
+//! record's status, owner and IPC object. There is one semaphore, on which all take one and all give one, and
+//! it stays SLOW, so its value is protected by the lock. Nobody dies inside of a transaction, so whoever was
+//! served need not ask whether it is applied.
 //!
 //! [`RIGHT`] is what these do. The tests that must panic show what comes of it if one thing is left out: the owner is read relaxed, a waiter
 //! is served without the name of the call that serves, or a record names its set before it says that its owner waits.
@@ -25,7 +26,7 @@ const SET: u64 = 7;
 
 struct Record {
     owner: AtomicU64,
-    construct: AtomicU64,
+    object: AtomicU64,
     status: AtomicU64,
     /// Does its owner sleep?
     futex: Mutex<bool>,
@@ -74,7 +75,7 @@ impl World {
     fn new(waiters: usize, rules: Rules) -> Arc<World> {
         let record = |_| Record {
             owner: AtomicU64::new(0),
-            construct: AtomicU64::new(0),
+            object: AtomicU64::new(0),
             status: AtomicU64::new(0),
             futex: Mutex::new(false),
             sleeper: Condvar::new(),
@@ -108,7 +109,7 @@ impl World {
         if self.rules.status_first {
             put(&record.status, WAITING);
         }
-        record.construct.store(SET, Release);
+        record.object.store(SET, Release);
         if dies {
             return self.die(i);
         }
@@ -117,7 +118,7 @@ impl World {
     }
 
     fn give_back(&self, i: usize) {
-        self.records[i].construct.store(0, Relaxed);
+        self.records[i].object.store(0, Relaxed);
         self.records[i].owner.store(0, Release);
     }
 
@@ -212,7 +213,7 @@ impl World {
     fn put_back(&self, inside: &mut Inside, i: usize) {
         let record = &self.records[i];
         let trusted = record.status.load(Acquire) & ON_TRUST != 0;
-        if trusted && record.construct.load(Relaxed) == SET {
+        if trusted && record.object.load(Relaxed) == SET {
             inside.value += 1;
             put(&record.status, DONE | EINTR);
             self.serve(inside, |_| None);
@@ -318,7 +319,7 @@ fn the_living_keep_what_they_got() {
     serve_the_living(RIGHT);
 }
 
-/// Who sees that a record was given back must also see that it is the set's no more.
+/// A process that sees that a record was given back must also see that it is the set's no more.
 #[test]
 #[should_panic(expected = "what the living got")]
 fn an_owner_read_without_acquiring_duplicates() {

@@ -6,15 +6,15 @@ const SECOND: u64 = 1_000_000_000;
 /// A rest takes so long on the clock here.
 const REST: u64 = 1_000_000;
 
-/// What a back end, or somebody else, does whenever who asks rests.
+/// What a back end, or somebody else, does whenever the requester rests.
 type Deed<'a> = dyn FnMut(&Pool, u64) + 'a;
 
-struct Place<'a> {
+struct World<'a> {
     pool: Pool,
     memory: *mut u8,
     clock: Cell<u64>,
-    rings: Cell<u32>,
-    beats_until: u64,
+    doorbells: Cell<u32>,
+    alive_until: u64,
     deed: RefCell<&'a mut Deed<'a>>,
 }
 
@@ -24,8 +24,8 @@ fn layout() -> std::alloc::Layout {
     std::alloc::Layout::from_size_align(LEN, 4096).unwrap()
 }
 
-impl<'a> Place<'a> {
-    fn new(deed: &'a mut Deed<'a>) -> Place<'a> {
+impl<'a> World<'a> {
+    fn new(deed: &'a mut Deed<'a>) -> World<'a> {
         // SAFETY: the layout has a size, and what is allocated is freed when this is dropped.
         let memory = unsafe { std::alloc::alloc_zeroed(layout()) };
         // SAFETY: it is as long, aligned, and used as a pool only.
@@ -33,42 +33,42 @@ impl<'a> Place<'a> {
         Pool::format(mem, &Params::default()).unwrap();
         let pool = Pool::open(mem).unwrap();
         pool.set_gives(true);
-        pool.beat(1);
-        Place {
+        pool.heartbeat(1);
+        World {
             pool,
             memory,
             clock: Cell::new(0),
-            rings: Cell::new(0),
-            beats_until: u64::MAX,
+            doorbells: Cell::new(0),
+            alive_until: u64::MAX,
             deed: RefCell::new(deed),
         }
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for World<'_> {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and not used any more.
         unsafe { std::alloc::dealloc(self.memory, layout()) };
     }
 }
 
-impl Host for Place<'_> {
+impl Host for World<'_> {
     fn pool(&self) -> &Pool {
         &self.pool
     }
     fn member(&self) -> u16 {
         3
     }
-    fn can_ask(&self) -> bool {
-        let (beat, _) = self.pool.last_beat().unwrap();
-        self.pool.gives() && !self.pool.is_silent(beat) && !self.is_silent(beat)
+    fn can_request(&self) -> bool {
+        let (heartbeat, _) = self.pool.last_heartbeat().unwrap();
+        self.pool.gives() && !self.pool.is_silent(heartbeat) && !self.is_silent(heartbeat)
     }
-    fn ring(&self) -> bool {
-        self.rings.set(self.rings.get() + 1);
+    fn ring_doorbell(&self) -> bool {
+        self.doorbells.set(self.doorbells.get() + 1);
         true
     }
     fn is_silent(&self, _beat: u64) -> bool {
-        self.now() > self.beats_until.saturating_add(2 * SECOND)
+        self.now() > self.alive_until.saturating_add(2 * SECOND)
     }
     fn now(&self) -> u64 {
         self.clock.get()
@@ -79,8 +79,8 @@ impl Host for Place<'_> {
     }
 }
 
-fn seconds(place: &Place) -> f64 {
-    place.now() as f64 / SECOND as f64
+fn seconds(world: &World) -> f64 {
+    world.now() as f64 / SECOND as f64
 }
 
 #[test]
@@ -88,100 +88,110 @@ fn an_answer_is_waited_for() {
     for given in [true, false] {
         let mut deed = |pool: &Pool, now: u64| {
             if now > SECOND {
-                pool.answer_all(|_, _| given, |member| assert_eq!(member, 3));
+                pool.serve_memory_requests(|_, _| given, |member| assert_eq!(member, 3));
             }
         };
-        let place = Place::new(&mut deed);
-        let expected = if given { Asked::Given } else { Asked::Refused };
-        assert_eq!(ask(&place, 7, 2, LONGEST), expected);
-        assert_eq!(place.rings.get(), 1);
+        let world = World::new(&mut deed);
+        let expected = if given {
+            Outcome::Given
+        } else {
+            Outcome::Refused
+        };
+        assert_eq!(request(&world, 7, 2, LONGEST), expected);
+        assert_eq!(world.doorbells.get(), 1);
     }
 }
 
 #[test]
 fn a_back_end_that_is_busy_for_too_long_refuses() {
     let mut deed = |_: &Pool, _: u64| ();
-    let place = Place::new(&mut deed);
-    assert_eq!(ask(&place, 7, 2, LONGEST), Asked::Refused);
-    assert!(seconds(&place) < 3.1, "{}", seconds(&place));
-    assert!(place.can_ask(), "it lives");
-    // The question was taken back.
-    place.pool.answer_all(|_, _| panic!("it was not"), |_| ());
+    let world = World::new(&mut deed);
+    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Refused);
+    assert!(seconds(&world) < 3.1, "{}", seconds(&world));
+    assert!(world.can_request(), "it lives");
+    // The request was taken back.
+    world
+        .pool
+        .serve_memory_requests(|_, _| panic!("it was not"), |_| ());
 }
 
 #[test]
 fn a_dead_back_end_is_waited_for_once() {
     let mut deed = |_: &Pool, _: u64| ();
-    let mut place = Place::new(&mut deed);
-    place.beats_until = 0;
-    assert_eq!(ask(&place, 7, 2, LONGEST), Asked::NoAnswer);
-    assert!(seconds(&place) < 3.1, "{}", seconds(&place));
-    let before = place.now();
-    assert_eq!(ask(&place, 7, 2, LONGEST), Asked::NoAnswer);
-    assert_eq!(place.now(), before, "nobody need wait again");
-    place.beats_until = u64::MAX;
-    assert!(!place.can_ask(), "nor anybody else");
-    place.pool.beat(2);
-    assert!(place.can_ask(), "until it is back");
+    let mut world = World::new(&mut deed);
+    world.alive_until = 0;
+    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::NoAnswer);
+    assert!(seconds(&world) < 3.1, "{}", seconds(&world));
+    let before = world.now();
+    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::NoAnswer);
+    assert_eq!(world.now(), before, "nobody need wait again");
+    world.alive_until = u64::MAX;
+    assert!(!world.can_request(), "nor anybody else");
+    world.pool.heartbeat(2);
+    assert!(world.can_request(), "until it is back");
 }
 
 #[test]
 fn one_that_ends_in_good_order_is_not_waited_for() {
     let mut deed = |pool: &Pool, _: u64| pool.set_gives(false);
-    let place = Place::new(&mut deed);
-    assert_eq!(ask(&place, 7, 2, LONGEST), Asked::NoAnswer);
-    assert!(seconds(&place) < 0.1);
+    let world = World::new(&mut deed);
+    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::NoAnswer);
+    assert!(seconds(&world) < 0.1);
 }
 
 #[test]
 fn who_writes_into_the_slots_keeps_nobody_for_ever() {
     for word in [0, u64::MAX, 3, 1 << 52] {
         let mut deed = |pool: &Pool, _: u64| {
-            let asks = &pool.root().asks;
-            asks.iter().for_each(|slot| slot.store(word, SeqCst));
+            let slots = &pool.root().memory_requests;
+            slots.iter().for_each(|slot| slot.store(word, SeqCst));
         };
-        let place = Place::new(&mut deed);
-        assert_eq!(ask(&place, 7, 2, LONGEST), Asked::Refused, "{word:#x}");
-        assert!(seconds(&place) < 12.0, "{}", seconds(&place));
-        assert!(place.rings.get() < 10_000);
+        let world = World::new(&mut deed);
+        assert_eq!(
+            request(&world, 7, 2, LONGEST),
+            Outcome::Refused,
+            "{word:#x}"
+        );
+        assert!(seconds(&world) < 12.0, "{}", seconds(&world));
+        assert!(world.doorbells.get() < 10_000);
     }
 }
 
 #[test]
-fn a_lost_answer_is_asked_for_again() {
+fn a_lost_answer_is_requested_again() {
     let mut thrown_away = false;
     let mut deed = |pool: &Pool, _: u64| {
         if !thrown_away {
             thrown_away = true;
-            pool.answer_all(|_, _| true, |_| ());
-            let asks = &pool.root().asks;
-            asks.iter().for_each(|slot| slot.store(1 << 52, SeqCst));
+            pool.serve_memory_requests(|_, _| true, |_| ());
+            let slots = &pool.root().memory_requests;
+            slots.iter().for_each(|slot| slot.store(1 << 52, SeqCst));
         } else {
-            pool.answer_all(|_, _| true, |_| ());
+            pool.serve_memory_requests(|_, _| true, |_| ());
         }
     };
-    let place = Place::new(&mut deed);
-    assert_eq!(ask(&place, 7, 2, LONGEST), Asked::Given);
-    assert_eq!(place.rings.get(), 2);
+    let world = World::new(&mut deed);
+    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Given);
+    assert_eq!(world.doorbells.get(), 2);
 }
 
 #[test]
 fn the_slots_of_the_dead_are_waited_for() {
-    let mut seen = vshmem_pool::asks::Seen::default();
+    let mut seen = vshmem_pool::memory_requests::Unfetched::default();
     let mut deed = |pool: &Pool, now: u64| {
-        pool.answer_all(|_, _| true, |_| ());
+        pool.serve_memory_requests(|_, _| true, |_| ());
         if now % SECOND == 0 {
-            pool.forget_answers(&mut seen);
+            pool.forget_unfetched(&mut seen);
         }
     };
-    let place = Place::new(&mut deed);
-    while place.pool.ask_for_memory(9, 1, 1).is_some() {}
-    assert_eq!(ask(&place, 7, 2, 4 * SECOND), Asked::Given);
+    let world = World::new(&mut deed);
+    while world.pool.request_memory(9, 1, 1).is_some() {}
+    assert_eq!(request(&world, 7, 2, 4 * SECOND), Outcome::Given);
     // A member that is known to be dead leaves none.
-    let member = place.pool.join([9; 16], b"dead").unwrap();
-    while place.pool.ask_for_memory(member, 1, 1).is_some() {}
-    place.pool.bury_member(member);
-    let before = place.now();
-    assert_eq!(ask(&place, 7, 2, LONGEST), Asked::Given);
-    assert!(place.now() - before < SECOND / 10);
+    let member = world.pool.join([9; 16], b"dead").unwrap();
+    while world.pool.request_memory(member, 1, 1).is_some() {}
+    world.pool.declare_dead(member);
+    let before = world.now();
+    assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Given);
+    assert!(world.now() - before < SECOND / 10);
 }

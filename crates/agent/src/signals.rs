@@ -1,0 +1,20 @@
+//! Being asked to end.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// A descriptor that tells of the signals which ask a process to end; they are blocked.
+pub fn descriptor() -> io::Result<OwnedFd> {
+    // SAFETY: the set is filled before it is used, and lives across the calls; the new descriptor is nobody else's.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT] {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            fd if fd >= 0 => Ok(OwnedFd::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The commands, as clap reads and explains them.
+
+use crate::agent::Agent;
+use crate::args::{
+    Check, Down, Exec, Explain, Ipcrm, Ipcs, Pool, Ps, Restart, Run, Shell, Top, Up, EXIT_CODES,
+};
+use crate::attach::{Attach, Detach};
+use crate::grants::{Grant, Revoke};
+use crate::schema::Documents;
+use crate::xen::Xen;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  vshmem up                                  two machines that share a pool
+  vshmem exec vm0 -- uname -a                a command in one of them
+  vshmem shell vm0                           a shell
+  vshmem run -- ./a.out                      one process per machine, on Vshmem
+  vshmem run --local -n 4 -- ./a.out         four processes on this kernel
+  vshmem ipcs                                what lies in the pool
+  vshmem down                                and nothing is left
+
+";
+
+/// System V IPC across processes, containers and virtual machines.
+#[derive(Parser)]
+#[command(name = "vshmem", version, after_help = format!("{TOP_EXAMPLES}{EXIT_CODES}"))]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Start virtual machines that share one pool
+    Up(Up),
+    /// List machines
+    Ps(Ps),
+    /// Run a command in one machine
+    Exec(Exec),
+    /// Open a shell in one machine
+    Shell(Shell),
+    /// Run a program on Vshmem, one process per machine or several on this kernel
+    Run(Run),
+    /// Show whether a program's System V calls reach a pool, and why not
+    Explain(Explain),
+    /// End machines and remove all that belongs to them
+    Down(Down),
+    /// Start machines anew that died, or that run
+    Restart(Restart),
+    /// Give a pool to machines that run
+    Grant(Grant),
+    /// Take a pool away from machines that run
+    Revoke(Revoke),
+    /// Adopt a machine that Vshmem did not start
+    Attach(Attach),
+    /// Let go of an adopted machine
+    Detach(Detach),
+    /// Make, list and remove local pools
+    #[command(subcommand)]
+    Pool(Pool),
+    /// Show what lies in pools
+    Ipcs(Ipcs),
+    /// Remove segments, semaphore sets and queues from a pool
+    Ipcrm(Ipcrm),
+    /// Verify that a pool is whole, and mend what dead processes and machines have left in it
+    Check(Check),
+    /// Show live what passes through pools, and who waits
+    Top(Top),
+    /// Serve doorbells between machines
+    Agent(Agent),
+    /// Share pools between Xen domains
+    #[command(subcommand)]
+    Xen(Xen),
+    /// Print the JSON Schema of what a command prints with --json
+    #[command(after_help = SCHEMA_EXAMPLES)]
+    Schema {
+        /// The command
+        #[arg(value_name = "COMMAND")]
+        document: Documents,
+    },
+    /// Write the man pages of these commands into a directory
+    #[command(hide = true)]
+    Manual {
+        /// It exists
+        directory: PathBuf,
+    },
+    /// Print a shell's completions
+    #[command(alias = "completion", after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  vshmem schema ps > ps.json
+  vshmem ps --json | jsonschema -i /dev/stdin ps.json";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  source <(vshmem completions bash)
+  vshmem completions fish > ~/.config/fish/completions/vshmem.fish";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::MoreRun;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        MoreRun::command().debug_assert();
+    }
+
+    #[test]
+    fn all_clusters_can_be_ended_though_one_is_named() {
+        let words = ["vshmem", "down", "--cluster", "other", "--all"];
+        let Command::Down(down) = Cli::parse_from(words).command else {
+            panic!("down was asked for")
+        };
+        assert!(down.all);
+    }
+
+    #[test]
+    fn a_command_keeps_its_options() {
+        let words = ["vshmem", "exec", "-n", "vm0", "--", "ls", "-l", "--json"];
+        let Command::Exec(exec) = Cli::parse_from(words).command else {
+            panic!("exec was asked for")
+        };
+        assert!(exec.no_stdin);
+        assert_eq!(exec.command, ["ls", "-l", "--json"]);
+        let words = ["vshmem", "exec", "-t", "vm0", "--", "ls", "-t"];
+        let Command::Exec(exec) = Cli::parse_from(words).command else {
+            panic!("exec was asked for")
+        };
+        assert!(exec.tty && exec.command == ["ls", "-t"]);
+        let words = ["vshmem", "exec", "-t", "-n", "vm0", "--", "ls"];
+        assert!(Cli::try_parse_from(words).is_err(), "a terminal is input");
+    }
+}

@@ -1,0 +1,128 @@
+//! `vshmem schema`: the schemas of what commands print with `--json`, which docs/json.md explains.
+
+use crate::json::Document;
+use crate::output::print;
+use clap::ValueEnum;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{transform_subschemas, Transform};
+use schemars::{JsonSchema, Schema};
+use vshmem_cluster::Result;
+
+/// The commands that have `--json`.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Documents {
+    /// vshmem agent --status
+    Agent,
+    /// vshmem check
+    Check,
+    /// vshmem explain
+    Explain,
+    /// vshmem grant, each line
+    Grant,
+    /// vshmem ipcs
+    Ipcs,
+    /// vshmem pool ls
+    PoolLs,
+    /// vshmem ps
+    Ps,
+    /// vshmem revoke, each line
+    Revoke,
+    /// vshmem top, each line
+    Top,
+}
+
+/// Prints the schema of what a command prints.
+pub fn schema(which: Documents) -> Result<u8> {
+    let schema = schema_of(which);
+    let text = serde_json::to_string_pretty(&schema).expect("it is plain data");
+    print(&format!("{text}\n")).map(|()| 0)
+}
+
+fn schema_of(which: Documents) -> Schema {
+    match which {
+        Documents::Agent => shape::<crate::agent::Status>(),
+        Documents::Check => shape::<crate::check::Shown<'_>>(),
+        Documents::Explain => shape::<crate::explain::Explained>(),
+        Documents::Grant => shape::<crate::grants::Granted<'_>>(),
+        Documents::Ipcs => shape::<crate::ipcs::All<'_>>(),
+        Documents::PoolLs => shape::<crate::pools::All<'_>>(),
+        Documents::Ps => shape::<crate::machines::All<'_>>(),
+        Documents::Revoke => shape::<crate::grants::Revoked<'_>>(),
+        Documents::Top => shape::<crate::top::Line<'_>>(),
+    }
+}
+
+fn shape<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .with_transform(NothingElse);
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<Document<T>>();
+    // The name of a type of ours says nothing to others.
+    schema.remove("title");
+    schema
+}
+
+/// No object has a field that is not told.
+#[derive(Clone)]
+struct NothingElse;
+
+impl Transform for NothingElse {
+    fn transform(&mut self, schema: &mut Schema) {
+        transform_subschemas(self, schema);
+        if schema.get("properties").is_some() {
+            schema.insert("additionalProperties".into(), false.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::VERSION;
+    use serde_json::Value;
+
+    /// Each object's properties are told as far down as there are any. One alone is a case, which is told as a whole.
+    fn check(value: &Value, place: &str) {
+        match value {
+            Value::Object(fields) => {
+                if let Some(properties) = fields.get("properties").and_then(Value::as_object) {
+                    assert_eq!(fields["additionalProperties"], false, "{place}");
+                    let is_told = |one: &Value| one.get("description").is_some();
+                    for (name, property) in properties {
+                        let is_case = properties.len() == 1 && is_told(value);
+                        assert!(
+                            is_case || is_told(property),
+                            "{place}: nothing is said of {name}"
+                        );
+                    }
+                }
+                for (name, field) in fields {
+                    check(field, &format!("{place}/{name}"));
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| check(item, place)),
+            _ => (),
+        }
+    }
+
+    #[test]
+    fn shapes_say_all_and_are_written_down() {
+        for which in Documents::value_variants() {
+            let name = which.to_possible_value().unwrap().get_name().to_owned();
+            let schema = schema_of(*which).to_value();
+            assert_eq!(schema["properties"]["version"]["const"], VERSION, "{name}");
+            check(&schema, &name);
+            let file = format!(
+                "{}/../../docs/schemas/{name}.json",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            let written = std::fs::read_to_string(&file).unwrap_or_default();
+            assert!(
+                serde_json::from_str::<Value>(&written).is_ok_and(|written| written == schema),
+                "what is printed has changed: see docs/json.md, and write {file} anew by vshmem schema {name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The pools that are looked at.
+
+use vshmem_cluster::sample::{Sample, Watched};
+use vshmem_cluster::view::{name_of, pools};
+use vshmem_cluster::Result;
+
+/// The pools that are looked at, and how they were.
+pub struct Watch {
+    only: Option<String>,
+    open: Vec<Watched>,
+    pub samples: Vec<Sample>,
+}
+
+impl Watch {
+    /// All pools of this user, or this one.
+    pub fn new(only: Option<String>) -> Watch {
+        Watch {
+            only,
+            open: Vec::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Looks at all pools that there are now.
+    pub fn sample(&mut self) -> Result<()> {
+        self.open.retain(|pool| !pool.is_gone());
+        for found in pools(self.only.as_deref())? {
+            let name = name_of(&found);
+            if self.open.iter().any(|pool| pool.name() == name) {
+                continue;
+            }
+            match Watched::open(&found) {
+                Ok(pool) => self.open.push(pool),
+                // It may have gone a moment ago, or come back.
+                Err(error) if self.only.is_some() && self.samples.is_empty() => return Err(error),
+                Err(_) => (),
+            }
+        }
+        self.open.sort_by(|a, b| a.name().cmp(b.name()));
+        let before = std::mem::take(&mut self.samples);
+        for pool in &self.open {
+            let mut sample = pool.sample();
+            if let Some(before) = before.iter().find(|before| before.pool == sample.pool) {
+                sample.compare(before);
+            }
+            self.samples.push(sample);
+        }
+        Ok(())
+    }
+}

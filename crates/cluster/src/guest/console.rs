@@ -1,0 +1,8 @@
+//! The machine's console.
+
+use std::fs;
+
+/// Writes to the console, which the host keeps as a file.
+pub fn say(text: &str) {
+    let _ = fs::write("/dev/console", format!("{text}\n"));
+}

@@ -1,0 +1,285 @@
+//! Adopts machines that Vshmem did not start, and lets go of them again.
+
+use super::adopted::{self, Adopted, Reach, VERSION};
+use super::qmp::Qmp;
+use super::target::Target;
+use super::{doorbell, grant, plug};
+use crate::error::{Error, Explain, Result};
+use crate::host::dead;
+use crate::host::state::{boot_id, cluster_names, Record};
+use serde_json::{json, Value};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use vshmem_agent::guest::protocol::PORT;
+
+/// What to adopt.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// What it is to be called.
+    pub name: String,
+    /// How its QEMU is reached.
+    pub reach: Reach,
+    /// The back end serves its pools; if not said, where its QEMU runs as this user or root.
+    pub doorbell: Option<bool>,
+}
+
+/// What QEMU calls the channel that is plugged into a machine that has none, and its end in the machine.
+const CHANNEL: &str = "vshmem-agent";
+const PLUG: &str = "vshmem-agent-port";
+/// How long QEMU may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a front end may take to notice its channel.
+const LISTENS_WITHIN: Duration = Duration::from_secs(3);
+
+/// A machine that was adopted.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// What is known of it.
+    pub record: Adopted,
+    /// Why the pools that it is granted have no doorbells, if so.
+    pub no_doorbells: Option<&'static str>,
+    /// Why its front end can't be talked to, if so.
+    pub no_channel: Option<String>,
+}
+
+/// Adopts a machine.
+pub fn attach(wish: &Wish) -> Result<Done> {
+    check_name(&wish.name)?;
+    let lock = adopted::lock(&wish.name)?.ok_or_else(|| busy(&wish.name))?;
+    let made = begin(wish);
+    if made.is_err() {
+        // Nothing is left of what could not be adopted.
+        if matches!(Adopted::read(&wish.name), Ok(None)) {
+            adopted::forget_lock(&wish.name)?;
+        }
+    }
+    drop(lock);
+    made
+}
+
+fn begin(wish: &Wish) -> Result<Done> {
+    let reach = match &wish.reach {
+        Reach::Qmp(socket) => Reach::Qmp(
+            socket
+                .canonicalize()
+                .explain(|| format!("could not find {}", socket.display()))?,
+        ),
+        Reach::Libvirt(domain) => {
+            if !domain.runs()? {
+                let name = &domain.name;
+                return Err(Error::new(format!("libvirt's domain {name} does not run"))
+                    .hint(format!("Start it first: virsh start {name}")));
+            }
+            Reach::Libvirt(domain.clone())
+        }
+    };
+    if let Some(known) = Adopted::read(&wish.name)? {
+        if known.reach != reach {
+            return Err(
+                Error::new(format!("{} is another machine", wish.name)).hint(format!(
+                    "Choose another name, or let go of it: vshmem detach {}",
+                    wish.name
+                )),
+            );
+        }
+    }
+    let mut record = Adopted {
+        version: VERSION,
+        name: wish.name.clone(),
+        boot: boot_id(),
+        reach,
+        doorbell: false,
+        channel: None,
+        since: vshmem_agent::now(),
+        pools: Adopted::read(&wish.name)?.map_or_else(Vec::new, |known| known.pools),
+    };
+    let mut qmp = record.qmp(ANSWERS_WITHIN)?;
+    let served = qmp.is_served();
+    record.doorbell = wish.doorbell.unwrap_or(served);
+    let no_doorbells = why_no_doorbells(wish.doorbell, served, plug::can_unplug_bells(&mut qmp)?);
+    // It is written down first, so that there is a directory for the channel.
+    record.write()?;
+    let no_channel = match channel(&mut qmp, &record) {
+        Ok(label) => {
+            let listens = listens(&mut qmp, &label)?;
+            record.channel = Some(label);
+            (!listens).then(|| "nobody listens there (vshmem agent --guest)".into())
+        }
+        Err(error) => Some(format!("there is no channel to it: {error}")),
+    };
+    record.write()?;
+    Ok(Done {
+        record,
+        no_doorbells,
+        no_channel,
+    })
+}
+
+/// Why the pools that a machine is granted have no doorbells: as `grant` does it.
+fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'static str> {
+    match wished {
+        Some(false) => Some("they were not wanted"),
+        None if !served => Some("its QEMU is not known to run as you or as root (ask for them with --doorbell if it does)"),
+        _ => (!kvm).then_some("its QEMU runs without KVM"),
+    }
+}
+
+/// Lets go of a machine, which must have no pool any more.
+pub fn detach(name: &str) -> Result<()> {
+    let none = || Error::new(format!("there is no attached machine {name}")).code(1);
+    let mut target = Target::adopted(name)?.ok_or_else(none)?;
+    let record = target.record().cloned().ok_or_else(none)?;
+    if record.runs() {
+        let pools = grant::pools(&mut target)?;
+        if let Some((first, _)) = pools.first() {
+            let names: Vec<&str> = pools.iter().map(|(pool, _)| pool.name.as_str()).collect();
+            return Err(
+                Error::new(format!("{name} still has pools: {}", names.join(", "))).hint(format!(
+                    "Take them away first: vshmem revoke {} {name}",
+                    first.name
+                )),
+            );
+        }
+        remove_channel(&record)?;
+    } else {
+        dead::declare_in(&record.pools, name, &mut |pool| {
+            doorbell::let_go(pool, name, None)
+        });
+    }
+    record.forget()
+}
+
+/// Names that could be taken for those of machines that `vshmem up` starts are refused.
+fn check_name(name: &str) -> Result<()> {
+    crate::host::state::check_name(name).map_err(|_| {
+        Error::new(format!("{name:?} can't be a machine's name"))
+            .code(2)
+            .hint("A name has 1 to 24 letters, digits, '-' and '_'.")
+    })?;
+    let numbered = name.strip_prefix("vm");
+    if numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit())) {
+        return Err(
+            Error::new(format!("{name} is what vshmem up calls its machines"))
+                .code(2)
+                .hint("Choose another name."),
+        );
+    }
+    for cluster in cluster_names()? {
+        let record = Record::read(&cluster).ok().flatten();
+        if record.is_some_and(|record| record.machines.iter().any(|m| m.name == name)) {
+            return Err(Error::new(format!(
+                "the cluster {cluster} has a machine {name}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn busy(name: &str) -> Error {
+    Error::new(format!("another vshmem command is at work on {name}"))
+        .hint("Wait until it is done, or end it.")
+}
+
+/// What QEMU calls the channel to the machine's front end; it is plugged in if the machine has none.
+fn channel(qmp: &mut Qmp, record: &Adopted) -> Result<String> {
+    if let Some(label) = existing(qmp)? {
+        return Ok(label);
+    }
+    match &record.reach {
+        Reach::Libvirt(domain) => {
+            domain.add_channel(PORT)?;
+            existing(qmp)?.ok_or_else(|| Error::new("libvirt's channel is not among QEMU's"))
+        }
+        Reach::Qmp(_) => {
+            let path = adopted::directory(&record.name)?.join("agent.sock");
+            plug_channel(qmp, path)?;
+            Ok(CHANNEL.into())
+        }
+    }
+}
+
+/// Whether a front end listens at a channel, which may have been plugged in just now.
+fn listens(qmp: &mut Qmp, label: &str) -> Result<bool> {
+    let deadline = Instant::now() + LISTENS_WITHIN;
+    loop {
+        if plug::channel(qmp, label)?.is_some_and(|channel| channel.open) {
+            return Ok(true);
+        }
+        if Instant::now() > deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn plug_channel(qmp: &mut Qmp, path: PathBuf) -> Result<()> {
+    // What a command that was cut off has left.
+    let _ = qmp.ask("chardev-remove", json!({"id": CHANNEL}))?;
+    let _ = std::fs::remove_file(&path);
+    let address = json!({"type": "unix", "data": {"path": path}});
+    let socket =
+        json!({"type": "socket", "data": {"addr": address, "server": true, "wait": false}});
+    qmp.call("chardev-add", json!({"id": CHANNEL, "backend": socket}))?;
+    let port = json!({"driver": "virtserialport", "id": PLUG, "chardev": CHANNEL, "name": PORT});
+    if let Err(why) = qmp.ask("device_add", port)? {
+        let _ = qmp.ask("chardev-remove", json!({"id": CHANNEL}))?;
+        let _ = std::fs::remove_file(&path);
+        return Err(Error::new(format!("QEMU can't add one: {why}")));
+    }
+    Ok(())
+}
+
+/// The channel that the machine has, as QEMU calls it.
+fn existing(qmp: &mut Qmp) -> Result<Option<String>> {
+    for list in ["/machine/peripheral", "/machine/peripheral-anon"] {
+        let devices = qmp.call("qom-list", json!({ "path": list }))?;
+        for device in devices.as_array().into_iter().flatten() {
+            let word = |key: &str| device.get(key).and_then(Value::as_str).unwrap_or("");
+            if word("type") != "child<virtserialport>" {
+                continue;
+            }
+            let path = format!("{list}/{}", word("name"));
+            let mut get = |property: &str| -> Result<Option<String>> {
+                let asked = qmp.ask("qom-get", json!({"path": path, "property": property}))?;
+                Ok(asked
+                    .ok()
+                    .as_ref()
+                    .and_then(Value::as_str)
+                    .map(String::from))
+            };
+            if get("name")?.as_deref() == Some(PORT) {
+                return get("chardev");
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the channel out again, if it is the one that was plugged in.
+fn remove_channel(record: &Adopted) -> Result<()> {
+    if record.channel.as_deref() != Some(CHANNEL) {
+        return Ok(());
+    }
+    let mut qmp = record.qmp(ANSWERS_WITHIN)?;
+    // The machine may have been started anew, without it.
+    let _ = qmp.ask("device_del", json!({"id": PLUG}))?;
+    let _ = qmp.ask("chardev-remove", json!({"id": CHANNEL}))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_kvm_there_are_no_doorbells_whatever_is_wished() {
+        for wished in [None, Some(true), Some(false)] {
+            assert!(why_no_doorbells(wished, true, false).is_some());
+        }
+        assert_eq!(why_no_doorbells(None, true, true), None);
+        assert_eq!(why_no_doorbells(Some(true), false, true), None);
+        assert!(why_no_doorbells(None, false, true).is_some());
+        assert!(why_no_doorbells(Some(false), true, true).is_some());
+    }
+}

@@ -1,0 +1,116 @@
+//! `vshmem attach` and `vshmem detach`.
+
+use crate::complete::values;
+use crate::output::print;
+use clap::Args;
+use std::path::PathBuf;
+use vshmem_cluster::{
+    attach as adopt, describe_permanent, detach as let_go, AttachWish, Domain, Error, Ports, Reach,
+    Result,
+};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem attach db --qmp /run/db/qmp.sock          a machine that QEMU runs with -qmp unix:/run/db/qmp.sock,server=on,wait=off
+  vshmem attach db --libvirt db --connect qemu:///system
+  vshmem grant work db
+  vshmem attach db --qmp /run/db/qmp.sock --print  the options that QEMU needs for it
+
+QEMU talks to one program at a time at a socket: give this one a socket of its own. Its machine needs free PCIe root ports with room behind
+them, and for 'usable' a front end (vshmem agent --guest) and a virtio-serial device; docs/guide-existing-machines.md has it all.")]
+pub struct Attach {
+    /// The socket of QEMU's monitor protocol
+    #[arg(long, value_name = "SOCKET", required_unless_present = "libvirt", add = values::files())]
+    qmp: Option<PathBuf>,
+    /// A domain of libvirt
+    #[arg(long, value_name = "DOMAIN", conflicts_with = "qmp")]
+    libvirt: Option<String>,
+    /// Which libvirt, as with virsh
+    #[arg(long, value_name = "URI", requires = "libvirt")]
+    connect: Option<String>,
+    /// Have the back end serve its pools (this is the default with --qmp where QEMU runs as you or as root)
+    #[arg(long, overrides_with = "no_doorbell")]
+    doorbell: bool,
+    /// Don't
+    #[arg(long)]
+    no_doorbell: bool,
+    /// Only print what makes it permanent: QEMU's options, or parts of libvirt's XML
+    #[arg(long)]
+    print: bool,
+    /// For --print: how many ports
+    #[arg(long, default_value_t = Ports::USUAL.spare, value_name = "N")]
+    spare_pools: u32,
+    /// For --print: the largest pool that goes into one; a power of two
+    #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]
+    largest_pool: u64,
+    /// What it is to be called
+    name: String,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem detach db
+
+The machine runs on. It must have no pools any more; see vshmem revoke.")]
+pub struct Detach {
+    /// What it is called
+    #[arg(required = true, add = values::attached())]
+    name: Vec<String>,
+}
+
+/// Adopts a machine.
+pub fn attach(attach: &Attach) -> Result<u8> {
+    let reach = match (&attach.qmp, &attach.libvirt) {
+        (Some(socket), _) => Reach::Qmp(absolute(socket)?),
+        (None, Some(name)) => Reach::Libvirt(Domain {
+            name: name.clone(),
+            connect: attach.connect.clone(),
+        }),
+        (None, None) => return Err(Error::new("which machine?").code(2)),
+    };
+    if attach.print {
+        let ports = Ports {
+            spare: attach.spare_pools,
+            largest: attach.largest_pool,
+        };
+        print(&describe_permanent(&attach.name, &reach, ports)?)?;
+        return Ok(0);
+    }
+    let chosen = attach.doorbell || attach.no_doorbell;
+    let done = adopt(&AttachWish {
+        name: attach.name.clone(),
+        reach,
+        doorbell: chosen.then_some(!attach.no_doorbell),
+    })?;
+    let name = &done.record.name;
+    let bells = match done.no_doorbells {
+        None => "have doorbells".into(),
+        Some(why) => format!("have no doorbells: {why}"),
+    };
+    print(&format!(
+        "{name} is attached; pools that it is granted {bells}\n"
+    ))?;
+    if let Some(why) = done.no_channel {
+        eprintln!("vshmem: the front end of {name} will not say what it can use: {why}");
+    }
+    Ok(0)
+}
+
+fn absolute(path: &PathBuf) -> Result<PathBuf> {
+    std::path::absolute(path)
+        .map_err(|e| Error::new(format!("{} is no path: {e}", path.display())).code(2))
+}
+
+/// Lets go of machines.
+pub fn detach(detach: &Detach) -> Result<u8> {
+    let mut code = 0;
+    for name in &detach.name {
+        if let Err(error) = let_go(name) {
+            eprintln!("vshmem: {error}");
+            code = if code == 0 { error.exit_code() } else { code };
+        }
+    }
+    Ok(code)
+}

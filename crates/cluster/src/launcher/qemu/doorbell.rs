@@ -1,0 +1,100 @@
+//! Doorbells: a cluster's pool is served by the back end, which is started if need be and ends with the last pool.
+
+use super::VECTORS;
+use crate::error::{Error, Explain, Result};
+use crate::host::state::{runtime_directory, Granted};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use vshmem_agent::ivshmem::client::{ensure, request, status};
+use vshmem_agent::ivshmem::{Directory, PeerStatus, PoolStatus, Program, Request};
+
+/// A machine has let go of a pool: it is served no longer if no other machine uses it.
+pub fn let_go(pool: &Granted, machine: &str, process: Option<i32>) {
+    if pool.doorbell {
+        end_if_unused(&pool.path, machine, process);
+    }
+}
+
+/// The back end's directory. No cluster's name begins with a dot.
+pub fn directory() -> Result<PathBuf> {
+    Ok(runtime_directory()?.join(".agent"))
+}
+
+/// Has a pool served; returns the socket that machines connect to.
+pub fn serve(pool: &Path) -> Result<PathBuf> {
+    let program = Program {
+        path: std::env::current_exe().explain(|| "this program's own file is not known".into())?,
+        words: vec!["agent".into()],
+        directory: Directory::named(&directory()?),
+        transient: true,
+    };
+    ensure(&program).map_err(ours)?;
+    let serve = Request::Serve {
+        pool: pool.to_string_lossy().into_owned(),
+        vectors: VECTORS,
+    };
+    let socket = request(&program.directory, &serve).map_err(ours)?;
+    socket.ok_or_else(|| Error::new("the back end does not say where it serves the pool"))
+}
+
+/// Tells the back end what a machine is called.
+pub fn name(pid: i32, name: &str) -> Result<()> {
+    let call = Request::Name {
+        pid: pid as u32,
+        name: name.into(),
+    };
+    request(&Directory::named(&directory()?), &call).map_err(ours)?;
+    Ok(())
+}
+
+/// The pool is served no longer. Waits until the back end has ended, if that was its last.
+pub fn end(pool: &Path) {
+    let Ok(directory) = directory().map(|path| Directory::named(&path)) else {
+        return;
+    };
+    let served = |path: &str| Path::new(path) == pool;
+    let Ok(Some(before)) = status(&directory) else {
+        return;
+    };
+    for found in before.pools.iter().filter(|found| served(&found.path)) {
+        let pool = found.name.clone();
+        // What can't be dropped now is dropped when its file and its machines are gone.
+        let _ = request(&directory, &Request::Drop { pool });
+    }
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while before.transient && directory.path().exists() && Instant::now() < deadline {
+        match status(&directory) {
+            Ok(Some(now)) if !now.pools.is_empty() => return,
+            _ => sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// The pool is served no longer if no machine is connected to it, and the back end was started for machines only. A machine of this
+/// name or process has just let go of it, and may still be written down as connected for a moment.
+fn end_if_unused(pool: &Path, name: &str, process: Option<i32>) {
+    let Ok(directory) = directory().map(|path| Directory::named(&path)) else {
+        return;
+    };
+    let is_it = |peer: &PeerStatus| peer.name == name || process == Some(peer.pid as i32);
+    let has_left = |found: &PoolStatus| found.peers.iter().any(is_it);
+    let deadline = Instant::now() + Duration::from_millis(500);
+    while let Ok(Some(now)) = status(&directory) {
+        let found = now
+            .pools
+            .iter()
+            .find(|found| Path::new(&found.path) == pool);
+        match found.filter(|_| now.transient) {
+            Some(found) if found.peers.is_empty() => return end(pool),
+            Some(found) if has_left(found) && Instant::now() < deadline => {
+                sleep(Duration::from_millis(5));
+            }
+            _ => return,
+        }
+    }
+}
+
+fn ours(error: vshmem_agent::Error) -> Error {
+    Error::new(error.to_string())
+}

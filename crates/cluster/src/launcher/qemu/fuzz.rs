@@ -1,0 +1,56 @@
+//! What reads what QEMU says, and what is written down of it, as functions from bytes. It panics where a reader has a
+//! fault.
+
+use super::adopted::Adopted;
+use super::{accel, pci, plug, qmp};
+use crate::fuzz::Reader;
+use serde_json::Value;
+
+/// All of them, by name.
+pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("adopted", adopted)];
+
+/// Answers of QEMU's monitor.
+fn monitor(text: &[u8]) {
+    let Ok(answer) = serde_json::from_slice::<Value>(text) else {
+        return;
+    };
+    let value = match qmp::judge(&answer) {
+        Some(Ok(value)) => value,
+        _ => answer,
+    };
+    let _ = qmp::parse_threads(&value);
+    let _ = plug::channel_in(&value, "agent");
+    if let Ok(tree) = pci::read(&value) {
+        for size in [1 << 20, 1 << 30, u64::MAX] {
+            if let Ok(place) = tree.place_for(size) {
+                assert!(place.room >= size, "a place with room");
+            }
+        }
+        assert!(
+            tree.plugged.iter().all(|p| tree.of(&p.pool).is_some()),
+            "found again"
+        );
+    }
+}
+
+/// Records of machines that were attached, and of what machines boot on.
+fn adopted(text: &[u8]) {
+    if let Ok(adopted) = serde_json::from_slice::<Adopted>(text) {
+        serde_json::to_vec(&adopted).expect("plain data");
+    }
+    let _ = accel::parse_note(&String::from_utf8_lossy(text), "question");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_read_what_they_should() {
+        let answer: &[u8] = br#"{"return":[{"bus":0,"devices":[{"qdev_id":"","id":{"vendor":32902,"device":4663},"slot":0}]}]}"#;
+        for end in 0..=answer.len() {
+            monitor(&answer[..end]);
+        }
+        adopted(b"question\nkvm\n");
+    }
+}

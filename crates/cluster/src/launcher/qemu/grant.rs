@@ -1,0 +1,466 @@
+//! Gives pools to machines that run, and takes them away.
+//!
+//! What a machine has is asked from QEMU each time; the record says which file is behind it. So a command that was cut off at
+//! any point does no harm: the record is written before anything is plugged in and after everything is taken out, and the
+//! next command on the machine begins by clearing away what is between the two ([`Work::begin`]).
+
+use super::doorbell;
+use super::pci::{self, Plugged, Tree};
+use super::plug::{self, Channel, Sees};
+use super::qmp::Qmp;
+use super::target::Target;
+use crate::error::{Error, Result};
+use crate::host::frontend;
+use crate::host::source::{path_of, Source};
+use crate::host::state::Granted;
+use crate::host::{dead, interrupt};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use vshmem_agent::guest::protocol::{Granted as Told, GrantedPool, GuestPool};
+
+/// A pool that a machine has now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// What it is called in the machine.
+    pub name: String,
+    /// Its device's address there.
+    pub address: String,
+    /// The machine had it already.
+    pub before: bool,
+    /// Programs in the machine can use it, as its front end says; else why that is not known.
+    pub usable: std::result::Result<(), String>,
+    /// From the beginning until then.
+    pub took: Duration,
+}
+
+/// How long a front end that has just been started may take to listen.
+const LISTENS_WITHIN: Duration = Duration::from_secs(2);
+/// How long a front end may take to say how it is.
+const TELLS_WITHIN: Duration = Duration::from_secs(2);
+/// How often QEMU is asked what has become of an order.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Gives a machine a pool.
+pub fn grant(target: &mut Target, pool: &Source, patience: Duration) -> Result<Done> {
+    let begun = Instant::now();
+    let mut work = Work::begin(target)?;
+    let before = work.has(pool)?;
+    if !before {
+        work.plug(pool)?;
+    }
+    let left = patience.saturating_sub(begun.elapsed());
+    // A front end that listens waits for the device itself.
+    let usable = work.announce(&pool.name, left)?;
+    let plugged = match (&usable, work.tree.of(&pool.name)) {
+        (Ok(()), Some(plugged)) => plugged.clone(),
+        _ => work.await_device(&pool.name, patience.saturating_sub(begun.elapsed()))?,
+    };
+    let took = begun.elapsed();
+    work.note_members()?;
+    Ok(Done {
+        name: pool.name.clone(),
+        address: plugged.address,
+        before,
+        usable,
+        took,
+    })
+}
+
+/// Takes a pool away from a machine; returns what it was called there. `pool` is that, or a name or path on this host.
+pub fn revoke(target: &mut Target, pool: &str, patience: Duration) -> Result<String> {
+    let mut work = Work::begin(target)?;
+    let name = work.named(pool)?;
+    let Some(plugged) = work.tree.of(&name).cloned() else {
+        let machine = work.target.name();
+        return Err(
+            Error::new(format!("{machine} does not have the pool {pool}"))
+                .code(1)
+                .hint(work.what_it_has()),
+        );
+    };
+    work.check_unpluggable(&name)?;
+    work.note_members()?;
+    work.unplug(&plugged, patience)?;
+    work.clean_up(&name)?;
+    // Names of devices that are gone mean nothing; that it is not heard does no harm.
+    let _ = work.announce_all(TELLS_WITHIN);
+    Ok(name)
+}
+
+/// The pools that a machine has, each with its device's address; what commands that were cut off have left is cleared away.
+pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
+    let work = Work::begin(target)?;
+    let all = work.target.pools().iter();
+    let with = |pool: &Granted| Some((pool.clone(), work.tree.of(&pool.name)?.address.clone()));
+    Ok(all.filter_map(with).collect())
+}
+
+/// Work on one machine's pools.
+struct Work<'a> {
+    target: &'a mut Target,
+    qmp: Qmp,
+    tree: Tree,
+}
+
+impl<'a> Work<'a> {
+    /// Asks what the machine has, and makes the record agree.
+    fn begin(target: &'a mut Target) -> Result<Work<'a>> {
+        let mut qmp = target.qmp()?;
+        let tree = look(&mut qmp)?;
+        let mut work = Work {
+            target,
+            qmp,
+            tree: tree.clone(),
+        };
+        let known = work.target.pools().to_vec();
+        let gone = |pool: &&Granted| tree.of(&pool.name).is_none();
+        for pool in known.iter().filter(gone) {
+            work.clean_up(&pool.name)?;
+        }
+        work.adopt_unknown()?;
+        Ok(work)
+    }
+
+    /// Writes down what the machine has and nobody has written down.
+    fn adopt_unknown(&mut self) -> Result<()> {
+        let mut pools = self.target.pools().to_vec();
+        for plugged in &self.tree.plugged {
+            if pools.iter().any(|pool| pool.name == plugged.pool) {
+                continue;
+            }
+            let Some(path) = plug::file(&mut self.qmp, &plugged.pool)? else {
+                continue;
+            };
+            let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+            pools.push(Granted {
+                name: plugged.pool.clone(),
+                path,
+                size,
+                doorbell: false,
+                member: None,
+            });
+        }
+        if pools != self.target.pools() {
+            self.target.set_pools(pools)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the machine has the pool under this name already. An error if it has it under another, or another under this.
+    fn has(&self, pool: &Source) -> Result<bool> {
+        let machine = self.target.name();
+        let known = self.target.pools();
+        let under = known.iter().find(|known| known.name == pool.name);
+        if let Some(other) = under.filter(|under| under.path != pool.path) {
+            return Err(Error::new(format!(
+                "{machine} has another pool that is called {}: {}",
+                pool.name,
+                other.path.display()
+            ))
+            .hint("Give this one another name there with --as, or revoke the other."));
+        }
+        if let Some(other) = known
+            .iter()
+            .find(|known| known.path == pool.path && known.name != pool.name)
+        {
+            return Err(Error::new(format!(
+                "{machine} has this pool already, as {}",
+                other.name
+            )));
+        }
+        if under.is_none() && self.tree.of(&pool.name).is_some() {
+            return Err(Error::new(format!(
+                "{machine} has a pool {}, and which it is is not known",
+                pool.name
+            ))
+            .hint(format!(
+                "Take it away first: vshmem revoke {} {machine}",
+                pool.name
+            )));
+        }
+        Ok(under.is_some())
+    }
+
+    fn plug(&mut self, pool: &Source) -> Result<()> {
+        let with_name =
+            |error: Error, name: &str| error.about(&format!("could not give {name} the pool"));
+        let place = self
+            .tree
+            .place_for(pool.size)
+            .map_err(|e| with_name(e, self.target.name()))?
+            .clone();
+        let granted = Granted {
+            name: pool.name.clone(),
+            path: pool.path.clone(),
+            size: pool.size,
+            doorbell: self.target.doorbell() && plug::can_unplug_bells(&mut self.qmp)?,
+            member: None,
+        };
+        let mut pools = self.target.pools().to_vec();
+        pools.push(granted.clone());
+        self.target.set_pools(pools)?;
+        let plugged = self.plug_served(&granted, &place);
+        plugged.map_err(|error| {
+            // What can't be cleared away now is when the next command begins.
+            let _ = self.clean_up(&pool.name);
+            with_name(error, self.target.name())
+        })
+    }
+
+    /// Another command may end the back end between the two, when it takes the pool away from the last machine that has it.
+    fn plug_served(&mut self, pool: &Granted, place: &pci::Free) -> Result<()> {
+        let mut tries = 2;
+        loop {
+            let bell = match pool.doorbell {
+                true => Some(doorbell::serve(&pool.path)?),
+                false => None,
+            };
+            self.settle(&pool.name)?;
+            let bell = bell.as_deref();
+            let plugged = match self.target.domain() {
+                Some(domain) => domain.plug(pool, bell, place),
+                None => plug::plug(&mut self.qmp, self.target.sees(), pool, bell, place),
+            };
+            tries -= 1;
+            match plugged {
+                Err(_) if bell.is_some_and(|socket| !is_served(socket)) && tries > 0 => (),
+                Ok(()) => {
+                    if let (true, Some(pid)) = (pool.doorbell, self.connects()) {
+                        doorbell::name(pid, self.target.name())?;
+                    }
+                    return Ok(());
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The process that connects to the back end for the machine, if it can be known.
+    fn connects(&self) -> Option<i32> {
+        match self.target.sees() {
+            Sees::Paths => self.qmp.process(),
+            Sees::Descriptors(_) => Some(std::process::id() as i32),
+        }
+    }
+
+    /// Waits until the machine's firmware or kernel has given the device an address.
+    fn await_device(&mut self, name: &str, patience: Duration) -> Result<Plugged> {
+        let deadline = Instant::now() + patience;
+        loop {
+            self.tree = look(&mut self.qmp)?;
+            let machine = self.target.name();
+            match self.tree.of(name) {
+                None => {
+                    let gone =
+                        format!("the device of the pool {name} is gone from {machine} again");
+                    return Err(Error::new(gone));
+                }
+                Some(plugged) if plugged.mapped => return Ok(plugged.clone()),
+                Some(plugged) if Instant::now() > deadline => {
+                    let address = &plugged.address;
+                    let text = format!("{machine} has the device of the pool {name} at {address}, and its kernel has not found it");
+                    return Err(Error::new(text).hint(
+                        "Is it still starting, or paused, or without hot-plug of PCI devices, or without room for it (dmesg there)? The command can be repeated.",
+                    ));
+                }
+                Some(_) => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    /// Tells the front end which pools there are, and whether it can use this one. Inside, why that is not known.
+    fn announce(
+        &mut self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<std::result::Result<(), String>> {
+        let told = match self.announce_all(patience) {
+            Err(error) => return Ok(Err(error.to_string())),
+            Ok(told) => told,
+        };
+        let Some(told) = told else {
+            return Ok(Err(
+                "no front end in the machine listens (vshmem agent --guest)".into(),
+            ));
+        };
+        if told.ready.iter().any(|ready| ready == name) {
+            return Ok(Ok(()));
+        }
+        let failed = told.failed.iter().find(|failed| failed.name == name);
+        let why = failed.map_or("it does not say why", |failed| failed.why.as_str());
+        let machine = self.target.name();
+        Err(Error::new(format!(
+            "{machine} has the device of the pool {name} and can't use it: {why}"
+        )))
+    }
+
+    /// `None`: nobody listens.
+    fn announce_all(&mut self, patience: Duration) -> Result<Option<Told>> {
+        let Some(channel) = self.channel()? else {
+            return Ok(None);
+        };
+        self.tree = look(&mut self.qmp)?;
+        let entry = |plugged: &Plugged| GrantedPool {
+            address: plugged.address.clone(),
+            name: plugged.pool.clone(),
+        };
+        let table: Vec<GrantedPool> = self.tree.plugged.iter().map(entry).collect();
+        frontend::tell(&channel.socket, table, patience).map(Some)
+    }
+
+    /// The channel to a front end that listens.
+    fn channel(&mut self) -> Result<Option<Channel>> {
+        let patience = match self.target.has_front_end() {
+            true => LISTENS_WITHIN,
+            false => Duration::ZERO,
+        };
+        let deadline = Instant::now() + patience;
+        loop {
+            let found = self.target.channel(&mut self.qmp)?;
+            match found {
+                Some(channel) if channel.open => return Ok(Some(channel)),
+                Some(_) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// What the machine calls a pool that is given by its name there, or as on this host.
+    fn named(&self, pool: &str) -> Result<String> {
+        if self.tree.of(pool).is_some() {
+            return Ok(pool.into());
+        }
+        let path = path_of(pool);
+        let mut known = self.target.pools().iter();
+        let found = known.find(|known| Some(&known.path) == path.as_ref());
+        Ok(found.map_or(pool, |found| &found.name).into())
+    }
+
+    fn what_it_has(&self) -> String {
+        let names: Vec<&str> = self
+            .tree
+            .plugged
+            .iter()
+            .map(|plugged| plugged.pool.as_str())
+            .collect();
+        match names.len() {
+            0 => "It has none.".into(),
+            _ => format!("It has: {}.", names.join(", ")),
+        }
+    }
+
+    /// An error if QEMU would crash.
+    fn check_unpluggable(&mut self, name: &str) -> Result<()> {
+        let mut known = self.target.pools().iter();
+        let bell = known.any(|pool| pool.name == name && pool.doorbell);
+        if !bell || plug::can_unplug_bells(&mut self.qmp)? {
+            return Ok(());
+        }
+        let machine = self.target.name();
+        Err(Error::new(format!(
+            "{machine} has the pool {name} with doorbells, and without KVM QEMU crashes when it loses those"
+        ))
+        .hint("Turn the machine off with --force or vshmem down. Pools that are granted later, or all with vshmem up --no-doorbell, can be revoked."))
+    }
+
+    /// Writes down which members of its pools the machine is, as its front end says: when it is dead, nobody can.
+    fn note_members(&mut self) -> Result<()> {
+        let mut pools = self.target.pools().to_vec();
+        for told in self.told().unwrap_or_default() {
+            let pool = pools.iter_mut().find(|pool| pool.name == told.name);
+            if let (Some(pool), Some(number)) = (pool, told.member) {
+                let member = dead::visitors(pool).find_map(|visitor| visitor.member(number));
+                pool.member = member.or(pool.member);
+            }
+        }
+        match pools == self.target.pools() {
+            true => Ok(()),
+            false => self.target.set_pools(pools),
+        }
+    }
+
+    /// The machine's pools as its front end sees them, if there is one.
+    fn told(&mut self) -> Option<Vec<GuestPool>> {
+        let channel = self.target.channel(&mut self.qmp).ok()??;
+        let status = channel
+            .open
+            .then(|| frontend::status(&channel.socket, TELLS_WITHIN));
+        Some(status?.ok()?.pools)
+    }
+
+    /// Asks the machine to let go of a pool, and waits until it has.
+    fn unplug(&mut self, plugged: &Plugged, patience: Duration) -> Result<()> {
+        match self.target.domain() {
+            Some(domain) => domain.unplug(&plugged.id)?,
+            None => plug::unplug(&mut self.qmp, plugged)?,
+        }
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.is_unplugged(plugged)? {
+                return Ok(());
+            }
+            interrupt::check()?;
+            if Instant::now() > deadline {
+                let (machine, pool) = (self.target.name(), &plugged.pool);
+                return Err(Error::new(format!(
+                    "{machine} still has the pool {pool}: it was told to let go of it, and did not within {} s",
+                    patience.as_secs_f64()
+                ))
+                .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force."));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The device is gone, and whoever started the machine knows.
+    fn is_unplugged(&mut self, plugged: &Plugged) -> Result<bool> {
+        self.tree = look(&mut self.qmp)?;
+        if self.tree.of(&plugged.pool).is_some() {
+            return Ok(false);
+        }
+        match self.target.domain() {
+            Some(domain) => Ok(!domain.lists(&plugged.id)?),
+            None => Ok(true),
+        }
+    }
+
+    /// Waits until nothing is left of a device that is gone.
+    fn settle(&mut self, name: &str) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !plug::clear(&mut self.qmp, name)? {
+            if Instant::now() > deadline {
+                let machine = self.target.name();
+                return Err(Error::new(format!(
+                    "QEMU of {machine} does not let go of the pool {name}"
+                ))
+                .hint("Repeat the command; if that does not help, turn the machine off."));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The machine does not have the pool: nothing of it is left in QEMU, in the pool or in the record.
+    fn clean_up(&mut self, name: &str) -> Result<()> {
+        self.settle(name)?;
+        let mut pools = self.target.pools().to_vec();
+        if let Some(place) = pools.iter().position(|pool| pool.name == name) {
+            let pool = pools.remove(place);
+            dead::declare(&pool, self.target.name());
+            doorbell::let_go(&pool, self.target.name(), self.qmp.process());
+            self.target.set_pools(pools)?;
+        }
+        Ok(())
+    }
+}
+
+fn look(qmp: &mut Qmp) -> Result<Tree> {
+    pci::read(&qmp.call("query-pci", json!({}))?)
+}
+
+fn is_served(socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}

@@ -1,0 +1,83 @@
+//! What machines of QEMU have, seen from inside.
+
+use crate::error::{Error, Explain, Result};
+use crate::launcher::Guest;
+use crate::wire::PORT_NAME;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to announce the ports.
+const PORTS_WITHIN: Duration = Duration::from_secs(20);
+
+/// The machine's side.
+pub struct Side;
+
+impl Guest for Side {
+    fn file_transport(&self) -> &'static str {
+        "virtio"
+    }
+
+    fn channels(&self, count: usize) -> Result<Vec<PathBuf>> {
+        find_ports(count)
+    }
+
+    fn give_pools(&self, uid: u32) -> Result<()> {
+        open_pools(uid)
+    }
+
+    fn driver_failed(&self, why: &str) {
+        vshmem_agent::ivshmem::driver_failed(why);
+    }
+
+    fn front_end(&self, uid: u32) -> Vec<String> {
+        ["agent", "--guest", "--owner", &uid.to_string()]
+            .map(String::from)
+            .to_vec()
+    }
+}
+
+/// The device files of the channels, waiting for the kernel to announce them all.
+fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
+    let deadline = Instant::now() + PORTS_WITHIN;
+    loop {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/sys/class/virtio-ports")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+            let device = PathBuf::from("/dev").join(entry.file_name());
+            if name.trim().starts_with(PORT_NAME) && device.exists() {
+                found.push(device);
+            }
+        }
+        if found.len() >= count {
+            return Ok(found);
+        }
+        if Instant::now() > deadline {
+            let (has, want) = (found.len(), count);
+            return Err(Error::new(format!(
+                "the machine has {has} channels instead of {want}"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Lets the machine's user map the pools that are there from the start.
+fn open_pools(uid: u32) -> Result<()> {
+    let devices = "/sys/bus/pci/devices";
+    for entry in fs::read_dir(devices)
+        .explain(|| format!("reading {devices}"))?
+        .flatten()
+    {
+        let id = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        if id("vendor").trim() == "0x1af4" && id("device").trim() == "0x1110" {
+            vshmem_agent::ivshmem::give_device(&entry.path(), uid)
+                .explain(|| format!("could not give {} to its user", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}

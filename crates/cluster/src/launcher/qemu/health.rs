@@ -1,0 +1,86 @@
+//! How machines are, as their QEMU and their front ends say.
+
+use super::adopted::{self, Adopted};
+use super::qmp::Qmp;
+use super::target::Target;
+use super::{doorbell, pci, plug};
+use crate::error::Result;
+use crate::host::health::{written_down, Health};
+use crate::host::state::{Machine, Record};
+use crate::host::{dead, frontend};
+use serde_json::json;
+use std::time::Duration;
+
+/// An adopted machine and how it is; nothing of one that is off.
+#[derive(Debug, Clone)]
+pub struct Attached {
+    /// As written down.
+    pub record: Adopted,
+    /// How it is.
+    pub health: Option<Health>,
+}
+
+/// How long each of QEMU and a front end may take to answer: one that is busy is shown as it is written down.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Of a cluster's machine.
+pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
+    let asked = || -> Result<Health> {
+        let directory = record.machine_directory(machine)?;
+        let mut qmp = Qmp::connect(&super::monitor_socket(&directory), PATIENCE)?;
+        let open = plug::is_open(&mut qmp, super::AGENT)? == Some(true);
+        let socket = super::agent_socket(&directory);
+        ask(&mut qmp, open.then_some(socket.as_path()))
+    };
+    asked().unwrap_or_else(|_| written_down(&machine.pools))
+}
+
+/// All of this user's adopted machines.
+pub fn attached() -> Result<Vec<Attached>> {
+    let all = adopted::list()?.into_iter().map(|record| Attached {
+        health: record.runs().then(|| of_adopted(&record)),
+        record,
+    });
+    Ok(all.collect())
+}
+
+fn of_adopted(record: &Adopted) -> Health {
+    let asked = || -> Result<Health> {
+        let mut qmp = record.qmp(PATIENCE)?;
+        let channel = match &record.channel {
+            Some(label) => plug::channel(&mut qmp, label)?,
+            None => None,
+        };
+        let open = channel.filter(|channel| channel.open);
+        ask(&mut qmp, open.as_ref().map(|open| open.socket.as_path()))
+    };
+    asked().unwrap_or_else(|_| written_down(&record.pools))
+}
+
+fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
+    let tree = pci::read(&qmp.call("query-pci", json!({}))?)?;
+    let status = front_end.and_then(|socket| frontend::status(socket, PATIENCE).ok());
+    Ok(Health {
+        pools: tree
+            .plugged
+            .into_iter()
+            .map(|plugged| plugged.pool)
+            .collect(),
+        front_end: status.is_some(),
+        no_driver: status.as_ref().and_then(frontend::without_driver),
+    })
+}
+
+/// An adopted machine that is off has no pools: what it has left in them is cleared away.
+pub fn clear(name: &str) -> Result<()> {
+    let Some(mut target) = Target::adopted(name)? else {
+        return Ok(());
+    };
+    if target.record().is_some_and(|record| !record.runs()) {
+        dead::declare_in(target.pools(), name, &mut |pool| {
+            doorbell::let_go(pool, name, None);
+        });
+        target.set_pools(vec![])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! What a machine's console and its QEMU say, kept in files that do not grow for ever: a machine writes as much as it likes.
+
+use crate::error::{Explain, Result};
+use crate::host::log::{aside, tail};
+use rustix::fs::{flock, FlockOperation};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A log that has as many bytes is put aside, in the place of the one before.
+const MOST: usize = 256 << 10;
+/// How long what was said last may take to be written down: there is always more to come as long as QEMU runs,
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+/// and an end of it once it has ended, also on a host that is busy.
+const ALL_WRITTEN_WITHIN: Duration = Duration::from_secs(20);
+
+/// What the machine's kernel and first process print.
+pub fn console(directory: &Path) -> PathBuf {
+    directory.join("console.log")
+}
+
+/// What QEMU itself prints.
+pub fn qemu(directory: &Path) -> PathBuf {
+    directory.join("qemu.log")
+}
+
+struct Log {
+    path: PathBuf,
+    file: File,
+    len: usize,
+}
+
+impl Log {
+    fn new(path: PathBuf) -> io::Result<Log> {
+        let file = File::create(&path)?;
+        Ok(Log { path, file, len: 0 })
+    }
+
+    /// What can't be written is lost: the machine goes on.
+    fn put(&mut self, bytes: &[u8]) {
+        if self.len + bytes.len() > MOST {
+            let _ = fs::rename(&self.path, aside(&self.path));
+            match Log::new(self.path.clone()) {
+                Ok(new) => *self = new,
+                Err(_) => return,
+            }
+        }
+        self.len += bytes.len();
+        let _ = self.file.write_all(bytes);
+    }
+}
+
+/// Keeps a machine's logs.
+pub struct Keeper {
+    console: (UnixStream, Log),
+    qemu: (UnixStream, Log),
+    /// Locked as long as there may be more to write.
+    _directory: File,
+}
+
+impl Keeper {
+    /// Of what comes from these.
+    pub fn new(directory: &Path, said: UnixStream, errors: UnixStream) -> Result<Keeper> {
+        let failed = || format!("could not make the logs in {}", directory.display());
+        let lock = File::open(directory).explain(failed)?;
+        // That of a machine that was here before may have something left to write.
+        flock(&lock, FlockOperation::LockExclusive)
+            .map_err(io::Error::from)
+            .explain(failed)?;
+        Ok(Keeper {
+            console: (said, Log::new(console(directory)).explain(failed)?),
+            qemu: (errors, Log::new(qemu(directory)).explain(failed)?),
+            _directory: lock,
+        })
+    }
+
+    /// Writes until nobody is left who says anything. If the leash ends without a word, whoever holds it has died: `lost` is called.
+    pub fn keep<L: Read + AsRawFd>(mut self, leash: &mut L, lost: &dyn Fn()) {
+        let mut open = [true; 3];
+        while open[0] || open[1] {
+            let watched = |fd, open| libc::pollfd {
+                fd: if open { fd } else { -1 },
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            let mut entries = [
+                watched(self.console.0.as_raw_fd(), open[0]),
+                watched(self.qemu.0.as_raw_fd(), open[1]),
+                watched(leash.as_raw_fd(), open[2]),
+            ];
+            // SAFETY: the list has as many entries as poll is told.
+            unsafe { libc::poll(entries.as_mut_ptr(), 3, -1) };
+            if entries[0].revents != 0 {
+                open[0] = pass_on(&mut self.console.0, &mut self.console.1);
+            }
+            if entries[1].revents != 0 {
+                open[1] = pass_on(&mut self.qemu.0, &mut self.qemu.1);
+            }
+            if entries[2].revents != 0 {
+                open[2] = false;
+                if !matches!(leash.read(&mut [0]), Ok(1)) {
+                    lost();
+                }
+            }
+        }
+    }
+}
+
+/// False at the end.
+fn pass_on(from: &mut impl Read, to: &mut Log) -> bool {
+    let mut bytes = [0; 16 << 10];
+    match from.read(&mut bytes) {
+        Ok(0) => false,
+        Ok(len) => {
+            to.put(&bytes[..len]);
+            true
+        }
+        Err(e) => e.kind() == io::ErrorKind::Interrupted,
+    }
+}
+
+/// The last lines of a machine's logs, for an error message; of one whose QEMU has ended, all of them.
+pub fn last_words(directory: &Path, ended: bool) -> String {
+    wait_until_written(
+        directory,
+        match ended {
+            true => ALL_WRITTEN_WITHIN,
+            false => WRITTEN_WITHIN,
+        },
+    );
+    tail(&qemu(directory)) + &tail(&console(directory))
+}
+
+fn wait_until_written(directory: &Path, within: Duration) {
+    let deadline = Instant::now() + within;
+    let Ok(lock) = File::open(directory) else {
+        return;
+    };
+    let locked = || flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+    while !locked() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_do_not_grow_for_ever() {
+        let directory = std::env::temp_dir().join(format!("vshmem-logs-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        let (mut their_errors, errors) = UnixStream::pair().unwrap();
+        let keeper = Keeper::new(&directory, ours, errors).unwrap();
+        let flood = std::thread::spawn(move || {
+            let line = [b'x'; 1000];
+            for _ in 0..3 * MOST / line.len() {
+                (&theirs).write_all(&line).unwrap();
+            }
+            (&theirs).write_all(b"\nlast \x1b[31mwords\n").unwrap();
+            their_errors.write_all(b"and QEMU's\n").unwrap();
+        });
+        // Nobody holds the leash.
+        let (mut leash, end) = UnixStream::pair().unwrap();
+        drop(end);
+        let lost = std::cell::Cell::new(0);
+        keeper.keep(&mut leash, &|| lost.set(lost.get() + 1));
+        flood.join().unwrap();
+        assert_eq!(lost.get(), 1);
+        let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
+        let log = console(&directory);
+        assert!(size(&log) <= MOST && size(&aside(&log)) <= MOST);
+        let words = last_words(&directory, true);
+        assert!(words.starts_with("\n    and QEMU's"), "{words}");
+        assert!(words.ends_with("\n    last [31mwords"), "{words}");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_late_is_waited_for() {
+        let directory = std::env::temp_dir().join(format!("vshmem-late-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (_, said) = UnixStream::pair().unwrap();
+        let (mut their_errors, errors) = UnixStream::pair().unwrap();
+        let keeper = Keeper::new(&directory, said, errors).unwrap();
+        their_errors.write_all(b"no memory\n").unwrap();
+        drop(their_errors);
+        let busy = std::thread::spawn(move || {
+            std::thread::sleep(WRITTEN_WITHIN + Duration::from_millis(200));
+            keeper.keep(&mut File::open("/dev/null").unwrap(), &|| ());
+        });
+        assert_eq!(last_words(&directory, true), "\n    no memory");
+        busy.join().unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,201 @@
+//! Plugs a pool into a machine that runs, and unplugs it: what is said to QEMU.
+
+use super::pci::{Free, Plugged};
+use super::ports::{pool_of_backing, Turn};
+use super::qmp::Qmp;
+use super::{sandbox, Lent, VECTORS};
+use crate::error::{Error, Explain, Result};
+use crate::host::state::Granted;
+use serde_json::{json, Value};
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// How a QEMU gets at files and sockets of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sees {
+    /// By their paths.
+    Paths,
+    /// It is in a sandbox and gets descriptors. It may run as another user than this one.
+    Descriptors(Option<u32>),
+}
+
+/// Plugs a pool in. `bell` is where the back end serves it, if it does.
+pub fn plug(
+    qmp: &mut Qmp,
+    sees: Sees,
+    pool: &Granted,
+    bell: Option<&Path>,
+    place: &Free,
+) -> Result<()> {
+    let turn = Turn::new();
+    let (id, backing) = (turn.device(&pool.name), turn.backing(&pool.name));
+    let arguments = match bell {
+        Some(socket) => {
+            let address = match sees {
+                Sees::Paths => json!({"type": "unix", "data": {"path": socket}}),
+                Sees::Descriptors(_) => {
+                    let failed = || format!("could not connect to {}", socket.display());
+                    let connection = UnixStream::connect(socket).explain(failed)?;
+                    qmp.give(&backing, connection.into())?;
+                    json!({"type": "fd", "data": {"str": backing}})
+                }
+            };
+            let data = json!({"addr": address, "server": false});
+            let socket = json!({"type": "socket", "data": data});
+            qmp.call("chardev-add", json!({"id": backing, "backend": socket}))?;
+            json!({"driver": "ivshmem-doorbell", "id": id, "bus": place.bus, "chardev": backing, "vectors": VECTORS})
+        }
+        None => {
+            add_memory(qmp, sees, pool, &backing)?;
+            json!({"driver": "ivshmem-plain", "id": id, "bus": place.bus, "memdev": backing, "master": "on"})
+        }
+    };
+    qmp.call("device_add", arguments).map(|_| ())
+}
+
+/// Has QEMU map a pool's file.
+fn add_memory(qmp: &mut Qmp, sees: Sees, pool: &Granted, backing: &str) -> Result<()> {
+    let memory = |path: &Path| {
+        json!({"qom-type": "memory-backend-file", "id": backing, "share": true,
+            "mem-path": path, "size": pool.size})
+    };
+    let Sees::Descriptors(user) = sees else {
+        return qmp.call("object-add", memory(&pool.path)).map(drop);
+    };
+    let file = File::options().read(true).write(true).open(&pool.path);
+    let file = file.explain(|| format!("could not open {}", pool.path.display()))?;
+    let _lent = user.map(|user| Lent::to(&pool.path, &[user])).transpose()?;
+    let (number, set) = qmp.lend(&file.into())?;
+    // Opened anew, by its number: that is all that this object can do.
+    let added = qmp.call("object-add", memory(Path::new(&sandbox::path_of(number))));
+    qmp.call("remove-fd", json!({ "fdset-id": set }))?;
+    added.map(drop)
+}
+
+/// Asks the machine to let go of a pool.
+pub fn unplug(qmp: &mut Qmp, plugged: &Plugged) -> Result<()> {
+    match qmp.ask("device_del", json!({"id": plugged.id}))? {
+        // It was asked before, or has just let go.
+        Err(why) if why.contains("in the process of unplug") || why.contains("not found") => Ok(()),
+        Err(why) => Err(Error::new(format!("QEMU refused device_del: {why}"))),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Whether QEMU survives it when a device with doorbells is unplugged. Without KVM it keeps watching the descriptors of the
+/// device's vectors, for a device that is gone, and crashes as soon as it gets another descriptor of that number (7.2; later
+/// ones have the same lines).
+pub fn can_unplug_bells(qmp: &mut Qmp) -> Result<bool> {
+    let told = qmp.call("query-kvm", json!({}))?;
+    Ok(told.get("enabled").and_then(Value::as_bool) == Some(true))
+}
+
+/// Removes what stood behind a device that is gone. Whether nothing is left: QEMU may hold on for a moment.
+pub fn clear(qmp: &mut Qmp, pool: &str) -> Result<bool> {
+    let mut clean = true;
+    for (command, id) in behind(qmp, pool)? {
+        clean &= qmp.ask(command, json!({ "id": id }))?.is_ok();
+    }
+    Ok(clean)
+}
+
+/// What is behind a pool's device, each with the command that removes it.
+fn behind(qmp: &mut Qmp, pool: &str) -> Result<Vec<(&'static str, String)>> {
+    let is_it = |id: &&str| pool_of_backing(id) == Some(pool);
+    let objects = qmp.call("qom-list", json!({"path": "/objects"}))?;
+    let chardevs = qmp.call("query-chardev", json!({}))?;
+    let objects = names(&objects, "name")
+        .filter(is_it)
+        .map(|id| ("object-del", id.into()));
+    let chardevs = names(&chardevs, "label")
+        .filter(is_it)
+        .map(|id| ("chardev-remove", id.into()));
+    Ok(objects.chain(chardevs).collect())
+}
+
+/// The file of a pool that is plugged in, if QEMU opened it by itself.
+pub fn file(qmp: &mut Qmp, pool: &str) -> Result<Option<PathBuf>> {
+    for (command, id) in behind(qmp, pool)? {
+        if command == "object-del" {
+            let asked = json!({"path": format!("/objects/{id}"), "property": "mem-path"});
+            let path = qmp.ask("qom-get", asked)?.ok();
+            let path = path.as_ref().and_then(Value::as_str).map(PathBuf::from);
+            // What was behind a descriptor is not known any more.
+            return Ok(path.filter(|path| sandbox::descriptor_at(path).is_none()));
+        }
+    }
+    Ok(None)
+}
+
+fn names<'a>(list: &'a Value, key: &'static str) -> impl Iterator<Item = &'a str> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(move |item| item.get(key)?.as_str())
+}
+
+/// How a machine's front end can be talked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Channel {
+    /// QEMU's end of it.
+    pub socket: PathBuf,
+    /// Somebody listens in the machine.
+    pub open: bool,
+}
+
+/// The channel of this label among QEMU's.
+pub fn channel(qmp: &mut Qmp, label: &str) -> Result<Option<Channel>> {
+    let all = qmp.call("query-chardev", json!({}))?;
+    Ok(channel_in(&all, label))
+}
+
+/// Whether somebody in the machine listens to the channel of this label, if there is such a one.
+pub fn is_open(qmp: &mut Qmp, label: &str) -> Result<Option<bool>> {
+    let all = qmp.call("query-chardev", json!({}))?;
+    Ok(labelled(&all, label).map(opened))
+}
+
+fn labelled<'a>(chardevs: &'a Value, label: &str) -> Option<&'a Value> {
+    let is_it = |item: &&Value| item.get("label").and_then(Value::as_str) == Some(label);
+    chardevs.as_array()?.iter().find(is_it)
+}
+
+fn opened(chardev: &Value) -> bool {
+    chardev.get("frontend-open").and_then(Value::as_bool) == Some(true)
+}
+
+pub(crate) fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
+    let found = labelled(chardevs, label)?;
+    let file = found.get("filename")?.as_str()?;
+    let path = file
+        .strip_prefix("disconnected:")
+        .unwrap_or(file)
+        .strip_prefix("unix:")?;
+    // `,server=on` and perhaps more.
+    let path = path.split(",server").next()?;
+    Some(Channel {
+        socket: path.into(),
+        open: opened(found),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_found() {
+        let all = json!([
+            {"label": "serial0", "filename": "file", "frontend-open": true},
+            {"label": "agent", "filename": "disconnected:unix:/run/a,b/agent.sock,server=on", "frontend-open": true},
+            {"label": "other", "filename": "unix:/x", "frontend-open": false},
+        ]);
+        let agent = channel_in(&all, "agent").unwrap();
+        assert_eq!(
+            (agent.socket, agent.open),
+            ("/run/a,b/agent.sock".into(), true)
+        );
+        assert_eq!(channel_in(&all, "other").unwrap().socket, Path::new("/x"));
+        assert_eq!(channel_in(&all, "serial0"), None);
+        assert_eq!(channel_in(&all, "none"), None);
+    }
+}

@@ -1,0 +1,243 @@
+//! The little that we say to a running QEMU over its monitor protocol (QMP): to its socket, or through libvirt.
+//!
+//! Nothing here waits for events: what has become of an order is asked, since that is also how one finds out what a command that was
+//! cut off has left.
+
+use super::libvirt::Domain;
+use crate::error::{Error, Explain, Result};
+use crate::host::state::uid;
+use serde_json::{json, Value};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// A monitor connection.
+pub struct Qmp {
+    link: Link,
+}
+
+enum Link {
+    Socket(BufReader<UnixStream>),
+    Libvirt(Domain),
+}
+
+/// Longer lines than any answer of QEMU.
+const LONGEST: u64 = 16 << 20;
+
+impl Qmp {
+    /// Connects and leaves the negotiation mode. QEMU answers one connection of a socket at a time.
+    pub fn connect(socket: &Path, patience: Duration) -> Result<Qmp> {
+        let open = || -> std::io::Result<Qmp> {
+            let stream = UnixStream::connect(socket)?;
+            stream.set_read_timeout(Some(patience))?;
+            stream.set_write_timeout(Some(patience))?;
+            let link = Link::Socket(BufReader::new(stream));
+            Ok(Qmp { link })
+        };
+        let mut qmp = open().explain(|| format!("could not reach QEMU at {}", socket.display()))?;
+        if let Link::Socket(reader) = &mut qmp.link {
+            line(reader).map_err(|error| {
+                Error::new(format!("{error}, at {}", socket.display())).hint(
+                    "QEMU talks to one program at a time there: is another one connected? Give QEMU a second -qmp socket.",
+                )
+            })?;
+        }
+        qmp.call("qmp_capabilities", json!({}))?;
+        Ok(qmp)
+    }
+
+    /// By way of libvirt, which keeps the monitors of its machines to itself.
+    pub fn through(domain: Domain) -> Qmp {
+        Qmp {
+            link: Link::Libvirt(domain),
+        }
+    }
+
+    /// QEMU's process, if it can be known.
+    pub fn process(&self) -> Option<i32> {
+        self.peer().map(|peer| peer.pid).filter(|pid| *pid > 0)
+    }
+
+    /// Whether it may connect to the back end, which serves its user and root.
+    pub fn is_served(&self) -> bool {
+        self.peer()
+            .is_some_and(|peer| peer.uid == 0 || peer.uid == uid())
+    }
+
+    fn peer(&self) -> Option<libc::ucred> {
+        let Link::Socket(reader) = &self.link else {
+            return None;
+        };
+        let mut peer = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, the size of the structure, which lives across the call.
+        let known = unsafe {
+            libc::getsockopt(
+                reader.get_ref().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut peer).cast(),
+                &mut len,
+            )
+        };
+        (known == 0).then_some(peer)
+    }
+
+    /// The thread of each virtual core, in their order.
+    pub fn core_threads(&mut self) -> Result<Vec<i32>> {
+        let answer = self.call("query-cpus-fast", json!({}))?;
+        parse_threads(&answer)
+            .ok_or_else(|| Error::new(format!("QEMU's answer about its cores is odd: {answer}")))
+    }
+
+    /// Has QEMU do something, which it must not refuse.
+    pub fn call(&mut self, command: &str, arguments: Value) -> Result<Value> {
+        self.ask(command, arguments)?
+            .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
+    }
+
+    /// Gives QEMU a descriptor, under this name.
+    pub fn give(&mut self, name: &str, descriptor: OwnedFd) -> Result<()> {
+        self.call_with("getfd", json!({ "fdname": name }), &descriptor)
+            .map(drop)
+    }
+
+    /// Gives QEMU a descriptor until this is taken back. Returns by which number it knows it, and what it is taken back by.
+    pub fn lend(&mut self, descriptor: &OwnedFd) -> Result<(i32, Value)> {
+        let answer = self.call_with("add-fd", json!({}), descriptor)?;
+        let number = answer.get("fd").and_then(Value::as_i64);
+        let number = number.and_then(|number| i32::try_from(number).ok());
+        match (number, answer.get("fdset-id")) {
+            (Some(number), Some(set)) => Ok((number, set.clone())),
+            _ => Err(Error::new(format!(
+                "QEMU's answer about a descriptor is odd: {answer}"
+            ))),
+        }
+    }
+
+    /// Has QEMU do something with a descriptor, which it must not refuse.
+    fn call_with(
+        &mut self,
+        command: &str,
+        arguments: Value,
+        descriptor: &OwnedFd,
+    ) -> Result<Value> {
+        let order = json!({ "execute": command, "arguments": arguments }).to_string();
+        let Link::Socket(reader) = &mut self.link else {
+            return Err(Error::new("libvirt passes no descriptors on to QEMU"));
+        };
+        send_with(reader.get_ref(), order.as_bytes(), descriptor)
+            .explain(|| "giving QEMU a descriptor".into())?;
+        self.verdict(command)?
+            .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
+    }
+
+    /// Asks QEMU to do something. Inside, why it refuses.
+    pub fn ask(
+        &mut self,
+        command: &str,
+        arguments: Value,
+    ) -> Result<std::result::Result<Value, String>> {
+        let order = json!({ "execute": command, "arguments": arguments }).to_string();
+        match &mut self.link {
+            Link::Libvirt(domain) => judge(&domain.monitor(&order)?)
+                .ok_or_else(|| Error::new("libvirt's answer from QEMU's monitor is odd")),
+            Link::Socket(reader) => {
+                reader
+                    .get_mut()
+                    .write_all(order.as_bytes())
+                    .explain(|| format!("asking QEMU to {command}"))?;
+                self.verdict(command)
+            }
+        }
+    }
+
+    /// The answer to what was asked last.
+    fn verdict(&mut self, command: &str) -> Result<std::result::Result<Value, String>> {
+        let Link::Socket(reader) = &mut self.link else {
+            return Err(Error::new(format!("libvirt answers {command} at once")));
+        };
+        loop {
+            // Events come in between.
+            if let Some(verdict) = judge(&line(reader)?) {
+                return Ok(verdict);
+            }
+        }
+    }
+}
+
+/// Sends a few bytes, and a descriptor with them.
+fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> std::io::Result<()> {
+    use rustix::net::{sendmsg, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor.as_fd()];
+    with.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let io = [std::io::IoSlice::new(bytes)];
+    let sent = sendmsg(socket, &io, &mut with, SendFlags::NOSIGNAL)?;
+    (&*socket).write_all(&bytes[sent..])
+}
+
+/// What an answer says; `None` if it is none.
+pub(crate) fn judge(answer: &Value) -> Option<std::result::Result<Value, String>> {
+    if let Some(error) = answer.get("error") {
+        let words = error.get("desc").and_then(Value::as_str);
+        return Some(Err(words.map_or_else(|| error.to_string(), String::from)));
+    }
+    answer.get("return").map(|value| Ok(value.clone()))
+}
+
+fn line(reader: &mut BufReader<UnixStream>) -> Result<Value> {
+    let mut text = String::new();
+    let len = match reader.take(LONGEST).read_line(&mut text) {
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            return Err(Error::new("QEMU does not answer"))
+        }
+        read => read.explain(|| "reading QEMU's answer".into())?,
+    };
+    if len == 0 {
+        return Err(Error::new("QEMU closed its monitor"));
+    }
+    serde_json::from_str(&text)
+        .map_err(|e| Error::new(format!("QEMU's answer is not JSON ({e}): {text}")))
+}
+
+pub(crate) fn parse_threads(answer: &Value) -> Option<Vec<i32>> {
+    let mut cores: Vec<(u64, i32)> = Vec::new();
+    for core in answer.as_array()? {
+        let thread = i32::try_from(core.get("thread-id")?.as_i64()?).ok()?;
+        cores.push((core.get("cpu-index")?.as_u64()?, thread));
+    }
+    cores.sort_unstable();
+    Some(cores.into_iter().map(|(_, thread)| thread).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_come_in_the_order_of_cores() {
+        let answer = json!([
+            {"cpu-index": 1, "thread-id": 20, "target": "x86_64"},
+            {"cpu-index": 0, "thread-id": 10},
+        ]);
+        assert_eq!(parse_threads(&answer), Some(vec![10, 20]));
+        assert_eq!(parse_threads(&json!({"cpus": 1})), None);
+        assert_eq!(parse_threads(&json!([{"cpu-index": 0}])), None);
+    }
+
+    #[test]
+    fn answers_are_told_from_events() {
+        assert_eq!(judge(&json!({"event": "RESUME", "data": {}})), None);
+        assert_eq!(judge(&json!({"return": [1]})), Some(Ok(json!([1]))));
+        let refused = json!({"error": {"class": "GenericError", "desc": "no such bus"}});
+        assert_eq!(judge(&refused), Some(Err("no such bus".into())));
+    }
+}

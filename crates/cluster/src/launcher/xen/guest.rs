@@ -1,0 +1,66 @@
+//! What domains have, seen from inside. Their channels are consoles beside the first one.
+
+use crate::error::{Error, Result};
+use crate::launcher::Guest;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long the kernel may take to make them.
+const WITHIN: Duration = Duration::from_secs(20);
+/// Linux has so many at the most. The first one is not a channel.
+const MOST: usize = 8;
+
+/// The machine's side.
+pub struct Side;
+
+impl Guest for Side {
+    fn file_transport(&self) -> &'static str {
+        "xen"
+    }
+
+    /// The domain itself tells how many there are.
+    fn channels(&self, _: usize) -> Result<Vec<PathBuf>> {
+        find()
+    }
+
+    /// They stay root's, who alone can start a domain.
+    fn give_pools(&self, _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn front_end(&self, _: u32) -> Vec<String> {
+        ["xen", "join"].map(String::from).to_vec()
+    }
+}
+
+/// The device files of all consoles but the first.
+fn find() -> Result<Vec<PathBuf>> {
+    let count =
+        vshmem_agent::xen::further_consoles().map_err(|error| Error::new(error.to_string()))?;
+    let deadline = Instant::now() + WITHIN;
+    loop {
+        let all = (1..MOST).map(|number| PathBuf::from(format!("/dev/hvc{number}")));
+        let found: Vec<PathBuf> = all.filter(|device| is_there(device)).collect();
+        if found.len() >= count.clamp(1, MOST - 1) {
+            return Ok(found);
+        }
+        if Instant::now() > deadline {
+            let has = found.len();
+            return Err(Error::new(format!(
+                "the domain has {has} channels instead of {count}"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Device files of those that are not there can't be opened.
+fn is_there(device: &Path) -> bool {
+    let mut options = File::options();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+    options.open(device).is_ok()
+}

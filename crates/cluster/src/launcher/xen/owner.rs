@@ -1,0 +1,113 @@
+//! The process that owns a cluster's pool: `vshmem xen own`, which gives it to the cluster's domains, and takes it back when they are gone.
+
+use crate::error::{Error, Explain, Result};
+use crate::host::interrupt;
+use crate::host::process::Process;
+use crate::host::state::{cluster_directory, Record};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long it may take to make the pool.
+const THERE_WITHIN: Duration = Duration::from_secs(30);
+/// How long it may take to withdraw it.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// What a cluster's pool is called in all its domains. XenStore takes no dots.
+pub fn pool_name(cluster: &str) -> String {
+    format!("cluster-{cluster}")
+}
+
+/// Its file.
+pub fn pool_path(cluster: &str) -> PathBuf {
+    Path::new("/dev/vshmem-xen").join(pool_name(cluster))
+}
+
+/// Starts it, and waits until the pool is there.
+pub fn start(record: &mut Record) -> Result<()> {
+    let log = cluster_directory(&record.name)?.join("own.log");
+    let mut child = spawn(record, &log)?;
+    let pid = child.id() as i32;
+    record.owner = Process::find(pid);
+    record.write()?;
+    let there = interrupt::wait_for(THERE_WITHIN, || {
+        let ended = child.try_wait().is_ok_and(|status| status.is_some());
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        match said.contains(" is there.") {
+            true => Ok(Some(())),
+            false if ended => Err(Error::new(format!(
+                "the pool could not be made: {}",
+                said.trim()
+            ))),
+            false => Ok(None),
+        }
+    })?;
+    there.ok_or_else(|| {
+        Error::new(format!(
+            "making the pool took longer than {} s",
+            THERE_WITHIN.as_secs()
+        ))
+    })
+}
+
+fn spawn(record: &Record, log: &Path) -> Result<Child> {
+    let program =
+        std::env::current_exe().explain(|| "this program's own file is not known".into())?;
+    let output = File::create(log).explain(|| format!("could not make {}", log.display()))?;
+    let copy = output
+        .try_clone()
+        .explain(|| "could not copy a descriptor".into())?;
+    let domains: Vec<_> = record
+        .machines
+        .iter()
+        .map(|machine| super::domain_name(record, machine))
+        .collect();
+    let mut command = Command::new(program);
+    command.args([
+        "xen",
+        "own",
+        &pool_name(&record.name),
+        "--size",
+        &record.pool_size.to_string(),
+    ]);
+    command.args(["--to", &domains.join(",")]).current_dir("/");
+    command.stdin(Stdio::null()).stdout(output).stderr(copy);
+    let own_session = || {
+        // SAFETY: takes nothing; safe in a forked child.
+        unsafe { libc::setsid() };
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call; it takes no lock and no memory.
+    unsafe { command.pre_exec(own_session) };
+    command
+        .spawn()
+        .explain(|| "could not start vshmem xen own".into())
+}
+
+/// Ends it; then there is no pool any more.
+pub fn end(record: &Record) -> Result<()> {
+    if let Some(owner) = &record.owner {
+        owner.end(ENDS_WITHIN);
+    }
+    if !record.pool.exists() {
+        return Ok(());
+    }
+    // It was killed before it could withdraw it; or another process serves a pool of that name, for another user's cluster: then that stays.
+    vshmem_agent::xen::withdraw(&pool_name(&record.name))
+        .map(|_| ())
+        .map_err(|error| Error::new(error.to_string()))
+}
+
+/// That it does not run any more.
+pub fn ended(record: &Record) -> Error {
+    let said = cluster_directory(&record.name)
+        .map(|directory| crate::host::log::tail(&directory.join("own.log")));
+    Error::new(format!(
+        "the process that owns the pool of the cluster {} has ended:{}",
+        record.name,
+        said.unwrap_or_default()
+    ))
+    .hint("Start the cluster anew with: vshmem down && vshmem up --hypervisor xen")
+}

@@ -1,0 +1,117 @@
+//! Running xl: a domain is created, and destroyed.
+
+use super::config::Config;
+use super::view::View;
+use crate::error::{Error, Explain, Result};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = "xl";
+/// How long a domain may be seen after it was destroyed.
+const GONE_WITHIN: Duration = Duration::from_secs(20);
+
+/// A domain, as long as it exists: ids are given again, so its UUID belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Domain {
+    /// Its id.
+    pub domain: u16,
+    /// Its UUID.
+    pub uuid: String,
+}
+
+impl Domain {
+    /// It exists. xl's own process destroys it when it has turned itself off, or has crashed.
+    pub fn alive(&self) -> bool {
+        vshmem_agent::xen::is_domain(self.domain, &self.uuid).unwrap_or(false)
+    }
+
+    /// It has attached this pool of dom0's.
+    pub fn has_attached(&self, pool: &str) -> bool {
+        self.alive() && vshmem_agent::xen::has_attached(self.domain, pool).unwrap_or(false)
+    }
+
+    /// Destroys it, as if its power failed, and returns when it is gone (or nothing helps).
+    pub fn end(&self) {
+        if !self.alive() {
+            return;
+        }
+        destroy(self.domain);
+        let deadline = Instant::now() + GONE_WITHIN;
+        while self.alive() && Instant::now() < deadline {
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Whether it is on the PATH.
+pub fn is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(PROGRAM).is_file())
+}
+
+/// Creates a domain. What is needed for that lies in its directory.
+pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
+    // One that a command has left which was killed before it could write it down.
+    if let Some(left) = id_of(&config.name) {
+        destroy(left);
+    }
+    let (file, log) = (directory.join("domain.cfg"), directory.join("xl.log"));
+    fs::write(&file, config.text()?).explain(|| format!("could not write {}", file.display()))?;
+    let output = File::create(&log).explain(|| format!("could not make {}", log.display()))?;
+    let copy = output
+        .try_clone()
+        .explain(|| "could not copy a descriptor".into())?;
+    let view = View::at(&config.root, config.shares)?;
+    let mut command = Command::new(PROGRAM);
+    command.arg("create").arg(&file).current_dir("/");
+    command.stdin(Stdio::null()).stdout(output).stderr(copy);
+    let prepare = move || {
+        // SAFETY: takes nothing. In a session of its own, it outlives the terminal, and is not interrupted half-way.
+        unsafe { libc::setsid() };
+        view.enter()
+    };
+    // SAFETY: the closure takes memory, which glibc has whole in a forked child, and no other lock.
+    unsafe { command.pre_exec(prepare) };
+    let done = command.status().map_err(|e| {
+        Error::new(format!(
+            "could not start {PROGRAM} for {}: {e}",
+            config.name
+        ))
+        .hint("It needs a mount namespace of its own.")
+    })?;
+    let id = id_of(&config.name).filter(|_| done.success());
+    let domain = id.ok_or_else(|| refused(&config.name, &log))?;
+    Ok(Domain {
+        domain,
+        uuid: config.uuid.into(),
+    })
+}
+
+fn refused(name: &str, log: &Path) -> Error {
+    let said = crate::host::log::tail(log);
+    Error::new(format!("xl could not create the domain {name}:{said}")).hint(
+        "It needs free memory (xl info), and the package qemu-system-xen; see also /var/log/xen.",
+    )
+}
+
+/// The domain that has this name.
+fn id_of(name: &str) -> Option<u16> {
+    let mut command = Command::new(PROGRAM);
+    command.args(["domid", name]).stderr(Stdio::null());
+    let said = command.stdin(Stdio::null()).output().ok()?;
+    String::from_utf8_lossy(&said.stdout).trim().parse().ok()
+}
+
+fn destroy(domain: u16) {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["destroy", &domain.to_string()])
+        .stdin(Stdio::null());
+    // Whether it is gone is looked at afterwards.
+    let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+}

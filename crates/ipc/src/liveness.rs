@@ -1,0 +1,219 @@
+//! Processes come and go, most of them without saying good-bye.
+
+use crate::{directory as dir, msg, sem, shm, waiters, Budget, Ctx, Kernel, Pool, ProcId};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::time::Duration;
+use vshmem_pool::heap::Heap;
+use vshmem_pool::layout::Kind;
+use vshmem_pool::lock::SignalsBlocked;
+
+/// Dead slots that a new process cleans up on its way in, at the most.
+const REAPED_PER_CLAIM: u32 = 4;
+/// Slots that it looks at for that.
+const LOOKED_AT_PER_CLAIM: u32 = 16;
+
+/// How often a newcomer to a full pool looks whether the one who cleans up has made room, and how long it naps before each time.
+const LOOKS: u32 = 200;
+const NAP: Duration = Duration::from_millis(5);
+
+/// Takes a process slot. Each new process also looks after a few others, so that the dead don't pile up.
+pub fn claim(
+    pool: &Pool,
+    kernel: &dyn Kernel,
+    member: u16,
+    pid: u32,
+    started: u64,
+    claim: &mut dyn FnMut(u32) -> bool,
+) -> Option<ProcId> {
+    let budget = Budget::default();
+    let as_me = |me| Ctx {
+        pool,
+        kernel,
+        me,
+        pid,
+        namespace: (started >> 32) as u32,
+        member,
+        budget: budget.half(),
+    };
+    for _ in 0..LOOKS {
+        if let Some(me) = pool.claim_process(kernel, &budget, member, pid, started, claim) {
+            reap_some(&as_me(me), me.slot);
+            return Some(me);
+        }
+        // Full: room is made from the spare slot, by one at a time.
+        if let Some(spare) = pool.claim_spare(kernel, &budget, member, pid, started, claim) {
+            reap_slots(&as_me(spare));
+            let me = pool.claim_process(kernel, &budget, member, pid, started, claim);
+            pool.free_process(spare);
+            return me;
+        }
+        if budget.is_spent() {
+            return None;
+        }
+        kernel.wait(&AtomicU32::new(0), 0, Some(NAP));
+    }
+    None
+}
+
+fn reap_some(c: &Ctx, from: u32) {
+    let high = c
+        .pool
+        .root()
+        .proc_high
+        .load(Relaxed)
+        .clamp(1, c.pool.proc_slots());
+    let mut reaped = 0;
+    // Nobody's fork, nor anybody's first call, may wait for a process that is stopped somewhere else.
+    let signals = SignalsBlocked::hurried(c.kernel);
+    for i in 1..=LOOKED_AT_PER_CLAIM.min(high) {
+        if signals.has_failed() || reaped == REAPED_PER_CLAIM {
+            return;
+        }
+        if reap_slot(c, &signals, from.wrapping_add(i) % high) {
+            reaped += 1;
+        }
+    }
+}
+
+/// For a caller that found no memory or no entry free: cleans up after every dead process, finishes what
+/// could not be removed before, and puts free memory together. Returns whether to try again.
+pub fn free_up(c: &Ctx, signals: &SignalsBlocked) -> bool {
+    let reaped = c.aside(|c| reap_all(c, signals) | msg::finish_removals(c, signals));
+    let geometry = c.pool.geometry();
+    reaped
+        | c.apart(|c| {
+            c.aside(|c| put_together(c, signals, &geometry.small))
+                | put_together(c, signals, &geometry.pages)
+        })
+}
+
+/// Merges what is free in a heap, giving pages back to the host. Where that can't be done, pages that read as zeros are merged with those
+/// that may not, lest there be room only in pieces. If it is too much for one call, what was merged may do, and the next call goes on.
+fn put_together(c: &Ctx, signals: &SignalsBlocked, heap: &Heap) -> bool {
+    let Ok(guard) = dir::lock(c, signals) else {
+        return false;
+    };
+    if heap.pages {
+        c.pool.root().kept.store(0, Relaxed);
+    }
+    let release = |at, len| heap.pages && c.release(at, len);
+    let _ = heap.merge_all(c.pool, || guard.txn(), release);
+    true
+}
+
+/// Cleans up after every dead process. Returns whether there was one.
+fn reap_all(c: &Ctx, signals: &SignalsBlocked) -> bool {
+    shm::reap_pending_pages(c, signals) | shm::reap_removed(c, signals) | reap_slots(c)
+}
+
+fn reap_slots(c: &Ctx) -> bool {
+    let high = c
+        .pool
+        .root()
+        .proc_high
+        .load(Relaxed)
+        .min(c.pool.proc_slots());
+    let mut any = false;
+    for slot in 0..high {
+        any |= reap_slot(c, &SignalsBlocked::hurried(c.kernel), slot);
+    }
+    any
+}
+
+/// Cleans up after the process in a slot if it is dead, be it one of this kernel or of a machine that is
+/// dead. For reapers, which do so before somebody is in need.
+pub fn reap(c: &Ctx, slot: u32) {
+    reap_slot(c, &SignalsBlocked::hurried(c.kernel), slot);
+}
+
+/// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its
+/// `SEM_UNDO` adjustments.
+pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {
+    let Some((dead, _, _)) = c.process(slot) else {
+        return false;
+    };
+    if dead == c.me || !c.owner_is_dead(dead) {
+        return false;
+    }
+    if !c.owner_is_gone(dead) {
+        each_touched(c, dead, Kind::Shm, |index| {
+            shm::reap_process(c, signals, index, dead)
+        });
+        return true;
+    }
+    clean(c, signals, dead);
+    // What could not be cleaned (its lock is held by one who is stopped) keeps the slot from being used again.
+    if !signals.has_failed() && is_clean(c, dead) && !c.budget.is_spent() {
+        c.pool.free_process(dead);
+    }
+    true
+}
+
+/// Is no set or queue left that may know the process? Records of other kinds name it with its generation.
+fn is_clean(c: &Ctx, dead: ProcId) -> bool {
+    let knows = |kind: Kind, index| {
+        let head = c.head(kind, index);
+        kind != Kind::Shm && head.is_some_and(|head| head.id.load(Relaxed) != 0)
+    };
+    c.proc(dead.slot).is_none_or(|p| {
+        p.touched
+            .iter()
+            .filter_map(|touched| Kind::of_reference(touched.load(Relaxed)))
+            .all(|(kind, index)| !knows(kind, index))
+    })
+}
+
+/// Takes from every IPC object what a process has there.
+fn clean(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
+    for kind in Kind::ALL {
+        each_touched(c, dead, kind, |index| match kind {
+            Kind::Shm => shm::reap_process(c, signals, index, dead),
+            Kind::Sem => sem::reap_process(c, signals, index, dead),
+            Kind::Msg => msg::reap_process(c, signals, index, dead),
+        });
+    }
+    waiters::reap_process(c, signals, dead);
+}
+
+/// Calls `each` with every IPC object of a kind that may hold something of a process.
+pub(crate) fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMut(u32)) {
+    let Some(p) = c.proc(who.slot) else {
+        return;
+    };
+    if p.overflow.load(Relaxed) != 0 {
+        let high = c
+            .pool
+            .kind_root(kind)
+            .high
+            .load(Relaxed)
+            .min(c.pool.capacity(kind) as u64) as u32;
+        let is_used = |index: &u32| {
+            c.head(kind, *index)
+                .is_some_and(|h| h.id.load(Relaxed) != 0)
+        };
+        return (0..high).filter(is_used).for_each(each);
+    }
+    for touched in &p.touched {
+        match Kind::of_reference(touched.load(Relaxed)) {
+            Some((k, index)) if k == kind => each(index),
+            _ => {}
+        }
+    }
+}
+
+/// The pid of a process that may be dead, as records keep it; 0 if the slot has another owner by now.
+pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
+    match (c.process(who.slot), c.proc(who.slot)) {
+        (Some((id, member, pid)), Some(slot)) if id == who => crate::pid_word_in(slot, member, pid),
+        _ => 0,
+    }
+}
+
+/// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that concerns. The slot stays
+/// the caller's; [`Pool::free_process`] gives it up. False if somebody who is stopped was in the way, or it cost too much: then the rest is done by
+/// who finds the caller dead, and its slot must stay as it is.
+pub fn leave(c: &Ctx) -> bool {
+    let signals = SignalsBlocked::hurried(c.kernel);
+    clean(c, &signals, c.me);
+    !signals.has_failed() && !c.budget.is_spent()
+}

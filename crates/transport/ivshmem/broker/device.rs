@@ -1,0 +1,81 @@
+//! What a machine's kernel tells of the devices that show pools, and of their driver.
+
+use crate::guest;
+use crate::guest::protocol::DriverStatus;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{chown, PermissionsExt};
+use std::path::{Path, PathBuf};
+use vshmem_transport::ivshmem::Ivshmem;
+use vshmem_transport::{PoolRef, Transport};
+
+/// Where the kernel shows the driver, if that is loaded.
+const DRIVER: &str = "/sys/module/vshmem";
+/// Who tried to load the driver in vain writes here why.
+pub const DRIVER_FAILED: &str = "/run/vshmem/driver-failed";
+
+/// The directory of a pool's device in sysfs.
+fn directory(pool: &PoolRef) -> PathBuf {
+    let path = Path::new(std::ffi::OsStr::from_bytes(pool.path().to_bytes()));
+    path.parent().unwrap_or(path).into()
+}
+
+/// The driver's file of a device, if the driver has it.
+fn driver_file(device: &Path) -> Option<PathBuf> {
+    let named = fs::read_dir(device.join("vshmem")).ok()?.flatten().next()?;
+    Some(Path::new("/dev").join(named.file_name()))
+}
+
+/// The devices that show pools.
+#[derive(Debug)]
+pub struct Devices;
+
+impl guest::Devices for Devices {
+    fn transport(&self) -> &'static dyn Transport {
+        &Ivshmem
+    }
+
+    fn wait_for_driver(&self, pool: &PoolRef) -> bool {
+        Path::new(DRIVER).exists() && !self.have_driver(pool)
+    }
+
+    fn have_driver(&self, pool: &PoolRef) -> bool {
+        driver_file(&directory(pool)).is_some()
+    }
+
+    fn give(&self, pool: &PoolRef, owner: u32) -> io::Result<()> {
+        give_device(&directory(pool), owner)
+    }
+
+    fn driver(&self) -> DriverStatus {
+        if Path::new(DRIVER).exists() {
+            return DriverStatus::Loaded(true);
+        }
+        match fs::read_to_string(DRIVER_FAILED) {
+            Ok(why) if !why.trim().is_empty() => DriverStatus::Failed(why.trim().into()),
+            _ => DriverStatus::Loaded(false),
+        }
+    }
+}
+
+/// Lets a user map the device with this directory in sysfs, and nobody else but root: by the driver's file, else by BAR 2.
+pub fn give_device(device: &Path, owner: u32) -> io::Result<()> {
+    let memory = driver_file(device).unwrap_or_else(|| device.join("resource2"));
+    chown(&memory, Some(owner), None)?;
+    fs::set_permissions(&memory, Permissions::from_mode(0o600))?;
+    // Without a driver a device may have its memory turned off, and its user may not turn it on.
+    let enable = device.join("enable");
+    if fs::read_to_string(&enable)?.trim() == "0" {
+        let _ = fs::write(enable, "1");
+    }
+    Ok(())
+}
+
+/// Notes why the driver could not be loaded, for the front end's status.
+pub fn driver_failed(why: &str) {
+    if let Some(directory) = Path::new(DRIVER_FAILED).parent() {
+        let _ = fs::create_dir_all(directory);
+    }
+    let _ = fs::write(DRIVER_FAILED, format!("{why}\n"));
+}

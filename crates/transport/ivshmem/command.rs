@@ -1,0 +1,207 @@
+//! `vshmem agent`: the host's back end, and a machine's front end.
+
+use crate::complete::values;
+use crate::json::print_document;
+use crate::output::print;
+use crate::table;
+use clap::Args;
+use std::path::PathBuf;
+pub use vshmem_agent::ivshmem::Status;
+
+use vshmem_agent::ivshmem::client::{begin_without, ensure, request, status};
+use vshmem_agent::ivshmem::{run_part, Devices, Directory, Part, Program, Request, MOST_VECTORS};
+use vshmem_cluster::{agent_directory, Error, Result};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  vshmem agent work                        serve the pool work; start the back end if there is none
+  qemu-system-x86_64 ... -chardev socket,id=work,path=$(vshmem agent work) \\
+      -device ivshmem-doorbell,vectors=2,chardev=work
+  vshmem agent --status                    who is connected
+  vshmem agent --metrics 9500              tell metrics at http://127.0.0.1:9500/metrics; off: no longer
+  vshmem agent --restart                   go on with the program as it is installed now
+  vshmem agent --without work              begin anew, and don't even open that pool: where it makes trouble
+  vshmem agent --stop
+  vshmem agent --guest                     in a machine, as root: join its pools, and follow what the host grants
+
+The back end runs in the background. If it is killed, it is started anew, and machines don't notice.")]
+pub struct Agent {
+    /// Pools to serve: names, or paths with a slash in them. Prints where machines connect
+    #[arg(conflicts_with_all = ["drop", "restart", "stop", "part"], add = values::pools())]
+    pool: Vec<String>,
+    /// How many vectors each machine can be rung by
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = vectors)]
+    vectors: usize,
+    /// Tell which pools are served, and who is connected
+    #[arg(long)]
+    status: bool,
+    /// Tell it as JSON
+    #[arg(long, requires = "status")]
+    json: bool,
+    /// Serve this pool no longer
+    #[arg(long, value_name = "POOL", add = values::pools())]
+    drop: Vec<String>,
+    /// Tell metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket` (metrics.sock in the
+    /// back end's directory); `off`: no longer. Who can connect can read
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
+    /// Begin anew with the program as it is installed now; machines go on
+    #[arg(long)]
+    restart: bool,
+    /// Begin anew without this pool, as --status calls it: it is served no longer. Does so even where the back end does not answer
+    #[arg(long, value_name = "POOL", conflicts_with_all = ["pool", "drop", "restart", "stop", "part"], add = values::pools())]
+    without: Vec<String>,
+    /// End the back end; machines go on, but later ones can't join them
+    #[arg(long, conflicts_with = "restart")]
+    stop: bool,
+    /// The back end's directory, instead of the one in XDG_RUNTIME_DIR
+    #[arg(long, value_name = "DIRECTORY", add = values::directories())]
+    directory: Option<PathBuf>,
+    /// End when no pool is served any more
+    #[arg(long)]
+    transient: bool,
+    /// In a machine: be its front end, in the foreground. It joins the machine's pools and does what the host says about them
+    #[arg(long, conflicts_with_all = ["pool", "drop", "without", "status", "metrics", "restart", "stop", "directory", "transient", "part"])]
+    guest: bool,
+    /// With --guest, the user whom the pools' device files are given to; without it they stay as the machine makes them
+    #[arg(long, requires = "guest", value_name = "UID")]
+    owner: Option<u32>,
+    #[arg(long, hide = true, requires = "link", value_parser = ["back-end", "keeper"])]
+    part: Option<String>,
+    #[arg(long, hide = true)]
+    link: Option<i32>,
+}
+
+fn vectors(text: &str) -> std::result::Result<usize, String> {
+    let number = text.parse().ok();
+    let good = number.filter(|number| (1..=MOST_VECTORS).contains(number));
+    good.ok_or_else(|| format!("a peer has 1 to {MOST_VECTORS} vectors"))
+}
+
+/// Starts, asks or ends the back end; or is the front end.
+pub fn agent(agent: &Agent) -> Result<u8> {
+    if agent.guest {
+        return vshmem_agent::guest::run(&Devices, agent.owner)
+            .map(|()| 0)
+            .map_err(ours);
+    }
+    let program = program(agent)?;
+    if let (Some(part), Some(link)) = (&agent.part, agent.link) {
+        let part = match part.as_str() {
+            "keeper" => Part::Keeper,
+            _ => Part::BackEnd,
+        };
+        return run_part(&program, part, link).map(|()| 0).map_err(ours);
+    }
+    let directory = &program.directory;
+    for pool in &agent.drop {
+        let pool = pool.clone();
+        request(directory, &Request::Drop { pool }).map_err(|e| ours(e).code(1))?;
+    }
+    if !agent.without.is_empty() {
+        begin_without(directory, &agent.without).map_err(|e| ours(e).code(1))?;
+    }
+    if agent.restart {
+        request(directory, &Request::Restart {}).map_err(|e| ours(e).code(1))?;
+    }
+    if agent.stop {
+        request(directory, &Request::Stop {}).map_err(|e| ours(e).code(1))?;
+    }
+    let ends_metrics = agent.metrics.as_deref() == Some("off");
+    let only_asked = agent.status
+        || agent.restart
+        || agent.stop
+        || ends_metrics
+        || !agent.drop.is_empty()
+        || !agent.without.is_empty();
+    if !agent.pool.is_empty() || !only_asked {
+        ensure(&program).map_err(ours)?;
+    }
+    for pool in &agent.pool {
+        let serve = Request::Serve {
+            pool: pool.clone(),
+            vectors: agent.vectors,
+        };
+        if let Some(socket) = request(directory, &serve).map_err(|e| ours(e).code(1))? {
+            print(&format!("{}\n", socket.display()))?;
+        }
+    }
+    if let Some(address) = &agent.metrics {
+        let address = (address != "off").then(|| absolute(address)).transpose()?;
+        let told =
+            request(directory, &Request::Metrics { address }).map_err(|e| ours(e).code(1))?;
+        if let Some(told) = told {
+            let told = told.display().to_string();
+            let before = if told.contains('/') { "" } else { "http://" };
+            let after = if told.contains('/') { "" } else { "/metrics" };
+            print(&format!("{before}{told}{after}\n"))?;
+        }
+    }
+    if agent.status {
+        return show(status(directory).map_err(ours)?, agent.json);
+    }
+    Ok(0)
+}
+
+fn program(agent: &Agent) -> Result<Program> {
+    let path = std::env::current_exe()
+        .map_err(|e| Error::new(format!("this program's own file is not known: {e}")))?;
+    let directory = match &agent.directory {
+        Some(directory) => directory.clone(),
+        None => agent_directory()?,
+    };
+    let directory = std::path::absolute(&directory)
+        .map_err(|e| Error::new(format!("{} is no directory: {e}", directory.display())))?;
+    Ok(Program {
+        path,
+        words: vec!["agent".into()],
+        directory: Directory::named(&directory),
+        transient: agent.transient,
+    })
+}
+
+/// An address for metrics, whose path does not depend on where the back end runs.
+fn absolute(address: &str) -> Result<String> {
+    if !address.contains('/') {
+        return Ok(address.into());
+    }
+    let path = std::path::absolute(address)
+        .map_err(|e| Error::new(format!("{address} is no path: {e}")).code(2))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+pub fn ours(error: vshmem_agent::Error) -> Error {
+    Error::new(error.to_string())
+}
+
+fn show(status: Option<Status>, json: bool) -> Result<u8> {
+    let Some(status) = status else {
+        eprintln!("vshmem: there is no back end; start one with: vshmem agent POOL");
+        return Ok(1);
+    };
+    if json {
+        return print_document(&status).map(|()| 0);
+    }
+    let heading = ["POOL", "PEER", "NAME", "PID", "STATE"];
+    let mut rows = vec![heading.map(String::from).to_vec()];
+    for pool in &status.pools {
+        let state = match pool.quarantined {
+            Some(_) => "quarantined",
+            None => "connected",
+        };
+        let host = ["0", "(host)", &status.pid.to_string(), state].map(String::from);
+        rows.push([vec![pool.name.clone()], host.to_vec()].concat());
+        for peer in &pool.peers {
+            let state = if peer.behind { "behind" } else { "connected" };
+            rows.push(vec![
+                pool.name.clone(),
+                peer.peer.to_string(),
+                peer.name.clone(),
+                peer.pid.to_string(),
+                state.into(),
+            ]);
+        }
+    }
+    print(&table::layout(&rows)).map(|()| 0)
+}

@@ -1,0 +1,295 @@
+//! Creating a local pool so that nobody ever sees half of one.
+//!
+//! The file has no name, or a temporary one, until it is complete; then it is linked under its own, which fails if
+//! somebody was faster. What goes into it is first written to a memory file of its own and then copied: writing through
+//! a mapping of a full file system would end the calling program by SIGBUS, a copy fails with an error.
+
+use core::ffi::{c_void, CStr};
+
+use vshmem_pool::{Mem, MIN_POOL};
+
+use crate::descriptor::Owned;
+use crate::error::CreateError;
+use crate::handle::page_size_of;
+use crate::local::place::Place;
+use crate::pool_ref::PoolRef;
+use crate::sys::{self, Errno};
+use crate::text::Text;
+use crate::{mapping, reserve};
+
+/// How many temporary names are tried.
+const TEMPORARY_NAMES: u64 = 1000;
+
+/// Creates a local pool, given by name or, with a slash, by path, with exactly the permissions `mode`, whatever the
+/// umask is. `size` is rounded up to whole pages. The pool is sparse: only what `init` writes takes memory.
+///
+/// `init` gets zeroed memory of the pool's length, and returns whether it could make a pool of it. It must not keep the
+/// memory.
+///
+/// # Errors
+/// See [`CreateError`]. [`CreateError::Exists`] also tells the loser of a race, who can open the winner's pool at once.
+pub fn create_local(
+    path: &CStr,
+    size: u64,
+    mode: u32,
+    init: &mut dyn FnMut(Mem) -> bool,
+) -> Result<(), CreateError> {
+    let pool = PoolRef::local(path.to_bytes()).map_err(|_| CreateError::BadName)?;
+    create_referred(&pool, size, mode, init)
+}
+
+/// The same for a local pool that was resolved: one that has a name is made in a directory of the user's own, which is made too.
+///
+/// # Errors
+/// As those of [`create_local`].
+pub fn create_referred(
+    pool: &PoolRef,
+    size: u64,
+    mode: u32,
+    init: &mut dyn FnMut(Mem) -> bool,
+) -> Result<(), CreateError> {
+    if size < MIN_POOL {
+        return Err(CreateError::TooSmall);
+    }
+    let place = Place::to_make(pool)?;
+    if sys::lstat_at(place.directory(), place.name()).is_ok() {
+        return Err(CreateError::Exists);
+    }
+    let draft = Draft::new(&place)?;
+    let len = set_size(&draft.file, size)?;
+    sys::set_mode(draft.file.fd(), mode & 0o777)?;
+    let contents = Contents::new(len)?;
+    // SAFETY: `len` bytes are mapped there, and stay mapped beyond the call.
+    if !init(unsafe { Mem::new(contents.map.base.cast(), len) }) {
+        return Err(CreateError::InitFailed);
+    }
+    contents.copy_to(&draft.file)?;
+    draft.link()
+}
+
+/// Sets a new file's length to `size`, rounded up to whole pages.
+fn set_size(file: &Owned, size: u64) -> Result<usize, CreateError> {
+    let page = page_size_of(file.fd());
+    let size = size
+        .checked_next_multiple_of(page)
+        .ok_or(CreateError::TooLarge)?;
+    if size >= crate::LIVENESS_BASE {
+        return Err(CreateError::TooLarge);
+    }
+    sys::truncate(file.fd(), size)?;
+    usize::try_from(size).map_err(|_| CreateError::TooLarge)
+}
+
+/// A file that nobody knows yet. Its temporary name, if it has one, goes when this goes out of scope.
+struct Draft<'p> {
+    file: Owned,
+    place: &'p Place,
+    temporary: Option<Temporary>,
+}
+
+type Temporary = Text<48>;
+
+impl Draft<'_> {
+    /// Makes a file in the directory where it will have its name.
+    fn new(place: &Place) -> Result<Draft<'_>, CreateError> {
+        let flags = libc::O_TMPFILE | libc::O_RDWR;
+        match sys::open_at(place.directory(), c".", flags, 0o600) {
+            Ok(fd) => Ok(Draft {
+                file: Owned::new(fd),
+                place,
+                temporary: None,
+            }),
+            // File systems without unnamed files say the first or, if they are old, the others.
+            Err(Errno(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => Draft::with_name(place),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a file with a name that means nothing to anybody.
+    fn with_name(place: &Place) -> Result<Draft<'_>, CreateError> {
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NOFOLLOW;
+        for attempt in 0..TEMPORARY_NAMES {
+            let name = temporary_name(attempt).ok_or(CreateError::BadName)?;
+            match sys::open_at(place.directory(), name.c_str(), flags, 0o600) {
+                Ok(fd) => {
+                    return Ok(Draft {
+                        file: Owned::new(fd),
+                        place,
+                        temporary: Some(name),
+                    })
+                }
+                Err(Errno(libc::EEXIST)) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(CreateError::Exists)
+    }
+
+    /// Gives the file its name, and no other beside it, unless there is a file of that name.
+    fn link(mut self) -> Result<(), CreateError> {
+        let (directory, name) = (self.place.directory(), self.place.name());
+        if let Some(temporary) = &self.temporary {
+            sys::rename_new(directory, temporary.c_str(), name)?;
+            self.temporary = None;
+            return Ok(());
+        }
+        let fd = self.file.fd();
+        let mut own = Text::<32>::new();
+        own.push(b"/proc/self/fd/")
+            .and_then(|()| own.push_decimal(fd as u64))
+            .ok_or(CreateError::BadName)?;
+        let follow = libc::AT_SYMLINK_FOLLOW;
+        match sys::link(libc::AT_FDCWD, own.c_str(), directory, name, follow) {
+            // Without /proc; this way needs a privilege on older kernels.
+            Err(Errno(libc::ENOENT)) => {
+                Ok(sys::link(fd, c"", directory, name, libc::AT_EMPTY_PATH)?)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.temporary {
+            let _ = sys::unlink(self.place.directory(), name.c_str());
+        }
+    }
+}
+
+/// A name that tells this process and attempt from others, and that no pool can have.
+fn temporary_name(attempt: u64) -> Option<Temporary> {
+    let mut name = Temporary::new();
+    name.push(b"#vshmem-")?;
+    name.push_decimal(u64::from(sys::process_id()))?;
+    name.push(b"-")?;
+    name.push_decimal(attempt)?;
+    Some(name)
+}
+
+/// A mapping that ends when this goes out of scope.
+struct Mapping {
+    base: *mut c_void,
+    len: usize,
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by whoever made this, who doesn't keep pointers into it any longer than this.
+        unsafe { sys::unmap(self.base as usize, self.len) };
+    }
+}
+
+/// What goes into the pool: a memory file, mapped.
+struct Contents {
+    file: Owned,
+    map: Mapping,
+}
+
+impl Contents {
+    /// `len` zeros, of which only what is written takes memory.
+    fn new(len: usize) -> Result<Contents, CreateError> {
+        let file = Owned::new(sys::memory_file(c"vshmem-new-pool")?);
+        sys::truncate(file.fd(), len as u64)?;
+        let base = mapping::whole(file.fd(), 0, len)?;
+        Ok(Contents {
+            file,
+            map: Mapping { base, len },
+        })
+    }
+
+    /// Copies what was written to another file, at the same places.
+    fn copy_to(&self, target: &Owned) -> Result<(), CreateError> {
+        let to = Mapping {
+            base: mapping::whole(target.fd(), 0, self.map.len)?,
+            len: self.map.len,
+        };
+        let page = page_size_of(target.fd());
+        let mut at = 0;
+        while let Some((from, end)) = self.next_data(at)? {
+            // Copied in whole pages of the target, which may be larger than those of memory.
+            let from = from / page * page;
+            let end = end.next_multiple_of(page).min(self.map.len as u64);
+            if !reserve::in_file(target.fd(), from, end - from, page) {
+                return Err(why_not_reserved(target, from, page));
+            }
+            // SAFETY: both mappings have `len` bytes, `end` is not beyond, and they don't overlap. The target's pages
+            // have been reserved, so writing them can't fail.
+            unsafe {
+                let source = self.map.base.cast::<u8>().add(from as usize);
+                let target = to.base.cast::<u8>().add(from as usize);
+                core::ptr::copy_nonoverlapping(source, target, (end - from) as usize);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// The next range, from `at` on, that was written to.
+    fn next_data(&self, at: u64) -> Result<Option<(u64, u64)>, CreateError> {
+        if at >= self.map.len as u64 {
+            return Ok(None);
+        }
+        let from = match sys::seek(self.file.fd(), at, libc::SEEK_DATA) {
+            Err(Errno(libc::ENXIO)) => return Ok(None),
+            found => found?,
+        };
+        let end = sys::seek(self.file.fd(), from, libc::SEEK_HOLE)?;
+        Ok(Some((from, end)))
+    }
+}
+
+/// Asks again for a page that could not be reserved, to learn the reason.
+fn why_not_reserved(file: &Owned, offset: u64, page: u64) -> CreateError {
+    match sys::allocate(file.fd(), 0, offset, page) {
+        Err(error) => error.into(),
+        // Only the larger request failed.
+        Ok(()) => CreateError::NoRoom,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_copied_and_stay_sparse() {
+        let page = sys::page_size();
+        let len = 1 << 30;
+        let contents = Contents::new(len).expect("memory");
+        let places = [0, 5 * page, 6 * page, (len as u64) - page];
+        for at in places {
+            // SAFETY: inside the mapping.
+            unsafe { *contents.map.base.cast::<u8>().add(at as usize) = 7 };
+        }
+        let target = Owned::new(sys::memory_file(c"copy").expect("memory"));
+        sys::truncate(target.fd(), len as u64).expect("sparse");
+        contents.copy_to(&target).expect("room");
+        let mut byte = [0u8];
+        for at in places {
+            assert_eq!(sys::seek(target.fd(), at, libc::SEEK_SET), Ok(at));
+            assert_eq!(sys::read(target.fd(), &mut byte), Ok(1));
+            assert_eq!(byte, [7]);
+        }
+        let blocks = sys::fstat(target.fd()).expect("status").st_blocks as u64;
+        assert_eq!(blocks * 512, 4 * page);
+    }
+
+    #[test]
+    fn a_draft_with_a_name_leaves_nothing_behind() {
+        let pool = PoolRef::at(b"/dev/shm/vshmem-draft-test").expect("a path");
+        let place = Place::of(&pool).expect("a directory");
+        let there = |name: &CStr| sys::lstat_at(place.directory(), name);
+        let draft = Draft::with_name(&place).expect("writable");
+        let name = draft.temporary.clone().expect("a name");
+        assert!(there(name.c_str()).is_ok());
+        draft.link().expect("renamed");
+        assert!(there(name.c_str()).is_err());
+        let links = there(place.name()).expect("under its name").st_nlink;
+        assert_eq!(links, 1);
+        let second = Draft::with_name(&place).expect("writable");
+        assert_eq!(second.link(), Err(CreateError::Exists));
+        assert!(there(name.c_str()).is_err());
+        sys::unlink(place.directory(), place.name()).expect("there");
+    }
+}

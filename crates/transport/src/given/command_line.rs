@@ -1,0 +1,114 @@
+//! The names that the kernel command line gives to pools.
+
+use crate::descriptor::Owned;
+use crate::given::Address;
+use crate::pool_ref::is_name;
+use crate::sys;
+
+/// What the parameter begins with.
+const PARAMETER: &[u8] = b"vshmem.pools=";
+/// As long as the longest command line that Linux takes on the architectures that we know.
+const LONGEST: usize = 2048;
+
+/// The kernel command line.
+pub(crate) struct CommandLine {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl CommandLine {
+    /// Reads it; an empty one where it can't be read.
+    pub fn read() -> CommandLine {
+        let mut line = CommandLine {
+            bytes: [0; LONGEST],
+            len: 0,
+        };
+        let Ok(file) = sys::open(c"/proc/cmdline", libc::O_RDONLY, 0).map(Owned::new) else {
+            return line;
+        };
+        while let Some(room) = line
+            .bytes
+            .get_mut(line.len..)
+            .filter(|room| !room.is_empty())
+        {
+            match sys::read(file.fd(), room) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => line.len += count,
+            }
+        }
+        line
+    }
+
+    /// The value of the parameter `vshmem.pools`; empty if it isn't there.
+    pub fn value(&self) -> &[u8] {
+        value_in(self.bytes.get(..self.len).unwrap_or(&[]))
+    }
+}
+
+/// The value of the parameter in a command line. The last one counts, as with the kernel's own.
+pub(crate) fn value_in(line: &[u8]) -> &[u8] {
+    line.split(|c| c.is_ascii_whitespace())
+        .filter_map(|word| word.strip_prefix(PARAMETER))
+        .next_back()
+        .unwrap_or(&[])
+}
+
+/// A name, and the device it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// The pool's name.
+    pub name: &'a [u8],
+    /// The device; none: the next one in order.
+    pub address: Option<Address>,
+}
+
+/// The entries of a value. Malformed ones are left out.
+pub(crate) fn entries(value: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    value.split(|&c| c == b',').filter_map(|item| {
+        let (name, address) = match item.iter().position(|&c| c == b':') {
+            None => (item, None),
+            Some(colon) => (&item[..colon], Some(Address::parse(&item[colon + 1..])?)),
+        };
+        is_name(name).then_some(Entry { name, address })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn the_last_parameter_counts() {
+        assert_eq!(
+            value_in(b"quiet vshmem.pools=a console=ttyS0 vshmem.pools=b,c\n"),
+            b"b,c"
+        );
+        assert_eq!(value_in(b"quiet xvshmem.pools=a\n"), b"");
+        assert_eq!(value_in(b""), b"");
+    }
+
+    #[test]
+    fn entries_have_a_name_and_perhaps_an_address() {
+        let all: Vec<_> = entries(b"a,b:0000:00:04.0,c:00:05.0,,bad name,d:nowhere,e").collect();
+        let expected = [
+            Entry {
+                name: b"a",
+                address: None,
+            },
+            Entry {
+                name: b"b",
+                address: Address::parse(b"00:04.0"),
+            },
+            Entry {
+                name: b"c",
+                address: Address::parse(b"0000:00:05.0"),
+            },
+            Entry {
+                name: b"e",
+                address: None,
+            },
+        ];
+        assert_eq!(all, expected);
+    }
+}

@@ -1,0 +1,490 @@
+//! An open pool: its memory, and what can be done with ranges of it.
+
+use core::ffi::{c_void, CStr};
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
+
+use vshmem_pool::Mem;
+
+use crate::descriptor::{Descriptor, Identity, Owned};
+use crate::driver::{self, Driver, Slept};
+use crate::error::{MapError, OpenError};
+use crate::liveness::{self, Heir, Liveness};
+use crate::mapping::{self, Place};
+use crate::member::Kernel;
+use crate::pool_ref::Path;
+use crate::reserve;
+use crate::sys::{self, Errno};
+
+/// `f_type` of file systems, from `linux/magic.h`.
+mod magic {
+    pub const HUGETLBFS: u64 = 0x9584_58f6;
+    pub const SYSFS: u64 = 0x6265_6572;
+    /// File systems whose files other machines see without sharing their memory.
+    pub const NOT_COHERENT: [u64; 9] = [
+        0x0102_1997, // 9p
+        0x6573_5546, // FUSE, virtiofs
+        0x6969,      // NFS
+        0x517b,      // SMB
+        0xff53_4d42, // CIFS
+        0xfe53_4d42, // SMB2
+        0x00c3_6400, // Ceph
+        0x5346_414f, // AFS
+        0x0bd0_0bd0, // Lustre
+    ];
+}
+
+/// What a pool's memory is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backing {
+    /// Pages of a file.
+    File,
+    /// Memory of a PCI device, there from the beginning to the end.
+    Device,
+}
+
+/// An open pool. Plain data that can live in a static; nothing happens when it is dropped, see [`Handle::close`].
+///
+/// Every method works in signal handlers, after `fork` of a threaded process, and when the program has closed the
+/// pool's descriptor, changed its root directory or its user, unless it says otherwise.
+#[derive(Debug)]
+pub struct Handle {
+    mem: Mem,
+    descriptor: Descriptor,
+    backing: Backing,
+    driver: Option<Driver>,
+    page_size: u64,
+    can_futex: bool,
+}
+
+impl Handle {
+    /// Maps the whole of an open file and keeps its descriptor under a high number.
+    pub(crate) fn set_up(file: &Owned, path: &Path) -> Result<Handle, OpenError> {
+        let stat = sys::fstat(file.fd())?;
+        let kind = sys::fstatfs(file.fd())?.f_type as u64;
+        if magic::NOT_COHERENT.contains(&(kind & 0xffff_ffff)) {
+            return Err(OpenError::NotCoherent);
+        }
+        let page_size = page_size_of(file.fd());
+        let driver = match stat.st_mode & libc::S_IFMT {
+            libc::S_IFCHR => Some(Driver::ask(file.fd())?),
+            _ => None,
+        };
+        let size = driver.map_or(u64::try_from(stat.st_size).ok(), |driver| Some(driver.size));
+        let len = checked_length(size, page_size)?;
+        // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
+        let beginning = driver.map_or(0, |driver| driver.beginning());
+        let base = mapping::whole(file.fd(), beginning, len)?;
+        // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay mapped until
+        // `close`, whose caller vouches that nobody uses them.
+        let mem = unsafe { Mem::new(base.cast(), len) };
+        let backing = if driver.is_some() || kind == magic::SYSFS {
+            Backing::Device
+        } else {
+            Backing::File
+        };
+        let mem = match backing {
+            Backing::Device => mem,
+            Backing::File => match reserve::sparse(len) {
+                Ok(sparse) => mem.sparse(sparse),
+                Err(error) => {
+                    // SAFETY: nobody else knows of the mapping.
+                    unsafe { sys::unmap(base as usize, len) };
+                    return Err(error.into());
+                }
+            },
+        };
+        Ok(Handle {
+            mem,
+            descriptor: Descriptor::keep(file, Identity::of(&stat), path),
+            backing,
+            driver,
+            page_size,
+            // SAFETY: the pool's first word is mapped.
+            can_futex: unsafe { sys::futex_works(base.cast()) },
+        })
+    }
+
+    /// Unmaps the pool and closes its descriptor. Mapped ranges and liveness locks are not touched.
+    ///
+    /// # Safety
+    /// Nobody may use the pool's [`Mem`], or pointers into it, from now on.
+    pub unsafe fn close(self) {
+        // SAFETY: the caller vouches that the mapping is not in use.
+        unsafe { sys::unmap(self.mem.base() as usize, self.mem.len()) };
+        if let Some(known) = self.mem.known() {
+            // SAFETY: `set_up` mapped it, and it is used by the `Mem` only.
+            unsafe { sys::unmap(known.as_ptr() as usize, size_of_val(known)) };
+        }
+        self.descriptor.close();
+    }
+
+    /// The pool's memory.
+    pub fn mem(&self) -> Mem {
+        self.mem
+    }
+
+    /// The path by which the file was opened: that of the driver's device file, where the driver has the device.
+    pub fn path(&self) -> &CStr {
+        self.descriptor.path()
+    }
+
+    /// The granularity of the pool's memory in bytes: the machine's page size, or that of huge pages on hugetlbfs.
+    /// Offsets and lengths of ranges that are mapped or released are multiples of it.
+    pub fn page_size(&self) -> u64 {
+        self.page_size
+    }
+
+    /// Whether the pool's memory is that of a PCI device. Then it is there from the beginning to the end, and it can't be
+    /// mapped once neither the descriptor nor the path is left.
+    pub fn is_device(&self) -> bool {
+        self.backing == Backing::Device
+    }
+
+    /// Whether the device may be taken away while the pool is in use. Then the pool reads as zeros.
+    pub fn may_go(&self) -> bool {
+        self.is_device()
+    }
+
+    /// Whether threads can sleep on words of the pool by futex. Not so in the memory of a PCI device.
+    pub fn can_futex(&self) -> bool {
+        self.can_futex
+    }
+
+    /// Whether the processor's caches may hold the memory: that of a file, and a device's that the driver vshmem.ko maps.
+    pub fn is_cached(&self) -> bool {
+        self.driver
+            .map_or(!self.is_device(), |driver| driver.cached)
+    }
+
+    /// What tells this kernel from others that use the pool.
+    pub(crate) fn kernel(&self) -> Kernel {
+        match (self.driver, self.backing) {
+            (Some(driver), _) => Kernel::Known(driver.identity),
+            (None, Backing::File) => Kernel::HOST,
+            (None, Backing::Device) => Kernel::ByFile,
+        }
+    }
+
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Whether threads can sleep on words of the pool in the driver vshmem.ko.
+    pub fn has_driver(&self) -> bool {
+        self.driver.is_some()
+    }
+
+    /// The number by which other kernels ring this one through the pool's device, which then can ring others, too.
+    pub fn peer(&self) -> Option<u16> {
+        self.driver?.peer
+    }
+
+    /// Sleeps in the driver while a word of the pool is `expected`. `None`: it can't be had, for this word or at all.
+    pub fn sleep(
+        &self,
+        word: &AtomicU32,
+        expected: u32,
+        timeout: Option<Duration>,
+    ) -> Option<Slept> {
+        self.driver?;
+        driver::sleep(&self.descriptor, self.offset_of(word)?, expected, timeout)
+    }
+
+    /// Wakes threads of this kernel that sleep in the driver on a word of the pool; returns how many. `None`: that can't be done.
+    pub fn wake(&self, word: &AtomicU32, count: u32) -> Option<u32> {
+        self.driver?;
+        match self.offset_of(word) {
+            Some(offset) => driver::wake(&self.descriptor, offset, count),
+            None => Some(0),
+        }
+    }
+
+    /// Has the kernel with this number look at the words that its threads sleep on. False if it can't be reached from here.
+    pub fn ring(&self, peer: u16) -> bool {
+        self.peer().is_some() && driver::ring(&self.descriptor, peer)
+    }
+
+    /// Where a word lies in the pool, if it does.
+    fn offset_of(&self, word: &AtomicU32) -> Option<u64> {
+        let offset = (word.as_ptr() as usize).checked_sub(self.mem.base() as usize)?;
+        (offset < self.mem.len()).then_some(offset as u64)
+    }
+
+    /// Whether whole pages read as zeros after [`Handle::release`].
+    pub fn zeroes_on_release(&self) -> bool {
+        let file = (self.backing == Backing::File).then(|| self.descriptor.get());
+        // Tried behind the end, where nothing is.
+        let end = self.mem.len() as u64;
+        file.flatten()
+            .is_some_and(|file| reserve::punch_file(file.fd(), end, self.page_size, self.page_size))
+    }
+
+    /// Free bytes of the file system that the pool is on. `None` if it has no limit of its own, or can't be asked.
+    pub fn statfs_room(&self) -> Option<u64> {
+        if self.is_device() {
+            return None;
+        }
+        let stat = sys::fstatfs(self.descriptor.get()?.fd()).ok()?;
+        // A tmpfs without a limit reports no blocks at all.
+        (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64))
+    }
+
+    /// Whether the pool keeps all of its memory ([`crate::reserve_local`]). If that can't be asked, it counts as if it did.
+    pub fn is_reserved(&self) -> bool {
+        let stat = self.descriptor.get().map(|file| sys::fstat(file.fd()));
+        !matches!(stat, Some(Ok(stat)) if stat.st_mode & reserve::KEPT == 0)
+    }
+
+    /// Bytes of memory that the pool has and could get, taken together. `None` as [`Handle::statfs_room`].
+    pub fn room(&self) -> Option<u64> {
+        let free = self.statfs_room()?;
+        let stat = sys::fstat(self.descriptor.get()?.fd()).ok()?;
+        // Always in units of 512 bytes.
+        Some(free.saturating_add(stat.st_blocks.max(0) as u64 * 512))
+    }
+
+    /// Maps `len` bytes from `offset` on for the program, with protection `prot` (`PROT_READ` and so on).
+    ///
+    /// Without `addr` anywhere; with it exactly there, if nothing is mapped there.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub fn map(
+        &self,
+        offset: u64,
+        len: usize,
+        addr: Option<usize>,
+        prot: i32,
+    ) -> Result<*mut c_void, MapError> {
+        self.check_range(offset, len as u64)?;
+        let place = match addr {
+            None => Place::Anywhere,
+            Some(addr) => {
+                self.check_address(addr, len)?;
+                Place::Free(addr)
+            }
+        };
+        if let Some(outcome) = mapping::by_file(&self.descriptor, offset, len, place, prot) {
+            return outcome.map_err(MapError::from);
+        }
+        let from = self.mem.base() as usize + offset as usize;
+        match mapping::again(from, len, place, prot) {
+            // What the kernel says to duplicating the memory of a device, or huge pages; the range was checked above.
+            Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
+            outcome => outcome.map_err(MapError::from),
+        }
+    }
+
+    /// Maps a range as [`Handle::map`] does, to be moved to `addr` by [`Handle::move_over`]: anywhere but there.
+    ///
+    /// # Errors
+    /// See [`MapError`]; also those of an address that nothing can be moved to.
+    pub fn map_beside(
+        &self,
+        offset: u64,
+        len: usize,
+        addr: usize,
+        prot: i32,
+    ) -> Result<*mut c_void, MapError> {
+        self.check_address(addr, len)?;
+        let at = self.map(offset, len, None, prot)?;
+        if (at as usize) >= addr + len || at as usize + len <= addr {
+            return Ok(at);
+        }
+        // It keeps the next one from lying there. No more than two of its length can.
+        let next = self.map_beside(offset, len, addr, prot);
+        // SAFETY: mapped above, and nobody knows of it.
+        unsafe { self.unmap(at, len) };
+        next
+    }
+
+    /// Moves a mapped range to `addr`, over what is mapped there. If that fails, it stays where it is, and what was at `addr` as a rule, too.
+    ///
+    /// # Safety
+    /// The range must have been mapped by [`Handle::map_beside`] for that address, and nobody may use it, or what is at the address.
+    ///
+    /// # Errors
+    /// See [`MapError`].
+    pub unsafe fn move_over(
+        &self,
+        range: *mut c_void,
+        len: usize,
+        addr: usize,
+    ) -> Result<(), MapError> {
+        // SAFETY: the caller vouches for both ranges.
+        unsafe { sys::relocate(range as usize, len, addr) }.map_err(MapError::from)
+    }
+
+    /// Takes a mapped range away again.
+    ///
+    /// # Safety
+    /// The range must have been mapped by [`Handle::map`], and nobody may use it any more.
+    pub unsafe fn unmap(&self, addr: *mut c_void, len: usize) {
+        // SAFETY: the caller vouches for the range.
+        unsafe { sys::unmap(addr as usize, len) };
+    }
+
+    /// Backs a range with memory now, so that no access to it can fail later for want of memory. What it holds is kept.
+    /// `false`: there is no room; then part of the range may have been backed.
+    pub fn reserve(&self, offset: u64, len: u64) -> bool {
+        if self.check_range_inside(offset, len).is_none() {
+            return false;
+        }
+        if self.is_device() || len == 0 {
+            return true;
+        }
+        // Before the file is asked: others can keep that busy, and a call that waits for it can't be ended.
+        self.reserve_mapped(offset, len).unwrap_or_else(|| {
+            let in_file = |fd| reserve::in_file(fd, offset, len, self.page_size);
+            self.descriptor.get().is_some_and(|file| in_file(file.fd()))
+        })
+    }
+
+    /// Gives the memory of the whole pages in a range back. `true` if all of the range reads as zeros from now on;
+    /// else (a device's memory, a reserved pool, a range with parts of pages, a file system that can't) some of it may be as it was.
+    pub fn release(&self, offset: u64, len: u64) -> bool {
+        if self.check_range_inside(offset, len).is_none() || self.is_device() || self.is_reserved()
+        {
+            return false;
+        }
+        let page = self.page_size;
+        // No overflow: the range lies inside the pool, whose length is a multiple of the page size.
+        let (from, to) = (offset.div_ceil(page) * page, (offset + len) / page * page);
+        if from >= to {
+            return len == 0;
+        }
+        let punched = self.punch(from, to - from);
+        // Whoever reserves the pool at this moment may have passed this range before the hole was there.
+        if self.is_reserved() {
+            self.reserve(from, to - from);
+        }
+        punched && (from, to) == (offset, offset + len)
+    }
+
+    /// Takes the liveness lock of a process slot for the calling process image. `None`: it is held by
+    /// somebody, or no description of the pool's file can be had.
+    ///
+    /// A thread that forks at this very moment by other means than the caller's knowledge may pass the lock on to its
+    /// child, which then keeps the slot alive until it ends or execs: serialise this with `fork`.
+    pub fn claim_liveness(&self, slot: u32) -> Option<Liveness> {
+        liveness::claim(&self.descriptor, slot, Heir::Nobody)
+    }
+
+    /// Takes the liveness lock of a process slot for the child that the calling thread is about to fork.
+    /// Afterwards the parent calls [`Liveness::drop_in_parent`] and the child [`Liveness::keep_in_child`].
+    pub fn claim_liveness_for_child(&self, slot: u32) -> Option<Liveness> {
+        liveness::claim(&self.descriptor, slot, Heir::Child)
+    }
+
+    /// Whether a process holds the liveness lock of a slot, in this kernel. `None`: that can't be told from
+    /// here.
+    pub fn alive(&self, slot: u32) -> Option<bool> {
+        liveness::alive(&self.descriptor, slot)
+    }
+
+    /// Checks that a range to be mapped lies inside the pool and begins on a page.
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), MapError> {
+        if len == 0 || self.check_range_inside(offset, len).is_none() {
+            return Err(MapError::OutOfRange);
+        }
+        if offset % self.page_size != 0 {
+            return Err(MapError::Misaligned);
+        }
+        Ok(())
+    }
+
+    /// Checks that a range lies inside the pool.
+    fn check_range_inside(&self, offset: u64, len: u64) -> Option<()> {
+        self.mem.range(offset, len).map(|_| ())
+    }
+
+    /// Checks that a range may be mapped at an address: aligned, and not over the pool's own mapping.
+    fn check_address(&self, addr: usize, len: usize) -> Result<(), MapError> {
+        if addr as u64 % self.page_size != 0 {
+            return Err(MapError::Misaligned);
+        }
+        let end = addr.checked_add(len).ok_or(MapError::NoMemory)?;
+        let base = self.mem.base() as usize;
+        if addr < base + self.mem.len() && base < end {
+            return Err(MapError::AddressInUse);
+        }
+        Ok(())
+    }
+
+    /// Backs a range by the pool's mapping. `None`: the kernel can't be asked.
+    fn reserve_mapped(&self, offset: u64, len: u64) -> Option<bool> {
+        let from = offset / self.page_size * self.page_size;
+        let at = self.mem.base() as usize + from as usize;
+        // SAFETY: the range lies inside the pool's mapping.
+        unsafe { reserve::in_mapping(at, (offset + len - from) as usize) }
+    }
+
+    /// Punches a hole of whole pages inside the pool.
+    fn punch(&self, offset: u64, len: u64) -> bool {
+        let at = self.mem.base() as usize + offset as usize;
+        // Through the mapping rather than the descriptor: this can't hit another file whatever other threads do.
+        // SAFETY: the range lies inside the pool's mapping, and the caller gives its contents up.
+        let attempt = || unsafe { reserve::punch_mapping(at, len as usize) };
+        if attempt() {
+            return true;
+        }
+        // The program has called `mlockall`, and the kernel does not empty locked mappings.
+        sys::unlock(self.mem.base() as usize, self.mem.len());
+        attempt()
+    }
+}
+
+/// The granularity of a file's memory: its huge pages, or the machine's pages.
+pub(crate) fn page_size_of(fd: i32) -> u64 {
+    match sys::fstatfs(fd) {
+        Ok(stat) if stat.f_type as u64 == magic::HUGETLBFS && stat.f_bsize > 0 => {
+            stat.f_bsize as u64
+        }
+        _ => sys::page_size(),
+    }
+}
+
+/// The length of a pool's file, if it can be that of a pool.
+fn checked_length(size: Option<u64>, page_size: u64) -> Result<usize, OpenError> {
+    let size = size.ok_or(OpenError::TooSmall)?;
+    if size < vshmem_pool::MIN_POOL {
+        return Err(OpenError::TooSmall);
+    }
+    if size % page_size != 0 {
+        return Err(OpenError::Uneven);
+    }
+    if size >= crate::LIVENESS_BASE {
+        return Err(OpenError::TooLarge);
+    }
+    usize::try_from(size).map_err(|_| OpenError::TooLarge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_pools() {
+        let page = sys::page_size();
+        assert_eq!(checked_length(None, page), Err(OpenError::TooSmall));
+        assert_eq!(checked_length(Some(0), page), Err(OpenError::TooSmall));
+        assert_eq!(
+            checked_length(Some((1 << 20) - 1), page),
+            Err(OpenError::TooSmall)
+        );
+        assert_eq!(checked_length(Some(1 << 20), page), Ok(1 << 20));
+        assert_eq!(
+            checked_length(Some((1 << 20) + 1), page),
+            Err(OpenError::Uneven)
+        );
+        assert_eq!(
+            checked_length(Some(3 << 20), 2 << 20),
+            Err(OpenError::Uneven)
+        );
+        assert_eq!(
+            checked_length(Some(1 << 61), page),
+            Err(OpenError::TooLarge)
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The bottom half of Vshmem: how the memory of a pool is found, mapped and watched. No System V in here.
+//!
+//! A [`Transport`] knows one way in which kernels share memory. Each has a folder beside `src`, with all that knows
+//! of it; [`table`] lists them.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`table`] | the transports that there are: which one a name means, and opening a pool |
+//! | `handle` | an open pool, the same for all transports |
+//! | [`given`] | pools that machines are given as PCI devices: what they are called |
+//! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
+//! | `liveness` | liveness locks, by which everybody learns that a process is dead |
+//! | `member` | who this kernel is among the members of a pool |
+//! | [`ids`] | how this kernel's users and groups are called in pools |
+//! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
+//! | `driver` | a driver's device file: sleeping on a word of a pool, and ringing other kernels |
+//! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
+//! | `pool_ref` | names, paths and devices |
+//! | `contract` | what every transport must do, as tests (feature `contract`; run by `transport-contract` in a machine) |
+//!
+//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, and [`create_referred`] makes
+//! one that [`resolve_new`] found to be free.
+//!
+//! # A good guest
+//! This runs inside programs that know nothing of it. So it has no heap (the crate is `no_std` and has no `alloc`), takes
+//! no lock, never panics, and calls the kernel directly: it works in signal handlers, before `main`, in the child of a threaded
+//! process's fork, and under another malloc, and leaves `errno` alone. Its one descriptor has a high number, is closed by
+//! exec, and is checked to be the pool's before each use, since programs close what they find. When it is lost it is opened again by
+//! its path; where that is impossible (`chroot`, another user) memory is mapped, reserved and released through the pool's
+//! own mapping instead. Only the question whether a process lives then has no answer.
+//!
+//! For a moment, while a file is opened, the lowest free number is taken: Linux has no other way.
+#![cfg_attr(not(any(test, feature = "contract", feature = "fuzz")), no_std)]
+
+#[cfg(any(test, feature = "contract", feature = "fuzz"))]
+extern crate std;
+
+#[cfg(feature = "contract")]
+pub mod contract;
+mod descriptor;
+mod directory;
+mod driver;
+mod ending;
+mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+pub mod given;
+mod handle;
+pub mod ids;
+#[path = "../ivshmem/mapping/mod.rs"]
+pub mod ivshmem;
+mod liveness;
+#[path = "../local/mapping/mod.rs"]
+pub mod local;
+mod mapping;
+mod member;
+mod pool_ref;
+pub mod process;
+mod reserve;
+mod sys;
+pub mod table;
+mod text;
+#[path = "../xen/mapping.rs"]
+pub mod xen;
+
+pub use directory::each_entry;
+pub use driver::Slept;
+pub use error::{
+    CreateError, DiscoverError, JoinError, MapError, OpenError, RemoveError, ResolveError,
+};
+pub use handle::Handle;
+pub use liveness::{Liveness, LIVENESS_BASE};
+pub use local::{
+    create_local, create_referred, list_local, open_local_file, remove_local, reserve_local, Local,
+    LocalPool,
+};
+pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
+pub use process::namespaces_number;
+pub use sys::asleep::{asleep, Awake};
+pub use table::{open, resolve, resolve_new, transport_of, transports};
+
+use core::fmt::Debug;
+
+/// One way in which kernels share memory.
+pub trait Transport: Debug + Sync {
+    /// A short name, for people.
+    fn name(&self) -> &'static str;
+
+    /// What a pool's name means here, if this transport gives pools to kernels. `default` means its first pool, unless
+    /// a pool has that name.
+    ///
+    /// # Errors
+    /// See [`DiscoverError`].
+    fn find(&self, _name: &[u8]) -> Result<Found, DiscoverError> {
+        Ok(Found::NotHere)
+    }
+
+    /// Calls `each` for every pool that this kernel has through the transport, until it returns `false`.
+    ///
+    /// # Errors
+    /// See [`DiscoverError`].
+    fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError>;
+
+    /// Opens a pool: maps the whole of it. Whether its contents are those of a pool is not looked at.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError>;
+}
+
+/// What a name means to a transport.
+// Returned once and taken apart at once; there is no heap to put the large case on.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Found {
+    /// This pool.
+    Pool(PoolRef),
+    /// No pool, though this kernel is given pools by the transport.
+    Nothing,
+    /// This kernel is given no pools by the transport.
+    NotHere,
+}

@@ -1,0 +1,308 @@
+//! What tells a process from others of its kernel, and whether it lives, is stopped, or runs another program.
+//!
+//! A liveness lock tells most of it, but not all: the kernel lets it go late, and exec lets it go though the
+//! process goes on. So whoever judges processes of its own kernel asks here.
+
+use core::ffi::CStr;
+use core::fmt::Write;
+
+use crate::ending;
+use crate::sys::{read_file, syscall};
+use crate::text::Text;
+use crate::Handle;
+
+/// What `/proc/PID/stat` tells of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// The letter of its state.
+    state: u8,
+    /// How many threads it has, those included that have ended and are not put away.
+    threads: usize,
+    /// When it started, in clock ticks since boot.
+    start: u64,
+}
+
+/// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no /proc.
+fn stat_of(pid: Option<u32>) -> Option<Stat> {
+    let mut path = Text::<40>::new();
+    match pid {
+        Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,
+        None => path.push(b"/proc/self/stat")?,
+    }
+    stat_at(path.c_str())
+}
+
+/// How many threads a process has, those included that have ended and are not put away.
+pub fn threads_of(pid: u32) -> Option<usize> {
+    stat_of(Some(pid)).map(|stat| stat.threads)
+}
+
+fn stat_at(path: &CStr) -> Option<Stat> {
+    let mut buffer = [0; 1024];
+    parse_stat(read_file(path, &mut buffer)?)
+}
+
+/// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
+pub(crate) fn parse_stat(stat: &[u8]) -> Option<Stat> {
+    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
+    let mut fields = stat[after_name..]
+        .split(|b| *b == b' ')
+        .filter(|f| !f.is_empty());
+    let state = *fields.next()?.first()?;
+    let mut number = |skipped| -> Option<u64> {
+        let field = core::str::from_utf8(fields.nth(skipped)?).ok()?;
+        field.parse().ok()
+    };
+    Some(Stat {
+        state,
+        threads: number(20 - 4)? as usize,
+        start: number(22 - 21)?,
+    })
+}
+
+/// A number for the namespaces in which pids and start times mean something; 0: unknown.
+fn namespaces() -> u32 {
+    let inode = |path: &CStr| {
+        // SAFETY: all zeros is a valid stat; the kernel fills it.
+        unsafe {
+            let mut stat: libc::stat = core::mem::zeroed();
+            let done = syscall!(
+                libc::SYS_newfstatat,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                &raw mut stat,
+                0
+            );
+            (done == 0).then_some(stat.st_ino as u32)
+        }
+    };
+    inode(c"/proc/self/ns/pid").map_or(0, |pid| {
+        namespaces_number(pid, inode(c"/proc/self/ns/time").unwrap_or(0))
+    })
+}
+
+/// The number of a PID and a time namespace, by their inodes. The kernel numbers namespaces of all kinds from one place on, so those that exist at the same time have numbers next to each other.
+pub fn namespaces_number(pid: u32, time: u32) -> u32 {
+    (pid ^ time.rotate_left(16)).max(1)
+}
+
+pub use vshmem_pool::layout::NO_LIVENESS_LOCK;
+
+/// The clock ticks in it.
+const TICKS_MASK: u64 = NO_LIVENESS_LOCK - 1;
+
+/// The calling process's start as the pool keeps it: its namespaces in the high half, 31 bits of
+/// clock ticks in the low half. 0: unknown.
+pub fn started() -> u64 {
+    let ticks = stat_of(None).map_or(0, |stat| stat.start) & TICKS_MASK;
+    u64::from(namespaces()) << 32 | ticks
+}
+
+/// The same for a child that was forked just now, by the clock. Without /proc it is taken to be in its parent's namespaces.
+pub fn started_now(parent: u64) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel fills the structure.
+    unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_BOOTTIME, &raw mut now) };
+    let ticks = now.tv_sec as u64 * TICKS + now.tv_nsec as u64 / (1_000_000_000 / TICKS);
+    let namespaces = match namespaces() {
+        0 => parent & 0xffff_ffff << 32,
+        known => u64::from(known) << 32,
+    };
+    namespaces | ticks & TICKS_MASK
+}
+
+/// Clock ticks per second, as files in /proc count them (USER_HZ).
+const TICKS: u64 = 100;
+
+/// Does the process of this kernel live that took a slot of a pool and noted `pid` and `started`? False only if that is certain.
+pub fn is_alive(handle: &Handle, slot: u32, pid: u32, started: u64) -> bool {
+    if started & NO_LIVENESS_LOCK != 0 {
+        return !is_gone(pid, started);
+    }
+    match handle.alive(slot) {
+        Some(alive) => alive && !has_left(pid, started),
+        None => !is_gone(pid, started),
+    }
+}
+
+/// Is a process certainly dead that noted `pid` and `started`? For when its liveness lock can't be asked.
+pub fn is_gone(pid: u32, started: u64) -> bool {
+    let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
+    if pid == 0 || theirs == 0 || theirs != namespaces() {
+        return false;
+    }
+    // SAFETY: signal 0 only asks.
+    if unsafe { syscall!(libc::SYS_kill, pid, 0) } == -(libc::ESRCH as isize) {
+        return true;
+    }
+    // The pid may have been given to another process.
+    ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !has_noted(stat.start, ticks))
+}
+
+/// Has a process that seems to hold its liveness lock left? The kernel closes its files before it lets the
+/// lock go, so others may know already; and its memory, and so the lock, may be held a little longer by
+/// others who look at it (/proc, DAMON).
+pub fn has_left(pid: u32, started: u64) -> bool {
+    let theirs = (started >> 32) as u32;
+    if pid == 0 || theirs == 0 {
+        return false;
+    }
+    // SAFETY: signal 0 only asks.
+    let absent = unsafe { syscall!(libc::SYS_kill, pid, 0) } == -(libc::ESRCH as isize);
+    (absent || ending::is_over(pid) == Some(true)) && theirs == namespaces()
+}
+
+/// Is a process certainly still there, alive, that noted `pid` and `started`? One that lost its liveness lock
+/// all the same runs another program now. A zombie is over, unless other threads of its process go on.
+pub fn has_executed(pid: u32, started: u64) -> bool {
+    let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
+    if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
+        return false;
+    }
+    let alive = |stat: Stat| has_noted(stat.start, ticks) && ending::is_over(pid) != Some(true);
+    stat_of(Some(pid)).is_some_and(alive)
+}
+
+/// Is the process that began at `start`, and has the pid, the one that noted its pid and its start? A forked child notes it late, by as much
+/// as it was not let run. Who has the pid after it begins after what it noted; and soon after, where a container is started anew: that one's
+/// first process has pid 1, too, and its namespaces may have the numbers of those that ended.
+fn has_noted(start: u64, noted: u64) -> bool {
+    noted.wrapping_sub(start) & TICKS_MASK <= TICKS_MASK / 2
+}
+
+/// Is a process certainly stopped now, by a signal or a debugger, that noted `pid` and `started`?
+pub fn is_stopped(pid: u32, started: u64) -> bool {
+    let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
+    if pid == 0 || theirs == 0 || theirs != namespaces() {
+        return false;
+    }
+    match stat_of(Some(pid)).filter(|stat| has_noted(stat.start, ticks)) {
+        // The main thread has ended, but others have not.
+        Some(stat) if stat.state == b'Z' => a_thread_is_stopped(pid),
+        Some(stat) => STOPPED.contains(&stat.state),
+        None => false,
+    }
+}
+
+/// States of who is stopped by a signal, and by a debugger.
+const STOPPED: &[u8] = b"Tt";
+
+fn a_thread_is_stopped(pid: u32) -> bool {
+    let mut stopped = false;
+    let listed = ending::each_thread(pid, |thread| {
+        let mut path = Text::<64>::new();
+        stopped |= write!(path, "/proc/{pid}/task/{thread}/stat").is_ok()
+            && stat_at(path.c_str()).is_some_and(|stat| STOPPED.contains(&stat.state));
+    });
+    listed && stopped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_parsed_whatever_the_name() {
+        let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
+        let (state, threads, start) = (b'S', 1, 98765);
+        let stat = Stat {
+            state,
+            threads,
+            start,
+        };
+        assert_eq!(parse_stat(line), Some(stat));
+        assert_eq!(parse_stat(b"7 (x"), None);
+        assert_eq!(parse_stat(b"7 (x) S 1"), None);
+    }
+
+    #[test]
+    fn the_living_are_not_declared_dead() {
+        let me = std::process::id();
+        assert!(!is_gone(me, started()));
+        assert!(!is_gone(me, 0));
+        assert!(!is_gone(0, started()));
+        assert!(is_gone(me, started() - 1), "who had the pid before");
+        assert!(
+            !is_gone(me, (started() - 1) ^ 1 << 40),
+            "another namespace's"
+        );
+        assert!(!is_gone(me, started() + 1000), "noted late");
+        assert!(has_executed(me, started()) && !has_executed(me, started() - 1));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while !matches!(stat_of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
+            std::thread::yield_now();
+        }
+        let noted = started_now(started());
+        assert!(!has_executed(child.id(), noted), "a zombie is not here");
+        child.wait().unwrap();
+        assert!(!has_executed(child.id(), noted));
+        assert!(is_gone(child.id(), started()));
+        assert!(has_left(child.id(), started()));
+        assert!(!has_left(std::process::id(), started()));
+        assert!(!has_left(0, started()));
+        assert!(
+            !has_left(child.id(), started() ^ 1 << 40),
+            "another namespace"
+        );
+    }
+
+    #[test]
+    fn namespaces_are_told_apart() {
+        let first = 0xf000_0100;
+        let numbers: std::collections::BTreeSet<u32> = (first..first + 64)
+            .flat_map(|pid| (first..first + 64).map(move |time| namespaces_number(pid, time)))
+            .collect();
+        assert_eq!(numbers.len(), 64 * 64);
+        assert!(!numbers.contains(&0));
+    }
+
+    #[test]
+    fn starts_are_told_apart_though_they_wrap() {
+        for start in [0, 7, TICKS_MASK - 3, TICKS_MASK] {
+            let after = |ticks: u64| start.wrapping_add(ticks) & TICKS_MASK;
+            assert!(has_noted(start, start) && has_noted(start, after(1)));
+            assert!(has_noted(start, after(5000)));
+            assert!(!has_noted(after(1), start) && !has_noted(after(5000), start));
+        }
+    }
+
+    #[test]
+    fn who_is_stopped_is_known_to_be() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let (pid, noted) = (child.id(), started_now(started()));
+        assert!(!is_stopped(pid, noted));
+        // SAFETY: signals to a child of our own.
+        unsafe {
+            libc::kill(pid as i32, libc::SIGSTOP);
+            libc::waitpid(pid as i32, core::ptr::null_mut(), libc::WUNTRACED);
+        }
+        assert!(is_stopped(pid, noted));
+        assert!(!is_stopped(pid, noted - 1000), "who had the pid before");
+        assert!(!is_stopped(pid, noted ^ 1 << 40), "another namespace");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_stopped(pid, noted));
+    }
+
+    #[test]
+    fn a_fresh_child_notes_about_its_real_start() {
+        // SAFETY: the child only compares and leaves.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let late = started_now(started());
+            let good = late.wrapping_sub(started()) <= 10 * TICKS;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!good)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child above.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+    }
+}

@@ -1,0 +1,322 @@
+//! The control file of the driver vshmem_xen.ko, `/dev/vshmem-xen-control`; `kmod/xen/vshmem_xen_ioctl.h` specifies the calls.
+
+use crate::error::{Error, Explain, Result};
+use rustix::fs::{flock, FlockOperation};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use vshmem_transport::NAME_MAX;
+
+/// As many pages with references as a pool can have.
+pub const MOST_LISTS: usize = 64;
+
+type Name = [u8; NAME_MAX + 1];
+
+/// `struct vshmem_xen_create`.
+#[repr(C)]
+struct Create {
+    name: Name,
+    unused: [u8; 3],
+    own_id: u32,
+    size: u64,
+}
+
+/// `struct vshmem_xen_grant`.
+#[repr(C)]
+struct Grant {
+    name: Name,
+    unused: [u8; 3],
+    domain: u32,
+    port: u32,
+    count: u32,
+    refs: [u32; MOST_LISTS],
+}
+
+/// `struct vshmem_xen_attach`.
+#[repr(C)]
+struct Attach {
+    name: Name,
+    unused: [u8; 3],
+    own_id: u32,
+    owner: u32,
+    port: u32,
+    size: u64,
+    count: u32,
+    refs: [u32; MOST_LISTS],
+}
+
+/// `struct vshmem_xen_name`.
+#[repr(C)]
+struct Named {
+    name: Name,
+    unused: [u8; 3],
+    domain: u32,
+}
+
+/// A request's number, as `_IOW` (1) and `_IOWR` (3) make it.
+const fn request<T>(direction: u32, number: u32) -> u32 {
+    direction << 30 | (size_of::<T>() as u32) << 16 | 0xd8 << 8 | number
+}
+
+const CREATE: u32 = request::<Create>(1, 0);
+const GRANT: u32 = request::<Grant>(3, 1);
+const ATTACH: u32 = request::<Attach>(1, 2);
+const REVOKE: u32 = request::<Named>(1, 3);
+const REMOVE: u32 = request::<Named>(1, 4);
+const GRANTED: u32 = request::<Named>(3, 5);
+const CLAIM: u32 = request::<Named>(1, 6);
+
+/// What GRANTED tells if there is no further domain.
+const NOBODY: u32 = 0x7ff0;
+
+/// What another domain needs to attach a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// Bytes of the pool.
+    pub size: u64,
+    /// The event channel.
+    pub port: u32,
+    /// References of the pages that hold the references of the pool's pages.
+    pub refs: Vec<u32>,
+}
+
+/// What comes of claiming a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claimed {
+    /// This process serves it, as long as the control file is open.
+    Ours,
+    /// Another one does.
+    Served,
+    /// There is no such pool.
+    NoPool,
+}
+
+/// The driver's control file.
+#[derive(Debug)]
+pub struct Device {
+    file: File,
+    own_id: u16,
+}
+
+impl Device {
+    /// Opens it, for the domain with this id.
+    pub fn open(own_id: u16) -> Result<Device> {
+        let path = "/dev/vshmem-xen-control";
+        let mut options = File::options();
+        let file = options.read(true).write(true).open(path).explain(|| {
+            format!("{path} could not be opened: load the driver vshmem_xen.ko, and be root")
+        })?;
+        Ok(Device { file, own_id })
+    }
+
+    /// Makes a pool of this domain's own memory. False: there is one of that name already.
+    pub fn create(&self, pool: &str, size: u64) -> Result<bool> {
+        let mut how = Create {
+            name: name(pool)?,
+            unused: [0; 3],
+            own_id: self.own_id.into(),
+            size,
+        };
+        match self.call(CREATE, &mut how) {
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(false),
+            done => done
+                .map(|()| true)
+                .explain(|| format!("the pool {pool} could not be made")),
+        }
+    }
+
+    /// Lets another domain map a pool.
+    pub fn grant(&self, pool: &str, size: u64, domain: u16) -> Result<Ticket> {
+        let mut how = Grant {
+            name: name(pool)?,
+            unused: [0; 3],
+            domain: domain.into(),
+            port: 0,
+            count: 0,
+            refs: [0; MOST_LISTS],
+        };
+        match self.call(GRANT, &mut how) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(Error::new(format!(
+                "the pool {pool} can't be granted to domain {domain}, as this domain's grant table is full: make the pool \
+                 smaller, or raise gnttab_max_frames on Xen's command line"
+            ))),
+            done => {
+                done.explain(|| format!("the pool {pool} can't be granted to domain {domain}"))?;
+                let refs = how.refs.iter().take(how.count as usize);
+                Ok(Ticket {
+                    size,
+                    port: how.port,
+                    refs: refs.copied().collect(),
+                })
+            }
+        }
+    }
+
+    /// Says that this process serves a pool of this domain's.
+    ///
+    /// # Errors
+    /// The pool is another domain's.
+    pub fn claim(&self, pool: &str) -> Result<Claimed> {
+        let mut how = Named {
+            name: name(pool)?,
+            unused: [0; 3],
+            domain: 0,
+        };
+        let Err(error) = self.call(CLAIM, &mut how) else {
+            return Ok(Claimed::Ours);
+        };
+        match error.raw_os_error() {
+            Some(libc::EBUSY) => Ok(Claimed::Served),
+            Some(libc::ENOENT) => Ok(Claimed::NoPool),
+            Some(libc::EPERM) => Err(Error::new(format!(
+                "the pool {pool} is another domain's, which alone can serve or withdraw it"
+            ))),
+            _ => Err(error).explain(|| format!("the pool {pool} can't be served")),
+        }
+    }
+
+    /// The domains that this domain's pool is granted to.
+    pub fn granted(&self, pool: &str) -> Result<Vec<u16>> {
+        let mut all = Vec::new();
+        let mut how = Named {
+            name: name(pool)?,
+            unused: [0; 3],
+            domain: 0,
+        };
+        loop {
+            self.call(GRANTED, &mut how)
+                .explain(|| format!("who has the pool {pool} can't be found out"))?;
+            match u16::try_from(how.domain) {
+                Ok(id) if how.domain < NOBODY => all.push(id),
+                _ => return Ok(all),
+            }
+            how.domain += 1;
+        }
+    }
+
+    /// Does something that other processes of this domain, which serve other pools, must not do at the same time.
+    pub fn by_turns<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
+        let lock = |how| flock(&self.file, how).explain(|| "waiting for other processes".into());
+        lock(FlockOperation::LockExclusive)?;
+        let done = what();
+        lock(FlockOperation::Unlock)?;
+        done
+    }
+
+    /// Takes a grant back; there may be none.
+    pub fn revoke(&self, pool: &str, domain: u16) -> Result<()> {
+        self.named(REVOKE, pool, domain)
+            .explain(|| format!("the pool {pool} can't be taken back from domain {domain}"))
+    }
+
+    /// Maps another domain's pool. False: that was done before, and it is still the same.
+    pub fn attach(&self, pool: &str, owner: u16, ticket: &Ticket) -> Result<bool> {
+        let mut how = Attach {
+            name: name(pool)?,
+            unused: [0; 3],
+            own_id: self.own_id.into(),
+            owner: owner.into(),
+            port: ticket.port,
+            size: ticket.size,
+            count: ticket.refs.len() as u32,
+            refs: [0; MOST_LISTS],
+        };
+        for (place, reference) in how.refs.iter_mut().zip(&ticket.refs) {
+            *place = *reference;
+        }
+        let done = match self.call(ATTACH, &mut how) {
+            Ok(()) => return Ok(true),
+            Err(e) => e,
+        };
+        let why = match done.raw_os_error() {
+            Some(libc::EEXIST) => return Ok(false),
+            Some(libc::EBUSY) => {
+                "another domain's pool, or one of this domain, has that name here".into()
+            }
+            Some(libc::EACCES) => format!("domain {owner} has not granted it to this domain"),
+            Some(libc::EOPNOTSUPP) => {
+                "this is a PV domain, where processes can't share a mapping of another domain's \
+                memory: set type=\"pvh\" or \"hvm\" in its configuration"
+                    .into()
+            }
+            _ => done.to_string(),
+        };
+        Err(Error::new(format!(
+            "the pool {pool} can't be attached: {why}"
+        )))
+    }
+
+    /// Takes a pool of this owner away from this domain's programs. It may be gone, and another owner's of that name stays.
+    pub fn remove(&self, pool: &str, owner: u16) -> Result<()> {
+        match self.named(REMOVE, pool, owner) {
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => Ok(()),
+            done => done.explain(|| format!("the pool {pool} can't be removed")),
+        }
+    }
+
+    fn named(&self, request: u32, pool: &str, domain: u16) -> io::Result<()> {
+        let mut how = Named {
+            name: name(pool).map_err(io::Error::other)?,
+            unused: [0; 3],
+            domain: domain.into(),
+        };
+        match self.call(request, &mut how) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn call<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
+        let argument: *mut T = argument;
+        // SAFETY: each request is made with its own structure, which is all that the driver reads and writes.
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), request.into(), argument) };
+        match done {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A name as the driver takes it.
+fn name(pool: &str) -> Result<Name> {
+    let mut name = [0; NAME_MAX + 1];
+    match name.get_mut(..pool.len()) {
+        Some(place) if (1..=NAME_MAX).contains(&pool.len()) => place.copy_from_slice(pool.as_bytes()),
+        _ => {
+            return Err(Error::new(format!(
+                "{pool:?} is no name for a pool: use 1 to {NAME_MAX} letters, digits, dashes and underscores"
+            )))
+        }
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a C compiler computes them from `kmod/xen/vshmem_xen_ioctl.h`.
+    #[test]
+    fn requests_have_the_headers_numbers() {
+        assert_eq!(
+            [CREATE, GRANT, ATTACH, REVOKE, REMOVE, GRANTED, CLAIM],
+            [
+                0x4050_d800,
+                0xc150_d801,
+                0x4160_d802,
+                0x4048_d803,
+                0x4048_d804,
+                0xc048_d805,
+                0x4048_d806
+            ]
+        );
+    }
+
+    #[test]
+    fn names_keep_room_for_their_end() {
+        assert_eq!(name("work").expect("good")[..5], *b"work\0");
+        assert!(name(&"a".repeat(NAME_MAX)).is_ok());
+        assert!(name(&"a".repeat(NAME_MAX + 1)).is_err());
+        assert!(name("").is_err());
+    }
+}
