@@ -93,7 +93,7 @@ errors! {
     /// The file has more than one name.
     HardLinks = EACCES, "The pool's file has another name besides (a hard link), which could be a trap: remove the other name, or create the pool again.";
     /// Not a regular file.
-    NotAFile = EINVAL, "This is not a regular file, nor a device file of vshmem.ko, so it can't be a pool: correct the path.";
+    NotAFile = EINVAL, "This is not a regular file, nor a device file of vshmem.ko or a DAX device, so it can't be a pool: correct the path.";
     /// Smaller than the smallest pool.
     TooSmall = EINVAL, "The file is too small for a pool, perhaps truncated: a pool has at least 1 MiB. Create it again.";
     /// Not a whole number of pages.
@@ -110,6 +110,10 @@ errors! {
     NoDeviceFile = ENOENT, "The driver vshmem.ko has the pool's device, but its file /dev/vshmemN is not there: in a container, bind-mount it.";
     /// The driver is of another version.
     OtherDriver = EINVAL, "The driver vshmem.ko is of another version than this library: install both from the same release.";
+    /// A DAX device whose blocks are larger than pages.
+    Alignment = EINVAL, "The DAX device maps its memory in blocks larger than a page, and segments are made of pages: make it anew with the alignment of a page (ndctl create-namespace -m devdax -a 4k, or daxctl create-device -a 4096).";
+    /// A DAX device that other hosts may share, and nobody says that its memory is coherent.
+    NotDeclared = EINVAL, "Other hosts may share this DAX device (CXL memory, for instance), and nobody says that its memory is coherent between them in hardware, by Back-Invalidate: if it is, or if no other host uses it, have root add the device's name, as dax0.0, to /etc/vshmem/coherent.";
     /// The reference is one of another transport.
     WrongTransport = EINVAL, "The pool belongs to another transport than the one that was asked to open it.";
 }

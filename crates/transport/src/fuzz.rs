@@ -47,7 +47,7 @@ fn grant(line: &[u8]) {
 
 /// The kernel's command line.
 fn kernel_command_line(line: &[u8]) {
-    let value = command_line::value_in(line);
+    let value = command_line::value_in(line, command_line::POOLS);
     for entry in command_line::entries(value) {
         assert!(
             !entry.name.is_empty() && !entry.name.contains(&b'/'),

@@ -9,6 +9,7 @@ use vshmem_pool::Mem;
 use crate::descriptor::{Descriptor, Identity, Owned};
 use crate::driver::{self, Driver, Slept};
 use crate::error::{MapError, OpenError};
+use crate::head;
 use crate::liveness::{self, Heir, Liveness};
 use crate::mapping::{self, Place};
 use crate::member::Kernel;
@@ -41,6 +42,19 @@ enum Backing {
     File,
     /// Memory of a PCI device, there from the beginning to the end.
     Device,
+    /// Memory of a DAX device: as that of a PCI device, and cached as that of a file.
+    Dax,
+}
+
+/// What the file of a pool offers.
+struct Offer {
+    backing: Backing,
+    driver: Option<Driver>,
+    /// Where in the file the pool begins.
+    begins: u64,
+    /// The pool's length.
+    size: Option<u64>,
+    page_size: u64,
 }
 
 /// An open pool. Plain data that can live in a static; nothing happens when it is dropped, see [`Handle::close`].
@@ -53,6 +67,8 @@ pub struct Handle {
     descriptor: Descriptor,
     backing: Backing,
     driver: Option<Driver>,
+    /// Where in the file the pool begins.
+    begins: u64,
     page_size: u64,
     can_futex: bool,
 }
@@ -65,26 +81,68 @@ impl Handle {
         if magic::NOT_COHERENT.contains(&(kind & 0xffff_ffff)) {
             return Err(OpenError::NotCoherent);
         }
-        let page_size = page_size_of(file.fd());
         let driver = match stat.st_mode & libc::S_IFMT {
             libc::S_IFCHR => Some(Driver::ask(file.fd())?),
             _ => None,
         };
-        let size = driver.map_or(u64::try_from(stat.st_size).ok(), |driver| Some(driver.size));
+        let backing = match driver.is_some() || kind == magic::SYSFS {
+            true => Backing::Device,
+            false => Backing::File,
+        };
+        let len = u64::try_from(stat.st_size).ok();
+        let begins = match (backing, len) {
+            (Backing::File, Some(len)) => head::length(file.fd(), len),
+            _ => 0,
+        };
+        let offer = Offer {
+            backing,
+            driver,
+            begins,
+            size: driver.map_or(len.map(|len| len - begins), |driver| Some(driver.size)),
+            page_size: page_size_of(file.fd()),
+        };
+        Handle::map_whole(file, path, &stat, &offer)
+    }
+
+    /// The same for the file of a DAX device, which has this length and is mapped in pages of that size.
+    pub(crate) fn set_up_dax(
+        file: &Owned,
+        path: &Path,
+        size: u64,
+        page_size: u64,
+    ) -> Result<Handle, OpenError> {
+        let offer = Offer {
+            backing: Backing::Dax,
+            driver: None,
+            begins: 0,
+            size: Some(size),
+            page_size,
+        };
+        Handle::map_whole(file, path, &sys::fstat(file.fd())?, &offer)
+    }
+
+    fn map_whole(
+        file: &Owned,
+        path: &Path,
+        stat: &libc::stat,
+        offer: &Offer,
+    ) -> Result<Handle, OpenError> {
+        let Offer {
+            backing,
+            driver,
+            begins,
+            size,
+            page_size,
+        } = *offer;
         let len = checked_length(size, page_size)?;
         // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
-        let beginning = driver.map_or(0, |driver| driver.beginning());
+        let beginning = driver.map_or(begins, |driver| driver.beginning());
         let base = mapping::whole(file.fd(), beginning, len)?;
         // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay mapped until
         // `close`, whose caller vouches that nobody uses them.
         let mem = unsafe { Mem::new(base.cast(), len) };
-        let backing = if driver.is_some() || kind == magic::SYSFS {
-            Backing::Device
-        } else {
-            Backing::File
-        };
         let mem = match backing {
-            Backing::Device => mem,
+            Backing::Device | Backing::Dax => mem,
             Backing::File => match reserve::sparse(len) {
                 Ok(sparse) => mem.sparse(sparse),
                 Err(error) => {
@@ -96,9 +154,10 @@ impl Handle {
         };
         Ok(Handle {
             mem,
-            descriptor: Descriptor::keep(file, Identity::of(&stat), path),
+            descriptor: Descriptor::keep(file, Identity::of(stat), path),
             backing,
             driver,
+            begins,
             page_size,
             // SAFETY: the pool's first word is mapped.
             can_futex: unsafe { sys::futex_works(base.cast()) },
@@ -135,15 +194,15 @@ impl Handle {
         self.page_size
     }
 
-    /// Whether the pool's memory is that of a PCI device. Then it is there from the beginning to the end, and it can't be
+    /// Whether the pool's memory is that of a device. Then it is there from the beginning to the end, and it can't be
     /// mapped once neither the descriptor nor the path is left.
     pub fn is_device(&self) -> bool {
-        self.backing == Backing::Device
+        self.backing != Backing::File
     }
 
     /// Whether the device may be taken away while the pool is in use. Then the pool reads as zeros.
     pub fn may_go(&self) -> bool {
-        self.is_device()
+        self.backing == Backing::Device
     }
 
     /// Whether threads can sleep on words of the pool by futex. Not so in the memory of a PCI device.
@@ -151,10 +210,11 @@ impl Handle {
         self.can_futex
     }
 
-    /// Whether the processor's caches may hold the memory: that of a file, and a device's that the driver vshmem.ko maps.
+    /// Whether the processor's caches may hold the memory: that of a file or a DAX device, and that of a PCI device
+    /// which the driver vshmem.ko maps.
     pub fn is_cached(&self) -> bool {
         self.driver
-            .map_or(!self.is_device(), |driver| driver.cached)
+            .map_or(self.backing != Backing::Device, |driver| driver.cached)
     }
 
     /// What tells this kernel from others that use the pool.
@@ -162,7 +222,7 @@ impl Handle {
         match (self.driver, self.backing) {
             (Some(driver), _) => Kernel::Known(driver.identity),
             (None, Backing::File) => Kernel::HOST,
-            (None, Backing::Device) => Kernel::ByFile,
+            (None, Backing::Device | Backing::Dax) => Kernel::ByFile,
         }
     }
 
@@ -215,7 +275,7 @@ impl Handle {
     pub fn zeroes_on_release(&self) -> bool {
         let file = (self.backing == Backing::File).then(|| self.descriptor.get());
         // Tried behind the end, where nothing is.
-        let end = self.mem.len() as u64;
+        let end = self.begins + self.mem.len() as u64;
         file.flatten()
             .is_some_and(|file| reserve::punch_file(file.fd(), end, self.page_size, self.page_size))
     }
@@ -265,7 +325,9 @@ impl Handle {
                 Place::Free(addr)
             }
         };
-        if let Some(outcome) = mapping::by_file(&self.descriptor, offset, len, place, prot) {
+        if let Some(outcome) =
+            mapping::by_file(&self.descriptor, self.begins + offset, len, place, prot)
+        {
             return outcome.map_err(MapError::from);
         }
         let from = self.mem.base() as usize + offset as usize;
@@ -336,7 +398,8 @@ impl Handle {
         }
         // Before the file is asked: others can keep that busy, and a call that waits for it can't be ended.
         self.reserve_mapped(offset, len).unwrap_or_else(|| {
-            let in_file = |fd| reserve::in_file(fd, offset, len, self.page_size);
+            let at = self.begins + offset;
+            let in_file = |fd| reserve::in_file(fd, at, len, self.page_size);
             self.descriptor.get().is_some_and(|file| in_file(file.fd()))
         })
     }

@@ -13,6 +13,7 @@
 //! | `member` | who this kernel is among the members of a pool |
 //! | [`ids`] | how this kernel's users and groups are called in pools |
 //! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
+//! | [`head`] | what a file has before the pool, if machines are shown it as persistent memory |
 //! | `driver` | a driver's device file: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
 //! | `pool_ref` | names, paths and devices |
@@ -37,6 +38,8 @@ extern crate std;
 
 #[cfg(feature = "contract")]
 pub mod contract;
+#[path = "../dax/mapping.rs"]
+pub mod dax;
 mod descriptor;
 mod directory;
 mod driver;
@@ -46,6 +49,7 @@ mod error;
 pub mod fuzz;
 pub mod given;
 mod handle;
+pub mod head;
 pub mod ids;
 #[path = "../ivshmem/mapping/mod.rs"]
 pub mod ivshmem;
@@ -71,8 +75,8 @@ pub use error::{
 pub use handle::Handle;
 pub use liveness::{Liveness, LIVENESS_BASE};
 pub use local::{
-    create_local, create_referred, list_local, open_local_file, remove_local, reserve_local, Local,
-    LocalPool,
+    create_local, create_referred, create_with_head, list_local, open_local_file, remove_local,
+    reserve_local, Local, LocalPool,
 };
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
 pub use process::namespaces_number;
@@ -93,6 +97,11 @@ pub trait Transport: Debug + Sync {
     /// See [`DiscoverError`].
     fn find(&self, _name: &[u8]) -> Result<Found, DiscoverError> {
         Ok(Found::NotHere)
+    }
+
+    /// The pool that a path means, if it is one of a device that only this transport can open.
+    fn at(&self, _path: &[u8]) -> Option<PoolRef> {
+        None
     }
 
     /// Calls `each` for every pool that this kernel has through the transport, until it returns `false`.

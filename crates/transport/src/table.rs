@@ -1,5 +1,6 @@
 //! The transports that there are, and what is the same whichever a pool comes by.
 
+use crate::dax::Dax;
 use crate::error::{DiscoverError, OpenError, ResolveError};
 use crate::handle::Handle;
 use crate::ivshmem::Ivshmem;
@@ -9,8 +10,8 @@ use crate::xen::Xen;
 use crate::{Found, Transport};
 
 /// The transports, in the order in which a name is looked for.
-pub fn transports() -> [&'static dyn Transport; 3] {
-    [&Ivshmem, &Xen, &Local]
+pub fn transports() -> [&'static dyn Transport; 4] {
+    [&Ivshmem, &Xen, &Dax, &Local]
 }
 
 /// The pool that a name or, with a slash, a path means on this kernel. In a machine that is given pools by its
@@ -21,7 +22,8 @@ pub fn transports() -> [&'static dyn Transport; 3] {
 /// See [`ResolveError`].
 pub fn resolve(value: &[u8]) -> Result<PoolRef, ResolveError> {
     if value.contains(&b'/') {
-        return PoolRef::at(value);
+        let of_device = transports().iter().find_map(|its| its.at(value));
+        return of_device.map_or_else(|| PoolRef::at(value), Ok);
     }
     let mut given_pools = false;
     for transport in transports() {

@@ -6,8 +6,10 @@ use std::ffi::{CStr, CString};
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
+use vshmem_pool::layout::MAGIC;
+use vshmem_pool::Mem;
 use vshmem_transport::contract::{run, Subject, Verdict};
-use vshmem_transport::{create_local, remove_local, Local, PoolRef};
+use vshmem_transport::{create_local, create_with_head, remove_local, Local, PoolRef};
 
 const SIZE: u64 = 4 << 20;
 
@@ -17,6 +19,7 @@ fn main() -> ExitCode {
         ("by name", by_name as fn() -> bool),
         ("by path on tmpfs", by_path_on_tmpfs),
         ("by path on the disk", by_path_on_disk),
+        ("behind a head", behind_a_head),
         ("memory file of another process", memory_file),
         ("bind-mounted into a mount namespace", bind_mounted),
     ] {
@@ -78,6 +81,21 @@ fn by_path_on_tmpfs() -> bool {
 
 fn by_path_on_disk() -> bool {
     by_path_in(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// What lies behind a head is found by how a pool begins.
+fn behind_a_head() -> bool {
+    let path = format!("/dev/shm/vshmem-head-{}", std::process::id());
+    let pool = PoolRef::at(path.as_bytes()).expect("a good path");
+    // SAFETY: inside the memory that is passed.
+    let begin = &mut |mem: Mem| unsafe {
+        mem.base().cast::<u64>().write(MAGIC);
+        true
+    };
+    create_with_head(&pool, SIZE, 0o600, begin).expect("a new pool");
+    let good = check(&pool);
+    std::fs::remove_file(path).expect("the pool was there");
+    good
 }
 
 fn memory_file() -> bool {

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use vshmem_pool::layout::MAGIC;
 use vshmem_pool::Mem;
 use vshmem_transport::{
-    create_local, list_local, open, remove_local, reserve_local, CreateError, OpenError, PoolRef,
-    RemoveError,
+    create_local, create_with_head, list_local, open, remove_local, reserve_local, CreateError,
+    OpenError, PoolRef, RemoveError,
 };
 
 const SIZE: u64 = 2 << 20;
@@ -575,4 +575,25 @@ fn what_there_is_no_room_for_is_not_reserved_and_takes_none() {
         handle.reserve(0, 2 << 20),
         "it has it on a full file system, too"
     );
+}
+
+#[test]
+fn a_pool_behind_a_head_is_opened_and_removed_as_others_are() {
+    const HEAD: u64 = vshmem_transport::head::HEAD;
+    let scratch = Scratch::new();
+    let pool = at(&scratch.path());
+    create_with_head(&pool, SIZE + 1, 0o600, &mut begin).expect("room");
+    let meta = fs::metadata(scratch.path()).expect("there");
+    assert_eq!(meta.len(), HEAD + 2 * SIZE, "in whole blocks");
+    let handle = open(&pool).expect("a pool");
+    assert_eq!(handle.mem().len() as u64, 2 * SIZE);
+    assert!(handle.reserve(SIZE, SIZE) && handle.release(SIZE, 4096));
+    let page = handle.map(0, 4096, None, libc::PROT_READ).expect("mapped");
+    // SAFETY: mapped above, and nobody else uses it.
+    unsafe {
+        assert_eq!(page.cast::<u64>().read(), MAGIC);
+        handle.unmap(page, 4096);
+        handle.close();
+    }
+    remove_local(&scratch.c_path()).expect("it begins as a pool");
 }

@@ -54,7 +54,7 @@ impl Transport for Ivshmem {
         if devices.all().is_empty() {
             return Ok(());
         }
-        let names = Names::read(devices.all());
+        let names = Names::read(devices.all(), given::POOLS);
         for &address in devices.all() {
             let pool = pool_of(address, names.of(address).as_ref().map(Name::bytes));
             if pool.is_some_and(|pool| !each(&pool)) {
@@ -87,7 +87,7 @@ impl Transport for Ivshmem {
 /// The pool of this name among those of some devices.
 #[inline(never)] // Keeps the command line off the stack where there is no device.
 fn find_among(devices: &[Address], name: &[u8]) -> Option<PoolRef> {
-    let names = Names::read(devices);
+    let names = Names::read(devices, given::POOLS);
     let wanted = Address::parse(name);
     let is_it = |address: &Address| {
         wanted == Some(*address) || names.of(*address).is_some_and(|its| its.bytes() == name)

@@ -11,6 +11,7 @@ use vshmem_pool::{Mem, MIN_POOL};
 use crate::descriptor::Owned;
 use crate::error::CreateError;
 use crate::handle::page_size_of;
+use crate::head::{self, HEAD};
 use crate::local::place::Place;
 use crate::pool_ref::PoolRef;
 use crate::sys::{self, Errno};
@@ -48,6 +49,32 @@ pub fn create_referred(
     mode: u32,
     init: &mut dyn FnMut(Mem) -> bool,
 ) -> Result<(), CreateError> {
+    create(pool, 0, size, mode, init)
+}
+
+/// The same for a pool that machines are shown as persistent memory: its file has a [`head`].
+///
+/// # Errors
+/// As those of [`create_local`].
+pub fn create_with_head(
+    pool: &PoolRef,
+    size: u64,
+    mode: u32,
+    init: &mut dyn FnMut(Mem) -> bool,
+) -> Result<(), CreateError> {
+    // Guests' kernels take whole blocks of this size only.
+    let size = size.checked_next_multiple_of(HEAD);
+    create(pool, HEAD, size.ok_or(CreateError::TooLarge)?, mode, init)
+}
+
+/// Creates a pool of which a file of `begins` bytes more has so many before it.
+fn create(
+    pool: &PoolRef,
+    begins: u64,
+    size: u64,
+    mode: u32,
+    init: &mut dyn FnMut(Mem) -> bool,
+) -> Result<(), CreateError> {
     if size < MIN_POOL {
         return Err(CreateError::TooSmall);
     }
@@ -56,19 +83,22 @@ pub fn create_referred(
         return Err(CreateError::Exists);
     }
     let draft = Draft::new(&place)?;
-    let len = set_size(&draft.file, size)?;
+    let len = set_size(&draft.file, begins, size)?;
     sys::set_mode(draft.file.fd(), mode & 0o777)?;
+    if begins > 0 {
+        sys::write_at(draft.file.fd(), &head::block(len as u64), head::BLOCK_AT)?;
+    }
     let contents = Contents::new(len)?;
     // SAFETY: `len` bytes are mapped there, and stay mapped beyond the call.
     if !init(unsafe { Mem::new(contents.map.base.cast(), len) }) {
         return Err(CreateError::InitFailed);
     }
-    contents.copy_to(&draft.file)?;
+    contents.copy_to(&draft.file, begins)?;
     draft.link()
 }
 
-/// Sets a new file's length to `size`, rounded up to whole pages.
-fn set_size(file: &Owned, size: u64) -> Result<usize, CreateError> {
+/// Sets a new file's length so that `size`, rounded up to whole pages, find room after `begins`; returns the former.
+fn set_size(file: &Owned, begins: u64, size: u64) -> Result<usize, CreateError> {
     let page = page_size_of(file.fd());
     let size = size
         .checked_next_multiple_of(page)
@@ -76,7 +106,7 @@ fn set_size(file: &Owned, size: u64) -> Result<usize, CreateError> {
     if size >= crate::LIVENESS_BASE {
         return Err(CreateError::TooLarge);
     }
-    sys::truncate(file.fd(), size)?;
+    sys::truncate(file.fd(), begins + size)?;
     usize::try_from(size).map_err(|_| CreateError::TooLarge)
 }
 
@@ -198,10 +228,10 @@ impl Contents {
         })
     }
 
-    /// Copies what was written to another file, at the same places.
-    fn copy_to(&self, target: &Owned) -> Result<(), CreateError> {
+    /// Copies what was written to another file, where it begins `begins` bytes later.
+    fn copy_to(&self, target: &Owned, begins: u64) -> Result<(), CreateError> {
         let to = Mapping {
-            base: mapping::whole(target.fd(), 0, self.map.len)?,
+            base: mapping::whole(target.fd(), begins, self.map.len)?,
             len: self.map.len,
         };
         let page = page_size_of(target.fd());
@@ -210,8 +240,8 @@ impl Contents {
             // Copied in whole pages of the target, which may be larger than those of memory.
             let from = from / page * page;
             let end = end.next_multiple_of(page).min(self.map.len as u64);
-            if !reserve::in_file(target.fd(), from, end - from, page) {
-                return Err(why_not_reserved(target, from, page));
+            if !reserve::in_file(target.fd(), begins + from, end - from, page) {
+                return Err(why_not_reserved(target, begins + from, page));
             }
             // SAFETY: both mappings have `len` bytes, `end` is not beyond, and they don't overlap. The target's pages
             // have been reserved, so writing them can't fail.
@@ -264,7 +294,7 @@ mod tests {
         }
         let target = Owned::new(sys::memory_file(c"copy").expect("memory"));
         sys::truncate(target.fd(), len as u64).expect("sparse");
-        contents.copy_to(&target).expect("room");
+        contents.copy_to(&target, 0).expect("room");
         let mut byte = [0u8];
         for at in places {
             assert_eq!(sys::seek(target.fd(), at, libc::SEEK_SET), Ok(at));

@@ -7,6 +7,7 @@ use vshmem_pool::layout::MAGIC;
 use crate::descriptor::Owned;
 use crate::directory::each_entry_of;
 use crate::error::{DiscoverError, RemoveError};
+use crate::head;
 use crate::local::place::{self, NoPlace, Place};
 use crate::pool_ref::{Origin, PoolRef};
 use crate::reserve::KEPT;
@@ -89,7 +90,8 @@ pub fn remove_local(pool: &CStr) -> Result<(), RemoveError> {
 fn begins_as_a_pool(place: &Place) -> Result<bool, Errno> {
     let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK;
     let file = Owned::new(sys::open_at(place.directory(), place.name(), flags, 0)?);
+    let len = sys::fstat(file.fd())?.st_size as u64;
     let mut magic = [0; 8];
-    let len = sys::read(file.fd(), &mut magic)?;
-    Ok(len == magic.len() && u64::from_le_bytes(magic) == MAGIC)
+    let read = sys::read_at(file.fd(), &mut magic, head::length(file.fd(), len))?;
+    Ok(read == magic.len() && u64::from_le_bytes(magic) == MAGIC)
 }

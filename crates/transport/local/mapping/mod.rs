@@ -12,7 +12,7 @@ mod reserved;
 
 use core::ffi::CStr;
 
-pub use create::{create_local, create_referred};
+pub use create::{create_local, create_referred, create_with_head};
 pub use list::{list_local, remove_local, LocalPool};
 pub(crate) use place::exists;
 pub use reserved::reserve_local;

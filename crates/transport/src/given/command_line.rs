@@ -5,8 +5,10 @@ use crate::given::Address;
 use crate::pool_ref::is_name;
 use crate::sys;
 
-/// What the parameter begins with.
-const PARAMETER: &[u8] = b"vshmem.pools=";
+/// Names of devices that show their memory in a BAR.
+pub(crate) const POOLS: &[u8] = b"vshmem.pools=";
+/// Names of DAX devices.
+pub(crate) const DAX: &[u8] = b"vshmem.dax=";
 /// As long as the longest command line that Linux takes on the architectures that we know.
 const LONGEST: usize = 2048;
 
@@ -39,16 +41,16 @@ impl CommandLine {
         line
     }
 
-    /// The value of the parameter `vshmem.pools`; empty if it isn't there.
-    pub fn value(&self) -> &[u8] {
-        value_in(self.bytes.get(..self.len).unwrap_or(&[]))
+    /// The value of a parameter; empty if it isn't there.
+    pub fn value(&self, parameter: &[u8]) -> &[u8] {
+        value_in(self.bytes.get(..self.len).unwrap_or(&[]), parameter)
     }
 }
 
 /// The value of the parameter in a command line. The last one counts, as with the kernel's own.
-pub(crate) fn value_in(line: &[u8]) -> &[u8] {
+pub(crate) fn value_in<'l>(line: &'l [u8], parameter: &[u8]) -> &'l [u8] {
     line.split(|c| c.is_ascii_whitespace())
-        .filter_map(|word| word.strip_prefix(PARAMETER))
+        .filter_map(|word| word.strip_prefix(parameter))
         .next_back()
         .unwrap_or(&[])
 }
@@ -81,11 +83,14 @@ mod tests {
     #[test]
     fn the_last_parameter_counts() {
         assert_eq!(
-            value_in(b"quiet vshmem.pools=a console=ttyS0 vshmem.pools=b,c\n"),
+            value_in(
+                b"quiet vshmem.pools=a console=ttyS0 vshmem.dax=d vshmem.pools=b,c\n",
+                POOLS
+            ),
             b"b,c"
         );
-        assert_eq!(value_in(b"quiet xvshmem.pools=a\n"), b"");
-        assert_eq!(value_in(b""), b"");
+        assert_eq!(value_in(b"quiet xvshmem.pools=a\n", POOLS), b"");
+        assert_eq!(value_in(b"", DAX), b"");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Names come from the table of granted pools, `/run/vshmem/pools` ([`Grant`]), else from the kernel command line,
 //! `vshmem.pools=NAME[:ADDRESS],...`; a name without an address is that of the next device, in the order of addresses,
-//! that has none there yet. A device without a name is called by its address.
+//! that has none there yet. A device without a name is called by its address. DAX devices have a parameter of their own,
+//! `vshmem.dax`.
 
 mod address;
 pub(crate) mod command_line;
@@ -13,6 +14,7 @@ pub use grants::{Grant, GRANTS};
 
 use crate::pool_ref::Name;
 use command_line::CommandLine;
+pub(crate) use command_line::{DAX, POOLS};
 
 /// Whether this machine is given pools while it runs, though it may have none just now.
 pub(crate) fn are() -> bool {
@@ -22,13 +24,16 @@ pub(crate) fn are() -> bool {
 /// What devices are called in this machine.
 pub(crate) struct Names<'d> {
     devices: &'d [Address],
+    parameter: &'static [u8],
     command_line: CommandLine,
 }
 
 impl Names<'_> {
-    pub fn read(devices: &[Address]) -> Names<'_> {
+    /// Of these devices, which this parameter of the kernel is for.
+    pub fn read<'d>(devices: &'d [Address], parameter: &'static [u8]) -> Names<'d> {
         Names {
             devices,
+            parameter,
             command_line: CommandLine::read(),
         }
     }
@@ -37,7 +42,11 @@ impl Names<'_> {
     pub fn of(&self, address: Address) -> Option<Name> {
         grants::name_of(address).or_else(|| {
             let mut name = Name::new();
-            let told = name_of(address, self.devices, self.command_line.value())?;
+            let told = name_of(
+                address,
+                self.devices,
+                self.command_line.value(self.parameter),
+            )?;
             name.push(told).map(|()| name)
         })
     }

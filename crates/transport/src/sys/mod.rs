@@ -366,6 +366,65 @@ pub(crate) fn read(fd: i32, into: &mut [u8]) -> Outcome<usize> {
     })
 }
 
+/// Reads into a buffer from `offset` on, wherever the file's position is; returns how many bytes came.
+pub(crate) fn read_at(fd: i32, into: &mut [u8], offset: u64) -> Outcome<usize> {
+    again(|| {
+        // SAFETY: the kernel writes at most `into.len()` bytes there.
+        unsafe {
+            call(
+                libc::SYS_pread64,
+                [
+                    int(fd),
+                    into.as_mut_ptr() as usize,
+                    into.len(),
+                    offset as usize,
+                    0,
+                    0,
+                ],
+            )
+        }
+    })
+}
+
+/// Writes a buffer from `offset` on; returns how many bytes went.
+pub(crate) fn write_at(fd: i32, from: &[u8], offset: u64) -> Outcome<usize> {
+    again(|| {
+        // SAFETY: the kernel reads at most `from.len()` bytes there.
+        unsafe {
+            call(
+                libc::SYS_pwrite64,
+                [
+                    int(fd),
+                    from.as_ptr() as usize,
+                    from.len(),
+                    offset as usize,
+                    0,
+                    0,
+                ],
+            )
+        }
+    })
+}
+
+/// Where a symbolic link leads, as far as that fits into the buffer.
+pub(crate) fn read_link<'b>(path: &CStr, buffer: &'b mut [u8]) -> Outcome<&'b [u8]> {
+    // SAFETY: the path is a C string, and the kernel writes at most `buffer.len()` bytes there.
+    let len = unsafe {
+        call(
+            libc::SYS_readlinkat,
+            [
+                int(libc::AT_FDCWD),
+                path.as_ptr() as usize,
+                buffer.as_mut_ptr() as usize,
+                buffer.len(),
+                0,
+                0,
+            ],
+        )
+    }?;
+    Ok(buffer.get(..len).unwrap_or(&[]))
+}
+
 /// Reads a small file whole; `None` if it can't be opened or read, or fills `buffer`. Its descriptor is closed again.
 pub(crate) fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     let file = Owned::new(open(path, libc::O_RDONLY, 0).ok()?);
