@@ -201,7 +201,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn available_memory(&self) -> Option<u64> {
-        self.handle.borrow().room()
+        self.handle.borrow().available_memory()
     }
 
     fn now(&self) -> i64 {

@@ -52,7 +52,7 @@ impl Reclaimer {
 
 impl Duty for Reclaimer {
     fn has_room(&self, below: &Below<Mapped>) -> bool {
-        let room = below.handle.statfs_room();
+        let room = below.handle.free_memory();
         below.handle.is_reserved() || room.is_none_or(|room| room > ROOM)
     }
 

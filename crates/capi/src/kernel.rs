@@ -85,7 +85,7 @@ impl Kernel for OpenPool {
 
     fn available_memory(&self) -> Option<u64> {
         // SAFETY: only an open pool is asked.
-        unsafe { self.opened().handle.room() }
+        unsafe { self.opened().handle.available_memory() }
     }
 
     #[inline(always)]

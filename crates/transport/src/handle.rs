@@ -11,7 +11,7 @@ use crate::driver::{self, Driver, Slept};
 use crate::error::{MapError, OpenError};
 use crate::head;
 use crate::liveness::{self, Heir, Liveness};
-use crate::mapping::{self, Place};
+use crate::mapping::{self, MapAt};
 use crate::member::Kernel;
 use crate::pool_ref::Path;
 use crate::reserve;
@@ -194,8 +194,8 @@ impl Handle {
         self.page_size
     }
 
-    /// Whether the pool's memory is that of a device. Then it is there from the beginning to the end, and it can't be
-    /// mapped once neither the descriptor nor the path is left.
+    /// Whether the pool's memory is that of a PCI device. Then all of it has memory at all times, and it can't be mapped
+    /// once neither the descriptor nor the path is left.
     pub fn is_device(&self) -> bool {
         self.backing != Backing::File
     }
@@ -235,12 +235,14 @@ impl Handle {
         self.driver.is_some()
     }
 
-    /// The number by which other kernels ring this one through the pool's device, which then can ring others, too.
+    /// The peer that this kernel is: other kernels ring its doorbell by this number through the pool's device, and it
+    /// can ring theirs.
     pub fn peer(&self) -> Option<u16> {
         self.driver?.peer
     }
 
-    /// Sleeps in the driver while a word of the pool is `expected`. `None`: it can't be had, for this word or at all.
+    /// Sleeps in the driver while a word of the pool is `expected`. `None`: that can't be done, for this word or at
+    /// all.
     pub fn sleep(
         &self,
         word: &AtomicU32,
@@ -251,7 +253,8 @@ impl Handle {
         driver::sleep(&self.descriptor, self.offset_of(word)?, expected, timeout)
     }
 
-    /// Wakes threads of this kernel that sleep in the driver on a word of the pool; returns how many. `None`: that can't be done.
+    /// Wakes threads of this kernel that sleep in the driver on a word of the pool; returns how many. `None`: that
+    /// can't be done.
     pub fn wake(&self, word: &AtomicU32, count: u32) -> Option<u32> {
         self.driver?;
         match self.offset_of(word) {
@@ -260,8 +263,9 @@ impl Handle {
         }
     }
 
-    /// Has the kernel with this number look at the words that its threads sleep on. False if it can't be reached from here.
-    pub fn ring(&self, peer: u16) -> bool {
+    /// Rings a peer's doorbell: has that kernel look at the words that its threads sleep on. False if the peer can't
+    /// be reached from here.
+    pub fn ring_doorbell(&self, peer: u16) -> bool {
         self.peer().is_some() && driver::ring(&self.descriptor, peer)
     }
 
@@ -280,8 +284,8 @@ impl Handle {
             .is_some_and(|file| reserve::punch_file(file.fd(), end, self.page_size, self.page_size))
     }
 
-    /// Free bytes of the file system that the pool is on. `None` if it has no limit of its own, or can't be asked.
-    pub fn statfs_room(&self) -> Option<u64> {
+    /// Free bytes of the file system that the pool lies on. `None` if it has no limit of its own, or can't be asked.
+    pub fn free_memory(&self) -> Option<u64> {
         if self.is_device() {
             return None;
         }
@@ -290,15 +294,15 @@ impl Handle {
         (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64))
     }
 
-    /// Whether the pool keeps all of its memory ([`crate::reserve_local`]). If that can't be asked, it counts as if it did.
+    /// Whether the pool keeps all of its memory ([`crate::reserve_local`]). Where that can't be asked, the answer is yes.
     pub fn is_reserved(&self) -> bool {
         let stat = self.descriptor.get().map(|file| sys::fstat(file.fd()));
         !matches!(stat, Some(Ok(stat)) if stat.st_mode & reserve::KEPT == 0)
     }
 
-    /// Bytes of memory that the pool has and could get, taken together. `None` as [`Handle::statfs_room`].
-    pub fn room(&self) -> Option<u64> {
-        let free = self.statfs_room()?;
+    /// Bytes of memory that the pool has and could get, taken together. `None` as [`Handle::free_memory`].
+    pub fn available_memory(&self) -> Option<u64> {
+        let free = self.free_memory()?;
         let stat = sys::fstat(self.descriptor.get()?.fd()).ok()?;
         // Always in units of 512 bytes.
         Some(free.saturating_add(stat.st_blocks.max(0) as u64 * 512))
@@ -318,20 +322,20 @@ impl Handle {
         prot: i32,
     ) -> Result<*mut c_void, MapError> {
         self.check_range(offset, len as u64)?;
-        let place = match addr {
-            None => Place::Anywhere,
+        let at = match addr {
+            None => MapAt::Anywhere,
             Some(addr) => {
                 self.check_address(addr, len)?;
-                Place::Free(addr)
+                MapAt::Fixed(addr)
             }
         };
         if let Some(outcome) =
-            mapping::by_file(&self.descriptor, self.begins + offset, len, place, prot)
+            mapping::by_file(&self.descriptor, self.begins + offset, len, at, prot)
         {
             return outcome.map_err(MapError::from);
         }
         let from = self.mem.base() as usize + offset as usize;
-        match mapping::again(from, len, place, prot) {
+        match mapping::duplicate(from, len, at, prot) {
             // What the kernel says to duplicating the memory of a device, or huge pages; the range was checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
             outcome => outcome.map_err(MapError::from),
@@ -361,7 +365,8 @@ impl Handle {
         next
     }
 
-    /// Moves a mapped range to `addr`, over what is mapped there. If that fails, it stays where it is, and what was at `addr` as a rule, too.
+    /// Moves a mapped range to `addr`, over what is mapped there. If that fails, the range stays where it is, and as a
+    /// rule so does what was mapped at `addr`.
     ///
     /// # Safety
     /// The range must have been mapped by [`Handle::map_beside`] for that address, and nobody may use it, or what is at the address.

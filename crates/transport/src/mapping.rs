@@ -7,27 +7,27 @@ use crate::sys::{self, Errno, Outcome};
 
 /// Where a range is to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MapAt {
     /// At an address of the kernel's choice.
     Anywhere,
     /// At this address, if nothing is mapped there.
-    Free(usize),
+    Fixed(usize),
 }
 
-impl Place {
+impl MapAt {
     /// The address, if it is fixed.
     fn addr(self) -> Option<usize> {
         match self {
-            Place::Anywhere => None,
-            Place::Free(addr) => Some(addr),
+            MapAt::Anywhere => None,
+            MapAt::Fixed(addr) => Some(addr),
         }
     }
 
     /// The flag of `mmap`.
     fn flag(self) -> i32 {
         match self {
-            Place::Anywhere => 0,
-            Place::Free(_) => libc::MAP_FIXED_NOREPLACE,
+            MapAt::Anywhere => 0,
+            MapAt::Fixed(_) => libc::MAP_FIXED_NOREPLACE,
         }
     }
 }
@@ -51,17 +51,17 @@ pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
     }
 }
 
-/// Maps a range of a pool's file. `None` if no descriptor can be had, or it was lost in the midst.
+/// Maps a range of a pool's file. `None` if there is no descriptor, or it was closed meanwhile.
 pub(crate) fn by_file(
     descriptor: &Descriptor,
     offset: u64,
     len: usize,
-    place: Place,
+    to: MapAt,
     prot: i32,
 ) -> Option<Outcome<*mut c_void>> {
     let file = file_for(descriptor, prot)?;
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | place.flag();
-    let hint = place.addr().unwrap_or(0);
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | to.flag();
+    let hint = to.addr().unwrap_or(0);
     // SAFETY: nothing that is mapped is replaced.
     let at = match unsafe { sys::map(hint, len, prot, flags, file.fd(), offset) } {
         // Closed by another thread since it was checked.
@@ -69,8 +69,8 @@ pub(crate) fn by_file(
         Err(error) => return Some(Err(error)),
         Ok(at) => at,
     };
-    if place.addr().is_some_and(|addr| addr != at as usize) {
-        // A kernel that takes the address for a hint.
+    if to.addr().is_some_and(|addr| addr != at as usize) {
+        // A kernel older than MAP_FIXED_NOREPLACE takes the address for a hint.
         // SAFETY: mapped above, and nobody knows of it.
         unsafe { sys::unmap(at as usize, len) };
         return Some(Err(Errno(libc::EEXIST)));
@@ -83,7 +83,7 @@ pub(crate) fn by_file(
     Some(Ok(at))
 }
 
-/// A descriptor by which no more than `prot` is allowed later, if the process may still open the file; else the kept one.
+/// A descriptor that allows no more than `prot` later, if the process may still open the file; else the kept one.
 fn file_for(descriptor: &Descriptor, prot: i32) -> Option<Lent> {
     if prot & libc::PROT_WRITE == 0 {
         if let Some(file) = descriptor.open_to_read() {
@@ -93,23 +93,23 @@ fn file_for(descriptor: &Descriptor, prot: i32) -> Option<Lent> {
     descriptor.get()
 }
 
-/// Maps what the pool's own mapping shows at `from` once more: the way without a descriptor.
-pub(crate) fn again(from: usize, len: usize, place: Place, prot: i32) -> Outcome<*mut c_void> {
-    if let Place::Free(addr) = place {
-        hold_place(addr, len)?;
+/// Duplicates a range of the pool's own mapping: the way without a descriptor.
+pub(crate) fn duplicate(from: usize, len: usize, to: MapAt, prot: i32) -> Outcome<*mut c_void> {
+    if let MapAt::Fixed(addr) = to {
+        reserve_address(addr, len)?;
     }
-    let fixed = if place == Place::Anywhere {
+    let fixed = if to == MapAt::Anywhere {
         0
     } else {
         libc::MREMAP_FIXED
     };
     let flags = libc::MREMAP_MAYMOVE | fixed;
-    // SAFETY: what is at a fixed address is the place held above.
-    let at = match unsafe { sys::remap_again(from, len, flags, place.addr().unwrap_or(0)) } {
+    // SAFETY: a fixed address was reserved above.
+    let at = match unsafe { sys::remap_again(from, len, flags, to.addr().unwrap_or(0)) } {
         Ok(at) => at,
         Err(error) => {
-            if let Place::Free(addr) = place {
-                // SAFETY: the place held above.
+            if let MapAt::Fixed(addr) = to {
+                // SAFETY: reserved above.
                 unsafe { sys::unmap(addr, len) };
             }
             return Err(error);
@@ -128,7 +128,7 @@ pub(crate) fn again(from: usize, len: usize, place: Place, prot: i32) -> Outcome
 }
 
 /// Maps inaccessible memory at an address where nothing is mapped.
-fn hold_place(addr: usize, len: usize) -> Outcome<()> {
+fn reserve_address(addr: usize, len: usize) -> Outcome<()> {
     let flags =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: replaces nothing.

@@ -434,10 +434,10 @@ fn every_page_of_a_pool_can_be_given_back() {
     create_local(&name, 64 << 20, 0o600, &mut |_| true).expect("created");
     let handle = open(&PoolRef::named(name.to_bytes()).expect("a good name")).expect("a pool");
     let used = || fs::metadata(file_of(&name)).expect("there").blocks() * 512;
-    let room = handle.statfs_room();
+    let room = handle.free_memory();
     assert!(handle.reserve(0, 64 << 20));
     assert_eq!(used(), 64 << 20);
-    if let (Some(before), Some(after)) = (room, handle.statfs_room()) {
+    if let (Some(before), Some(after)) = (room, handle.free_memory()) {
         assert!(after < before);
     }
     assert!(handle.release(0, 64 << 20));
@@ -489,9 +489,9 @@ fn a_full_file_system_is_an_error_and_no_signal() {
     let handle = open(&at(&scratch.path())).expect("a pool");
     assert!(!handle.reserve(0, 3 << 20), "reserved more than there is");
     assert!(handle.release(0, 16 << 20));
-    assert_eq!(handle.statfs_room(), Some(2 << 20));
+    assert_eq!(handle.free_memory(), Some(2 << 20));
     assert!(handle.reserve(0, 1 << 20));
-    assert_eq!(handle.statfs_room(), Some(1 << 20));
+    assert_eq!(handle.free_memory(), Some(1 << 20));
 }
 
 #[test]
@@ -561,7 +561,7 @@ fn what_there_is_no_room_for_is_not_reserved_and_takes_none() {
     assert!(!handle.is_reserved());
     // Opening it has touched its first page.
     assert!(
-        handle.statfs_room() >= Some((2 << 20) - (64 << 10)),
+        handle.free_memory() >= Some((2 << 20) - (64 << 10)),
         "some was taken"
     );
     // SAFETY: nobody uses it.
@@ -570,7 +570,7 @@ fn what_there_is_no_room_for_is_not_reserved_and_takes_none() {
     create_local(&scratch.c_path(), 2 << 20, 0o600, &mut |_| true).expect("sparse");
     reserve_local(&scratch.c_path()).expect("all that there is");
     let handle = open(&at(&scratch.path())).expect("a pool");
-    assert_eq!(handle.statfs_room(), Some(0));
+    assert_eq!(handle.free_memory(), Some(0));
     assert!(
         handle.reserve(0, 2 << 20),
         "it has it on a full file system, too"

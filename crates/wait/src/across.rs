@@ -170,7 +170,7 @@ impl Across<'_> {
         fence(SeqCst);
         if self.handle.can_futex() {
             futex::wake(self.pool.request_doorbell(member), 1);
-        } else if !self.handle.ring(peer) {
+        } else if !self.handle.ring_doorbell(peer) {
             self.pool.leave_doorbells(self.member);
         }
     }

@@ -339,7 +339,7 @@ fn check_lost(pool: &Open) -> Result<(), String> {
         "took a lock on no file",
     )?;
     same(
-        pool.handle.statfs_room(),
+        pool.handle.free_memory(),
         None,
         "the room on the file system",
     )

@@ -84,7 +84,7 @@ fn without(subject: &Subject) -> Outcome {
             "sleepers without the driver",
         )?;
         same(pool.handle.peer(), None, "a number without the driver")?;
-        ensure(!pool.handle.ring(0), "ringing without the driver")?;
+        ensure(!pool.handle.ring_doorbell(0), "ringing without the driver")?;
     }
     pool.close();
     Ok(Verdict::Passed)
@@ -150,10 +150,10 @@ fn rung(subject: &Subject) -> Outcome {
         return Ok(Verdict::Skipped("the device has no doorbell"));
     };
     let child = sleeper(subject, Slept::Woken)?;
-    ensure(pool.handle.ring(own), "ringing this kernel")?;
+    ensure(pool.handle.ring_doorbell(own), "ringing this kernel")?;
     let begun = Instant::now();
     word(&pool)?.store(1, SeqCst);
-    ensure(pool.handle.ring(own), "ringing this kernel again")?;
+    ensure(pool.handle.ring_doorbell(own), "ringing this kernel again")?;
     same(child.wait(), (End::Exited(0), String::new()), "the sleeper")?;
     ensure(begun.elapsed() < LONG / 2, "it slept on")?;
     pool.close();

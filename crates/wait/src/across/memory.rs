@@ -69,7 +69,7 @@ impl Host for Across<'_> {
             .is_some_and(|heartbeat| !self.pool.is_silent(heartbeat) && !self.is_silent(heartbeat))
     }
     fn ring_doorbell(&self) -> bool {
-        self.handle.ring(HOST)
+        self.handle.ring_doorbell(HOST)
     }
     fn is_silent(&self, heartbeat: u64) -> bool {
         !self.heartbeat.is_alive(heartbeat, spin::now())
