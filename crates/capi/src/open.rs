@@ -86,7 +86,7 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
     let params = Params {
         limits: kernel_limits(),
     };
-    vshmem_transport::create_referred(reference, size, mode, &mut |mem: Mem| {
+    vshmem_transport::create_resolved(reference, size, mode, &mut |mem: Mem| {
         Pool::format(mem, &params).is_ok()
     })
 }

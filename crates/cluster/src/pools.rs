@@ -12,7 +12,7 @@ use vshmem_pool::{Limits, Mem, Params, Pool};
 
 pub use vshmem_pool::DEFAULT_POOL;
 use vshmem_transport::{
-    create_referred, list_local, remove_local, reserve_local, resolve_new, transports, CreateError,
+    create_resolved, list_local, remove_local, reserve_local, resolve_new, transports, CreateError,
     Handle, OpenError, PoolRef, ResolveError,
 };
 
@@ -103,7 +103,7 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> 
         _ => failed(error.to_string()),
     })?;
     let mut refused: Option<String> = None;
-    let made = create_referred(&pool, size, mode, &mut |memory| {
+    let made = create_resolved(&pool, size, mode, &mut |memory| {
         refused = format(memory, limits, chosen).err();
         refused.is_none()
     });

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use crate::local::place::NoPlace;
+use crate::local::entry::EntryError;
 use crate::sys::Errno;
 
 /// Defines an error enum: its cases with their `errno` and sentence, and `System` for what the kernel says otherwise.
@@ -204,11 +204,11 @@ errors! {
 /// Makes an error of what keeps a pool from having a place.
 macro_rules! from_no_place {
     ($($name:ident)*) => {
-        $(impl From<NoPlace> for $name {
-            fn from(why: NoPlace) -> Self {
+        $(impl From<EntryError> for $name {
+            fn from(why: EntryError) -> Self {
                 match why {
-                    NoPlace::NotOwn => $name::NotOwnDirectory,
-                    NoPlace::System(errno) => errno.into(),
+                    EntryError::NotOwn => $name::NotOwnDirectory,
+                    EntryError::System(errno) => errno.into(),
                 }
             }
         })*

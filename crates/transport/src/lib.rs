@@ -19,7 +19,7 @@
 //! | `pool_ref` | names, paths and devices |
 //! | `contract` | what every transport must do, as tests (feature `contract`; run by `transport-contract` in a machine) |
 //!
-//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, and [`create_referred`] makes
+//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, and [`create_resolved`] makes
 //! one that [`resolve_new`] found to be free.
 //!
 //! # A good guest
@@ -75,7 +75,7 @@ pub use error::{
 pub use handle::Handle;
 pub use liveness::{Liveness, LIVENESS_BASE};
 pub use local::{
-    create_local, create_referred, create_with_head, list_local, open_local_file, remove_local,
+    create_local, create_resolved, create_with_head, list_local, open_local_file, remove_local,
     reserve_local, Local, LocalPool,
 };
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};

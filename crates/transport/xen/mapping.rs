@@ -1,12 +1,12 @@
 //! The transport `xen`: pools are pages that one Xen domain grants to others.
 //!
 //! The driver vshmem_xen.ko (`kmod/xen`) shows each pool that a domain has, its own or another's, as the file
-//! `/dev/vshmem-xen/NAME`, which is used as the device file of an ivshmem device is. Which domain gets which pool is announced in
-//! XenStore: `vshmem xen own` in the owner and `vshmem xen join` in the others see to that. So all that is left for the mapping is
+//! `/dev/vshmem-xen/NAME`, with the calls of the driver for PCI devices. The broker (`vshmem xen own` in the
+//! owner, `vshmem xen join` in the others) announces and attaches pools by XenStore, so the mapping has only
 //! to find the files.
 //!
-//! Where the driver is loaded, names mean these pools first, then local pools that exist. `default` means the first by name, unless a
-//! pool has that name.
+//! Where the driver is loaded, names mean these pools first, then local pools that exist. `default` means the
+//! first by name, unless a pool has that name.
 
 use core::ffi::CStr;
 
@@ -19,7 +19,7 @@ use crate::{sys, Found, Transport};
 
 /// Where the driver's device files are.
 const DIRECTORY: &CStr = c"/dev/vshmem-xen";
-/// Only there while the driver is loaded.
+/// The driver's class, which is there while the driver is loaded.
 const CLASS: &CStr = c"/sys/class/vshmem-xen";
 
 /// The transport `xen`.
@@ -71,7 +71,7 @@ impl Transport for Xen {
     }
 }
 
-/// The pool of this name. None for what can't be a name, as `.` and `..` can't.
+/// The pool of this name; `None` for what can't be a name, such as `.` and `..`.
 fn pool_of(name: &[u8]) -> Option<PoolRef> {
     if !is_name(name) || matches!(name, b"." | b"..") {
         return None;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ports_pools_are_refused() {
+    fn pools_of_other_transports_are_refused() {
         let local = PoolRef::at(b"/dev/vshmem-xen/work").expect("a path");
         assert_eq!(Xen.open(&local).err(), Some(OpenError::WrongTransport));
     }

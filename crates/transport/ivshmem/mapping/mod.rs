@@ -1,21 +1,23 @@
-//! The transport `ivshmem`: pools are the memory of PCI devices, by which a hypervisor shows it to virtual machines.
+//! The transport `ivshmem`: pools are the memory of PCI devices, by which a hypervisor shows it to virtual
+//! machines.
 //!
-//! A device 1af4:1110 (QEMU's `ivshmem-plain` and `ivshmem-doorbell`) shows its memory in BAR 2, which sysfs offers as
-//! the file `resource2`. [`given`] says what devices are called. `default` means the first device, unless a pool has
-//! that name.
+//! A device 1af4:1110 (QEMU's `ivshmem-plain` and `ivshmem-doorbell`) shows its memory in BAR 2, which sysfs
+//! offers as the file `resource2`. [`given`] says what devices are called. `default` means the first device,
+//! unless a pool has that name.
 //!
-//! Where a machine has such a device, or a table of granted pools, names mean these pools first; a local pool that none
-//! of them is called like can be named too, once it exists.
+//! Where a machine has such a device, or a table of granted pools, names mean these pools first. Other names
+//! mean local pools, which must exist.
 //!
 //! Where the driver vshmem.ko has the device, its file `/dev/vshmemN` is the pool instead: it maps the memory
-//! write-back, and waiters can sleep on words of it and be woken. `resource2` maps it uncached, which counts on AMD and
-//! on recent Linux on Intel (every access goes to memory then), and waiters can only nap.
+//! write-back, and waiters can sleep on words of it and be woken. `resource2` maps it uncached, which counts
+//! on AMD and on recent Linux on Intel (every access goes to memory then), and waiters can only nap.
 //!
-//! In the machine, futexes don't work on the device's memory; and it can't be given back by the guest, so removed
-//! segments are zeroed by hand. The liveness locks are on the file that is opened, so all processes of a machine must
-//! open the same one: load the driver before pools are used. `resource2` is one file for the whole machine, except that
-//! containers with a network namespace of their own mount a sysfs of their own, and a container's own `/dev` has files
-//! of its own: bind-mount the machine's file into them and give its path.
+//! In the machine, futexes don't work on the device's memory, and the guest can't give it back, so the
+//! library zeroes removed segments. The liveness locks are on the file that is opened, so all processes of a
+//! machine must open the same one: load the driver before pools are used. `resource2` is one file for the
+//! whole machine, with two exceptions: a container with a network namespace of its own mounts a sysfs of its
+//! own, and a container's own `/dev` has files of its own. Bind-mount the machine's file into such a
+//! container and give its path.
 
 mod pci;
 
@@ -40,7 +42,7 @@ impl Transport for Ivshmem {
     fn find(&self, name: &[u8]) -> Result<Found, DiscoverError> {
         let devices = Devices::scan()?;
         if devices.all().is_empty() {
-            // A machine that is given pools while it runs may have none just now.
+            // A machine that is granted pools while it runs may have none at the moment.
             return Ok(match given::are() {
                 true => Found::Nothing,
                 false => Found::NotHere,
@@ -70,8 +72,8 @@ impl Transport for Ivshmem {
         }
         let directory = pool.path_text().bytes().strip_suffix(b"/resource2");
         if let Some(path) = directory.and_then(pci::driver_file) {
-            // All processes of a machine must use the same file, since the liveness locks are on it: so never
-            // `resource2` beside it.
+            // All processes of a machine must use the same file, since the liveness locks are on it: so
+            // `resource2` is no fallback.
             return match sys::open(path.c_str(), OPEN_FLAGS, 0) {
                 Ok(fd) => Handle::set_up(&Owned::new(fd), &path),
                 Err(Errno(libc::ENOENT)) => Err(OpenError::NoDeviceFile),

@@ -12,12 +12,12 @@ use crate::text::{hexadecimal, Text};
 
 /// Where sysfs lists the devices.
 pub(crate) const DEVICES: &CStr = c"/sys/bus/pci/devices";
-/// The vendor (Red Hat) and device (Inter-VM shared memory) that we look for.
+/// The ids of the device: Red Hat, Inter-VM shared memory.
 const VENDOR: u64 = 0x1af4;
 const DEVICE: u64 = 0x1110;
-/// How such a device is written in `/proc/bus/pci/devices`.
+/// The ids as `/proc/bus/pci/devices` writes them.
 const IN_LIST: &[u8] = b"\t1af41110\t";
-/// As many devices as one machine's pools are looked for in; further ones are not seen.
+/// Most devices of a machine; further ones are ignored.
 const MOST: usize = 64;
 
 /// The devices that show pools, in the order of their addresses.
@@ -27,14 +27,14 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Looks for them.
-    #[inline(never)] // Keeps its buffers off the stack of whoever goes on.
+    /// Finds them.
+    #[inline(never)] // Keeps its buffers off the caller's stack.
     pub fn scan() -> Result<Devices, DiscoverError> {
         let mut found = Devices {
             addresses: [Address::default(); MOST],
             count: 0,
         };
-        // One file instead of two for each device: most machines have none that we look for.
+        // One file instead of two for each device: most machines have no such device.
         if contains(c"/proc/bus/pci/devices", IN_LIST) == Some(false) {
             return Ok(found);
         }
@@ -81,7 +81,7 @@ fn id(devices: i32, device: &CStr, file: &[u8]) -> Option<u64> {
 fn contains(path: &CStr, needle: &[u8]) -> Option<bool> {
     let file = Owned::new(sys::open(path, libc::O_RDONLY, 0).ok()?);
     let mut buffer = [0u8; 512];
-    // The end of what was read before, where the bytes may have begun.
+    // The end of the previous buffer, in which the bytes may begin.
     let mut kept = 0;
     loop {
         let count = sys::read(file.fd(), buffer.get_mut(kept..)?).ok()?;
@@ -101,9 +101,9 @@ fn contains(path: &CStr, needle: &[u8]) -> Option<bool> {
     }
 }
 
-/// Makes a device answer to accesses to its memory, which firmware does for those that were there when the machine
-/// started, but nobody for those plugged in later. It takes a privilege; without it, the machine's owner must have
-/// done so, and a pool that doesn't answer reads as ones and is recognised as none.
+/// Enables a device's memory. Firmware does so for devices that are there when the machine starts, but not
+/// for those plugged in later. It needs a privilege; without it, the machine's administrator must have done
+/// so. The memory of a device that is not enabled reads as ones, which is no pool.
 pub(crate) fn enable(device: &[u8]) {
     let mut path = Path::new();
     if path
@@ -124,7 +124,7 @@ pub(crate) fn enable(device: &[u8]) {
     }
 }
 
-/// The device file of the driver vshmem.ko, if that has the device with this directory in sysfs.
+/// The device file of vshmem.ko, if that driver has the device with this directory in sysfs.
 pub(crate) fn driver_file(device: &[u8]) -> Option<Path> {
     let mut directory = Path::new();
     directory.push(device)?;

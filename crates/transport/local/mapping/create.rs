@@ -1,8 +1,9 @@
 //! Creating a local pool so that nobody ever sees half of one.
 //!
-//! The file has no name, or a temporary one, until it is complete; then it is linked under its own, which fails if
-//! somebody was faster. What goes into it is first written to a memory file of its own and then copied: writing through
-//! a mapping of a full file system would end the calling program by SIGBUS, a copy fails with an error.
+//! The file has no name, or a temporary one, until it is complete. Then it is linked under its own name,
+//! which fails if another process was faster. Its contents are first written to a memory file and then
+//! copied: writing through a mapping of a full file system would end the calling program by SIGBUS, where a
+//! copy fails with an error.
 
 use core::ffi::{c_void, CStr};
 
@@ -12,7 +13,7 @@ use crate::descriptor::Owned;
 use crate::error::CreateError;
 use crate::handle::page_size_of;
 use crate::head::{self, HEAD};
-use crate::local::place::Place;
+use crate::local::entry::Entry;
 use crate::pool_ref::PoolRef;
 use crate::sys::{self, Errno};
 use crate::text::Text;
@@ -21,14 +22,16 @@ use crate::{mapping, reserve};
 /// How many temporary names are tried.
 const TEMPORARY_NAMES: u64 = 1000;
 
-/// Creates a local pool, given by name or, with a slash, by path, with exactly the permissions `mode`, whatever the
-/// umask is. `size` is rounded up to whole pages. The pool is sparse: only what `init` writes takes memory.
+/// Creates a local pool, given by name or, with a slash, by path. Its permissions are exactly `mode`,
+/// whatever the umask is. `size` is rounded up to whole pages. The pool is sparse: only what `init` writes
+/// takes memory.
 ///
-/// `init` gets zeroed memory of the pool's length, and returns whether it could make a pool of it. It must not keep the
-/// memory.
+/// `init` gets zeroed memory of the pool's length, and returns whether it could format it as a pool. It must
+/// not keep the memory.
 ///
 /// # Errors
-/// See [`CreateError`]. [`CreateError::Exists`] also tells the loser of a race, who can open the winner's pool at once.
+/// See [`CreateError`]. [`CreateError::Exists`] also tells the loser of a race, who can open the winner's
+/// pool at once.
 pub fn create_local(
     path: &CStr,
     size: u64,
@@ -36,14 +39,14 @@ pub fn create_local(
     init: &mut dyn FnMut(Mem) -> bool,
 ) -> Result<(), CreateError> {
     let pool = PoolRef::local(path.to_bytes()).map_err(|_| CreateError::BadName)?;
-    create_referred(&pool, size, mode, init)
+    create_resolved(&pool, size, mode, init)
 }
 
-/// The same for a local pool that was resolved: one that has a name is made in a directory of the user's own, which is made too.
+/// The same for a local pool that was resolved. The directory of named pools is created if need be.
 ///
 /// # Errors
 /// As those of [`create_local`].
-pub fn create_referred(
+pub fn create_resolved(
     pool: &PoolRef,
     size: u64,
     mode: u32,
@@ -78,23 +81,23 @@ fn create(
     if size < MIN_POOL {
         return Err(CreateError::TooSmall);
     }
-    let place = Place::to_make(pool)?;
-    if sys::lstat_at(place.directory(), place.name()).is_ok() {
+    let entry = Entry::for_new(pool)?;
+    if sys::lstat_at(entry.directory(), entry.name()).is_ok() {
         return Err(CreateError::Exists);
     }
-    let draft = Draft::new(&place)?;
-    let len = set_size(&draft.file, begins, size)?;
-    sys::set_mode(draft.file.fd(), mode & 0o777)?;
+    let new = NewFile::new(&entry)?;
+    let len = set_size(&new.file, begins, size)?;
+    sys::set_mode(new.file.fd(), mode & 0o777)?;
     if begins > 0 {
-        sys::write_at(draft.file.fd(), &head::block(len as u64), head::BLOCK_AT)?;
+        sys::write_at(new.file.fd(), &head::block(len as u64), head::BLOCK_AT)?;
     }
     let contents = Contents::new(len)?;
     // SAFETY: `len` bytes are mapped there, and stay mapped beyond the call.
     if !init(unsafe { Mem::new(contents.map.base.cast(), len) }) {
         return Err(CreateError::InitFailed);
     }
-    contents.copy_to(&draft.file, begins)?;
-    draft.link()
+    contents.copy_to(&new.file, begins)?;
+    new.link()
 }
 
 /// Sets a new file's length so that `size`, rounded up to whole pages, find room after `begins`; returns the former.
@@ -110,41 +113,41 @@ fn set_size(file: &Owned, begins: u64, size: u64) -> Result<usize, CreateError> 
     usize::try_from(size).map_err(|_| CreateError::TooLarge)
 }
 
-/// A file that nobody knows yet. Its temporary name, if it has one, goes when this goes out of scope.
-struct Draft<'p> {
+/// A file without its final name. Its temporary name, if it has one, is removed on drop.
+struct NewFile<'p> {
     file: Owned,
-    place: &'p Place,
+    entry: &'p Entry,
     temporary: Option<Temporary>,
 }
 
 type Temporary = Text<48>;
 
-impl Draft<'_> {
-    /// Makes a file in the directory where it will have its name.
-    fn new(place: &Place) -> Result<Draft<'_>, CreateError> {
+impl NewFile<'_> {
+    /// Creates a file in the directory where it will get its name.
+    fn new(entry: &Entry) -> Result<NewFile<'_>, CreateError> {
         let flags = libc::O_TMPFILE | libc::O_RDWR;
-        match sys::open_at(place.directory(), c".", flags, 0o600) {
-            Ok(fd) => Ok(Draft {
+        match sys::open_at(entry.directory(), c".", flags, 0o600) {
+            Ok(fd) => Ok(NewFile {
                 file: Owned::new(fd),
-                place,
+                entry,
                 temporary: None,
             }),
-            // File systems without unnamed files say the first or, if they are old, the others.
-            Err(Errno(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => Draft::with_name(place),
+            // File systems without O_TMPFILE fail with the first, on old kernels with the others.
+            Err(Errno(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => NewFile::with_name(entry),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Makes a file with a name that means nothing to anybody.
-    fn with_name(place: &Place) -> Result<Draft<'_>, CreateError> {
+    /// Creates a file with a temporary name.
+    fn with_name(entry: &Entry) -> Result<NewFile<'_>, CreateError> {
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NOFOLLOW;
         for attempt in 0..TEMPORARY_NAMES {
             let name = temporary_name(attempt).ok_or(CreateError::BadName)?;
-            match sys::open_at(place.directory(), name.c_str(), flags, 0o600) {
+            match sys::open_at(entry.directory(), name.c_str(), flags, 0o600) {
                 Ok(fd) => {
-                    return Ok(Draft {
+                    return Ok(NewFile {
                         file: Owned::new(fd),
-                        place,
+                        entry,
                         temporary: Some(name),
                     })
                 }
@@ -155,9 +158,9 @@ impl Draft<'_> {
         Err(CreateError::Exists)
     }
 
-    /// Gives the file its name, and no other beside it, unless there is a file of that name.
+    /// Gives the file its name in place of the temporary one, unless there is a file of that name.
     fn link(mut self) -> Result<(), CreateError> {
-        let (directory, name) = (self.place.directory(), self.place.name());
+        let (directory, name) = (self.entry.directory(), self.entry.name());
         if let Some(temporary) = &self.temporary {
             sys::rename_new(directory, temporary.c_str(), name)?;
             self.temporary = None;
@@ -170,7 +173,7 @@ impl Draft<'_> {
             .ok_or(CreateError::BadName)?;
         let follow = libc::AT_SYMLINK_FOLLOW;
         match sys::link(libc::AT_FDCWD, own.c_str(), directory, name, follow) {
-            // Without /proc; this way needs a privilege on older kernels.
+            // There is no /proc. This way needs a privilege on older kernels.
             Err(Errno(libc::ENOENT)) => {
                 Ok(sys::link(fd, c"", directory, name, libc::AT_EMPTY_PATH)?)
             }
@@ -179,15 +182,15 @@ impl Draft<'_> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for NewFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.temporary {
-            let _ = sys::unlink(self.place.directory(), name.c_str());
+            let _ = sys::unlink(self.entry.directory(), name.c_str());
         }
     }
 }
 
-/// A name that tells this process and attempt from others, and that no pool can have.
+/// A name that differs for each process and attempt, and that no pool can have.
 fn temporary_name(attempt: u64) -> Option<Temporary> {
     let mut name = Temporary::new();
     name.push(b"#vshmem-")?;
@@ -197,7 +200,7 @@ fn temporary_name(attempt: u64) -> Option<Temporary> {
     Some(name)
 }
 
-/// A mapping that ends when this goes out of scope.
+/// A mapping that is unmapped on drop.
 struct Mapping {
     base: *mut c_void,
     len: usize,
@@ -205,12 +208,12 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by whoever made this, who doesn't keep pointers into it any longer than this.
+        // SAFETY: whoever made this has mapped it, and keeps no pointer into it for longer.
         unsafe { sys::unmap(self.base as usize, self.len) };
     }
 }
 
-/// What goes into the pool: a memory file, mapped.
+/// The contents of a new pool: a memory file, mapped.
 struct Contents {
     file: Owned,
     map: Mapping,
@@ -243,8 +246,8 @@ impl Contents {
             if !reserve::in_file(target.fd(), begins + from, end - from, page) {
                 return Err(why_not_reserved(target, begins + from, page));
             }
-            // SAFETY: both mappings have `len` bytes, `end` is not beyond, and they don't overlap. The target's pages
-            // have been reserved, so writing them can't fail.
+            // SAFETY: both mappings have `len` bytes, `end` is not beyond, and they don't overlap. The
+            // target's pages have been reserved, so writing them can't fail.
             unsafe {
                 let source = self.map.base.cast::<u8>().add(from as usize);
                 let target = to.base.cast::<u8>().add(from as usize);
@@ -255,7 +258,7 @@ impl Contents {
         Ok(())
     }
 
-    /// The next range, from `at` on, that was written to.
+    /// The next range that was written to, from `at` on.
     fn next_data(&self, at: u64) -> Result<Option<(u64, u64)>, CreateError> {
         if at >= self.map.len as u64 {
             return Ok(None);
@@ -306,20 +309,20 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_with_a_name_leaves_nothing_behind() {
-        let pool = PoolRef::at(b"/dev/shm/vshmem-draft-test").expect("a path");
-        let place = Place::of(&pool).expect("a directory");
-        let there = |name: &CStr| sys::lstat_at(place.directory(), name);
-        let draft = Draft::with_name(&place).expect("writable");
-        let name = draft.temporary.clone().expect("a name");
+    fn a_new_file_with_a_name_leaves_nothing_behind() {
+        let pool = PoolRef::at(b"/dev/shm/vshmem-file-test").expect("a path");
+        let entry = Entry::of(&pool).expect("a directory");
+        let there = |name: &CStr| sys::lstat_at(entry.directory(), name);
+        let new = NewFile::with_name(&entry).expect("writable");
+        let name = new.temporary.clone().expect("a name");
         assert!(there(name.c_str()).is_ok());
-        draft.link().expect("renamed");
+        new.link().expect("renamed");
         assert!(there(name.c_str()).is_err());
-        let links = there(place.name()).expect("under its name").st_nlink;
+        let links = there(entry.name()).expect("under its name").st_nlink;
         assert_eq!(links, 1);
-        let second = Draft::with_name(&place).expect("writable");
+        let second = NewFile::with_name(&entry).expect("writable");
         assert_eq!(second.link(), Err(CreateError::Exists));
         assert!(there(name.c_str()).is_err());
-        sys::unlink(place.directory(), place.name()).expect("there");
+        sys::unlink(entry.directory(), entry.name()).expect("there");
     }
 }

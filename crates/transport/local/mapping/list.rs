@@ -8,12 +8,12 @@ use crate::descriptor::Owned;
 use crate::directory::each_entry_of;
 use crate::error::{DiscoverError, RemoveError};
 use crate::head;
-use crate::local::place::{self, NoPlace, Place};
+use crate::local::entry::{self, Entry, EntryError};
 use crate::pool_ref::{Origin, PoolRef};
 use crate::reserve::KEPT;
 use crate::sys::{self, Errno};
 
-/// A local pool as its file shows it from outside.
+/// What the file system tells of a local pool.
 #[derive(Clone, Debug)]
 pub struct LocalPool {
     /// Which pool.
@@ -34,8 +34,8 @@ pub struct LocalPool {
 /// See [`DiscoverError`]. A user without a directory for them has no named pools, which is no error.
 pub fn list_local(each: &mut dyn FnMut(&LocalPool) -> bool) -> Result<(), DiscoverError> {
     let user = sys::effective_user();
-    let directory = match place::own() {
-        Err(NoPlace::System(Errno(libc::ENOENT))) => return Ok(()),
+    let directory = match entry::open_own_directory() {
+        Err(EntryError::System(Errno(libc::ENOENT))) => return Ok(()),
         own => own?,
     };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
@@ -49,7 +49,7 @@ pub fn list_local(each: &mut dyn FnMut(&LocalPool) -> bool) -> Result<(), Discov
     )
 }
 
-/// What there is to say of a directory entry, if it is a pool of this user.
+/// Describes a directory entry, if it is a pool of this user.
 fn describe(directory: i32, file_name: &CStr, user: u32) -> Option<LocalPool> {
     let pool = PoolRef::named(file_name.to_bytes()).ok()?;
     let stat = sys::lstat_at(directory, file_name).ok()?;
@@ -63,16 +63,16 @@ fn describe(directory: i32, file_name: &CStr, user: u32) -> Option<LocalPool> {
     })
 }
 
-/// Removes a local pool, given by name or, with a slash, by path. Who has it open keeps it; its memory is given back
-/// when the last of them is gone. Of a file that is given by path, the first bytes must be a pool's; one in the directory of named pools
-/// may be broken, too.
+/// Removes a local pool, given by name or, with a slash, by path. Processes that have it open keep it, and
+/// its memory is given back when the last of them is gone. A file that is given by path must begin as a pool
+/// does; one in the directory of named pools may be broken, too.
 ///
 /// # Errors
 /// See [`RemoveError`].
 pub fn remove_local(pool: &CStr) -> Result<(), RemoveError> {
     let pool = PoolRef::local(pool.to_bytes()).map_err(|_| RemoveError::BadName)?;
-    let place = Place::of(&pool)?;
-    let stat = sys::lstat_at(place.directory(), place.name())?;
+    let entry = Entry::of(&pool)?;
+    let stat = sys::lstat_at(entry.directory(), entry.name())?;
     if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
         return Err(RemoveError::NotAFile);
     }
@@ -80,16 +80,16 @@ pub fn remove_local(pool: &CStr) -> Result<(), RemoveError> {
         Origin::Name if stat.st_uid != sys::effective_user() => {
             return Err(RemoveError::ForeignOwner)
         }
-        Origin::Path if !begins_as_a_pool(&place)? => return Err(RemoveError::NotAPool),
+        Origin::Path if !begins_as_a_pool(&entry)? => return Err(RemoveError::NotAPool),
         _ => {}
     }
-    Ok(sys::unlink(place.directory(), place.name())?)
+    Ok(sys::unlink(entry.directory(), entry.name())?)
 }
 
-/// Pools get their names when they are whole, so whatever is none is somebody else's file.
-fn begins_as_a_pool(place: &Place) -> Result<bool, Errno> {
+/// Pools get their names when they are complete, so a file that does not begin as one is something else.
+fn begins_as_a_pool(entry: &Entry) -> Result<bool, Errno> {
     let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NOCTTY | libc::O_NONBLOCK;
-    let file = Owned::new(sys::open_at(place.directory(), place.name(), flags, 0)?);
+    let file = Owned::new(sys::open_at(entry.directory(), entry.name(), flags, 0)?);
     let len = sys::fstat(file.fd())?.st_size as u64;
     let mut magic = [0; 8];
     let read = sys::read_at(file.fd(), &mut magic, head::length(file.fd(), len))?;

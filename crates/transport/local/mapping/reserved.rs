@@ -1,7 +1,8 @@
-//! Reserving a local pool: giving all of it memory, for good.
+//! Reserving a local pool: backing all of it with memory, for good.
 //!
-//! A process that touches what has no memory on a full file system ends by SIGBUS. The library takes memory before it touches any, but in a
-//! virtual machine it can't: there the hypervisor would end. So the pools of machines have theirs from the start.
+//! A process that touches a page without memory on a full file system is ended by SIGBUS. The library backs
+//! pages before it touches them. In a virtual machine it can't, and there the signal would end the
+//! hypervisor. So the pools of machines can have their memory from the start.
 
 use core::ffi::CStr;
 
@@ -12,11 +13,12 @@ use crate::pool_ref::PoolRef;
 use crate::reserve::{self, KEPT};
 use crate::sys;
 
-/// Gives all of a local pool memory, and marks its file: nobody who honours the mark takes any of it away again. What the pool holds is
-/// kept, and it may be in use. Only its owner can mark it.
+/// Backs all of a local pool with memory, and marks its file so that none of it is given back later. The pool
+/// keeps its contents, and may be in use. Only its owner can mark it.
 ///
 /// # Errors
-/// See [`CreateError`]: [`CreateError::NoRoom`] where the file system has no room for it, which is told before any is taken.
+/// See [`CreateError`]: [`CreateError::NoRoom`] if the file system has not enough memory free, in which case
+/// none is taken.
 pub fn reserve_local(path: &CStr) -> Result<(), CreateError> {
     let pool = PoolRef::local(path.to_bytes()).map_err(|_| CreateError::BadName)?;
     let (file, stat) = super::open_file(&pool)?;
@@ -26,7 +28,7 @@ pub fn reserve_local(path: &CStr) -> Result<(), CreateError> {
     }
     check_room(&file, size.saturating_sub(stat.st_blocks as u64 * 512))?;
     let mode = stat.st_mode & 0o7777;
-    // Marked first: who punches a hole looks again afterwards.
+    // The mark comes first: a process that punches a hole checks it again afterwards.
     if mode & KEPT == 0 {
         sys::set_mode(file.fd(), mode | KEPT)?;
     }
@@ -41,7 +43,8 @@ pub fn reserve_local(path: &CStr) -> Result<(), CreateError> {
     Err(why)
 }
 
-/// Asked first, because what is taken until there is no more left would be taken from everybody on the file system.
+/// Checked first, because an attempt that fails would take the memory of all others on the file system
+/// meanwhile.
 fn check_room(file: &Owned, wanted: u64) -> Result<(), CreateError> {
     let stat = sys::fstatfs(file.fd())?;
     let free = stat.f_bavail.saturating_mul(stat.f_bsize as u64);

@@ -1,7 +1,9 @@
-//! Where a local pool's file is: a name in a directory that is held open, so that nobody puts another one in its place meanwhile.
+//! The directory entry of a local pool's file: a descriptor of the directory, and a name for the `*at` system
+//! calls. The directory stays the same one, whatever its path leads to meanwhile.
 //!
-//! Named pools are in a directory of the user's own, `/dev/shm/vshmem.UID`. `/dev/shm` is everybody's, so whoever comes first can make
-//! something of that name: it is only used if it is a directory of that user's that nobody else can write to.
+//! Named pools lie in a directory of the user's own, `/dev/shm/vshmem.UID`. Any user can create something of
+//! that name in `/dev/shm`, so it is only used if it is a directory of that user, and no other user can write
+//! to it.
 
 use core::ffi::CStr;
 
@@ -9,52 +11,52 @@ use crate::descriptor::Owned;
 use crate::pool_ref::{own_directory, Origin, Path, PoolRef};
 use crate::sys::{self, Errno};
 
-/// Of a directory that is only looked up in.
+/// For a directory that serves for looking up names.
 const FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY;
 
-/// Why there is no such place.
+/// Why the directory can't be opened.
 #[derive(Debug)]
-pub(crate) enum NoPlace {
-    /// What has the name of the user's own directory is none that can be trusted.
+pub(crate) enum EntryError {
+    /// The name of the user's own directory leads to something that can't be trusted.
     NotOwn,
     /// The kernel's error.
     System(Errno),
 }
 
-impl From<Errno> for NoPlace {
+impl From<Errno> for EntryError {
     fn from(errno: Errno) -> Self {
-        NoPlace::System(errno)
+        EntryError::System(errno)
     }
 }
 
 /// A directory, and the name of a pool's file in it.
-pub(crate) struct Place {
+pub(crate) struct Entry {
     directory: Owned,
     name: Path,
 }
 
-impl Place {
-    /// Where the file of a local pool is, or would be.
-    pub fn of(pool: &PoolRef) -> Result<Place, NoPlace> {
-        let (directory, name) = split(pool.path_text()).ok_or(Errno(libc::ENOENT))?;
+impl Entry {
+    /// The entry that a local pool's file has, or would have.
+    pub fn of(pool: &PoolRef) -> Result<Entry, EntryError> {
+        let (directory, name) = split_path(pool.path_text()).ok_or(Errno(libc::ENOENT))?;
         let directory = match pool.origin() {
-            Origin::Name => own()?,
+            Origin::Name => open_own_directory()?,
             _ => Owned::new(sys::open(directory.c_str(), FLAGS, 0)?),
         };
-        Ok(Place { directory, name })
+        Ok(Entry { directory, name })
     }
 
-    /// The same, for a file that shall be made: the directory of named pools is made, too.
-    pub fn to_make(pool: &PoolRef) -> Result<Place, NoPlace> {
+    /// The same for a file that is to be created: the directory of named pools is created, too.
+    pub fn for_new(pool: &PoolRef) -> Result<Entry, EntryError> {
         if pool.origin() == Origin::Name {
             let path = own_directory().ok_or(Errno(libc::EINVAL))?;
             match sys::make_directory(path.c_str(), 0o700) {
-                // Who made it is found out by who opens it.
+                // Whether it is this user's is checked when it is opened.
                 Err(Errno(libc::EEXIST)) => {}
                 outcome => outcome?,
             }
         }
-        Place::of(pool)
+        Entry::of(pool)
     }
 
     /// The directory.
@@ -68,28 +70,28 @@ impl Place {
     }
 }
 
-/// Whether there is something where the file of a local pool would be.
+/// Whether there is a file of any kind under a local pool's name.
 pub(crate) fn exists(pool: &PoolRef) -> bool {
-    Place::of(pool).is_ok_and(|place| sys::lstat_at(place.directory(), place.name()).is_ok())
+    Entry::of(pool).is_ok_and(|entry| sys::lstat_at(entry.directory(), entry.name()).is_ok())
 }
 
-/// The directory of the effective user's named pools.
-pub(crate) fn own() -> Result<Owned, NoPlace> {
+/// Opens the directory of the effective user's named pools.
+pub(crate) fn open_own_directory() -> Result<Owned, EntryError> {
     let path = own_directory().ok_or(Errno(libc::EINVAL))?;
     let directory = match sys::open(path.c_str(), FLAGS | libc::O_NOFOLLOW, 0) {
-        Err(Errno(libc::ENOTDIR | libc::ELOOP)) => return Err(NoPlace::NotOwn),
+        Err(Errno(libc::ENOTDIR | libc::ELOOP)) => return Err(EntryError::NotOwn),
         opened => Owned::new(opened?),
     };
     let stat = sys::fstat(directory.fd())?;
     const OTHERS_WRITE: u32 = 0o022;
     match stat.st_uid == sys::effective_user() && stat.st_mode & OTHERS_WRITE == 0 {
         true => Ok(directory),
-        false => Err(NoPlace::NotOwn),
+        false => Err(EntryError::NotOwn),
     }
 }
 
-/// The directory of an absolute path, and what follows.
-pub(crate) fn split(path: &Path) -> Option<(Path, Path)> {
+/// The directory of an absolute path, and the name in it.
+pub(crate) fn split_path(path: &Path) -> Option<(Path, Path)> {
     let bytes = path.bytes();
     let slash = bytes.iter().rposition(|&c| c == b'/')?;
     let (mut directory, mut name) = (Path::new(), Path::new());
@@ -112,7 +114,7 @@ mod tests {
         ] {
             let mut text = Path::new();
             assert_eq!(text.push(path), Some(()));
-            let parts = split(&text).expect("an absolute path");
+            let parts = split_path(&text).expect("an absolute path");
             assert_eq!((parts.0.c_str(), parts.1.c_str()), (directory, name));
         }
     }
