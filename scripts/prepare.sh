@@ -62,7 +62,7 @@ aarch64|glob:/usr/aarch64-linux-gnu/include/sys/shm.h|libc6-dev-arm64-cross|its 
 aarch64|cmd:qemu-aarch64|qemu-user|runs its programs
 sanitize?|cmd:valgrind|valgrind|watches what programs and the library do with memory
 kmod,machines,kvm,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
-demo|py:matplotlib|python3-matplotlib|draws the plot
+demo|anypy:matplotlib|python3-matplotlib|draws the plot
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
 deb,packages|cmd:dh|debhelper|does what all packages need
 deb,packages|cmd:dh_dkms|dh-dkms|has the drivers built where they are installed
@@ -118,6 +118,11 @@ packages_of() { # packages_of ENTRY: resolves @name
     esac
 }
 
+# Tests run the system's Python. Another one that is first on the PATH may have modules that this one lacks.
+system_python_has() {
+    /usr/bin/python3 -c "import $1" >/dev/null 2>&1
+}
+
 python_has() {
     for python in python3 /usr/bin/python3; do
         "$python" -c "import $1" >/dev/null 2>&1 && return 0
@@ -132,7 +137,8 @@ is_there() {
     glob:*) # shellcheck disable=SC2086 # the pattern is meant to expand
         ls ${1#glob:} >/dev/null 2>&1 ;;
     perl:*) perl "-M${1#perl:}" -e 1 2>/dev/null ;;
-    py:*) python_has "${1#py:}" ;;
+    py:*) system_python_has "${1#py:}" ;;
+    anypy:*) python_has "${1#anypy:}" ;;
     pyvenv) python_has ensurepip ;;
     cargo) "$here/cargo.sh" >/dev/null 2>&1 ;;
     clippy) "$here/cargo.sh" --exec clippy --version >/dev/null 2>&1 ;;
