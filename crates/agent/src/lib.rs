@@ -4,6 +4,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`ivshmem`], [`xen`] | the brokers of transports: who gives pools to machines, and knows which machines live |
+//! | [`dax`] | the devices of a transport that has no broker |
 //! | [`guest`] | the front end: a machine's pools, which come and go |
 //! | `worker`, `quarantine` | a thread for each pool; and when it rests |
 //! | `reaper`, `reclaimer` | what it does there as one of the pool's processes: cleaning up after the dead, giving memory back |
@@ -12,6 +13,8 @@
 //! | `signals` | being asked to end |
 //! | `text` | what others say, before it goes to a terminal |
 
+#[path = "../../transport/dax/guest.rs"]
+pub mod dax;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -35,3 +38,6 @@ pub mod xen;
 pub use error::{Error, Result};
 pub use kernel::{now, Below};
 pub use text::{plain, printable};
+
+/// The kinds of devices by which a machine is given pools while it runs, or when it starts.
+pub const DEVICES: [&dyn guest::Devices; 2] = [&ivshmem::Devices, &dax::Devices];

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub use vshmem_agent::ivshmem::Status;
 
 use vshmem_agent::ivshmem::client::{begin_without, ensure, request, status};
-use vshmem_agent::ivshmem::{run_part, Devices, Directory, Part, Program, Request, MOST_VECTORS};
+use vshmem_agent::ivshmem::{run_part, Directory, Part, Program, Request, MOST_VECTORS};
 use vshmem_cluster::{agent_directory, Error, Result};
 
 #[derive(Args)]
@@ -82,7 +82,7 @@ fn vectors(text: &str) -> std::result::Result<usize, String> {
 /// Starts, asks or ends the back end; or is the front end.
 pub fn agent(agent: &Agent) -> Result<u8> {
     if agent.guest {
-        return vshmem_agent::guest::run(&Devices, agent.owner)
+        return vshmem_agent::guest::run(&vshmem_agent::DEVICES, agent.owner)
             .map(|()| 0)
             .map_err(ours);
     }

@@ -41,11 +41,11 @@ pub trait Devices {
     fn driver(&self) -> DriverStatus;
 }
 
-/// Serves until it is ended. `owner`: the user whom the pools' device files are given to; without it they stay as they are.
+/// Serves until it is ended: devices of all these kinds, the first of which may have a driver of ours. `owner`: the user whom the pools' device files are given to; without it they stay as they are.
 ///
 /// # Errors
 /// This can't be done here, as by a user who is not root.
-pub fn run(devices: &'static dyn Devices, owner: Option<u32>) -> Result<()> {
+pub fn run(devices: &'static [&'static dyn Devices], owner: Option<u32>) -> Result<()> {
     // SAFETY: takes nothing and always succeeds.
     if unsafe { libc::geteuid() } != 0 {
         return Err(Error::new(
@@ -169,7 +169,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_or_left_out() {
-        let mut pools = Pools::new(&NoDevices, None);
+        let mut pools = Pools::new(&[&NoDevices], None);
         for garbage in [
             "",
             "x",

@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 
 /// What a machine has.
 pub struct Pools {
-    by: &'static dyn Devices,
+    by: &'static [&'static dyn Devices],
     /// Whose the device files are to be, if they are to be anybody's.
     owner: Option<u32>,
     table: PathBuf,
@@ -35,6 +35,7 @@ pub struct Pools {
 
 /// A device that is there.
 struct Device {
+    by: &'static dyn Devices,
     pool: PoolRef,
     seen: Instant,
     state: State,
@@ -53,7 +54,7 @@ struct Joined {
 
 impl Pools {
     /// What a front end before this one has written down holds until the host says something else.
-    pub fn new(by: &'static dyn Devices, owner: Option<u32>) -> Pools {
+    pub fn new(by: &'static [&'static dyn Devices], owner: Option<u32>) -> Pools {
         let table = PathBuf::from(std::ffi::OsStr::from_bytes(GRANTS.to_bytes()));
         Pools {
             by,
@@ -66,30 +67,29 @@ impl Pools {
 
     /// Joins the pools of devices that have come, and leaves those of devices that are gone.
     pub fn look(&mut self) {
-        let mut found = Vec::new();
-        let each = &mut |pool: &PoolRef| {
-            found.push(pool.clone());
-            true
-        };
-        if self.by.transport().discover(each).is_err() {
-            return;
+        let mut found: Vec<(&'static dyn Devices, PoolRef)> = Vec::new();
+        for &by in self.by {
+            let each = &mut |pool: &PoolRef| {
+                found.push((by, pool.clone()));
+                true
+            };
+            if by.transport().discover(each).is_err() {
+                return;
+            }
         }
         for device in &mut self.devices {
-            let now = found.iter().find(|p| p.address() == device.pool.address());
+            let now = found.iter().find(|(_, pool)| device.shows(pool));
             match now {
-                Some(pool) => device.pool = pool.clone(),
+                Some((_, pool)) => device.pool = pool.clone(),
                 None => device.leave("gone"),
             }
         }
-        let is_there = |device: &Device| found.iter().any(|p| p.address() == device.pool.address());
-        self.devices.retain(is_there);
-        for pool in found {
-            if !self
-                .devices
-                .iter()
-                .any(|d| d.pool.address() == pool.address())
-            {
+        self.devices
+            .retain(|device| found.iter().any(|(_, pool)| device.shows(pool)));
+        for (by, pool) in found {
+            if !self.devices.iter().any(|device| device.shows(&pool)) {
                 self.devices.push(Device {
+                    by,
                     pool,
                     seen: Instant::now(),
                     state: State::Not("it was not opened yet".into()),
@@ -97,7 +97,7 @@ impl Pools {
             }
         }
         for device in &mut self.devices {
-            device.look(self.by, self.owner);
+            device.look(self.owner);
         }
     }
 
@@ -129,7 +129,8 @@ impl Pools {
 
     /// How the devices' driver is.
     pub fn driver(&self) -> DriverStatus {
-        self.by.driver()
+        let first = self.by.first();
+        first.map_or(DriverStatus::Loaded(false), |by| by.driver())
     }
 
     /// How everything is: what is granted, and what else is there.
@@ -177,8 +178,14 @@ impl GuestPool {
 }
 
 impl Device {
+    /// Whether it is the one that shows this pool.
+    fn shows(&self, pool: &PoolRef) -> bool {
+        self.pool.address() == pool.address()
+    }
+
     /// Joins the pool if that has not been done, and leaves it if it is another one by now.
-    fn look(&mut self, by: &dyn Devices, owner: Option<u32>) {
+    fn look(&mut self, owner: Option<u32>) {
+        let by = self.by;
         if let State::Joined(joined) = &self.state {
             let newer = !joined.below.handle.has_driver() && by.have_driver(&self.pool);
             if joined.is_gone() || newer {
@@ -336,7 +343,7 @@ mod tests {
 
     fn pools(table: PathBuf) -> Pools {
         Pools {
-            by: &crate::guest::tests::NoDevices,
+            by: &[&crate::guest::tests::NoDevices],
             owner: None,
             table,
             grants: Vec::new(),

@@ -1,0 +1,120 @@
+//! A machine's DAX devices: having its kernel make them of persistent memory, and giving them to a user.
+
+use crate::guest;
+use crate::guest::protocol::DriverStatus;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{chown, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use vshmem_transport::dax::Dax;
+use vshmem_transport::head::UUID;
+use vshmem_transport::{PoolRef, Transport};
+
+/// Where sysfs lists persistent memory (libnvdimm), and the driver that makes DAX devices of it.
+const MEMORY: &str = "/sys/bus/nd/devices";
+const BIND: &str = "/sys/bus/nd/drivers/dax_pmem/bind";
+/// How long a device may take to appear.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// The DAX devices that show pools.
+#[derive(Debug)]
+pub struct Devices;
+
+impl guest::Devices for Devices {
+    fn transport(&self) -> &'static dyn Transport {
+        &Dax
+    }
+
+    fn wait_for_driver(&self, _: &PoolRef) -> bool {
+        false
+    }
+
+    fn have_driver(&self, _: &PoolRef) -> bool {
+        false
+    }
+
+    fn give(&self, pool: &PoolRef, owner: u32) -> io::Result<()> {
+        let file = Path::new(std::ffi::OsStr::from_bytes(pool.path().to_bytes()));
+        chown(file, Some(owner), None)?;
+        fs::set_permissions(file, Permissions::from_mode(0o600))
+    }
+
+    fn driver(&self) -> DriverStatus {
+        DriverStatus::Loaded(false)
+    }
+}
+
+/// Has the kernel make a DAX device of each region of persistent memory; returns how many it made.
+///
+/// The kernel is told all that the block in front of a pool says ([`vshmem_transport::head`]), and refuses a block that
+/// says something else. Other members of the pool could otherwise have it keep its records of pages where they can
+/// write, or take the memory for something other than a pool. So the driver that takes what it finds, nd_pmem, must not
+/// be loaded.
+///
+/// # Errors
+/// The kernel refuses, or has no drivers for it.
+pub fn make_devices() -> io::Result<usize> {
+    let mut made = 0;
+    for entry in fs::read_dir(MEMORY)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("ndbus") {
+            // The answer comes when all that is on this bus has been found.
+            let _ = fs::read(entry.path().join("wait_probe"));
+        }
+    }
+    for entry in fs::read_dir(MEMORY)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(number) = name.strip_prefix("region") {
+            made_of(&entry.path(), &format!("namespace{number}.0"))
+                .map_err(|e| io::Error::new(e.kind(), format!("{name}: {e}")))?;
+            made += 1;
+        }
+    }
+    Ok(made)
+}
+
+/// Makes a DAX device of the whole of a region.
+fn made_of(region: &Path, namespace: &str) -> io::Result<()> {
+    let seed = fs::read_to_string(region.join("dax_seed"))?;
+    let seed = seed.trim();
+    let device = Path::new(MEMORY).join(seed);
+    for (attribute, value) in [
+        ("uuid", uuid().as_str()),
+        ("align", "4096"),
+        ("mode", "ram"),
+        ("namespace", namespace),
+    ] {
+        fs::write(device.join(attribute), value)
+            .map_err(|e| io::Error::new(e.kind(), format!("{attribute}: {e}")))?;
+    }
+    fs::write(BIND, seed)?;
+    let file = PathBuf::from("/dev").join(seed);
+    let deadline = Instant::now() + WITHIN;
+    while !file.exists() {
+        if Instant::now() >= deadline {
+            return Err(io::Error::other(format!("no {} has come", file.display())));
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// The identifier of pools' devices, as text.
+fn uuid() -> String {
+    let digits: Vec<String> = UUID.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [0..4, 4..6, 6..8, 8..10, 10..16];
+    parts.map(|part| digits[part].concat()).join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identifier_is_written_as_the_kernel_reads_it() {
+        assert_eq!(uuid(), "d40c5e71-2b93-4f0a-8c36-7673686d656d");
+    }
+}
