@@ -6,7 +6,7 @@ use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::check::{check as look, Checked};
-use vshmem_cluster::view::pools;
+use vshmem_cluster::pools::find;
 use vshmem_cluster::{settle, Result, OUR_FAILURE};
 
 /// Exit codes, those of fsck(8).
@@ -16,7 +16,7 @@ const DAMAGED: u8 = 4;
 
 /// Verifies a pool, and says what was mended and what can't be.
 pub fn check(check: &args::Check) -> Result<u8> {
-    let found = pools(Some(&check.pool)).map_err(|e| e.code(OUR_FAILURE))?;
+    let found = find(Some(&check.pool)).map_err(|e| e.code(OUR_FAILURE))?;
     settle(&check.pool)?;
     let mut code = WHOLE;
     for pool in found {

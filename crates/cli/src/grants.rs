@@ -8,7 +8,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
-use vshmem_cluster::{grant as give, interrupt, revoke as take, GrantDone, Result, Source, Target};
+use vshmem_cluster::{
+    grant as give, interrupt, launchers, revoke as take, GrantDone, Result, Source,
+};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -117,7 +119,7 @@ pub fn grant(grant: &Grant) -> Result<u8> {
         pool.reserve()?;
     }
     each(&grant.machines, |machine| {
-        let mut target = Target::find(&grant.cluster.cluster, machine)?;
+        let mut target = launchers::target(&grant.cluster.cluster, machine)?;
         let done = give(&mut target, &pool, grant.timeout)?;
         if grant.json {
             return print(&line(Granted {
@@ -156,7 +158,7 @@ fn milliseconds(time: Duration) -> f64 {
 pub fn revoke(revoke: &Revoke) -> Result<u8> {
     each(&revoke.machines, |machine| {
         let begun = std::time::Instant::now();
-        let mut target = Target::find(&revoke.cluster.cluster, machine)?;
+        let mut target = launchers::target(&revoke.cluster.cluster, machine)?;
         let (name, off) = match take(&mut target, &revoke.pool, revoke.timeout) {
             Ok(name) => (name, false),
             // What is not there can't be held on to.

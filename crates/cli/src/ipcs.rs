@@ -7,16 +7,17 @@ use crate::{args, table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use vshmem_cluster::sample::{Member, Waiter};
-use vshmem_cluster::view::{contents, name_of, pools, remove, Contents, Kind, Owner, Target};
-use vshmem_cluster::who::Process;
+use vshmem_cluster::contents::{contents, remove, Contents, Kind, Owner, Target};
+use vshmem_cluster::participants::{Member, Waiter};
+use vshmem_cluster::pools::{find, name_of};
+use vshmem_cluster::processes::Process;
 use vshmem_cluster::{Error, Result};
 
 /// Shows what lies in pools.
 pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
     let mut seen = Vec::new();
     let mut code = 0;
-    for pool in pools(ipcs.pool.as_deref())? {
+    for pool in find(ipcs.pool.as_deref())? {
         match contents(&pool) {
             Ok(found) => {
                 if !found.is_clean {
@@ -325,7 +326,7 @@ pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
             "For instance: vshmem ipcrm -q 1073872896, vshmem ipcrm -M 0x1234, vshmem ipcrm --all",
         ));
     }
-    let found = pools(ipcrm.pool.as_deref())?;
+    let found = find(ipcrm.pool.as_deref())?;
     let pool = match &found[..] {
         [one] => one,
         [] => return Err(Error::new("you have no pools, so there is nothing to remove").code(1)),

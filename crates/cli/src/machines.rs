@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use vshmem_cluster::sample::{Member, Watched};
-use vshmem_cluster::view::pools;
+use vshmem_cluster::participants::Member;
+use vshmem_cluster::pools::find;
+use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
     attached, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
     Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach, Record, Result,
@@ -18,9 +19,11 @@ use vshmem_cluster::{
 
 /// The members of a cluster's pool that its machines are, one for each machine.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
-    let pool = pools(Some(&listed.record.pool_reference()))
-        .ok()
-        .and_then(|found| Watched::open(found.first()?).ok());
+    let pool = find(Some(
+        &launchers::of(&listed.record).pool_reference(&listed.record),
+    ))
+    .ok()
+    .and_then(|found| Watched::open(found.first()?).ok());
     let members = pool.map(|pool| pool.members()).unwrap_or_default();
     let is = |member: &&Member, name: &str| !member.here && member.name == name;
     let of = |name: &str| {
@@ -62,7 +65,6 @@ pub fn up(up: &args::Up) -> Result<u8> {
             Some(file) if file.as_os_str() == "none" => DriverChoice::None,
             Some(file) => DriverChoice::File(file.clone()),
         },
-        launcher,
         accel: (up.accel != args::AUTO).then(|| up.accel.clone()),
         kernel: up.kernel.clone(),
         patience: Duration::from_secs(up.timeout),
@@ -77,7 +79,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
             eprintln!("vshmem up: {text} ({:.1} s)", begun.elapsed().as_secs_f64());
         }
     };
-    let record = start(&options, &mut tell)?;
+    let record = start(launcher, &options, &mut tell)?;
     if !quiet {
         let names: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
         print(&format!(
@@ -255,7 +257,12 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
             record.cpus.to_string(),
             size::show(record.memory),
             size::show(record.pool_size),
-            if record.wakes() { "yes" } else { "no" }.into(),
+            if launchers::of(record).wakes(record) {
+                "yes"
+            } else {
+                "no"
+            }
+            .into(),
             machine.address.clone().unwrap_or_else(|| "-".into()),
             pid(machine, *state).map_or_else(|| "-".into(), |pid| pid.to_string()),
             up_for(record, machine, *state).map_or_else(|| "-".into(), show_age),

@@ -1,7 +1,7 @@
 //! Is a pool whole? What the dead have left is mended first.
 
 use crate::error::{Error, Result, OUR_FAILURE};
-use crate::view::name_of;
+use crate::pools::name_of;
 use crate::visitor::Visitor;
 use std::thread;
 use std::time::Duration;
@@ -103,7 +103,7 @@ mod tests {
     fn with_pool(name: &str, test: impl FnOnce(&PoolRef)) {
         let path = format!("/dev/shm/vshmem-check-{name}-{}", std::process::id());
         crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
-        test(&crate::view::pools(Some(&path)).unwrap()[0]);
+        test(&crate::pools::find(Some(&path)).unwrap()[0]);
         crate::pools::remove(&path).unwrap();
     }
 

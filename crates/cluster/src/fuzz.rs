@@ -1,18 +1,19 @@
 //! What reads files, answers and messages, each as a function from bytes. It panics where a reader has a fault.
 
+use crate::boot::{initramfs, kernel, vmlinux};
+use crate::commands::channel::Channel;
+use crate::commands::group::Group;
+use crate::commands::output::{self, Output};
 use crate::guest::session::doubles::Machine;
-use crate::host::channel::Channel;
-use crate::host::group::Group;
-use crate::host::kernel;
-use crate::host::output::Output;
-use crate::host::settings::Settings;
-use crate::host::state::Record;
-use crate::host::{affinity, command, frontend, initramfs, output, process};
-use crate::launcher::vmlinux;
+use crate::launcher::{affinity, front_end, table};
+use crate::state::process;
+use crate::state::record::Record;
+use crate::state::settings::Settings;
+use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
+use crate::wire::greeting::{find_greeting, HELLO, WELCOME};
 use crate::wire::start::Start;
-use crate::wire::{find_greeting, Ended, HELLO, WELCOME};
-use crate::{elf, modules, sample};
+use crate::{elf, modules, processes, user};
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -26,7 +27,7 @@ pub type Reader = fn(&[u8]);
 /// All of them, by name.
 pub const READERS: &[(&str, Reader)] = &[
     ("record", record),
-    ("front end", front_end),
+    ("front end", front_end_answers),
     ("frames", frames),
     ("start", start),
     ("elf", elf_file),
@@ -49,19 +50,19 @@ fn record(text: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<Record>(text) {
         let written = serde_json::to_vec(&record).expect("plain data");
         serde_json::from_slice::<Record>(&written).expect("what was written");
-        let _ = record.wakes();
+        let _ = table::of(&record).wakes(&record);
     }
 }
 
 /// What a machine's front end answers.
-fn front_end(stream: &[u8]) {
-    let mut lines = frontend::Lines::default();
+fn front_end_answers(stream: &[u8]) {
+    let mut lines = front_end::Lines::default();
     for piece in stream.split(|c| *c == SEAM) {
         lines.push(piece);
         while let Some(line) = lines.next() {
-            let _ = frontend::judge::<Granted>(&line, 7).map(|answer| answer.is_ok());
-            if let Some(Ok(status)) = frontend::judge::<GuestStatus>(&line, 7) {
-                let why = frontend::without_driver(&status).unwrap_or_default();
+            let _ = front_end::judge::<Granted>(&line, 7).map(|answer| answer.is_ok());
+            if let Some(Ok(status)) = front_end::judge::<GuestStatus>(&line, 7) {
+                let why = front_end::without_driver(&status).unwrap_or_default();
                 assert!(!why.chars().any(char::is_control), "fit for a terminal");
             }
         }
@@ -188,7 +189,7 @@ fn lists(bytes: &[u8]) {
     let _ = affinity::parse_list(text);
     let _ = modules::parse_wanted(text);
     let (who, passwd) = text.split_once('\n').unwrap_or((text, ""));
-    let _ = command::parse_identity(who, passwd);
+    let _ = user::parse_identity(who, passwd);
     let mut kept = Vec::new();
     for piece in bytes.split(|c| *c == SEAM) {
         let out = output::whole_lines(&mut kept, "vm: ", piece);
@@ -199,7 +200,7 @@ fn lists(bytes: &[u8]) {
 /// A name that a member wrote into a pool.
 fn name(bytes: &[u8]) {
     assert!(
-        !sample::readable(bytes).chars().any(char::is_control),
+        !processes::readable(bytes).chars().any(char::is_control),
         "fit for a terminal"
     );
 }

@@ -62,6 +62,39 @@ impl fmt::Display for Access {
     }
 }
 
+/// The pool that a name or path means, or all that this user has on this kernel.
+pub fn find(name: Option<&str>) -> Result<Vec<PoolRef>> {
+    if let Some(name) = name {
+        let found = vshmem_transport::resolve(name.as_bytes())
+            .map_err(|e| Error::new(format!("there is no pool {name}: {e}")).code(1))?;
+        return Ok(vec![found]);
+    }
+    let mut found = Vec::new();
+    for transport in transports() {
+        transport
+            .discover(&mut |pool| {
+                found.push(pool.clone());
+                true
+            })
+            .map_err(|e| {
+                let transport = transport.name();
+                Error::new(format!("could not look for pools ({transport}): {e}"))
+            })?;
+    }
+    found.sort_by(|a, b| a.name().cmp(b.name()));
+    Ok(found)
+}
+
+/// A pool's name, or its path.
+pub fn name_of(pool: &PoolRef) -> String {
+    let name = String::from_utf8_lossy(pool.name()).into_owned();
+    if name.is_empty() {
+        pool.path().to_string_lossy().into_owned()
+    } else {
+        name
+    }
+}
+
 /// What a program would find that opens a pool.
 #[derive(Debug, Clone)]
 pub struct Found {

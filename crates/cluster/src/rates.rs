@@ -1,9 +1,16 @@
 //! What has passed the queues of a pool between two samples, in a second.
 
-use crate::sample::{Passed, Sample};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::HashMap;
+
+/// What has passed an end of a queue. The counts begin anywhere and are modulo 2^32: differences count.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+pub struct Passed {
+    /// Messages.
+    pub messages: u32,
+    /// Bytes of text.
+    pub bytes: u32,
+}
 
 /// What has passed in a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
@@ -19,7 +26,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    fn between(before: [Passed; 2], now: [Passed; 2], seconds: f64) -> Rates {
+    pub(crate) fn between(before: [Passed; 2], now: [Passed; 2], seconds: f64) -> Rates {
         let in_a_second = |now: u32, before: u32| f64::from(now.wrapping_sub(before)) / seconds;
         let [sent, received] = [0, 1].map(|i| {
             let messages = in_a_second(now[i].messages, before[i].messages);
@@ -33,35 +40,11 @@ impl Rates {
         }
     }
 
-    fn add(&mut self, other: &Rates) {
+    pub(crate) fn add(&mut self, other: &Rates) {
         self.sent += other.sent;
         self.sent_bytes += other.sent_bytes;
         self.received += other.received;
         self.received_bytes += other.received_bytes;
-    }
-}
-
-impl Sample {
-    /// Fills the rates in, by what the pool was like before. Queues that were not there then have none: their counts begin anywhere.
-    pub fn compare(&mut self, before: &Sample) {
-        let seconds = self.time - before.time;
-        if seconds <= 0.0 {
-            return;
-        }
-        let then: HashMap<i32, [Passed; 2]> = before
-            .queues
-            .iter()
-            .map(|q| (q.object.id, [q.sent, q.received]))
-            .collect();
-        let mut all = Rates::default();
-        for queue in &mut self.queues {
-            if let Some(before) = then.get(&queue.object.id) {
-                let rates = Rates::between(*before, [queue.sent, queue.received], seconds);
-                all.add(&rates);
-                queue.rates = Some(rates);
-            }
-        }
-        self.rates = Some(all);
     }
 }
 

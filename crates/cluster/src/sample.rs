@@ -4,9 +4,10 @@
 
 use crate::error::{Error, Result};
 use crate::ids;
-use crate::rates::Rates;
-use crate::view::name_of;
-use crate::who::{Process, Processes};
+use crate::participants::{members, waiters, Member, Waiter};
+use crate::pools::name_of;
+use crate::processes::{Process, Processes};
+use crate::rates::{Passed, Rates};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -14,48 +15,9 @@ use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vshmem_ipc::stats::{self, Wanted};
-use vshmem_pool::layout::Kind;
-use vshmem_pool::{Pool, ProcId};
+use vshmem_ipc::stats::{self};
+use vshmem_pool::Pool;
 use vshmem_transport::{Handle, Origin, PoolRef};
-
-/// A kernel that uses the pool, or did.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Member {
-    /// Its number.
-    pub member: u16,
-    /// Its name.
-    pub name: String,
-    /// It is not known to be dead.
-    pub alive: bool,
-    /// It is the kernel that looks.
-    pub here: bool,
-    /// By which number it is rung.
-    pub peer: Option<u16>,
-    /// Since when the back end knows it, in seconds since the epoch.
-    pub since: Option<u64>,
-    /// Its processes in the pool.
-    pub processes: u32,
-    /// Its threads that wait.
-    pub waiting: u32,
-}
-
-/// A thread that waits.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Waiter {
-    /// `set` or `queue`.
-    pub kind: &'static str,
-    /// Its id.
-    pub id: i32,
-    /// Its process.
-    pub process: Process,
-    /// Its process is not known to be dead.
-    pub alive: bool,
-    /// What for, in words.
-    pub wanted: String,
-    /// Since when, in seconds since the epoch.
-    pub since: Option<i64>,
-}
 
 /// What all IPC objects have.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -94,15 +56,6 @@ pub struct Set {
     pub object: Object,
     /// Semaphores.
     pub count: u64,
-}
-
-/// What has passed an end of a queue. The counts begin anywhere and are modulo 2^32: differences count.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
-pub struct Passed {
-    /// Messages.
-    pub messages: u32,
-    /// Bytes of text.
-    pub bytes: u32,
 }
 
 /// A message queue.
@@ -263,6 +216,30 @@ impl Watched {
     }
 }
 
+impl Sample {
+    /// Fills the rates in, by what the pool was like before. Queues that were not there then have none: their counts begin anywhere.
+    pub fn compare(&mut self, before: &Sample) {
+        let seconds = self.time - before.time;
+        if seconds <= 0.0 {
+            return;
+        }
+        let then: HashMap<i32, [Passed; 2]> = before
+            .queues
+            .iter()
+            .map(|q| (q.object.id, [q.sent, q.received]))
+            .collect();
+        let mut all = Rates::default();
+        for queue in &mut self.queues {
+            if let Some(before) = then.get(&queue.object.id) {
+                let rates = Rates::between(*before, [queue.sent, queue.received], seconds);
+                all.add(&rates);
+                queue.rates = Some(rates);
+            }
+        }
+        self.rates = Some(all);
+    }
+}
+
 impl Drop for Watched {
     fn drop(&mut self) {
         // SAFETY: it is not used after this, as `self` is not. The mapping is used through `self.pool` alone, which goes with `self`.
@@ -294,92 +271,10 @@ fn passed(end: &stats::End, (bytes, messages): (u32, u32)) -> Passed {
     }
 }
 
-/// A name out of a pool, without what a terminal could take for a command.
-pub(crate) fn readable(name: &[u8]) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    String::from_utf8_lossy(name).chars().map(shown).collect()
-}
-
-/// The members of a pool, dead ones too. The process `but` is not counted: it only looks.
-pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<Member> {
-    let here = handle.find_member(pool);
-    let mut all = Vec::new();
-    pool.members(|index, name, alive| {
-        let known = pool.member_peer(index);
-        all.push(Member {
-            member: index,
-            name: readable(name),
-            alive,
-            here: Some(index) == here,
-            peer: known.map(|(peer, _)| peer),
-            since: known.map(|(_, since)| since).filter(|since| *since != 0),
-            processes: 0,
-            waiting: 0,
-        });
-    });
-    let mut count = |member: u16, what: fn(&mut Member) -> &mut u32| {
-        let of = all.iter_mut().find(|m: &&mut Member| m.member == member);
-        if let Some(of) = of {
-            *what(of) += 1;
-        }
-    };
-    let back = &mut |at, len| handle.reserve(at, len);
-    stats::processes(pool, back, |id, who| {
-        let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
-        if lives && Some(id) != but {
-            count(who.member, |member| &mut member.processes);
-        }
-    });
-    stats::sleepers(pool, back, |sleeper| {
-        count(sleeper.who.member, |member| &mut member.waiting);
-    });
-    all
-}
-
-/// The threads that wait in a pool.
-pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Vec<Waiter> {
-    let here = handle.find_member(pool);
-    let mut all = Vec::new();
-    stats::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {
-        let member = sleeper.who.member;
-        let alive = if Some(member) == here {
-            handle.alive(sleeper.process.slot) != Some(false)
-        } else {
-            !pool.member_is_dead(member)
-        };
-        all.push(Waiter {
-            kind: if sleeper.kind == Kind::Sem {
-                "set"
-            } else {
-                "queue"
-            },
-            id: sleeper.id,
-            process: processes.describe(sleeper.who),
-            alive,
-            wanted: words(sleeper.wanted),
-            since: (sleeper.since != 0).then_some(sleeper.since),
-        });
-    });
-    all
-}
-
-/// What somebody waits for, in words.
-fn words(wanted: Wanted) -> String {
-    match wanted {
-        Wanted::Operation { number, add: 0 } => format!("semaphore {number} to be 0"),
-        Wanted::Operation { number, add } => format!("semaphore {number} to let {add} be added"),
-        Wanted::Message(0) => "a message".into(),
-        Wanted::Message(kind @ 1..) => format!("a message of type {kind}"),
-        Wanted::Message(kind) => format!("a message of type {} at the most", kind.unsigned_abs()),
-        Wanted::OtherMessage(kind) => format!("a message of another type than {kind}"),
-        Wanted::Space(bytes) => format!("room for {bytes} bytes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::pools;
+    use crate::pools::find;
     use crate::visitor::Visitor;
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::Ordering::SeqCst;
@@ -392,7 +287,7 @@ mod tests {
         fn new(name: &str) -> Scene {
             let path = format!("/dev/shm/vshmem-sample-{name}-{}", std::process::id());
             crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
-            let visitor = Visitor::enter(&pools(Some(&path)).unwrap()[0]).unwrap();
+            let visitor = Visitor::enter(&find(Some(&path)).unwrap()[0]).unwrap();
             let c = visitor.context();
             shm::get(&c, 7, 5000, 0o1600).unwrap();
             sem::get(&c, 7, 3, 0o1600).unwrap();
@@ -402,7 +297,7 @@ mod tests {
         }
 
         fn watched(&self) -> Watched {
-            Watched::open(&pools(Some(&self.0)).unwrap()[0]).unwrap()
+            Watched::open(&find(Some(&self.0)).unwrap()[0]).unwrap()
         }
     }
 

@@ -1,8 +1,85 @@
 //! As whom programs run.
 
+use crate::error::{Error, Result};
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+/// This user.
+pub fn uid() -> u32 {
+    // SAFETY: always succeeds and takes nothing.
+    unsafe { libc::geteuid() }
+}
+
+/// The users whom root's machines run as, one for each; a distribution gives none of these to anybody.
+pub const MACHINE_USERS: std::ops::Range<u32> = 65000..65032;
+
+/// The user that a machine runs as, if not the one who starts it: a machine of root's has none of root's rights.
+pub fn of_machine(index: u32) -> Option<u32> {
+    (uid() == 0).then_some(MACHINE_USERS.start + index)
+}
+
+/// As whom a command runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl Identity {
+    /// The user who runs this program.
+    pub fn current() -> Identity {
+        // SAFETY: these calls take nothing, or a buffer that has as many places as they are told.
+        unsafe {
+            let count = libc::getgroups(0, std::ptr::null_mut()).max(0);
+            let mut groups = vec![0; count as usize];
+            let count = libc::getgroups(count, groups.as_mut_ptr()).max(0);
+            groups.truncate(count as usize);
+            Identity {
+                uid: libc::geteuid(),
+                gid: libc::getegid(),
+                groups,
+            }
+        }
+    }
+
+    /// From `USER`, `UID` or `UID:GID`.
+    pub fn parse(text: &str) -> Result<Identity> {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        parse_identity(text, &passwd).ok_or_else(|| {
+            Error::new(format!("{text:?} is no user"))
+                .hint("Give a name from /etc/passwd, a number, or two: UID:GID.")
+        })
+    }
+}
+
+pub(crate) fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
+    let plain = |uid, gid| {
+        Some(Identity {
+            uid,
+            gid,
+            groups: vec![],
+        })
+    };
+    if let Some((uid, gid)) = text.split_once(':') {
+        return plain(uid.parse().ok()?, gid.parse().ok()?);
+    }
+    let number: Option<u32> = text.parse().ok();
+    for line in passwd.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        if let [name, _, uid, gid, ..] = fields[..] {
+            if name == text || (number.is_some() && uid.parse() == Ok(number?)) {
+                return plain(uid.parse().ok()?, gid.parse().ok()?);
+            }
+        }
+    }
+    plain(number?, number?)
+}
 
 /// Has a program begin as this user, with these groups and no others. To whom that is not allowed, the program is not started. What the
 /// kernel forgets when a process changes its user (`PR_SET_PDEATHSIG`) is to be asked for afterwards.
@@ -22,4 +99,22 @@ pub fn switch(command: &mut Command, uid: u32, gid: u32, groups: Vec<u32>) {
     };
     // SAFETY: the closure makes system calls only; it takes no lock and no memory.
     unsafe { command.pre_exec(switch) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nme:x:1000:100::/home/me:\n";
+        let ids = |text| parse_identity(text, passwd).map(|i| (i.uid, i.gid));
+        assert_eq!(ids("root"), Some((0, 0)));
+        assert_eq!(ids("me"), Some((1000, 100)));
+        assert_eq!(ids("1000"), Some((1000, 100)));
+        assert_eq!(ids("77"), Some((77, 77)));
+        assert_eq!(ids("5:6"), Some((5, 6)));
+        assert_eq!(ids("nobody"), None);
+        assert_eq!(ids("5:x"), None);
+    }
 }

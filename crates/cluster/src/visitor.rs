@@ -1,11 +1,10 @@
 //! A visit to a pool: this process joins it for the time of a look or a removal, as any program on Vshmem does.
 
 use crate::error::{Error, Result};
-use crate::host::command::Identity;
 use crate::ids;
-use crate::sample;
-use crate::who::Processes;
-use serde::{Deserialize, Serialize};
+use crate::participants::{self, MemberId};
+use crate::processes::Processes;
+use crate::user::Identity;
 use std::time::Duration;
 use vshmem_agent::Below;
 use vshmem_ipc::{liveness, Ctx};
@@ -19,13 +18,6 @@ pub struct Visitor {
     me: ProcId,
     // Held, so that others see this process alive.
     _liveness: Liveness,
-}
-
-/// A member of a pool, told from others that have or had its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberId {
-    number: u16,
-    identity: [u64; 2],
 }
 
 /// Takes a process slot, as [`liveness::claim`] does.
@@ -149,8 +141,8 @@ impl Visitor {
     }
 
     /// The kernels that use the pool, or did.
-    pub fn members(&self) -> Vec<sample::Member> {
-        sample::members(&self.kernel.pool, &self.kernel.handle, Some(self.me))
+    pub fn members(&self) -> Vec<participants::Member> {
+        participants::members(&self.kernel.pool, &self.kernel.handle, Some(self.me))
     }
 
     /// The processes that use it.
@@ -159,8 +151,8 @@ impl Visitor {
     }
 
     /// The threads that wait in it.
-    pub fn waiters(&self, processes: &Processes) -> Vec<sample::Waiter> {
-        sample::waiters(&self.kernel.pool, &self.kernel.handle, processes)
+    pub fn waiters(&self, processes: &Processes) -> Vec<participants::Waiter> {
+        participants::waiters(&self.kernel.pool, &self.kernel.handle, processes)
     }
 }
 

@@ -10,7 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use vshmem_cluster::{names, view};
+use vshmem_cluster::names;
+use vshmem_cluster::pools::{find, name_of};
 
 /// What candidates that are files are tagged with.
 const FILE: &str = "file";
@@ -83,8 +84,8 @@ pub fn command() -> ArgValueCompleter {
 }
 
 fn pool_names() -> Vec<String> {
-    let pools = view::pools(None).unwrap_or_default();
-    pools.iter().map(view::name_of).collect()
+    let pools = find(None).unwrap_or_default();
+    pools.iter().map(name_of).collect()
 }
 
 /// The cluster that the command names, or the usual one.

@@ -355,8 +355,10 @@ fn threads(samples: &[Sample]) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vshmem_cluster::sample::{Member, Passed, Queue, Segment, Waiter};
-    use vshmem_cluster::who::Process;
+    use vshmem_cluster::participants::{Member, Waiter};
+    use vshmem_cluster::processes::Process;
+    use vshmem_cluster::rates::Passed;
+    use vshmem_cluster::sample::{Queue, Segment};
 
     fn object(id: i32, waiting: u32) -> Object {
         Object {

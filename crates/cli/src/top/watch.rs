@@ -1,7 +1,7 @@
 //! The pools that are looked at.
 
+use vshmem_cluster::pools::{find, name_of};
 use vshmem_cluster::sample::{Sample, Watched};
-use vshmem_cluster::view::{name_of, pools};
 use vshmem_cluster::Result;
 
 /// The pools that are looked at, and how they were.
@@ -24,7 +24,7 @@ impl Watch {
     /// Looks at all pools that there are now.
     pub fn sample(&mut self) -> Result<()> {
         self.open.retain(|pool| !pool.is_gone());
-        for found in pools(self.only.as_deref())? {
+        for found in find(self.only.as_deref())? {
             let name = name_of(&found);
             if self.open.iter().any(|pool| pool.name() == name) {
                 continue;

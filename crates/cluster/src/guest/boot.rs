@@ -3,17 +3,15 @@
 
 use super::console::say;
 use super::{agent, network, sys};
+use crate::boot::driver;
 use crate::error::{Error, Explain, Result};
-use crate::host::driver;
-use crate::host::settings::Settings;
-use crate::host::share::{Share, ROOT_TAG, WRITABLE_TAG};
 use crate::launcher::table;
+use crate::state::settings::{address, Settings, PROBE_MARK};
+use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
 use std::fs;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Printed on the console when a probe boot has come this far.
-pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 /// Where the modules lie in the first root file system; their names begin with their place in the order.
 pub const MODULES: &str = "/modules";
 /// Directories that the machine has of its own: it sees next to nothing of the host's.
@@ -278,10 +276,7 @@ fn identify(settings: &Settings) -> Result<()> {
     if let Some(net) = &settings.network {
         hosts = "127.0.0.1 localhost\n::1 localhost\n".into();
         for index in 0..net.machines {
-            hosts.push_str(&format!(
-                "{} vm{index}\n",
-                crate::host::settings::address(index)
-            ));
+            hosts.push_str(&format!("{} vm{index}\n", address(index)));
         }
         network::configure(
             "eth0",

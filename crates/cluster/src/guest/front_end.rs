@@ -1,9 +1,9 @@
 //! Keeps the machine's front end running: this program once more.
 
 use super::console::say;
-use crate::host::settings::Settings;
 use crate::launcher::table;
 use crate::signals;
+use crate::state::settings::Settings;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

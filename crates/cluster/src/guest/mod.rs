@@ -12,4 +12,4 @@ mod stream;
 mod sys;
 mod terminal;
 
-pub use boot::{main, PROBE_MARK};
+pub use boot::main;

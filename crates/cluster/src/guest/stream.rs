@@ -2,9 +2,9 @@
 
 use super::command::{Refusal, Running};
 use super::terminal;
-use crate::wire::frame::{encode, Kind, MAX_DATA};
+use crate::wire::ended::Ended;
+use crate::wire::frame::{encode, Kind, MAX_DATA, STDIN_WINDOW};
 use crate::wire::start::Size;
-use crate::wire::{Ended, STDIN_WINDOW};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -1,33 +1,19 @@
 //! Looking at clusters and ending them.
 
-use super::dead;
-use super::process::Process;
-use super::state::{
-    boot_id, cluster_directory, cluster_names, forget_cluster, lock_cluster, Granted, Machine,
-    Record,
-};
-use crate::error::{Error, Result};
-use crate::launcher::Running;
+use crate::error::Result;
+use crate::launcher::running::Running;
+use crate::launcher::{dead, table};
+use crate::pools;
+use crate::state::directories::{boot_id, cluster_directory, cluster_names};
+use crate::state::lock::{forget_cluster, lock_cluster};
+use crate::state::machine::{no_cluster, state, Health, MachineState};
+use crate::state::record::{Granted, Machine, Record};
 use crate::visitor::Visitor;
-use schemars::JsonSchema;
-use serde::Serialize;
 use std::fs;
 use std::time::Duration;
 
 /// How long a machine may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How a machine is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum MachineState {
-    /// `vshmem up` is at work.
-    Starting,
-    /// It takes commands.
-    Running,
-    /// It has ended.
-    Died,
-}
 
 /// A cluster and how its machines are.
 #[derive(Debug, Clone)]
@@ -40,17 +26,9 @@ pub struct Listed {
     pub last_words: Vec<String>,
 }
 
-/// How a machine is now.
-pub fn state(record: &Record, machine: &Machine) -> MachineState {
-    let here = record.boot == boot_id();
-    let alive = |process: &Option<Process>| here && process.is_some_and(|p| p.alive());
-    if alive(&record.starter) {
-        MachineState::Starting
-    } else if here && machine.runs.as_ref().is_some_and(Running::alive) {
-        MachineState::Running
-    } else {
-        MachineState::Died
-    }
+/// How a cluster's machine that runs is.
+pub fn health(record: &Record, machine: &Machine) -> Health {
+    table::of(record).health(record, machine)
 }
 
 /// All clusters of this user. They are only looked at.
@@ -64,7 +42,7 @@ pub fn list() -> Result<Vec<Listed>> {
         let mut last_words = Vec::new();
         for (machine, state) in record.machines.iter().zip(&states) {
             last_words.push(match state {
-                MachineState::Died => record.launcher().last_words(&record, machine),
+                MachineState::Died => table::of(&record).last_words(&record, machine),
                 _ => String::new(),
             });
         }
@@ -131,7 +109,7 @@ pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
 /// Ends what machines that died had of other pools than the cluster's, once: others may call their machines the same. The
 /// caller has the cluster's lock.
 fn declare_dead_elsewhere(record: &mut Record, states: &[MachineState]) {
-    let (cluster, launcher) = (record.pool.clone(), record.launcher());
+    let (cluster, launcher) = (record.pool.clone(), table::of(record));
     for (machine, state) in record.machines.iter_mut().zip(states) {
         if *state == MachineState::Died {
             let others = |pool: &&Granted| pool.path != cluster;
@@ -159,7 +137,7 @@ fn declare_dead(record: &Record, states: &[MachineState]) {
     if !states.iter().any(died) || !record.pool.exists() {
         return;
     }
-    let pools = crate::view::pools(Some(&record.pool_reference())).unwrap_or_default();
+    let pools = pools::find(Some(&table::of(record).pool_reference(record))).unwrap_or_default();
     // A pool that is damaged or full has no use for the news.
     for visitor in pools.iter().filter_map(|pool| Visitor::enter(pool).ok()) {
         for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {
@@ -179,57 +157,6 @@ pub fn remove_sockets(directory: &std::path::Path) {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-/// The cluster of this name and, in it, the machines of these names (all, if none are given), which must run.
-pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
-    let record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
-    let mut machines = Vec::new();
-    if names.is_empty() {
-        machines.clone_from(&record.machines);
-    }
-    for name in names {
-        machines.push(record.machines[place(&record, name)?].clone());
-    }
-    for machine in &machines {
-        match state(&record, machine) {
-            MachineState::Running => (),
-            MachineState::Starting => {
-                return Err(
-                    Error::new(format!("{} is still being started", machine.name))
-                        .hint("Wait for vshmem up to end."),
-                );
-            }
-            MachineState::Died => {
-                return Err(Error::new(format!("{} has died", machine.name))
-                    .hint("See vshmem ps for why; vshmem restart starts it anew."));
-            }
-        }
-    }
-    Ok((record, machines))
-}
-
-/// Where in a record the machine of this name is.
-pub fn place(record: &Record, name: &str) -> Result<usize> {
-    let found = record.machines.iter().position(|m| m.name == name);
-    found.ok_or_else(|| {
-        let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
-        Error::new(format!("the cluster {} has no machine {name}", record.name))
-            .hint(format!("It has {}.", all.join(", ")))
-    })
-}
-
-/// Why there is none of this name to be found.
-pub fn no_cluster(name: &str) -> Error {
-    let others = cluster_names().unwrap_or_default();
-    let hint = match others.len() {
-        0 => "Start machines with: vshmem up".to_string(),
-        _ => format!(
-            "There are: {}. Choose one with --cluster.",
-            others.join(", ")
-        ),
-    };
-    Error::new(format!("there is no cluster {name}")).hint(hint)
 }
 
 /// Ends the machines of one cluster, or of all, and removes what belongs to them. Returns the clusters' names.
@@ -266,13 +193,13 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
     }
     if let Some(record) = record {
         if record.doorbell {
-            record.launcher().end_service(&record.pool);
+            table::of(record).end_service(&record.pool);
         }
         // Processes of this host may use the pool on without its file.
         let all_died = vec![MachineState::Died; record.machines.len()];
         declare_dead(record, &all_died);
         declare_dead_elsewhere(&mut record.clone(), &all_died);
-        record.launcher().remove_pool(record)?;
+        table::of(record).remove_pool(record)?;
     }
     forget_cluster(name)
 }

@@ -1,36 +1,8 @@
-//! The host's side.
+//! What commands on the host do with clusters.
 
-pub mod affinity;
-pub mod boot;
-pub mod channel;
 pub mod cluster;
-pub mod command;
-pub mod dead;
-pub mod driver;
-pub mod farewell;
-pub mod frontend;
-pub mod group;
-pub mod health;
-pub mod initramfs;
-pub mod interrupt;
-pub mod kernel;
-pub mod library;
-pub mod local;
-pub mod log;
 pub mod names;
-pub mod outcome;
-pub mod output;
-pub mod pool;
-pub mod ports;
-pub mod process;
 pub mod restart;
-pub mod run;
-pub mod settings;
-pub mod share;
-pub mod source;
-pub mod state;
-pub mod task;
-pub mod terminal;
-pub mod tree;
 pub mod up;
 pub mod using;
+pub mod wait;

@@ -1,8 +1,9 @@
 //! The names of what there is, for who types a command: read from what is written down. Nothing is made, opened, asked or cleaned up for it, and
 //! what can't be read has no names.
 
-use super::state::{is_private, names_in, runtime_place, Granted, Record};
 use crate::launcher::table::adopted::{Adopted, ATTACHED};
+use crate::state::directories::{is_private, names_in, runtime_place};
+use crate::state::record::{Granted, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,21 @@
 //! Starts machines of a cluster anew: those that died, and those that run, whose power is cut.
 
-use super::boot::{self, Initramfs, Outfit, Software};
-use super::cluster::{self, MachineState};
-use super::state::{self, boot_id, Lock, Record};
-use super::up::Step;
-use super::{driver, interrupt};
+use super::cluster;
+use super::wait::wait;
+use crate::boot::driver;
+use crate::boot::initramfs::Initramfs;
+use crate::boot::software::Software;
 use crate::error::{Error, Explain, Result};
-use crate::launcher::Running;
-use crate::memory;
+use crate::launcher::options::Step;
+use crate::launcher::running::Running;
+use crate::launcher::starting::or_ended;
+use crate::launcher::table;
+use crate::launcher::traits::Outfit;
+use crate::state::directories::{boot_id, private_directory};
+use crate::state::lock::{forget_cluster, try_lock_cluster, Lock};
+use crate::state::machine::{no_cluster, place, state, MachineState};
+use crate::state::record::Record;
+use crate::{interrupt, memory};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +34,7 @@ pub fn restart(
     patience: Duration,
     tell: &mut dyn FnMut(Step),
 ) -> Result<()> {
-    let lock = interrupt::wait_for(OTHERS_WITHIN, || state::try_lock_cluster(cluster))?;
+    let lock = interrupt::wait_for(OTHERS_WITHIN, || try_lock_cluster(cluster))?;
     let lock = lock.ok_or_else(|| {
         Error::new(format!(
             "another vshmem command is at work on the cluster {cluster}"
@@ -36,6 +44,7 @@ pub fn restart(
     let (record, places) = find(cluster, names, &lock)?;
     // What can be known to fail fails before anything is ended.
     check(&record, &places)?;
+    let launcher = table::of(&record);
     let software = {
         let mut note = |_: &str| ();
         let driver = match &record.driver {
@@ -43,9 +52,7 @@ pub fn restart(
             None => driver::Choice::None,
         };
         let (kernel, accel) = (Some(record.kernel.as_path()), Some(record.accel.as_str()));
-        record
-            .launcher()
-            .software(kernel, &driver, accel, &mut note)?
+        launcher.software(kernel, &driver, accel, &mut note)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
     serve(&record)?;
@@ -59,8 +66,8 @@ pub fn restart(
 fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<usize>)> {
     let Some(record) = Record::read(cluster)? else {
         // The lock's file was made for nothing.
-        state::forget_cluster(cluster)?;
-        return Err(cluster::no_cluster(cluster));
+        forget_cluster(cluster)?;
+        return Err(no_cluster(cluster));
     };
     if record.boot != boot_id() {
         return Err(
@@ -68,10 +75,10 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
                 .hint(format!("Start it with: vshmem up --cluster {cluster}")),
         );
     }
-    let state = |place: usize| cluster::state(&record, &record.machines[place]);
+    let state = |place: usize| state(&record, &record.machines[place]);
     let mut places = Vec::new();
     for name in names {
-        let place = cluster::place(&record, name)?;
+        let place = place(&record, name)?;
         if state(place) == MachineState::Starting {
             return Err(Error::new(format!("{name} is being started")));
         }
@@ -94,7 +101,7 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
 
 /// An error if the machines in these places can't start, as far as that can be known while they run.
 fn check(record: &Record, places: &[usize]) -> Result<()> {
-    let launcher = record.launcher();
+    let launcher = table::of(record);
     launcher.check_host()?;
     launcher.check_restart(record)?;
     check_pools(record)?;
@@ -106,13 +113,13 @@ fn check(record: &Record, places: &[usize]) -> Result<()> {
     }
     for &place in places {
         let machine = &record.machines[place];
-        state::private_directory(&record.machine_directory(machine)?)?;
+        private_directory(&record.machine_directory(machine)?)?;
         launcher.has_pool(record, machine)?;
         if launcher.has_own_memory() {
             continue;
         }
         // That of a machine that runs comes back.
-        let promised = cluster::state(record, machine) == MachineState::Died;
+        let promised = state(record, machine) == MachineState::Died;
         memory::check_room(record.memory, promised).explain(|| {
             let (name, memory) = (&machine.name, record.memory >> 20);
             format!("this host does not give {name} its {memory} MiB of memory")
@@ -152,7 +159,7 @@ fn check_pools(record: &Record) -> Result<()> {
 fn serve(record: &Record) -> Result<Vec<PathBuf>> {
     let pools = record.first_pools.iter().filter(|_| record.doorbell);
     pools
-        .map(|pool| record.launcher().serve(&pool.path))
+        .map(|pool| table::of(record).serve(&pool.path))
         .collect()
 }
 
@@ -187,7 +194,7 @@ fn together(
     for &place in places {
         starting.push((place, begin(&mut record, place, means, tell)?));
     }
-    boot::wait(&record, places.to_vec(), patience, &mut |name| {
+    wait(&record, places.to_vec(), patience, &mut |name| {
         // Whatever becomes of the others.
         for (place, machine) in &mut starting {
             if record.machines[*place].name == name {
@@ -205,7 +212,7 @@ fn begin(
     (software, initramfs): (&Software, &Initramfs),
     tell: &mut dyn FnMut(Step),
 ) -> Result<Starting> {
-    let launcher = record.launcher();
+    let launcher = table::of(record);
     let wires = match record.machines[place].address {
         Some(_) => Some(launcher.rewire(record, place, &mut |text| tell(Step::Note(text.into())))?),
         None => None,
@@ -225,10 +232,10 @@ fn begin(
     let cores = &mut record.machines[place].cores;
     cores.retain(|core| !taken.contains(core));
     record.write()?;
-    boot::or_ended(record, place, leash())?;
+    or_ended(launcher, record, place, leash())?;
     let cores = &record.machines[place].cores;
     if !cores.is_empty() {
-        boot::or_ended(record, place, launcher.pin(record, place, cores))?;
+        or_ended(launcher, record, place, launcher.pin(record, place, cores))?;
     }
     Ok(starting)
 }

@@ -1,66 +1,26 @@
 //! Starts a cluster.
 
-use super::boot::{self, Initramfs, Outfit, Software};
-use super::ports::Ports;
-use super::process::Process;
-use super::settings::address;
-use super::share::{self, Share};
-use super::source::Source;
-use super::state::{
-    boot_id, cluster_directory, lock_cluster, private_directory, Granted, Machine, Record, VERSION,
-};
-use super::{affinity, channel, cluster, driver, interrupt, pool, ports, source, using};
+use super::wait::wait;
+use super::{cluster, using};
+use crate::boot::initramfs::Initramfs;
+use crate::boot::software::Software;
 use crate::error::{Error, Result, OUR_FAILURE};
+use crate::interrupt;
 use crate::launcher::network::{self, Wire};
-use crate::launcher::Launcher;
+use crate::launcher::options::{Options, Step};
+use crate::launcher::starting::or_ended;
+use crate::launcher::traits::{Launcher, Outfit};
+use crate::launcher::{affinity, pool};
+use crate::state::directories::{boot_id, channel_socket, cluster_directory, private_directory};
+use crate::state::lock::lock_cluster;
+use crate::state::machine::{state, MachineState};
+use crate::state::ports::{self};
+use crate::state::process::Process;
+use crate::state::record::{Granted, Machine, Record, VERSION};
+use crate::state::settings::address;
+use crate::state::share::{self, Share};
+use crate::state::source::{self, Source};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// What to start.
-#[derive(Clone)]
-pub struct Options {
-    /// The cluster's name.
-    pub cluster: String,
-    /// How many machines.
-    pub machines: u32,
-    /// Virtual cores of each.
-    pub cpus: u32,
-    /// Memory of each, in bytes.
-    pub memory: u64,
-    /// Size of the pool in bytes, a power of two.
-    pub pool_size: u64,
-    /// Pools of this host that they get beside it: names or paths.
-    pub pools: Vec<String>,
-    /// Pools have all of their memory before the machines start, and keep it.
-    pub reserve: bool,
-    /// Directories that they see beside the system's: `DIR`, `DIR:ro` or `DIR:rw`.
-    pub shares: Vec<String>,
-    /// Room for pools that they are granted later.
-    pub ports: Ports,
-    /// A network between the machines.
-    pub network: bool,
-    /// Doorbells between the machines, by the back end; if not said, where they have the driver.
-    pub doorbell: Option<bool>,
-    /// The driver that the machines load.
-    pub driver: driver::Choice,
-    /// What starts them.
-    pub launcher: &'static dyn Launcher,
-    /// What carries out their instructions, if not the best that works.
-    pub accel: Option<String>,
-    /// A kernel image to use.
-    pub kernel: Option<PathBuf>,
-    /// How long the machines may take to boot.
-    pub patience: Duration,
-}
-
-/// What `up` is doing.
-#[derive(Debug, Clone)]
-pub enum Step {
-    /// Something worth a line.
-    Note(String),
-    /// This machine takes commands now.
-    Ready(String),
-}
 
 /// No launcher gives machines more channels for commands.
 const MOST_CHANNELS: usize = 99;
@@ -69,18 +29,22 @@ const MOST_CHANNELS: usize = 99;
 const MOST_MACHINES: u32 = 32;
 
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
-pub fn up(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
+pub fn up(
+    launcher: &dyn Launcher,
+    options: &Options,
+    tell: &mut dyn FnMut(Step),
+) -> Result<Record> {
     // Ctrl-C reaches the programs that were started, too: that one of them failed is then not what happened.
-    begin(options, tell).map_err(|error| interrupt::check().err().unwrap_or(error))
+    begin(launcher, options, tell).map_err(|error| interrupt::check().err().unwrap_or(error))
 }
 
-fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
+fn begin(launcher: &dyn Launcher, options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
-    options.launcher.check_host()?;
-    options.launcher.check(options)?;
+    launcher.check_host()?;
+    launcher.check(options)?;
     let lock = lock_cluster(&options.cluster)?;
     if let Some(record) = Record::read(&options.cluster)? {
-        let running = |machine| cluster::state(&record, machine) != cluster::MachineState::Died;
+        let running = |machine| state(&record, machine) != MachineState::Died;
         if record.machines.iter().any(running) {
             return Err(
                 Error::new(format!("the cluster {} is already up", options.cluster)).hint(
@@ -107,7 +71,7 @@ fn begin(options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
         name: options.cluster.clone(),
         record: None,
     };
-    let record = start(options, &mut started, tell)?;
+    let record = start(launcher, options, &mut started, tell)?;
     started.keep();
     drop(lock);
     Ok(record)
@@ -166,26 +130,29 @@ impl Drop for Started {
     }
 }
 
-fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -> Result<Record> {
+fn start(
+    launcher: &dyn Launcher,
+    options: &Options,
+    started: &mut Started,
+    tell: &mut dyn FnMut(Step),
+) -> Result<Record> {
     let mut note = |text: &str| tell(Step::Note(text.into()));
     let kernel = options.kernel.as_deref();
     let software =
-        options
-            .launcher
-            .software(kernel, &options.driver, options.accel.as_deref(), &mut note)?;
+        launcher.software(kernel, &options.driver, options.accel.as_deref(), &mut note)?;
     let shares = share::choose(&options.shares, &mut note)?;
-    prepare(options, started, &software, shares)?;
+    prepare(launcher, options, started, &software, shares)?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
     let plural = if options.machines == 1 { "" } else { "s" };
     note(&format!(
         "booting {} machine{plural} {}",
         options.machines, software.how
     ));
-    boot(options, started, &software, &initramfs, &mut note)?;
+    boot(launcher, options, started, &software, &initramfs, &mut note)?;
     let mut record = started.record.clone().expect("boot has put it there");
-    pin_cores(&mut record)?;
+    pin_cores(launcher, &mut record)?;
     let all = (0..record.machines.len()).collect();
-    boot::wait(&record, all, options.patience, &mut |name| {
+    wait(&record, all, options.patience, &mut |name| {
         tell(Step::Ready(name.into()));
     })?;
     record.starter = None;
@@ -195,7 +162,7 @@ fn start(options: &Options, started: &mut Started, tell: &mut dyn FnMut(Step)) -
 
 /// Paths of sockets must be short: 108 bytes, with the zero at the end (unix(7)).
 fn check_length(directory: &Path) -> Result<()> {
-    let longest = channel::channel_socket(&directory.join("vm31"), MOST_CHANNELS);
+    let longest = channel_socket(&directory.join("vm31"), MOST_CHANNELS);
     if longest.as_os_str().len() < 108 {
         return Ok(());
     }
@@ -208,6 +175,7 @@ fn check_length(directory: &Path) -> Result<()> {
 
 /// Directories, pool and record.
 fn prepare(
+    launcher: &dyn Launcher,
     options: &Options,
     started: &mut Started,
     software: &Software,
@@ -217,8 +185,8 @@ fn prepare(
     check_length(&directory)?;
     private_directory(&directory)?;
     let doorbell =
-        options.launcher.needs_back_end() && options.doorbell.unwrap_or(software.driver.is_some());
-    let pools = first_pools(options, doorbell)?;
+        launcher.needs_back_end() && options.doorbell.unwrap_or(software.driver.is_some());
+    let pools = first_pools(launcher, options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
         index,
@@ -238,13 +206,13 @@ fn prepare(
         kernel: software.kernel.image.clone(),
         cpus: options.cpus,
         memory: options.memory,
-        pool: options.launcher.pool_path(&options.cluster),
+        pool: launcher.pool_path(&options.cluster),
         pool_size: options.pool_size,
         doorbell,
         driver: software.driver.clone(),
         ports: options.ports,
         shares,
-        channels: options.launcher.channels(),
+        channels: launcher.channels(),
         since: vshmem_agent::now(),
         machines: (0..options.machines).map(machine).collect(),
         first_pools: pools.clone(),
@@ -255,8 +223,8 @@ fn prepare(
         private_directory(&record.machine_directory(machine)?)?;
     }
     let record = started.record.as_mut().expect("it was just put there");
-    options.launcher.create_pool(record)?;
-    if !options.reserve || options.launcher.has_own_memory() {
+    launcher.create_pool(record)?;
+    if !options.reserve || launcher.has_own_memory() {
         return Ok(());
     }
     pools.iter().try_for_each(|pool| {
@@ -265,10 +233,10 @@ fn prepare(
 }
 
 /// The pools that each machine starts with: the cluster's own, then others of this host.
-fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
+fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
     let mut pools = vec![Granted {
-        name: options.launcher.pool_name(&options.cluster),
-        path: options.launcher.pool_path(&options.cluster),
+        name: launcher.pool_name(&options.cluster),
+        path: launcher.pool_path(&options.cluster),
         size: options.pool_size,
         doorbell,
         member: None,
@@ -290,6 +258,7 @@ fn first_pools(options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
 }
 
 fn boot(
+    launcher: &dyn Launcher,
     options: &Options,
     started: &mut Started,
     software: &Software,
@@ -298,7 +267,7 @@ fn boot(
 ) -> Result<()> {
     let wires = wires(options)?;
     let kept = started.record.as_mut().expect("prepare has put it there");
-    let bells = serve_doorbells(options, kept, note)?;
+    let bells = serve_doorbells(launcher, options, kept, note)?;
     let record = kept.clone();
     let outfit = Outfit {
         software,
@@ -307,11 +276,11 @@ fn boot(
         bells: &bells,
     };
     for (place, wires) in wires.into_iter().enumerate() {
-        let (running, leash) = options.launcher.start(&record, place, &outfit, wires)?;
+        let (running, leash) = launcher.start(&record, place, &outfit, wires)?;
         let kept = started.record.as_mut().expect("prepare has put it there");
         kept.machines[place].runs = Some(running);
         kept.write()?;
-        boot::or_ended(kept, place, leash())?;
+        or_ended(launcher, kept, place, leash())?;
     }
     Ok(())
 }
@@ -319,6 +288,7 @@ fn boot(
 /// Has the pools served, and says how waiters are woken. Doorbells that were not asked for are done without if they can't be had.
 /// Returns a socket for each pool, or none at all.
 fn serve_doorbells(
+    launcher: &dyn Launcher,
     options: &Options,
     record: &mut Record,
     note: &mut dyn FnMut(&str),
@@ -326,9 +296,7 @@ fn serve_doorbells(
     let mut bells = Ok(vec![]);
     if let Some(machine) = record.machines.first().filter(|_| record.doorbell) {
         let pools = machine.pools.iter();
-        bells = pools
-            .map(|pool| options.launcher.serve(&pool.path))
-            .collect();
+        bells = pools.map(|pool| launcher.serve(&pool.path)).collect();
     }
     let bells = match bells {
         Err(error) if options.doorbell.is_none() => {
@@ -345,7 +313,7 @@ fn serve_doorbells(
         other => other?,
     };
     note(&match &record.driver {
-        Some(driver) if record.wakes() => {
+        Some(driver) if launcher.wakes(record) => {
             format!("machines wake each other's waiters ({})", driver.display())
         }
         Some(driver) => format!("no doorbells: waiters look every 2 ms ({})", driver.display()),
@@ -364,8 +332,8 @@ fn wires(options: &Options) -> Result<Vec<Option<Vec<Wire>>>> {
 }
 
 /// Pins virtual cores where each can have a core of its own: two that spin must never share one.
-fn pin_cores(record: &mut Record) -> Result<()> {
-    if !record.launcher().can_pin() {
+fn pin_cores(launcher: &dyn Launcher, record: &mut Record) -> Result<()> {
+    if !launcher.can_pin() {
         return Ok(());
     }
     let taken = cluster::cores_in_use(&record.name)?;
@@ -376,7 +344,7 @@ fn pin_cores(record: &mut Record) -> Result<()> {
         return Ok(());
     };
     for (place, share) in shares.into_iter().enumerate() {
-        boot::or_ended(record, place, record.launcher().pin(record, place, &share))?;
+        or_ended(launcher, record, place, launcher.pin(record, place, &share))?;
         record.machines[place].cores = share;
     }
     Ok(())

@@ -1,12 +1,15 @@
 //! Who uses a pool of this host: programs, and machines.
 
-use super::cluster::{self, MachineState};
-use super::source::path_of;
-use super::state::{cluster_names, Granted, Record};
+use super::cluster;
 use crate::error::{Error, Result};
 use crate::launcher::table::{adopted, clear_adopted};
-use crate::sample::{Member, Watched};
-use crate::view::pools;
+use crate::participants::Member;
+use crate::pools;
+use crate::sample::Watched;
+use crate::state::directories::cluster_names;
+use crate::state::machine::{state, MachineState};
+use crate::state::record::{Granted, Record};
+use crate::state::source::path_of;
 use std::path::Path;
 
 /// An error if somebody uses the pool of this name, or at this path.
@@ -81,7 +84,7 @@ fn users(pool: &str) -> Result<Vec<String>> {
 
 /// A cluster's machines that have a pool; if none of them runs, the cluster itself if it can be started anew with it.
 fn machines(record: &Record, pool: &Path) -> Vec<String> {
-    let runs = |machine| cluster::state(record, machine) != MachineState::Died;
+    let runs = |machine| state(record, machine) != MachineState::Died;
     let cluster = &record.name;
     let running = record.machines.iter().filter(|machine| runs(machine));
     let mut users: Vec<String> = running
@@ -96,7 +99,7 @@ fn machines(record: &Record, pool: &Path) -> Vec<String> {
 
 /// Programs that are at work in a pool. One that is damaged is in nobody's use.
 fn programs(pool: &str) -> Vec<String> {
-    let found = pools(Some(pool)).ok();
+    let found = pools::find(Some(pool)).ok();
     let found = found.iter().flatten().next();
     let watched = found.and_then(|pool| Watched::open(pool).ok());
     let members = watched.map(|pool| pool.members()).unwrap_or_default();
@@ -116,7 +119,8 @@ fn described(member: &Member) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::state::{boot_id, cluster_directory, forget_cluster, private_directory};
+    use crate::state::directories::{boot_id, cluster_directory, private_directory};
+    use crate::state::lock::forget_cluster;
     use crate::visitor::Visitor;
     use serde_json::json;
     use std::sync::atomic::Ordering::SeqCst;
@@ -131,7 +135,7 @@ mod tests {
         let path = format!("/dev/shm/vshmem-using-{}", std::process::id());
         assert!(check_unused(&path).is_ok(), "there is none");
         crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
-        let visitor = Visitor::enter(&pools(Some(&path)).unwrap()[0]).unwrap();
+        let visitor = Visitor::enter(&pools::find(Some(&path)).unwrap()[0]).unwrap();
         assert!(check_unused(&path).is_ok(), "who only looks does not count");
         // Programs say when they have begun.
         let c = visitor.context();
@@ -152,7 +156,7 @@ mod tests {
         let name = format!("settle{}", std::process::id());
         let path = format!("/dev/shm/vshmem-{name}");
         crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
-        let found = &pools(Some(&path)).unwrap()[0];
+        let found = &pools::find(Some(&path)).unwrap()[0];
         let visitor = Visitor::enter(found).unwrap();
         visitor.context().pool.join([9; 16], b"vm0").unwrap();
         let pool = json!({"name": "default", "path": path, "size": 4 << 20, "doorbell": false});

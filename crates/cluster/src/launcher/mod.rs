@@ -1,192 +1,27 @@
-//! What can start machines, a folder for each: starting a machine, watching it and ending it is asked of a [`Launcher`].
+//! What can start machines, a folder for each: starting a machine, watching it and ending it is asked of a
+//! [`traits::Launcher`].
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`table`] | the launchers that there are |
-//! | [`vmlinux`] | kernels' images as they boot fastest |
+//! | [`table`], [`running`] | the launchers that there are, and what they have started |
+//! | [`traits`] | what is asked of each, on the host and in a machine |
+//! | [`options`], [`starting`] | what a cluster is to be, and what starting a machine is to all launchers |
 //! | [`network`] | the wires between a cluster's machines |
-//! | [`Guest`] | what machines of a launcher have that others have in another way |
+//! | [`pool`], [`dead`] | the pool of a cluster, and what machines that died held |
+//! | [`tree`] | the file tree that a machine sees |
+//! | [`front_end`], [`log`], [`affinity`] | a machine's front end, what it prints, the cores that it runs on |
 
+pub mod affinity;
+pub mod dead;
+pub mod front_end;
+pub mod log;
 pub mod network;
+pub mod options;
+pub mod pool;
 pub mod qemu;
+pub mod running;
+pub mod starting;
 pub mod table;
-pub mod vmlinux;
+pub mod traits;
+pub mod tree;
 pub mod xen;
-
-pub use table::Running;
-
-use crate::error::Result;
-use crate::host::boot::{Outfit, Software};
-use crate::host::driver;
-use crate::host::health::Health;
-use crate::host::state::{Granted, Machine, Record};
-use crate::host::up::Options;
-use network::Wire;
-use std::path::{Path, PathBuf};
-
-/// What can start machines.
-pub trait Launcher: Sync {
-    /// What it is called on command lines.
-    fn name(&self) -> &'static str;
-
-    /// For people, in a line of a help text.
-    fn about(&self) -> &'static str;
-
-    /// What it takes, in a sentence for `vshmem up --help`.
-    fn needs(&self) -> &'static str;
-
-    /// What can carry out the machines' instructions, as records say; and for people, if it can be chosen.
-    fn accelerators(&self) -> &'static [(&'static str, &'static str)];
-
-    /// What clusters have, unless something else is asked for.
-    fn usual(&self) -> Usual;
-
-    /// An error unless it can be used here; asked before anything is downloaded, made or ended.
-    fn check_host(&self) -> Result<()>;
-
-    /// An error unless it can be used so.
-    fn check(&self, options: &Options) -> Result<()>;
-
-    /// An error unless machines of this cluster can be started anew, as far as that can be known while they run.
-    fn check_restart(&self, _record: &Record) -> Result<()> {
-        Ok(())
-    }
-
-    /// An error unless its machines can be granted pools while they run.
-    fn check_grants(&self, _machine: &str) -> Result<()> {
-        Ok(())
-    }
-
-    /// How many channels for commands each machine has.
-    fn channels(&self) -> usize;
-
-    /// Doorbells between its machines are the back end's, which [`Launcher::serve`] asks.
-    fn needs_back_end(&self) -> bool {
-        false
-    }
-
-    /// Virtual cores can be pinned to cores of this host.
-    fn can_pin(&self) -> bool {
-        false
-    }
-
-    /// A machine is told when the host's end of a channel is closed.
-    fn tells_of_hang_ups(&self) -> bool {
-        false
-    }
-
-    /// Machines, and the pool that they share, have memory of their own, and take none of this host's.
-    fn has_own_memory(&self) -> bool {
-        false
-    }
-
-    /// What machines call the pool of their cluster.
-    fn pool_name(&self, cluster: &str) -> String;
-
-    /// The file of the pool that a cluster's machines share.
-    fn pool_path(&self, cluster: &str) -> PathBuf;
-
-    /// That pool as commands on this host take it.
-    fn pool_reference(&self, record: &Record) -> String {
-        record.pool.to_string_lossy().into_owned()
-    }
-
-    /// Finds what machines boot. `accelerator` is one of its own; none: the best that works.
-    fn software(
-        &self,
-        kernel: Option<&Path>,
-        driver: &driver::Choice,
-        accelerator: Option<&str>,
-        note: &mut dyn FnMut(&str),
-    ) -> Result<Software>;
-
-    /// Makes that pool.
-    fn create_pool(&self, record: &mut Record) -> Result<()>;
-
-    /// Removes it. The machines have ended; it may be gone already.
-    fn remove_pool(&self, record: &Record) -> Result<()>;
-
-    /// Has a pool served by the back end; returns the socket that machines connect to.
-    fn serve(&self, _pool: &Path) -> Result<PathBuf> {
-        Err(crate::Error::new("its machines need no back end"))
-    }
-
-    /// The pool is served no longer.
-    fn end_service(&self, _pool: &Path) {}
-
-    /// A machine has let go of a pool: it is served no longer if no other machine uses it. `process` is the one that ran
-    /// the machine.
-    fn let_go(&self, _pool: &Granted, _machine: &str, _process: Option<i32>) {}
-
-    /// New wires of a machine that is started anew, to those that run. `tell` hears of a machine that does not take its
-    /// end.
-    fn rewire(
-        &self,
-        _record: &Record,
-        _place: usize,
-        _tell: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Wire>> {
-        Ok(vec![])
-    }
-
-    /// Starts the machine in this place. It ends with this process, unless it is let go of.
-    fn start(
-        &self,
-        record: &Record,
-        place: usize,
-        outfit: &Outfit,
-        wires: Option<Vec<Wire>>,
-    ) -> Result<(Running, Leash)>;
-
-    /// Pins a machine's virtual cores to these.
-    fn pin(&self, _record: &Record, _place: usize, _cores: &[usize]) -> Result<()> {
-        Ok(())
-    }
-
-    /// Whether a machine that takes commands can use the pool, too.
-    fn has_pool(&self, _record: &Record, _machine: &Machine) -> Result<bool> {
-        Ok(true)
-    }
-
-    /// How a machine that runs is.
-    fn health(&self, record: &Record, machine: &Machine) -> Health;
-
-    /// The last lines that a machine has said, for an error message.
-    fn last_words(&self, record: &Record, machine: &Machine) -> String;
-
-    /// What may help where a machine does not boot.
-    fn boot_hint(&self) -> &'static str;
-
-    /// The machine's side.
-    fn guest(&self) -> &'static dyn Guest;
-}
-
-/// What clusters have, unless something else is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usual {
-    /// Size of their pool in bytes.
-    pub pool_size: u64,
-    /// A network between the machines.
-    pub network: bool,
-}
-
-/// What is to be called when a machine that was started may outlive this process.
-pub type Leash = Box<dyn FnOnce() -> Result<()>>;
-
-/// What machines of a launcher have that others have in another way; asked in the machine.
-pub trait Guest: Sync {
-    /// How the host's file tree comes: the option `trans` of 9p.
-    fn file_transport(&self) -> &'static str;
-
-    /// The device files of the channels for commands, when there are so many.
-    fn channels(&self, count: usize) -> Result<Vec<PathBuf>>;
-
-    /// Lets this user map the pools that are there from the start.
-    fn give_pools(&self, uid: u32) -> Result<()>;
-
-    /// Notes why the driver could not be loaded, for the front end to tell.
-    fn driver_failed(&self, _why: &str) {}
-
-    /// What the front end is called by, as arguments of this program.
-    fn front_end(&self, uid: u32) -> Vec<String>;
-}

@@ -3,8 +3,8 @@
 //! the machine at the other end is started anew.
 
 use crate::error::{Explain, Result};
-use crate::host::cluster::{self, MachineState};
-use crate::host::state::{Machine, Record};
+use crate::state::machine::{state, MachineState};
+use crate::state::record::{Machine, Record};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -43,7 +43,7 @@ pub fn neighbours(record: &Record, index: u32) -> impl Iterator<Item = &Machine>
     let all = record.machines.iter();
     all.filter(move |other| {
         let are_neighbours = (other.index == FIRST) != (index == FIRST);
-        are_neighbours && cluster::state(record, other) == MachineState::Running
+        are_neighbours && state(record, other) == MachineState::Running
     })
 }
 

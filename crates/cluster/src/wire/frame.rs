@@ -4,7 +4,7 @@
 //! Both ends take what they read for untrusted: a guest may be broken or hostile, and so may be what is left of
 //! an earlier session.
 
-use super::Nonce;
+use super::greeting::Nonce;
 use std::fmt;
 
 /// The longest payload of a frame: a command with its arguments and environment.
@@ -13,6 +13,8 @@ pub const MAX_PAYLOAD: usize = 4 << 20;
 pub const MAX_DATA: usize = 16 << 10;
 /// So many commands can run in one session; their streams have the numbers below this one.
 pub const MAX_STREAMS: u16 = 1024;
+/// The most bytes of standard input that may be on their way to a command which has not read them.
+pub const STDIN_WINDOW: usize = 64 * 1024;
 const HEADER: usize = 8;
 
 /// What a frame says. The numbers are the protocol.
@@ -260,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_greeting_between_frames_is_seen() {
-        let half = crate::wire::HELLO;
+        let half = crate::wire::greeting::HELLO;
         let mut stream = half.to_vec();
         stream.extend_from_slice(&[5; 16]);
         encode(Kind::Exit, 3, &[0, 0], &mut stream);

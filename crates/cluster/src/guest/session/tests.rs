@@ -2,12 +2,12 @@
 
 use super::doubles::{Machine, NONCE};
 use super::BACKLOG;
-use crate::host::channel::Channel;
-use crate::host::group::Group;
-use crate::host::output::Output;
+use crate::commands::channel::Channel;
+use crate::commands::group::Group;
+use crate::commands::output::Output;
 use crate::wire::frame::{encode, Kind, MAX_DATA, MAX_STREAMS};
+use crate::wire::greeting::{greeting, HELLO};
 use crate::wire::start::{Size, Start};
-use crate::wire::{greeting, HELLO};
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::unix::net::UnixStream;

@@ -4,9 +4,9 @@
 use super::libvirt::Domain;
 use super::qmp::Qmp;
 use crate::error::{Error, Explain, Result};
-use crate::host::state::{
-    boot_id, check_name, lock_at, private_directory, runtime_directory, Granted, Lock,
-};
+use crate::state::directories::{boot_id, check_name, private_directory, runtime_directory};
+use crate::state::lock::{lock_at, Lock};
+use crate::state::record::Granted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;

@@ -5,8 +5,9 @@ use super::qmp::Qmp;
 use super::target::Target;
 use super::{doorbell, grant, plug};
 use crate::error::{Error, Explain, Result};
-use crate::host::dead;
-use crate::host::state::{boot_id, cluster_names, Record};
+use crate::launcher::dead;
+use crate::state::directories::{self, boot_id, cluster_names};
+use crate::state::record::Record;
 use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -152,7 +153,7 @@ pub fn detach(name: &str) -> Result<()> {
 
 /// Names that could be taken for those of machines that `vshmem up` starts are refused.
 fn check_name(name: &str) -> Result<()> {
-    crate::host::state::check_name(name).map_err(|_| {
+    directories::check_name(name).map_err(|_| {
         Error::new(format!("{name:?} can't be a machine's name"))
             .code(2)
             .hint("A name has 1 to 24 letters, digits, '-' and '_'.")

@@ -1,13 +1,16 @@
 //! Doorbells: a cluster's pool is served by the back end, which is started if need be and ends with the last pool.
 
-use super::VECTORS;
 use crate::error::{Error, Explain, Result};
-use crate::host::state::{runtime_directory, Granted};
+use crate::state::directories::runtime_directory;
+use crate::state::record::Granted;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::ivshmem::client::{ensure, request, status};
 use vshmem_agent::ivshmem::{Directory, PeerStatus, PoolStatus, Program, Request};
+
+/// How many ways there are to ring a machine.
+pub const VECTORS: usize = 2;
 
 /// A machine has let go of a pool: it is served no longer if no other machine uses it.
 pub fn let_go(pool: &Granted, machine: &str, process: Option<i32>) {

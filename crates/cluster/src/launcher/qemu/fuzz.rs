@@ -2,9 +2,11 @@
 //! fault.
 
 use super::adopted::Adopted;
-use super::{accel, pci, plug, qmp};
-use crate::fuzz::Reader;
+use super::{pci, plug, probe, qmp};
 use serde_json::Value;
+
+/// A reader.
+type Reader = fn(&[u8]);
 
 /// All of them, by name.
 pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("adopted", adopted)];
@@ -38,7 +40,7 @@ fn adopted(text: &[u8]) {
     if let Ok(adopted) = serde_json::from_slice::<Adopted>(text) {
         serde_json::to_vec(&adopted).expect("plain data");
     }
-    let _ = accel::parse_note(&String::from_utf8_lossy(text), "question");
+    let _ = probe::parse_note(&String::from_utf8_lossy(text), "question");
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use super::plug::{self, Channel, Sees};
 use super::qmp::Qmp;
 use super::target::Target;
 use crate::error::{Error, Result};
-use crate::host::frontend;
-use crate::host::source::{path_of, Source};
-use crate::host::state::Granted;
-use crate::host::{dead, interrupt};
+use crate::interrupt;
+use crate::launcher::{dead, front_end};
+use crate::state::record::Granted;
+use crate::state::source::{path_of, Source};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -306,7 +306,7 @@ impl<'a> Work<'a> {
             name: plugged.pool.clone(),
         };
         let table: Vec<GrantedPool> = self.tree.plugged.iter().map(entry).collect();
-        frontend::tell(&channel.socket, table, patience).map(Some)
+        front_end::tell(&channel.socket, table, patience).map(Some)
     }
 
     /// The channel to a front end that listens.
@@ -387,7 +387,7 @@ impl<'a> Work<'a> {
         let channel = self.target.channel(&mut self.qmp).ok()??;
         let status = channel
             .open
-            .then(|| frontend::status(&channel.socket, TELLS_WITHIN));
+            .then(|| front_end::status(&channel.socket, TELLS_WITHIN));
         Some(status?.ok()?.pools)
     }
 

@@ -1,12 +1,13 @@
 //! What machines of QEMU have, seen from inside.
 
 use crate::error::{Error, Explain, Result};
-use crate::launcher::Guest;
-use crate::wire::PORT_NAME;
+use crate::launcher::traits::Guest;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// The name that virtio-serial ports carry, before their number.
+pub const PORT_NAME: &str = "vshmem.";
 /// How long the kernel may take to announce the ports.
 const PORTS_WITHIN: Duration = Duration::from_secs(20);
 

@@ -2,12 +2,13 @@
 
 use super::adopted::{self, Adopted};
 use super::qmp::Qmp;
+use super::sockets::{agent_socket, monitor_socket, AGENT};
 use super::target::Target;
 use super::{doorbell, pci, plug};
 use crate::error::Result;
-use crate::host::health::{written_down, Health};
-use crate::host::state::{Machine, Record};
-use crate::host::{dead, frontend};
+use crate::launcher::{dead, front_end};
+use crate::state::machine::{written_down, Health};
+use crate::state::record::{Machine, Record};
 use serde_json::json;
 use std::time::Duration;
 
@@ -27,9 +28,9 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
     let asked = || -> Result<Health> {
         let directory = record.machine_directory(machine)?;
-        let mut qmp = Qmp::connect(&super::monitor_socket(&directory), PATIENCE)?;
-        let open = plug::is_open(&mut qmp, super::AGENT)? == Some(true);
-        let socket = super::agent_socket(&directory);
+        let mut qmp = Qmp::connect(&monitor_socket(&directory), PATIENCE)?;
+        let open = plug::is_open(&mut qmp, AGENT)? == Some(true);
+        let socket = agent_socket(&directory);
         ask(&mut qmp, open.then_some(socket.as_path()))
     };
     asked().unwrap_or_else(|_| written_down(&machine.pools))
@@ -59,7 +60,7 @@ fn of_adopted(record: &Adopted) -> Health {
 
 fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
     let tree = pci::read(&qmp.call("query-pci", json!({}))?)?;
-    let status = front_end.and_then(|socket| frontend::status(socket, PATIENCE).ok());
+    let status = front_end.and_then(|socket| front_end::status(socket, PATIENCE).ok());
     Ok(Health {
         pools: tree
             .plugged
@@ -67,7 +68,7 @@ fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
             .map(|plugged| plugged.pool)
             .collect(),
         front_end: status.is_some(),
-        no_driver: status.as_ref().and_then(frontend::without_driver),
+        no_driver: status.as_ref().and_then(front_end::without_driver),
     })
 }
 

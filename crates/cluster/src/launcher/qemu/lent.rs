@@ -2,6 +2,7 @@
 //! as may not. For that moment an access control list (acl(5)) says that it may.
 
 use crate::error::{Explain, Result};
+use crate::user::MACHINE_USERS;
 use rustix::fs::{fgetxattr, fremovexattr, fsetxattr, XattrFlags};
 use std::fs::{File, Permissions};
 use std::io;
@@ -56,7 +57,7 @@ impl Lent {
         let written = fsetxattr(&file, LIST, &encoded(&all), XattrFlags::empty());
         written.map_err(io::Error::from).explain(failed)?;
         // Of an earlier loan that was not given back nothing is to be left.
-        let ours = |user: u32| super::sandbox::USERS.contains(&user);
+        let ours = |user: u32| MACHINE_USERS.contains(&user);
         let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));
         let [user, group, other] = own.map(|(_, bits, _)| u32::from(bits));
         Ok(Lent {
@@ -128,7 +129,7 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        let first = match Lent::to(&path, &[super::super::sandbox::USERS.start]) {
+        let first = match Lent::to(&path, &[MACHINE_USERS.start]) {
             // A kernel may come without such lists.
             Err(error) if error.to_string().contains("not supported") => {
                 return std::fs::remove_file(&path).unwrap()
@@ -137,12 +138,12 @@ mod tests {
         };
         let list = entries(&list_of(&first.file).unwrap().unwrap());
         assert!(
-            list.contains(&(USER, 6, super::super::sandbox::USERS.start))
+            list.contains(&(USER, 6, MACHINE_USERS.start))
                 && list.contains(&(GROUP_OBJ, 0, NOBODY))
         );
         // One that was never given back does not stay.
         std::mem::forget(first);
-        drop(Lent::to(&path, &[super::super::sandbox::USERS.start + 1]).unwrap());
+        drop(Lent::to(&path, &[MACHINE_USERS.start + 1]).unwrap());
         let file = File::open(&path).unwrap();
         assert_eq!((mode(), list_of(&file).unwrap()), (0o600, None));
         std::fs::remove_file(&path).unwrap();

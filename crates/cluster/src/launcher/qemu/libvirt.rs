@@ -1,10 +1,10 @@
 //! Machines that libvirt has started, by its command `virsh`.
 
+use super::doorbell::VECTORS;
 use super::pci::Free;
 use super::ports::Turn;
-use super::VECTORS;
 use crate::error::{Error, Result};
-use crate::host::state::Granted;
+use crate::state::record::Granted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

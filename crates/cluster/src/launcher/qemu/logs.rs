@@ -1,7 +1,7 @@
 //! What a machine's console and its QEMU say, kept in files that do not grow for ever: a machine writes as much as it likes.
 
 use crate::error::{Explain, Result};
-use crate::host::log::{aside, tail};
+use crate::launcher::log::{aside, tail};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

@@ -4,7 +4,7 @@ use super::adopted::Reach;
 use super::libvirt::{channel, escaped};
 use super::ports::devices;
 use crate::error::{Error, Result};
-use crate::host::ports::{Ports, MOST};
+use crate::state::ports::{Ports, MOST};
 use vshmem_agent::guest::protocol::PORT;
 
 /// What QEMU is to call the channel to the front end. Not as one that is plugged in later, which is taken out again.

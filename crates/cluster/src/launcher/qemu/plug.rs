@@ -1,11 +1,13 @@
 //! Plugs a pool into a machine that runs, and unplugs it: what is said to QEMU.
 
+use super::doorbell::VECTORS;
+use super::lent::Lent;
 use super::pci::{Free, Plugged};
 use super::ports::{pool_of_backing, Turn};
 use super::qmp::Qmp;
-use super::{sandbox, Lent, VECTORS};
+use super::sandbox;
 use crate::error::{Error, Explain, Result};
-use crate::host::state::Granted;
+use crate::state::record::Granted;
 use serde_json::{json, Value};
 use std::fs::File;
 use std::os::unix::net::UnixStream;

@@ -4,7 +4,7 @@
 //! reserved behind the port does a guest find room for one that comes later. ACPI plugs, as is the default of q35: PCIe's
 //! own way takes seconds.
 
-use crate::host::ports::Ports;
+use crate::state::ports::Ports;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// QEMU's options for all ports: those of the pools that the machine starts with, then the spare ones.

@@ -5,7 +5,7 @@
 
 use super::libvirt::Domain;
 use crate::error::{Error, Explain, Result};
-use crate::host::state::uid;
+use crate::user::uid;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -7,9 +7,9 @@
 
 use super::logs;
 use crate::error::{Error, Explain, Result};
-use crate::host::process::Process;
-use crate::host::state::uid;
-use crate::host::tree::{Nothing, Tree};
+use crate::launcher::tree::{Nothing, Tree};
+use crate::state::process::Process;
+use crate::user::uid;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::{Gid, Uid};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ use std::process::{ChildStdin, Command, Stdio};
 
 /// As what this program is called for it.
 pub const NAME: &str = "vshmem-sandbox";
+/// The program.
+pub const PROGRAM: &str = "qemu-system-x86_64";
 /// QEMU's descriptors begin here, above all that this program has.
 const FIRST: RawFd = 512;
 /// Where QEMU finds its own descriptors. It looks there by itself, too, when a machine makes a file.
@@ -33,8 +35,6 @@ const DESCRIPTORS: &str = "/proc/self/fd";
 pub const SHARED: &str = "/shared";
 /// The devices that it has, if the host has them.
 const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];
-/// The users whom root's machines run as, one for each; a distribution gives none of these to anybody.
-pub const USERS: std::ops::Range<u32> = 65000..65032;
 
 /// Something that QEMU gets a descriptor for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,11 +73,6 @@ pub fn path_of(descriptor: RawFd) -> String {
 /// The descriptor of QEMU's that such a file is.
 pub fn descriptor_at(path: &Path) -> Option<RawFd> {
     path.strip_prefix(DESCRIPTORS).ok()?.to_str()?.parse().ok()
-}
-
-/// As whom QEMU runs if it is not the user who calls: root's machines have no right of root's.
-pub fn user(index: u32) -> Option<u32> {
-    (uid() == 0).then_some(USERS.start + index)
 }
 
 /// What is to be started.
@@ -337,10 +332,7 @@ fn become_qemu(order: &Order, ids: (u32, u32), ends: Ends) -> Result<Never> {
         unsafe { libc::dup2(from, to) };
     }
     let mut command = Command::new(&order.program);
-    command
-        .arg0(super::PROGRAM)
-        .args(&order.arguments)
-        .env_clear();
+    command.arg0(PROGRAM).args(&order.arguments).env_clear();
     for name in ["PATH", "LD_LIBRARY_PATH"] {
         command.envs(std::env::var_os(name).map(|value| (OsString::from(name), value)));
     }

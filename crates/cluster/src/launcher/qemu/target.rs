@@ -1,12 +1,16 @@
 //! A machine that pools are granted to and revoked from: one of a cluster, or one that was adopted. It is locked meanwhile.
 
 use super::adopted::{self, Adopted, Reach};
+use super::libvirt::Domain;
 use super::plug::{self, Channel, Sees};
 use super::qmp::Qmp;
+use super::sockets::{agent_socket, monitor_socket, AGENT};
 use crate::error::{Error, Result};
-use crate::host::cluster::{self, MachineState};
-use crate::host::interrupt;
-use crate::host::state::{self, cluster_directory, Granted, Lock, Machine, Record};
+use crate::state::directories::cluster_directory;
+use crate::state::lock::{forget_cluster, try_lock_cluster, Lock};
+use crate::state::machine::{find, state, MachineState};
+use crate::state::record::{Granted, Machine, Record};
+use crate::{interrupt, user};
 use std::time::Duration;
 
 /// A machine, locked.
@@ -26,17 +30,21 @@ const OTHERS_WITHIN: Duration = Duration::from_secs(20);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 impl Target {
-    /// The machine of this name: of the cluster, else an adopted one.
-    pub fn find(cluster: &str, name: &str) -> Result<Target> {
+    /// The machine of this name: of the cluster, which passes `check`, else an adopted one.
+    pub fn find(
+        cluster: &str,
+        name: &str,
+        check: &dyn Fn(&Record) -> Result<()>,
+    ) -> Result<Target> {
         let has = |record: &Record| record.machines.iter().any(|machine| machine.name == name);
         if Record::read(cluster)?.as_ref().is_some_and(has) {
-            return Target::of_cluster(cluster, name);
+            return Target::of_cluster(cluster, name, check);
         }
         if let Some(found) = Target::adopted(name)? {
             return Ok(found);
         }
         // For what it says about clusters and their machines.
-        cluster::find(cluster, &[name.to_string()])?;
+        find(cluster, &[name.to_string()])?;
         Err(Error::new(format!("there is no machine {name}")))
     }
 
@@ -56,15 +64,19 @@ impl Target {
         }))
     }
 
-    fn of_cluster(cluster: &str, name: &str) -> Result<Target> {
-        let lock = waited_for(|| state::try_lock_cluster(cluster), name)?;
-        let found = cluster::find(cluster, &[name.to_string()]);
+    fn of_cluster(
+        cluster: &str,
+        name: &str,
+        check: &dyn Fn(&Record) -> Result<()>,
+    ) -> Result<Target> {
+        let lock = waited_for(|| try_lock_cluster(cluster), name)?;
+        let found = find(cluster, &[name.to_string()]);
         if !cluster_directory(cluster)?.exists() {
             // The lock's file was made anew.
-            state::forget_cluster(cluster)?;
+            forget_cluster(cluster)?;
         }
         let (record, _) = found?;
-        record.launcher().check_grants(name)?;
+        check(&record)?;
         let place = record
             .machines
             .iter()
@@ -123,7 +135,7 @@ impl Target {
         match &self.home {
             Home::Cluster { record, place } => {
                 let directory = record.machine_directory(Target::machine(record, *place))?;
-                Qmp::connect(&super::monitor_socket(&directory), ANSWERS_WITHIN)
+                Qmp::connect(&monitor_socket(&directory), ANSWERS_WITHIN)
             }
             Home::Adopted(adopted) => adopted.qmp(ANSWERS_WITHIN),
         }
@@ -134,8 +146,8 @@ impl Target {
         match &self.home {
             Home::Cluster { record, place } => {
                 let directory = record.machine_directory(Target::machine(record, *place))?;
-                let socket = super::agent_socket(&directory);
-                let open = plug::is_open(qmp, super::AGENT)?;
+                let socket = agent_socket(&directory);
+                let open = plug::is_open(qmp, AGENT)?;
                 Ok(open.map(|open| Channel { socket, open }))
             }
             Home::Adopted(adopted) => match &adopted.channel {
@@ -149,7 +161,7 @@ impl Target {
     pub fn sees(&self) -> Sees {
         match &self.home {
             Home::Cluster { record, place } => {
-                Sees::Descriptors(super::sandbox::user(Target::machine(record, *place).index))
+                Sees::Descriptors(user::of_machine(Target::machine(record, *place).index))
             }
             Home::Adopted(_) => Sees::Paths,
         }
@@ -161,7 +173,7 @@ impl Target {
     }
 
     /// libvirt's domain, if it must be asked to plug.
-    pub fn domain(&self) -> Option<&super::libvirt::Domain> {
+    pub fn domain(&self) -> Option<&Domain> {
         match &self.home {
             Home::Adopted(Adopted {
                 reach: Reach::Libvirt(domain),
@@ -198,7 +210,7 @@ impl Target {
     fn has_ended(&self) -> bool {
         match &self.home {
             Home::Cluster { record, place } => {
-                cluster::state(record, Target::machine(record, *place)) == MachineState::Died
+                state(record, Target::machine(record, *place)) == MachineState::Died
             }
             Home::Adopted(adopted) => !adopted.runs(),
         }

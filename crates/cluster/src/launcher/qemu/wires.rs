@@ -1,10 +1,11 @@
 //! A machine's wires, as QEMU calls them, and a new wire for a QEMU that runs.
 
 use super::qmp::Qmp;
+use super::sockets::monitor_socket;
 use crate::error::{Error, Result};
-use crate::host::interrupt;
-use crate::host::state::Record;
+use crate::interrupt;
 use crate::launcher::network::{neighbours, pair, Wire};
+use crate::state::record::Record;
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -30,7 +31,7 @@ pub fn anew(record: &Record, place: usize, tell: &mut dyn FnMut(&str)) -> Result
     let mut ours = Vec::new();
     for other in neighbours(record, machine.index) {
         let (one, theirs) = pair()?;
-        let socket = super::monitor_socket(&record.machine_directory(other)?);
+        let socket = monitor_socket(&record.machine_directory(other)?);
         let wired = monitor(&socket).and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
         match wired {
             Ok(()) => ours.push(Wire {

@@ -1,8 +1,14 @@
 //! What xl is told about a domain.
 
 use crate::error::{Error, Result};
-use crate::host::share::Share;
+use crate::state::record::{Machine, Record};
+use crate::state::share::Share;
 use std::path::{Path, PathBuf};
+
+/// What xl calls a machine.
+pub fn name_of(record: &Record, machine: &Machine) -> String {
+    format!("vshmem-{}-{}", record.name, machine.name)
+}
 
 /// A domain to start.
 pub struct Config<'a> {

@@ -1,7 +1,7 @@
 //! What domains have, seen from inside. Their channels are consoles beside the first one.
 
 use crate::error::{Error, Result};
-use crate::launcher::Guest;
+use crate::launcher::traits::Guest;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,12 @@
 //! The process that owns a cluster's pool: `vshmem xen own`, which gives it to the cluster's domains, and takes it back when they are gone.
 
+use super::config::name_of;
 use crate::error::{Error, Explain, Result};
-use crate::host::interrupt;
-use crate::host::process::Process;
-use crate::host::state::{cluster_directory, Record};
+use crate::interrupt;
+use crate::launcher::log;
+use crate::state::directories::cluster_directory;
+use crate::state::process::Process;
+use crate::state::record::Record;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -62,7 +65,7 @@ fn spawn(record: &Record, log: &Path) -> Result<Child> {
     let domains: Vec<_> = record
         .machines
         .iter()
-        .map(|machine| super::domain_name(record, machine))
+        .map(|machine| name_of(record, machine))
         .collect();
     let mut command = Command::new(program);
     command.args([
@@ -102,8 +105,8 @@ pub fn end(record: &Record) -> Result<()> {
 
 /// That it does not run any more.
 pub fn ended(record: &Record) -> Error {
-    let said = cluster_directory(&record.name)
-        .map(|directory| crate::host::log::tail(&directory.join("own.log")));
+    let said =
+        cluster_directory(&record.name).map(|directory| log::tail(&directory.join("own.log")));
     Error::new(format!(
         "the process that owns the pool of the cluster {} has ended:{}",
         record.name,

@@ -2,8 +2,8 @@
 //! of it is left when they have ended.
 
 use crate::error::Result;
-use crate::host::share::Share;
-use crate::host::tree::{Nothing, Tree};
+use crate::launcher::tree::{Nothing, Tree};
+use crate::state::share::Share;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::io;
 use std::path::{Path, PathBuf};

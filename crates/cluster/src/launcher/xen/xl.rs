@@ -1,52 +1,14 @@
 //! Running xl: a domain is created, and destroyed.
 
 use super::config::Config;
+use super::domain::{destroy, Domain, PROGRAM};
 use super::view::View;
 use crate::error::{Error, Explain, Result};
-use serde::{Deserialize, Serialize};
+use crate::launcher::log::tail;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-const PROGRAM: &str = "xl";
-/// How long a domain may be seen after it was destroyed.
-const GONE_WITHIN: Duration = Duration::from_secs(20);
-
-/// A domain, as long as it exists: ids are given again, so its UUID belongs to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Domain {
-    /// Its id.
-    pub domain: u16,
-    /// Its UUID.
-    pub uuid: String,
-}
-
-impl Domain {
-    /// It exists. xl's own process destroys it when it has turned itself off, or has crashed.
-    pub fn alive(&self) -> bool {
-        vshmem_agent::xen::is_domain(self.domain, &self.uuid).unwrap_or(false)
-    }
-
-    /// It has attached this pool of dom0's.
-    pub fn has_attached(&self, pool: &str) -> bool {
-        self.alive() && vshmem_agent::xen::has_attached(self.domain, pool).unwrap_or(false)
-    }
-
-    /// Destroys it, as if its power failed, and returns when it is gone (or nothing helps).
-    pub fn end(&self) {
-        if !self.alive() {
-            return;
-        }
-        destroy(self.domain);
-        let deadline = Instant::now() + GONE_WITHIN;
-        while self.alive() && Instant::now() < deadline {
-            sleep(Duration::from_millis(20));
-        }
-    }
-}
 
 /// Whether it is on the PATH.
 pub fn is_installed() -> bool {
@@ -93,7 +55,7 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
 }
 
 fn refused(name: &str, log: &Path) -> Error {
-    let said = crate::host::log::tail(log);
+    let said = tail(log);
     Error::new(format!("xl could not create the domain {name}:{said}")).hint(
         "It needs free memory (xl info), and the package qemu-system-xen; see also /var/log/xen.",
     )
@@ -105,13 +67,4 @@ fn id_of(name: &str) -> Option<u16> {
     command.args(["domid", name]).stderr(Stdio::null());
     let said = command.stdin(Stdio::null()).output().ok()?;
     String::from_utf8_lossy(&said.stdout).trim().parse().ok()
-}
-
-fn destroy(domain: u16) {
-    let mut command = Command::new(PROGRAM);
-    command
-        .args(["destroy", &domain.to_string()])
-        .stdin(Stdio::null());
-    // Whether it is gone is looked at afterwards.
-    let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }

@@ -1,0 +1,166 @@
+//! The driver vshmem.ko for the machines' kernel, if this host has one: installed by DKMS or beside this program, or built by
+//! `kmod/build.sh` into the user's cache.
+
+use crate::elf;
+use crate::error::{Error, Result};
+use crate::modules::{read_module, Module};
+use crate::state::directories::cache_directory;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Which driver the machines load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// One that is found, or none.
+    Auto,
+    /// None.
+    None,
+    /// This file.
+    File(PathBuf),
+}
+
+/// A driver for the machines' kernel.
+pub struct Driver {
+    /// Where it was found.
+    pub path: PathBuf,
+    /// To be loaded after the others.
+    pub module: Module,
+}
+
+/// The name that the module has in the list of modules.
+pub const NAME: &str = "vshmem";
+/// The calls that the library needs of a driver, as the driver names them (`vshmem_calls` in its source).
+const CALLS: &str = "2";
+/// Endings of modules that are compressed, or not.
+const ENDINGS: [&str; 4] = ["", ".xz", ".zst", ".gz"];
+
+/// The driver of this name that is chosen for a kernel of this version.
+pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>> {
+    match choice {
+        Choice::None => Ok(None),
+        Choice::File(path) => open(path, name, version).map(Some),
+        // One that can't be read, or is another kernel's, is as good as none.
+        Choice::Auto => Ok(candidates(name, version)
+            .into_iter()
+            .find_map(|path| open(&path, name, version).ok())),
+    }
+}
+
+fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
+    let bytes = read_module(path)?;
+    if said(&bytes, "vshmem_calls=").as_deref() != Some(CALLS) {
+        return Err(Error::new(format!(
+            "{} is a driver of another version than this program",
+            path.display()
+        ))
+        .hint(format!(
+            "Build one of this version: kmod/build.sh {version}"
+        )));
+    }
+    match built_for(&bytes) {
+        Some(found) if found == version => Ok(Driver {
+            path: path.into(),
+            module: Module {
+                name: name.into(),
+                bytes,
+            },
+        }),
+        found => Err(Error::new(format!(
+            "{} is a module for {}, and the machines' kernel is {version}",
+            path.display(),
+            found.as_deref().unwrap_or("no kernel of Linux"),
+        ))
+        .hint(format!("Build one for it: kmod/build.sh {version}"))),
+    }
+}
+
+/// The version of the kernel that a module was built for.
+fn built_for(module: &[u8]) -> Option<String> {
+    let magic = said(module, "vermagic=")?;
+    magic.split(' ').next().map(str::to_owned)
+}
+
+/// What a module says of itself under a name.
+fn said(module: &[u8], name: &str) -> Option<String> {
+    let info = elf::section(module, ".modinfo")?;
+    let value = info
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes()))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+/// Files that may be it, the best first.
+fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
+    let installed = Path::new("/lib/modules").join(version);
+    let mut places = ["updates/dkms", "updates", "extra"]
+        .map(|part| installed.join(part))
+        .to_vec();
+    let program = std::env::current_exe().unwrap_or_default();
+    if let Some(prefix) = program.parent().and_then(Path::parent) {
+        let library = prefix.join("lib/vshmem");
+        places.extend([library.join(version), library]);
+    }
+    let mut out: Vec<PathBuf> = places
+        .iter()
+        .flat_map(|place| ENDINGS.map(|ending| place.join(format!("{name}.ko{ending}"))))
+        .filter(|path| path.is_file())
+        .collect();
+    out.extend(built(name, version));
+    out
+}
+
+/// What `kmod/build.sh` has built, the newest first.
+fn built(name: &str, version: &str) -> Vec<PathBuf> {
+    let cache = match std::env::var_os("VSHMEM_CACHE") {
+        Some(cache) => PathBuf::from(cache),
+        None => cache_directory().unwrap_or_default(),
+    };
+    let directory = cache.join("kmod/modules").join(version);
+    let mut found: Vec<(SystemTime, PathBuf)> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join(format!("{name}.ko")))
+        .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+        .collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modules::module_file;
+
+    #[test]
+    fn a_driver_of_another_kernel_is_refused() {
+        let path = std::env::temp_dir().join(format!("vshmem-driver-{}.ko", std::process::id()));
+        let info = "license=GPL\0vermagic=6.1.0-56-amd64 SMP preempt mod_unload \0name=vshmem\0";
+        let of_this_version = format!("{info}vshmem_calls={CALLS}\0");
+        fs::write(&path, module_file(of_this_version.as_bytes())).unwrap();
+        let chosen = Choice::File(path.clone());
+        let driver = find(&chosen, NAME, "6.1.0-56-amd64").unwrap().unwrap();
+        assert_eq!(
+            (driver.path, driver.module.name.as_str()),
+            (path.clone(), "vshmem")
+        );
+        let refused = find(&chosen, NAME, "6.1.0-5").err().unwrap().to_string();
+        assert!(refused.contains("6.1.0-56-amd64"), "{refused}");
+        for older in [info.to_owned(), format!("{info}vshmem_calls=1\0")] {
+            fs::write(&path, module_file(older.as_bytes())).unwrap();
+            let refused = find(&chosen, NAME, "6.1.0-56-amd64").err().unwrap();
+            assert!(refused.to_string().contains("another version"), "{refused}");
+        }
+        fs::write(&path, "no module").unwrap();
+        assert!(find(&chosen, NAME, "6.1.0-56-amd64").is_err());
+        fs::remove_file(&path).unwrap();
+        assert!(find(&chosen, NAME, "6.1.0-56-amd64").is_err());
+        assert!(find(&Choice::None, NAME, "6.1.0-56-amd64")
+            .unwrap()
+            .is_none());
+        assert!(find(&Choice::Auto, NAME, "0.0-no-such-kernel")
+            .unwrap()
+            .is_none());
+    }
+}

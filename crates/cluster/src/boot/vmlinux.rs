@@ -1,0 +1,128 @@
+//! Unpacks a kernel image once on the host. An image unpacks itself as it boots, which takes seconds when its
+//! instructions are translated; an unpacked one is started directly (PVH), if it was built for that.
+
+use super::kernel::Kernel;
+use crate::elf;
+use crate::state::directories::cache_directory;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Unpackers, by what compressed data begins with. They may complain about the four bytes that follow the data.
+const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [
+    (b"\xfd7zXZ\0", "xz", &["-dc", "--single-stream"]),
+    (b"\x28\xb5\x2f\xfd", "zstd", &["-dc"]),
+    (b"\x1f\x8b", "gzip", &["-dc"]),
+    (b"\x02\x21\x4c\x18", "lz4", &["-dc"]),
+    (b"BZh", "bzip2", &["-dc"]),
+];
+
+/// The unpacked kernel, from the cache or made now; `None` if it can't be had, and the packed image must do.
+pub fn unpacked(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Option<PathBuf> {
+    let meta = fs::metadata(&kernel.image).ok()?;
+    let name = format!("{}-{}-{}", kernel.version, meta.len(), meta.mtime());
+    let directory = cache_directory().ok()?.join("unpacked");
+    let path = directory.join(name);
+    if path.is_file() {
+        return Some(path);
+    }
+    tell("unpacking the kernel, once");
+    fs::create_dir_all(&directory).ok()?;
+    let work = directory.join(format!(".new-{}", std::process::id()));
+    let made = unpack(&kernel.image, &work).and_then(|bytes| store(&bytes, &work, &path).ok());
+    let _ = fs::remove_file(&work);
+    if made.is_some() {
+        forget_others(&directory, &path);
+    }
+    made.map(|()| path)
+}
+
+/// Kernels that were unpacked before would only take room: there is one newest kernel.
+fn forget_others(directory: &Path, kept: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.path() != kept {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn store(bytes: &[u8], work: &Path, path: &Path) -> io::Result<()> {
+    fs::write(work, bytes)?;
+    fs::rename(work, path)
+}
+
+fn unpack(image: &Path, work: &Path) -> Option<Vec<u8>> {
+    let image = fs::read(image).ok()?;
+    let packed = payload(&image)?;
+    let (_, program, args) = UNPACKERS
+        .iter()
+        .find(|(magic, ..)| packed.starts_with(magic))?;
+    File::create(work)
+        .and_then(|mut file| file.write_all(packed))
+        .ok()?;
+    let out = Command::new(program)
+        .args(*args)
+        .stdin(File::open(work).ok()?)
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let kernel = elf::loaded_part(&out.stdout);
+    has_pvh_entry(&kernel).then_some(kernel)
+}
+
+/// The compressed part of a bzImage (Documentation/arch/x86/boot.rst of Linux).
+pub(crate) fn payload(image: &[u8]) -> Option<&[u8]> {
+    if image.get(0x202..0x206)? != b"HdrS" {
+        return None;
+    }
+    let word = |at: usize| -> Option<usize> {
+        let raw: [u8; 4] = image.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(raw)).ok()
+    };
+    let setup_sectors = match *image.get(0x1f1)? {
+        0 => 4,
+        sectors => usize::from(sectors),
+    };
+    let start = (setup_sectors + 1) * 512 + word(0x248)?;
+    image.get(start..start.checked_add(word(0x24c)?)?)
+}
+
+/// Whose note it is, by name: of the hypervisor for which PVH was made.
+const NOTE_OWNER: [u8; 4] = [0x58, 0x65, 0x6e, 0];
+
+/// Whether an ELF file has the note by which a kernel's PVH entry is found, number 18 of PVH's inventors.
+pub(crate) fn has_pvh_entry(kernel: &[u8]) -> bool {
+    const NOTE: u32 = 4;
+    elf::segments(kernel, NOTE).iter().any(|notes| {
+        notes.windows(16).any(|note| {
+            note[..4] == [4, 0, 0, 0] && note[8..12] == [18, 0, 0, 0] && note[12..16] == NOTE_OWNER
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_payload_is_where_the_header_says() {
+        let mut image = vec![0; 4096];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x1f1] = 2;
+        image[0x248] = 10;
+        image[0x24c] = 5;
+        image[3 * 512 + 10..3 * 512 + 15].copy_from_slice(b"12345");
+        assert_eq!(payload(&image), Some(&b"12345"[..]));
+        image[0x24c..0x250].fill(0xff);
+        assert_eq!(payload(&image), None);
+        assert_eq!(payload(b"short"), None);
+    }
+
+    #[test]
+    fn a_program_has_no_pvh_entry() {
+        assert!(!has_pvh_entry(&fs::read("/proc/self/exe").unwrap()));
+        assert!(!has_pvh_entry(b""));
+    }
+}

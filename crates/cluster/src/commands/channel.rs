@@ -1,0 +1,435 @@
+//! The host's end of a channel to a machine.
+
+use super::farewell::Farewell;
+use crate::error::{Error, Explain, Result};
+use crate::interrupt;
+use crate::state::directories::channel_socket;
+use crate::state::lock::lock_file;
+use crate::state::record::{Machine, Record};
+use crate::wire::frame::{encode, Frame, Kind, Parser};
+use crate::wire::greeting::{find_greeting, greeting, Nonce, HELLO, WELCOME};
+use rustix::io::Errno;
+use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long to wait for an answer to one greeting before the next try.
+const ONE_TRY: Duration = Duration::from_millis(700);
+/// How often the agent is asked whether it still knows of the session.
+pub const ASK_EVERY: Duration = Duration::from_secs(1);
+/// The agent must notice between two tries that the host's end was closed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An open channel. Closing it kills the commands that run on it.
+pub struct Channel {
+    stream: UnixStream,
+    parser: Parser,
+    out: Vec<u8>,
+    session: Session,
+    lock: File,
+    farewell: Option<Farewell>,
+}
+
+/// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its the hypervisor
+/// keeps the socket open, and its new agent would wait for a greeting for ever. So the greeting is sent again and again: who knows the
+/// session says that it is here, a new agent welcomes it, and nobody answers in a machine that stands still.
+struct Session {
+    nonce: Nonce,
+    /// The end of what came in, as far as it may be the beginning of an answer.
+    tail: Vec<u8>,
+    asked: Instant,
+    /// When something came in last.
+    heard: Instant,
+    lost: bool,
+}
+
+impl Session {
+    fn new(nonce: Nonce) -> Session {
+        Session {
+            nonce,
+            tail: Vec::new(),
+            asked: Instant::now(),
+            heard: Instant::now(),
+            lost: false,
+        }
+    }
+
+    /// Looks for an answer among what came in: it may stand anywhere, even in what looks like a frame of the agent before. Nobody else
+    /// knows its number.
+    fn hear(&mut self, bytes: &[u8]) {
+        let answer = greeting(&WELCOME, &self.nonce);
+        self.heard = Instant::now();
+        self.tail.extend_from_slice(bytes);
+        self.lost |= self.tail.windows(answer.len()).any(|part| part == answer);
+        self.tail
+            .drain(..self.tail.len().saturating_sub(answer.len() - 1));
+    }
+}
+
+impl Channel {
+    /// Takes a free channel of a machine that is up.
+    /// `farewell`: the machine is not told by others when this end is closed.
+    pub fn open(
+        record: &Record,
+        machine: &Machine,
+        farewell: bool,
+        within: Duration,
+    ) -> Result<Channel> {
+        let directory = record.machine_directory(machine)?;
+        for channel in 0..record.channels {
+            let taken = Channel::take(&directory, channel, within);
+            let taken = taken.map_err(|error| error.about(&machine.name));
+            if let Some(mut open) = taken? {
+                if farewell {
+                    open.say_farewell()?;
+                }
+                return Ok(open);
+            }
+        }
+        Err(Error::new(format!(
+            "all {} channels of {} are in use",
+            record.channels, machine.name
+        ))
+        .hint("Each vshmem exec and run has one until it ends; one run can start many commands."))
+    }
+
+    /// Opens one channel unless another process uses it.
+    pub fn take(directory: &Path, channel: usize, within: Duration) -> Result<Option<Channel>> {
+        let socket = channel_socket(directory, channel);
+        let Some(lock) = lock_file(&socket.with_extension("lock"), false)? else {
+            return Ok(None);
+        };
+        let deadline = Instant::now() + within;
+        loop {
+            still_wanted()?;
+            if let Some((stream, parser, nonce)) = greet(&socket)? {
+                stream
+                    .set_nonblocking(true)
+                    .explain(|| "preparing a socket".into())?;
+                return Ok(Some(Channel {
+                    stream,
+                    parser,
+                    out: Vec::new(),
+                    session: Session::new(nonce),
+                    lock,
+                    farewell: None,
+                }));
+            }
+            if Instant::now() > deadline {
+                return Err(Error::new(format!(
+                    "the machine behind {} does not answer",
+                    socket.display()
+                ))
+                .hint("It may be paused, or started by another version of Vshmem. See its console.log in the same directory; vshmem down ends it."));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Has the machine told when this end is closed.
+    fn say_farewell(&mut self) -> Result<()> {
+        let last = greeting(&HELLO, &nonce()?);
+        let said = Farewell::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
+        self.farewell = Some(said.explain(|| {
+            "could not start a process that ends the command if this one is killed".into()
+        })?);
+        Ok(())
+    }
+
+    /// A channel where a session has begun already.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub fn on(stream: UnixStream, nonce: Nonce) -> Channel {
+        stream.set_nonblocking(true).expect("a socket");
+        Channel {
+            stream,
+            parser: Parser::default(),
+            out: Vec::new(),
+            session: Session::new(nonce),
+            lock: File::open("/dev/null").expect("a file"),
+            farewell: None,
+        }
+    }
+
+    /// For poll.
+    pub fn fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+
+    /// Something waits to be written.
+    pub fn wants_to_write(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Queues a frame and writes what can be written.
+    pub fn send(&mut self, kind: Kind, stream: u16, payload: &[u8]) -> Result<()> {
+        encode(kind, stream, payload, &mut self.out);
+        self.flush()
+    }
+
+    /// Asks the agent now and then whether it still knows of the session, unless it has not read what it was told before.
+    pub fn ask(&mut self) -> Result<()> {
+        if self.out.is_empty() && self.session.asked.elapsed() >= ASK_EVERY {
+            self.session.asked = Instant::now();
+            self.out
+                .extend_from_slice(&greeting(&HELLO, &self.session.nonce));
+        }
+        self.flush()
+    }
+
+    /// For how long nothing has come in.
+    pub fn silence(&self) -> Duration {
+        self.session.heard.elapsed()
+    }
+
+    /// Writes what can be written.
+    pub fn flush(&mut self) -> Result<()> {
+        while !self.out.is_empty() {
+            match self.stream.write(&self.out) {
+                Ok(len) => drop(self.out.drain(..len)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => (),
+                Err(_) => return Err(gone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come in.
+    pub fn receive(&mut self) -> Result<()> {
+        let mut bytes = [0; 64 * 1024];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Err(gone()),
+            Ok(len) => {
+                self.parser.push(&bytes[..len]);
+                self.session.hear(&bytes[..len]);
+                match self.session.lost {
+                    true => Err(forgotten()),
+                    false => Ok(()),
+                }
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
+            Err(_) => Err(gone()),
+        }
+    }
+
+    /// The next whole frame that has come in, of those that are for a command.
+    pub fn next(&mut self) -> Result<Option<Frame>> {
+        loop {
+            match self.parser.next() {
+                Ok(Some(Frame {
+                    kind: Kind::Here, ..
+                })) => (),
+                Ok(frame) => return Ok(frame),
+                Err(_) if self.session.lost => return Err(forgotten()),
+                Err(e) => return Err(nonsense(&e.to_string())),
+            }
+        }
+    }
+}
+
+/// What the agent said can't be understood.
+pub fn nonsense(what: &str) -> Error {
+    Error::new(format!("the machine's agent talks nonsense: {what}"))
+}
+
+/// An error if the user no longer wants to wait for the machine.
+fn still_wanted() -> Result<()> {
+    interrupt::signal().map_or(Ok(()), |signal| {
+        let error = Error::new("interrupted: the machine does not answer (is it paused?)");
+        Err(error.code(128u8.saturating_add(signal as u8)))
+    })
+}
+
+fn gone() -> Error {
+    Error::new("the machine has gone away").hint("See vshmem ps.")
+}
+
+fn forgotten() -> Error {
+    Error::new("what ran is gone: the machine was reset meanwhile")
+        .hint("Run it again; the machine's console.log may say why.")
+}
+
+/// One try; `None` if the agent doesn't answer (yet).
+fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
+    let Some(mut stream) = connect_to(socket)? else {
+        return Ok(None);
+    };
+    let nonce = nonce()?;
+    let deadline = Instant::now() + ONE_TRY;
+    let write = stream
+        .set_write_timeout(Some(ONE_TRY))
+        .and_then(|()| stream.write_all(&greeting(&HELLO, &nonce)));
+    if write.is_err() {
+        return Ok(None);
+    }
+    let mut seen = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        stream
+            .set_read_timeout(Some(left))
+            .explain(|| "preparing a socket".into())?;
+        let mut bytes = [0; 4096];
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(None),
+            Ok(len) => seen.extend_from_slice(&bytes[..len]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => still_wanted()?,
+            Err(_) => return Ok(None),
+        }
+        while let Some(found) = find_greeting(&mut seen, &WELCOME) {
+            if found == nonce {
+                return Ok(Some((stream, Parser::new(seen), nonce)));
+            }
+        }
+    }
+}
+
+/// `None` if nobody listens yet, or somebody listens and does not take the connections that are there: a machine that is stopped. To wait for
+/// that would be a call that no signal ends.
+fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
+    let address = SocketAddrUnix::new(path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let connected = address.and_then(|address| {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address)?;
+        Ok(UnixStream::from(socket))
+    });
+    match connected {
+        Ok(stream) => {
+            let blocking = stream.set_nonblocking(false);
+            blocking.explain(|| "preparing a socket".into())?;
+            Ok(Some(stream))
+        }
+        Err(Errno::NOENT | Errno::AGAIN) => Ok(None),
+        Err(Errno::CONNREFUSED) => Err(gone()),
+        Err(e) => {
+            let e = std::io::Error::from(e);
+            Err(Error::new(format!(
+                "could not open {}: {e}",
+                path.display()
+            )))
+        }
+    }
+}
+
+fn nonce() -> Result<Nonce> {
+    let mut nonce = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut nonce))
+        .explain(|| "reading /dev/urandom".into())?;
+    Ok(nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ended::Ended;
+
+    /// A channel, and the agent's end of it.
+    fn channel() -> (Channel, UnixStream) {
+        let (stream, agent) = UnixStream::pair().unwrap();
+        let mut channel = Channel::on(stream, [7; 16]);
+        channel.session.asked -= ASK_EVERY;
+        (channel, agent)
+    }
+
+    #[test]
+    fn an_agent_is_asked_now_and_then() {
+        let (mut channel, mut agent) = channel();
+        channel.ask().unwrap();
+        channel.ask().unwrap();
+        drop(channel);
+        let mut heard = Vec::new();
+        agent.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, greeting(&HELLO, &[7; 16]), "once in a second");
+    }
+
+    #[test]
+    fn an_agent_that_was_born_later_is_noticed_wherever_the_one_before_was_cut_off() {
+        let answer = greeting(&WELCOME, &[7; 16]);
+        for cut in [0, 1, 8, 9, 1000] {
+            for step in [1, 5, 64] {
+                let (mut channel, mut agent) = channel();
+                let mut said = Vec::new();
+                encode(Kind::Stdout, 0, &[b'x'; 2000], &mut said);
+                said.truncate(cut);
+                said.extend_from_slice(&answer);
+                let told = said.chunks(step).any(|part| {
+                    agent.write_all(part).unwrap();
+                    channel.receive().is_err()
+                });
+                assert!(told, "cut after {cut}, in steps of {step}");
+                let why = forgotten().to_string();
+                assert!(channel
+                    .next()
+                    .map_or_else(|e| e.to_string() == why, |frame| frame.is_none()));
+            }
+        }
+    }
+
+    #[test]
+    fn an_agent_that_takes_no_connections_is_not_waited_for() {
+        let directory = std::env::temp_dir().join(format!("vshmem-channel-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("socket");
+        assert!(matches!(connect_to(&path), Ok(None)), "nobody listens yet");
+        let listener = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::empty(),
+            None,
+        );
+        let listener = listener.unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        let waiting: Vec<_> = std::iter::from_fn(|| connect_to(&path).unwrap()).collect();
+        assert!((1..10).contains(&waiting.len()), "as many as it was told");
+        drop(listener);
+        assert!(connect_to(&path).is_err(), "it has ended");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn who_is_here_is_heard_and_no_more() {
+        let (mut channel, mut agent) = channel();
+        channel.session.heard -= Duration::from_secs(9);
+        let mut said = Vec::new();
+        encode(Kind::Here, 0, &[], &mut said);
+        agent.write_all(&said).unwrap();
+        assert!(channel.silence() >= Duration::from_secs(9));
+        channel.receive().unwrap();
+        assert!(channel.silence() < Duration::from_secs(9));
+        assert_eq!(channel.next().unwrap(), None);
+    }
+
+    #[test]
+    fn a_command_that_has_ended_has_ended() {
+        let (mut channel, mut agent) = channel();
+        let mut said = Vec::new();
+        encode(Kind::Exit, 0, &Ended::Exited(3).to_bytes(), &mut said);
+        said.extend_from_slice(&greeting(&WELCOME, &[7; 16]));
+        agent.write_all(&said).unwrap();
+        assert!(channel.receive().is_err());
+        let frame = channel.next().unwrap().expect("it came first");
+        assert_eq!(Ended::from_frame(&frame), Some(Ended::Exited(3)));
+    }
+
+    #[test]
+    fn what_a_command_prints_means_nothing() {
+        let (mut channel, mut agent) = channel();
+        let mut said = Vec::new();
+        encode(Kind::Stdout, 0, &greeting(&WELCOME, &[8; 16]), &mut said);
+        agent.write_all(&said).unwrap();
+        channel.receive().unwrap();
+        assert_eq!(
+            channel.next().unwrap().map(|frame| frame.kind),
+            Some(Kind::Stdout)
+        );
+    }
+}

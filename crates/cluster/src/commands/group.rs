@@ -1,0 +1,331 @@
+//! The commands of one run: those on this kernel, and those in machines, where all of one machine share a channel.
+
+use super::channel::{nonsense, Channel, ASK_EVERY};
+use super::job::{Job, Place};
+use super::local::Local;
+use super::outcome::Outcome;
+use super::output::Output;
+use super::task::{Body, Remote, Task};
+use super::terminal;
+use crate::descriptors;
+use crate::error::{Error, Result, OUR_FAILURE};
+use crate::launcher::table;
+use crate::state::record::{Machine, Record};
+use crate::wire::frame::{Kind, MAX_STREAMS};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// How long a machine's agent may take to answer when commands are to be started.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+
+/// Commands that were started.
+#[derive(Default)]
+pub struct Group {
+    tasks: Vec<Task>,
+    links: Vec<Link>,
+    /// The places of tasks that have ended and were not asked for yet.
+    ended: Vec<usize>,
+}
+
+/// A machine's channel.
+struct Link {
+    channel: Channel,
+    /// The places of the commands there; each one's stream is its place in this list.
+    tasks: Vec<usize>,
+}
+
+/// The jobs of one machine.
+struct Share<'a> {
+    record: &'a Record,
+    machine: &'a Machine,
+    jobs: usize,
+}
+
+impl Group {
+    /// Starts jobs. `prefix`: a job's label stands before each line of its output. On an error those that were started end with their
+    /// channels.
+    pub fn start(jobs: &[Job], prefix: bool) -> Result<Group> {
+        let mut group = Group::default();
+        let shares = shares(jobs)?;
+        for share in &shares {
+            let channel = {
+                let farewell = !table::of(share.record).tells_of_hang_ups();
+                Channel::open(share.record, share.machine, farewell, ANSWER_WITHIN)?
+            };
+            let tasks = Vec::with_capacity(share.jobs);
+            group.links.push(Link { channel, tasks });
+        }
+        let limit = descriptors::raise();
+        for job in jobs {
+            let body = match &job.place {
+                Place::Machine(record, machine) => {
+                    let here = |share: &Share| share.is_of(record, machine);
+                    let link = shares.iter().position(here).expect("each machine has one");
+                    let Link { channel, tasks } = &mut group.links[link];
+                    let stream = tasks.len() as u16;
+                    channel.send(Kind::Start, stream, &job.order().encode()?)?;
+                    tasks.push(group.tasks.len());
+                    Body::Remote(Remote::new(link, stream))
+                }
+                Place::Local => Body::Local(Box::new(Local::start(job, &limit)?)),
+            };
+            let output = Output::new(prefix.then_some(&job.label));
+            group.tasks.push(Task::new(output, body, job.stdin));
+        }
+        Ok(group)
+    }
+
+    /// One whose commands run at the other end of this channel, and print there.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub fn on(channel: Channel, outputs: Vec<Output>) -> Group {
+        let tasks = (0..outputs.len()).collect();
+        let remote = |(stream, output)| {
+            let body = Body::Remote(Remote::new(0, stream as u16));
+            Task::new(output, body, stream == 0)
+        };
+        Group {
+            tasks: outputs.into_iter().enumerate().map(remote).collect(),
+            links: vec![Link { channel, tasks }],
+            ended: vec![],
+        }
+    }
+
+    /// How one ended, if it has.
+    pub fn outcome(&self, place: usize) -> Option<&Outcome> {
+        self.tasks[place].outcome.as_ref()
+    }
+
+    /// Some have not ended.
+    pub fn runs(&self) -> bool {
+        self.tasks.iter().any(|task| task.outcome.is_none())
+    }
+
+    /// The places of those that have ended since this was called last.
+    pub fn take_ended(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// How long they may be left alone if nothing happens.
+    pub fn patience(&self) -> Option<Duration> {
+        let remote = self.links.iter().any(|link| self.link_runs(link));
+        remote.then_some(ASK_EVERY)
+    }
+
+    fn link_runs(&self, link: &Link) -> bool {
+        link.tasks
+            .iter()
+            .any(|&place| self.tasks[place].outcome.is_none())
+    }
+
+    /// What to poll.
+    pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
+        let mut out = Vec::new();
+        for link in self.links.iter().filter(|link| self.link_runs(link)) {
+            let write = match link.channel.wants_to_write() {
+                true => libc::POLLOUT,
+                false => 0,
+            };
+            out.push((link.channel.fd(), libc::POLLIN | write));
+        }
+        for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
+            if let Body::Local(local) = &task.body {
+                out.extend(local.descriptors());
+            }
+        }
+        out
+    }
+
+    /// Does what can be done now. An error is one of our own output's.
+    pub fn service(&mut self) -> io::Result<()> {
+        for link in 0..self.links.len() {
+            if self.link_runs(&self.links[link]) {
+                self.service_link(link)?;
+            }
+        }
+        for place in 0..self.tasks.len() {
+            let task = &mut self.tasks[place];
+            if let (Body::Local(local), None) = (&mut task.body, &task.outcome) {
+                if let Some(outcome) = local.service(&mut task.output)? {
+                    self.finish(place, outcome)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn service_link(&mut self, number: usize) -> io::Result<()> {
+        let channel = &mut self.links[number].channel;
+        let moved = channel.ask().and_then(|()| channel.receive());
+        let lost = loop {
+            let link = &mut self.links[number];
+            let frame = match link.channel.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break moved.err(),
+                Err(error) => break Some(error),
+            };
+            let Some(&place) = link.tasks.get(usize::from(frame.stream)) else {
+                break Some(nonsense("there is no such command"));
+            };
+            let task = &mut self.tasks[place];
+            if task.outcome.is_none() {
+                match task.take(&frame)? {
+                    Ok(None) => (),
+                    Ok(Some(outcome)) => self.finish(place, outcome)?,
+                    Err(error) => break Some(error),
+                }
+            }
+        };
+        match lost {
+            Some(why) => self.lose(number, &Outcome::Failed(OUR_FAILURE, why.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, place: usize, outcome: Outcome) -> io::Result<()> {
+        self.tasks[place].outcome = Some(outcome);
+        self.ended.push(place);
+        self.tasks[place].output.end()
+    }
+
+    fn lose(&mut self, link: usize, outcome: &Outcome) -> io::Result<()> {
+        for i in 0..self.links[link].tasks.len() {
+            let place = self.links[link].tasks[i];
+            if self.tasks[place].outcome.is_none() {
+                self.finish(place, outcome.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits no longer for machines that have said nothing for so long. When such a machine goes on, the commands end there with their
+    /// channel. `code` is the exit code for that.
+    pub fn give_up(&mut self, silence: Duration, code: u8) -> io::Result<()> {
+        let why = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
+        for link in 0..self.links.len() {
+            if self.links[link].channel.silence() >= silence {
+                self.lose(link, &Outcome::Failed(code, why.into()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes of input are taken now; `None` if none are any more.
+    pub fn input_room(&self) -> Option<usize> {
+        self.tasks.iter().find_map(Task::input_room)
+    }
+
+    /// Gives input to who takes it; nothing ends the input.
+    pub fn input(&mut self, bytes: &[u8]) {
+        let links = &mut self.links;
+        let mut tasks = self.tasks.iter_mut();
+        if let Some(task) = tasks.find(|task| task.input_room().is_some()) {
+            task.input(bytes, |link| &mut links[link].channel);
+        }
+    }
+
+    /// Sends all a signal; SIGKILL also to what they have started.
+    pub fn signal(&mut self, signal: i32) {
+        for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
+            match &task.body {
+                Body::Remote(remote) => {
+                    let channel = &mut self.links[remote.link].channel;
+                    // A machine that has gone is noticed when its output is read.
+                    let _ = channel.send(Kind::Signal, remote.stream, &[signal as u8]);
+                }
+                Body::Local(local) => local.signal(signal),
+            }
+        }
+    }
+
+    /// Tells programs that have the user's terminal that its size is another.
+    pub fn resize(&mut self) {
+        let Some(size) = terminal::size() else { return };
+        for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
+            if let Body::Remote(remote) = &task.body {
+                let channel = &mut self.links[remote.link].channel;
+                let _ = channel.send(Kind::Resize, remote.stream, &size.to_bytes());
+            }
+        }
+    }
+}
+
+impl Share<'_> {
+    fn is_of(&self, record: &Record, machine: &Machine) -> bool {
+        (&self.record.name, &self.machine.name) == (&record.name, &machine.name)
+    }
+}
+
+/// By machine, how many jobs it has.
+fn shares(jobs: &[Job]) -> Result<Vec<Share<'_>>> {
+    let mut out: Vec<Share<'_>> = Vec::new();
+    for job in jobs {
+        let Place::Machine(record, machine) = &job.place else {
+            continue;
+        };
+        match out.iter_mut().find(|share| share.is_of(record, machine)) {
+            Some(share) => share.jobs += 1,
+            None => out.push(Share {
+                record,
+                machine,
+                jobs: 1,
+            }),
+        }
+    }
+    let most = usize::from(MAX_STREAMS);
+    match out.iter().find(|share| share.jobs > most) {
+        Some(Share { machine, jobs, .. }) => Err(Error::new(format!(
+            "one vshmem run can start {most} processes in a machine, and {jobs} are for {}",
+            machine.name
+        ))
+        .hint("Spread them over more machines, or start them by several vshmem run.")),
+        None => Ok(out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::user::Identity;
+    use serde_json::json;
+
+    fn record() -> Record {
+        let machine =
+            |name| json!({"name": name, "index": 0, "runs": null, "address": null, "cores": []});
+        let record = json!({
+            "version": 2, "name": "c", "boot": "", "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1, "memory": 1, "pool": "",
+            "pool_size": 1, "channels": 1, "since": 1, "machines": [machine("vm0"), machine("vm1")]
+        });
+        serde_json::from_value(record).expect("a record")
+    }
+
+    #[test]
+    fn a_machine_takes_so_many_and_no_more() {
+        let record = record();
+        let job = |number: usize| Job {
+            place: Place::Machine(
+                Box::new(record.clone()),
+                record.machines[number % 2].clone(),
+            ),
+            label: "p".into(),
+            argv: vec!["true".into()],
+            env: vec![],
+            cwd: None,
+            stdin: false,
+            terminal: false,
+            login: false,
+            identity: Identity::current(),
+            needs: vec![],
+        };
+        let many: Vec<_> = (0..2048).map(job).collect();
+        let of = |jobs| -> Vec<usize> {
+            let shares: Vec<Share> = shares(jobs).expect("they are taken");
+            shares.iter().map(|share| share.jobs).collect()
+        };
+        assert_eq!(of(&many), [1024, 1024]);
+        assert_eq!(of(&many[..5]), [3, 2]);
+        let more: Vec<_> = (0..2049).map(job).collect();
+        let why = shares(&more).map(|_| ()).expect_err("they are too many");
+        assert!(why.to_string().contains("1025 are for vm0"), "{why}");
+    }
+}

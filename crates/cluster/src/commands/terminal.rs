@@ -1,0 +1,108 @@
+//! The user's terminal while a program in a machine has it: what is typed is the program's, ctrl-C too.
+
+use crate::error::{Error, Result};
+use crate::wire::start::Size;
+use rustix::stdio::stdin;
+use rustix::termios::{isatty, tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termios};
+use std::sync::{Mutex, Once, PoisonError};
+
+/// How the terminal was before.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// How large it is.
+pub fn size() -> Option<Size> {
+    let size = tcgetwinsize(stdin()).ok()?;
+    Some(Size {
+        rows: size.ws_row,
+        columns: size.ws_col,
+    })
+}
+
+/// An error unless standard input is a terminal.
+pub fn check() -> Result<()> {
+    match isatty(stdin()) {
+        true => Ok(()),
+        false => Err(Error::new(
+            "standard input is no terminal, so there is none to give to a program",
+        )
+        .hint("Use vshmem exec without --tty: it passes on input, output and signals, too.")),
+    }
+}
+
+/// As long as this is there, the terminal passes on what is typed as it is.
+pub struct Raw(());
+
+impl Raw {
+    /// Has it do so until this is dropped, or somebody panics.
+    pub fn begin() -> std::io::Result<Raw> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let tell = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                restore();
+                tell(panic);
+            }));
+        });
+        let before = tcgetattr(stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        let begun = Raw(());
+        tcsetattr(stdin(), OptionalActions::Now, &raw)?;
+        Ok(begun)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn restore() {
+    let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(before) = before.take() {
+        // It may be gone.
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pty::{grantpt, ioctl_tiocgptpeer, openpt, unlockpt, OpenptFlags};
+    use rustix::termios::LocalModes;
+    use std::process::{Command, Stdio};
+
+    /// Not a test by itself: a program that panics while it has its terminal, and does not come to the end of the function.
+    #[test]
+    #[ignore = "the next test runs it"]
+    fn panics() {
+        let raw = Raw::begin().expect("a terminal");
+        let modes = tcgetattr(stdin()).expect("a terminal").local_modes;
+        assert!(!modes.contains(LocalModes::ICANON));
+        std::mem::forget(raw);
+        println!("it was taken");
+        panic!("as it must");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let ours = openpt(flags).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
+        let before = format!("{:?}", tcgetattr(&theirs).unwrap());
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "commands::terminal::tests::panics", "--ignored"])
+            .arg("--nocapture")
+            .stdin(Stdio::from(theirs.try_clone().unwrap()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("it was taken"), "{said}");
+        assert!(!output.status.success());
+        assert_eq!(format!("{:?}", tcgetattr(&theirs).unwrap()), before);
+    }
+}

@@ -1,0 +1,330 @@
+//! What lies in a pool, and removing it.
+
+use crate::error::Result;
+use crate::ids;
+use crate::participants::{Member, Waiter};
+use crate::pools::name_of;
+use crate::processes::{Process, Processes};
+use crate::visitor::Visitor;
+use std::time::{Duration, Instant};
+use vshmem_ipc::{msg, sem, shm, stats, Ctx, Errno};
+use vshmem_transport::PoolRef;
+
+/// Who owns an IPC object and who may use it.
+#[derive(Debug, Clone)]
+pub struct Owner {
+    /// The key; 0 if private.
+    pub key: i32,
+    /// The id.
+    pub id: i32,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// A segment.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// Owner and permissions.
+    pub owner: Owner,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Attachments.
+    pub attached: u64,
+    /// It is removed when the last attachment ends.
+    pub removed: bool,
+    /// Process that made it.
+    pub creator: Option<Process>,
+    /// Process that attached or detached last.
+    pub last: Option<Process>,
+}
+
+/// A semaphore set.
+#[derive(Debug, Clone)]
+pub struct Set {
+    /// Owner and permissions.
+    pub owner: Owner,
+    /// Semaphores.
+    pub count: u64,
+}
+
+/// A message queue.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// Owner and permissions.
+    pub owner: Owner,
+    /// Bytes of text in it.
+    pub bytes: u64,
+    /// Messages in it.
+    pub messages: u64,
+    /// Process that sent last.
+    pub sender: Option<Process>,
+    /// Process that received last.
+    pub receiver: Option<Process>,
+}
+
+/// A pool's contents.
+#[derive(Debug, Clone)]
+pub struct Contents {
+    /// The pool's name, or its path if it has none.
+    pub pool: String,
+    /// The dead have left nothing in it. Otherwise somebody who lives holds a lock and does not move.
+    pub is_clean: bool,
+    /// The kernels that use it, or did.
+    pub members: Vec<Member>,
+    /// Segments.
+    pub segments: Vec<Segment>,
+    /// Semaphore sets.
+    pub sets: Vec<Set>,
+    /// Message queues.
+    pub queues: Vec<Queue>,
+    /// Processes that use it.
+    pub processes: Vec<Process>,
+    /// Threads that wait.
+    pub waiters: Vec<Waiter>,
+}
+
+/// What to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// By id.
+    Id(Kind, i32),
+    /// By key.
+    Key(Kind, i32),
+    /// Everything of a kind.
+    All(Kind),
+}
+
+/// The three kinds of IPC object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Shared memory.
+    Segment,
+    /// Semaphores.
+    Set,
+    /// Messages.
+    Queue,
+}
+
+impl Kind {
+    /// As people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Segment => "segment",
+            Kind::Set => "semaphore set",
+            Kind::Queue => "queue",
+        }
+    }
+}
+
+/// So long a look waits for a lock. Taking one over from the dead needs some milliseconds, and a busy machine some more.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// And for all of them.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(2);
+
+/// Looks into a pool. What the dead have left is cleaned up before, as far as locks are to be had.
+pub fn contents(pool: &PoolRef) -> Result<Contents> {
+    let visitor = Visitor::enter_for(pool, PATIENCE)?;
+    let c = visitor.context();
+    let is_clean = clean_up(&c);
+    let members = visitor.members();
+    let processes = visitor.processes();
+    let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
+    visitor.look(|pool, back| {
+        stats::segments(pool, back, |seen| segments.push(segment(&seen, &processes)));
+        stats::sets(pool, back, |seen| {
+            sets.push(Set {
+                owner: owner(&seen.entry),
+                count: seen.count,
+            });
+        });
+        stats::queues(pool, back, |seen| {
+            queues.push(Queue {
+                owner: owner(&seen.entry),
+                bytes: seen.bytes().into(),
+                messages: seen.messages().into(),
+                sender: processes.noted(seen.sent.last),
+                receiver: processes.noted(seen.received.last),
+            });
+        });
+    });
+    Ok(Contents {
+        pool: name_of(pool),
+        is_clean,
+        members,
+        segments,
+        sets,
+        queues,
+        waiters: visitor.waiters(&processes),
+        processes: processes.all(),
+    })
+}
+
+/// Asks for the state of all IPC objects, which cleans up after the dead. False if a lock for that was not to
+/// be had.
+fn clean_up(c: &Ctx<'_>) -> bool {
+    let mut waited = Duration::ZERO;
+    // Whether a lock was to be had, and the pool led nowhere that takes too long.
+    let mut try_one = |stat: &dyn Fn() -> Option<Errno>| {
+        if waited >= PATIENCE_IN_ALL {
+            return false;
+        }
+        let asked = Instant::now();
+        c.budget.renew();
+        // What was removed a moment ago has the same error, but that takes no time.
+        let is_stuck =
+            stat() == Some(Errno::EIDRM) && (asked.elapsed() >= PATIENCE || c.budget.is_spent());
+        if is_stuck {
+            waited += asked.elapsed();
+        }
+        !is_stuck
+    };
+    // Segments have one lock for all of them, sets and queues one for each.
+    let mut indexes = 0..=shm::highest(c);
+    let mut is_clean = indexes.all(|i| try_one(&|| shm::stat_index(c, i, true).err()));
+    for index in 0..=sem::highest(c) {
+        is_clean &= try_one(&|| sem::stat_index(c, index, true).err());
+    }
+    for index in 0..=msg::highest(c) {
+        is_clean &= try_one(&|| msg::stat_index(c, index, true).err());
+    }
+    is_clean
+}
+
+fn owner(entry: &stats::Entry) -> Owner {
+    Owner {
+        key: entry.key,
+        id: entry.id,
+        uid: ids::all().users.inside(entry.uid),
+        gid: ids::all().groups.inside(entry.gid),
+        mode: entry.mode & 0o777,
+    }
+}
+
+fn segment(seen: &stats::Segment, processes: &Processes) -> Segment {
+    /// `SHM_DEST` of <sys/shm.h>.
+    const REMOVED: u32 = 0o1000;
+    Segment {
+        owner: owner(&seen.entry),
+        size: seen.size,
+        attached: seen.attached,
+        removed: seen.entry.mode & REMOVED != 0,
+        creator: processes.noted(seen.creator),
+        last: processes.noted(seen.last),
+    }
+}
+
+/// Removes IPC objects from a pool. Returns what could not be removed, as sentences.
+pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
+    let visitor = Visitor::enter(pool)?;
+    let c = visitor.context();
+    let mut failures = Vec::new();
+    for &target in targets {
+        let (kind, what, result) = match target {
+            Target::Id(kind, id) => (kind, format!("with id {id}"), remove_id(&c, kind, id)),
+            Target::Key(kind, key) => (
+                kind,
+                format!("with key {key:#010x}"),
+                remove_key(&c, kind, key),
+            ),
+            Target::All(kind) => {
+                for id in ids(&visitor, kind) {
+                    if let Err(error) = remove_id(&c, kind, id) {
+                        failures.push(failure(kind, &format!("with id {id}"), error));
+                    }
+                }
+                continue;
+            }
+        };
+        if let Err(error) = result {
+            failures.push(failure(kind, &what, error));
+        }
+    }
+    Ok(failures)
+}
+
+fn failure(kind: Kind, what: &str, error: Errno) -> String {
+    format!(
+        "could not remove the {} {what}: {}",
+        kind.name(),
+        error.text()
+    )
+}
+
+fn ids(visitor: &Visitor, kind: Kind) -> Vec<i32> {
+    let mut ids = Vec::new();
+    visitor.look(|pool, back| match kind {
+        Kind::Segment => stats::segments(pool, back, |seen| ids.push(seen.entry.id)),
+        Kind::Set => stats::sets(pool, back, |seen| ids.push(seen.entry.id)),
+        Kind::Queue => stats::queues(pool, back, |seen| ids.push(seen.entry.id)),
+    });
+    ids
+}
+
+fn remove_id(c: &Ctx<'_>, kind: Kind, id: i32) -> std::result::Result<(), Errno> {
+    c.budget.refill();
+    match kind {
+        Kind::Segment => shm::remove(c, id),
+        Kind::Set => sem::remove(c, id),
+        Kind::Queue => msg::remove(c, id),
+    }
+}
+
+fn remove_key(c: &Ctx<'_>, kind: Kind, key: i32) -> std::result::Result<(), Errno> {
+    if key == vshmem_ipc::IPC_PRIVATE {
+        // Private IPC objects have no key to be found by.
+        return Err(Errno::ENOENT);
+    }
+    let id = match kind {
+        Kind::Segment => shm::get(c, key, 0, 0)?,
+        Kind::Set => sem::get(c, key, 0, 0)?,
+        Kind::Queue => msg::get(c, key, 0)?,
+    };
+    remove_id(c, kind, id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_seen_and_removed() {
+        let path = format!("/dev/shm/vshmem-view-test-{}", std::process::id());
+        crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+        let pool = &crate::pools::find(Some(&path)).unwrap()[0];
+        let visitor = Visitor::enter(pool).unwrap();
+        let c = visitor.context();
+        let create = vshmem_ipc::IPC_CREAT | 0o640;
+        let segment = shm::get(&c, 7, 5000, create).unwrap();
+        let set = sem::get(&c, 8, 3, create).unwrap();
+        let queue = msg::get(&c, 0, create).unwrap();
+        let seen = contents(pool).unwrap();
+        assert_eq!(seen.pool, path);
+        assert_eq!(seen.members.len(), 1);
+        let ids = (
+            seen.segments[0].owner.id,
+            seen.sets[0].owner.id,
+            seen.queues[0].owner.id,
+        );
+        assert_eq!(ids, (segment, set, queue));
+        assert_eq!(
+            (seen.segments[0].size, seen.segments[0].owner.mode),
+            (5000, 0o640)
+        );
+        assert_eq!((seen.sets[0].count, seen.sets[0].owner.key), (3, 8));
+        let targets = [
+            Target::Key(Kind::Segment, 7),
+            Target::Id(Kind::Set, set),
+            Target::All(Kind::Queue),
+            Target::Key(Kind::Queue, 0),
+        ];
+        assert_eq!(remove(pool, &targets).unwrap().len(), 1);
+        let seen = contents(pool).unwrap();
+        assert!(seen.segments.is_empty() && seen.sets.is_empty() && seen.queues.is_empty());
+        drop(visitor);
+        crate::pools::remove(&path).unwrap();
+    }
+}

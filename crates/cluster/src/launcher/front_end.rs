@@ -1,0 +1,299 @@
+//! The host's end of the channel to a machine's front end, which is told which pools the machine has and says when they can be used.
+//! `docs/protocol.md` specifies it.
+
+use crate::error::{Error, Explain, Result};
+use crate::printable;
+use crate::state::lock::lock_file;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vshmem_agent::guest::protocol::{
+    Ask, DriverStatus, Granted, GrantedPool, GuestStatus, Nothing, LONGEST,
+};
+
+/// How long another command may talk to the same front end.
+const OTHERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// When a request is repeated: the machine's kernel may tell that the host before has closed its end when this one's request was read
+/// already, and the answer is dropped then. Each time it is waited twice as long.
+const AGAIN: Duration = Duration::from_millis(300);
+/// Sockets take no time limit of zero.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Says which pools the machine has, all of them; what is missing was taken away.
+pub fn tell(socket: &Path, pools: Vec<GrantedPool>, within: Duration) -> Result<Granted> {
+    let ask = Ask {
+        pools: Some(pools),
+        ..Ask::default()
+    };
+    let mut answer: Granted = self::ask(socket, ask, within)?;
+    for failed in &mut answer.failed {
+        failed.why = printable(&failed.why);
+    }
+    Ok(answer)
+}
+
+/// Asks how it is.
+pub fn status(socket: &Path, within: Duration) -> Result<GuestStatus> {
+    let ask = Ask {
+        status: Some(Nothing::default()),
+        ..Ask::default()
+    };
+    self::ask(socket, ask, within)
+}
+
+/// Why a machine's driver could not be loaded; `None` if it was, or if nobody tried.
+pub fn without_driver(status: &GuestStatus) -> Option<String> {
+    match &status.driver {
+        DriverStatus::Loaded(_) => None,
+        DriverStatus::Failed(why) => Some(printable(why)),
+    }
+}
+
+/// One request and the answer to it. Other lines are skipped.
+fn ask<T: DeserializeOwned>(socket: &Path, mut ask: Ask, within: Duration) -> Result<T> {
+    let deadline = Instant::now() + within;
+    let _lock = lock(socket)?;
+    let reach = || {
+        format!(
+            "could not reach the machine's front end at {}",
+            socket.display()
+        )
+    };
+    let mut stream = UnixStream::connect(socket).explain(reach)?;
+    ask.id = number();
+    let text = serde_json::to_string(&ask).expect("a request is plain data");
+    // Whoever was here before may have left half a line.
+    let order = format!("\n{text}\n");
+    stream
+        .set_write_timeout(Some(within.max(SHORTEST)))
+        .explain(reach)?;
+    let mut lines = Lines::default();
+    let (mut again, mut pause) = (Instant::now(), AGAIN);
+    loop {
+        let now = Instant::now();
+        if now >= again {
+            stream.write_all(order.as_bytes()).explain(reach)?;
+            again = now + pause;
+            pause *= 2;
+        }
+        let left = deadline.min(again).saturating_duration_since(now);
+        if now >= deadline {
+            return Err(Error::new("the machine's front end does not answer"));
+        }
+        stream
+            .set_read_timeout(Some(left.max(SHORTEST)))
+            .explain(reach)?;
+        let mut bytes = [0; 4096];
+        match stream.read(&mut bytes) {
+            Ok(0) => return Err(Error::new("the machine has gone away").hint("See vshmem ps.")),
+            Ok(len) => lines.push(&bytes[..len]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => (),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => (),
+            Err(e) => return Err(e).explain(reach),
+        }
+        while let Some(line) = lines.next() {
+            if let Some(answer) = judge(&line, ask.id) {
+                return answer;
+            }
+        }
+    }
+}
+
+/// What a line says, if it answers the request of this number.
+pub(crate) fn judge<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<T>> {
+    let answer: Value = serde_json::from_slice(line).ok()?;
+    if answer.get("id")?.as_u64() != Some(id) {
+        return None;
+    }
+    if let Some(why) = answer.get("error").and_then(Value::as_str) {
+        let text = format!("the machine's front end refuses: {}", printable(why));
+        return Some(Err(Error::new(text)));
+    }
+    Some(serde_json::from_value(answer).map_err(|e| {
+        Error::new(format!("the machine's front end answers nonsense: {e}"))
+            .hint("Is it of another version?")
+    }))
+}
+
+/// The hypervisor serves one connection at a time; others would wait without knowing for what.
+fn lock(socket: &Path) -> Result<File> {
+    let path = socket.with_extension("lock");
+    let deadline = Instant::now() + OTHERS_WITHIN;
+    loop {
+        if let Some(lock) = lock_file(&path, false)? {
+            return Ok(lock);
+        }
+        if Instant::now() > deadline {
+            return Err(Error::new(
+                "another command talks to the machine's front end for very long",
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A number that no other request has.
+fn number() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = now.unwrap_or_default().as_nanos() as u64;
+    // As many bits as every JSON library keeps.
+    (nanoseconds ^ (u64::from(std::process::id()) << 32)) & ((1 << 53) - 1)
+}
+
+/// Cuts what comes in into lines; what is too long for one is dropped.
+#[derive(Default)]
+pub(crate) struct Lines {
+    bytes: Vec<u8>,
+    searched: usize,
+    overlong: bool,
+}
+
+impl Lines {
+    /// Takes what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole line.
+    pub fn next(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let Some(end) = self.bytes[self.searched..].iter().position(|&c| c == b'\n') else {
+                if self.bytes.len() > LONGEST {
+                    self.overlong = true;
+                    self.bytes.clear();
+                }
+                self.searched = self.bytes.len();
+                return None;
+            };
+            let line: Vec<u8> = self.bytes.drain(..=self.searched + end).collect();
+            self.searched = 0;
+            if !std::mem::take(&mut self.overlong) {
+                return Some(line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+    use std::path::PathBuf;
+
+    /// A front end that answers the first request with these lines; `ID` in them is the request's number.
+    fn served(name: &str, answer: &'static str) -> (PathBuf, std::thread::JoinHandle<String>) {
+        let directory =
+            std::env::temp_dir().join(format!("vshmem-fe-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("agent.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let mut line = String::new();
+            while line.trim().is_empty() {
+                line.clear();
+                reader.read_line(&mut line).unwrap();
+            }
+            let request: Value = serde_json::from_str(&line).unwrap();
+            let id = request["id"].to_string();
+            let _ = stream.write_all(answer.replace("ID", &id).as_bytes());
+            // Until the host has gone.
+            let _ = reader.read_line(&mut String::new());
+            line
+        });
+        (path, thread)
+    }
+
+    fn finish(path: &Path, thread: std::thread::JoinHandle<String>) -> String {
+        let asked = thread.join().unwrap();
+        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        asked
+    }
+
+    #[test]
+    fn the_answer_is_found_among_others() {
+        let said = "half a line\n{\"id\":1,\"ready\":[\"no\"]}\n\n[7]\n\
+            {\"id\":ID,\"ready\":[\"work\"],\"failed\":[{\"name\":\"b\",\"why\":\"so\\u001b\"}]}\n";
+        let (path, thread) = served("tell", said);
+        let entry = GrantedPool {
+            address: "0000:05:00.0".into(),
+            name: "work".into(),
+        };
+        let heard = tell(&path, vec![entry], Duration::from_secs(20)).unwrap();
+        assert_eq!(heard.ready, ["work"]);
+        assert_eq!(
+            (heard.failed[0].name.as_str(), heard.failed[0].why.as_str()),
+            ("b", "so")
+        );
+        let asked = finish(&path, thread);
+        assert!(
+            asked.contains(r#""pools":[{"address":"0000:05:00.0","name":"work"}]"#),
+            "{asked}"
+        );
+    }
+
+    #[test]
+    fn a_status_says_why_there_is_no_driver() {
+        let said = "{\"id\":ID,\"version\":\"1\",\"kernel\":\"6.1\",\"driver\":\"it is another kernel's\",\
+            \"pools\":[{\"name\":\"work\",\"address\":\"x\",\"member\":3,\"state\":\"ready\"}]}\n";
+        let (path, thread) = served("status", said);
+        let heard = status(&path, Duration::from_secs(20)).unwrap();
+        assert_eq!(without_driver(&heard).unwrap(), "it is another kernel's");
+        assert_eq!(heard.pools[0].member, Some(3));
+        finish(&path, thread);
+    }
+
+    #[test]
+    fn a_refusal_is_told() {
+        let (path, thread) = served("refusal", "{\"id\":ID,\"error\":\"no\\u0007 pools\"}\n");
+        let error = status(&path, Duration::from_secs(20)).unwrap_err();
+        assert!(error.to_string().ends_with("refuses: no pools"), "{error}");
+        finish(&path, thread);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for() {
+        let (path, thread) = served("silent", "{\"id\":2}\n");
+        let error = status(&path, Duration::from_millis(50)).unwrap_err();
+        assert!(error.to_string().contains("does not answer"), "{error}");
+        finish(&path, thread);
+    }
+
+    #[test]
+    fn a_request_is_repeated() {
+        let directory =
+            std::env::temp_dir().join(format!("vshmem-fe-again-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("agent.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let reader = BufReader::new(stream.try_clone().unwrap());
+            let lines = reader.lines().map(|line| line.unwrap());
+            let second = lines.filter(|line| !line.is_empty()).nth(1).unwrap();
+            let request: Value = serde_json::from_str(&second).unwrap();
+            let answer = format!("{{\"id\":{},\"ready\":[],\"failed\":[]}}\n", request["id"]);
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        assert!(tell(&path, vec![], Duration::from_secs(30)).is_ok());
+        thread.join().unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn lines_that_are_too_long_are_dropped() {
+        let mut lines = Lines::default();
+        lines.push(&vec![b'x'; LONGEST + 1]);
+        assert_eq!(lines.next(), None);
+        lines.push(b"yyy\nshort\n");
+        assert_eq!(lines.next().as_deref(), Some(&b"short\n"[..]));
+        assert_eq!(lines.next(), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! QEMU as a launcher.
+
+use super::accel::Accel;
+use super::lent::Lent;
+use super::options::{PoolFile, Spec};
+use super::program::{self, NAME};
+use super::qmp::Qmp;
+use super::sockets::monitor_socket;
+use super::{doorbell, guest, health, logs, probe, sandbox, wires};
+use crate::boot::software::Software;
+use crate::boot::{driver, vmlinux};
+use crate::error::{Error, Explain, Result};
+use crate::launcher::network::Wire;
+use crate::launcher::options::Options;
+use crate::launcher::running::Running;
+use crate::launcher::starting::{self, not_up};
+use crate::launcher::traits::{Guest, Launcher, Leash, Outfit, Usual};
+use crate::launcher::{affinity, pool};
+use crate::state::machine::Health;
+use crate::state::process::Process;
+use crate::state::record::{Granted, Machine, Record};
+use crate::{interrupt, user};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long QEMU may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const MODULES: &str = include_str!("../../../../../images/modules.txt");
+/// Channels for commands that each machine has.
+const CHANNELS: usize = 12;
+
+/// What machines call the pool of their cluster.
+const DEFAULT: &str = "default";
+
+/// QEMU, on KVM or TCG.
+pub struct Qemu;
+
+impl Launcher for Qemu {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "QEMU, here"
+    }
+
+    fn needs(&self) -> &'static str {
+        "QEMU must be installed, and nothing needs root."
+    }
+
+    fn accelerators(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("kvm", "The processor's virtualization"),
+            ("tcg", "Translation"),
+        ]
+    }
+
+    fn usual(&self) -> Usual {
+        Usual {
+            pool_size: vshmem_pool::DEFAULT_POOL,
+            network: true,
+        }
+    }
+
+    fn check_host(&self) -> Result<()> {
+        program::installed().map(drop)
+    }
+
+    fn check(&self, _: &Options) -> Result<()> {
+        Ok(())
+    }
+
+    fn check_restart(&self, record: &Record) -> Result<()> {
+        if record.accel == Accel::Kvm.name() {
+            let mut kvm = File::options();
+            let opened = kvm.read(true).write(true).open("/dev/kvm");
+            opened.explain(|| "/dev/kvm can't be used any more".into())?;
+        }
+        Ok(())
+    }
+
+    fn channels(&self) -> usize {
+        CHANNELS
+    }
+
+    fn needs_back_end(&self) -> bool {
+        true
+    }
+
+    fn can_pin(&self) -> bool {
+        true
+    }
+
+    fn tells_of_hang_ups(&self) -> bool {
+        true
+    }
+
+    fn pool_name(&self, _: &str) -> String {
+        DEFAULT.into()
+    }
+
+    fn pool_path(&self, cluster: &str) -> PathBuf {
+        pool::path(cluster)
+    }
+
+    fn software(
+        &self,
+        kernel: Option<&Path>,
+        driver: &driver::Choice,
+        accelerator: Option<&str>,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Software> {
+        let wanted = accelerator.map(|name| {
+            Accel::named(name)
+                .ok_or_else(|| Error::new(format!("QEMU does not run machines by {name}")).code(2))
+        });
+        let wanted = wanted.transpose()?;
+        let mut software = Software::find(kernel, MODULES, (driver, driver::NAME), note)?;
+        let (accel, how) = probe::decide(wanted, &software.kernel, note)?;
+        if accel == Accel::Tcg {
+            if let Some(unpacked) = vmlinux::unpacked(&software.kernel, note) {
+                software.image = unpacked;
+            }
+        }
+        interrupt::check()?;
+        (software.accel, software.how) = (accel.name(), how);
+        Ok(software)
+    }
+
+    fn create_pool(&self, record: &mut Record) -> Result<()> {
+        pool::create(&record.name, record.pool_size)
+    }
+
+    fn remove_pool(&self, record: &Record) -> Result<()> {
+        pool::remove(&record.name)
+    }
+
+    fn serve(&self, pool: &Path) -> Result<PathBuf> {
+        doorbell::serve(pool)
+    }
+
+    fn end_service(&self, pool: &Path) {
+        doorbell::end(pool);
+    }
+
+    fn let_go(&self, pool: &Granted, machine: &str, process: Option<i32>) {
+        doorbell::let_go(pool, machine, process);
+    }
+
+    fn rewire(
+        &self,
+        record: &Record,
+        place: usize,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Wire>> {
+        wires::anew(record, place, tell)
+    }
+
+    fn start(
+        &self,
+        record: &Record,
+        place: usize,
+        outfit: &Outfit,
+        wires: Option<Vec<Wire>>,
+    ) -> Result<(Running, Leash)> {
+        let (process, leash) = start(record, place, outfit, wires)?;
+        Ok((Running::Process(process), Box::new(|| leash.let_go())))
+    }
+
+    fn pin(&self, record: &Record, place: usize, cores: &[usize]) -> Result<()> {
+        pin(record, place, cores)
+    }
+
+    fn health(&self, record: &Record, machine: &Machine) -> Health {
+        health::by_monitor(record, machine)
+    }
+
+    fn last_words(&self, record: &Record, machine: &Machine) -> String {
+        let ended = !machine.runs.as_ref().is_some_and(Running::alive);
+        let directory = record.machine_directory(machine);
+        directory
+            .map(|it| logs::last_words(&it, ended))
+            .unwrap_or_default()
+    }
+
+    fn boot_hint(&self) -> &'static str {
+        "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help."
+    }
+
+    fn guest(&self) -> &'static dyn Guest {
+        &guest::Side
+    }
+}
+
+/// Starts the QEMU of the machine in this place.
+fn start(
+    record: &Record,
+    place: usize,
+    outfit: &Outfit,
+    wires: Option<Vec<Wire>>,
+) -> Result<(Process, sandbox::Leash)> {
+    let machine = &record.machines[place];
+    let settings = starting::settings(&Qemu, record, place, wires.is_some());
+    let directory = &record.machine_directory(machine)?;
+    let user = user::of_machine(machine.index);
+    let spec = Spec {
+        settings: &settings,
+        title: format!("vshmem-{}-{}", record.name, machine.name),
+        accel: Accel::named(outfit.software.accel).unwrap_or(Accel::Tcg),
+        cpus: record.cpus,
+        memory: record.memory,
+        kernel: &sandbox::readable(&outfit.software.image, user, directory)?,
+        initramfs: &outfit.initramfs.0,
+        directory,
+        pools: pool_files(&machine.pools, outfit.bells),
+        ports: outfit.ports,
+        wires,
+        index: machine.index,
+    };
+    let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
+    let lend = |user| {
+        plain
+            .map(move |pool| Lent::to(pool.path, &[user]))
+            .collect()
+    };
+    let lent: Vec<Lent> = user.map_or(Ok(vec![]), lend)?;
+    let (process, leash) = program::start(&spec)?;
+    let mut started = record.clone();
+    started.machines[place].runs = Some(Running::Process(process));
+    let settled = match lent.is_empty() {
+        true => Ok(()),
+        // It has opened its files before it answers.
+        false => monitor(&started, place, &process).map(drop),
+    };
+    let named = settled.and_then(|()| match record.doorbell {
+        true => doorbell::name(process.pid, &machine.name),
+        false => Ok(()),
+    });
+    if let Err(error) = starting::or_ended(&Qemu, &started, place, named) {
+        process.end(Duration::ZERO);
+        return Err(error);
+    }
+    Ok((process, leash))
+}
+
+/// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
+fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
+    let file = |(place, pool): (usize, &'a Granted)| PoolFile {
+        name: &pool.name,
+        path: &pool.path,
+        size: pool.size,
+        doorbell: bells.get(place).map(PathBuf::as_path),
+    };
+    pools.iter().enumerate().map(file).collect()
+}
+
+/// Pins a machine's virtual cores to these.
+fn pin(record: &Record, place: usize, cores: &[usize]) -> Result<()> {
+    let Some(Running::Process(process)) = record.machines[place].runs else {
+        return Ok(());
+    };
+    let threads = monitor(record, place, &process)?.core_threads()?;
+    for (&thread, &core) in threads.iter().zip(cores) {
+        affinity::thread_of(process.pid, thread)
+            .and_then(|thread| affinity::pin(thread, core))
+            .explain(|| format!("could not pin to core {core}"))?;
+    }
+    Ok(())
+}
+
+/// The monitor of a machine that was just started, when it answers.
+fn monitor(record: &Record, place: usize, process: &Process) -> Result<Qmp> {
+    let directory = record.machine_directory(&record.machines[place])?;
+    let socket = monitor_socket(&directory);
+    let mut why = None;
+    let found = interrupt::wait_for(Duration::from_secs(20), || {
+        if !process.alive() {
+            return Err(not_up(&Qemu, record, place, "QEMU has ended"));
+        }
+        let qmp = Qmp::connect(&socket, ANSWERS_WITHIN);
+        Ok(qmp.map_err(|error| why = Some(error)).ok())
+    })?;
+    found.ok_or_else(|| why.unwrap_or_else(|| not_up(&Qemu, record, place, "QEMU does not answer")))
+}

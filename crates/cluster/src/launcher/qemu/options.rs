@@ -1,0 +1,324 @@
+//! A machine as QEMU's options.
+
+use super::accel::Accel;
+use super::doorbell::VECTORS;
+use super::guest::PORT_NAME;
+use super::ports::{self, Turn};
+use super::sandbox::{self, path_of, Descriptor, Descriptors};
+use super::sockets::{agent_socket, monitor_socket, AGENT};
+use super::wires;
+use crate::launcher::network::Wire;
+use crate::state::directories::channel_socket;
+use crate::state::ports::Ports;
+use crate::state::settings::Settings;
+use crate::state::share::{self, Share};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use vshmem_agent::guest::protocol::PORT;
+
+/// A file that a machine gets as a pool.
+pub struct PoolFile<'a> {
+    /// What it is called in the machine.
+    pub name: &'a str,
+    /// Where it is.
+    pub path: &'a Path,
+    /// Its size in bytes, a power of two.
+    pub size: u64,
+    /// Where the back end serves it, if machines are to ring each other.
+    pub doorbell: Option<&'a Path>,
+}
+
+/// A machine to start.
+pub struct Spec<'a> {
+    /// What the machine is told.
+    pub settings: &'a Settings,
+    /// As what QEMU shows up in lists of processes.
+    pub title: String,
+    /// Carries out its instructions.
+    pub accel: Accel,
+    /// Virtual cores.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Kernel image.
+    pub kernel: &'a Path,
+    /// First root file system.
+    pub initramfs: &'a Path,
+    /// For sockets and logs.
+    pub directory: &'a Path,
+    /// Pools that it starts with.
+    pub pools: Vec<PoolFile<'a>>,
+    /// Ports for pools.
+    pub ports: Ports,
+    /// Its end of a wire to each neighbour that there is, if it has a network.
+    pub wires: Option<Vec<Wire>>,
+    /// Number of the machine, for its hardware address.
+    pub index: u32,
+}
+
+/// What QEMU must not do, whatever a machine makes of it. Which core runs what is set from outside.
+const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+/// The arguments for a machine, and the descriptors that are named in them.
+pub fn arguments(spec: &Spec<'_>) -> (Vec<String>, Descriptors) {
+    let mut out = Arguments::default();
+    out.add("-name", &spec.title);
+    out.words
+        .extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
+    out.add("-sandbox", SECCOMP);
+    out.add("-display", "none");
+    out.add("-machine", "q35");
+    out.words.extend(spec.accel.arguments().map(String::from));
+    // With room for one processor only, TCG emulates locked instructions by plain loads and stores: they would not be
+    // atomic between machines.
+    let room = spec.cpus.max(2);
+    out.add("-smp", &format!("cpus={},maxcpus={room}", spec.cpus));
+    out.add("-m", &format!("size={}k", spec.memory / 1024));
+    for (option, file) in [("-kernel", spec.kernel), ("-initrd", spec.initramfs)] {
+        let file = out.file(Descriptor::Read(file.into()));
+        out.add(option, &file);
+    }
+    let settings = spec.settings.to_command_line();
+    out.add(
+        "-append",
+        &format!("{} {settings}", spec.accel.kernel_parameters()),
+    );
+    let console = out.descriptors.add(Descriptor::Console);
+    out.add("-chardev", &format!("socket,id=console,fd={console}"));
+    out.add("-serial", "chardev:console");
+    out.listen("monitor", monitor_socket(spec.directory));
+    out.add("-mon", "chardev=monitor,mode=control");
+    out.add("-device", "virtio-rng-pci");
+    files(&mut out, &spec.settings.shares);
+    channels(&mut out, spec);
+    pools(&mut out, spec);
+    if let Some(wires) = &spec.wires {
+        network(&mut out, wires, spec.index);
+    }
+    (out.words, out.descriptors)
+}
+
+#[derive(Default)]
+struct Arguments {
+    words: Vec<String>,
+    descriptors: Descriptors,
+}
+
+impl Arguments {
+    fn add(&mut self, option: &str, value: &str) {
+        self.words.extend([option.into(), value.into()]);
+    }
+
+    /// As which file QEMU finds one more descriptor.
+    fn file(&mut self, descriptor: Descriptor) -> String {
+        path_of(self.descriptors.add(descriptor))
+    }
+
+    /// A character device that is a socket at which QEMU listens.
+    fn listen(&mut self, id: &str, socket: PathBuf) {
+        let fd = self.descriptors.add(Descriptor::Listen(socket));
+        self.add(
+            "-chardev",
+            &format!("socket,id={id},fd={fd},server=on,wait=off"),
+        );
+    }
+}
+
+/// What the machine sees of this host's files: all of it to read, and once more what it can write to. A device serves one mount.
+fn files(out: &mut Arguments, shares: &[Share]) {
+    let mut add = |tag: &str, options: &str| {
+        let local = format!("local,id={tag},path={}", sandbox::SHARED);
+        out.add(
+            "-fsdev",
+            &format!("{local},security_model=none,multidevs=remap{options}"),
+        );
+        out.add(
+            "-device",
+            &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
+        );
+    };
+    add(share::ROOT_TAG, ",readonly=on");
+    if shares.iter().any(|share| share.writable) {
+        add(share::WRITABLE_TAG, "");
+    }
+}
+
+/// Each pool behind a port of its own, and ports for those that come later.
+fn pools(out: &mut Arguments, spec: &Spec<'_>) {
+    for port in ports::devices(spec.ports, spec.pools.len()) {
+        out.add("-device", &port);
+    }
+    for (place, pool) in spec.pools.iter().enumerate() {
+        let (port, device, backing) = (
+            ports::port(place),
+            Turn::FIRST.device(pool.name),
+            Turn::FIRST.backing(pool.name),
+        );
+        if let Some(socket) = pool.doorbell {
+            let fd = out.descriptors.add(Descriptor::Connect(socket.into()));
+            out.add("-chardev", &format!("socket,id={backing},fd={fd}"));
+            let bell = format!("ivshmem-doorbell,vectors={VECTORS},chardev={backing}");
+            out.add("-device", &format!("{bell},id={device},bus={port}"));
+            continue;
+        }
+        let (path, size) = (out.file(Descriptor::Write(pool.path.into())), pool.size);
+        let memory = format!("share=on,mem-path={path},size={size}");
+        out.add(
+            "-object",
+            &format!("memory-backend-file,id={backing},{memory}"),
+        );
+        let plain = format!("ivshmem-plain,memdev={backing},master=on");
+        out.add("-device", &format!("{plain},id={device},bus={port}"));
+    }
+}
+
+fn channels(out: &mut Arguments, spec: &Spec<'_>) {
+    // Port 0 is kept for consoles, the last one is the front end's.
+    let agent = spec.settings.channels + 1;
+    let ports = agent + 1;
+    out.add(
+        "-device",
+        &format!("virtio-serial-pci,id=serial,max_ports={ports}"),
+    );
+    for channel in 0..spec.settings.channels {
+        out.listen(
+            &format!("c{channel}"),
+            channel_socket(spec.directory, channel),
+        );
+        let port = channel + 1;
+        out.add(
+            "-device",
+            &format!("virtserialport,nr={port},chardev=c{channel},name={PORT_NAME}{channel}"),
+        );
+    }
+    out.listen(AGENT, agent_socket(spec.directory));
+    out.add(
+        "-device",
+        &format!("virtserialport,nr={agent},chardev={AGENT},name={PORT}"),
+    );
+}
+
+/// The machine's wires and its card meet in a hub inside this QEMU.
+fn network(out: &mut Arguments, wires: &[Wire], index: u32) {
+    for Wire { to, socket } in wires {
+        let fd = out
+            .descriptors
+            .add(Descriptor::Inherited(socket.as_raw_fd()));
+        let (wire, port) = (wires::wire(*to), wires::port(*to));
+        out.add("-netdev", &format!("socket,id={wire},fd={fd}"));
+        out.add(
+            "-netdev",
+            &format!("hubport,id={port},hubid=0,netdev={wire}"),
+        );
+    }
+    out.add("-netdev", "hubport,id=net,hubid=0");
+    let (high, low) = ((index + 1) >> 8 & 0xff, (index + 1) & 0xff);
+    out.add(
+        "-device",
+        &format!("virtio-net-pci,netdev=net,mac=52:54:00:77:{high:02x}:{low:02x},romfile="),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(wires: Option<Vec<Wire>>) -> String {
+        let settings = Settings {
+            name: "vm0".into(),
+            pools: vec!["default".into()],
+            uid: 1,
+            channels: 2,
+            network: None,
+            shares: vec![],
+            launcher: "qemu".into(),
+            probe: false,
+        };
+        let spec = Spec {
+            settings: &settings,
+            title: "t".into(),
+            accel: Accel::Tcg,
+            cpus: 1,
+            memory: 512 << 20,
+            kernel: Path::new("/k"),
+            initramfs: Path::new("/i"),
+            directory: Path::new("/a,b"),
+            pools: vec![PoolFile {
+                name: "default",
+                path: Path::new("/dev/shm/p"),
+                size: 1 << 20,
+                doorbell: None,
+            }],
+            ports: Ports {
+                spare: 1,
+                largest: 1 << 30,
+            },
+            wires,
+            index: 1,
+        };
+        let (words, descriptors) = arguments(&spec);
+        format!("{} {:?}", words.join(" "), descriptors.0)
+    }
+
+    #[test]
+    fn qemu_is_told_no_path_of_the_host() {
+        let line = line(None);
+        let (words, descriptors) = line.split_once(" [").expect("descriptors follow");
+        for path in ["/a,b", "/k", "/i", "/dev/shm"] {
+            assert!(
+                !words.contains(path) && descriptors.contains(path),
+                "{path}: {line}"
+            );
+        }
+        assert!(words.contains("id=c0,fd=516,server=on"), "{line}");
+        assert!(descriptors.ends_with("Write(\"/dev/shm/p\")]"), "{line}");
+        assert!(words.contains("mem-path=/proc/self/fd/519,"), "{line}");
+        assert!(!line.contains("-netdev"));
+    }
+
+    #[test]
+    fn what_machines_write_to_is_a_device_of_its_own() {
+        let mut out = Arguments::default();
+        let share = |writable| Share {
+            path: "/a".into(),
+            writable,
+        };
+        files(&mut out, &[share(false)]);
+        assert_eq!(
+            out.words
+                .iter()
+                .filter(|word| word.ends_with("readonly=on"))
+                .count(),
+            1
+        );
+        assert_eq!(out.words.len(), 4);
+        files(&mut out, &[share(true)]);
+        let writable = &out.words[9];
+        assert!(writable.starts_with("local,id=writable,") && !writable.contains("readonly"));
+    }
+
+    #[test]
+    fn pools_are_behind_ports() {
+        let line = line(None);
+        assert!(
+            line.contains("id=vshmem-pool-00000000-default,bus=vshmem-port0"),
+            "{line}"
+        );
+        assert!(line.contains("id=vshmem-port1,bus=pcie.0"), "{line}");
+        assert!(
+            line.contains("nr=3,chardev=agent,name=org.vshmem.agent"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn neighbours_meet_in_a_hub() {
+        let wires = crate::launcher::network::all(4).unwrap().remove(0);
+        let line = line(Some(wires));
+        assert!(
+            line.contains("hubport,id=port3,hubid=0,netdev=wire3"),
+            "{line}"
+        );
+        assert!(line.contains("mac=52:54:00:77:00:02"));
+    }
+}

@@ -1,0 +1,62 @@
+//! QEMU's program, and starting it.
+
+use super::options::{arguments, Spec};
+use super::sandbox::{self, PROGRAM};
+use crate::error::{Error, Result};
+use crate::launcher::tree::Tree;
+use crate::state::process::Process;
+use crate::state::share::{self, Share};
+use crate::user;
+use std::path::{Path, PathBuf};
+
+/// What it is called on command lines.
+pub const NAME: &str = "qemu";
+
+/// The kernel's own limit is 2048, with its other parameters.
+const LONGEST: usize = 1900;
+
+/// QEMU's file. An error unless it is installed; asked before anything is downloaded or made.
+pub fn installed() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut files = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
+    let found = files.find_map(|file| file.canonicalize().ok().filter(|file| file.is_file()));
+    found.ok_or_else(|| {
+        Error::new(format!("there is no {PROGRAM} on the PATH"))
+            .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86")
+    })
+}
+
+/// What QEMU needs of this host for itself, if it is not installed as the system's.
+fn own_files(program: &Path) -> Vec<Share> {
+    let directory = program.parent().unwrap_or(Path::new("/"));
+    let data = directory.with_file_name("share").join("qemu");
+    let parts = [directory.to_path_buf(), data].into_iter();
+    let missing = |path: &PathBuf| path.is_dir() && !share::sees(&[], path);
+    let share = |path| Share {
+        path,
+        writable: false,
+    };
+    parts.filter(missing).map(share).collect()
+}
+
+/// Starts a machine's QEMU, which outlives this process if it is let go of.
+pub fn start(spec: &Spec<'_>) -> Result<(Process, sandbox::Leash)> {
+    let program = installed()?;
+    let (arguments, descriptors) = arguments(spec);
+    if spec.settings.to_command_line().len() > LONGEST {
+        return Err(
+            Error::new("what machines are told is too long for a kernel's command line")
+                .hint("Share fewer directories, or give pools shorter names."),
+        );
+    }
+    sandbox::start(&sandbox::Order {
+        name: spec.title.clone(),
+        own: Tree::of(&own_files(&program))?,
+        shared: Tree::of(&spec.settings.shares)?,
+        program,
+        arguments,
+        descriptors: descriptors.0,
+        user: user::of_machine(spec.index),
+        directory: spec.directory.into(),
+    })
+}

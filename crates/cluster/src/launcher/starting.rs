@@ -1,0 +1,72 @@
+//! What starting a machine is to all launchers: what it is told, and why it did not come up.
+
+use super::traits::Launcher;
+use crate::error::{Error, Result};
+use crate::state::record::Record;
+use crate::state::settings::{address, Network, Settings};
+use crate::user::uid;
+use std::time::{Duration, Instant};
+
+/// How long it may take to end for who has closed all it had.
+const ENDS_WITHIN: Duration = Duration::from_millis(500);
+
+/// What the machine in this place is told.
+pub fn settings(
+    launcher: &dyn Launcher,
+    record: &Record,
+    place: usize,
+    networked: bool,
+) -> Settings {
+    let machine = &record.machines[place];
+    let network = Network {
+        address: address(machine.index),
+        machines: record.machines.len() as u32,
+    };
+    Settings {
+        name: machine.name.clone(),
+        pools: machine.pools.iter().map(|pool| pool.name.clone()).collect(),
+        uid: uid(),
+        channels: record.channels,
+        network: networked.then_some(network),
+        shares: record.shares.clone(),
+        launcher: launcher.name().into(),
+        probe: false,
+    }
+}
+
+/// An error unless the machine in this place runs.
+pub fn check_alive(launcher: &dyn Launcher, record: &Record, place: usize) -> Result<()> {
+    match &record.machines[place].runs {
+        Some(running) if running.alive() => Ok(()),
+        _ => Err(not_up(launcher, record, place, "it has ended")),
+    }
+}
+
+/// What became of a machine that was started just now; if that is an error because it has ended, what it said is told instead.
+pub fn or_ended<T>(
+    launcher: &dyn Launcher,
+    record: &Record,
+    place: usize,
+    outcome: Result<T>,
+) -> Result<T> {
+    let error = match outcome {
+        Ok(it) => return Ok(it),
+        Err(error) => error,
+    };
+    // Others see what it had closed a moment before it has ended.
+    let deadline = Instant::now() + ENDS_WITHIN;
+    loop {
+        check_alive(launcher, record, place)?;
+        if Instant::now() > deadline {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Why the machine in this place did not come up, with what it said last.
+pub fn not_up(launcher: &dyn Launcher, record: &Record, place: usize, why: &str) -> Error {
+    let machine = &record.machines[place];
+    let words = launcher.last_words(record, machine);
+    Error::new(format!("{} did not boot: {why}{words}", machine.name)).hint(launcher.boot_hint())
+}

@@ -1,0 +1,297 @@
+//! A file tree that is put together of parts of this host's, by bind mounts in a mount namespace of its own.
+//!
+//! What is mounted below a part does not come with it, and what is mounted there later does not either: a namespace's mounts are private.
+
+use crate::error::{Explain, Result};
+use crate::state::directories::runtime_directory;
+use crate::state::share::{Share, SYSTEM};
+use rustix::fs::StatVfsMountFlags;
+use rustix::mount::{mount_bind, mount_bind_recursive, mount_remount, MountFlags};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{symlink, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What a tree consists of.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Tree {
+    /// In the order in which they are mounted.
+    parts: Vec<Share>,
+    /// Symbolic links, and where they lead.
+    links: Vec<(PathBuf, PathBuf)>,
+    /// Below parts, and shown empty.
+    blank: Vec<PathBuf>,
+}
+
+impl Tree {
+    /// The system, and these.
+    pub fn of(shares: &[Share]) -> Result<Tree> {
+        let mut parts = shares.to_vec();
+        let mut links = Vec::new();
+        for path in SYSTEM.map(PathBuf::from) {
+            match fs::read_link(&path) {
+                Ok(target) => links.push((path, target)),
+                Err(_) if path.is_dir() && !parts.iter().any(|part| part.path == path) => parts
+                    .push(Share {
+                        path,
+                        writable: false,
+                    }),
+                Err(_) => (),
+            }
+        }
+        // A part before what lies in it.
+        parts.sort_by(|one, other| one.path.cmp(&other.path));
+        let mut blank = vec![runtime_directory()?];
+        if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
+            blank.push(runtime.into());
+        }
+        private(Path::new("/etc"), &mut blank);
+        blank.retain(|path| !parts.iter().any(|part| part.path.starts_with(path)));
+        Ok(Tree {
+            parts,
+            links,
+            blank,
+        })
+    }
+
+    /// Puts it together in a directory, where nobody else sees it.
+    pub fn build(&self, place: &Path, nothing: &Nothing) -> Result<()> {
+        let inside = |path: &Path| place.join(path.strip_prefix("/").unwrap_or(path));
+        for (path, target) in &self.links {
+            symlink(target, inside(path)).explain(|| format!("linking {}", path.display()))?;
+        }
+        for part in &self.parts {
+            let target = inside(&part.path);
+            make_place(&part.path, &target)
+                .and_then(|()| bind(&part.path, &target, part.writable, nothing))
+                .explain(|| format!("sharing {}", part.path.display()))?;
+        }
+        for path in &self.blank {
+            nothing
+                .cover(&inside(path))
+                .explain(|| format!("hiding {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// What not everybody can read: it lies in a directory that machines see, and is none of their business.
+fn private(directory: &Path, out: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries {
+        let Ok(meta) = entry.metadata() else { continue };
+        let (mode, path) = (meta.permissions().mode(), entry.path());
+        let open = match meta.is_dir() {
+            true => mode & 0o5 == 0o5,
+            false => meta.is_symlink() || mode & 0o4 != 0,
+        };
+        match open {
+            true if meta.is_dir() => private(&path, out),
+            true => (),
+            false => out.push(path),
+        }
+    }
+}
+
+/// An empty directory and an empty file, to be put over what is not to be seen.
+pub struct Nothing {
+    directory: PathBuf,
+    file: PathBuf,
+}
+
+impl Nothing {
+    /// Makes them, in this directory.
+    pub fn make(place: &Path) -> io::Result<Nothing> {
+        let (directory, file) = (place.join("directory"), place.join("file"));
+        fs::create_dir_all(&directory)?;
+        File::create(&file)?;
+        Ok(Nothing { directory, file })
+    }
+
+    /// Covers what is there, if anything is.
+    fn cover(&self, target: &Path) -> io::Result<()> {
+        let Ok(meta) = fs::symlink_metadata(target) else {
+            return Ok(());
+        };
+        let source = match meta.is_dir() {
+            true => &self.directory,
+            false => &self.file,
+        };
+        mount_bind(source, target)?;
+        protect(target, false)
+    }
+}
+
+/// A place for a mount, unless there is one.
+fn make_place(source: &Path, target: &Path) -> io::Result<()> {
+    if target.exists() {
+        return Ok(());
+    }
+    if source.is_dir() {
+        return fs::create_dir_all(target);
+    }
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    File::create(target).map(drop)
+}
+
+/// Makes a directory or a file visible at another place, without what is mounted below it.
+fn bind(source: &Path, target: &Path, writable: bool, nothing: &Nothing) -> io::Result<()> {
+    match mount_bind(source, target) {
+        // In a user namespace the kernel shows a directory only together with what is mounted there, lest it bare what that hides.
+        Err(rustix::io::Errno::INVAL) => {
+            mount_bind_recursive(source, target)?;
+            protect(target, writable)?;
+            let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+            for below in mounts_below(&mounts, target) {
+                nothing.cover(&below)?;
+            }
+            Ok(())
+        }
+        bound => {
+            bound?;
+            protect(target, writable)
+        }
+    }
+}
+
+/// Takes from a mount what machines need not have.
+fn protect(target: &Path, writable: bool) -> io::Result<()> {
+    let has = rustix::fs::statvfs(target)?.f_flag;
+    let mut flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV;
+    // The kernel lets nobody drop these in a user namespace.
+    let kept = [
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+        (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
+    ];
+    for (_, flag) in kept.iter().filter(|(it, _)| has.contains(*it)) {
+        flags |= *flag;
+    }
+    if !writable {
+        flags |= MountFlags::RDONLY;
+    }
+    Ok(mount_remount(target, flags, "")?)
+}
+
+/// Where something is mounted below a directory, but for what is below such a place in turn.
+fn mounts_below(mounts: &str, directory: &Path) -> Vec<PathBuf> {
+    let all = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let mut below: Vec<PathBuf> = all
+        .map(unescaped)
+        .filter(|path| path != directory && path.starts_with(directory))
+        .collect();
+    below.sort();
+    let mut out: Vec<PathBuf> = Vec::new();
+    for path in below {
+        if !out.iter().any(|other| path.starts_with(other)) {
+            out.push(path);
+        }
+    }
+    out
+}
+
+/// As the kernel writes paths: what would end a word is `\` and three octal digits.
+fn unescaped(text: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    let mut out = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = after
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(|_| byte == b'\\') {
+            Some(code) => {
+                out.push(code);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(byte);
+                rest = after;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(out).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_below_are_found() {
+        let mounts = "\
+1 0 8:1 / / rw - ext4 /dev/sda rw
+2 1 8:1 /x /r/usr ro - ext4 /dev/sda rw
+3 2 0:5 / /r/usr/a\\040b rw - tmpfs x rw
+4 3 0:6 / /r/usr/a\\040b/c rw - tmpfs x rw
+5 2 0:7 / /r/usr2 rw - tmpfs x rw
+";
+        assert_eq!(
+            mounts_below(mounts, Path::new("/r/usr")),
+            [Path::new("/r/usr/a b")]
+        );
+    }
+
+    #[test]
+    fn what_not_everybody_can_read_is_found() {
+        let place = std::env::temp_dir().join(format!("vshmem-private-{}", std::process::id()));
+        let mode = |path: &str, mode| {
+            fs::set_permissions(place.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        fs::create_dir_all(place.join("closed/x")).unwrap();
+        fs::create_dir_all(place.join("open")).unwrap();
+        for file in ["shadow", "passwd", "closed/y", "open/key"] {
+            fs::write(place.join(file), "").unwrap();
+        }
+        for (path, bits) in [
+            ("shadow", 0o640),
+            ("passwd", 0o644),
+            ("closed", 0o710),
+            ("open", 0o755),
+            ("open/key", 0o600),
+        ] {
+            mode(path, bits);
+        }
+        let mut found = Vec::new();
+        private(&place, &mut found);
+        found.sort();
+        assert_eq!(
+            found,
+            ["closed", "open/key", "shadow"].map(|name| place.join(name))
+        );
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn a_part_comes_before_what_lies_in_it() {
+        let share = |path: &str| Share {
+            path: path.into(),
+            writable: true,
+        };
+        let tree = Tree::of(&[
+            share("/usr/share"),
+            share("/a/b"),
+            share("/a"),
+            share("/usr"),
+        ])
+        .unwrap();
+        let place = |path: &str| {
+            tree.parts
+                .iter()
+                .position(|part| part.path == Path::new(path))
+                .unwrap()
+        };
+        assert!(place("/a") < place("/a/b") && place("/usr") < place("/usr/share"));
+        assert!(tree.parts[place("/usr")].writable && !tree.parts[place("/etc")].writable);
+        assert!(tree
+            .blank
+            .iter()
+            .any(|path| path == Path::new("/etc/shadow")));
+    }
+}

@@ -1,0 +1,235 @@
+//! Xen as a launcher.
+
+use super::config::{name_of, Config};
+use super::{guest, owner, xl};
+use crate::boot::software::Software;
+use crate::boot::{driver, vmlinux};
+use crate::error::{Error, Explain, Result};
+use crate::launcher::log;
+use crate::launcher::network::Wire;
+use crate::launcher::options::Options;
+use crate::launcher::running::Running;
+use crate::launcher::starting::settings;
+use crate::launcher::traits::{Guest, Launcher, Leash, Outfit, Usual};
+use crate::state::directories::{channel_socket, private_directory};
+use crate::state::machine::Health;
+use crate::state::ports::Ports;
+use crate::state::record::{Machine, Record};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// As records say what carries out the machines' instructions.
+pub const NAME: &str = "xen";
+const MODULES: &str = include_str!("../../../../../images/modules-xen.txt");
+/// The driver that dom0 and the domains load.
+const DRIVER: &str = "vshmem_xen";
+/// Linux has room for eight consoles: the first one, the one that libxl loses, and these.
+const CHANNELS: usize = 6;
+
+/// Xen.
+pub struct Xen;
+
+impl Launcher for Xen {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Xen, as root in dom0, with the driver vshmem_xen.ko there: domains that xl starts"
+    }
+
+    fn needs(&self) -> &'static str {
+        "On Xen root starts domains by xl, with a pool of 16M, and without a network; see docs/xen.md."
+    }
+
+    fn accelerators(&self) -> &'static [(&'static str, &'static str)] {
+        &[(NAME, "")]
+    }
+
+    fn usual(&self) -> Usual {
+        Usual {
+            pool_size: 16 << 20,
+            // Between domains there is none so far.
+            network: false,
+        }
+    }
+
+    fn check_host(&self) -> Result<()> {
+        check_host()
+    }
+
+    fn check(&self, options: &Options) -> Result<()> {
+        let unfit = [
+            (!options.pools.is_empty(), "--pool"),
+            (
+                options.shares.iter().any(|share| share.ends_with(":rw")),
+                "--share DIR:rw",
+            ),
+            (
+                options.ports != Ports::USUAL,
+                "--spare-pools and --largest-pool",
+            ),
+            (options.network, "--net"),
+            (options.doorbell.is_some(), "--doorbell and --no-doorbell"),
+            (options.accel.is_some(), "--accel"),
+        ];
+        match unfit.iter().find(|(given, _)| *given) {
+            Some((_, what)) => {
+                Err(Error::new(format!("{what} can't be given for machines on Xen")).code(2))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn channels(&self) -> usize {
+        CHANNELS
+    }
+
+    fn check_grants(&self, machine: &str) -> Result<()> {
+        let what =
+            format!("{machine} is a domain of Xen, which gets no further pools from vshmem grant");
+        Err(Error::new(what)
+            .hint("Give it one with: vshmem xen own. In the machine, it is attached by itself."))
+    }
+
+    fn has_own_memory(&self) -> bool {
+        true
+    }
+
+    fn software(
+        &self,
+        kernel: Option<&Path>,
+        driver: &driver::Choice,
+        _: Option<&str>,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Software> {
+        let mut software = Software::find(kernel, MODULES, (driver, DRIVER), note)?;
+        if software.driver.is_none() {
+            let version = &software.kernel.version;
+            return Err(Error::new(format!("there is no {DRIVER}.ko for the machines' kernel {version}, which they need on Xen"))
+                .hint("Install it, as root: make -C kmod dkms-install. Or build it by kmod/build.sh --xen, and name it with --driver."));
+        }
+        // xl may lack the memory for unpacking it.
+        if let Some(unpacked) = vmlinux::unpacked(&software.kernel, note) {
+            software.image = unpacked;
+        }
+        (software.accel, software.how) = (NAME, "as domains of Xen");
+        Ok(software)
+    }
+
+    fn pool_name(&self, cluster: &str) -> String {
+        owner::pool_name(cluster)
+    }
+
+    fn pool_path(&self, cluster: &str) -> PathBuf {
+        owner::pool_path(cluster)
+    }
+
+    /// Domains find theirs by name only.
+    fn pool_reference(&self, record: &Record) -> String {
+        owner::pool_name(&record.name)
+    }
+
+    fn create_pool(&self, record: &mut Record) -> Result<()> {
+        owner::start(record)
+    }
+
+    fn remove_pool(&self, record: &Record) -> Result<()> {
+        owner::end(record)
+    }
+
+    fn start(
+        &self,
+        record: &Record,
+        place: usize,
+        outfit: &Outfit,
+        _: Option<Vec<Wire>>,
+    ) -> Result<(Running, Leash)> {
+        let directory = record.machine_directory(&record.machines[place])?;
+        let root = directory.join("root");
+        private_directory(&root)?;
+        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")
+            .explain(|| "making a UUID".into())?;
+        let config = Config {
+            name: name_of(record, &record.machines[place]),
+            uuid: uuid.trim(),
+            kernel: &outfit.software.image,
+            initramfs: &outfit.initramfs.0,
+            settings: settings(&Xen, record, place, false).to_command_line(),
+            cpus: record.cpus,
+            memory: record.memory,
+            root,
+            shares: &record.shares,
+            channels: (0..record.channels)
+                .map(|channel| channel_socket(&directory, channel))
+                .collect(),
+        };
+        let domain = xl::create(&config, &directory)?;
+        Ok((Running::Domain(domain), Box::new(|| Ok(()))))
+    }
+
+    fn has_pool(&self, record: &Record, machine: &Machine) -> Result<bool> {
+        if !record.owner.is_some_and(|owner| owner.alive()) {
+            return Err(owner::ended(record));
+        }
+        Ok(has_attached(record, machine))
+    }
+
+    fn health(&self, record: &Record, machine: &Machine) -> Health {
+        let joined = has_attached(record, machine);
+        let pools = machine.pools.iter().filter(|_| joined);
+        Health {
+            pools: pools.map(|pool| pool.name.clone()).collect(),
+            front_end: joined,
+            no_driver: None,
+        }
+    }
+
+    /// As far as xenconsoled was told to keep what domains print.
+    fn last_words(&self, record: &Record, machine: &Machine) -> String {
+        let log = format!(
+            "/var/log/xen/console/guest-{}.log",
+            name_of(record, machine)
+        );
+        log::tail(Path::new(&log))
+    }
+
+    fn boot_hint(&self) -> &'static str {
+        "More memory (--memory 1G) or another kernel (--kernel) may help; see also /var/log/xen."
+    }
+
+    fn guest(&self) -> &'static dyn Guest {
+        &guest::Side
+    }
+}
+
+/// Xen, as root in dom0, with what is needed there.
+fn check_host() -> Result<()> {
+    // SAFETY: takes nothing, and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err(Error::new("only root starts domains of Xen").hint("Call vshmem by sudo."));
+    }
+    let capabilities = fs::read_to_string("/proc/xen/capabilities").unwrap_or_default();
+    if !capabilities.contains("control_d") {
+        return Err(Error::new("this is not domain 0 of Xen, from which domains are started")
+            .hint("Boot this computer with Xen, or start machines of QEMU: without --hypervisor. In a domain, vshmem xen join attaches pools."));
+    }
+    if !xl::is_installed() {
+        return Err(Error::new("there is no xl on the PATH")
+            .hint("Install Xen's tools, for instance: sudo apt-get install xen-utils"));
+    }
+    if !Path::new("/dev/vshmem-xen-control").exists() {
+        return Err(
+            Error::new(format!("the driver {DRIVER}.ko is not loaded here"))
+                .hint("Install it, as root: make -C kmod dkms-install. Then: modprobe vshmem_xen"),
+        );
+    }
+    Ok(())
+}
+
+fn has_attached(record: &Record, machine: &Machine) -> bool {
+    match &machine.runs {
+        Some(Running::Domain(domain)) => domain.has_attached(&owner::pool_name(&record.name)),
+        _ => false,
+    }
+}

@@ -1,0 +1,130 @@
+//! The participants of a pool: its members, and the threads that wait in it.
+
+use crate::processes::{readable, Process, Processes};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vshmem_ipc::stats::{self, Wanted};
+use vshmem_pool::layout::Kind;
+use vshmem_pool::{Pool, ProcId};
+use vshmem_transport::Handle;
+
+/// A kernel that uses the pool, or did.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Member {
+    /// Its number.
+    pub member: u16,
+    /// Its name.
+    pub name: String,
+    /// It is not known to be dead.
+    pub alive: bool,
+    /// It is the kernel that looks.
+    pub here: bool,
+    /// By which number it is rung.
+    pub peer: Option<u16>,
+    /// Since when the back end knows it, in seconds since the epoch.
+    pub since: Option<u64>,
+    /// Its processes in the pool.
+    pub processes: u32,
+    /// Its threads that wait.
+    pub waiting: u32,
+}
+
+/// A member of a pool, told from others that have or had its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberId {
+    pub(crate) number: u16,
+    pub(crate) identity: [u64; 2],
+}
+
+/// A thread that waits.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Waiter {
+    /// `set` or `queue`.
+    pub kind: &'static str,
+    /// Its id.
+    pub id: i32,
+    /// Its process.
+    pub process: Process,
+    /// Its process is not known to be dead.
+    pub alive: bool,
+    /// What for, in words.
+    pub wanted: String,
+    /// Since when, in seconds since the epoch.
+    pub since: Option<i64>,
+}
+
+/// The members of a pool, dead ones too. The process `but` is not counted: it only looks.
+pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<Member> {
+    let here = handle.find_member(pool);
+    let mut all = Vec::new();
+    pool.members(|index, name, alive| {
+        let known = pool.member_peer(index);
+        all.push(Member {
+            member: index,
+            name: readable(name),
+            alive,
+            here: Some(index) == here,
+            peer: known.map(|(peer, _)| peer),
+            since: known.map(|(_, since)| since).filter(|since| *since != 0),
+            processes: 0,
+            waiting: 0,
+        });
+    });
+    let mut count = |member: u16, what: fn(&mut Member) -> &mut u32| {
+        let of = all.iter_mut().find(|m: &&mut Member| m.member == member);
+        if let Some(of) = of {
+            *what(of) += 1;
+        }
+    };
+    let back = &mut |at, len| handle.reserve(at, len);
+    stats::processes(pool, back, |id, who| {
+        let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
+        if lives && Some(id) != but {
+            count(who.member, |member| &mut member.processes);
+        }
+    });
+    stats::sleepers(pool, back, |sleeper| {
+        count(sleeper.who.member, |member| &mut member.waiting);
+    });
+    all
+}
+
+/// The threads that wait in a pool.
+pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Vec<Waiter> {
+    let here = handle.find_member(pool);
+    let mut all = Vec::new();
+    stats::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {
+        let member = sleeper.who.member;
+        let alive = if Some(member) == here {
+            handle.alive(sleeper.process.slot) != Some(false)
+        } else {
+            !pool.member_is_dead(member)
+        };
+        all.push(Waiter {
+            kind: if sleeper.kind == Kind::Sem {
+                "set"
+            } else {
+                "queue"
+            },
+            id: sleeper.id,
+            process: processes.describe(sleeper.who),
+            alive,
+            wanted: words(sleeper.wanted),
+            since: (sleeper.since != 0).then_some(sleeper.since),
+        });
+    });
+    all
+}
+
+/// What somebody waits for, in words.
+fn words(wanted: Wanted) -> String {
+    match wanted {
+        Wanted::Operation { number, add: 0 } => format!("semaphore {number} to be 0"),
+        Wanted::Operation { number, add } => format!("semaphore {number} to let {add} be added"),
+        Wanted::Message(0) => "a message".into(),
+        Wanted::Message(kind @ 1..) => format!("a message of type {kind}"),
+        Wanted::Message(kind) => format!("a message of type {} at the most", kind.unsigned_abs()),
+        Wanted::OtherMessage(kind) => format!("a message of another type than {kind}"),
+        Wanted::Space(bytes) => format!("room for {bytes} bytes"),
+    }
+}

@@ -1,0 +1,152 @@
+//! The user's directories: what lives until the host is turned off, by cluster, and what may be kept.
+
+use crate::error::{Error, Explain, Result};
+use crate::user::uid;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The boot of this host.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap_or_default()
+        .trim()
+        .into()
+}
+
+/// Where the user's directory for what lives until the computer is turned off is, if there is one.
+pub fn runtime_place() -> PathBuf {
+    let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let usable =
+        |dir: &PathBuf| fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid());
+    match set.filter(usable) {
+        Some(base) => base.join("vshmem"),
+        None => PathBuf::from(format!("/tmp/vshmem-{}", uid())),
+    }
+}
+
+/// The user's directory for what lives until the computer is turned off; made if need be.
+pub fn runtime_directory() -> Result<PathBuf> {
+    let directory = runtime_place();
+    private_directory(&directory)?;
+    Ok(directory)
+}
+
+/// The user's directory for what may be kept or thrown away.
+pub fn cache_directory() -> Result<PathBuf> {
+    let set = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute());
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute());
+    let base = set.or_else(|| Some(home?.join(".cache"))).ok_or_else(|| {
+        Error::new(
+            "there is no place for downloaded kernels: neither XDG_CACHE_HOME nor HOME is set",
+        )
+        .hint("Set HOME to a directory that you can write to.")
+    })?;
+    let directory = base.join("vshmem");
+    fs::create_dir_all(&directory).explain(|| format!("could not make {}", directory.display()))?;
+    Ok(directory)
+}
+
+/// Makes a directory that only its owner can enter, or checks that an existing one is so.
+pub fn private_directory(path: &Path) -> Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => (),
+        Err(e) => {
+            return Err(Error::new(format!(
+                "could not make {}: {e}",
+                path.display()
+            )))
+        }
+    }
+    let meta =
+        fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
+    if is_private(&meta) {
+        return Ok(());
+    }
+    Err(Error::new(format!(
+        "{} is not a directory that only you can enter, so it is not used",
+        path.display()
+    ))
+    .hint("Remove it, or set XDG_RUNTIME_DIR to a private directory of yours."))
+}
+
+/// Is it a directory that only this user can enter?
+pub fn is_private(meta: &fs::Metadata) -> bool {
+    meta.is_dir() && meta.uid() == uid() && meta.mode() & 0o077 == 0
+}
+
+/// Refuses names that can't be a part of a path or of a kernel's command line.
+pub fn check_name(name: &str) -> Result<()> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !name.is_empty() && name.len() <= 24 && name.chars().all(fine) {
+        return Ok(());
+    }
+    Err(Error::new(format!("{name:?} can't be a cluster's name"))
+        .code(2)
+        .hint("A name has 1 to 24 letters, digits, '-' and '_'."))
+}
+
+/// The names of what has a directory in this one.
+pub fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(directory)?
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| check_name(name).is_ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The directory of a cluster's record and sockets.
+pub fn cluster_directory(name: &str) -> Result<PathBuf> {
+    check_name(name)?;
+    Ok(runtime_directory()?.join(name))
+}
+
+/// The names of all clusters that are written down.
+pub fn cluster_names() -> Result<Vec<String>> {
+    let directory = runtime_directory()?;
+    let names = names_in(&directory).explain(|| format!("reading {}", directory.display()))?;
+    if names.is_empty() {
+        // Looking leaves nothing behind; the directory stays if anything else is in it.
+        let _ = fs::remove_dir(&directory);
+    }
+    Ok(names)
+}
+
+/// The socket of one of a machine's channels.
+pub fn channel_socket(directory: &Path, channel: usize) -> PathBuf {
+    directory.join(format!("channel{channel}.sock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_directory_are_refused() {
+        for name in ["", "..", "a/b", "a b", "a,b", "ümlaut", &"x".repeat(25)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+        for name in ["default", "my-cluster_2"] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_can_enter_is_refused() {
+        let path = std::env::temp_dir().join(format!("vshmem-state-{}", std::process::id()));
+        private_directory(&path).unwrap();
+        private_directory(&path).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, open).unwrap();
+        assert!(private_directory(&path).is_err());
+        fs::remove_dir(&path).unwrap();
+    }
+}

@@ -1,0 +1,110 @@
+//! Locks that keep two commands from changing one cluster, or from using one channel.
+
+use super::directories::{check_name, cluster_directory, runtime_directory};
+use crate::error::{Error, Explain, Result};
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Keeps other `vshmem` commands from changing the same cluster; dropped with the value.
+pub struct Lock(#[allow(dead_code)] File);
+
+/// Takes a file's lock; `None` if another holds it and `wait` is false.
+pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .explain(|| format!("could not open {}", path.display()))?;
+    let how = if wait {
+        libc::LOCK_EX
+    } else {
+        libc::LOCK_EX | libc::LOCK_NB
+    };
+    // SAFETY: a descriptor of ours and plain values.
+    if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
+        return Ok(Some(file));
+    }
+    let error = std::io::Error::last_os_error();
+    if error.kind() == std::io::ErrorKind::WouldBlock {
+        return Ok(None);
+    }
+    Err(Error::new(format!(
+        "could not lock {}: {error}",
+        path.display()
+    )))
+}
+
+/// Takes a cluster's lock, for starting or stopping it.
+pub fn lock_cluster(name: &str) -> Result<Lock> {
+    try_lock_cluster(name)?.ok_or_else(|| {
+        Error::new(format!(
+            "another vshmem is starting, changing or stopping the cluster {name}"
+        ))
+        .hint("Wait until it is done, or end it.")
+    })
+}
+
+/// The same; `None` if another command holds it.
+pub fn try_lock_cluster(name: &str) -> Result<Option<Lock>> {
+    check_name(name)?;
+    lock_at(&runtime_directory()?.join(format!("{name}.lock")))
+}
+
+/// Takes the lock whose file is at this path, which may be removed by who holds it.
+pub fn lock_at(path: &Path) -> Result<Option<Lock>> {
+    loop {
+        let Some(file) = lock_file(path, false)? else {
+            return Ok(None);
+        };
+        // Whoever held the lock before may have removed the file since we opened it.
+        if is_at(&file, path) {
+            return Ok(Some(Lock(file)));
+        }
+        runtime_directory()?;
+    }
+}
+
+/// Whether an open file is the one at this path.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
+        _ => false,
+    }
+}
+
+/// Removes a cluster's directory and lock file, and the user's directory if that was the last one.
+pub fn forget_cluster(name: &str) -> Result<()> {
+    let directory = cluster_directory(name)?;
+    match fs::remove_dir_all(&directory) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::new(format!(
+                "could not remove {}: {e}",
+                directory.display()
+            )));
+        }
+        _ => (),
+    }
+    let runtime = runtime_directory()?;
+    let _ = fs::remove_file(runtime.join(format!("{name}.lock")));
+    let _ = fs::remove_dir(&runtime);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_exclusive() {
+        let path = std::env::temp_dir().join(format!("vshmem-lock-{}", std::process::id()));
+        let held = lock_file(&path, false).unwrap();
+        assert!(held.is_some());
+        assert!(lock_file(&path, false).unwrap().is_none());
+        drop(held);
+        assert!(lock_file(&path, false).unwrap().is_some());
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,152 @@
+//! Clusters and their machines, as they are written down.
+
+use super::directories::{boot_id, cluster_directory};
+use super::ports::Ports;
+use super::process::Process;
+use super::share::Share;
+use crate::error::{Error, Explain, Result};
+use crate::launcher::running::Running;
+use crate::participants::MemberId;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::PathBuf;
+
+/// A pool that a machine was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// What it is called in the machine.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The back end serves it to this machine.
+    pub doorbell: bool,
+    /// Which member the machine is, if its front end has said so.
+    #[serde(default)]
+    pub member: Option<MemberId>,
+}
+
+/// One machine of a cluster.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Machine {
+    /// `vm0`, `vm1`, ...
+    pub name: String,
+    /// Its place among the machines.
+    pub index: u32,
+    /// Seconds since the epoch when it was started last, if not with the cluster.
+    #[serde(default)]
+    pub since: Option<u64>,
+    /// What runs it.
+    pub runs: Option<Running>,
+    /// Its address on the network between the machines.
+    pub address: Option<String>,
+    /// The host's core that each of its virtual cores is pinned to; empty if none is.
+    pub cores: Vec<usize>,
+    /// The pools that it has, or was about to be given or to lose when a command was cut off: the hypervisor knows better.
+    #[serde(default)]
+    pub pools: Vec<Granted>,
+}
+
+/// A cluster, as written down.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// Version of this format.
+    pub version: u32,
+    /// The cluster's name.
+    pub name: String,
+    /// The boot of the host that it belongs to.
+    pub boot: String,
+    /// The `vshmem up` that starts it, while it does.
+    pub starter: Option<Process>,
+    /// The process that owns the pool, if one does.
+    #[serde(default)]
+    pub owner: Option<Process>,
+    /// What carries out the machines' instructions.
+    pub accel: String,
+    /// The kernel that the machines run.
+    pub kernel: PathBuf,
+    /// Virtual cores of each machine.
+    pub cpus: u32,
+    /// Memory of each machine in bytes.
+    pub memory: u64,
+    /// The file behind the pool.
+    pub pool: PathBuf,
+    /// Size of the pool in bytes.
+    pub pool_size: u64,
+    /// The back end serves doorbells on the pool.
+    #[serde(default)]
+    pub doorbell: bool,
+    /// The driver that the machines load, if any.
+    #[serde(default)]
+    pub driver: Option<PathBuf>,
+    /// Room for pools that machines are granted while they run.
+    #[serde(default)]
+    pub ports: Ports,
+    /// What machines see of this host's files beside the system.
+    #[serde(default)]
+    pub shares: Vec<Share>,
+    /// How many channels for commands each machine has.
+    pub channels: usize,
+    /// Seconds since the epoch when it was started.
+    pub since: u64,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// The pools that each machine starts with.
+    #[serde(default)]
+    pub first_pools: Vec<Granted>,
+}
+
+/// The format that this program writes.
+pub const VERSION: u32 = 2;
+const RECORD: &str = "cluster.json";
+
+impl Record {
+    /// It was up in this boot of the host, and has its pool: if its machines have died they can be started anew.
+    pub fn is_left_to_restart(&self) -> bool {
+        self.boot == boot_id() && self.starter.is_none() && self.pool.exists()
+    }
+
+    /// Reads a cluster's record; `None` if there is none.
+    pub fn read(name: &str) -> Result<Option<Record>> {
+        let path = cluster_directory(name)?.join(RECORD);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => {
+                return Err(Error::new(format!(
+                    "could not read {}: {e}",
+                    path.display()
+                )))
+            }
+        };
+        let damaged = |why: String| {
+            Error::new(format!("{} can't be read: {why}", path.display())).hint(format!(
+                "Remove what is left with: vshmem down --cluster {name}"
+            ))
+        };
+        let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+        if record.version != VERSION {
+            return Err(damaged(format!(
+                "its version is {}, not {VERSION}",
+                record.version
+            )));
+        }
+        Ok(Some(record))
+    }
+
+    /// Writes the record, whole or not at all.
+    pub fn write(&self) -> Result<()> {
+        let path = cluster_directory(&self.name)?.join(RECORD);
+        let new = path.with_extension("new");
+        let text = serde_json::to_vec_pretty(self).expect("a record is plain data");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, &path))
+            .explain(|| format!("could not write {}", path.display()))
+    }
+
+    /// The directory of one machine's sockets and logs.
+    pub fn machine_directory(&self, machine: &Machine) -> Result<PathBuf> {
+        Ok(cluster_directory(&self.name)?.join(&machine.name))
+    }
+}

@@ -1,0 +1,174 @@
+//! What a machine is told on its kernel's command line: written by the host, read by the guest.
+
+use super::share::{self, Share};
+use crate::error::{Error, Result};
+use std::net::Ipv4Addr;
+
+/// Printed on the console when a probe boot has come this far.
+pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
+
+/// A machine's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The machine's name, `vm0` and so on.
+    pub name: String,
+    /// The pools that it is given, in the order of its devices.
+    pub pools: Vec<String>,
+    /// The user who started it, who may use its pools.
+    pub uid: u32,
+    /// How many channels for commands it has.
+    pub channels: usize,
+    /// Its place on the network between the machines.
+    pub network: Option<Network>,
+    /// What it sees of the host's files beside the system.
+    pub shares: Vec<Share>,
+    /// What has started it.
+    pub launcher: String,
+    /// Only say that the machine boots.
+    pub probe: bool,
+}
+
+/// A machine's place on the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// Its own address.
+    pub address: Ipv4Addr,
+    /// How many machines there are.
+    pub machines: u32,
+}
+
+/// The address of the machine with this index: 10.77.0.1, 10.77.0.2, ...
+pub fn address(index: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 77, 0, 1)) + index)
+}
+
+impl Settings {
+    /// As words for the kernel's command line.
+    pub fn to_command_line(&self) -> String {
+        let mut out = format!(
+            "vshmem.name={} vshmem.pools={} vshmem.uid={} vshmem.channels={}",
+            self.name,
+            self.pools.join(","),
+            self.uid,
+            self.channels
+        );
+        if let Some(net) = self.network {
+            out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
+        }
+        if !self.shares.is_empty() {
+            out.push_str(&format!(" vshmem.shares={}", share::to_word(&self.shares)));
+        }
+        out.push_str(&format!(" vshmem.launcher={}", self.launcher));
+        if self.probe {
+            out.push_str(" vshmem.probe");
+        }
+        out
+    }
+
+    /// From /proc/cmdline; words that are not ours are skipped.
+    pub fn from_command_line(line: &str) -> Result<Settings> {
+        let mut out = Settings {
+            name: "vm".into(),
+            pools: vec![],
+            uid: 0,
+            channels: 0,
+            network: None,
+            shares: vec![],
+            launcher: String::new(),
+            probe: false,
+        };
+        for word in line.split_ascii_whitespace() {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            let bad = || {
+                Error::new(format!(
+                    "{word} on the kernel's command line makes no sense"
+                ))
+            };
+            match key {
+                "vshmem.name" => out.name = value.into(),
+                "vshmem.pools" => out.pools = names(value),
+                "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
+                "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
+                "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
+                "vshmem.shares" => out.shares = share::from_word(value).ok_or_else(bad)?,
+                "vshmem.launcher" => out.launcher = value.into(),
+                "vshmem.probe" => out.probe = true,
+                _ => (),
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Names with commas between them; there may be none.
+fn names(list: &str) -> Vec<String> {
+    let all = list.split(',').filter(|name| !name.is_empty());
+    all.map(String::from).collect()
+}
+
+fn network(text: &str) -> Option<Network> {
+    let (address, machines) = text.split_once('/')?;
+    Some(Network {
+        address: address.parse().ok()?,
+        machines: machines.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_survive_the_command_line() {
+        let settings = Settings {
+            name: "vm1".into(),
+            pools: vec!["default".into(), "other".into()],
+            uid: 1000,
+            channels: 8,
+            network: Some(Network {
+                address: address(1),
+                machines: 2,
+            }),
+            shares: vec![Share {
+                path: "/a b".into(),
+                writable: true,
+            }],
+            launcher: "other".into(),
+            probe: false,
+        };
+        let line = format!(
+            "quiet console=ttyS0 {} panic=-1\n",
+            settings.to_command_line()
+        );
+        assert_eq!(Settings::from_command_line(&line).unwrap(), settings);
+        let probe = Settings {
+            probe: true,
+            network: None,
+            pools: vec![],
+            ..settings
+        };
+        assert_eq!(
+            Settings::from_command_line(&probe.to_command_line()).unwrap(),
+            probe
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "vshmem.uid=x",
+            "vshmem.net=10.0.0.1",
+            "vshmem.channels=-1",
+            "vshmem.shares=x",
+        ] {
+            let error = Settings::from_command_line(line).unwrap_err().to_string();
+            assert!(error.contains(line), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_count_up() {
+        assert_eq!(address(0).to_string(), "10.77.0.1");
+        assert_eq!(address(9).to_string(), "10.77.0.10");
+    }
+}

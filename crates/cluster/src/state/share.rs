@@ -1,0 +1,385 @@
+//! What machines see of this host's files: the system's programs and libraries, and the directories that are shared with them.
+
+use super::directories::runtime_directory;
+use crate::error::{Error, Result};
+use crate::{library, user};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The tag of what machines see of the host's files.
+pub const ROOT_TAG: &str = "root";
+/// And of the same to write to.
+pub const WRITABLE_TAG: &str = "writable";
+
+/// The system's programs and libraries, and what they are configured by. `/usr/local` may be a file system of its own.
+pub const SYSTEM: [&str; 10] = [
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/sbin",
+    "/usr",
+    "/usr/local",
+];
+
+/// A directory of this host, or a file, that machines see where it is here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Without symbolic links in it.
+    pub path: PathBuf,
+    /// Machines can write to it.
+    pub writable: bool,
+}
+
+/// Machines have these of their own.
+const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
+/// What lies below these is shared only if it is asked for: other programs keep there what is nobody's business.
+const KEPT: [&str; 8] = [
+    "/boot",
+    "/dev",
+    "/proc",
+    "/run",
+    "/sys",
+    "/var/lib",
+    "/var/log",
+    "/var/spool",
+];
+/// What is shared without being asked for is none of these, and none has one of them in it.
+const WIDE: [&str; 9] = [
+    "/dev/shm", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var/tmp",
+];
+/// The kernel's command line has room for so many bytes of paths.
+const LONGEST: usize = 1200;
+
+impl Share {
+    fn new(path: PathBuf) -> Share {
+        Share {
+            path,
+            writable: false,
+        }
+    }
+
+    /// From `DIR`, `DIR:ro` or `DIR:rw`.
+    pub fn parse(text: &str) -> Result<Share> {
+        let refused = |what: String| Err(Error::new(what).code(2));
+        let (directory, writable) = match text.rsplit_once(':') {
+            Some((directory, "rw")) => (directory, true),
+            Some((directory, "ro")) => (directory, false),
+            _ => (text, false),
+        };
+        let path = match fs::canonicalize(directory) {
+            Ok(path) if path.is_dir() => path,
+            Ok(_) => return refused(format!("--share {text}: {directory} is no directory")),
+            Err(e) => return refused(format!("--share {text}: {directory}: {e}")),
+        };
+        if path.to_str().is_none() {
+            return refused(format!(
+                "--share {text}: a path that is shared must be UTF-8"
+            ));
+        }
+        if path.parent().is_none() || OWN.iter().any(|own| path.starts_with(own)) {
+            return refused(format!(
+                "{} can't be shared: machines have /dev, /proc and /sys of their own, and of the rest what is named",
+                path.display()
+            ));
+        }
+        if is_closed(&path) {
+            return refused(format!(
+                "{} can't be shared: machines that root starts see what everybody can read, and not everybody can enter it",
+                path.display()
+            ))
+            .map_err(|error| error.hint("Open it with chmod o+rx, or start the machines as an ordinary user."));
+        }
+        let runtime = runtime_directory()?;
+        // Who can write where it lies could put another in its place.
+        if path.starts_with(&runtime) || writable && runtime.starts_with(&path) {
+            return refused(format!(
+                "{} can't be shared{}: machines are controlled by what lies in {}",
+                path.display(),
+                if writable { " to write" } else { "" },
+                runtime.display()
+            ));
+        }
+        Ok(Share { path, writable })
+    }
+}
+
+/// What machines see: what the user wants, and what programs of this directory need. `note` hears what that is.
+pub fn choose(wanted: &[String], note: &mut dyn FnMut(&str)) -> Result<Vec<Share>> {
+    let mut shares = Vec::new();
+    for text in wanted {
+        let share = Share::parse(text)?;
+        shares.retain(|other: &Share| other.path != share.path);
+        shares.push(share);
+    }
+    let homes = homes();
+    if let Ok(here) = std::env::current_dir() {
+        let closed = is_closed(&here)
+            .then_some("not everybody can enter, as machines of root's would have to");
+        match why_not(&here, &homes).or(closed) {
+            None => add(&mut shares, here),
+            Some(_) if sees(&shares, &here) => (),
+            Some(why) => note(&format!(
+                "machines don't see the current directory, which {why}: share what they need with --share"
+            )),
+        }
+    }
+    for file in [std::env::current_exe().ok(), library::find().ok()] {
+        let Some(file) = file.and_then(|file| file.canonicalize().ok()) else {
+            continue;
+        };
+        match file.parent() {
+            Some(directory) if why_not(directory, &homes).is_none() && !is_closed(directory) => {
+                add(&mut shares, directory.to_path_buf());
+            }
+            _ => add(&mut shares, file),
+        }
+    }
+    shares.sort_by(|one, other| one.path.cmp(&other.path));
+    let length: usize = shares
+        .iter()
+        .map(|share| share.path.as_os_str().len() + 4)
+        .sum();
+    if length > LONGEST {
+        return Err(Error::new(
+            "the paths that are shared are too long for a kernel's command line",
+        )
+        .hint("Share a directory that has others in it, or give them shorter names.")
+        .code(2));
+    }
+    note(&format!(
+        "machines see this system's programs{}",
+        list(&shares)
+    ));
+    Ok(shares)
+}
+
+fn list(shares: &[Share]) -> String {
+    let mut out = String::new();
+    for share in shares {
+        let how = if share.writable { " (to write)" } else { "" };
+        out.push_str(&format!(", {}{how}", share.path.display()));
+    }
+    out
+}
+
+fn add(shares: &mut Vec<Share>, path: PathBuf) {
+    if path.to_str().is_some() && !sees(shares, &path) {
+        shares.push(Share::new(path));
+    }
+}
+
+/// Whether machines see this path, which has no symbolic links in it.
+pub fn sees(shares: &[Share], path: &Path) -> bool {
+    let system = SYSTEM.iter().any(|part| path.starts_with(part));
+    system || shares.iter().any(|share| path.starts_with(&share.path))
+}
+
+/// The first file among the words of a command that this host has, and the machines with these shares don't see.
+pub fn unseen(shares: &[Share], here: &Path, words: &[OsString]) -> Option<PathBuf> {
+    let is_named =
+        |(place, word): &(usize, &OsString)| *place > 0 || word.as_encoded_bytes().contains(&b'/');
+    let named = words.iter().enumerate().filter(is_named);
+    let mut files = named.filter_map(|(_, word)| here.join(word).canonicalize().ok());
+    files.find(|file| {
+        let own = OWN.iter().any(|own| file.starts_with(own));
+        file.is_file() && !own && !sees(shares, file)
+    })
+}
+
+/// The home directories of this system's users.
+fn homes() -> Vec<PathBuf> {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let own = std::env::var_os("HOME").map(PathBuf::from);
+    let all = passwd.lines().filter_map(|line| line.split(':').nth(5));
+    let all = all.map(PathBuf::from).chain(own);
+    all.map(|home| home.canonicalize().unwrap_or(home))
+        .collect()
+}
+
+/// The user whom root's machines run as can't enter it.
+fn is_closed(directory: &Path) -> bool {
+    let open = |meta: fs::Metadata| meta.permissions().mode() & 0o5 == 0o5;
+    user::of_machine(0).is_some() && !fs::metadata(directory).is_ok_and(open)
+}
+
+/// Why a directory is not shared without being asked for, if it is not.
+fn why_not(directory: &Path, homes: &[PathBuf]) -> Option<&'static str> {
+    let has = |other: &Path| other.starts_with(directory);
+    if homes.iter().any(|home| has(home)) {
+        return Some("has a home directory in it or is one");
+    }
+    let wide = WIDE.iter().map(Path::new);
+    if wide.chain([std::env::temp_dir().as_path()]).any(has) {
+        return Some("has other things in it");
+    }
+    let is_hidden = |part: Component| part.as_os_str().as_encoded_bytes().starts_with(b".");
+    if directory.components().any(is_hidden) {
+        return Some("is a hidden one");
+    }
+    let kept = KEPT.iter().any(|kept| directory.starts_with(kept));
+    kept.then_some("is the system's")
+}
+
+/// Shares as one word of a kernel's command line.
+pub fn to_word(shares: &[Share]) -> String {
+    let one = |share: &Share| {
+        let mut out = String::new();
+        for byte in share.path.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => {
+                    out.push(char::from(*byte));
+                }
+                _ => out.push_str(&format!("%{byte:02x}")),
+            }
+        }
+        if share.writable {
+            out.push_str(":rw");
+        }
+        out
+    };
+    shares.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// The shares that such a word tells of.
+pub fn from_word(word: &str) -> Option<Vec<Share>> {
+    let parts = word.split(',').filter(|part| !part.is_empty());
+    let one = |part: &str| {
+        let (path, writable) = match part.strip_suffix(":rw") {
+            Some(path) => (path, true),
+            None => (part, false),
+        };
+        let mut bytes = Vec::new();
+        let mut rest = path.bytes();
+        while let Some(byte) = rest.next() {
+            bytes.push(match byte {
+                b'%' => {
+                    let digits = [rest.next()?, rest.next()?];
+                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                }
+                byte => byte,
+            });
+        }
+        let path = PathBuf::from(String::from_utf8(bytes).ok()?);
+        // It comes from the host, whom a machine believes; but it is joined to other paths.
+        let plain = path.components().all(|part| part != Component::ParentDir);
+        (path.is_absolute() && plain).then_some(Share { path, writable })
+    };
+    parts.map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_survive_the_command_line() {
+        let shares =
+            [("/a b/c,d", true), ("/e:rw", false), ("/ü/%", false)].map(|(path, writable)| Share {
+                path: path.into(),
+                writable,
+            });
+        let word = to_word(&shares);
+        assert!(!word.contains(' '), "{word}");
+        assert_eq!(from_word(&word).unwrap(), shares);
+        assert_eq!(from_word(""), Some(vec![]));
+        for bad in ["a", "/a/../b", "/%4", "/%zz"] {
+            assert_eq!(from_word(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn homes_and_what_has_secrets_are_not_implied() {
+        let homes = ["/home/me".into(), "/root".into()];
+        for wide in [
+            "/",
+            "/home",
+            "/home/me",
+            "/root",
+            "/tmp",
+            "/var",
+            "/var/tmp",
+            "/run",
+            "/dev/shm",
+            "/home/me/.ssh",
+            "/home/me/.config/x",
+            "/proc/1",
+            "/run/user/0",
+            "/var/lib/x",
+            "/dev/shm/x",
+            "/mnt",
+        ] {
+            assert!(why_not(Path::new(wide), &homes).is_some(), "{wide}");
+        }
+        for fine in [
+            "/home/me/work",
+            "/tmp/x",
+            "/data/x",
+            "/mnt/disk",
+            "/root/work",
+        ] {
+            assert_eq!(why_not(Path::new(fine), &homes), None, "{fine}");
+        }
+    }
+
+    #[test]
+    fn what_machines_have_of_their_own_is_refused() {
+        for text in [
+            "/",
+            "/proc",
+            "/dev/shm",
+            "/sys/class",
+            "/no/such",
+            "/etc/passwd",
+            "/:rw",
+        ] {
+            assert_eq!(Share::parse(text).unwrap_err().exit_code(), 2, "{text}");
+        }
+        let share = Share::parse("/usr/../etc:rw").unwrap();
+        assert_eq!((share.path.to_str(), share.writable), (Some("/etc"), true));
+        assert!(!Share::parse("/usr:ro").unwrap().writable);
+    }
+
+    #[test]
+    fn what_machines_do_not_see_is_told() {
+        let place = std::env::temp_dir().join(format!("vshmem-unseen-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let place = place.canonicalize().unwrap();
+        fs::write(place.join("program"), "").unwrap();
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let file = Some(place.join("program"));
+        assert_eq!(unseen(&[], &place, &words(&["./program"])), file);
+        assert_eq!(unseen(&[], &place, &words(&["perl", "program"])), file);
+        // By its name alone a command is looked for elsewhere.
+        assert_eq!(
+            unseen(
+                &[],
+                &place,
+                &words(&["program", "/etc/passwd", "/dev/null", "-x"])
+            ),
+            None
+        );
+        assert_eq!(
+            unseen(&[Share::new(place.clone())], &place, &words(&["./program"])),
+            None
+        );
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn what_machines_see_is_known() {
+        let shares = [Share::new("/data/x".into())];
+        for path in ["/usr/bin/perl", "/etc/passwd", "/data/x", "/data/x/y"] {
+            assert!(sees(&shares, Path::new(path)), "{path}");
+        }
+        for path in ["/data", "/data/xy", "/home/me", "/dev/shm/x"] {
+            assert!(!sees(&shares, Path::new(path)), "{path}");
+        }
+    }
+}
