@@ -26,7 +26,7 @@ system() { # system SUITE [PACKAGES]: prints the path of an archive of that syst
     if [ ! -e "$archive" ]; then
         mkdir -p "$cache"
         rm -f "$archive.new"
-        then=:
+        then=true
         # Ubuntu itself has its keys, and no certificates yet.
         [ "$1" != noble ] || then="printf 'deb http://$UBUNTU %s main universe\\n' noble noble-updates noble-security >\"\$1/etc/apt/sources.list\""
         echo "A system of $1 is made, once" >&2

@@ -63,7 +63,7 @@ for name in irqbypass ccp kvm kvm-amd; do # in the order of loading
     *.xz) xz -dc "$file" >"$work/$name.ko" ;;
     *) cp "$file" "$work/$name.ko" ;;
     esac
-    echo "insmod $work/$name.ko" >>"$work/load.sh"
+    echo "busybox insmod $work/$name.ko" >>"$work/load.sh"
 done
 echo "chmod 666 /dev/kvm" >>"$work/load.sh"
 # Not as its own machines are called.
