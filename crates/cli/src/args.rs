@@ -73,6 +73,9 @@ pub struct Up {
     /// Size of the pool that they share; a power of two; by default 1G, where the hypervisor has room for that
     #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: Option<u64>,
+    /// The transport by which they are given it; by default the first that the hypervisor has
+    #[arg(long, value_name = "NAME", value_parser = transports())]
+    pub transport: Option<String>,
     /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
     #[arg(long, value_name = "POOL", add = values::pools())]
     pub pool: Vec<String>,
@@ -128,6 +131,12 @@ fn hypervisors() -> PossibleValuesParser {
     let value =
         |launcher: &dyn Launcher| PossibleValue::new(launcher.name()).help(launcher.about());
     PossibleValuesParser::new(launchers().map(value))
+}
+
+/// How machines can be given their pool.
+fn transports() -> PossibleValuesParser {
+    let all = launchers().into_iter().flat_map(Launcher::transports);
+    PossibleValuesParser::new(all.map(|name| PossibleValue::new(*name)))
 }
 
 /// What can be chosen to carry out their instructions.
@@ -507,6 +516,9 @@ msgget(2) explain them. The number of IPC objects is also limited by the pool's 
         /// Take memory for all of it now, and keep it
         #[arg(long)]
         reserve: bool,
+        /// Begin its file with what a machine's kernel needs that is shown the file as persistent memory (QEMU's virtio-pmem-pci or nvdimm): it makes a DAX device of the pool then
+        #[arg(long)]
+        dax: bool,
         /// A System V limit other than Linux's default; may be given several times
         #[arg(long, short, value_name = "NAME=VALUE", value_parser = limit)]
         limit: Vec<Limit>,

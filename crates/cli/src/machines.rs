@@ -50,6 +50,10 @@ pub fn up(up: &args::Up) -> Result<u8> {
         machines: up.machines,
         cpus: up.cpus,
         memory: up.memory,
+        transport: up
+            .transport
+            .clone()
+            .filter(|chosen| Some(&chosen.as_str()) != launcher.transports().first()),
         pool_size: up.pool_size.unwrap_or(usual.pool_size),
         pools: up.pool.clone(),
         reserve: up.reserve,

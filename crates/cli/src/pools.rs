@@ -16,9 +16,10 @@ pub fn pool(pool: args::Pool) -> Result<u8> {
             size,
             mode,
             reserve: reserved,
+            dax,
             limit,
         } => {
-            create(&name, size, mode, &limit)?;
+            create(&name, size, mode, &limit, dax)?;
             if reserved {
                 reserve(&name, "Free some, or make a smaller pool with --size.").inspect_err(
                     |_| {

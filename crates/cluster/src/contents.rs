@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn what_is_made_is_seen_and_removed() {
         let path = format!("/dev/shm/vshmem-view-test-{}", std::process::id());
-        crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+        crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let pool = &crate::pools::find(Some(&path)).unwrap()[0];
         let visitor = Visitor::enter(pool).unwrap();
         let c = visitor.context();

@@ -12,8 +12,8 @@ use vshmem_pool::{Limits, Mem, Params, Pool};
 
 pub use vshmem_pool::DEFAULT_POOL;
 use vshmem_transport::{
-    create_resolved, list_local, remove_local, reserve_local, resolve_new, transports, CreateError,
-    Handle, OpenError, PoolRef, ResolveError,
+    create_resolved, create_with_head, list_local, remove_local, reserve_local, resolve_new,
+    transports, CreateError, Handle, OpenError, PoolRef, ResolveError,
 };
 
 /// A pool as its file shows it.
@@ -49,7 +49,7 @@ impl Access {
     fn of(handle: &Handle) -> Access {
         Access {
             cached: handle.is_cached(),
-            woken: handle.can_futex() || handle.peer().is_some(),
+            woken: !handle.is_device() || handle.peer().is_some(),
         }
     }
 }
@@ -126,8 +126,9 @@ pub fn look(name: &str) -> Result<Found> {
 }
 
 /// Makes an empty pool with the limits that Linux has by default, except for those given. `name` with a slash is a
-/// path. A limit that the pool can't have is an error, and there is no pool then.
-pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> {
+/// path. A limit that the pool can't have is an error, and there is no pool then. With a `head`, its file can be shown to
+/// virtual machines as persistent memory ([`vshmem_transport::head`]).
+pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], head: bool) -> Result<()> {
     let limits = Limit::all(chosen, Limits::default());
     let failed = |why: String| Error::new(format!("could not make the pool {name}: {why}"));
     let pool = resolve_new(name.as_bytes()).map_err(|error| match error {
@@ -136,10 +137,14 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit]) -> Result<()> 
         _ => failed(error.to_string()),
     })?;
     let mut refused: Option<String> = None;
-    let made = create_resolved(&pool, size, mode, &mut |memory| {
+    let init = &mut |memory| {
         refused = format(memory, limits, chosen).err();
         refused.is_none()
-    });
+    };
+    let made = match head {
+        true => create_with_head(&pool, size, mode, init),
+        false => create_resolved(&pool, size, mode, init),
+    };
     made.map_err(|error| {
         let exists = matches!(error, CreateError::Exists);
         let never = refused.is_some() || matches!(error, CreateError::TooSmall);

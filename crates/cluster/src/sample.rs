@@ -286,7 +286,7 @@ mod tests {
     impl Scene {
         fn new(name: &str) -> Scene {
             let path = format!("/dev/shm/vshmem-sample-{name}-{}", std::process::id());
-            crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+            crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
             let visitor = Visitor::enter(&find(Some(&path)).unwrap()[0]).unwrap();
             let c = visitor.context();
             shm::get(&c, 7, 5000, 0o1600).unwrap();

@@ -52,7 +52,8 @@ pub fn restart(
             None => driver::Choice::None,
         };
         let (kernel, accel) = (Some(record.kernel.as_path()), Some(record.accel.as_str()));
-        launcher.software(kernel, &driver, accel, &mut note)?
+        let transport = record.transport.as_deref();
+        launcher.software(transport, kernel, &driver, accel, &mut note)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
     serve(&record)?;

@@ -40,6 +40,7 @@ pub fn up(
 
 fn begin(launcher: &dyn Launcher, options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
     check(options)?;
+    check_transport(launcher, options)?;
     launcher.check_host()?;
     launcher.check(options)?;
     let lock = lock_cluster(&options.cluster)?;
@@ -107,6 +108,25 @@ fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// An error unless the launcher's machines can be given their pool by the transport that was chosen.
+fn check_transport(launcher: &dyn Launcher, options: &Options) -> Result<()> {
+    let Some(transport) = &options.transport else {
+        return Ok(());
+    };
+    let name = launcher.name();
+    if !launcher.transports()[1..].contains(&transport.as_str()) {
+        let all = launcher.transports().join(", ");
+        return Err(Error::new(format!(
+            "machines that {name} starts are not given pools by {transport}: choose one of {all}"
+        ))
+        .code(2));
+    }
+    match options.doorbell {
+        Some(true) => Err(Error::new(format!("there are no doorbells with {transport}")).code(2)),
+        _ => Ok(()),
+    }
+}
+
 /// Ends and removes all that was started, unless it is kept.
 struct Started {
     name: String,
@@ -138,8 +158,8 @@ fn start(
 ) -> Result<Record> {
     let mut note = |text: &str| tell(Step::Note(text.into()));
     let kernel = options.kernel.as_deref();
-    let software =
-        launcher.software(kernel, &options.driver, options.accel.as_deref(), &mut note)?;
+    let (transport, accel) = (options.transport.as_deref(), options.accel.as_deref());
+    let software = launcher.software(transport, kernel, &options.driver, accel, &mut note)?;
     let shares = share::choose(&options.shares, &mut note)?;
     prepare(launcher, options, started, &software, shares)?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
@@ -184,8 +204,9 @@ fn prepare(
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
-    let doorbell =
-        launcher.needs_back_end() && options.doorbell.unwrap_or(software.driver.is_some());
+    let doorbell = launcher.needs_back_end()
+        && options.transport.is_none()
+        && options.doorbell.unwrap_or(software.driver.is_some());
     let pools = first_pools(launcher, options, doorbell)?;
     let machine = |index: u32| Machine {
         name: format!("vm{index}"),
@@ -208,6 +229,7 @@ fn prepare(
         memory: options.memory,
         pool: launcher.pool_path(&options.cluster),
         pool_size: options.pool_size,
+        transport: options.transport.clone(),
         doorbell,
         driver: software.driver.clone(),
         ports: options.ports,
@@ -240,6 +262,7 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
         size: options.pool_size,
         doorbell,
         member: None,
+        transport: options.transport.clone(),
     }];
     for wanted in &options.pools {
         let Source { name, path, size } = Source::find(wanted)?.named(None)?;
@@ -252,6 +275,7 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
             size,
             doorbell,
             member: None,
+            transport: None,
         });
     }
     Ok(pools)
@@ -312,6 +336,12 @@ fn serve_doorbells(
         }
         other => other?,
     };
+    if let Some(transport) = &record.transport {
+        note(&format!(
+            "the pool comes by {transport}: it is cached, and waiters look every 2 ms"
+        ));
+        return Ok(bells);
+    }
     note(&match &record.driver {
         Some(driver) if launcher.wakes(record) => {
             format!("machines wake each other's waiters ({})", driver.display())

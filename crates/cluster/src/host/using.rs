@@ -134,7 +134,7 @@ mod tests {
         let _turn = RUNTIME.lock();
         let path = format!("/dev/shm/vshmem-using-{}", std::process::id());
         assert!(check_unused(&path).is_ok(), "there is none");
-        crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+        crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let visitor = Visitor::enter(&pools::find(Some(&path)).unwrap()[0]).unwrap();
         assert!(check_unused(&path).is_ok(), "who only looks does not count");
         // Programs say when they have begun.
@@ -155,7 +155,7 @@ mod tests {
         let _turn = RUNTIME.lock();
         let name = format!("settle{}", std::process::id());
         let path = format!("/dev/shm/vshmem-{name}");
-        crate::pools::create(&path, 4 << 20, 0o600, &[]).unwrap();
+        crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let found = &pools::find(Some(&path)).unwrap()[0];
         let visitor = Visitor::enter(found).unwrap();
         visitor.context().pool.join([9; 16], b"vm0").unwrap();

@@ -16,6 +16,8 @@ pub struct Options {
     pub cpus: u32,
     /// Memory of each, in bytes.
     pub memory: u64,
+    /// The transport by which the machines are given it, if not the launcher's first.
+    pub transport: Option<String>,
     /// Size of the pool in bytes, a power of two.
     pub pool_size: u64,
     /// Pools of this host that they get beside it: names or paths.

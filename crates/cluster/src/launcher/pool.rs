@@ -25,10 +25,12 @@ pub fn path(cluster: &str) -> PathBuf {
 }
 
 /// Makes an empty pool.
-pub fn create(cluster: &str, size: u64) -> Result<()> {
+///
+/// With a `head`, its file can be shown to machines as persistent memory.
+pub fn create(cluster: &str, size: u64, head: bool) -> Result<()> {
     let limits = [("msgmax", LONGEST_MESSAGE), ("msgmnb", QUEUE_BYTES)]
         .map(|(name, value)| Limit::new(name, value).expect("both are limits and fit"));
-    pools::create(&name(cluster), size, 0o600, &limits)
+    pools::create(&name(cluster), size, 0o600, &limits, head)
 }
 
 /// Removes a cluster's pool; it may be gone already.

@@ -2,7 +2,7 @@
 
 use super::traits::Launcher;
 use crate::error::{Error, Result};
-use crate::state::record::Record;
+use crate::state::record::{Granted, Record};
 use crate::state::settings::{address, Network, Settings};
 use crate::user::uid;
 use std::time::{Duration, Instant};
@@ -22,9 +22,15 @@ pub fn settings(
         address: address(machine.index),
         machines: record.machines.len() as u32,
     };
+    let (dax, pools): (Vec<&Granted>, Vec<_>) = machine
+        .pools
+        .iter()
+        .partition(|pool| pool.transport.as_deref() == Some("dax"));
+    let names = |pools: Vec<&Granted>| pools.iter().map(|pool| pool.name.clone()).collect();
     Settings {
         name: machine.name.clone(),
-        pools: machine.pools.iter().map(|pool| pool.name.clone()).collect(),
+        pools: names(pools),
+        dax: names(dax),
         uid: uid(),
         channels: record.channels,
         network: networked.then_some(network),

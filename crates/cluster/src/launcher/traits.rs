@@ -26,6 +26,9 @@ pub trait Launcher: Sync {
     /// What can carry out the machines' instructions, as records say; and for people, if it can be chosen.
     fn accelerators(&self) -> &'static [(&'static str, &'static str)];
 
+    /// The transports by which its machines can be given their pool; the first one if nothing else is said.
+    fn transports(&self) -> &'static [&'static str];
+
     /// What clusters have, unless something else is asked for.
     fn usual(&self) -> Usual;
 
@@ -79,9 +82,11 @@ pub trait Launcher: Sync {
         record.pool.to_string_lossy().into_owned()
     }
 
-    /// Finds what machines boot. `accelerator` is one of its own; none: the best that works.
+    /// Finds what machines boot that are given their pool by this transport, if it is not the first one. `accelerator` is one of its own; none: the
+    /// best that works.
     fn software(
         &self,
+        transport: Option<&str>,
         kernel: Option<&Path>,
         driver: &driver::Choice,
         accelerator: Option<&str>,

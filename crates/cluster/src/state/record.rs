@@ -25,6 +25,9 @@ pub struct Granted {
     /// Which member the machine is, if its front end has said so.
     #[serde(default)]
     pub member: Option<MemberId>,
+    /// The transport, if it is not the launcher's first. Then the machine has had it since it started, and keeps it.
+    #[serde(default)]
+    pub transport: Option<String>,
 }
 
 /// One machine of a cluster.
@@ -74,6 +77,9 @@ pub struct Record {
     pub pool: PathBuf,
     /// Size of the pool in bytes.
     pub pool_size: u64,
+    /// The transport by which machines are given it, if not the launcher's first.
+    #[serde(default)]
+    pub transport: Option<String>,
     /// The back end serves doorbells on the pool.
     #[serde(default)]
     pub doorbell: bool,

@@ -14,6 +14,8 @@ pub struct Settings {
     pub name: String,
     /// The pools that it is given, in the order of its devices.
     pub pools: Vec<String>,
+    /// Those that it is given as DAX devices.
+    pub dax: Vec<String>,
     /// The user who started it, who may use its pools.
     pub uid: u32,
     /// How many channels for commands it has.
@@ -52,6 +54,9 @@ impl Settings {
             self.uid,
             self.channels
         );
+        if !self.dax.is_empty() {
+            out.push_str(&format!(" vshmem.dax={}", self.dax.join(",")));
+        }
         if let Some(net) = self.network {
             out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
         }
@@ -70,6 +75,7 @@ impl Settings {
         let mut out = Settings {
             name: "vm".into(),
             pools: vec![],
+            dax: vec![],
             uid: 0,
             channels: 0,
             network: None,
@@ -87,6 +93,7 @@ impl Settings {
             match key {
                 "vshmem.name" => out.name = value.into(),
                 "vshmem.pools" => out.pools = names(value),
+                "vshmem.dax" => out.dax = names(value),
                 "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
@@ -121,6 +128,7 @@ mod tests {
     #[test]
     fn settings_survive_the_command_line() {
         let settings = Settings {
+            dax: vec!["persistent".into()],
             name: "vm1".into(),
             pools: vec!["default".into(), "other".into()],
             uid: 1000,

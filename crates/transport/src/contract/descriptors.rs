@@ -324,7 +324,7 @@ fn is_null(fd: i32) -> bool {
 
 /// What must hold when neither the descriptor nor the path is left.
 fn check_lost(pool: &Open) -> Result<(), String> {
-    if pool.handle.is_device() {
+    if pool.handle.may_go() {
         // A device's memory can't be mapped without its file. Nothing breaks, and what is mapped stays.
         let outcome = pool.map(11, READ_WRITE);
         ensure(outcome.is_err(), "mapped a device without its file")?;

@@ -71,6 +71,7 @@ pub fn grant(target: &mut Target, pool: &Source, patience: Duration) -> Result<D
 pub fn revoke(target: &mut Target, pool: &str, patience: Duration) -> Result<String> {
     let mut work = Work::begin(target)?;
     let name = work.named(pool)?;
+    work.check_not_fixed(&name)?;
     let Some(plugged) = work.tree.of(&name).cloned() else {
         let machine = work.target.name();
         return Err(
@@ -114,7 +115,7 @@ impl<'a> Work<'a> {
             tree: tree.clone(),
         };
         let known = work.target.pools().to_vec();
-        let gone = |pool: &&Granted| tree.of(&pool.name).is_none();
+        let gone = |pool: &&Granted| pool.transport.is_none() && tree.of(&pool.name).is_none();
         for pool in known.iter().filter(gone) {
             work.clean_up(&pool.name)?;
         }
@@ -134,6 +135,7 @@ impl<'a> Work<'a> {
             };
             let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
             pools.push(Granted {
+                transport: None,
                 name: plugged.pool.clone(),
                 path,
                 size,
@@ -191,6 +193,7 @@ impl<'a> Work<'a> {
             .map_err(|e| with_name(e, self.target.name()))?
             .clone();
         let granted = Granted {
+            transport: None,
             name: pool.name.clone(),
             path: pool.path.clone(),
             size: pool.size,
@@ -350,6 +353,19 @@ impl<'a> Work<'a> {
             0 => "It has none.".into(),
             _ => format!("It has: {}.", names.join(", ")),
         }
+    }
+
+    /// An error if the machine has had it since it started, by a transport whose devices QEMU can't take away.
+    fn check_not_fixed(&self, name: &str) -> Result<()> {
+        let known = self.target.pools().iter().find(|pool| pool.name == name);
+        let Some(transport) = known.and_then(|pool| pool.transport.as_ref()) else {
+            return Ok(());
+        };
+        let machine = self.target.name();
+        Err(Error::new(format!(
+            "{machine} has had the pool {name} by {transport} since it started, and QEMU can't take such a device away"
+        ))
+        .hint("It goes with the machine: vshmem down."))
     }
 
     /// An error if QEMU would crash.

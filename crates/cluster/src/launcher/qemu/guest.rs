@@ -5,6 +5,10 @@ use crate::launcher::traits::Guest;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use vshmem_agent::dax;
+use vshmem_agent::guest::Devices;
+use vshmem_transport::dax::Dax;
+use vshmem_transport::{PoolRef, Transport};
 
 /// The name that virtio-serial ports carry, before their number.
 pub const PORT_NAME: &str = "vshmem.";
@@ -80,5 +84,13 @@ fn open_pools(uid: u32) -> Result<()> {
                 .explain(|| format!("could not give {} to its user", entry.path().display()))?;
         }
     }
-    Ok(())
+    dax::make_devices().explain(|| "could not make DAX devices of persistent memory".into())?;
+    let mut given = Ok(());
+    let give = &mut |pool: &PoolRef| {
+        given = dax::Devices.give(pool, uid);
+        given.is_ok()
+    };
+    Dax.discover(give)
+        .map_err(|error| Error::new(format!("could not look for DAX devices: {error}")))?;
+    given.explain(|| "could not give DAX devices to their user".into())
 }

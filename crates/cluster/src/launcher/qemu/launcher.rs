@@ -27,6 +27,9 @@ use std::time::Duration;
 /// How long QEMU may take to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
+/// What machines load besides, to find a pool that they are given as a DAX device.
+const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
+const DAX: &str = "dax";
 /// Channels for commands that each machine has.
 const CHANNELS: usize = 12;
 
@@ -54,6 +57,10 @@ impl Launcher for Qemu {
             ("kvm", "The processor's virtualization"),
             ("tcg", "Translation"),
         ]
+    }
+
+    fn transports(&self) -> &'static [&'static str] {
+        &["ivshmem", DAX]
     }
 
     fn usual(&self) -> Usual {
@@ -106,6 +113,7 @@ impl Launcher for Qemu {
 
     fn software(
         &self,
+        transport: Option<&str>,
         kernel: Option<&Path>,
         driver: &driver::Choice,
         accelerator: Option<&str>,
@@ -116,7 +124,11 @@ impl Launcher for Qemu {
                 .ok_or_else(|| Error::new(format!("QEMU does not run machines by {name}")).code(2))
         });
         let wanted = wanted.transpose()?;
-        let mut software = Software::find(kernel, MODULES, (driver, driver::NAME), note)?;
+        let modules = match transport {
+            Some(_) => [MODULES, DAX_MODULES].concat(),
+            None => MODULES.into(),
+        };
+        let mut software = Software::find(kernel, &modules, (driver, driver::NAME), note)?;
         let (accel, how) = probe::decide(wanted, &software.kernel, note)?;
         if accel == Accel::Tcg {
             if let Some(unpacked) = vmlinux::unpacked(&software.kernel, note) {
@@ -129,7 +141,7 @@ impl Launcher for Qemu {
     }
 
     fn create_pool(&self, record: &mut Record) -> Result<()> {
-        pool::create(&record.name, record.pool_size)
+        pool::create(&record.name, record.pool_size, is_dax(&record.transport))
     }
 
     fn remove_pool(&self, record: &Record) -> Result<()> {
@@ -244,6 +256,11 @@ fn start(
     Ok((process, leash))
 }
 
+/// Whether that is the transport for which QEMU shows the machine persistent memory.
+fn is_dax(transport: &Option<String>) -> bool {
+    transport.as_deref() == Some(DAX)
+}
+
 /// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
 fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
     let file = |(place, pool): (usize, &'a Granted)| PoolFile {
@@ -251,6 +268,7 @@ fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a
         path: &pool.path,
         size: pool.size,
         doorbell: bells.get(place).map(PathBuf::as_path),
+        dax: is_dax(&pool.transport),
     };
     pools.iter().enumerate().map(file).collect()
 }

@@ -181,6 +181,7 @@ mod tests {
 
     fn pool(name: &str, path: &str) -> Granted {
         Granted {
+            transport: None,
             name: name.into(),
             path: path.into(),
             size: 1 << 20,

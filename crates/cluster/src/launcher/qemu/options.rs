@@ -15,6 +15,7 @@ use crate::state::share::{self, Share};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
+use vshmem_transport::head::HEAD;
 
 /// A file that a machine gets as a pool.
 pub struct PoolFile<'a> {
@@ -26,6 +27,8 @@ pub struct PoolFile<'a> {
     pub size: u64,
     /// Where the back end serves it, if machines are to ring each other.
     pub doorbell: Option<&'a Path>,
+    /// It is shown as persistent memory, with what its file has before it.
+    pub dax: bool,
 }
 
 /// A machine to start.
@@ -73,7 +76,7 @@ pub fn arguments(spec: &Spec<'_>) -> (Vec<String>, Descriptors) {
     // atomic between machines.
     let room = spec.cpus.max(2);
     out.add("-smp", &format!("cpus={},maxcpus={room}", spec.cpus));
-    out.add("-m", &format!("size={}k", spec.memory / 1024));
+    out.add("-m", &memory(spec));
     for (option, file) in [("-kernel", spec.kernel), ("-initrd", spec.initramfs)] {
         let file = out.file(Descriptor::Read(file.into()));
         out.add(option, &file);
@@ -161,15 +164,41 @@ fn pools(out: &mut Arguments, spec: &Spec<'_>) {
             out.add("-device", &format!("{bell},id={device},bus={port}"));
             continue;
         }
-        let (path, size) = (out.file(Descriptor::Write(pool.path.into())), pool.size);
+        let path = out.file(Descriptor::Write(pool.path.into()));
+        let size = if pool.dax {
+            with_head(pool.size)
+        } else {
+            pool.size
+        };
         let memory = format!("share=on,mem-path={path},size={size}");
         out.add(
             "-object",
             &format!("memory-backend-file,id={backing},{memory}"),
         );
-        let plain = format!("ivshmem-plain,memdev={backing},master=on");
-        out.add("-device", &format!("{plain},id={device},bus={port}"));
+        let shown = match pool.dax {
+            true => format!("virtio-pmem-pci,memdev={backing}"),
+            false => format!("ivshmem-plain,memdev={backing},master=on"),
+        };
+        out.add("-device", &format!("{shown},id={device},bus={port}"));
     }
+}
+
+/// The machine's memory, and room for persistent memory beside it.
+fn memory(spec: &Spec<'_>) -> String {
+    let size = format!("size={}k", spec.memory / 1024);
+    let dax = spec.pools.iter().filter(|pool| pool.dax);
+    let room: u64 = dax
+        .map(|pool| with_head(pool.size).next_multiple_of(1 << 30))
+        .sum();
+    match room {
+        0 => size,
+        room => format!("{size},slots=1,maxmem={}k", (spec.memory + room) / 1024),
+    }
+}
+
+/// The length of a file that has a pool of this size and what comes before it.
+fn with_head(size: u64) -> u64 {
+    HEAD + size.next_multiple_of(HEAD)
 }
 
 fn channels(out: &mut Arguments, spec: &Spec<'_>) {
@@ -225,6 +254,7 @@ mod tests {
 
     fn line(wires: Option<Vec<Wire>>) -> String {
         let settings = Settings {
+            dax: vec![],
             name: "vm0".into(),
             pools: vec!["default".into()],
             uid: 1,
@@ -248,6 +278,7 @@ mod tests {
                 path: Path::new("/dev/shm/p"),
                 size: 1 << 20,
                 doorbell: None,
+                dax: false,
             }],
             ports: Ports {
                 spare: 1,

@@ -86,6 +86,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     let initramfs = directory.join("initramfs");
     initramfs::write(&initramfs, &[])?;
     let settings = Settings {
+        dax: vec![],
         name: "probe".into(),
         pools: vec![],
         uid: uid(),

@@ -46,6 +46,10 @@ impl Launcher for Xen {
         &[(NAME, "")]
     }
 
+    fn transports(&self) -> &'static [&'static str] {
+        &["xen"]
+    }
+
     fn usual(&self) -> Usual {
         Usual {
             pool_size: 16 << 20,
@@ -98,6 +102,7 @@ impl Launcher for Xen {
 
     fn software(
         &self,
+        _: Option<&str>,
         kernel: Option<&Path>,
         driver: &driver::Choice,
         _: Option<&str>,

@@ -1,0 +1,97 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# Machines that are given their pool as persistent memory, of which their kernels make a DAX device: the transport dax.
+"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path "$MACHINES_ROOT/Cargo.toml" \
+    -p vshmem-transport --features contract --bin transport-contract >"$work/build" 2>&1 || cat "$work/build"
+vshmem down --all
+
+code "doorbells can't be had with it" 2 vshmem up -n 1 --transport dax --doorbell
+contains "and it is said so" "there are no doorbells with dax" "$(cat "$work/out")"
+LIMIT=300 vshmem up -n 2 --transport dax --pool-size 64M >"$work/up" 2>&1
+equal "two machines come up" 0 $?
+contains "up says how they have the pool" "by dax: it is cached, and waiters look every 2 ms" "$(cat "$work/up")"
+equal "a machine has it as a device of its own kernel's making" "64M cached, nap /dev/dax0.0" \
+    "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls | awk '$1 == "default" { print $2, $5, $6, $7 }')"
+
+vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1
+equal "the transport keeps its contract" 0 $?
+contains "and it is this one" "transport dax" "$(cat "$work/contract")"
+grep -v '^ok' "$work/contract" | sed 's/^/        /'
+code "System V's conformance tests pass in a machine" 0 vshmem exec vm1 -- env VSHMEM_POOL=/dev/dax0.0 \
+    "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"
+
+# A wait, a hand-over and an end in each direction, and the host's own processes take part.
+cat >"$work/turns.pl" <<'P'
+my ($me, $rounds) = ($ARGV[0], 200);
+my $set = semget(0x5151, 2, 01600) // die "semget: $!";
+my $segment = shmget(0x5151, 4096, 01600) // die "shmget: $!";
+for my $round (1 .. $rounds) {
+    semop($set, pack("s!3", $me, -1, 0)) or die "semop: $!";
+    shmread($segment, my $count, 0, 8) or die "shmread: $!";
+    shmwrite($segment, pack("q", unpack("q", $count) + 1), 0, 8) or die "shmwrite: $!";
+    semop($set, pack("s!3", 1 - $me, 1, 0)) or die "semop: $!";
+}
+P
+vshmem run --vm vm0 --no-prefix -- perl -e 'semop(semget(0x5151, 2, 01600) // die, pack("s!3", 0, 1, 0)) or die'
+vshmem run --vm vm0 --no-prefix -- perl "$work/turns.pl" 0 >"$work/first" 2>&1 &
+first=$!
+code "a machine and the host take turns" 0 on_host perl "$work/turns.pl" 1
+code "and so does the machine" 0 wait "$first"
+vshmem run --vm vm0 --no-prefix -- perl "$work/turns.pl" 0 >"$work/first" 2>&1 &
+first=$!
+code "two machines take turns" 0 vshmem run --vm vm1 --no-prefix -- perl "$work/turns.pl" 1
+code "both of them" 0 wait "$first"
+equal "and no turn is lost" 800 \
+    "$(on_host perl -e 'shmread(shmget(0x5151, 0, 0) // die, my $n, 0, 8) or die; print unpack("q", $n)')"
+
+# A machine that dies with a semaphore in its hand.
+cat >"$work/hold.pl" <<'P'
+my $set = semget(0x5252, 1, 01600) // die "semget: $!";
+semctl($set, 0, 16, 1) // die;
+semop($set, pack("s!3", 0, -1, 010000)) or die "semop: $!";    # SEM_UNDO
+sleep 1000;
+P
+vshmem run --vm vm1 --no-prefix -- perl "$work/hold.pl" >/dev/null 2>&1 &
+held() { on_host perl -e 'exit(semctl(semget(0x5252, 0, 0) // exit(1), 0, 12, 0) + 0)'; }
+eventually "a machine holds a semaphore" held
+kill -KILL "$(vshmem ps --json | /usr/bin/python3 -c '
+import json, sys
+print(*[m["pid"] for c in json.load(sys.stdin)["clusters"] for m in c["machines"] if m["name"] == "vm1"])')"
+LIMIT=300 code "it is started anew when it has died" 0 vshmem restart vm1
+LIMIT=20 code "and what it held was undone" 0 vshmem run --vm vm0 --no-prefix -- \
+    perl -e 'semop(semget(0x5252, 0, 0) // die, pack("s!3", 0, -1, 0)) or die'
+
+# The block before the pool is a liar's to write: it says that kernels keep their records of pages in the pool itself
+# (mode 2), which a kernel is told not to believe.
+pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
+/usr/bin/python3 - "$pool" <<'P'
+import struct, sys
+with open(sys.argv[1], "r+b") as pool:
+    pool.seek(4096)
+    block = bytearray(pool.read(4096))
+    struct.pack_into("<I", block, 72, 2)
+    block[4088:] = bytes(8)
+    low = high = 0
+    for (word,) in struct.iter_unpack("<I", block):
+        low = (low + word) & 0xFFFFFFFF
+        high = (high + low) & 0xFFFFFFFF
+    struct.pack_into("<Q", block, 4088, high << 32 | low)
+    pool.seek(4096)
+    pool.write(block)
+P
+code "a machine does not start on a block that lies" 125 vshmem restart vm1 --timeout $((60 * slow))
+contains "and says why" "DAX" "$(cat "$work/out")"
+dd if=/dev/urandom of="$pool" bs=4096 seek=1 count=1 conv=notrunc 2>/dev/null
+LIMIT=300 code "it does where there is none, and makes one" 0 vshmem restart vm1
+code "the pool is what it was" 0 vshmem run --vm vm1 --no-prefix -- perl -e 'semget(0x5252, 0, 0) // die'
+code "and whole" 0 vshmem check "cluster.$VSHMEM_CLUSTER"
+
+# Another pool beside it, by ivshmem, comes and goes; this one stays.
+vshmem pool create "beside-$VSHMEM_CLUSTER" --size 1M
+code "another pool is granted to it" 0 vshmem grant "beside-$VSHMEM_CLUSTER" vm1
+contains "which it has besides" "beside-$VSHMEM_CLUSTER" "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls)"
+code "and taken away" 0 vshmem revoke "beside-$VSHMEM_CLUSTER" vm1
+code "its own can't be" 125 vshmem revoke default vm1
+contains "since QEMU can't" "can't take such a device away" "$(cat "$work/out")"
+vshmem pool rm "beside-$VSHMEM_CLUSTER"
+vshmem down
