@@ -31,8 +31,8 @@ const ROOMS: [Room; 3] = [
             "http",
             "address",
             "ivshmem",
-            "link",
-            "ticket",
+            "fd store",
+            "announcement",
         ],
     },
     Room {

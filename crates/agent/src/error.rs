@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug, Clone)]
 pub struct Error(String);
 
-/// The result of everything in this room that can fail.
+/// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -19,7 +19,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It may tell what a machine or a member of a pool has said.
+        // It may quote what a machine or a member of a pool has written.
         f.write_str(&crate::plain(&self.0))
     }
 }
@@ -28,7 +28,7 @@ impl std::error::Error for Error {}
 
 /// Turns an input/output error into a sentence.
 pub(crate) trait Explain<T> {
-    /// `what` says what was being done.
+    /// `what` says what could not be done.
     fn explain(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,4 +1,4 @@
-//! Answering `GET /metrics`. Whoever connects is told once and let go; a request has a length and a time that it must keep to.
+//! A server for `GET /metrics`. Each connection has one request, which is limited in length and time.
 
 use crate::error::{Error, Explain, Result};
 use crate::metrics::CONTENT_TYPE;
@@ -12,36 +12,36 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Connections at once; others wait in the listening socket.
+/// Most connections at a time; further ones wait in the listening socket's backlog.
 const MOST: usize = 16;
 /// Longest request, in bytes.
 const LONGEST: usize = 8 << 10;
-/// From accepting a connection to the last byte of the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a connection may take from being accepted to the last byte of the response.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection.
 struct Scrape {
     socket: OwnedFd,
-    heard: Vec<u8>,
-    to_say: Vec<u8>,
+    request: Vec<u8>,
+    unsent: Vec<u8>,
     since: Instant,
 }
 
-/// What became of a connection.
-pub enum After {
-    /// It is over.
-    Over,
-    /// More is to be read.
-    Reads,
-    /// The request is there: [`Endpoint::answer`] it.
-    Asks,
-    /// More is to be written.
-    Writes,
+/// The state of a connection.
+pub enum Progress {
+    /// It is finished, or was closed.
+    Closed,
+    /// The request is not complete.
+    Reading,
+    /// The request is complete: [`Endpoint::respond`] to it.
+    Requested,
+    /// A part of the response is to be written.
+    Writing,
 }
 
-/// The listening socket, and who has connected.
+/// The listening socket, and its connections.
 pub struct Endpoint {
-    /// Where it listens, as people write it.
+    /// The address, as users write it.
     pub address: String,
     /// The socket.
     pub listener: OwnedFd,
@@ -67,7 +67,7 @@ impl Endpoint {
         Ok(Endpoint::adopt(address.into(), listener))
     }
 
-    /// Goes on with a socket that listens already.
+    /// Takes over a socket that listens already.
     pub fn adopt(address: String, listener: OwnedFd) -> Endpoint {
         Endpoint {
             address,
@@ -76,19 +76,19 @@ impl Endpoint {
         }
     }
 
-    /// Is there room for another connection?
-    pub fn has_room(&self) -> bool {
+    /// Whether another connection may be accepted.
+    pub fn can_accept(&self) -> bool {
         self.connections.len() < MOST
     }
 
-    /// The next who has connected, if there is one.
+    /// Accepts a connection, if there is one.
     pub fn accept(&mut self, number: u32) -> Option<&OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::accept_with(&self.listener, flags).ok()?;
         let scrape = Scrape {
             socket,
-            heard: Vec::new(),
-            to_say: Vec::new(),
+            request: Vec::new(),
+            unsent: Vec::new(),
             since: Instant::now(),
         };
         self.connections.insert(number, scrape);
@@ -100,41 +100,41 @@ impl Endpoint {
         self.connections.get(&number).map(|scrape| &scrape.socket)
     }
 
-    /// Something can be read or written.
-    pub fn go_on(&mut self, number: u32) -> After {
+    /// Reads or writes as much as it can without waiting.
+    pub fn advance(&mut self, number: u32) -> Progress {
         let Some(scrape) = self.connections.get_mut(&number) else {
-            return After::Over;
+            return Progress::Closed;
         };
-        if scrape.to_say.is_empty() {
+        if scrape.unsent.is_empty() {
             scrape.read()
         } else {
             scrape.write()
         }
     }
 
-    /// Answers a request; `text` makes what is asked for.
-    pub fn answer(&mut self, number: u32, text: impl FnOnce() -> String) -> After {
+    /// Responds to a complete request; `text` makes the metrics.
+    pub fn respond(&mut self, number: u32, text: impl FnOnce() -> String) -> Progress {
         let Some(scrape) = self.connections.get_mut(&number) else {
-            return After::Over;
+            return Progress::Closed;
         };
-        scrape.to_say = respond(&scrape.heard, text).into_bytes();
+        scrape.unsent = respond(&scrape.request, text).into_bytes();
         scrape.write()
     }
 
-    /// Lets a connection go.
+    /// Closes a connection.
     pub fn drop(&mut self, number: u32) {
         self.connections.remove(&number);
     }
 
-    /// Lets those go who have taken too long.
+    /// Closes connections that have taken too long.
     pub fn expire(&mut self) {
         self.connections
-            .retain(|_, scrape| scrape.since.elapsed() < PATIENCE);
+            .retain(|_, scrape| scrape.since.elapsed() < TIMEOUT);
     }
 
-    /// Listens no longer.
+    /// Closes the endpoint.
     pub fn close(self) {
-        // The keeper has it, too, for a moment.
+        // The keeper still has a copy of the descriptor, which closing alone would leave listening.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if self.address.contains('/') {
             remove_socket(Path::new(&self.address));
@@ -142,7 +142,7 @@ impl Endpoint {
     }
 }
 
-/// Removes a socket that lies at a path, and nothing else.
+/// Removes a path if it is a socket.
 fn remove_socket(path: &Path) {
     if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
         let _ = fs::remove_file(path);
@@ -161,62 +161,61 @@ pub(crate) fn parse(address: &str) -> Result<SocketAddr> {
 }
 
 impl Scrape {
-    fn read(&mut self) -> After {
+    fn read(&mut self) -> Progress {
         let mut part = [0u8; 2048];
         loop {
             match rustix::io::read(&self.socket, &mut part) {
-                Ok(0) => return After::Over,
-                Ok(len) => self.heard.extend_from_slice(&part[..len]),
-                Err(e) if is_later(e) => break,
-                Err(_) => return After::Over,
+                Ok(0) => return Progress::Closed,
+                Ok(len) => self.request.extend_from_slice(&part[..len]),
+                Err(e) if is_would_block(e) => break,
+                Err(_) => return Progress::Closed,
             }
-            if is_whole(&self.heard) || self.heard.len() > LONGEST {
-                return After::Asks;
+            if is_complete(&self.request) || self.request.len() > LONGEST {
+                return Progress::Requested;
             }
         }
-        After::Reads
+        Progress::Reading
     }
 
-    fn write(&mut self) -> After {
-        while !self.to_say.is_empty() {
-            // Who is gone costs no signal.
+    fn write(&mut self) -> Progress {
+        while !self.unsent.is_empty() {
             let flags = rustix::net::SendFlags::NOSIGNAL;
-            match rustix::net::send(&self.socket, &self.to_say, flags) {
-                Ok(len) => drop(self.to_say.drain(..len)),
-                Err(e) if is_later(e) => return After::Writes,
-                Err(_) => return After::Over,
+            match rustix::net::send(&self.socket, &self.unsent, flags) {
+                Ok(len) => drop(self.unsent.drain(..len)),
+                Err(e) if is_would_block(e) => return Progress::Writing,
+                Err(_) => return Progress::Closed,
             }
         }
         let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write);
-        // What was not read would have the answer thrown away with the connection.
+        // Closing a socket with unread bytes resets the connection, and the peer loses the response.
         let mut rest = [0u8; 2048];
         for _ in 0..8 {
             if !matches!(rustix::io::read(&self.socket, &mut rest), Ok(1..)) {
                 break;
             }
         }
-        After::Over
+        Progress::Closed
     }
 }
 
-fn is_later(error: rustix::io::Errno) -> bool {
+fn is_would_block(error: rustix::io::Errno) -> bool {
     matches!(
         error,
         rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR
     )
 }
 
-/// Does a request's head end here?
-fn is_whole(request: &[u8]) -> bool {
+/// Whether the head of a request is complete.
+fn is_complete(request: &[u8]) -> bool {
     request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n")
 }
 
-/// The answer to a request.
+/// The response to a request.
 pub(crate) fn respond(request: &[u8], text: impl FnOnce() -> String) -> String {
     let refusal = |status: &str, more: &str| {
         response(status, more, "text/plain", &format!("{status}\n"), true)
     };
-    if !is_whole(request) {
+    if !is_complete(request) {
         return refusal("431 Request Header Fields Too Large", "");
     }
     let line = request.split(|b| *b == b'\n').next().unwrap_or_default();
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn requests_get_their_status() {
         assert_eq!(
             status("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
             "HTTP/1.1 200 OK"
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read() {
+    fn addresses_are_parsed() {
         assert_eq!(parse("9500").unwrap().to_string(), "127.0.0.1:9500");
         assert_eq!(parse("[::1]:80").unwrap().to_string(), "[::1]:80");
         assert_eq!(parse("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");

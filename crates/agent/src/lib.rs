@@ -1,17 +1,19 @@
-//! What serves pools beside the programs that use them: a host's back ends, and the front end in a machine. Both clean up
-//! after processes of their own kernel that died, and back ends after machines.
+//! The processes that serve pools beside the programs that use them: a host's back ends, and the front end in
+//! a machine. Both reap after dead processes of their own kernel, and back ends after dead machines.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`ivshmem`], [`xen`] | the brokers of transports: who gives pools to machines, and knows which machines live |
+//! | [`ivshmem`], [`xen`] | the brokers of transports: they give pools to machines, and know which machines live |
 //! | [`dax`] | the devices of a transport that has no broker |
 //! | [`guest`] | the front end: a machine's pools, which come and go |
-//! | `worker`, `quarantine` | a thread for each pool; and when it rests |
-//! | `reaper`, `reclaimer` | what it does there as one of the pool's processes: cleaning up after the dead, giving memory back |
-//! | [`Below`], `mapped`, `lost` | what a pool needs of the kernel when we work on it; its memory, and what if that is truncated |
+//! | `worker`, `quarantine` | a thread for each pool, and how often it makes a pass |
+//! | `reaper`, `reclaimer` | what it does in a pass: cleaning up after the dead, giving memory back |
+//! | `maintained_pool` | a joined pool, with its worker |
+//! | [`JoinedPool`], `owned_handle` | a pool as the upper half sees it, and its mapping |
+//! | `sigbus` | surviving the truncation of a pool's file |
 //! | `metrics`, `http` | what a back end knows, for Prometheus |
 //! | `signals` | being asked to end |
-//! | `text` | what others say, before it goes to a terminal |
+//! | `text` | making untrusted texts safe for a terminal |
 
 #[path = "../../transport/dax/guest.rs"]
 pub mod dax;
@@ -22,13 +24,14 @@ pub mod guest;
 mod http;
 #[path = "../../transport/ivshmem/broker/mod.rs"]
 pub mod ivshmem;
-mod kernel;
-mod lost;
-mod mapped;
+mod joined_pool;
+mod maintained_pool;
 mod metrics;
+mod owned_handle;
 mod quarantine;
 mod reaper;
 mod reclaimer;
+mod sigbus;
 mod signals;
 mod text;
 mod worker;
@@ -36,7 +39,7 @@ mod worker;
 pub mod xen;
 
 pub use error::{Error, Result};
-pub use kernel::{now, Below};
+pub use joined_pool::{now, JoinedPool};
 pub use text::{plain, printable};
 
 /// The kinds of devices by which a machine is given pools while it runs, or when it starts.

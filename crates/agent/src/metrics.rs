@@ -1,12 +1,12 @@
-//! What the back end knows, in Prometheus's text format.
+//! The back end's metrics, in Prometheus's text format.
 //!
-//! There is a series for each pool, and for each of its members, but none for an IPC object: how many there
-//! are, machines decide.
+//! There is a series for each pool, and for each of its members, but none for an IPC object: members decide
+//! how many of those there are.
 
 use crate::text::plain;
 use std::fmt::{Display, Write};
 
-/// Where the format is told of, as a response says.
+/// The media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A member of a pool.
@@ -15,11 +15,11 @@ pub struct Member {
     pub member: u16,
     /// Its name.
     pub name: String,
-    /// It is not known to be dead.
+    /// Whether it is alive, as far as is known.
     pub alive: bool,
     /// Its processes that have a slot.
     pub processes: u64,
-    /// Its threads that wait.
+    /// Its waiting threads.
     pub sleepers: u64,
 }
 
@@ -29,13 +29,13 @@ pub struct Pool {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Bytes of its file that have memory.
+    /// Bytes of its file that are backed by memory.
     pub memory: u64,
     /// Bytes of segments.
     pub segments: u64,
-    /// Bytes that segments can have besides.
+    /// Bytes that are free for segments.
     pub free: u64,
-    /// Segments, sets, queues.
+    /// Numbers of segments, sets and queues.
     pub objects: [u64; 3],
     /// Semaphores of all sets.
     pub semaphores: u64,
@@ -43,15 +43,15 @@ pub struct Pool {
     pub messages: u64,
     /// Bytes of text in all queues.
     pub text: u64,
-    /// Threads that wait at sets, and at queues.
+    /// Numbers of threads that wait at sets, and at queues.
     pub sleepers: [u64; 2],
     /// Machines that are connected.
     pub peers: u64,
-    /// How often the host was rung.
-    pub rung: u64,
+    /// How often the host's doorbell was rung.
+    pub doorbells: u64,
     /// Bytes of removed segments that were given back to the host.
     pub given_back: u64,
-    /// What lies in it led cleaning up astray again and again.
+    /// Whether it is in quarantine.
     pub quarantined: bool,
     /// Its members.
     pub members: Vec<Member>,
@@ -85,7 +85,7 @@ impl Text {
     }
 }
 
-/// A label's value as the format wants it, without what a terminal would obey.
+/// A label's value, escaped for the format, and safe for a terminal.
 fn escaped(value: &str) -> String {
     plain(value)
         .replace('\\', "\\\\")
@@ -93,10 +93,10 @@ fn escaped(value: &str) -> String {
         .replace('\n', "\\n")
 }
 
-type OfPool = (&'static str, &'static str, &'static str, fn(&Pool) -> u64);
+type PoolMetric = (&'static str, &'static str, &'static str, fn(&Pool) -> u64);
 
-/// Metrics that are one number for each pool: name, type, help, number.
-const OF_POOLS: [OfPool; 11] = [
+/// Metrics with one value for each pool: name, type, help, value.
+const POOL_METRICS: [PoolMetric; 11] = [
     ("pool_size_bytes", "gauge", "Size of a pool.", |p| p.size),
     (
         "pool_memory_bytes",
@@ -144,7 +144,7 @@ const OF_POOLS: [OfPool; 11] = [
         "pool_rings_total",
         "counter",
         "How often machines have rung the host for a pool.",
-        |p| p.rung,
+        |p| p.doorbells,
     ),
     (
         "pool_given_back_bytes_total",
@@ -160,10 +160,10 @@ const OF_POOLS: [OfPool; 11] = [
     ),
 ];
 
-type OfMember = (&'static str, &'static str, fn(&Member) -> u64);
+type MemberMetric = (&'static str, &'static str, fn(&Member) -> u64);
 
-/// Metrics that are one number for each member: name, help, number.
-const OF_MEMBERS: [OfMember; 3] = [
+/// Metrics with one value for each member: name, help, value.
+const MEMBER_METRICS: [MemberMetric; 3] = [
     (
         "machine_up",
         "Whether a machine that uses a pool lives, the host included.",
@@ -181,7 +181,7 @@ const OF_MEMBERS: [OfMember; 3] = [
     ),
 ];
 
-/// All metrics. `served` pools are served, and this is known of some or all of them.
+/// All metrics. `served` is the number of pools that are served; `pools` may be some of them.
 pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
     let mut text = Text::default();
     text.metric("build_info", "gauge", "Version of the back end.");
@@ -194,7 +194,7 @@ pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
     text.value("agent_start_time_seconds", &[], since);
     text.metric("pools", "gauge", "Pools that are served.");
     text.value("pools", &[], served);
-    for (name, kind, help, number) in OF_POOLS {
+    for (name, kind, help, number) in POOL_METRICS {
         text.metric(name, kind, help);
         for pool in pools {
             text.value(name, &[("pool", &pool.name)], number(pool));
@@ -220,7 +220,7 @@ pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
             );
         }
     }
-    for (name, help, number) in OF_MEMBERS {
+    for (name, help, number) in MEMBER_METRICS {
         text.metric(name, "gauge", help);
         for pool in pools {
             for m in &pool.members {
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_escaped_and_series_told_apart() {
+    fn labels_are_escaped_and_series_are_unique() {
         let member = |member| Member {
             member,
             name: "a\"b\\c\nd".into(),
@@ -261,7 +261,7 @@ mod tests {
             text: 5,
             sleepers: [6, 7],
             peers: 1,
-            rung: 10,
+            doorbells: 10,
             given_back: 11,
             quarantined: true,
             members: vec![member(1), member(2)],

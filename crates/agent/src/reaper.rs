@@ -1,9 +1,10 @@
-//! What the back end and a front end do in a pool as one of its processes: they clean up after processes of their own kernel that
-//! died, and of machines that are dead. Else that waits until somebody is in need of what the dead hold.
+//! The reaper: it takes from a pool what dead processes of its own kernel and of dead machines have there.
+//! Otherwise that would wait until a process needs what they hold.
 //!
-//! It is done in steps, under locks for which it waits some milliseconds at the most; what can't be done now is tried again a second later.
+//! It works in steps, under locks for which it waits some milliseconds at the most. What can't be done now is
+//! tried again a second later.
 
-use crate::kernel::Below;
+use crate::joined_pool::JoinedPool;
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -12,39 +13,43 @@ use vshmem_pool::layout::{Proc, PAGE};
 use vshmem_pool::{Budget, Pool, ProcId};
 use vshmem_transport::{Handle, Liveness};
 
-/// How long cleaning up may take in a second.
-pub const SHORT: Duration = Duration::from_millis(20);
-/// Process slots that are looked at in a second.
-const SLOTS_AT_ONCE: u32 = 1024;
+/// How long a pass may take.
+pub const MAX_PASS: Duration = Duration::from_millis(20);
+/// Process slots that a pass looks at.
+const SLOTS_PER_PASS: u32 = 1024;
 
-/// A process that attends to a pool.
+/// A process of the pool that reaps.
 #[derive(Default)]
 pub struct Reaper {
     me: Option<(ProcId, Liveness)>,
+    /// The next slot to look at.
     slot: u32,
     slots_backed: u32,
     spare_backed: bool,
 }
 
 impl Reaper {
-    /// Takes a process slot of the pool, if it has none and there is one.
-    pub fn take_part<H: Borrow<Handle> + Sync>(&mut self, below: &Below<H>) -> Option<ProcId> {
-        let pool = &below.pool;
+    /// This process's slot in the pool. Takes one if there is a free one and it has none.
+    pub fn ensure_slot<H: Borrow<Handle> + Sync>(
+        &mut self,
+        joined: &JoinedPool<H>,
+    ) -> Option<ProcId> {
+        let pool = &joined.pool;
         if let Some((me, _)) = self.me {
-            // A machine that scribbles may have taken it away.
+            // A hostile member may have freed it.
             if pool.process(me.slot).is_some_and(|(now, _, _)| now == me) {
                 return Some(me);
             }
             self.leave(pool);
         }
         let mut liveness = None;
-        let mut claim = |slot| {
+        let mut take = |slot| {
             end(liveness.take());
-            liveness = below.handle.borrow().claim_liveness(slot);
+            liveness = joined.handle.borrow().claim_liveness(slot);
             liveness.is_some()
         };
         let pid = std::process::id();
-        let me = pool.claim_process(below, &Budget::default(), below.member, pid, 0, &mut claim);
+        let me = pool.claim_process(joined, &Budget::default(), joined.member, pid, 0, &mut take);
         match (me, liveness) {
             (Some(me), Some(liveness)) => {
                 self.me = Some((me, liveness));
@@ -57,15 +62,15 @@ impl Reaper {
         }
     }
 
-    /// Takes from the pool what dead processes have there: looks at some slots, of those that were ever used and the spare one.
-    pub fn clean_up(&mut self, c: &Ctx) {
+    /// One pass: reaps the dead among some slots, of those that were ever used and the spare one.
+    pub fn reap(&mut self, c: &Ctx) {
         let slots = c.pool.proc_slots();
         let high = c.pool.root().proc_high.load(Relaxed).min(slots);
         if !self.back_slots(c, high) {
             return;
         }
         let begun = Instant::now();
-        for _ in 0..=SLOTS_AT_ONCE.min(high) {
+        for _ in 0..=SLOTS_PER_PASS.min(high) {
             self.slot = if self.slot > high { 0 } else { self.slot };
             let spare = self.slot == high;
             liveness::reap(
@@ -77,13 +82,13 @@ impl Reaper {
                 },
             );
             self.slot += 1;
-            if begun.elapsed() > SHORT {
+            if begun.elapsed() > MAX_PASS {
                 return;
             }
         }
     }
 
-    /// Sees to it that the slots that are looked at have memory.
+    /// Backs the slots that a pass may look at with memory.
     fn back_slots(&mut self, c: &Ctx, high: u32) -> bool {
         const EACH: u64 = size_of::<Proc>() as u64;
         let table = c.pool.geometry().procs.0;
@@ -93,7 +98,7 @@ impl Reaper {
         };
         let spare = c.pool.spare_slot();
         self.spare_backed = self.spare_backed || back(spare, spare + 1);
-        // By pages: in a machine, each time is a ring.
+        // Whole pages: in a machine, each request rings the host's doorbell.
         let to = high
             .next_multiple_of((PAGE / EACH) as u32)
             .min(c.pool.proc_slots());
@@ -103,8 +108,8 @@ impl Reaper {
         self.spare_backed && self.slots_backed >= high
     }
 
-    /// Lets go of a pool that can't be read any more; its slot is nobody's from now on.
-    pub fn forget(&mut self) {
+    /// Ends with a pool that can't be read any more: only the liveness lock is released.
+    pub fn abandon(&mut self) {
         end(self.me.take().map(|(_, liveness)| liveness));
     }
 
@@ -119,7 +124,7 @@ impl Reaper {
 
 fn end(liveness: Option<Liveness>) {
     if let Some(liveness) = liveness {
-        // SAFETY: claimed by this process, for a slot that it does not have, or has no more.
+        // SAFETY: taken by this process, for a slot that it does not have, or has no more.
         unsafe { liveness.end() };
     }
 }

@@ -1,13 +1,13 @@
-//! What the back end does in a pool besides cleaning up after processes: it gives back the entries of machines that died, and memory to
-//! the host that machines can't.
+//! The reclaimer: it frees the entries of dead members for others, and gives memory back to the host that
+//! machines have freed, since they can't do so themselves.
 //!
-//! All of it is done in steps, under locks for which it waits some milliseconds at the most; what can't be done now is tried again in
-//! the next second.
+//! It works in steps, under locks for which it waits some milliseconds at the most. What can't be done now is
+//! tried again a second later.
 
-use crate::kernel::Below;
-use crate::mapped::Mapped;
-use crate::reaper::SHORT;
-use crate::worker::Duty;
+use crate::joined_pool::JoinedPool;
+use crate::owned_handle::OwnedHandle;
+use crate::reaper::MAX_PASS;
+use crate::worker::Task;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -15,34 +15,37 @@ use std::time::Instant;
 use vshmem_ipc::census::Census;
 use vshmem_ipc::{reclaim, Ctx};
 
-/// What is emptied under the pool's lock at once: a fraction of a millisecond.
-const AT_ONCE: u64 = 2 << 20;
-/// What is emptied in a second, lest a pool that is used and emptied by turns keeps the back end busy.
-const A_SECOND: u64 = 1 << 30;
-/// What a step counts for, that found everything empty already.
-const LEAST: u64 = 64 << 10;
-/// Records that are looked at between looks at the clock.
-const RECORDS_AT_ONCE: u32 = 256;
-/// There must be more free than this where the pool lies, lest the back end dies of touching what has no memory.
-const ROOM: u64 = 1 << 20;
+/// Bytes that a step gives back under the pool's lock: a fraction of a millisecond.
+const STEP: u64 = 2 << 20;
+/// Bytes that a pass gives back, so that a pool that is filled and emptied in turn does not keep the back end
+/// busy.
+const PASS: u64 = 1 << 30;
+/// Bytes that a step counts for at the least, even if it has found all pages empty.
+const MIN_STEP: u64 = 64 << 10;
+/// Records that are looked at before the clock is read again.
+const RECORDS_PER_STEP: u32 = 256;
+/// More memory than this must be free where the pool lies, or touching a page without memory may end the back
+/// end.
+const MIN_FREE: u64 = 1 << 20;
 
-/// The back end's part in one pool.
+/// The reclaimer of one pool.
 pub struct Reclaimer {
     file: OwnedFd,
+    /// Bytes that this pass may still give back.
     left: u64,
-    impossible: bool,
+    is_impossible: bool,
     census: Census,
     cursor: reclaim::Cursor,
     given_back: Arc<AtomicU64>,
 }
 
 impl Reclaimer {
-    /// For a pool that lies in this file. `given_back` counts bytes that were given back to the host.
+    /// For the pool in this file. `given_back` counts the bytes that were given back.
     pub fn new(file: OwnedFd, given_back: Arc<AtomicU64>) -> Reclaimer {
         Reclaimer {
             file,
-            left: A_SECOND,
-            impossible: false,
+            left: PASS,
+            is_impossible: false,
             census: Census::default(),
             cursor: reclaim::Cursor::default(),
             given_back,
@@ -50,10 +53,10 @@ impl Reclaimer {
     }
 }
 
-impl Duty for Reclaimer {
-    fn has_room(&self, below: &Below<Mapped>) -> bool {
-        let room = below.handle.free_memory();
-        below.handle.is_reserved() || room.is_none_or(|room| room > ROOM)
+impl Task for Reclaimer {
+    fn has_memory(&self, joined: &JoinedPool<OwnedHandle>) -> bool {
+        let free = joined.handle.free_memory();
+        joined.handle.is_reserved() || free.is_none_or(|free| free > MIN_FREE)
     }
 
     fn tick(&mut self, c: &Ctx) {
@@ -62,51 +65,51 @@ impl Duty for Reclaimer {
 
     /// Gives some memory back.
     fn step(&mut self, c: &Ctx) -> bool {
-        if self.impossible {
+        if self.is_impossible {
             return false;
         }
         let data = |at, len| data(self.file.as_fd(), at, len);
-        match reclaim::step(c, AT_ONCE, &mut self.cursor, data) {
+        match reclaim::step(c, STEP, &mut self.cursor, data) {
             Ok(reclaim::Step::Emptied(bytes)) => {
                 self.given_back.fetch_add(bytes, Relaxed);
-                // What was empty already costs a step, too.
-                self.left = self.left.saturating_sub(bytes.max(LEAST));
+                self.left = self.left.saturating_sub(bytes.max(MIN_STEP));
             }
-            Ok(reclaim::Step::Impossible) => (self.impossible, self.left) = (true, 0),
+            Ok(reclaim::Step::Impossible) => (self.is_impossible, self.left) = (true, 0),
             Ok(reclaim::Step::Nothing) | Err(_) => self.left = 0,
         }
         let goes_on = self.left > 0;
         if !goes_on {
-            self.left = A_SECOND;
+            self.left = PASS;
         }
         goes_on
     }
 }
 
-/// Only giving back the entries of members that died.
-impl Duty for Census {
+/// Only frees the entries of dead members.
+impl Task for Census {
     fn tick(&mut self, c: &Ctx) {
         vacate(self, c);
     }
 }
 
-/// Gives back the entries of dead members that nothing names any more; counting goes on where it stopped in the last second.
+/// Frees the entries of dead members that nothing in the pool names any more; goes on where the last pass
+/// stopped.
 fn vacate(census: &mut Census, c: &Ctx) {
     let begun = Instant::now();
-    while c.pool.dead_members() != 0 && begun.elapsed() < SHORT / 4 {
-        if census.step(c, RECORDS_AT_ONCE).is_some() {
+    while c.pool.dead_members() != 0 && begun.elapsed() < MAX_PASS / 4 {
+        if census.step(c, RECORDS_PER_STEP).is_some() {
             return;
         }
     }
 }
 
-/// The first memory of a range of a file; `None`: there is only a hole.
+/// Where the first data of a range of a file begins; `None`: all of it is a hole.
 fn data(file: BorrowedFd<'_>, at: u64, len: u64) -> Option<u64> {
     use rustix::fs::{seek, SeekFrom};
     match seek(file, SeekFrom::Data(at)) {
         Ok(from) => (from < at + len).then_some(from),
         Err(rustix::io::Errno::NXIO) => None,
-        // What can't be told may be all of it.
+        // Unknown: all of it may be data.
         Err(_) => Some(at),
     }
 }

@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// A descriptor that tells of the signals which ask a process to end; they are blocked.
-pub fn descriptor() -> io::Result<OwnedFd> {
-    // SAFETY: the set is filled before it is used, and lives across the calls; the new descriptor is nobody else's.
+/// A signalfd for the signals that ask a process to end. They are blocked from now on.
+pub fn termination_fd() -> io::Result<OwnedFd> {
+    // SAFETY: the set is filled before it is used, and lives across the calls; the new descriptor is owned
+    // here.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT] {

@@ -1,12 +1,12 @@
-//! The thread of an agent that works in one pool, as one of its processes.
+//! The worker: the thread of an agent that works in one pool, as one of the pool's processes.
 //!
-//! Each pool has one of its own, and no agent's loop looks at anything in a pool whose size a member decides: whatever lies in a pool, the
-//! others are served, and the agent answers and ends in time. A thread that can't be waited for is left behind when the agent ends,
-//! as if the agent had been killed.
+//! Each pool has its own worker, and an agent's loop never looks at anything in a pool whose size a member
+//! decides. So whatever a pool contains, the others are served, and the agent answers and ends in time. A
+//! worker that does not finish soon is left behind when the agent ends, as if the agent had been killed.
 
-use crate::kernel::{now, Below};
-use crate::mapped::{Mapped, Shared};
-use crate::quarantine::{News, Quarantine};
+use crate::joined_pool::{now, JoinedPool};
+use crate::owned_handle::{OwnedHandle, SharedPool};
+use crate::quarantine::{Change, Quarantine};
 use crate::reaper::Reaper;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,80 +15,81 @@ use std::thread::{sleep, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use vshmem_ipc::Ctx;
 
-/// From turn to turn.
-const SECOND: Duration = Duration::from_secs(1);
+/// How often a pass is made.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What an agent does in a pool besides cleaning up after the dead.
-pub trait Duty: Send {
-    /// May memory of the pool be touched that was not touched before?
-    fn has_room(&self, _below: &Below<Mapped>) -> bool {
+/// What a worker does in each pass besides reaping.
+pub trait Task: Send {
+    /// Whether pages of the pool may be touched that were not touched before.
+    fn has_memory(&self, _joined: &JoinedPool<OwnedHandle>) -> bool {
         true
     }
-    /// Once a second, if there is room.
+    /// Once in a pass, if there is memory.
     fn tick(&mut self, _c: &Ctx) {}
-    /// Afterwards, again and again until it is false: each time with a budget of its own.
+    /// Afterwards, until it returns false: each time with a budget of its own.
     fn step(&mut self, _c: &Ctx) -> bool {
         false
     }
 }
 
-/// Nothing besides.
-impl Duty for () {}
+/// Only reaping.
+impl Task for () {}
 
 /// How a worker ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It gives its slot back.
+    /// It gives its process slot back.
     Leave,
     /// The pool can't be read any more.
-    Forget,
+    Abandon,
 }
 
-struct Desk {
+/// What the thread and its owner share.
+struct Control {
     end: Mutex<Option<End>>,
-    ends: Condvar,
+    ended: Condvar,
     /// Since when the pool is in quarantine, in seconds since the epoch; 0: it is not.
     quarantined: AtomicU64,
 }
 
 /// A thread that works in a pool until it is asked to end, or this is dropped.
 pub struct Worker {
-    desk: Arc<Desk>,
+    control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    /// Begins to work in a pool, which is called `name` where something is said about it.
-    pub fn start(below: Shared, name: &str, duty: impl Duty + 'static) -> io::Result<Worker> {
-        let desk = Arc::new(Desk {
+    /// Starts the worker of a pool, which messages call `name`.
+    pub fn start(joined: SharedPool, name: &str, task: impl Task + 'static) -> io::Result<Worker> {
+        let control = Arc::new(Control {
             end: Mutex::new(None),
-            ends: Condvar::new(),
+            ended: Condvar::new(),
             quarantined: AtomicU64::new(0),
         });
-        let turns = Turns {
-            desk: desk.clone(),
-            below,
+        let passes = Passes {
+            control: control.clone(),
+            joined,
             name: name.into(),
             reaper: Reaper::default(),
-            duty,
+            task,
         };
         let thread = Builder::new().name("worker".into());
-        let thread = Some(thread.spawn(|| turns.run())?);
-        Ok(Worker { desk, thread })
+        let thread = Some(thread.spawn(|| passes.run())?);
+        Ok(Worker { control, thread })
     }
 
     /// Since when the pool is in quarantine, in seconds since the epoch.
     pub fn quarantined(&self) -> Option<u64> {
-        Some(self.desk.quarantined.load(Relaxed)).filter(|since| *since != 0)
+        Some(self.control.quarantined.load(Relaxed)).filter(|since| *since != 0)
     }
 
-    /// Lets it finish what it is doing, and no more.
-    pub fn ask_to_end(&self) {
-        self.desk.finish(End::Leave);
+    /// Asks it to end after what it is doing now.
+    pub fn stop(&self) {
+        self.control.finish(End::Leave);
     }
 
-    /// Waits for its end until a deadline.
-    pub fn has_ended_by(&self, deadline: Instant) -> bool {
+    /// Waits for its end until a deadline. False: it has not ended.
+    pub fn wait_until(&self, deadline: Instant) -> bool {
         while self.thread.as_ref().is_some_and(|it| !it.is_finished()) {
             if Instant::now() >= deadline {
                 return false;
@@ -98,39 +99,39 @@ impl Worker {
         true
     }
 
-    /// It gives its process slot back, and the pool is let go of: to be done before the pool is taken away.
+    /// Ends it and waits: it gives its process slot back. To be called before the pool is detached.
     pub fn leave(self) {
         self.end(End::Leave);
     }
 
-    /// The pool was taken away, and nothing of it can be read any more.
-    pub fn forget(self) {
-        self.end(End::Forget);
+    /// Ends it and waits, when the pool was taken away and can't be read any more.
+    pub fn abandon(self) {
+        self.end(End::Abandon);
     }
 
     fn end(mut self, how: End) {
-        self.desk.finish(how);
+        self.control.finish(how);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.ask_to_end();
+        self.stop();
     }
 }
 
-impl Desk {
+impl Control {
     fn end(&self) -> MutexGuard<'_, Option<End>> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn finish(&self, how: End) {
         self.end().get_or_insert(how);
-        self.ends.notify_all();
+        self.ended.notify_all();
     }
 
-    /// Waits until a moment, or until it is to end.
+    /// Waits until a point in time, or until the worker is to end.
     fn wait_until(&self, due: Instant) {
         let mut end = self.end();
         while end.is_none() {
@@ -138,78 +139,79 @@ impl Desk {
             if left.is_zero() {
                 return;
             }
-            let waited = self.ends.wait_timeout(end, left);
+            let waited = self.ended.wait_timeout(end, left);
             end = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-/// What a process of the pool does there in a second. True: it was led astray, and cut short.
-pub fn turn(
+/// One pass in a pool. True: it ran over budget, and was cut short.
+pub fn pass(
     c: &Ctx,
     reaper: &mut Reaper,
-    duty: &mut impl Duty,
-    has_room: bool,
+    task: &mut impl Task,
+    has_memory: bool,
     ends: impl Fn() -> bool,
 ) -> bool {
-    if has_room {
-        reaper.clean_up(c);
-        duty.tick(c);
+    if has_memory {
+        reaper.reap(c);
+        task.tick(c);
     }
     while !c.budget.is_spent() && !ends() {
         c.budget.renew();
-        if !duty.step(c) {
+        if !task.step(c) {
             break;
         }
     }
     c.budget.is_spent()
 }
 
-struct Turns<D> {
-    desk: Arc<Desk>,
-    below: Shared,
+/// What the thread does.
+struct Passes<T> {
+    control: Arc<Control>,
+    joined: SharedPool,
     name: String,
     reaper: Reaper,
-    duty: D,
+    task: T,
 }
 
-impl<D: Duty> Turns<D> {
+impl<T: Task> Passes<T> {
     fn run(mut self) {
         let mut quarantine = Quarantine::default();
-        while self.desk.end().is_none() {
+        while self.control.end().is_none() {
             let begun = Instant::now();
             if quarantine.admits(begun) {
-                let astray = self.turn();
-                if let Some(news) = quarantine.note(astray, Instant::now()) {
-                    self.tell(news);
+                let over_budget = self.pass();
+                if let Some(change) = quarantine.record(over_budget, Instant::now()) {
+                    self.report(change);
                 }
             }
-            self.desk.wait_until(begun + SECOND);
+            self.control.wait_until(begun + INTERVAL);
         }
-        if *self.desk.end() == Some(End::Forget) {
-            self.reaper.forget();
+        if *self.control.end() == Some(End::Abandon) {
+            self.reaper.abandon();
         } else {
-            self.reaper.leave(&self.below.pool);
+            self.reaper.leave(&self.joined.pool);
         }
     }
 
-    /// What there is to do in a second. True: it was led astray, and cut short.
-    fn turn(&mut self) -> bool {
-        let below = &*self.below;
-        let Some(me) = self.reaper.take_part(below) else {
+    /// One pass. True: it ran over budget, and was cut short.
+    fn pass(&mut self) -> bool {
+        let joined = &*self.joined;
+        let Some(me) = self.reaper.ensure_slot(joined) else {
             return false;
         };
-        let room = self.duty.has_room(below);
-        let ends = || self.desk.end().is_some();
-        let c = below.context(me);
-        turn(&c, &mut self.reaper, &mut self.duty, room, ends)
+        let has_memory = self.task.has_memory(joined);
+        let ends = || self.control.end().is_some();
+        let c = joined.context(me);
+        pass(&c, &mut self.reaper, &mut self.task, has_memory, ends)
     }
 
-    fn tell(&self, news: News) {
+    fn report(&self, change: Change) {
         let name = &self.name;
-        match news {
-            News::Begins(rest) => {
-                self.desk.quarantined.store(now(), Relaxed);
+        match change {
+            Change::Begins(rest) => {
+                self.control.quarantined.store(now(), Relaxed);
                 eprintln!(
                     "vshmem agent: the pool {name} is in quarantine: cleaning up in it came to no end, again and again, as only what a \
                      hostile or broken member has written can cause. What the dead hold there is not cleared away now, and memory of \
@@ -218,8 +220,8 @@ impl<D: Duty> Turns<D> {
                     rest.as_secs()
                 );
             }
-            News::Ends => {
-                self.desk.quarantined.store(0, Relaxed);
+            Change::Ends => {
+                self.control.quarantined.store(0, Relaxed);
                 eprintln!(
                     "vshmem agent: the pool {name} is cleaned up again: its quarantine is over"
                 );

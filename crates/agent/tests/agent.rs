@@ -1,8 +1,9 @@
-//! The back end as a machine's QEMU sees it: by a client of the protocol of its own. The processes under test are this program.
+//! The back end as a machine's QEMU sees it, tested by a client of its protocol. The processes under test are
+//! this program.
 
-mod place;
+mod back_end;
 
-use place::{eventually, guest, kill, open_handle, Guest, Place, Test, PATIENCE, VECTORS};
+use back_end::{eventually, guest, kill, open_handle, BackEnd, Guest, Test, PATIENCE, VECTORS};
 use rustix::io::{read, write};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,21 +17,21 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_agent::ivshmem::client::request;
 use vshmem_agent::ivshmem::{receive_message, Request};
-use vshmem_agent::Below;
+use vshmem_agent::JoinedPool;
 use vshmem_ipc::{msg, sem, shm};
 use vshmem_pool::layout::{Kind, DONE, PAGE};
 use vshmem_pool::memory_requests::Answer;
 use vshmem_pool::{Budget, Pool, ProcId};
 use vshmem_transport::{open, PoolRef};
 
-impl Place {
-    /// The back end knows that this peer has left. Nobody is told, for QEMU's sake.
-    fn has_left(&self, number: i64) {
+impl BackEnd {
+    /// Waits until the back end has removed this peer. Other peers are not told, for QEMU's sake.
+    fn wait_removed(&self, id: i64) {
         let is_here = || {
             self.status()
                 .peers
                 .iter()
-                .any(|peer| i64::from(peer.peer) == number)
+                .any(|peer| i64::from(peer.peer) == id)
         };
         eventually("the end of a connection", || !is_here());
     }
@@ -45,11 +46,12 @@ impl Place {
     }
 }
 
-/// A machine, as far as the protocol goes. It takes more than it should be told for an error.
+/// A machine, as far as the protocol goes. It fails at messages that it should not get.
 struct Machine {
     socket: UnixStream,
-    number: i64,
-    bells: BTreeMap<i64, Vec<OwnedFd>>,
+    id: i64,
+    /// The doorbells of all peers that it knows.
+    eventfds: BTreeMap<i64, Vec<OwnedFd>>,
 }
 
 impl Machine {
@@ -57,72 +59,72 @@ impl Machine {
         let socket = UnixStream::connect(path).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         assert_eq!(receive_message(&socket).unwrap().unwrap().0, 0, "version");
-        let number = receive_message(&socket).unwrap().unwrap().0;
-        assert!((1..65536).contains(&number));
+        let id = receive_message(&socket).unwrap().unwrap().0;
+        assert!((1..65536).contains(&id));
         let (memory, fd) = receive_message(&socket).unwrap().unwrap();
         assert_eq!((memory, fd.is_some()), (-1, true));
         let mut machine = Machine {
             socket,
-            number,
-            bells: BTreeMap::new(),
+            id,
+            eventfds: BTreeMap::new(),
         };
-        machine.hear_until("its own vectors", |m| m.knows(number));
+        machine.receive_until("its own vectors", |m| m.knows(id));
         assert!(machine.knows(0), "the host comes first");
         machine
     }
 
-    fn knows(&self, number: i64) -> bool {
-        self.bells.get(&number).map_or(0, Vec::len) == VECTORS
+    fn knows(&self, id: i64) -> bool {
+        self.eventfds.get(&id).map_or(0, Vec::len) == VECTORS
     }
 
-    fn hear_until(&mut self, what: &str, is_so: impl Fn(&Machine) -> bool) {
+    fn receive_until(&mut self, what: &str, is_so: impl Fn(&Machine) -> bool) {
         while !is_so(self) {
             let message = receive_message(&self.socket)
-                .unwrap_or_else(|e| panic!("{} waits for {what}: {e}", self.number));
-            let (number, fd) = message.expect("the connection was closed");
+                .unwrap_or_else(|e| panic!("{} waits for {what}: {e}", self.id));
+            let (id, fd) = message.expect("the connection was closed");
             match fd {
-                None => panic!("{} is told that {number} left", self.number),
+                None => panic!("{} is told that {id} left", self.id),
                 Some(fd) => {
-                    let bells = self.bells.entry(number).or_default();
-                    bells.push(fd);
-                    assert!(bells.len() <= VECTORS, "too many vectors of {number}");
+                    let eventfds = self.eventfds.entry(id).or_default();
+                    eventfds.push(fd);
+                    assert!(eventfds.len() <= VECTORS, "too many vectors of {id}");
                 }
             }
         }
     }
 
-    /// Hears everything that there is to be told; numbers may have been others' before.
-    fn hear_all(&mut self) {
+    /// Receives all messages that there are, also more than the vectors of a peer.
+    fn receive_all(&mut self) {
         let short = Duration::from_millis(500);
         self.socket.set_read_timeout(Some(short)).unwrap();
-        while let Ok(Some((number, fd))) = receive_message(&self.socket) {
+        while let Ok(Some((id, fd))) = receive_message(&self.socket) {
             match fd {
-                None => panic!("{} is told that {number} left", self.number),
-                Some(fd) => self.bells.entry(number).or_default().push(fd),
+                None => panic!("{} is told that {id} left", self.id),
+                Some(fd) => self.eventfds.entry(id).or_default().push(fd),
             }
         }
         self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
     }
 
-    fn ring(&self, number: i64, vector: usize) {
-        write(&self.bells[&number][vector], &1u64.to_ne_bytes()).unwrap();
+    fn ring(&self, id: i64, vector: usize) {
+        write(&self.eventfds[&id][vector], &1u64.to_ne_bytes()).unwrap();
     }
 
     fn was_rung(&self, vector: usize) -> bool {
-        read(&self.bells[&self.number][vector], &mut [0u8; 8]).is_ok()
+        read(&self.eventfds[&self.id][vector], &mut [0u8; 8]).is_ok()
     }
 }
 
-/// All ring each other on every vector, and nobody else hears it.
+/// Each rings each other's doorbell on every vector, and no other is rung.
 fn all_ring(machines: &[&Machine]) {
     for from in machines {
         for to in machines {
             for vector in 0..VECTORS {
-                from.ring(to.number, vector);
+                from.ring(to.id, vector);
                 for other in machines {
                     for v in 0..VECTORS {
-                        let meant = other.number == to.number && v == vector;
-                        assert_eq!(other.was_rung(v), meant, "{} to {}", from.number, to.number);
+                        let meant = other.id == to.id && v == vector;
+                        assert_eq!(other.was_rung(v), meant, "{} to {}", from.id, to.id);
                     }
                 }
             }
@@ -130,167 +132,167 @@ fn all_ring(machines: &[&Machine]) {
     }
 }
 
-fn machines_ring_each_other_and_the_host(place: &Place) {
-    let mut a = Machine::join(&place.socket);
-    let b = Machine::join(&place.socket);
-    a.hear_until("the other", |m| m.knows(b.number));
+fn machines_ring_each_other_and_the_host(back_end: &BackEnd) {
+    let mut a = Machine::join(&back_end.socket);
+    let b = Machine::join(&back_end.socket);
+    a.receive_until("the other", |m| m.knows(b.id));
     all_ring(&[&a, &b]);
-    let before = place.status().rung;
+    let before = back_end.status().rung;
     a.ring(0, 1);
-    eventually("the host was rung", || place.status().rung > before);
-    let left = b.number;
+    eventually("the host was rung", || back_end.status().rung > before);
+    let left = b.id;
     drop(b);
-    place.has_left(left);
-    assert_eq!(place.status().peers.len(), 1);
+    back_end.wait_removed(left);
+    assert_eq!(back_end.status().peers.len(), 1);
 }
 
-fn a_killed_back_end_is_not_missed(place: &Place) {
-    let mut a = Machine::join(&place.socket);
-    let mut b = Machine::join(&place.socket);
-    a.hear_until("the other", |m| m.knows(b.number));
+fn a_killed_back_end_is_not_missed(back_end: &BackEnd) {
+    let mut a = Machine::join(&back_end.socket);
+    let mut b = Machine::join(&back_end.socket);
+    a.receive_until("the other", |m| m.knows(b.id));
     for _ in 0..3 {
-        place.kill_back_end();
+        back_end.kill_back_end();
         all_ring(&[&a, &b]);
-        let c = Machine::join(&place.socket);
-        a.hear_until("the new one", |m| m.knows(c.number));
-        b.hear_until("the new one", |m| m.knows(c.number));
+        let c = Machine::join(&back_end.socket);
+        a.receive_until("the new one", |m| m.knows(c.id));
+        b.receive_until("the new one", |m| m.knows(c.id));
         all_ring(&[&a, &b, &c]);
         a.ring(0, 0);
-        eventually("the host was rung", || place.status().rung > 0);
-        let left = c.number;
+        eventually("the host was rung", || back_end.status().rung > 0);
+        let left = c.id;
         drop(c);
-        place.has_left(left);
+        back_end.wait_removed(left);
     }
 }
 
-fn who_comes_or_goes_meanwhile_is_served_later(place: &Place) {
-    let mut a = Machine::join(&place.socket);
-    let b = Machine::join(&place.socket);
-    a.hear_until("the other", |m| m.knows(b.number));
-    let left = b.number;
-    let keeper = place.status_of_agent().unwrap().keeper;
+fn connections_without_a_back_end_are_served_later(back_end: &BackEnd) {
+    let mut a = Machine::join(&back_end.socket);
+    let b = Machine::join(&back_end.socket);
+    a.receive_until("the other", |m| m.knows(b.id));
+    let left = b.id;
+    let keeper = back_end.try_status().unwrap().keeper;
     // The keeper can't start another back end yet.
     kill(keeper, libc::SIGSTOP);
-    kill(place.pid(), libc::SIGKILL);
+    kill(back_end.pid(), libc::SIGKILL);
     drop(b);
-    let socket = place.socket.clone();
+    let socket = back_end.socket.clone();
     let late = std::thread::spawn(move || Machine::join(&socket));
     sleep(Duration::from_millis(100));
     kill(keeper, libc::SIGCONT);
     let mut c = late.join().unwrap();
-    a.hear_until("all news", |m| m.knows(c.number));
-    c.hear_until("all news", |m| m.knows(a.number));
-    assert!(c.number > left, "a number is never given twice");
-    place.has_left(left);
+    a.receive_until("the other", |m| m.knows(c.id));
+    c.receive_until("the other", |m| m.knows(a.id));
+    assert!(c.id > left, "an id is never used again");
+    back_end.wait_removed(left);
     all_ring(&[&a, &c]);
 }
 
-fn a_killed_keeper_is_replaced(place: &Place) {
-    let mut a = Machine::join(&place.socket);
-    let keeper = || place.status_of_agent().map_or(0, |status| status.keeper);
-    let (pid, before) = (place.pid(), keeper());
+fn a_killed_keeper_is_replaced(back_end: &BackEnd) {
+    let mut a = Machine::join(&back_end.socket);
+    let keeper = || back_end.try_status().map_or(0, |status| status.keeper);
+    let (pid, before) = (back_end.pid(), keeper());
     kill(before, libc::SIGKILL);
     eventually("another keeper", || ![0, before].contains(&keeper()));
-    assert_eq!(place.pid(), pid);
-    place.kill_back_end();
-    let b = Machine::join(&place.socket);
-    a.hear_until("the new one", |m| m.knows(b.number));
+    assert_eq!(back_end.pid(), pid);
+    back_end.kill_back_end();
+    let b = Machine::join(&back_end.socket);
+    a.receive_until("the new one", |m| m.knows(b.id));
     all_ring(&[&a, &b]);
 }
 
-fn a_restart_is_not_noticed(place: &Place) {
-    let mut a = Machine::join(&place.socket);
-    let pid = place.pid();
+fn a_restart_is_not_noticed(back_end: &BackEnd) {
+    let mut a = Machine::join(&back_end.socket);
+    let pid = back_end.pid();
     for asked in [true, false] {
         if asked {
-            request(&place.program.directory, &Request::Restart {}).unwrap();
+            request(&back_end.program.directory, &Request::Restart {}).unwrap();
         } else {
             kill(pid, libc::SIGHUP);
         }
-        let mut b = Machine::join(&place.socket);
-        a.hear_until("the new one", |m| m.knows(b.number));
-        b.hear_until("the old one", |m| m.knows(a.number));
+        let mut b = Machine::join(&back_end.socket);
+        a.receive_until("the new one", |m| m.knows(b.id));
+        b.receive_until("the old one", |m| m.knows(a.id));
         all_ring(&[&a, &b]);
-        assert_eq!(place.pid(), pid, "the process stays");
-        let left = b.number;
+        assert_eq!(back_end.pid(), pid, "the process stays");
+        let left = b.id;
         drop(b);
-        place.has_left(left);
+        back_end.wait_removed(left);
     }
 }
 
-fn kills_at_any_moment_are_survived(place: &Place) {
-    let mut a = Machine::join(&place.socket);
+fn kills_at_any_moment_are_survived(back_end: &BackEnd) {
+    let mut a = Machine::join(&back_end.socket);
     for round in 0..10u64 {
-        let pid = place.pid();
+        let pid = back_end.pid();
         let killer = std::thread::spawn(move || {
             sleep(Duration::from_micros(round * 150));
             kill(pid, libc::SIGKILL);
         });
-        let joined = UnixStream::connect(&place.socket).is_ok();
+        let joined = UnixStream::connect(&back_end.socket).is_ok();
         killer.join().unwrap();
         eventually("another back end serves", || {
-            ![0, pid].contains(&place.pid())
+            ![0, pid].contains(&back_end.pid())
         });
         assert!(joined);
     }
-    let b = Machine::join(&place.socket);
-    eventually("only two are left", || place.status().peers.len() == 2);
-    a.hear_all();
-    assert!(a.knows(b.number) && a.knows(0), "{:?}", a.bells);
+    let b = Machine::join(&back_end.socket);
+    eventually("only two are left", || back_end.status().peers.len() == 2);
+    a.receive_all();
+    assert!(a.knows(b.id) && a.knows(0), "{:?}", a.eventfds);
     all_ring(&[&a, &b]);
 }
 
-fn misbehaviour_is_ones_own_harm(place: &Place) {
+fn misbehaviour_harms_no_other(back_end: &BackEnd) {
     // Connects and never reads.
-    let silent = UnixStream::connect(&place.socket).unwrap();
-    // Connects and is gone.
+    let silent = UnixStream::connect(&back_end.socket).unwrap();
+    // Connect and disconnect.
     for _ in 0..50 {
-        drop(UnixStream::connect(&place.socket).unwrap());
+        drop(UnixStream::connect(&back_end.socket).unwrap());
     }
-    // Talks where it has nothing to say.
-    let mut chatty = UnixStream::connect(&place.socket).unwrap();
+    // Sends something, which peers must not.
+    let mut chatty = UnixStream::connect(&back_end.socket).unwrap();
     chatty.write_all(b"hello").unwrap();
-    let mut a = Machine::join(&place.socket);
+    let mut a = Machine::join(&back_end.socket);
     for _ in 0..300 {
-        let b = Machine::join(&place.socket);
-        a.hear_until("the other", |m| m.knows(b.number));
-        let left = b.number;
+        let b = Machine::join(&back_end.socket);
+        a.receive_until("the other", |m| m.knows(b.id));
+        let left = b.id;
         drop(b);
-        place.has_left(left);
+        back_end.wait_removed(left);
     }
-    let b = Machine::join(&place.socket);
-    a.hear_until("the last", |m| m.knows(b.number));
-    let behind = place.status().peers.iter().filter(|p| p.behind).count();
-    assert_eq!(behind, 1, "who never reads is behind");
+    let b = Machine::join(&back_end.socket);
+    a.receive_until("the last", |m| m.knows(b.id));
+    let behind = back_end.status().peers.iter().filter(|p| p.behind).count();
+    assert_eq!(behind, 1, "one that never reads is behind");
     drop(b);
-    eventually("only two are left", || place.status().peers.len() == 2);
+    eventually("only two are left", || back_end.status().peers.len() == 2);
     drop(silent);
-    eventually("only one is left", || place.status().peers.len() == 1);
+    eventually("only one is left", || back_end.status().peers.len() == 1);
 }
 
-fn members_are_known_and_die(place: &Place) {
-    let pool = place.open();
-    let machine = Machine::join(&place.socket);
+fn members_are_known_and_die(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let machine = Machine::join(&back_end.socket);
     let member = pool.join([7; 16], b"guest").unwrap();
-    pool.set_member_peer(member, machine.number as u16, 0);
+    pool.set_member_peer(member, machine.id as u16, 0);
     let find = |index: u16| {
-        let members = place.status().members;
+        let members = back_end.status().members;
         members.into_iter().find(|m| m.member == index).unwrap()
     };
-    eventually("the back end has looked", || find(member).since.is_some());
-    assert_eq!(find(member).peer, Some(machine.number as u16));
+    eventually("the back end has bound it", || find(member).since.is_some());
+    assert_eq!(find(member).peer, Some(machine.id as u16));
     assert!(find(member).alive);
     assert_eq!(find(0).peer, Some(0), "the host");
     drop(machine);
     eventually("the machine is dead", || pool.member_is_dead(member));
 
-    // One that does not say which peer it is.
-    let machine = Machine::join(&place.socket);
+    // A member that has not written its peer id.
+    let machine = Machine::join(&back_end.socket);
     let call = Request::Name {
         pid: std::process::id(),
         name: "named".into(),
     };
-    request(&place.program.directory, &call).unwrap();
+    request(&back_end.program.directory, &call).unwrap();
     let before = pool.join([8; 16], b"named").unwrap();
     eventually("it is found by its name", || find(before).peer.is_some());
     // The first machine's entry is free for others, and comes before that one.
@@ -304,24 +306,24 @@ fn members_are_known_and_die(place: &Place) {
     assert!(!pool.member_is_dead(0));
 }
 
-/// A pool is served no longer, and then it is again: machines that came before go on, with the numbers that they had.
-fn numbers_outlive_the_back_end(place: &Place) {
-    let pool = place.open();
-    let before = Machine::join(&place.socket);
+/// A pool is dropped, and served again: machines that connected before go on with the ids that they had.
+fn ids_outlive_the_back_end(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let before = Machine::join(&back_end.socket);
     let old = pool.join([7; 16], b"before").unwrap();
-    pool.join_doorbells(old, before.number as u16);
-    let name = place.status().name;
-    request(&place.program.directory, &Request::Drop { pool: name }).unwrap();
+    pool.join_doorbells(old, before.id as u16);
+    let name = back_end.status().name;
+    request(&back_end.program.directory, &Request::Drop { pool: name }).unwrap();
     let serve = Request::Serve {
-        pool: place.pool.to_str().unwrap().into(),
+        pool: back_end.pool.to_str().unwrap().into(),
         vectors: VECTORS,
     };
-    request(&place.program.directory, &serve).unwrap();
-    let after = Machine::join(&place.socket);
-    assert_ne!(after.number, before.number, "that is somebody's");
+    request(&back_end.program.directory, &serve).unwrap();
+    let after = Machine::join(&back_end.socket);
+    assert_ne!(after.id, before.id, "that one is in use");
     let new = pool.join([8; 16], b"after").unwrap();
-    pool.join_doorbells(new, after.number as u16);
-    assert!(!pool.member_is_dead(old), "nobody has taken its number");
+    pool.join_doorbells(new, after.id as u16);
+    assert!(!pool.member_is_dead(old), "its id is not used again");
     drop(after);
     eventually("the new machine is dead", || pool.member_is_dead(new));
     assert!(!pool.member_is_dead(old), "the other one goes on");
@@ -332,19 +334,20 @@ fn memory_of(pool: &Path) -> u64 {
     std::os::unix::fs::MetadataExt::blocks(&fs::metadata(pool).unwrap()) * 512
 }
 
-/// A process of a machine, which says itself which peer it is.
+/// A process of a machine, which writes its peer id.
 fn process_in(pool: &Pool, machine: &Machine, boot: u8) -> (ProcId, u16) {
     let member = pool.join([boot; 16], b"guest").unwrap();
-    pool.set_member_peer(member, machine.number as u16, 0);
+    pool.set_member_peer(member, machine.id as u16, 0);
     let me = pool.claim_process(&Guest, &Budget::default(), member, 77, 1, &mut |_| true);
     (me.unwrap(), member)
 }
 
-/// What a machine removes goes back to the host, also while the back end is killed again and again, and the next one reads zeros.
-fn memory_goes_back_to_the_host(place: &Place) {
+/// Memory that a machine frees goes back to the host, also while the back end is killed again and again. Then
+/// it reads as zeros.
+fn memory_goes_back_to_the_host(back_end: &BackEnd) {
     const SIZE: u64 = 16 << 20;
-    let pool = place.open();
-    let machine = Machine::join(&place.socket);
+    let pool = back_end.open();
+    let machine = Machine::join(&back_end.socket);
     let c = guest(&pool, process_in(&pool, &machine, 7));
     for round in 0..6u64 {
         let id = shm::get(&c, 0, SIZE as usize, 0o600).unwrap();
@@ -355,79 +358,82 @@ fn memory_goes_back_to_the_host(place: &Place) {
             words().all(|at| swapped(at) == 0),
             "round {round}: not empty"
         );
-        let full = memory_of(&place.pool);
+        let full = memory_of(&back_end.pool);
         shm::remove(&c, id).unwrap();
         if round > 0 {
             sleep(Duration::from_micros(900_000 + 37_000 * round));
-            place.kill_back_end();
+            back_end.kill_back_end();
         }
         eventually("the memory is back", || {
-            memory_of(&place.pool) + SIZE <= full + 65536
+            memory_of(&back_end.pool) + SIZE <= full + 65536
         });
     }
-    assert_eq!(place.status().members.iter().filter(|m| m.alive).count(), 2);
+    assert_eq!(
+        back_end.status().members.iter().filter(|m| m.alive).count(),
+        2
+    );
 }
 
-/// A machine can't give memory to pages by itself.
-fn requests_for_memory_are_served(place: &Place) {
-    let pool = place.open();
+/// A machine can't back pages with memory itself.
+fn requests_for_memory_are_served(back_end: &BackEnd) {
+    let pool = back_end.open();
     let pages = pool.mem().len() as u64 / PAGE;
-    let machine = Machine::join(&place.socket);
+    let machine = Machine::join(&back_end.socket);
     let (_, member) = process_in(&pool, &machine, 7);
     assert!(pool.gives());
     let ask = |first, count| pool.request_memory(member, first, count).unwrap();
-    let answered = |question| {
+    let answered = |request| {
         let mut answer = Answer::Pending;
         eventually("there is an answer", || {
-            answer = pool.answer_to_request(question);
+            answer = pool.answer_to_request(request);
             answer != Answer::Pending
         });
         answer
     };
-    let before = memory_of(&place.pool);
-    let question = ask(pages - 100, 100);
+    let before = memory_of(&back_end.pool);
+    let request = ask(pages - 100, 100);
     machine.ring(0, 0);
-    assert_eq!(answered(question), Answer::Given);
-    assert!(memory_of(&place.pool) >= before + 100 * PAGE);
-    eventually("who asked is rung", || machine.was_rung(0));
+    assert_eq!(answered(request), Answer::Given);
+    assert!(memory_of(&back_end.pool) >= before + 100 * PAGE);
+    eventually("the requester is rung", || machine.was_rung(0));
     let beyond = [ask(pages - 100, 101), ask(1 << 33, 1), ask(pages, 512)];
     machine.ring(0, 1);
-    for question in beyond {
-        assert_eq!(answered(question), Answer::Refused);
+    for request in beyond {
+        assert_eq!(answered(request), Answer::Refused);
     }
-    // What is asked while there is no back end, the next one answers.
-    kill(place.pid(), libc::SIGKILL);
-    let question = ask(pages - 120, 20);
-    assert_eq!(answered(question), Answer::Given);
+    // Requests that are made while there is no back end are answered by the next one.
+    kill(back_end.pid(), libc::SIGKILL);
+    let request = ask(pages - 120, 20);
+    assert_eq!(answered(request), Answer::Given);
     // Some of them may have had memory already.
-    assert!(memory_of(&place.pool) > before + 110 * PAGE);
-    // Who dies after it asked leaves nothing behind.
+    assert!(memory_of(&back_end.pool) > before + 110 * PAGE);
+    // Requests of a process that died are dropped.
     let asked: Vec<_> = (0..16).map(|i| ask(i, 1)).collect();
     assert_eq!(pool.request_memory(member, 0, 1), None);
     machine.ring(0, 0);
     let mut fetched = None;
-    eventually("somebody else can ask", || {
+    eventually("there is room for another request", || {
         fetched = pool.request_memory(member, 0, 1);
         fetched.is_some()
     });
     assert_eq!(pool.answer_to_request(asked[0]), Answer::Lost);
 }
 
-/// Whoever dies with the pool's lock, here the back end, leaves it to the next back end: machines can't tell that it is dead.
-fn a_lock_of_the_dead_is_taken_over(place: &Place) {
-    let pool = place.open();
-    let machine = Machine::join(&place.socket);
+/// The next back end takes over the pool's lock of one that died: machines can't tell that it is dead.
+fn a_lock_of_the_dead_is_taken_over(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let machine = Machine::join(&back_end.socket);
     let c = guest(&pool, process_in(&pool, &machine, 7));
     let is_back_end = |slot: &u32| {
         pool.process(*slot)
-            .is_some_and(|(_, _, pid)| pid == place.pid())
+            .is_some_and(|(_, _, pid)| pid == back_end.pid())
     };
     eventually("the back end takes part", || {
         (0..8).any(|slot| is_back_end(&slot))
     });
     let slot = (0..8).find(is_back_end).unwrap();
     let (owner, _, _) = pool.process(slot).unwrap();
-    let pid = place.pid();
+    let pid = back_end.pid();
     kill(pid, libc::SIGSTOP);
     pool.root()
         .lock
@@ -437,9 +443,9 @@ fn a_lock_of_the_dead_is_taken_over(place: &Place) {
     assert!(shm::get(&c, 0, 5000, 0o600).is_ok());
 }
 
-fn what_a_dead_machine_leaves_is_cleared(place: &Place) {
-    let pool = place.open();
-    let machine = Machine::join(&place.socket);
+fn a_dead_machine_is_reaped(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let machine = Machine::join(&back_end.socket);
     let (me, member) = process_in(&pool, &machine, 7);
     let c = guest(&pool, (me, member));
     let id = shm::get(&c, 0, 5000, 0o600).unwrap();
@@ -469,42 +475,39 @@ fn what_a_dead_machine_leaves_is_cleared(place: &Place) {
     eventually("its process is gone", || {
         pool.process(me.slot).is_none_or(|(now, _, _)| now != me)
     });
-    assert_eq!(
-        segments.load(SeqCst),
-        0,
-        "the last who had it attached was there"
-    );
-    let machine = Machine::join(&place.socket);
+    assert_eq!(segments.load(SeqCst), 0, "the last attachment was its");
+    let machine = Machine::join(&back_end.socket);
     let c = guest(&pool, process_in(&pool, &machine, 8));
     assert_eq!(sem::getval(&c, set, 0), Ok(0), "SEM_UNDO");
 }
 
-/// A process of the host that adds 3 to a semaphore with `SEM_UNDO`, and then sleeps, as another program if it `executes` one.
-fn host_process(place: &Place, executes: bool) -> u32 {
+/// A process of the host that adds 3 to a semaphore with `SEM_UNDO`, and then sleeps; with `executes`, as
+/// another program.
+fn host_process(back_end: &BackEnd, executes: bool) -> u32 {
     // SAFETY: this process has one thread, so the child may do anything.
     let child = unsafe { libc::fork() };
     if child != 0 {
         return child as u32;
     }
-    let reference = PoolRef::at(place.pool.as_os_str().as_encoded_bytes()).unwrap();
+    let reference = PoolRef::at(back_end.pool.as_os_str().as_encoded_bytes()).unwrap();
     let handle = open(&reference).unwrap();
     let pool = Pool::open(handle.mem()).unwrap();
     let member = handle.join(&pool).unwrap();
-    let below = Below::for_a_loop(handle, pool, member);
+    let joined = JoinedPool::for_agent(handle, pool, member);
     let mut liveness = None;
     let (pid, started) = (std::process::id(), vshmem_transport::process::started());
     let claimed = pool.claim_process(
-        &below,
+        &joined,
         &Budget::default(),
-        below.member,
+        joined.member,
         pid,
         started,
         &mut |slot| {
-            liveness = below.handle.claim_liveness(slot);
+            liveness = joined.handle.claim_liveness(slot);
             liveness.is_some()
         },
     );
-    let c = below.context(claimed.unwrap());
+    let c = joined.context(claimed.unwrap());
     let set = sem::get(&c, 99, 1, 0o1666).unwrap();
     sem::op(
         &c,
@@ -528,13 +531,13 @@ fn host_process(place: &Place, executes: bool) -> u32 {
     }
 }
 
-/// Nobody is in need of what they hold, nor looks for them.
-fn the_hosts_dead_are_cleaned_up_after(place: &Place) {
-    let pool = place.open();
-    let machine = Machine::join(&place.socket);
+/// No other process needs what they hold, or looks for them.
+fn dead_processes_of_the_host_are_reaped(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let machine = Machine::join(&back_end.socket);
     let c = guest(&pool, process_in(&pool, &machine, 9));
     for executes in [false, true] {
-        let child = host_process(place, executes);
+        let child = host_process(back_end, executes);
         let slot_of =
             || (0..pool.proc_slots()).find(|i| pool.process(*i).is_some_and(|p| p.2 == child));
         let value = || sem::get(&c, 99, 1, 0).and_then(|set| sem::getval(&c, set, 0));
@@ -551,18 +554,18 @@ fn the_hosts_dead_are_cleaned_up_after(place: &Place) {
 }
 
 /// There are 64 entries for members.
-fn more_machines_come_than_there_are_entries(place: &Place) {
-    let pool = place.open();
+fn more_machines_come_than_there_are_entries(back_end: &BackEnd) {
+    let pool = back_end.open();
     let mut segment = 0;
     for batch in 0..3 {
-        let machines: Vec<_> = (0..30).map(|_| Machine::join(&place.socket)).collect();
+        let machines: Vec<_> = (0..30).map(|_| Machine::join(&back_end.socket)).collect();
         for (i, machine) in machines.iter().enumerate() {
-            let who = process_in(&pool, machine, 1 + batch * 30 + i as u8);
+            let process = process_in(&pool, machine, 1 + batch * 30 + i as u8);
             if (batch, i) == (0, 5) {
-                segment = shm::get(&guest(&pool, who), 0, 5000, 0o600).unwrap();
+                segment = shm::get(&guest(&pool, process), 0, 5000, 0o600).unwrap();
             }
         }
-        let alive = || place.status().members.iter().filter(|m| m.alive).count();
+        let alive = || back_end.status().members.iter().filter(|m| m.alive).count();
         eventually("all are known", || alive() == 31);
         drop(machines);
         eventually("all are dead", || alive() == 1);
@@ -570,36 +573,36 @@ fn more_machines_come_than_there_are_entries(place: &Place) {
             pool.dead_members().count_ones() == 1
         });
     }
-    let named = place.status().members;
+    let named = back_end.status().members;
     let dead: Vec<_> = named.iter().filter(|m| !m.alive).collect();
-    assert_eq!(dead.len(), 1, "who made what is there yet is not");
-    let machine = Machine::join(&place.socket);
-    let who = process_in(&pool, &machine, 99);
-    assert!(who.1 < 62);
-    shm::remove(&guest(&pool, who), segment).unwrap();
-    eventually("that one too", || pool.dead_members() == 0);
-    assert!(!pool.member_is_dead(who.1));
+    assert_eq!(dead.len(), 1, "the maker of a segment is not forgotten");
+    let machine = Machine::join(&back_end.socket);
+    let process = process_in(&pool, &machine, 99);
+    assert!(process.1 < 62);
+    shm::remove(&guest(&pool, process), segment).unwrap();
+    eventually("the last one is, too", || pool.dead_members() == 0);
+    assert!(!pool.member_is_dead(process.1));
 }
 
-fn the_heartbeat_is_seen(place: &Place) {
-    let pool = place.open();
+fn the_heartbeat_is_seen(back_end: &BackEnd) {
+    let pool = back_end.open();
     let (count, at) = pool.last_heartbeat().unwrap();
-    eventually("the next beat", || {
+    eventually("the next heartbeat", || {
         pool.last_heartbeat()
             .is_some_and(|(c, t)| c > count && t > at)
     });
     let drop_it = Request::Drop {
-        pool: place.status().name,
+        pool: back_end.status().name,
     };
-    request(&place.program.directory, &drop_it).unwrap();
+    request(&back_end.program.directory, &drop_it).unwrap();
     assert_eq!(pool.last_heartbeat(), None);
 }
 
-fn sleepers_of_the_host_are_woken(place: &Place) {
-    let handle = open_handle(&place.pool);
+fn sleepers_of_the_host_are_woken(back_end: &BackEnd) {
+    let handle = open_handle(&back_end.pool);
     let pool = Pool::open(handle.mem()).unwrap();
-    let machine = Machine::join(&place.socket);
-    // Who holds no liveness lock is cleaned up after.
+    let machine = Machine::join(&back_end.socket);
+    // A process without a liveness lock would be reaped.
     let mut liveness = None;
     let mut claim = |slot| {
         liveness = handle.claim_liveness(slot);
@@ -625,24 +628,24 @@ fn sleepers_of_the_host_are_woken(place: &Place) {
     assert!(!sleeper.is_finished());
     machine.ring(0, 0);
     assert!(sleeper.join().unwrap() < PATIENCE, "it was woken");
-    // A count that an enemy wrote.
+    // A count that a hostile member wrote.
     pool.root().waiter_high.store(u32::MAX, SeqCst);
     machine.ring(0, 1);
-    eventually("the host was rung", || place.status().rung >= 2);
+    eventually("the host was rung", || back_end.status().rung >= 2);
     assert_eq!(waiter.status.load(Acquire), DONE);
 }
 
-fn listen_for_metrics(place: &Place, address: &str) -> String {
+fn listen_for_metrics(back_end: &BackEnd, address: &str) -> String {
     let address = Some(address.into());
-    let told = request(&place.program.directory, &Request::Metrics { address }).unwrap();
-    told.unwrap().to_str().unwrap().into()
+    let address = request(&back_end.program.directory, &Request::Metrics { address }).unwrap();
+    address.unwrap().to_str().unwrap().into()
 }
 
-/// What comes in answer to a request, until the end.
-fn ask(mut stream: impl std::io::Read + Write, words: &str) -> String {
+/// The response to a request.
+fn ask(mut stream: impl std::io::Read + Write, text: &str) -> String {
     let mut answer = String::new();
-    // Who says too much may be interrupted.
-    let _ = stream.write_all(words.as_bytes());
+    // The connection may be closed before all of it is sent.
+    let _ = stream.write_all(text.as_bytes());
     let _ = stream.read_to_string(&mut answer);
     answer
 }
@@ -655,14 +658,14 @@ fn connect(address: &str) -> TcpStream {
 
 const GET: &str = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
-fn metrics_are_told(place: &Place) {
-    let pool = place.open();
-    let mut machine = Machine::join(&place.socket);
-    let who = process_in(&pool, &machine, 7);
-    let c = guest(&pool, who);
+fn metrics_are_served(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let mut machine = Machine::join(&back_end.socket);
+    let process = process_in(&pool, &machine, 7);
+    let c = guest(&pool, process);
     shm::get(&c, 0, 5000, 0o600).unwrap();
     msg::get(&c, 0, 0o600).unwrap();
-    let address = listen_for_metrics(place, "0");
+    let address = listen_for_metrics(back_end, "0");
     assert!(address.starts_with("127.0.0.1:"), "{address}");
     let answer = ask(connect(&address), GET);
     assert!(
@@ -671,18 +674,18 @@ fn metrics_are_told(place: &Place) {
     );
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
-    let name = place.status().name;
+    let name = back_end.status().name;
     for line in [
         format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"segment\"}} 1"),
         format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"queue\"}} 1"),
         format!("vshmem_pool_segment_bytes{{pool=\"{name}\"}} 8192"),
         format!(
             "vshmem_machine_up{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
-            who.1
+            process.1
         ),
         format!(
             "vshmem_machine_processes{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
-            who.1
+            process.1
         ),
     ] {
         assert!(body.lines().any(|l| l == line), "{line} is not in {body}");
@@ -695,24 +698,24 @@ fn metrics_are_told(place: &Place) {
     );
 
     // The endpoint outlives the back end, and a restart.
-    place.kill_back_end();
+    back_end.kill_back_end();
     assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
-    request(&place.program.directory, &Request::Restart {}).unwrap();
+    request(&back_end.program.directory, &Request::Restart {}).unwrap();
     assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
     assert_eq!(
-        place.status_of_agent().unwrap().metrics.as_deref(),
+        back_end.try_status().unwrap().metrics.as_deref(),
         Some(&*address)
     );
 
-    // Who says nothing, or never an end, or reads nothing, holds up nobody for long.
+    // Clients that send nothing, or no complete request, don't keep others waiting for long.
     let silent: Vec<_> = (0..40).map(|_| connect(&address)).collect();
     for mut stream in &silent {
         let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
     }
-    let before = place.status().rung;
+    let before = back_end.status().rung;
     machine.ring(0, 0);
-    eventually("the host was rung", || place.status().rung > before);
-    machine.hear_until("nothing more", |_| true);
+    eventually("the host was rung", || back_end.status().rung > before);
+    machine.receive_until("nothing more", |_| true);
     let begun = Instant::now();
     let mut last = connect(&address);
     last.set_read_timeout(Some(2 * PATIENCE)).unwrap();
@@ -724,33 +727,40 @@ fn metrics_are_told(place: &Place) {
     );
     drop(silent);
 
-    let path = place.program.directory.path().join("metrics.sock");
-    assert_eq!(listen_for_metrics(place, "socket"), path.to_str().unwrap());
+    let path = back_end.program.directory.path().join("metrics.sock");
+    assert_eq!(
+        listen_for_metrics(back_end, "socket"),
+        path.to_str().unwrap()
+    );
     assert!(
         TcpStream::connect(&address).is_err(),
-        "the old address is let go"
+        "the old address is closed"
     );
     assert!(ask(UnixStream::connect(&path).unwrap(), GET).contains("vshmem_pools 1\n"));
     let none = Request::Metrics { address: None };
-    assert_eq!(request(&place.program.directory, &none).unwrap(), None);
+    assert_eq!(request(&back_end.program.directory, &none).unwrap(), None);
     assert!(!path.exists());
     // A file that is no socket is not replaced.
-    let file = place.program.directory.path().join("file");
+    let file = back_end.program.directory.path().join("file");
     fs::write(&file, "x").unwrap();
     let address = Some(file.to_str().unwrap().to_string());
-    assert!(request(&place.program.directory, &Request::Metrics { address }).is_err());
+    assert!(request(&back_end.program.directory, &Request::Metrics { address }).is_err());
     assert_eq!(fs::read(&file).unwrap(), b"x");
 }
 
-/// A process of the host wakes a thread of one machine: that machine is rung and no other, by whatever back end there is.
-fn the_host_rings_whom_it_has_served(place: &Place) {
-    let reference = PoolRef::at(place.pool.to_str().unwrap().as_bytes()).unwrap();
+/// A process of the host wakes a thread of one machine: the back end rings the doorbell of that machine and
+/// no other.
+fn machines_are_rung_for_the_host(back_end: &BackEnd) {
+    let reference = PoolRef::at(back_end.pool.to_str().unwrap().as_bytes()).unwrap();
     let handle = open(&reference).unwrap();
     let pool = Pool::open(handle.mem()).unwrap();
-    let machines = [Machine::join(&place.socket), Machine::join(&place.socket)];
+    let machines = [
+        Machine::join(&back_end.socket),
+        Machine::join(&back_end.socket),
+    ];
     let members = [1, 2].map(|boot| pool.join([boot; 16], b"machine").unwrap());
     for (member, machine) in members.iter().zip(&machines) {
-        pool.join_doorbells(*member, machine.number as u16);
+        pool.join_doorbells(*member, machine.id as u16);
     }
     let host = (0..64).find(|i| pool.member_peer(*i).is_some_and(|(peer, _)| peer == 0));
     let member = host.expect("the back end has joined");
@@ -772,17 +782,17 @@ fn the_host_rings_whom_it_has_served(place: &Place) {
     eventually("the first is rung", || rung(0));
     serve_for(members[1]);
     eventually("the second is rung", || rung(1));
-    assert!(!rung(0), "only whoever sleeps is rung");
+    assert!(!rung(0), "only the sleeper's machine is rung");
     waiter.owner.store(0, SeqCst);
     across.wake(&waiter.status, 1);
-    // What is asked for while there is no back end, the next one does.
-    let before = place.pid();
+    // Requests that are made while there is no back end are carried out by the next one.
+    let before = back_end.pid();
     kill(before, libc::SIGKILL);
     serve_for(members[1]);
     eventually("the second is rung by another back end", || rung(1));
     assert!(!rung(0));
-    eventually("which tells who it is", || place.pid() != before);
-    // A name that an enemy wrote, and bits of members that there are not.
+    eventually("its pid is known", || back_end.pid() != before);
+    // An owner that a hostile member wrote, and bits of members that don't exist.
     waiter.owner.store(u64::MAX, SeqCst);
     across.wake(&waiter.status, 1);
     pool.root().doorbells_to_ring.store(u64::MAX, SeqCst);
@@ -790,11 +800,11 @@ fn the_host_rings_whom_it_has_served(place: &Place) {
     eventually("the first is rung all the same", || rung(0));
 }
 
-/// Who may sleep until it is rung: a member with a number, if all others ring.
-fn whoever_does_not_ring_keeps_others_from_sleeping(place: &Place) {
-    let pool = place.open();
+/// A member may sleep until its doorbell is rung if it has a peer id, and all other members ring doorbells.
+fn a_member_that_rings_no_doorbells_keeps_others_from_sleeping(back_end: &BackEnd) {
+    let pool = back_end.open();
     let machine = pool.join([1; 16], b"machine").unwrap();
-    assert!(!pool.is_rung_by_all(machine), "it has no number");
+    assert!(!pool.is_rung_by_all(machine), "it has no peer id");
     pool.join_doorbells(machine, 1);
     assert!(
         pool.is_rung_by_all(machine),
@@ -805,49 +815,46 @@ fn whoever_does_not_ring_keeps_others_from_sleeping(place: &Place) {
     pool.join_doorbells(mute, 2);
     pool.set_member_peer(mute, 3, 5);
     assert_eq!(pool.member_peer(mute), Some((3, 5)));
-    assert!(
-        pool.is_rung_by_all(machine),
-        "another number changes nothing"
-    );
+    assert!(pool.is_rung_by_all(machine), "another id changes nothing");
     pool.leave_doorbells(mute);
     assert_eq!(pool.member_peer(mute), Some((3, 5)));
     assert!(!pool.is_rung_by_all(machine));
     pool.declare_dead(mute);
     assert!(pool.is_rung_by_all(machine), "the dead serve nobody");
-    request(&place.program.directory, &Request::Stop {}).unwrap();
-    eventually("the back end says good-bye", || {
+    request(&back_end.program.directory, &Request::Stop {}).unwrap();
+    eventually("the back end leaves the pool", || {
         !pool.is_rung_by_all(machine)
     });
 }
 
-fn bad_requests_are_answered(place: &Place) {
+fn bad_requests_are_answered(back_end: &BackEnd) {
     let none = Request::Serve {
         pool: "/dev/shm/no-such-pool".into(),
         vectors: 2,
     };
-    let error = request(&place.program.directory, &none).unwrap_err();
+    let error = request(&back_end.program.directory, &none).unwrap_err();
     assert!(error.to_string().contains("could not open"), "{error}");
     let other = Request::Serve {
-        pool: place.pool.to_str().unwrap().into(),
+        pool: back_end.pool.to_str().unwrap().into(),
         vectors: 5,
     };
-    let error = request(&place.program.directory, &other).unwrap_err();
+    let error = request(&back_end.program.directory, &other).unwrap_err();
     assert!(error.to_string().contains("2 vectors"), "{error}");
-    let mut stream = UnixStream::connect(place.program.directory.control()).unwrap();
+    let mut stream = UnixStream::connect(back_end.program.directory.control()).unwrap();
     stream.write_all(b"nonsense\n{\"list\":{}}\n").unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stream));
     assert!(lines.next().unwrap().unwrap().contains("error"));
     assert!(lines.next().unwrap().unwrap().contains("\"pools\""));
-    let mut endless = UnixStream::connect(place.program.directory.control()).unwrap();
+    let mut endless = UnixStream::connect(back_end.program.directory.control()).unwrap();
     let line = vec![b'x'; 1 << 20];
     assert!(endless.write_all(&line).is_err(), "a line has an end");
 }
 
-fn nothing_is_left_after_the_end(place: &Place) {
-    let status = place.status_of_agent().unwrap();
-    request(&place.program.directory, &Request::Stop {}).unwrap();
+fn nothing_is_left_after_the_end(back_end: &BackEnd) {
+    let status = back_end.try_status().unwrap();
+    request(&back_end.program.directory, &Request::Stop {}).unwrap();
     eventually("the directory is gone", || {
-        !place.program.directory.path().exists()
+        !back_end.program.directory.path().exists()
     });
     for pid in [status.pid, status.keeper] {
         eventually("the process is gone", || {
@@ -864,31 +871,31 @@ fn main() {
         (
             "meanwhile",
             SIZE,
-            who_comes_or_goes_meanwhile_is_served_later,
+            connections_without_a_back_end_are_served_later,
         ),
         ("keeper", SIZE, a_killed_keeper_is_replaced),
         ("restart", SIZE, a_restart_is_not_noticed),
         ("moments", SIZE, kills_at_any_moment_are_survived),
-        ("hostile", SIZE, misbehaviour_is_ones_own_harm),
+        ("hostile", SIZE, misbehaviour_harms_no_other),
         ("members", SIZE, members_are_known_and_die),
-        ("numbers", SIZE, numbers_outlive_the_back_end),
+        ("numbers", SIZE, ids_outlive_the_back_end),
         ("memory", 64 << 20, memory_goes_back_to_the_host),
         ("memory-requests", SIZE, requests_for_memory_are_served),
         ("lock", SIZE, a_lock_of_the_dead_is_taken_over),
-        ("dead", SIZE, what_a_dead_machine_leaves_is_cleared),
-        ("host", SIZE, the_hosts_dead_are_cleaned_up_after),
+        ("dead", SIZE, a_dead_machine_is_reaped),
+        ("host", SIZE, dead_processes_of_the_host_are_reaped),
         ("many", SIZE, more_machines_come_than_there_are_entries),
-        ("metrics", SIZE, metrics_are_told),
+        ("metrics", SIZE, metrics_are_served),
         ("heartbeat", SIZE, the_heartbeat_is_seen),
         ("sleepers", SIZE, sleepers_of_the_host_are_woken),
-        ("doorbell_sender", SIZE, the_host_rings_whom_it_has_served),
+        ("doorbell_sender", SIZE, machines_are_rung_for_the_host),
         (
             "mute",
             SIZE,
-            whoever_does_not_ring_keeps_others_from_sleeping,
+            a_member_that_rings_no_doorbells_keeps_others_from_sleeping,
         ),
         ("requests", SIZE, bad_requests_are_answered),
         ("end", SIZE, nothing_is_left_after_the_end),
     ];
-    place::run(&tests);
+    back_end::run(&tests);
 }

@@ -1,15 +1,16 @@
-//! Pools that lie, beside one that does not: whatever lies in a pool, the others are served, and the back end answers and ends in time.
+//! Hostile pools beside an honest one: whatever a pool contains, the others are served, and the back end
+//! responds and ends in time.
 
-mod place;
+mod back_end;
 
-use place::{eventually, guest, kill, new_pool, open_pool, remove_pool, Guest, Place, Test};
+use back_end::{eventually, guest, kill, new_pool, open_pool, remove_pool, BackEnd, Guest, Test};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_agent::ivshmem::client::{begin_without, request};
+use vshmem_agent::ivshmem::client::{request, restart_without};
 use vshmem_agent::ivshmem::{PoolStatus, Request};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Ctx;
@@ -17,27 +18,31 @@ use vshmem_pool::layout::{Kind, ID_BIT, MAX_ENTRIES};
 use vshmem_pool::{Budget, Pool, ProcId};
 
 const SMALL: u64 = 1 << 20;
-/// With as many of everything as there may be.
+/// Large enough for the most of all kinds of objects.
 const LARGE: u64 = 256 << 20;
 /// Semaphores in the largest set that Linux admits.
 const MOST: u32 = 32_000;
-/// A second. A machine with much else to do gets three.
+/// A second, and two more for a busy machine.
 const SOON: Duration = Duration::from_secs(3);
 
-/// A pool that is served beside the honest one.
+/// A hostile pool that is served beside the honest one.
 struct Liar<'a> {
-    place: &'a Place,
+    back_end: &'a BackEnd,
     path: PathBuf,
     pool: Pool,
 }
 
 impl<'a> Liar<'a> {
-    fn new(place: &'a Place, name: &str, size: u64, forge: fn(&Pool)) -> Liar<'a> {
+    fn new(back_end: &'a BackEnd, name: &str, size: u64, forge: fn(&Pool)) -> Liar<'a> {
         let path = new_pool(&format!("liar-{name}"), size);
         let pool = open_pool(&path);
         forge(&pool);
-        let liar = Liar { place, path, pool };
-        place.serve(&liar.path).unwrap();
+        let liar = Liar {
+            back_end,
+            path,
+            pool,
+        };
+        back_end.serve(&liar.path).unwrap();
         liar
     }
 
@@ -46,12 +51,12 @@ impl<'a> Liar<'a> {
     }
 
     fn status(&self) -> Option<PoolStatus> {
-        let pools = self.place.status_of_agent().unwrap().pools;
+        let pools = self.back_end.try_status().unwrap().pools;
         pools.into_iter().find(|pool| pool.name == self.name())
     }
 }
 
-/// What a pool is called that lies there.
+/// The name of a pool in this file.
 fn name_of(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().into()
 }
@@ -62,8 +67,8 @@ impl Drop for Liar<'_> {
     }
 }
 
-/// Liars of all kinds.
-fn liars(place: &Place) -> Vec<Liar<'_>> {
+/// Hostile pools of all kinds.
+fn liars(back_end: &BackEnd) -> Vec<Liar<'_>> {
     type Forge = fn(&Pool);
     let forged: [(&str, Forge); 4] = [
         ("circles", circles_of_adjustments),
@@ -71,7 +76,7 @@ fn liars(place: &Place) -> Vec<Liar<'_>> {
         ("owed", owed_by_many),
         ("everywhere", a_dead_process_that_may_have_been_everywhere),
     ];
-    let liar = |(name, forge)| Liar::new(place, name, LARGE, forge);
+    let liar = |(name, forge)| Liar::new(back_end, name, LARGE, forge);
     forged.map(liar).into()
 }
 
@@ -90,13 +95,13 @@ fn entry(c: &Ctx, id: i32) -> &'static vshmem_pool::layout::Sem {
     c.pool.sem(id as u32 & (MAX_ENTRIES - 1)).unwrap()
 }
 
-/// A process dies that may have something anywhere: who comes to no end in one place, begins anew there.
-fn bury(pool: &Pool, (dead, member): (ProcId, u16)) {
+/// A process dies that may have something in any object, so the reaper has to look at all of them.
+fn die(pool: &Pool, (dead, member): (ProcId, u16)) {
     pool.proc(dead.slot).unwrap().overflow.store(1, SeqCst);
     pool.declare_dead(member);
 }
 
-fn add_for_a_while(c: &Ctx, set: i32) {
+fn add_with_undo(c: &Ctx, set: i32) {
     let add = Sembuf {
         num: MOST as u16 - 1,
         op: 1,
@@ -105,39 +110,39 @@ fn add_for_a_while(c: &Ctx, set: i32) {
     sem::op(c, set, &[add], None).unwrap();
 }
 
-/// Lists of adjustment records that lead back to their first one, in sets that a dead process may have used. To see that a record is not
-/// empty takes as long as it can.
+/// Lists of undo records that lead back to their first one, in sets that a dead process may have used. To see
+/// that a record is not empty takes as long as possible.
 fn circles_of_adjustments(pool: &Pool) {
     let (alive, dead) = (process(pool, 7), process(pool, 8));
     let c = guest(pool, alive);
     for _ in 0..32 {
         let set = new_set(&c, MOST);
-        for who in [dead, alive] {
-            add_for_a_while(&guest(pool, who), set);
+        for process in [dead, alive] {
+            add_with_undo(&guest(pool, process), set);
         }
         let first = entry(&c, set).undo.load(Relaxed);
         let next = pool.mem().word(first + 8).unwrap();
         next.store(first, SeqCst);
     }
-    bury(pool, dead);
+    die(pool, dead);
 }
 
-/// Sets with a dead process's adjustment at each semaphore, each one's another.
+/// Sets with an adjustment at each semaphore, each of another dead process.
 fn owed_by_many(pool: &Pool) {
     let (alive, dead) = (process(pool, 7), process(pool, 8));
     for _ in 0..32 {
         let set = new_set(&guest(pool, alive), MOST);
-        add_for_a_while(&guest(pool, dead), set);
+        add_with_undo(&guest(pool, dead), set);
         let cells = entry(&guest(pool, alive), set).cells.load(Relaxed);
         for number in 0..u64::from(MOST) {
             let word = pool.mem().word(cells + number * 16 + 8).unwrap();
             word.store((number + 100) | 1 << 32, Relaxed);
         }
     }
-    bury(pool, dead);
+    die(pool, dead);
 }
 
-/// A dead process that may have something of every IPC object there could be.
+/// A dead process that may have something in the most IPC objects that there can be.
 fn a_dead_process_that_may_have_been_everywhere(pool: &Pool) {
     let dead = process(pool, 8);
     for kind in Kind::ALL {
@@ -148,91 +153,97 @@ fn a_dead_process_that_may_have_been_everywhere(pool: &Pool) {
                 .unwrap()
                 .id
                 .store(ID_BIT | index, Relaxed);
-            // A lock is nobody's that is known, so it is taken over each time, with a log of some size.
+            // The owner of the lock is unknown, so it is taken over each time, with a log of some size.
             if let (Kind::Sem, Some(sem)) = (kind, pool.sem(index)) {
                 sem.nsems.store(60_000, Relaxed);
                 sem.cells.store(pool.geometry().small.base, Relaxed);
             }
         }
     }
-    bury(pool, dead);
+    die(pool, dead);
 }
 
-/// For so long, the back end must beat in the pool, and answer.
-fn is_well_served(place: &Place, pool: &Pool, time: Duration) {
-    let beat = || pool.root().heartbeat.load(SeqCst);
+/// For this time, the back end must make heartbeats in the pool, and respond.
+fn is_well_served(back_end: &BackEnd, pool: &Pool, time: Duration) {
+    let heartbeat = || pool.root().heartbeat.load(SeqCst);
     let begun = Instant::now();
-    let (mut last, mut since) = (beat(), Instant::now());
+    let (mut last, mut since) = (heartbeat(), Instant::now());
     while begun.elapsed() < time {
         let asked = Instant::now();
-        assert!(place.status_of_agent().is_some());
+        assert!(back_end.try_status().is_some());
         assert!(
             asked.elapsed() < SOON,
             "an answer took {:?}",
             asked.elapsed()
         );
-        if beat() != last {
-            (last, since) = (beat(), Instant::now());
+        if heartbeat() != last {
+            (last, since) = (heartbeat(), Instant::now());
         }
-        assert!(since.elapsed() < SOON, "no beat for {:?}", since.elapsed());
+        assert!(
+            since.elapsed() < SOON,
+            "no heartbeat for {:?}",
+            since.elapsed()
+        );
         sleep(Duration::from_millis(20));
     }
 }
 
-fn others_are_served(place: &Place) {
-    let pool = place.open();
-    let liars = liars(place);
-    is_well_served(place, &pool, Duration::from_secs(6));
+fn others_are_served(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let liars = liars(back_end);
+    is_well_served(back_end, &pool, Duration::from_secs(6));
     for liar in &liars {
-        // It beats for those, too.
-        is_well_served(place, &liar.pool, Duration::from_secs(2));
+        // Hostile pools have heartbeats, too.
+        is_well_served(back_end, &liar.pool, Duration::from_secs(2));
         let waited = Instant::now();
         let drop = Request::Drop { pool: liar.name() };
-        request(&place.program.directory, &drop).unwrap();
+        request(&back_end.program.directory, &drop).unwrap();
         assert!(waited.elapsed() < SOON, "{:?}", waited.elapsed());
         assert!(liar.status().is_none());
     }
-    is_well_served(place, &pool, Duration::from_secs(2));
+    is_well_served(back_end, &pool, Duration::from_secs(2));
 }
 
-fn the_back_end_ends_and_begins_in_time(place: &Place) {
-    let pool = place.open();
-    let _liars = liars(place);
+fn the_back_end_ends_and_begins_in_time(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let _liars = liars(back_end);
     for round in 0..4 {
-        // At some moment in a turn of the workers.
+        // At some point of the workers' passes.
         sleep(Duration::from_millis(300 * round + 200));
-        let (before, begun) = (place.pid(), Instant::now());
+        let (before, begun) = (back_end.pid(), Instant::now());
         match round {
-            0 => drop(request(&place.program.directory, &Request::Restart {}).unwrap()),
+            0 => drop(request(&back_end.program.directory, &Request::Restart {}).unwrap()),
             1 => kill(before, libc::SIGHUP),
             _ => {
                 kill(before, libc::SIGKILL);
-                eventually("another back end", || ![0, before].contains(&place.pid()));
+                eventually("another back end", || {
+                    ![0, before].contains(&back_end.pid())
+                });
             }
         }
-        is_well_served(place, &pool, Duration::from_secs(1));
+        is_well_served(back_end, &pool, Duration::from_secs(1));
         let took = begun.elapsed();
         assert!(
             took < SOON + Duration::from_secs(1),
             "round {round}: {took:?}"
         );
-        assert_eq!(place.status_of_agent().unwrap().pools.len(), 5);
+        assert_eq!(back_end.try_status().unwrap().pools.len(), 5);
     }
-    let (pid, asked) = (place.pid(), Instant::now());
+    let (pid, asked) = (back_end.pid(), Instant::now());
     kill(pid, libc::SIGTERM);
     eventually("it has ended", || {
         !Path::new(&format!("/proc/{pid}")).exists()
     });
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
     eventually("nothing is left", || {
-        !place.program.directory.path().exists()
+        !back_end.program.directory.path().exists()
     });
 }
 
 /// The answer to a scrape.
-fn metrics_of(place: &Place) -> String {
+fn metrics_of(back_end: &BackEnd) -> String {
     let address = Some("socket".into());
-    let path = request(&place.program.directory, &Request::Metrics { address });
+    let path = request(&back_end.program.directory, &Request::Metrics { address });
     let mut stream = UnixStream::connect(path.unwrap().unwrap()).unwrap();
     let get = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     stream.write_all(get).unwrap();
@@ -241,98 +252,99 @@ fn metrics_of(place: &Place) -> String {
     text
 }
 
-fn a_pool_that_lies_on_is_put_in_quarantine(place: &Place) {
-    let pool = place.open();
-    let liar = Liar::new(place, "quarantine", LARGE, circles_of_adjustments);
+fn a_hostile_pool_is_quarantined(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let liar = Liar::new(back_end, "quarantine", LARGE, circles_of_adjustments);
     let begun = Instant::now();
     let since = || liar.status().unwrap().quarantined;
     while since().is_none() {
         assert!(begun.elapsed() < Duration::from_secs(60), "never");
         sleep(Duration::from_millis(50));
     }
-    assert_eq!(place.status().quarantined, None, "the honest one is not");
-    let text = metrics_of(place);
-    for (name, quarantined) in [(name_of(&place.pool), 0), (liar.name(), 1)] {
+    assert_eq!(back_end.status().quarantined, None, "the honest one is not");
+    let text = metrics_of(back_end);
+    for (name, quarantined) in [(name_of(&back_end.pool), 0), (liar.name(), 1)] {
         let line = format!("vshmem_pool_quarantined{{pool=\"{name}\"}} {quarantined}");
         assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
     }
-    let log = std::fs::read_to_string(place.program.directory.log()).unwrap();
+    let log = std::fs::read_to_string(back_end.program.directory.log()).unwrap();
     let said = format!("the pool {} is in quarantine", liar.name());
     assert_eq!(log.matches(&said).count(), 1, "{log}");
-    // No worker is busy any more; beats go on.
+    // No worker is busy any more; heartbeats go on.
     let time_of = || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", place.pid())).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", back_end.pid())).unwrap();
         let after = stat.rsplit(')').next().unwrap();
         let field = |n: usize| after.split(' ').nth(n).unwrap().parse::<u64>().unwrap();
         field(12) + field(13)
     };
     sleep(SOON);
     let before = time_of();
-    is_well_served(place, &liar.pool, Duration::from_secs(3));
+    is_well_served(back_end, &liar.pool, Duration::from_secs(3));
     assert!(time_of() - before < 60, "{} of 300", time_of() - before);
-    is_well_served(place, &pool, Duration::from_secs(1));
+    is_well_served(back_end, &pool, Duration::from_secs(1));
 }
 
-fn metrics_of_liars_hold_nobody_up(place: &Place) {
-    let pool = place.open();
-    let _liars = liars(place);
+fn metrics_of_hostile_pools_hold_up_nothing(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let _liars = liars(back_end);
     let over = Instant::now() + Duration::from_secs(5);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while Instant::now() < over {
-                let text = metrics_of(place);
+                let text = metrics_of(back_end);
                 assert!(text.contains("vshmem_pools 5"), "{text}");
             }
         });
-        is_well_served(place, &pool, Duration::from_secs(5));
+        is_well_served(back_end, &pool, Duration::from_secs(5));
     });
 }
 
-fn a_back_end_begins_without_a_pool(place: &Place) {
-    let pool = place.open();
-    let liars = liars(place);
+fn a_back_end_restarts_without_a_pool(back_end: &BackEnd) {
+    let pool = back_end.open();
+    let liars = liars(back_end);
     let unwanted: Vec<String> = liars[..2].iter().map(Liar::name).collect();
-    begin_without(&place.program.directory, &unwanted).unwrap();
+    restart_without(&back_end.program.directory, &unwanted).unwrap();
     let names = || {
-        let pools = place.status_of_agent().unwrap().pools;
+        let pools = back_end.try_status().unwrap().pools;
         let mut names: Vec<_> = pools.into_iter().map(|pool| pool.name).collect();
         names.sort();
         names
     };
-    let mut left = vec![name_of(&place.pool), liars[2].name(), liars[3].name()];
+    let mut left = vec![name_of(&back_end.pool), liars[2].name(), liars[3].name()];
     left.sort();
     assert_eq!(names(), left);
-    // The keeper has forgotten them.
-    kill(place.pid(), libc::SIGKILL);
-    eventually("another back end", || place.pid() != 0);
+    // The keeper has removed them.
+    kill(back_end.pid(), libc::SIGKILL);
+    eventually("another back end", || back_end.pid() != 0);
     assert_eq!(names(), left);
-    // One that does not answer.
-    let before = place.pid();
+    // A back end that does not respond.
+    let before = back_end.pid();
     kill(before, libc::SIGSTOP);
-    begin_without(&place.program.directory, &[liars[2].name()]).unwrap();
-    assert_ne!(place.pid(), before);
+    restart_without(&back_end.program.directory, &[liars[2].name()]).unwrap();
+    assert_ne!(back_end.pid(), before);
     left.retain(|name| *name != liars[2].name());
     assert_eq!(names(), left);
     // It is served again when that is asked for.
-    place.serve(&liars[2].path).unwrap();
+    back_end.serve(&liars[2].path).unwrap();
     assert_eq!(names().len(), 3);
-    is_well_served(place, &pool, Duration::from_secs(1));
-    let nonsense = begin_without(&place.program.directory, &["a/b".into()]);
+    is_well_served(back_end, &pool, Duration::from_secs(1));
+    let nonsense = restart_without(&back_end.program.directory, &["a/b".into()]);
     assert!(nonsense.unwrap_err().to_string().contains("--status"));
 }
 
-/// A pool's file is truncated while it is served, at any moment: the back end lives, lets go of that pool, and goes on with the others.
-fn a_pool_is_truncated(place: &Place) {
-    let (pool, pid) = (place.open(), place.pid());
+/// A pool's file is truncated while it is served: the back end survives, drops that pool, and goes on with
+/// the others.
+fn a_pool_is_truncated(back_end: &BackEnd) {
+    let (pool, pid) = (back_end.open(), back_end.pid());
     for (round, length) in [0, 1 << 19, 0, 4096].into_iter().enumerate() {
-        let liar = Liar::new(place, &format!("short{round}"), SMALL, |_| {});
+        let liar = Liar::new(back_end, &format!("short{round}"), SMALL, |_| {});
         sleep(Duration::from_millis(300 * round as u64));
         let file = std::fs::File::options().write(true).open(&liar.path);
         file.unwrap().set_len(length).unwrap();
         eventually("it is served no longer", || liar.status().is_none());
-        is_well_served(place, &pool, Duration::from_secs(1));
-        assert_eq!(place.pid(), pid);
-        // It is no pool any more, which `remove_pool` would leave.
+        is_well_served(back_end, &pool, Duration::from_secs(1));
+        assert_eq!(back_end.pid(), pid);
+        // `remove_pool` would leave it, as it is no pool any more.
         std::fs::remove_file(&liar.path).unwrap();
     }
 }
@@ -341,14 +353,10 @@ fn main() {
     let tests: [Test; 6] = [
         ("others", SMALL, others_are_served),
         ("ends", SMALL, the_back_end_ends_and_begins_in_time),
-        (
-            "quarantine",
-            SMALL,
-            a_pool_that_lies_on_is_put_in_quarantine,
-        ),
-        ("metrics", SMALL, metrics_of_liars_hold_nobody_up),
+        ("quarantine", SMALL, a_hostile_pool_is_quarantined),
+        ("metrics", SMALL, metrics_of_hostile_pools_hold_up_nothing),
         ("truncated", SMALL, a_pool_is_truncated),
-        ("without", SMALL, a_back_end_begins_without_a_pool),
+        ("without", SMALL, a_back_end_restarts_without_a_pool),
     ];
-    place::run(&tests);
+    back_end::run(&tests);
 }

@@ -19,7 +19,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
-use vshmem_agent::guest::protocol::{Granted, GuestStatus};
+use vshmem_agent::guest::protocol::{GrantResponse, GuestStatus};
 
 /// A reader.
 pub type Reader = fn(&[u8]);
@@ -60,7 +60,7 @@ fn front_end_answers(stream: &[u8]) {
     for piece in stream.split(|c| *c == SEAM) {
         lines.push(piece);
         while let Some(line) = lines.next() {
-            let _ = front_end::judge::<Granted>(&line, 7).map(|answer| answer.is_ok());
+            let _ = front_end::judge::<GrantResponse>(&line, 7).map(|answer| answer.is_ok());
             if let Some(Ok(status)) = front_end::judge::<GuestStatus>(&line, 7) {
                 let why = front_end::without_driver(&status).unwrap_or_default();
                 assert!(!why.chars().any(char::is_control), "fit for a terminal");

@@ -6,7 +6,7 @@ use crate::participants::{self, MemberId};
 use crate::processes::Processes;
 use crate::user::Identity;
 use std::time::Duration;
-use vshmem_agent::Below;
+use vshmem_agent::JoinedPool;
 use vshmem_ipc::{liveness, Ctx};
 use vshmem_pool::heap::Reserve;
 use vshmem_pool::{Budget, Kernel, Pool, ProcId};
@@ -14,7 +14,7 @@ use vshmem_transport::{Handle, Liveness, PoolRef};
 
 /// An open pool, with this process in its table of processes.
 pub struct Visitor {
-    kernel: Below<Handle>,
+    kernel: JoinedPool<Handle>,
     me: ProcId,
     // Held, so that others see this process alive.
     _liveness: Liveness,
@@ -56,9 +56,9 @@ impl Visitor {
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         let groups = Identity::current().groups;
-        let mut kernel = Below::for_a_command(handle, pool, member, &groups, ids::all());
+        let mut kernel = JoinedPool::for_command(handle, pool, member, &groups, ids::all());
         if let Some(most) = patience {
-            kernel.limit_patience(most);
+            kernel.limit_lock_wait(most);
         }
         kernel.across().join();
         let mut liveness = None;
@@ -96,7 +96,7 @@ impl Visitor {
 
     /// Declares the machine of this name dead, so that nobody waits for what its processes held.
     pub fn declare_dead(&self, machine: &str) {
-        let Below { pool, member, .. } = &self.kernel;
+        let JoinedPool { pool, member, .. } = &self.kernel;
         pool.members(|index, name, alive| {
             // This kernel may have the same name.
             if alive && index != *member && name == machine.as_bytes() {
@@ -107,7 +107,7 @@ impl Visitor {
 
     /// The same, if only one machine has this name: others than ours may call theirs so, too.
     pub fn declare_only_dead(&self, machine: &str) {
-        let Below { pool, member, .. } = &self.kernel;
+        let JoinedPool { pool, member, .. } = &self.kernel;
         let mut found = Vec::new();
         pool.members(|index, name, alive| {
             if alive && index != *member && name == machine.as_bytes() {
@@ -136,7 +136,7 @@ impl Visitor {
 
     /// What lies in the pool, as it is: nothing is waited for. `each` is called with what sees to the memory of tables.
     pub fn look(&self, each: impl FnOnce(&Pool, &mut Reserve)) {
-        let Below { pool, handle, .. } = &self.kernel;
+        let JoinedPool { pool, handle, .. } = &self.kernel;
         each(pool, &mut |at, len| handle.reserve(at, len));
     }
 

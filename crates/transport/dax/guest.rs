@@ -28,15 +28,15 @@ impl guest::Devices for Devices {
         &Dax
     }
 
-    fn wait_for_driver(&self, _: &PoolRef) -> bool {
+    fn is_driver_pending(&self, _: &PoolRef) -> bool {
         false
     }
 
-    fn have_driver(&self, _: &PoolRef) -> bool {
+    fn has_driver(&self, _: &PoolRef) -> bool {
         false
     }
 
-    fn give(&self, pool: &PoolRef, owner: u32) -> io::Result<()> {
+    fn set_owner(&self, pool: &PoolRef, owner: u32) -> io::Result<()> {
         let file = Path::new(std::ffi::OsStr::from_bytes(pool.path().to_bytes()));
         chown(file, Some(owner), None)?;
         fs::set_permissions(file, Permissions::from_mode(0o600))

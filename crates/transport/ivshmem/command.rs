@@ -8,7 +8,7 @@ use clap::Args;
 use std::path::PathBuf;
 pub use vshmem_agent::ivshmem::Status;
 
-use vshmem_agent::ivshmem::client::{begin_without, ensure, request, status};
+use vshmem_agent::ivshmem::client::{ensure, request, restart_without, status};
 use vshmem_agent::ivshmem::{run_part, Directory, Part, Program, Request, MOST_VECTORS};
 use vshmem_cluster::{agent_directory, Error, Result};
 
@@ -42,14 +42,15 @@ pub struct Agent {
     /// Serve this pool no longer
     #[arg(long, value_name = "POOL", add = values::pools())]
     drop: Vec<String>,
-    /// Tell metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket` (metrics.sock in the
-    /// back end's directory); `off`: no longer. Who can connect can read
+    /// Tell metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket`
+    /// (metrics.sock in the back end's directory); `off`: no longer. Who can connect can read
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// Begin anew with the program as it is installed now; machines go on
     #[arg(long)]
     restart: bool,
-    /// Begin anew without this pool, as --status calls it: it is served no longer. Does so even where the back end does not answer
+    /// Begin anew without this pool, as --status calls it: it is served no longer. Does so even where the
+    /// back end does not answer
     #[arg(long, value_name = "POOL", conflicts_with_all = ["pool", "drop", "restart", "stop", "part"], add = values::pools())]
     without: Vec<String>,
     /// End the back end; machines go on, but later ones can't join them
@@ -61,10 +62,12 @@ pub struct Agent {
     /// End when no pool is served any more
     #[arg(long)]
     transient: bool,
-    /// In a machine: be its front end, in the foreground. It joins the machine's pools and does what the host says about them
+    /// In a machine: be its front end, in the foreground. It joins the machine's pools and does what the host
+    /// says about them
     #[arg(long, conflicts_with_all = ["pool", "drop", "without", "status", "metrics", "restart", "stop", "directory", "transient", "part"])]
     guest: bool,
-    /// With --guest, the user whom the pools' device files are given to; without it they stay as the machine makes them
+    /// With --guest, the user whom the pools' device files are given to; without it they stay as the machine
+    /// makes them
     #[arg(long, requires = "guest", value_name = "UID")]
     owner: Option<u32>,
     #[arg(long, hide = true, requires = "link", value_parser = ["back-end", "keeper"])]
@@ -79,7 +82,7 @@ fn vectors(text: &str) -> std::result::Result<usize, String> {
     good.ok_or_else(|| format!("a peer has 1 to {MOST_VECTORS} vectors"))
 }
 
-/// Starts, asks or ends the back end; or is the front end.
+/// Starts the back end, sends it requests, or runs the front end.
 pub fn agent(agent: &Agent) -> Result<u8> {
     if agent.guest {
         return vshmem_agent::guest::run(&vshmem_agent::DEVICES, agent.owner)
@@ -100,7 +103,7 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         request(directory, &Request::Drop { pool }).map_err(|e| ours(e).code(1))?;
     }
     if !agent.without.is_empty() {
-        begin_without(directory, &agent.without).map_err(|e| ours(e).code(1))?;
+        restart_without(directory, &agent.without).map_err(|e| ours(e).code(1))?;
     }
     if agent.restart {
         request(directory, &Request::Restart {}).map_err(|e| ours(e).code(1))?;
@@ -109,13 +112,13 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         request(directory, &Request::Stop {}).map_err(|e| ours(e).code(1))?;
     }
     let ends_metrics = agent.metrics.as_deref() == Some("off");
-    let only_asked = agent.status
+    let needs_no_start = agent.status
         || agent.restart
         || agent.stop
         || ends_metrics
         || !agent.drop.is_empty()
         || !agent.without.is_empty();
-    if !agent.pool.is_empty() || !only_asked {
+    if !agent.pool.is_empty() || !needs_no_start {
         ensure(&program).map_err(ours)?;
     }
     for pool in &agent.pool {
@@ -129,13 +132,13 @@ pub fn agent(agent: &Agent) -> Result<u8> {
     }
     if let Some(address) = &agent.metrics {
         let address = (address != "off").then(|| absolute(address)).transpose()?;
-        let told =
+        let served =
             request(directory, &Request::Metrics { address }).map_err(|e| ours(e).code(1))?;
-        if let Some(told) = told {
-            let told = told.display().to_string();
-            let before = if told.contains('/') { "" } else { "http://" };
-            let after = if told.contains('/') { "" } else { "/metrics" };
-            print(&format!("{before}{told}{after}\n"))?;
+        if let Some(served) = served {
+            let served = served.display().to_string();
+            let before = if served.contains('/') { "" } else { "http://" };
+            let after = if served.contains('/') { "" } else { "/metrics" };
+            print(&format!("{before}{served}{after}\n"))?;
         }
     }
     if agent.status {
@@ -155,13 +158,13 @@ fn program(agent: &Agent) -> Result<Program> {
         .map_err(|e| Error::new(format!("{} is no directory: {e}", directory.display())))?;
     Ok(Program {
         path,
-        words: vec!["agent".into()],
+        args: vec!["agent".into()],
         directory: Directory::named(&directory),
         transient: agent.transient,
     })
 }
 
-/// An address for metrics, whose path does not depend on where the back end runs.
+/// An address for metrics; a path is made absolute, since the back end has another working directory.
 fn absolute(address: &str) -> Result<String> {
     if !address.contains('/') {
         return Ok(address.into());

@@ -264,7 +264,8 @@ fn a_name_means_the_users_own_pool() {
     assert!(by_path.is_ok(), "a path is a sign of trust");
 }
 
-/// What a directory at the place of that of the user's named pools comes to, in a /dev/shm of this thread's own.
+/// What a directory at the place of that of the user's named pools comes to, in a /dev/shm of this thread's
+/// own.
 fn with_own_directory(make: impl Fn(&Path)) -> Option<[String; 4]> {
     let _mounted = SmallFileSystem::on(Path::new("/dev/shm"))?;
     fs::set_permissions("/dev/shm", Permissions::from_mode(0o1777)).expect("own");

@@ -6,7 +6,7 @@ use crate::{args, size};
 use clap::{Args, Subcommand};
 use std::io::Write;
 use std::time::Duration;
-use vshmem_agent::xen::{join, own, usual_limits, withdraw, Left, Own, Until};
+use vshmem_agent::xen::{default_limits, join, own, withdraw, OwnOptions, Until, Withdrawal};
 use vshmem_cluster::limits::Limit;
 use vshmem_cluster::{Error, Result};
 
@@ -63,40 +63,39 @@ pub struct JoinArgs {
 
 /// Serves or joins pools.
 pub fn xen(xen: Xen) -> Result<u8> {
-    // Line by line, for whoever reads it from a log.
-    // A full disk is no reason to end.
-    let tell = &mut |sentence: &str| drop(writeln!(std::io::stdout(), "{sentence}"));
-    let done = match xen {
+    // Line by line, since it may go to a log. A full disk is no reason to end.
+    let report = &mut |sentence: &str| drop(writeln!(std::io::stdout(), "{sentence}"));
+    let result = match xen {
         Xen::Own(args) => {
-            let how = Own {
+            let options = OwnOptions {
                 pool: args.pool,
                 size: args.size,
                 to: args.to,
-                limits: Limit::all(&args.limit, usual_limits()),
+                limits: Limit::all(&args.limit, default_limits()),
             };
-            let fits = |limits| args.limit.iter().try_for_each(|limit| limit.check(limits));
-            own(how, &fits, tell)
+            let check = |limits| args.limit.iter().try_for_each(|limit| limit.check(limits));
+            own(options, &check, report)
         }
         Xen::Join(args) => {
             let until = match args.once {
                 Some(seconds) => Until::Any(Duration::from_secs(seconds)),
                 None => Until::Ended,
             };
-            join(args.owner, args.at_most, until, tell)
+            join(args.owner, args.at_most, until, report)
         }
         Xen::Withdraw { pool } => return withdraw_left(&pool),
     };
-    done.map(|()| 0).map_err(ours)
+    result.map(|()| 0).map_err(ours)
 }
 
-/// Removes what nobody serves.
+/// Withdraws a pool that no process serves.
 fn withdraw_left(pool: &str) -> Result<u8> {
     let why = match withdraw(pool).map_err(ours)? {
-        Left::Removed => return Ok(0),
-        Left::Served => {
+        Withdrawal::Removed => return Ok(0),
+        Withdrawal::Served => {
             "is served by a process, which withdraws it when it is ended: `vshmem xen own`"
         }
-        Left::Nothing => "is not there: `vshmem pool ls` shows those that are",
+        Withdrawal::NoPool => "is not there: `vshmem pool ls` shows those that are",
     };
     Err(Error::new(format!("the pool {pool} {why}")))
 }

@@ -75,7 +75,7 @@ impl Serving {
         // Nothing can be started by this path: who is to begin anew stays.
         let program = Program {
             path: "/nonexistent/vshmem".into(),
-            words: Vec::new(),
+            args: Vec::new(),
             directory: self.directory.clone(),
             transient: false,
         };

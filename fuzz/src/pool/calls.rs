@@ -296,7 +296,7 @@ fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
             |_, _| None,
         )),
         5 | 6 => liveness::reap(c, input.byte().into()),
-        8 => turn(c, kernel),
+        8 => pass(c, kernel),
         7 => {
             let mut scratch = vec![0; check::scratch_for(c.pool)];
             let mut found = 0u64;
@@ -315,11 +315,11 @@ fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
     }
 }
 
-/// The back end's turn. As it asks where the pool's file has memory, that has none.
-fn turn(c: &Ctx, kernel: &Fuzzed) {
+/// A pass of the back end's worker. It asks where the pool's file has memory; this one has none.
+fn pass(c: &Ctx, kernel: &Fuzzed) {
     // Each piece of memory that is given back has a budget of its own.
     kernel.may_spend(CALL);
-    vshmem_agent::fuzz::turn(c, memory::hole(c.pool.mem().len()).into());
+    vshmem_agent::fuzz::pass(c, memory::hole(c.pool.mem().len()).into());
 }
 
 /// A process comes, is forked off, and goes.

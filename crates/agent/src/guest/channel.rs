@@ -1,6 +1,8 @@
-//! The front end's side of the channel to the host: a virtio-serial port, on which hosts come and go.
+//! The front end's side of the channel to the host: a virtio-serial port, whose host side is opened and
+//! closed.
 //!
-//! A port whose host end is closed says "hung up" to plain poll for as long as that lasts; edge-triggered epoll says it once.
+//! While the host side is closed, plain poll reports a hang-up all the time; edge-triggered epoll reports it
+//! once.
 
 use super::protocol::{LONGEST, PORT};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -16,21 +18,21 @@ use std::time::Duration;
 
 /// Where the kernel lists the ports.
 const PORTS: &str = "/sys/class/virtio-ports";
-/// The kernel's driver copies each write into one buffer; larger ones fail.
+/// Longest write: the kernel's driver copies each into one buffer, and fails larger ones.
 const LONGEST_WRITE: usize = 32 * 1024;
-/// An answer that the host does not take is thrown away when as much is behind it.
+/// Responses that the host does not read are dropped when there are more bytes than this.
 const MOST_UNSENT: usize = 4 * LONGEST;
 
 /// An open port.
 pub struct Channel {
     port: File,
     epoll: OwnedFd,
-    heard: Lines,
-    to_say: VecDeque<u8>,
+    received: Lines,
+    unsent: VecDeque<u8>,
 }
 
 impl Channel {
-    /// Opens the machine's port. `None`: it has none.
+    /// Opens the machine's port; `None` if it has none.
     pub fn find() -> io::Result<Option<Channel>> {
         find_port(Path::new(PORTS))
             .map(|device| Channel::open(&device))
@@ -49,12 +51,12 @@ impl Channel {
         Ok(Channel {
             port,
             epoll,
-            heard: Lines::default(),
-            to_say: VecDeque::new(),
+            received: Lines::default(),
+            unsent: VecDeque::new(),
         })
     }
 
-    /// Sleeps until something happens on the port, so long at the most.
+    /// Sleeps until something happens on the port, or the time is over.
     pub fn wait(&self, time: Duration) {
         let time = Timespec {
             tv_sec: time.as_secs() as i64,
@@ -64,24 +66,24 @@ impl Channel {
         let _ = epoll::wait(self.epoll.as_fd(), &mut events, Some(&time));
     }
 
-    /// Reads what has come, and writes what waits. An error: the port is gone.
-    pub fn exchange(&mut self) -> io::Result<()> {
+    /// Reads and writes as much as it can without waiting. An error: the port is gone.
+    pub fn transfer(&mut self) -> io::Result<()> {
         self.read()?;
         self.write()
     }
 
-    /// The next whole line that came.
+    /// The next complete line that was received.
     pub fn line(&mut self) -> Option<Vec<u8>> {
-        self.heard.next()
+        self.received.next()
     }
 
-    /// Says a line, now or as soon as the host reads.
-    pub fn say(&mut self, line: &str) -> io::Result<()> {
-        if self.to_say.len() > MOST_UNSENT {
-            self.to_say.clear();
+    /// Sends a line, now or as soon as the host reads.
+    pub fn send(&mut self, line: &str) -> io::Result<()> {
+        if self.unsent.len() > MOST_UNSENT {
+            self.unsent.clear();
         }
-        self.to_say.extend(line.as_bytes());
-        self.to_say.push_back(b'\n');
+        self.unsent.extend(line.as_bytes());
+        self.unsent.push_back(b'\n');
         self.write()
     }
 
@@ -89,13 +91,14 @@ impl Channel {
         let mut bytes = [0; 4096];
         loop {
             match self.port.read(&mut bytes) {
-                // The host's end is closed: what it had begun to say it won't go on with, and what it asked it won't read.
+                // The host side is closed: a line that was begun won't be completed, and responses won't be
+                // read.
                 Ok(0) => {
-                    self.heard.hang_up();
-                    self.to_say.clear();
+                    self.received.hang_up();
+                    self.unsent.clear();
                     return Ok(());
                 }
-                Ok(len) => self.heard.push(&bytes[..len]),
+                Ok(len) => self.received.push(&bytes[..len]),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) => return Err(e),
@@ -104,11 +107,11 @@ impl Channel {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        while !self.to_say.is_empty() {
-            let (first, _) = self.to_say.as_slices();
+        while !self.unsent.is_empty() {
+            let (first, _) = self.unsent.as_slices();
             match self.port.write(&first[..first.len().min(LONGEST_WRITE)]) {
                 Ok(0) => return Ok(()),
-                Ok(len) => drop(self.to_say.drain(..len)),
+                Ok(len) => drop(self.unsent.drain(..len)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) => return Err(e),
@@ -118,7 +121,7 @@ impl Channel {
     }
 }
 
-/// The device file of the port, as the list of ports has it.
+/// The device file of the port, by a list of ports as sysfs has it.
 fn find_port(list: &Path) -> Option<PathBuf> {
     fs::read_dir(list).ok()?.flatten().find_map(|entry| {
         let name = fs::read_to_string(entry.path().join("name")).ok()?;
@@ -126,50 +129,50 @@ fn find_port(list: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Bytes, taken apart into lines. A line that is too long is left out.
+/// Splits bytes into lines. A line that is too long is dropped.
 #[derive(Default)]
 pub(crate) struct Lines {
-    whole: VecDeque<Vec<u8>>,
-    begun: Vec<u8>,
+    complete: VecDeque<Vec<u8>>,
+    partial: Vec<u8>,
     too_long: bool,
 }
 
-/// Lines that nobody has asked for yet; a host that says more before it gets an answer is not heard.
+/// Most complete lines that wait to be taken. Further ones are dropped: a host waits for a response first.
 const MOST_LINES: usize = 16;
 
 impl Lines {
-    /// Takes what was read.
+    /// Adds bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|&c| c == b'\n') {
             let (text, ends) = match part.strip_suffix(b"\n") {
                 Some(text) => (text, true),
                 None => (part, false),
             };
-            self.too_long |= self.begun.len() + text.len() > LONGEST;
+            self.too_long |= self.partial.len() + text.len() > LONGEST;
             if self.too_long {
-                self.begun.clear();
+                self.partial.clear();
             } else {
-                self.begun.extend_from_slice(text);
+                self.partial.extend_from_slice(text);
             }
             if ends {
-                let line = std::mem::take(&mut self.begun);
-                if !self.too_long && !line.is_empty() && self.whole.len() < MOST_LINES {
-                    self.whole.push_back(line);
+                let line = std::mem::take(&mut self.partial);
+                if !self.too_long && !line.is_empty() && self.complete.len() < MOST_LINES {
+                    self.complete.push_back(line);
                 }
                 self.too_long = false;
             }
         }
     }
 
-    /// The host is gone: what it began to say it won't go on with.
+    /// The host side was closed: a partial line won't be completed.
     pub fn hang_up(&mut self) {
-        self.begun.clear();
+        self.partial.clear();
         self.too_long = false;
     }
 
-    /// The next whole line.
+    /// The next complete line.
     pub fn next(&mut self) -> Option<Vec<u8>> {
-        self.whole.pop_front()
+        self.complete.pop_front()
     }
 }
 
@@ -191,7 +194,7 @@ mod tests {
         assert_eq!(all(&mut lines), ["one", "two"]);
         lines.hang_up();
         lines.push(b"four\n");
-        assert_eq!(all(&mut lines), ["four"], "what was begun is forgotten");
+        assert_eq!(all(&mut lines), ["four"], "the partial line is dropped");
     }
 
     #[test]
@@ -199,7 +202,7 @@ mod tests {
         let mut lines = Lines::default();
         for _ in 0..100 {
             lines.push(&[b'x'; 4096]);
-            assert!(lines.begun.len() <= LONGEST);
+            assert!(lines.partial.len() <= LONGEST);
         }
         lines.push(b"\nshort\n");
         assert_eq!(all(&mut lines), ["short"]);
@@ -219,26 +222,26 @@ mod tests {
         assert_eq!(find_port(&list), None);
     }
 
-    /// Any device that reads and writes without waiting does: a terminal's far end that is closed and opened again.
+    /// A socket serves as the port.
     #[test]
-    fn hosts_come_and_go() {
+    fn requests_and_responses_pass_until_the_host_side_is_closed() {
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
         theirs.set_nonblocking(true).expect("set");
         let mut channel = Channel {
             port: File::from(OwnedFd::from(theirs)),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll"),
-            heard: Lines::default(),
-            to_say: VecDeque::new(),
+            received: Lines::default(),
+            unsent: VecDeque::new(),
         };
-        ours.write_all(b"a question\nhalf a qu").expect("said");
-        channel.exchange().expect("heard");
-        assert_eq!(channel.line().as_deref(), Some(&b"a question"[..]));
-        channel.say("an answer").expect("said");
-        let mut answer = [0; 10];
-        ours.read_exact(&mut answer).expect("an answer");
-        assert_eq!(&answer, b"an answer\n");
+        ours.write_all(b"a request\nhalf a req").expect("sent");
+        channel.transfer().expect("received");
+        assert_eq!(channel.line().as_deref(), Some(&b"a request"[..]));
+        channel.send("a response").expect("sent");
+        let mut response = [0; 11];
+        ours.read_exact(&mut response).expect("a response");
+        assert_eq!(&response, b"a response\n");
         drop(ours);
-        channel.exchange().expect("the end is no failure");
-        assert!(channel.line().is_none() && channel.heard.begun.is_empty());
+        channel.transfer().expect("the end is no failure");
+        assert!(channel.line().is_none() && channel.received.partial.is_empty());
     }
 }

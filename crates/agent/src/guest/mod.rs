@@ -1,7 +1,9 @@
-//! The front end, in a machine: it joins the pools that the machine has, follows devices that are plugged in and pulled out while it
-//! runs, gives them the names that the host tells, says when they are ready, and cleans up after processes that die in the machine.
+//! The front end, in a machine. It joins the machine's pools, and those of devices that are plugged in later.
+//! It gives them the names that the host sends, reports when they are ready, and reaps after processes that
+//! died in the machine.
 //!
-//! It looks once a second, and when the host asks. `docs/protocol.md` specifies what the two say.
+//! It scans for devices once a second, and at each request of the host. `docs/protocol.md` specifies the
+//! protocol.
 
 pub(crate) mod channel;
 pub(crate) mod pools;
@@ -10,38 +12,39 @@ pub mod protocol;
 use crate::error::{Error, Result};
 use channel::Channel;
 use pools::Pools;
-use protocol::{Ask, DriverStatus, GuestStatus, Refusal};
+use protocol::{DriverStatus, ErrorResponse, GuestRequest, GuestStatus};
 use std::fs;
 use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_transport::{PoolRef, Transport};
 
-/// Between looks when nothing happens.
-const SECOND: Duration = Duration::from_secs(1);
+/// How often devices are scanned for.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The devices by which a transport gives pools to a machine.
 pub trait Devices {
     /// The transport.
     fn transport(&self) -> &'static dyn Transport;
 
-    /// Whether there is a driver that has not taken the device of this pool yet.
-    fn wait_for_driver(&self, pool: &PoolRef) -> bool;
+    /// Whether a driver is loaded that has not bound this pool's device yet.
+    fn is_driver_pending(&self, pool: &PoolRef) -> bool;
 
-    /// Whether a driver has the device of this pool.
-    fn have_driver(&self, pool: &PoolRef) -> bool;
+    /// Whether a driver has bound this pool's device.
+    fn has_driver(&self, pool: &PoolRef) -> bool;
 
-    /// Lets a user map a pool, and nobody else but root.
+    /// Lets this user map a pool, and no other but root.
     ///
     /// # Errors
     /// The kernel refuses.
-    fn give(&self, pool: &PoolRef, owner: u32) -> io::Result<()>;
+    fn set_owner(&self, pool: &PoolRef, owner: u32) -> io::Result<()>;
 
-    /// How the driver is.
+    /// The state of the driver.
     fn driver(&self) -> DriverStatus;
 }
 
-/// Serves until it is ended: devices of all these kinds, the first of which may have a driver of ours. `owner`: the user whom the pools' device files are given to; without it they stay as they are.
+/// Serves devices of all these kinds until it is ended; the first kind may have a driver of Vshmem's. Device
+/// files of pools are given to the user `owner`, or stay as they are.
 ///
 /// # Errors
 /// This can't be done here, as by a user who is not root.
@@ -57,8 +60,8 @@ pub fn run(devices: &'static [&'static dyn Devices], owner: Option<u32>) -> Resu
     let mut due = Instant::now();
     loop {
         if Instant::now() >= due {
-            due = Instant::now() + SECOND;
-            pools.look();
+            due = Instant::now() + SCAN_INTERVAL;
+            pools.scan();
         }
         channel = channel.or_else(|| Channel::find().ok().flatten());
         let left = due.saturating_duration_since(Instant::now());
@@ -77,44 +80,44 @@ pub fn run(devices: &'static [&'static dyn Devices], owner: Option<u32>) -> Resu
     }
 }
 
-/// Answers all that the host has asked.
+/// Answers all requests of the host.
 fn serve(channel: &mut Channel, pools: &mut Pools) -> io::Result<()> {
-    channel.exchange()?;
+    channel.transfer()?;
     while let Some(line) = channel.line() {
-        if let Some(answer) = answer(&line, pools) {
-            channel.say(&answer)?;
+        if let Some(response) = respond(&line, pools) {
+            channel.send(&response)?;
         }
-        channel.exchange()?;
+        channel.transfer()?;
     }
     Ok(())
 }
 
-/// The answer to a line; none to what is no request.
-fn answer(line: &[u8], pools: &mut Pools) -> Option<String> {
-    let ask: Ask = serde_json::from_slice(line).ok()?;
-    let id = ask.id;
-    let answer = match (ask.pools, ask.status) {
+/// The response to a line; none if it is no request.
+fn respond(line: &[u8], pools: &mut Pools) -> Option<String> {
+    let request: GuestRequest = serde_json::from_slice(line).ok()?;
+    let id = request.id;
+    let response = match (request.pools, request.status) {
         (Some(table), None) => serde_json::to_string(&pools.grant(id, &table)),
         (None, Some(_)) => {
-            pools.look();
+            pools.scan();
             serde_json::to_string(&GuestStatus {
                 id,
                 version: env!("CARGO_PKG_VERSION").into(),
-                kernel: kernel(),
+                kernel: kernel_version(),
                 driver: pools.driver(),
                 pools: pools.status(),
             })
         }
-        _ => serde_json::to_string(&Refusal {
+        _ => serde_json::to_string(&ErrorResponse {
             id,
             error: "a request has either pools or status".into(),
         }),
     };
-    answer.ok()
+    response.ok()
 }
 
 /// The version of the machine's kernel.
-fn kernel() -> String {
+fn kernel_version() -> String {
     let version = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     version.trim().into()
 }
@@ -150,15 +153,15 @@ pub(crate) mod tests {
             &NoDevices
         }
 
-        fn wait_for_driver(&self, _: &PoolRef) -> bool {
+        fn is_driver_pending(&self, _: &PoolRef) -> bool {
             false
         }
 
-        fn have_driver(&self, _: &PoolRef) -> bool {
+        fn has_driver(&self, _: &PoolRef) -> bool {
             false
         }
 
-        fn give(&self, _: &PoolRef, _: u32) -> io::Result<()> {
+        fn set_owner(&self, _: &PoolRef, _: u32) -> io::Result<()> {
             Ok(())
         }
 
@@ -168,7 +171,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_or_left_out() {
+    fn invalid_lines_are_refused_or_ignored() {
         let mut pools = Pools::new(&[&NoDevices], None);
         for garbage in [
             "",
@@ -178,12 +181,12 @@ pub(crate) mod tests {
             r#"{"id":-1,"status":{}}"#,
             "\u{0}{\"id\":1}",
         ] {
-            assert_eq!(answer(garbage.as_bytes(), &mut pools), None, "{garbage}");
+            assert_eq!(respond(garbage.as_bytes(), &mut pools), None, "{garbage}");
         }
-        let refused = answer(br#"{"id":5}"#, &mut pools).expect("an answer");
+        let refused = respond(br#"{"id":5}"#, &mut pools).expect("a response");
         assert!(refused.starts_with(r#"{"id":5,"error""#), "{refused}");
-        let told = answer(br#"{"id":6,"status":{}}"#, &mut pools).expect("an answer");
-        let told: GuestStatus = serde_json::from_str(&told).expect("a status");
-        assert_eq!((told.id, told.kernel), (6, kernel()));
+        let status = respond(br#"{"id":6,"status":{}}"#, &mut pools).expect("a response");
+        let status: GuestStatus = serde_json::from_str(&status).expect("a status");
+        assert_eq!((status.id, status.kernel), (6, kernel_version()));
     }
 }

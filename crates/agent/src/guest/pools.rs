@@ -1,63 +1,54 @@
-//! The pools of a machine: which the host grants it, which devices there are, and which of them it has joined.
+//! The pools of a machine: those that the host grants it, the devices that it has, and the pools that it has
+//! joined.
 
-use super::protocol::{DriverStatus, Failure, Granted, GrantedPool, GuestPool};
+use super::protocol::{DriverStatus, Failure, GrantResponse, GrantedPool, GuestPool};
 use super::Devices;
-use crate::kernel::Below;
-use crate::mapped::{Mapped, Shared};
-use crate::worker::Worker;
-use std::fmt::Display;
+use crate::maintained_pool::MaintainedPool;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_pool::Pool;
 use vshmem_transport::given::{Grant, GRANTS};
 use vshmem_transport::PoolRef;
 
-/// How long devices of a table may take to come, and the driver to take them.
-const WITHIN: Duration = Duration::from_secs(2);
-/// Between looks for a device that is to come.
-const AGAIN: Duration = Duration::from_millis(5);
+/// How long a granted device may take to appear, and the driver to bind it.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How often devices are scanned for while a granted one is missing.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a machine has.
+/// The pools of a machine.
 pub struct Pools {
-    by: &'static [&'static dyn Devices],
-    /// Whose the device files are to be, if they are to be anybody's.
+    kinds: &'static [&'static dyn Devices],
+    /// The user that device files are given to.
     owner: Option<u32>,
     table: PathBuf,
     grants: Vec<Grant>,
     devices: Vec<Device>,
 }
 
-/// A device that is there.
+/// A device that is present.
 struct Device {
-    by: &'static dyn Devices,
+    kind: &'static dyn Devices,
     pool: PoolRef,
-    seen: Instant,
+    found_at: Instant,
     state: State,
 }
 
 enum State {
-    Joined(Joined),
-    Not(String),
-}
-
-/// A pool that the machine is a member of.
-struct Joined {
-    below: Shared,
-    worker: Worker,
+    Joined(MaintainedPool),
+    /// Why the pool can't be used.
+    Unusable(String),
 }
 
 impl Pools {
-    /// What a front end before this one has written down holds until the host says something else.
-    pub fn new(by: &'static [&'static dyn Devices], owner: Option<u32>) -> Pools {
+    /// Begins with the table of grants that a previous front end has written.
+    pub fn new(kinds: &'static [&'static dyn Devices], owner: Option<u32>) -> Pools {
         let table = PathBuf::from(std::ffi::OsStr::from_bytes(GRANTS.to_bytes()));
         Pools {
-            by,
+            kinds,
             owner,
             grants: read_table(&table),
             table,
@@ -65,15 +56,15 @@ impl Pools {
         }
     }
 
-    /// Joins the pools of devices that have come, and leaves those of devices that are gone.
-    pub fn look(&mut self) {
+    /// Joins the pools of new devices, and leaves those of devices that are gone.
+    pub fn scan(&mut self) {
         let mut found: Vec<(&'static dyn Devices, PoolRef)> = Vec::new();
-        for &by in self.by {
+        for &kind in self.kinds {
             let each = &mut |pool: &PoolRef| {
-                found.push((by, pool.clone()));
+                found.push((kind, pool.clone()));
                 true
             };
-            if by.transport().discover(each).is_err() {
+            if kind.transport().discover(each).is_err() {
                 return;
             }
         }
@@ -86,67 +77,67 @@ impl Pools {
         }
         self.devices
             .retain(|device| found.iter().any(|(_, pool)| device.shows(pool)));
-        for (by, pool) in found {
+        for (kind, pool) in found {
             if !self.devices.iter().any(|device| device.shows(&pool)) {
                 self.devices.push(Device {
-                    by,
+                    kind,
                     pool,
-                    seen: Instant::now(),
-                    state: State::Not("it was not opened yet".into()),
+                    found_at: Instant::now(),
+                    state: State::Unusable("it was not opened yet".into()),
                 });
             }
         }
         for device in &mut self.devices {
-            device.look(self.owner);
+            device.update(self.owner);
         }
     }
 
-    /// Takes the host's table, and waits until its devices are there.
-    pub fn grant(&mut self, id: u64, table: &[GrantedPool]) -> Granted {
+    /// Takes over the host's table, and waits for its devices.
+    pub fn grant(&mut self, id: u64, table: &[GrantedPool]) -> GrantResponse {
         let (grants, mut failed) = check(table);
         self.grants = grants;
         if let Err(e) = write_table(&self.table, &self.grants) {
             let why = format!("{} could not be written: {e}", self.table.display());
             failed.extend(self.grants.iter().map(|grant| failure(grant.name(), &why)));
             let ready = Vec::new();
-            return Granted { id, ready, failed };
+            return GrantResponse { id, ready, failed };
         }
-        let deadline = Instant::now() + WITHIN;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            self.look();
-            let states: Vec<_> = self.grants.iter().map(|grant| self.tell(grant)).collect();
+            self.scan();
+            let states: Vec<_> = self.grants.iter().map(|g| self.status_of(g)).collect();
             let all_ready = states.iter().all(GuestPool::is_ready);
             if all_ready || Instant::now() >= deadline {
                 let (ready, not): (Vec<_>, Vec<_>) =
                     states.into_iter().partition(GuestPool::is_ready);
                 failed.extend(not.into_iter().map(GuestPool::into_failure));
                 let ready = ready.into_iter().map(|pool| pool.name).collect();
-                return Granted { id, ready, failed };
+                return GrantResponse { id, ready, failed };
             }
-            sleep(AGAIN);
+            sleep(POLL_INTERVAL);
         }
     }
 
-    /// How the devices' driver is.
+    /// The state of the devices' driver.
     pub fn driver(&self) -> DriverStatus {
-        let first = self.by.first();
-        first.map_or(DriverStatus::Loaded(false), |by| by.driver())
+        let first = self.kinds.first();
+        first.map_or(DriverStatus::Loaded(false), |kind| kind.driver())
     }
 
-    /// How everything is: what is granted, and what else is there.
+    /// The state of granted pools, and of other devices.
     pub fn status(&self) -> Vec<GuestPool> {
         let granted = |device: &&Device| self.grants.iter().any(|g| g.is_for(&device.pool));
         let others = self.devices.iter().filter(|device| !granted(device));
-        let granted = self.grants.iter().map(|grant| self.tell(grant));
-        granted.chain(others.map(Device::tell)).collect()
+        let granted = self.grants.iter().map(|grant| self.status_of(grant));
+        granted.chain(others.map(Device::status)).collect()
     }
 
-    fn tell(&self, grant: &Grant) -> GuestPool {
+    fn status_of(&self, grant: &Grant) -> GuestPool {
         let device = self.devices.iter().find(|d| grant.is_for(&d.pool));
         match device {
             Some(device) => GuestPool {
                 name: text(grant.name()),
-                ..device.tell()
+                ..device.status()
             },
             None => GuestPool {
                 name: text(grant.name()),
@@ -162,7 +153,7 @@ impl GuestPool {
     const READY: &'static str = "ready";
     const GONE: &'static str = "gone";
 
-    /// Can it be used?
+    /// Whether it can be used.
     pub fn is_ready(&self) -> bool {
         self.state == Self::READY
     }
@@ -178,44 +169,46 @@ impl GuestPool {
 }
 
 impl Device {
-    /// Whether it is the one that shows this pool.
+    /// Whether it is the device of this pool.
     fn shows(&self, pool: &PoolRef) -> bool {
         self.pool.address() == pool.address()
     }
 
-    /// Joins the pool if that has not been done, and leaves it if it is another one by now.
-    fn look(&mut self, owner: Option<u32>) {
-        let by = self.by;
+    /// Joins the pool unless it is joined, and leaves it when it was replaced.
+    fn update(&mut self, owner: Option<u32>) {
+        let kind = self.kind;
         if let State::Joined(joined) = &self.state {
-            let newer = !joined.below.handle.has_driver() && by.have_driver(&self.pool);
-            if joined.is_gone() || newer {
+            let gone = !joined.pool().is_joined(joined.member());
+            let bound = !joined.has_driver() && kind.has_driver(&self.pool);
+            if gone || bound {
                 self.leave("it was taken away");
             }
         }
         if matches!(self.state, State::Joined(_)) {
             return;
         }
-        let late = self.seen.elapsed() >= WITHIN;
-        self.state = if by.wait_for_driver(&self.pool) && !late {
-            State::Not("the driver has not taken its device yet".into())
+        let is_late = self.found_at.elapsed() >= TIMEOUT;
+        self.state = if kind.is_driver_pending(&self.pool) && !is_late {
+            State::Unusable("the driver has not taken its device yet".into())
         } else {
-            match join(&self.pool, by, owner) {
+            match join(&self.pool, kind, owner) {
                 Ok(joined) => State::Joined(joined),
-                Err(why) => State::Not(why),
+                Err(why) => State::Unusable(why),
             }
         };
     }
 
     fn leave(&mut self, why: &str) {
-        if let State::Joined(joined) = std::mem::replace(&mut self.state, State::Not(why.into())) {
+        let unusable = State::Unusable(why.into());
+        if let State::Joined(joined) = std::mem::replace(&mut self.state, unusable) {
             joined.leave();
         }
     }
 
-    fn tell(&self) -> GuestPool {
+    fn status(&self) -> GuestPool {
         let (member, state) = match &self.state {
-            State::Joined(joined) => (Some(joined.below.member), GuestPool::READY),
-            State::Not(why) => (None, why.as_str()),
+            State::Joined(joined) => (Some(joined.member()), GuestPool::READY),
+            State::Unusable(why) => (None, why.as_str()),
         };
         GuestPool {
             name: text(self.pool.name()),
@@ -226,43 +219,25 @@ impl Device {
     }
 }
 
-/// Opens a pool and makes this kernel a member of it.
-fn join(reference: &PoolRef, by: &dyn Devices, owner: Option<u32>) -> Result<Joined, String> {
-    fn why(error: impl Display) -> String {
-        error.to_string()
-    }
+/// Opens a pool and joins it.
+fn join(
+    reference: &PoolRef,
+    kind: &dyn Devices,
+    owner: Option<u32>,
+) -> Result<MaintainedPool, String> {
     if let Some(owner) = owner {
-        by.give(reference, owner)
+        kind.set_owner(reference, owner)
             .map_err(|e| format!("could not give it to its user: {e}"))?;
     }
-    let handle = vshmem_transport::open(reference).map_err(why)?;
-    // SAFETY: the pool's memory is used through `below`, which has this, alone.
-    let handle = unsafe { Mapped::new(handle) };
-    let pool = Pool::open(handle.mem()).map_err(why)?;
-    let member = handle.join(&pool).map_err(why)?;
-    let below = Arc::new(Below::for_a_loop(handle, pool, member));
-    below.across().join();
+    let handle = vshmem_transport::open(reference).map_err(|e| e.to_string())?;
     let name = match reference.name() {
         b"" => address(reference),
         name => text(name),
     };
-    let worker = Worker::start(below.clone(), &name, ())
-        .map_err(|e| format!("nobody could clean up in it: {e}"))?;
-    Ok(Joined { below, worker })
+    MaintainedPool::join(handle, &name, ())
 }
 
-impl Joined {
-    /// Was the pool taken away?
-    fn is_gone(&self) -> bool {
-        !self.below.pool.is_joined(self.below.member)
-    }
-
-    fn leave(self) {
-        self.worker.leave();
-    }
-}
-
-/// What of a host's table makes sense, and what does not.
+/// The valid grants of a host's table, and why the others are not.
 pub(crate) fn check(table: &[GrantedPool]) -> (Vec<Grant>, Vec<Failure>) {
     let (mut grants, mut failed) = (Vec::<Grant>::new(), Vec::new());
     for GrantedPool { address, name } in table {
@@ -310,7 +285,7 @@ fn read_table(path: &Path) -> Vec<Grant> {
         .collect()
 }
 
-/// Writes the table in one step: who reads it finds the old one or the new one.
+/// Replaces the table atomically.
 fn write_table(path: &Path, grants: &[Grant]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory)?;
@@ -321,7 +296,7 @@ fn write_table(path: &Path, grants: &[Grant]) -> io::Result<()> {
         .create_new(true)
         .mode(0o644)
         .open(&new)?;
-    // Whatever the mask of permissions says.
+    // Whatever the umask is.
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
     for grant in grants {
         writeln!(file, "{grant}")?;
@@ -343,7 +318,7 @@ mod tests {
 
     fn pools(table: PathBuf) -> Pools {
         Pools {
-            by: &[&crate::guest::tests::NoDevices],
+            kinds: &[&crate::guest::tests::NoDevices],
             owner: None,
             table,
             grants: Vec::new(),
@@ -369,37 +344,40 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_kept_and_its_absent_devices_are_told() {
+    fn a_table_is_written_and_its_missing_devices_are_reported() {
         let directory = std::env::temp_dir().join(format!("vshmem-table-{}", std::process::id()));
         let path = directory.join("pools");
         let mut ours = pools(path.clone());
         // No machine has so many PCI buses.
-        let answer = ours.grant(9, &granted(&[("ff00:fe:1f.7", "far")]));
-        assert_eq!((answer.id, answer.ready.len()), (9, 0));
+        let response = ours.grant(9, &granted(&[("ff00:fe:1f.7", "far")]));
+        assert_eq!((response.id, response.ready.len()), (9, 0));
         assert!(
-            answer.failed[0].why.contains("no device has come"),
-            "{answer:?}"
+            response.failed[0].why.contains("no device has come"),
+            "{response:?}"
         );
         assert_eq!(
             fs::read_to_string(&path).expect("the table"),
             "ff00:fe:1f.7 far\n"
         );
         let status = ours.status();
-        let far = status.iter().find(|pool| pool.name == "far").expect("told");
+        let far = status
+            .iter()
+            .find(|pool| pool.name == "far")
+            .expect("reported");
         assert_eq!((far.state.as_str(), far.member), ("gone", None));
         assert_eq!(read_table(&path).len(), 1);
-        let answer = ours.grant(10, &[]);
-        assert!(answer.failed.is_empty() && read_table(&path).is_empty());
+        let response = ours.grant(10, &[]);
+        assert!(response.failed.is_empty() && read_table(&path).is_empty());
         fs::remove_dir_all(&directory).expect("removed");
     }
 
     #[test]
     fn a_table_that_cant_be_written_grants_nothing() {
         let mut ours = pools("/proc/no/such/place/pools".into());
-        let answer = ours.grant(1, &granted(&[("ff00:fe:1f.7", "far")]));
+        let response = ours.grant(1, &granted(&[("ff00:fe:1f.7", "far")]));
         assert!(
-            answer.failed[0].why.contains("could not be written"),
-            "{answer:?}"
+            response.failed[0].why.contains("could not be written"),
+            "{response:?}"
         );
     }
 }

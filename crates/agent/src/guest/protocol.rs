@@ -1,70 +1,70 @@
-//! What the host and the front end say to each other: a line of JSON each.
+//! The protocol between the host and a front end: each message is a line of JSON.
 
 use serde::{Deserialize, Serialize};
 
-/// The virtio-serial port on which they talk.
+/// The virtio-serial port that carries it.
 pub const PORT: &str = "org.vshmem.agent";
 /// Longest line in bytes, either way.
 pub const LONGEST: usize = 64 << 10;
 
-/// What the host asks. Exactly one of the two is there.
+/// A request of the host: either `pools` or `status`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Ask {
-    /// Any number; the answer has it, too.
+pub struct GuestRequest {
+    /// Any number; the response has it, too.
     pub id: u64,
-    /// All pools that are granted to the machine while it runs: what is missing is granted no longer.
+    /// All pools that are granted to the machine while it runs: others are granted no longer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pools: Option<Vec<GrantedPool>>,
-    /// Tell how everything is.
+    /// The status is requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub status: Option<Nothing>,
+    pub status: Option<Empty>,
 }
 
 /// `{}`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Nothing {}
+pub struct Empty {}
 
 /// A pool that is granted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GrantedPool {
     /// The PCI address of its device in the machine.
     pub address: String,
-    /// What it is called.
+    /// Its name in the machine.
     pub name: String,
 }
 
-/// The answer to a table of pools.
+/// The response to a table of pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Granted {
+pub struct GrantResponse {
     /// The request's.
     pub id: u64,
     /// The names of those pools of the table that can be used.
     pub ready: Vec<String>,
-    /// The others.
+    /// The other pools of the table.
     pub failed: Vec<Failure>,
 }
 
 /// Why a pool can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The pool.
+    /// The pool's name.
     pub name: String,
-    /// A sentence.
+    /// The reason, as a sentence.
     pub why: String,
 }
 
-/// The answer to a question for the status.
+/// The response to a request for the status.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GuestStatus {
     /// The request's.
     pub id: u64,
-    /// Of the front end.
+    /// The front end's version.
     pub version: String,
-    /// The machine's kernel.
+    /// The version of the machine's kernel.
     pub kernel: String,
-    /// Is vshmem.ko loaded, and if not, is it known why?
+    /// Whether the driver is loaded.
     pub driver: DriverStatus,
-    /// Its pools: those of the table, and further ones that it has.
+    /// The machine's pools: those of the table, and others that it has.
     pub pools: Vec<GuestPool>,
 }
 
@@ -72,31 +72,31 @@ pub struct GuestStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DriverStatus {
-    /// It is loaded, or nobody tried.
+    /// Whether it is loaded. False also means that loading it was not tried.
     Loaded(bool),
-    /// Why it was not loaded.
+    /// Why it could not be loaded.
     Failed(String),
 }
 
 /// A pool, as its machine sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestPool {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The PCI address of its device.
     pub address: String,
-    /// The machine's place among the members, if it has joined.
+    /// The machine's number in the member table, if it has joined.
     pub member: Option<u16>,
     /// `ready`, `gone` (there is no such device now), or why it can't be used.
     pub state: String,
 }
 
-/// The answer to what makes no sense.
+/// The response to an invalid request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct ErrorResponse {
     /// The request's.
     pub id: u64,
-    /// A sentence.
+    /// What is wrong, as a sentence.
     pub error: String,
 }
 
@@ -107,26 +107,27 @@ mod tests {
     #[test]
     fn requests_are_read_and_written() {
         let line = r#"{"id":7,"pools":[{"address":"0000:05:00.0","name":"work"}]}"#;
-        let ask: Ask = serde_json::from_str(line).expect("a table");
-        assert_eq!(serde_json::to_string(&ask).expect("plain data"), line);
-        let ask: Ask = serde_json::from_str(r#"{"id":8,"status":{}}"#).expect("a question");
-        assert!(ask.pools.is_none() && ask.status.is_some());
+        let request: GuestRequest = serde_json::from_str(line).expect("a table");
+        assert_eq!(serde_json::to_string(&request).expect("plain data"), line);
+        let request: GuestRequest =
+            serde_json::from_str(r#"{"id":8,"status":{}}"#).expect("a request");
+        assert!(request.pools.is_none() && request.status.is_some());
         assert!(
-            serde_json::from_str::<Ask>(r#"{"pools":[]}"#).is_err(),
+            serde_json::from_str::<GuestRequest>(r#"{"pools":[]}"#).is_err(),
             "no id"
         );
     }
 
     #[test]
     fn the_driver_is_true_false_or_a_sentence() {
-        let told = [
+        let statuses = [
             DriverStatus::Loaded(true),
             DriverStatus::Loaded(false),
             DriverStatus::Failed("it is another kernel's".into()),
         ];
-        let text = serde_json::to_string(&told).expect("plain data");
+        let text = serde_json::to_string(&statuses).expect("plain data");
         assert_eq!(text, r#"[true,false,"it is another kernel's"]"#);
         let again: [DriverStatus; 3] = serde_json::from_str(&text).expect("the same");
-        assert_eq!(again, told);
+        assert_eq!(again, statuses);
     }
 }

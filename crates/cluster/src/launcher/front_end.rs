@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vshmem_agent::guest::protocol::{
-    Ask, DriverStatus, Granted, GrantedPool, GuestStatus, Nothing, LONGEST,
+    DriverStatus, Empty, GrantResponse, GrantedPool, GuestRequest, GuestStatus, LONGEST,
 };
 
 /// How long another command may talk to the same front end.
@@ -25,12 +25,12 @@ const AGAIN: Duration = Duration::from_millis(300);
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Says which pools the machine has, all of them; what is missing was taken away.
-pub fn tell(socket: &Path, pools: Vec<GrantedPool>, within: Duration) -> Result<Granted> {
-    let ask = Ask {
+pub fn tell(socket: &Path, pools: Vec<GrantedPool>, within: Duration) -> Result<GrantResponse> {
+    let ask = GuestRequest {
         pools: Some(pools),
-        ..Ask::default()
+        ..GuestRequest::default()
     };
-    let mut answer: Granted = self::ask(socket, ask, within)?;
+    let mut answer: GrantResponse = self::ask(socket, ask, within)?;
     for failed in &mut answer.failed {
         failed.why = printable(&failed.why);
     }
@@ -39,9 +39,9 @@ pub fn tell(socket: &Path, pools: Vec<GrantedPool>, within: Duration) -> Result<
 
 /// Asks how it is.
 pub fn status(socket: &Path, within: Duration) -> Result<GuestStatus> {
-    let ask = Ask {
-        status: Some(Nothing::default()),
-        ..Ask::default()
+    let ask = GuestRequest {
+        status: Some(Empty::default()),
+        ..GuestRequest::default()
     };
     self::ask(socket, ask, within)
 }
@@ -55,7 +55,7 @@ pub fn without_driver(status: &GuestStatus) -> Option<String> {
 }
 
 /// One request and the answer to it. Other lines are skipped.
-fn ask<T: DeserializeOwned>(socket: &Path, mut ask: Ask, within: Duration) -> Result<T> {
+fn ask<T: DeserializeOwned>(socket: &Path, mut ask: GuestRequest, within: Duration) -> Result<T> {
     let deadline = Instant::now() + within;
     let _lock = lock(socket)?;
     let reach = || {

@@ -1,9 +1,9 @@
-//! Talking to a back end, and starting one.
+//! A client of the control socket, and starting a back end.
 
 use crate::error::{Error, Explain, Result};
-use crate::ivshmem::control::{Answer, Request, Status};
+use crate::ivshmem::control::{Request, Response, Status};
 use crate::ivshmem::directory::Directory;
-use crate::ivshmem::link::Link;
+use crate::ivshmem::fd_store::{Connection, STORE};
 use crate::ivshmem::program::{Part, Program};
 use crate::ivshmem::server;
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
@@ -15,15 +15,15 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a back end takes for an answer that has nothing else to do.
-const SOON: Duration = Duration::from_secs(2);
+/// How long a response may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The same, before a back end counts as hung.
+const HUNG_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks the back end how everything is; `None` if there is no back end.
+/// Requests the back end's status; `None` if there is no back end.
 ///
 /// # Errors
-/// It does not answer, or not in the way that it should.
+/// It does not respond, or not with a status.
 pub fn status(directory: &Directory) -> Result<Option<Status>> {
     let Some(line) = ask(directory, &Request::List {})? else {
         return Ok(None);
@@ -35,39 +35,41 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
     })
 }
 
-/// Asks the back end for something else; the answer is the path of a socket where that makes sense.
+/// Sends the back end any other request; returns the address that the response has.
 ///
 /// # Errors
-/// There is no back end, or it says that it can't be done.
+/// There is no back end, or the request fails.
 pub fn request(directory: &Directory, request: &Request) -> Result<Option<PathBuf>> {
-    let line = ask(directory, request)?.ok_or_else(|| none(directory))?;
-    let answer: Answer = serde_json::from_str(&line).map_err(|e| {
+    let line = ask(directory, request)?.ok_or_else(|| no_back_end(directory))?;
+    let response: Response = serde_json::from_str(&line).map_err(|e| {
         Error::new(format!(
             "the back end's answer makes no sense ({e}): {line}"
         ))
     })?;
-    match answer.error {
+    match response.error {
         Some(error) => Err(Error::new(error)),
-        None => Ok(answer.socket.map(PathBuf::from)),
+        None => Ok(response.socket.map(PathBuf::from)),
     }
 }
 
-/// Starts a back end in the background unless there is one, and waits until it answers. Returns whether it was started now.
+/// Starts a back end in the background unless there is one, and waits until it responds. Returns whether it
+/// was started.
 ///
 /// # Errors
-/// It can't be started, or does not answer.
+/// It can't be started, or does not respond.
 pub fn ensure(program: &Program) -> Result<bool> {
     let directory = &program.directory;
     if status(directory)?.is_some() {
         return Ok(false);
     }
     Directory::at(directory.path())?;
-    let (ours, theirs) = Link::pair().explain(|| "could not make a pair of sockets".into())?;
-    // The keeper starts the back end as soon as it finds the other end of its link closed.
+    let (ours, theirs) =
+        Connection::pair().explain(|| "could not make a pair of sockets".into())?;
+    // The keeper starts the back end as soon as it finds the other end of its connection closed.
     let started = match server::lock(directory)? {
         Some(lock) => {
             let fds = [std::os::fd::AsFd::as_fd(&lock)];
-            ours.send(crate::ivshmem::link::STORE, server::LOCK, &fds)
+            ours.send(STORE, server::LOCK, &fds)
                 .and_then(|()| program.start(Part::Keeper, &theirs))
                 .explain(|| format!("could not start {}", program.path.display()))?;
             true
@@ -75,7 +77,7 @@ pub fn ensure(program: &Program) -> Result<bool> {
         None => false,
     };
     drop((ours, theirs));
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
         if status(directory)?.is_some() {
             return Ok(started);
@@ -88,15 +90,15 @@ pub fn ensure(program: &Program) -> Result<bool> {
     )))
 }
 
-/// Has the back end begin anew without some pools: none of them is opened, so whatever lies in them, they are served no longer. A back end
-/// that does not answer is killed, and the next one begins so.
+/// Restarts the back end without some pools. It does not open any of them, so this works whatever they
+/// contain. A back end that does not respond is killed, and the next one starts without them.
 ///
 /// # Errors
-/// There is no back end, or none that answers even then.
-pub fn begin_without(directory: &Directory, pools: &[String]) -> Result<()> {
-    let list = directory.without();
+/// There is no back end, or it does not respond even then.
+pub fn restart_without(directory: &Directory, pools: &[String]) -> Result<()> {
+    let list = directory.excluded();
     if !directory.lock().exists() {
-        return Err(none(directory));
+        return Err(no_back_end(directory));
     }
     if let Some(bad) = pools.iter().find(|pool| pool.contains(['/', '\n'])) {
         return Err(Error::new(format!(
@@ -105,15 +107,15 @@ pub fn begin_without(directory: &Directory, pools: &[String]) -> Result<()> {
     }
     let lines: String = pools.iter().map(|pool| format!("{pool}\n")).collect();
     fs::write(&list, lines).explain(|| format!("could not write {}", list.display()))?;
-    let asked = ask_within(directory, &Request::Restart {}, SOON);
-    if !matches!(asked, Ok(Some(_))) {
+    let response = ask_within(directory, &Request::Restart {}, HUNG_TIMEOUT);
+    if !matches!(response, Ok(Some(_))) {
         kill_back_end(directory)?;
     }
-    // It has read the list when it removes it, before it answers anybody.
-    let deadline = Instant::now() + PATIENCE;
+    // It removes the list when it has read it, before it serves requests.
+    let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
-        let answers = || matches!(ask_within(directory, &Request::List {}, SOON), Ok(Some(_)));
-        if !list.exists() && answers() {
+        let status = || ask_within(directory, &Request::List {}, HUNG_TIMEOUT);
+        if !list.exists() && matches!(status(), Ok(Some(_))) {
             return Ok(());
         }
         sleep(Duration::from_millis(10));
@@ -125,9 +127,9 @@ pub fn begin_without(directory: &Directory, pools: &[String]) -> Result<()> {
     )))
 }
 
-/// Kills the back end, which the keeper does not take for its end: it starts another.
+/// Kills the back end. The keeper starts another.
 fn kill_back_end(directory: &Directory) -> Result<()> {
-    let written = fs::read_to_string(directory.process()).unwrap_or_default();
+    let written = fs::read_to_string(directory.pid_file()).unwrap_or_default();
     let pid = written.trim().parse().ok().and_then(Pid::from_raw);
     let failed = || "the back end does not answer, and could not be killed".to_string();
     let pid = pid.ok_or_else(|| Error::new(failed()))?;
@@ -135,7 +137,7 @@ fn kill_back_end(directory: &Directory) -> Result<()> {
         // It is dead already.
         return Ok(());
     };
-    // The pid may be another's by now; this one's it stays as long as the descriptor is there and the process answers to it.
+    // The pid may have been used again before the pidfd was opened, but not since.
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
     let has = |word: &[u8]| words.contains(&word);
@@ -145,22 +147,22 @@ fn kill_back_end(directory: &Directory) -> Result<()> {
     pidfd_send_signal(process, Signal::KILL).explain(failed)
 }
 
-fn none(directory: &Directory) -> Error {
+fn no_back_end(directory: &Directory) -> Error {
     Error::new(format!(
         "there is no back end in {}; start one with vshmem agent",
         directory.path().display()
     ))
 }
 
-/// One request, one answer; `None` if nobody listens.
+/// Sends a request; `None` if there is no back end.
 fn ask(directory: &Directory, request: &Request) -> Result<Option<String>> {
-    ask_within(directory, request, PATIENCE)
+    ask_within(directory, request, TIMEOUT)
 }
 
 fn ask_within(
     directory: &Directory,
     request: &Request,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Option<String>> {
     let path = directory.control();
     let mut stream = match UnixStream::connect(&path) {
@@ -174,7 +176,7 @@ fn ask_within(
     text.push('\n');
     let mut answer = String::new();
     stream
-        .set_read_timeout(Some(patience))
+        .set_read_timeout(Some(timeout))
         .and_then(|()| stream.write_all(text.as_bytes()))
         .and_then(|()| BufReader::new(&stream).read_line(&mut answer))
         .explain(|| format!("no answer from {}", path.display()))?;

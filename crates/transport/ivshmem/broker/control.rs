@@ -1,16 +1,16 @@
-//! What is said on the control socket: a request a line, an answer a line, in JSON.
+//! The protocol of the control socket: requests and responses are lines of JSON.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Longest line in bytes, of a request.
+/// Longest request in bytes.
 pub const LONGEST: usize = 64 << 10;
 
 /// A request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// Tell how everything is. The answer is a [`Status`].
+    /// Report the status. The response is a [`Status`].
     List {},
     /// Serve a pool, if it is not served yet.
     Serve {
@@ -24,36 +24,36 @@ pub enum Request {
         /// Its name.
         pool: String,
     },
-    /// Call the machine that a process is by this name.
+    /// Set the name of the machine that a process connects.
     Name {
-        /// The process: its QEMU, or who connects for it.
+        /// The process, mostly a hypervisor.
         pid: u32,
         /// The name.
         name: String,
     },
-    /// Tell metrics at an address, or if there is none, no longer.
+    /// Serve metrics at an address, or, without one, no longer.
     Metrics {
         /// A path, `IP:PORT`, a port of the loopback interface, or `socket`: one in the back end's directory.
         address: Option<String>,
     },
-    /// Begin anew with the program as it is installed now. Machines don't notice.
+    /// Execute the program again as it is installed now. Machines are not affected.
     Restart {},
-    /// End. Machines go on, but later ones can't join.
+    /// End. Machines go on, but further ones can't connect.
     Stop {},
 }
 
-/// How everything is.
+/// The status of the back end.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// The back end's process.
+    /// The back end's pid.
     pub pid: u32,
-    /// The keeper's.
+    /// The keeper's pid.
     pub keeper: u32,
-    /// When this back end began, in seconds since the epoch.
+    /// When this back end started, in seconds since the epoch.
     pub since: u64,
-    /// It ends with the last pool.
+    /// Whether it ends with its last pool.
     pub transient: bool,
-    /// Where metrics are told.
+    /// The address at which metrics are served.
     pub metrics: Option<String>,
     /// The pools that are served.
     pub pools: Vec<PoolStatus>,
@@ -66,20 +66,20 @@ pub struct PoolStatus {
     pub name: String,
     /// Its file.
     pub path: String,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// Vectors of each peer.
     pub vectors: usize,
-    /// Where machines connect.
+    /// The socket to which machines connect.
     pub socket: String,
-    /// How often the host was rung.
+    /// How often the host's doorbell was rung.
     pub rung: u64,
-    /// Bytes of removed segments that were given back to the host since this back end began.
+    /// Bytes of removed segments that were given back to the host since this back end started.
     pub given_back: u64,
-    /// Since when it is not cleaned up, in seconds since the epoch: what lies in it led that astray again and again.
+    /// Since when it is in quarantine, in seconds since the epoch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub quarantined: Option<u64>,
-    /// Who is connected, without the host.
+    /// The machines that are connected.
     pub peers: Vec<PeerStatus>,
     /// The pool's members.
     pub members: Vec<MemberStatus>,
@@ -88,15 +88,15 @@ pub struct PoolStatus {
 /// A machine that is connected.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PeerStatus {
-    /// By which number it is rung.
+    /// Its peer id, which rings its doorbell.
     pub peer: u16,
     /// Its name.
     pub name: String,
-    /// Its process.
+    /// The pid of its process.
     pub pid: u32,
-    /// Since when, in seconds since the epoch.
+    /// When it connected, in seconds since the epoch.
     pub since: u64,
-    /// It has not read yet all that there is to tell.
+    /// Whether it has messages yet to read.
     pub behind: bool,
 }
 
@@ -107,21 +107,21 @@ pub struct MemberStatus {
     pub member: u16,
     /// Its name.
     pub name: String,
-    /// It is not known to be dead.
+    /// Whether it is alive, as far as is known.
     pub alive: bool,
-    /// By which number it is rung.
+    /// Its peer id, which rings its doorbell.
     pub peer: Option<u16>,
-    /// Since when, in seconds since the epoch.
+    /// When it connected, in seconds since the epoch.
     pub since: Option<u64>,
 }
 
-/// An answer to anything but `list`.
+/// The response to any request but `list`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Answer {
-    /// What went wrong.
+pub struct Response {
+    /// The error, if the request failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<String>,
-    /// Where machines with the pool connect, or metrics are told.
+    /// The socket to which machines connect, or the address at which metrics are served.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket: Option<String>,
 }

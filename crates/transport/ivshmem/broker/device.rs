@@ -1,4 +1,4 @@
-//! What a machine's kernel tells of the devices that show pools, and of their driver.
+//! In a machine: the device files of pools, and the state of their driver, as the kernel has them in sysfs.
 
 use crate::guest;
 use crate::guest::protocol::DriverStatus;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use vshmem_transport::ivshmem::Ivshmem;
 use vshmem_transport::{PoolRef, Transport};
 
-/// Where the kernel shows the driver, if that is loaded.
+/// The driver in sysfs, if it is loaded.
 const DRIVER: &str = "/sys/module/vshmem";
-/// Who tried to load the driver in vain writes here why.
+/// A file with the reason why the driver could not be loaded.
 pub const DRIVER_FAILED: &str = "/run/vshmem/driver-failed";
 
 /// The directory of a pool's device in sysfs.
@@ -21,7 +21,7 @@ fn directory(pool: &PoolRef) -> PathBuf {
     path.parent().unwrap_or(path).into()
 }
 
-/// The driver's file of a device, if the driver has it.
+/// The driver's file of a device, if the driver has bound it.
 fn driver_file(device: &Path) -> Option<PathBuf> {
     let named = fs::read_dir(device.join("vshmem")).ok()?.flatten().next()?;
     Some(Path::new("/dev").join(named.file_name()))
@@ -36,15 +36,15 @@ impl guest::Devices for Devices {
         &Ivshmem
     }
 
-    fn wait_for_driver(&self, pool: &PoolRef) -> bool {
-        Path::new(DRIVER).exists() && !self.have_driver(pool)
+    fn is_driver_pending(&self, pool: &PoolRef) -> bool {
+        Path::new(DRIVER).exists() && !self.has_driver(pool)
     }
 
-    fn have_driver(&self, pool: &PoolRef) -> bool {
+    fn has_driver(&self, pool: &PoolRef) -> bool {
         driver_file(&directory(pool)).is_some()
     }
 
-    fn give(&self, pool: &PoolRef, owner: u32) -> io::Result<()> {
+    fn set_owner(&self, pool: &PoolRef, owner: u32) -> io::Result<()> {
         give_device(&directory(pool), owner)
     }
 
@@ -59,12 +59,13 @@ impl guest::Devices for Devices {
     }
 }
 
-/// Lets a user map the device with this directory in sysfs, and nobody else but root: by the driver's file, else by BAR 2.
+/// Gives the device with this directory in sysfs to a user: no other but root can map it. That is the
+/// driver's file, or else BAR 2.
 pub fn give_device(device: &Path, owner: u32) -> io::Result<()> {
     let memory = driver_file(device).unwrap_or_else(|| device.join("resource2"));
     chown(&memory, Some(owner), None)?;
     fs::set_permissions(&memory, Permissions::from_mode(0o600))?;
-    // Without a driver a device may have its memory turned off, and its user may not turn it on.
+    // Without a driver a device's memory may be disabled, and its user can't enable it.
     let enable = device.join("enable");
     if fs::read_to_string(&enable)?.trim() == "0" {
         let _ = fs::write(enable, "1");
@@ -72,7 +73,7 @@ pub fn give_device(device: &Path, owner: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Notes why the driver could not be loaded, for the front end's status.
+/// Records why the driver could not be loaded, for the front end's status.
 pub fn driver_failed(why: &str) {
     if let Some(directory) = Path::new(DRIVER_FAILED).parent() {
         let _ = fs::create_dir_all(directory);

@@ -1,4 +1,4 @@
-//! The back end's directory: its sockets, its lock and its log, which only its owner can reach.
+//! The back end's directory, with its sockets, its lock and its log.
 
 use crate::error::{Error, Explain, Result};
 use std::fs::{self, DirBuilder};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes the directory, or checks that an existing one is private.
+    /// Creates the directory, or checks that an existing one is private.
     pub fn at(path: &Path) -> Result<Directory> {
         private(path)?;
         private(&path.join("pools"))?;
@@ -23,7 +23,7 @@ impl Directory {
         Directory(path.into())
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -33,7 +33,7 @@ impl Directory {
         self.0.join("control.sock")
     }
 
-    /// The socket at which metrics are told, if no other address was given.
+    /// The default socket for metrics.
     pub(crate) fn metrics(&self) -> PathBuf {
         self.0.join("metrics.sock")
     }
@@ -48,22 +48,22 @@ impl Directory {
         self.0.join("lock")
     }
 
-    /// Which process the back end is.
-    pub(crate) fn process(&self) -> PathBuf {
+    /// The file with the back end's pid.
+    pub(crate) fn pid_file(&self) -> PathBuf {
         self.0.join("pid")
     }
 
-    /// Which pools the next back end is to begin without, a line each.
-    pub(crate) fn without(&self) -> PathBuf {
+    /// The list of pools that the next back end is not to open, a line each.
+    pub(crate) fn excluded(&self) -> PathBuf {
         self.0.join("without")
     }
 
-    /// What a back end without a terminal says.
+    /// The log of the back end and the keeper.
     pub fn log(&self) -> PathBuf {
         self.0.join("log")
     }
 
-    /// Removes all of it, and the directory above if nothing else is in it.
+    /// Removes it, and its parent directory if that is empty then.
     pub(crate) fn remove(&self) {
         let _ = fs::remove_dir_all(&self.0);
         if let Some(above) = self.0.parent() {

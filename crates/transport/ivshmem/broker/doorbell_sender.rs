@@ -1,8 +1,8 @@
-//! The host rings: its processes can't ring machines themselves, so they say in the pool which members are to be rung, and a thread of
-//! the back end does it.
+//! The doorbell sender: processes of the host can't ring machines' doorbells themselves, so they request it
+//! in the pool, and a thread of the back end rings for them.
 //!
-//! It sleeps on a word of the pool, by futex, and not on the loop's descriptors: a process that never heard of the back end can wake it so.
-//! Why no ring is lost is argued in `vshmem_wait::across`.
+//! It sleeps on a word of the pool, by futex, and not on descriptors of the back end's loop: so a process can
+//! wake it without any connection to the back end. `vshmem_wait::across` argues why no wake-up is lost.
 
 use rustix::io::write;
 use std::collections::BTreeMap;
@@ -15,26 +15,26 @@ use std::time::Duration;
 use vshmem_pool::Pool;
 use vshmem_wait::Scope;
 
-/// It looks at least so often, for those who died between saying whom to ring and waking it.
-const LOOK: Duration = Duration::from_millis(500);
-/// Who wakes it for nothing has to wait the next time, up to so long.
+/// Longest sleep, for the requests of processes that died before they woke it.
+const MAX_SLEEP: Duration = Duration::from_millis(500);
+/// A wake-up without a request is followed by a pause, which grows up to this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
-/// The thread, and what it shares with the loop.
+/// The thread, and what it shares with the back end's loop.
 pub struct DoorbellSender {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Rings one. One that was rung so often that its eventfd is full has not heard the last ring yet.
-pub fn ring(bell: &impl AsFd) {
-    let _ = write(bell, &1u64.to_ne_bytes());
+/// Rings a doorbell. If the eventfd is full, the peer has not seen the previous event yet.
+pub fn ring(eventfd: &impl AsFd) {
+    let _ = write(eventfd, &1u64.to_ne_bytes());
 }
 
 struct Shared {
     pool: Pool,
-    /// By which each peer is rung, by its number.
-    bells: Mutex<BTreeMap<u16, OwnedFd>>,
+    /// The doorbell of each peer, by its id.
+    eventfds: Mutex<BTreeMap<u16, OwnedFd>>,
     ends: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl DoorbellSender {
     pub fn new(pool: Pool) -> DoorbellSender {
         let shared = Arc::new(Shared {
             pool,
-            bells: Mutex::default(),
+            eventfds: Mutex::default(),
             ends: AtomicBool::new(false),
         });
         DoorbellSender {
@@ -52,7 +52,7 @@ impl DoorbellSender {
         }
     }
 
-    /// Starts the thread. Whoever is to be rung must be known by now: what was asked for while there was no back end is done at once.
+    /// Starts the thread. The peers must have been added: pending requests are carried out at once.
     pub fn start(&mut self) -> io::Result<()> {
         let of_thread = self.shared.clone();
         let thread = Builder::new().name("doorbells".into());
@@ -60,17 +60,17 @@ impl DoorbellSender {
         Ok(())
     }
 
-    /// A peer can be rung from now on.
-    pub fn know(&self, peer: u16, bell: &impl AsFd) {
-        // A peer that can't be rung for want of a descriptor looks by itself, though late.
-        if let Ok(bell) = bell.as_fd().try_clone_to_owned() {
-            self.shared.bells().insert(peer, bell);
+    /// Adds a peer whose doorbell can be rung.
+    pub fn add(&self, peer: u16, eventfd: &impl AsFd) {
+        // Without a free descriptor, the peer's threads look again by themselves, though late.
+        if let Ok(eventfd) = eventfd.as_fd().try_clone_to_owned() {
+            self.shared.eventfds().insert(peer, eventfd);
         }
     }
 
-    /// A peer is gone.
-    pub fn forget(&self, peer: u16) {
-        self.shared.bells().remove(&peer);
+    /// Removes a peer.
+    pub fn remove(&self, peer: u16) {
+        self.shared.eventfds().remove(&peer);
     }
 }
 
@@ -85,8 +85,8 @@ impl Drop for DoorbellSender {
 }
 
 impl Shared {
-    fn bells(&self) -> MutexGuard<'_, BTreeMap<u16, OwnedFd>> {
-        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    fn eventfds(&self) -> MutexGuard<'_, BTreeMap<u16, OwnedFd>> {
+        self.eventfds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
@@ -94,13 +94,13 @@ impl Shared {
         let mut pause = Duration::ZERO;
         while !self.ends.load(SeqCst) {
             let seen = word.load(SeqCst);
-            pause = if self.ring_all() {
+            pause = if self.ring_requested() {
                 Duration::ZERO
             } else {
                 sleep(pause);
                 (pause * 2).clamp(Duration::from_micros(1), LONGEST_PAUSE)
             };
-            if vshmem_wait::wait(word, seen, Some(LOOK), Scope::Kernel)
+            if vshmem_wait::wait(word, seen, Some(MAX_SLEEP), Scope::Kernel)
                 == vshmem_wait::Waited::TimedOut
             {
                 pause = Duration::ZERO;
@@ -108,13 +108,13 @@ impl Shared {
         }
     }
 
-    /// Rings all that are to be rung; false if there was none.
-    fn ring_all(&self) -> bool {
+    /// Rings the doorbells that are requested; false if there was no request.
+    fn ring_requested(&self) -> bool {
         let mut any = false;
         self.pool.take_doorbell_requests(|peer| {
             any = true;
-            if let Some(bell) = self.bells().get(&peer) {
-                ring(bell);
+            if let Some(eventfd) = self.eventfds().get(&peer) {
+                ring(eventfd);
             }
         });
         any

@@ -1,16 +1,20 @@
-//! What reads what machines, keepers and clients say, each as a function from bytes. It panics where a reader has a fault.
+//! The readers of what machines, keepers and clients send, as functions from bytes, which panic where a
+//! reader has a fault.
 
-use super::control::{Answer, Request, Status};
-use super::link::Link;
+use super::control::{Request, Response, Status};
+use super::fd_store::Connection;
 use super::message;
-use crate::fuzz::{Reader, SEAM};
+use crate::fuzz::{Reader, SEPARATOR};
 use rustix::net::{send, socketpair, AddressFamily, SendFlags, SocketFlags, SocketType};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 /// All of them, by name.
-pub const READERS: &[(&str, Reader)] =
-    &[("control", control), ("ivshmem", ivshmem), ("link", link)];
+pub const READERS: &[(&str, Reader)] = &[
+    ("control", control),
+    ("ivshmem", ivshmem),
+    ("fd store", fd_store),
+];
 
 /// Either side of the control socket.
 fn control(line: &[u8]) {
@@ -18,17 +22,17 @@ fn control(line: &[u8]) {
         serde_json::to_string(&request).expect("plain data");
     }
     let _ = serde_json::from_slice::<Status>(line).map(|s| s.pools.len());
-    let _ = serde_json::from_slice::<Answer>(line).map(|a| a.error);
+    let _ = serde_json::from_slice::<Response>(line).map(|a| a.error);
 }
 
 /// The protocol of ivshmem-server, from its client's side.
 fn ivshmem(stream: &[u8]) {
     let (ours, theirs) = UnixStream::pair().expect("two sockets");
-    // A server says little; more than the socket's buffer would have to be read meanwhile.
-    let said = &stream[..stream.len().min(4096)];
+    // No more than fits into the socket's buffer.
+    let sent = &stream[..stream.len().min(4096)];
     assert_eq!(
-        send(&theirs, said, SendFlags::NOSIGNAL).ok(),
-        Some(said.len())
+        send(&theirs, sent, SendFlags::NOSIGNAL).ok(),
+        Some(sent.len())
     );
     theirs.shutdown(Shutdown::Write).expect("open");
     while let Ok(Some((_, fd))) = message::receive(&ours) {
@@ -36,8 +40,8 @@ fn ivshmem(stream: &[u8]) {
     }
 }
 
-/// What back end and keeper say to each other.
-fn link(stream: &[u8]) {
+/// Either end of the connection between back end and keeper.
+fn fd_store(stream: &[u8]) {
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -45,11 +49,11 @@ fn link(stream: &[u8]) {
         None,
     )
     .expect("two sockets");
-    for packet in stream.split(|c| *c == SEAM).take(8) {
+    for packet in stream.split(|c| *c == SEPARATOR).take(8) {
         let _ = send(&theirs, packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
     drop(theirs);
-    let ours = Link(ours);
+    let ours = Connection(ours);
     while let Ok(Some((_, label, fds))) = ours.receive() {
         assert!(fds.is_empty() && label.chars().count() < 256, "a label");
     }
@@ -60,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_read_what_they_should() {
-        let samples: [(&str, &[u8]); 3] = [
+    fn prefixes_of_examples_are_parsed() {
+        let examples: [(&str, &[u8]); 3] = [
             ("control", br#"{"serve":{"pool":"work","vectors":2}}"#),
             ("ivshmem", &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]),
-            ("link", b"Slock\xffEpool/work/\xff."),
+            ("fd store", b"Slock\xffEpool/work/\xff."),
         ];
-        crate::fuzz::try_all(READERS, &samples);
+        crate::fuzz::run_all(READERS, &examples);
     }
 }

@@ -1,6 +1,7 @@
-//! The keeper: it holds descriptors for the back end, and starts another back end when that one dies. It knows nothing of what they are.
+//! The keeper: it supervises the back end, and stores descriptors for it. When the back end dies, the keeper
+//! starts another, which fetches them. The keeper does not know what they are.
 
-use crate::ivshmem::link::{Link, BYE, END, ENTRY, FORGET, HAND_OVER, STORE};
+use crate::ivshmem::fd_store::{Connection, END, ENTRY, FETCH, REMOVE, STOP, STORE};
 use crate::ivshmem::program::{Part, Program};
 use std::collections::BTreeMap;
 use std::io;
@@ -8,68 +9,72 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A back end that dies sooner than this is started anew only after a pause.
+/// A back end that dies sooner than this is restarted only after a pause.
 const HEALTHY: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves the back end at the other end of `link`, and its successors, until one says good-bye.
-pub fn keep(program: &Program, mut link: Link) -> io::Result<()> {
-    let mut kept = BTreeMap::new();
+/// Serves the back end at the other end of the connection, and its successors, until one is asked to end.
+pub fn run(program: &Program, mut back_end: Connection) -> io::Result<()> {
+    let mut store = BTreeMap::new();
     let mut pause = Duration::ZERO;
     loop {
         let begun = Instant::now();
-        let asked = match serve(&link, &mut kept) {
-            After::GoodBye => return Ok(()),
-            After::Death(asked) => asked,
+        let was_running = match serve(&back_end, &mut store) {
+            Exit::Stopped => return Ok(()),
+            Exit::Died { was_running } => was_running,
         };
         pause = if begun.elapsed() > HEALTHY {
             Duration::ZERO
         } else {
-            (pause * 2).clamp(Duration::from_millis(5), LONGEST_PAUSE)
+            (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE)
         };
-        if asked {
+        if was_running {
             eprintln!("vshmem agent: the back end has died; another one is started");
         }
         sleep(pause);
-        let (ours, theirs) = Link::pair()?;
-        // If it can't be started now, this end of the link tells in the next round.
+        let (ours, theirs) = Connection::pair()?;
+        // After a failure, the next round finds the other end closed, and tries again.
         if let Err(error) = program.start(Part::BackEnd, &theirs) {
             eprintln!("vshmem agent: the back end could not be started: {error}");
         }
         drop(theirs);
-        link = ours;
+        back_end = ours;
     }
 }
 
-enum After {
-    GoodBye,
-    /// Whether there was a back end at all.
-    Death(bool),
+/// How a back end ended.
+enum Exit {
+    Stopped,
+    Died {
+        /// There was a back end at all.
+        was_running: bool,
+    },
 }
 
-fn serve(link: &Link, kept: &mut BTreeMap<String, Vec<OwnedFd>>) -> After {
-    let mut asked = false;
-    while let Ok(Some((letter, label, fds))) = link.receive() {
+fn serve(back_end: &Connection, store: &mut BTreeMap<String, Vec<OwnedFd>>) -> Exit {
+    let mut was_running = false;
+    while let Ok(Some((letter, label, fds))) = back_end.receive() {
         match letter {
-            STORE => drop(kept.insert(label, fds)),
-            FORGET => kept.retain(|name, _| !name.starts_with(&label)),
-            HAND_OVER => {
-                asked = true;
-                if hand_over(link, kept).is_err() {
-                    return After::Death(true);
+            STORE => drop(store.insert(label, fds)),
+            REMOVE => store.retain(|name, _| !name.starts_with(&label)),
+            FETCH => {
+                was_running = true;
+                if send_all(back_end, store).is_err() {
+                    break;
                 }
             }
-            BYE => return After::GoodBye,
+            STOP => return Exit::Stopped,
             _ => (),
         }
     }
-    After::Death(asked)
+    Exit::Died { was_running }
 }
 
-fn hand_over(link: &Link, kept: &BTreeMap<String, Vec<OwnedFd>>) -> io::Result<()> {
-    for (label, fds) in kept {
+fn send_all(back_end: &Connection, store: &BTreeMap<String, Vec<OwnedFd>>) -> io::Result<()> {
+    for (label, fds) in store {
         let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        link.send(ENTRY, label, &fds)?;
+        back_end.send(ENTRY, label, &fds)?;
     }
-    link.send(END, &std::process::id().to_string(), &[])
+    back_end.send(END, &std::process::id().to_string(), &[])
 }

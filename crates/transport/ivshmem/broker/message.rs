@@ -1,5 +1,5 @@
-//! The messages of ivshmem-server's protocol, version 0 (`docs/specs/ivshmem-spec.txt` of QEMU): a 64-bit number, little-endian, and
-//! perhaps a descriptor with it.
+//! The messages of ivshmem-server's protocol, version 0 (QEMU's `docs/specs/ivshmem-spec.txt`): a 64-bit
+//! number, little-endian, and for some a descriptor.
 
 use rustix::net::{
     recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -9,12 +9,13 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The first message.
+/// The first message: the protocol's version.
 pub const VERSION: i64 = 0;
-/// Comes with the pool's descriptor.
+/// The message that carries the pool's descriptor.
 pub const MEMORY: i64 = -1;
 
-/// Sends one message without waiting; `WouldBlock` if the peer does not read. Eight bytes go as a whole or not at all.
+/// Sends a message without waiting; `WouldBlock` if the peer does not read. Eight bytes are sent as a whole
+/// or not at all.
 pub fn send(socket: BorrowedFd<'_>, number: i64, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -30,7 +31,7 @@ pub fn send(socket: BorrowedFd<'_>, number: i64, with: Option<BorrowedFd<'_>>) -
     }
 }
 
-/// Receives one message; `None` at the end. For clients of the protocol.
+/// Receives a message, as a client of the protocol; `None` at the end.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<(i64, Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);

@@ -1,5 +1,5 @@
-//! A pool's peer table: who is connected, and what each peer was told of each other. It lies in a memory file that the keeper has too, so
-//! it survives the back end; every change is one store.
+//! A pool's peer table: the peers that are connected, and what each was told of each other. It lies in a
+//! memfd that the keeper has too, so it survives the back end. Every change is one store.
 
 use rustix::fs::{fstat, ftruncate, memfd_create, MemfdFlags};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
@@ -12,21 +12,21 @@ use vshmem_pool::layout::MAX_MEMBERS;
 /// Peers that a pool can have at once, the host included.
 pub const MOST_PEERS: usize = 256;
 const VERSION: u32 = 1;
-/// The message under way is one of those that come first.
+/// In [`Page::in_flight`]: the message belongs to the greeting.
 const GREETING: u64 = 1 << 40;
 
 /// One peer.
 #[repr(C)]
 pub struct Entry {
-    /// Rises with each connection to the pool; 0: there is none. The peer's number is this less 1.
+    /// Rises with each connection to the pool; 0: the slot is free. The peer's id is this less 1.
     pub generation: AtomicU64,
-    /// How many of the three messages that come first were sent.
+    /// How many of the three messages of the greeting were sent.
     pub greeted: AtomicU32,
     /// The process at the other end.
     pub pid: AtomicU32,
-    /// Since when, in seconds since the epoch.
+    /// When it connected, in seconds since the epoch.
     pub since: AtomicU64,
-    /// Its name, at most 32 bytes, with zeros behind.
+    /// Its name, padded with zeros.
     name: [AtomicU64; NAME],
 }
 
@@ -34,7 +34,7 @@ pub struct Entry {
 const NAME: usize = 4;
 
 impl Entry {
-    /// What the machine is called.
+    /// The machine's name.
     pub fn name(&self) -> String {
         let bytes: Vec<u8> = self
             .name
@@ -45,7 +45,7 @@ impl Entry {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Calls the machine so.
+    /// Sets the machine's name, of which 32 bytes are kept.
     pub fn set_name(&self, name: &str) {
         let mut bytes = name.bytes().chain(std::iter::repeat(0));
         for word in &self.name {
@@ -60,38 +60,38 @@ struct Page {
     version: AtomicU32,
     vectors: AtomicU32,
     generation: AtomicU64,
-    /// `client << 16 | subject`, + 1, of the message under way, and [`GREETING`]; 0: none.
-    under_way: AtomicU64,
-    /// What is written down when it has been sent.
-    then: AtomicU64,
+    /// The message that is being sent: `recipient << 16 | subject`, + 1, perhaps with [`GREETING`]; 0: none.
+    in_flight: AtomicU64,
+    /// What is stored when that message was sent.
+    in_flight_value: AtomicU64,
     entries: [Entry; MOST_PEERS],
-    /// By client and subject: `generation << 8 | vectors told`.
-    told: [[AtomicU64; MOST_PEERS]; MOST_PEERS],
+    /// By recipient and subject: `generation << 8 | vectors`.
+    announced: [[AtomicU64; MOST_PEERS]; MOST_PEERS],
 }
 
 /// The mapped table.
 pub struct PeerTable {
-    /// The memory file.
+    /// The memfd.
     pub file: OwnedFd,
     page: NonNull<Page>,
 }
 
-/// The number of a peer. It is never given to another: QEMU can't bear it (it uses what it has freed).
-pub fn number_of(generation: u64) -> u16 {
+/// The id of a peer. It is never used again: QEMU does not support that (it uses what it has freed).
+pub fn peer_id(generation: u64) -> u16 {
     generation.wrapping_sub(1) as u16
 }
 
-/// What a client was told of a subject.
+/// What a recipient was told of a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    /// Which connection of the subject's number it was.
+pub struct Announced {
+    /// The subject's generation then.
     pub generation: u64,
-    /// Vectors.
+    /// How many of its vectors were sent.
     pub vectors: usize,
 }
 
 impl PeerTable {
-    /// An empty one.
+    /// Creates an empty one.
     pub fn new(vectors: usize) -> io::Result<PeerTable> {
         let file = memfd_create("vshmem-peers", MemfdFlags::CLOEXEC)?;
         ftruncate(&file, size_of::<Page>() as u64)?;
@@ -101,7 +101,7 @@ impl PeerTable {
         Ok(table)
     }
 
-    /// One that a back end before this one has kept.
+    /// Opens the one of a previous back end.
     pub fn open(file: OwnedFd) -> io::Result<PeerTable> {
         if fstat(&file)?.st_size as usize != size_of::<Page>() {
             return Err(io::ErrorKind::InvalidData.into());
@@ -115,14 +115,15 @@ impl PeerTable {
 
     fn map(file: OwnedFd) -> io::Result<PeerTable> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at a place of the kernel's choice, as long as the file.
+        // SAFETY: a new mapping at an address of the kernel's choice, as long as the file.
         let page = unsafe { mmap(null_mut(), size_of::<Page>(), prot, flags, &file, 0) }?;
         let page = NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(PeerTable { file, page })
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: mapped for as long as this value lives; Page is made of atomics, for which all bit patterns are valid.
+        // SAFETY: mapped for as long as this value lives; Page is made of atomics, for which all bit patterns
+        // are valid.
         unsafe { self.page.as_ref() }
     }
 
@@ -131,29 +132,29 @@ impl PeerTable {
         self.page().vectors.load(Relaxed) as usize
     }
 
-    /// A peer's entry.
-    pub fn entry(&self, peer: u16) -> &Entry {
-        &self.page().entries[usize::from(peer) % MOST_PEERS]
+    /// The entry in a slot.
+    pub fn entry(&self, slot: u16) -> &Entry {
+        &self.page().entries[usize::from(slot) % MOST_PEERS]
     }
 
-    /// Whether there is a number left for another peer.
-    pub fn has_numbers(&self) -> bool {
+    /// Whether there is an id left for another peer.
+    pub fn has_ids(&self) -> bool {
         self.page().generation.load(Relaxed) < 1 << 16
     }
 
-    /// Enters a new peer in a place, who was told nothing. Its number is the next one that is not `taken`.
-    pub fn enter(&self, peer: u16, pid: u32, since: u64, taken: impl Fn(u16) -> bool) {
-        let entry = self.entry(peer);
-        for told in &self.page().told[usize::from(peer) % MOST_PEERS] {
-            told.store(0, Relaxed);
+    /// Enters a new peer, which was told nothing yet, in a slot. Its id is the next one that is not `taken`.
+    pub fn add(&self, slot: u16, pid: u32, since: u64, taken: impl Fn(u16) -> bool) {
+        let entry = self.entry(slot);
+        for announced in &self.page().announced[usize::from(slot) % MOST_PEERS] {
+            announced.store(0, Relaxed);
         }
         entry.greeted.store(0, Relaxed);
         entry.pid.store(pid, Relaxed);
         entry.since.store(since, Relaxed);
         let mut generation = self.page().generation.fetch_add(1, Relaxed) + 1;
-        // Whoever takes numbers by writing them into the pool has no more than its members can have.
+        // A member that writes ids into the pool to use them up takes no more than all members can have.
         for _ in 0..MAX_MEMBERS {
-            if !self.has_numbers() || !taken(number_of(generation)) {
+            if !self.has_ids() || !taken(peer_id(generation)) {
                 break;
             }
             generation = self.page().generation.fetch_add(1, Relaxed) + 1;
@@ -161,82 +162,77 @@ impl PeerTable {
         entry.generation.store(generation, SeqCst);
     }
 
-    /// Strikes a peer out.
-    pub fn leave(&self, peer: u16) {
-        self.entry(peer).generation.store(0, SeqCst);
+    /// Frees a slot.
+    pub fn remove(&self, slot: u16) {
+        self.entry(slot).generation.store(0, SeqCst);
     }
 
-    fn cell(&self, client: u16, subject: u16) -> &AtomicU64 {
-        let row = &self.page().told[usize::from(client) % MOST_PEERS];
+    fn cell(&self, recipient: u16, subject: u16) -> &AtomicU64 {
+        let row = &self.page().announced[usize::from(recipient) % MOST_PEERS];
         &row[usize::from(subject) % MOST_PEERS]
     }
 
-    /// What `client` was told of `subject`.
-    pub fn told(&self, client: u16, subject: u16) -> Told {
-        let word = self.cell(client, subject).load(Relaxed);
-        Told {
+    /// What `recipient` was told of `subject`.
+    pub fn announced(&self, recipient: u16, subject: u16) -> Announced {
+        let word = self.cell(recipient, subject).load(Relaxed);
+        Announced {
             generation: word >> 8,
             vectors: (word & 0xff) as usize,
         }
     }
 
-    /// Sends a message of the greeting; if that succeeds, `greeted` is written down.
-    pub fn greeting(
+    /// Sends a message of the greeting, and then stores `greeted`.
+    pub fn greet(
         &self,
-        client: u16,
+        recipient: u16,
         greeted: u32,
         send: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let what = GREETING | u64::from(client) << 16;
-        self.telling(what, greeted.into(), send)
+        let what = GREETING | u64::from(recipient) << 16;
+        self.send(what, greeted.into(), send)
     }
 
-    /// Sends a message to `client` about `subject`; if that succeeds, `told` is written down.
-    pub fn tell(
+    /// Sends `recipient` a message about `subject`, and then stores `announced`.
+    pub fn announce(
         &self,
-        client: u16,
+        recipient: u16,
         subject: u16,
-        told: Told,
+        announced: Announced,
         send: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let what = u64::from(client) << 16 | u64::from(subject);
-        let then = told.generation << 8 | told.vectors as u64 & 0xff;
-        self.telling(what, then, send)
+        let what = u64::from(recipient) << 16 | u64::from(subject);
+        let value = announced.generation << 8 | announced.vectors as u64 & 0xff;
+        self.send(what, value, send)
     }
 
-    fn telling(
-        &self,
-        what: u64,
-        then: u64,
-        send: impl FnOnce() -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn send(&self, what: u64, value: u64, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let page = self.page();
-        page.then.store(then, SeqCst);
-        page.under_way.store(what + 1, SeqCst);
+        page.in_flight_value.store(value, SeqCst);
+        page.in_flight.store(what + 1, SeqCst);
         let sent = send();
         if sent.is_ok() {
-            self.write(what, then);
+            self.store_sent(what, value);
         }
-        page.under_way.store(0, SeqCst);
+        page.in_flight.store(0, SeqCst);
         sent
     }
 
-    fn write(&self, what: u64, then: u64) {
-        let (client, subject) = ((what >> 16) as u16, what as u16);
+    fn store_sent(&self, what: u64, value: u64) {
+        let (recipient, subject) = ((what >> 16) as u16, what as u16);
         if what & GREETING != 0 {
-            self.entry(client).greeted.store(then as u32, SeqCst);
+            self.entry(recipient).greeted.store(value as u32, SeqCst);
         } else {
-            self.cell(client, subject).store(then, SeqCst);
+            self.cell(recipient, subject).store(value, SeqCst);
         }
     }
 
-    /// The back end before this one may have died with a message under way. It counts as sent: who is killed in a system call that
-    /// does not wait, dies when that is done.
-    pub fn settle(&self) {
+    /// Completes a message that a previous back end was sending when it died. It counts as sent: a process
+    /// that is killed in a system call that does not block dies after the call.
+    pub fn complete_in_flight(&self) {
         let page = self.page();
-        if let Some(what) = page.under_way.load(SeqCst).checked_sub(1) {
-            self.write(what, page.then.load(SeqCst));
-            page.under_way.store(0, SeqCst);
+        if let Some(what) = page.in_flight.load(SeqCst).checked_sub(1) {
+            self.store_sent(what, page.in_flight_value.load(SeqCst));
+            page.in_flight.store(0, SeqCst);
         }
     }
 }
@@ -253,72 +249,72 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_found_by_the_next() {
+    fn the_next_back_end_finds_what_was_written() {
         let table = PeerTable::new(2).unwrap();
-        table.enter(3, 77, 5, |_| false);
-        let told = Told {
+        table.add(3, 77, 5, |_| false);
+        let announced = Announced {
             generation: 1,
             vectors: 2,
         };
-        assert!(table.tell(3, 0, told, || Ok(())).is_ok());
+        assert!(table.announce(3, 0, announced, || Ok(())).is_ok());
         let next = PeerTable::open(table.file.try_clone().unwrap()).unwrap();
         assert_eq!(next.vectors(), 2);
-        assert_eq!(next.told(3, 0), told);
+        assert_eq!(next.announced(3, 0), announced);
         assert_eq!(next.entry(3).pid.load(Relaxed), 77);
         next.entry(3)
             .set_name("a machine whose name is longer than there is room for");
         assert_eq!(table.entry(3).name(), "a machine whose name is longer t");
-        next.enter(3, 78, 6, |_| false);
-        assert_eq!(table.told(3, 0).vectors, 0);
+        next.add(3, 78, 6, |_| false);
+        assert_eq!(table.announced(3, 0).vectors, 0);
     }
 
     #[test]
-    fn numbers_that_others_have_are_left_out() {
+    fn ids_that_are_taken_are_skipped() {
         let table = PeerTable::new(1).unwrap();
-        let enter = |taken: &[u16]| {
-            table.enter(1, 77, 5, |number| taken.contains(&number));
-            number_of(table.entry(1).generation.load(Relaxed))
+        let add = |taken: &[u16]| {
+            table.add(1, 77, 5, |id| taken.contains(&id));
+            peer_id(table.entry(1).generation.load(Relaxed))
         };
-        assert_eq!(enter(&[]), 0);
-        assert_eq!(enter(&[1, 2, 4]), 3);
-        assert_eq!(enter(&[1, 2, 4]), 5);
+        assert_eq!(add(&[]), 0);
+        assert_eq!(add(&[1, 2, 4]), 3);
+        assert_eq!(add(&[1, 2, 4]), 5);
     }
 
     #[test]
-    fn a_message_that_failed_is_not_told() {
+    fn a_message_that_failed_does_not_count() {
         let table = PeerTable::new(1).unwrap();
-        let told = Told {
+        let announced = Announced {
             generation: 1,
             vectors: 1,
         };
-        let failed = table.tell(1, 2, told, || Err(io::ErrorKind::WouldBlock.into()));
+        let failed = table.announce(1, 2, announced, || Err(io::ErrorKind::WouldBlock.into()));
         assert!(failed.is_err());
-        assert_eq!(table.told(1, 2).vectors, 0);
+        assert_eq!(table.announced(1, 2).vectors, 0);
     }
 
     #[test]
-    fn a_message_under_way_counts_as_sent() {
+    fn a_message_in_flight_counts_as_sent() {
         let table = PeerTable::new(1).unwrap();
-        let told = Told {
+        let announced = Announced {
             generation: 4,
             vectors: 1,
         };
         let next = PeerTable::open(table.file.try_clone().unwrap()).unwrap();
-        // The next back end looks at what this one has left in the middle of a message.
-        let looked = || {
-            next.settle();
-            assert_eq!(next.told(1, 2), told);
+        // The next back end takes over while this one is sending.
+        let take_over = || {
+            next.complete_in_flight();
+            assert_eq!(next.announced(1, 2), announced);
             Err(io::ErrorKind::WouldBlock.into())
         };
-        assert!(table.tell(1, 2, told, looked).is_err());
-        assert!(table.greeting(1, 2, || Ok(())).is_ok());
-        next.settle();
+        assert!(table.announce(1, 2, announced, take_over).is_err());
+        assert!(table.greet(1, 2, || Ok(())).is_ok());
+        next.complete_in_flight();
         assert_eq!(next.entry(1).greeted.load(Relaxed), 2);
-        assert_eq!(next.told(1, 2), told);
+        assert_eq!(next.announced(1, 2), announced);
     }
 
     #[test]
-    fn a_file_that_is_no_ledger_is_refused() {
+    fn a_file_that_is_no_table_is_refused() {
         let file = memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
         assert!(PeerTable::open(file).is_err());
     }

@@ -1,8 +1,8 @@
-//! Starting the parts of the agent: each is the same program with other arguments.
+//! Starting the two processes of the agent, back end and keeper: the same program with different arguments.
 
 use crate::error::{Explain, Result};
 use crate::ivshmem::directory::Directory;
-use crate::ivshmem::link::Link;
+use crate::ivshmem::fd_store::Connection;
 use crate::ivshmem::{keeper, server};
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,25 +12,25 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// How the agent's parts are started.
+/// How the agent's processes are started.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The program's file. After an upgrade the new one is found there.
+    /// The program's file. After an upgrade it is the new version.
     pub path: PathBuf,
     /// Arguments before those of the part.
-    pub words: Vec<OsString>,
+    pub args: Vec<OsString>,
     /// The back end's directory.
     pub directory: Directory,
-    /// It ends when it serves no pool any more.
+    /// The back end ends with its last pool.
     pub transient: bool,
 }
 
-/// A part of the agent.
+/// A part of the agent, which is a process of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Serves.
+    /// Serves the pools.
     BackEnd,
-    /// Keeps descriptors.
+    /// Restarts the back end, and stores its descriptors.
     Keeper,
 }
 
@@ -44,26 +44,29 @@ impl Part {
     }
 }
 
-/// Carries out a part that was started with `--part PART --link FD`.
+/// Runs a part that was started with `--part PART --link FD`.
 ///
 /// # Errors
-/// What keeps the part from its work.
+/// Why the part can't go on.
 pub fn run_part(program: &Program, part: Part, link: RawFd) -> Result<()> {
-    // SAFETY: whoever started this part has left the descriptor open for it, and nothing else here knows it.
-    let link = Link(unsafe { OwnedFd::from_raw_fd(link) });
-    rustix::io::fcntl_setfd(&link.0, rustix::io::FdFlags::CLOEXEC)
+    // SAFETY: the process that started this one has left the descriptor open for it, and nothing else here
+    // uses it.
+    let connection = Connection(unsafe { OwnedFd::from_raw_fd(link) });
+    rustix::io::fcntl_setfd(&connection.0, rustix::io::FdFlags::CLOEXEC)
         .explain(|| "the descriptor given with --link can't be used".into())?;
     match part {
-        Part::BackEnd => server::serve(program, link),
-        Part::Keeper => keeper::keep(program, link).explain(|| "the keeper can't go on".into()),
+        Part::BackEnd => server::serve(program, connection),
+        Part::Keeper => {
+            keeper::run(program, connection).explain(|| "the keeper can't go on".into())
+        }
     }
 }
 
 impl Program {
-    fn command(&self, part: Part, link: &Link) -> Command {
-        let fd = link.0.as_raw_fd();
+    fn command(&self, part: Part, connection: &Connection) -> Command {
+        let fd = connection.0.as_raw_fd();
         let mut command = Command::new(&self.path);
-        command.args(&self.words).args(["--part", part.name()]);
+        command.args(&self.args).args(["--part", part.name()]);
         command.args(["--link", &fd.to_string(), "--directory"]);
         command.arg(self.directory.path());
         if self.transient {
@@ -72,11 +75,12 @@ impl Program {
         command
     }
 
-    /// Starts a part as nobody's child, in a session of its own.
-    pub(crate) fn start(&self, part: Part, link: &Link) -> io::Result<()> {
-        let fd = link.0.as_raw_fd();
+    /// Starts a part as a daemon, in a session of its own.
+    pub(crate) fn start(&self, part: Part, connection: &Connection) -> io::Result<()> {
+        let fd = connection.0.as_raw_fd();
         let prepare = move || {
-            // SAFETY: system calls with plain values, which a forked child may make. The middle process ends at once.
+            // SAFETY: system calls with plain values, which a forked child may make. The intermediate process
+            // ends at once.
             unsafe {
                 libc::setsid();
                 match libc::fork() {
@@ -92,23 +96,23 @@ impl Program {
         };
         let mut log = File::options();
         let log = log.create(true).append(true).open(self.directory.log())?;
-        let mut command = self.command(part, link);
+        let mut command = self.command(part, connection);
         command.current_dir("/").stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
-        // SAFETY: the closure makes system calls only; it takes no lock and no memory.
+        // SAFETY: the closure makes system calls only; it takes no lock and allocates nothing.
         unsafe { command.pre_exec(prepare) };
         command.spawn()?.wait()?;
         Ok(())
     }
 
-    /// Becomes a new back end, in the same process. Returns only if that fails.
-    pub(crate) fn become_anew(&self, link: &Link) -> io::Error {
+    /// Executes the back end's program again, in the same process. Returns only if that fails.
+    pub(crate) fn reexec(&self, keeper: &Connection) -> io::Error {
         let flags = rustix::io::FdFlags::empty();
-        if let Err(error) = rustix::io::fcntl_setfd(&link.0, flags) {
+        if let Err(error) = rustix::io::fcntl_setfd(&keeper.0, flags) {
             return error.into();
         }
-        let error = self.command(Part::BackEnd, link).exec();
-        let _ = rustix::io::fcntl_setfd(&link.0, rustix::io::FdFlags::CLOEXEC);
+        let error = self.command(Part::BackEnd, keeper).exec();
+        let _ = rustix::io::fcntl_setfd(&keeper.0, rustix::io::FdFlags::CLOEXEC);
         error
     }
 }

@@ -1,57 +1,62 @@
-//! The back end: one loop over all sockets, eventfds and the clock. Nothing in it waits for a peer.
+//! The back end's loop over all sockets, eventfds and the timer. Nothing in it waits for a peer.
 
+mod client;
 mod scrape;
+mod stored;
 
-use self::scrape::{Scrapes, METRICS};
+use self::client::Client;
+use self::scrape::Scrapes;
+use self::stored::{peer_label, pool_label, StoredFds};
 use crate::error::{Error, Explain, Result};
-use crate::ivshmem::control::{Answer, Request, Status, LONGEST};
+use crate::ivshmem::control::{Request, Response, Status};
 use crate::ivshmem::directory::Directory;
-use crate::ivshmem::link::{Link, BYE, END, FORGET, HAND_OVER, MOST_VECTORS, STORE};
+use crate::ivshmem::fd_store::{Connection, MOST_VECTORS, REMOVE, STOP, STORE};
 use crate::ivshmem::peer_table::PeerTable;
 use crate::ivshmem::program::{Part, Program};
-use crate::ivshmem::served::{name_of, new_bells, open_file, Parts, Peer, Served};
-use crate::kernel::now;
+use crate::ivshmem::served_pool::{name_of, new_eventfds, open_file, Peer, ServedPool, StoredPool};
+use crate::joined_pool::now;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::SocketFlags;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use vshmem_transport::PoolRef;
 
-/// Under which label the keeper has the lock.
+/// The keeper's label of the lock.
 pub const LOCK: &str = "lock";
+/// The keeper's label of the control socket.
 const CONTROL: &str = "control";
-/// Connections to the control socket at once.
+/// Most connections to the control socket at a time.
 const MOST_CLIENTS: usize = 64;
-/// Connections accepted before others get their turn.
-const AT_ONCE: usize = 16;
-/// Names of machines that have not connected yet.
+/// Connections that are accepted before other events are handled.
+const ACCEPTS_PER_EVENT: usize = 16;
+/// Most names that are kept for machines which have not connected yet.
 const MOST_NAMES: usize = 256;
 
-/// How long work in the pools may go on when this process ends.
-const SOON: Duration = Duration::from_millis(300);
+/// How long the workers of pools may take to end.
+const WORKERS_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// While there is something to do besides.
-const AT_ONCE_OR_NOT: rustix::event::Timespec = rustix::event::Timespec {
+/// The timeout of a wait while there is other work to do.
+const NO_WAIT: rustix::event::Timespec = rustix::event::Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
 
-/// What an event is about. A number belongs to a pool or a client.
+/// What an event is about. The numbers are those of pools and connections, and of vectors and slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
     Signal,
-    Clock,
+    Timer,
     Keeper,
     Control,
     Client(u32),
     Listener(u32),
-    Bell(u32, u16),
+    Doorbell(u32, u16),
     Peer(u32, u16),
     Endpoint,
     Scrape(u32),
@@ -61,12 +66,12 @@ impl Token {
     fn word(self) -> u64 {
         let (kind, number, part) = match self {
             Token::Signal => (0, 0, 0),
-            Token::Clock => (1, 0, 0),
+            Token::Timer => (1, 0, 0),
             Token::Keeper => (2, 0, 0),
             Token::Control => (3, 0, 0),
             Token::Client(n) => (4, n, 0),
             Token::Listener(n) => (5, n, 0),
-            Token::Bell(n, part) => (6, n, part),
+            Token::Doorbell(n, part) => (6, n, part),
             Token::Peer(n, part) => (7, n, part),
             Token::Endpoint => (8, 0, 0),
             Token::Scrape(n) => (9, n, 0),
@@ -78,24 +83,17 @@ impl Token {
         let (number, part) = (word as u32, (word >> 32) as u16);
         match word >> 48 {
             0 => Token::Signal,
-            1 => Token::Clock,
+            1 => Token::Timer,
             2 => Token::Keeper,
             3 => Token::Control,
             4 => Token::Client(number),
             5 => Token::Listener(number),
-            6 => Token::Bell(number, part),
+            6 => Token::Doorbell(number, part),
             7 => Token::Peer(number, part),
             8 => Token::Endpoint,
             _ => Token::Scrape(number),
         }
     }
-}
-
-/// A connection to the control socket.
-struct Client {
-    stream: UnixStream,
-    heard: Vec<u8>,
-    to_say: Vec<u8>,
 }
 
 /// How the loop goes on.
@@ -110,14 +108,16 @@ struct Server<'a> {
     program: &'a Program,
     epoll: OwnedFd,
     signals: OwnedFd,
-    clock: OwnedFd,
-    link: Link,
-    keeper: u32,
+    timer: OwnedFd,
+    keeper: Connection,
+    keeper_pid: u32,
     lock: OwnedFd,
     control: UnixListener,
-    pools: BTreeMap<u32, Served>,
+    pools: BTreeMap<u32, ServedPool>,
     clients: BTreeMap<u32, Client>,
+    /// Names of machines, by their processes.
     names: HashMap<u32, String>,
+    /// The last number of a pool or connection.
     serial: u32,
     since: u64,
     ever_served: bool,
@@ -139,25 +139,26 @@ pub fn lock(directory: &Directory) -> Result<Option<OwnedFd>> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
         Err(e) => return Err(e).explain(|| format!("could not lock {}", path.display())),
     }
-    // Whoever held the lock before may have removed the file since it was opened.
+    // A previous back end may have removed the file since it was opened.
     let ours = file.metadata().map(|meta| meta.ino()).ok();
     let there = fs::metadata(&path).map(|meta| meta.ino()).ok();
     Ok((ours == there).then(|| file.into()))
 }
 
-/// Serves until it is told to stop. `link` leads to a keeper, which hands over what a back end before this one has left.
-pub fn serve(program: &Program, link: Link) -> Result<()> {
-    let mut server = Server::begin(program, link)?;
+/// Serves until it is asked to stop. Begins with the descriptors of a previous back end that the keeper has
+/// stored.
+pub fn serve(program: &Program, keeper: Connection) -> Result<()> {
+    let mut server = Server::new(program, keeper)?;
     server.log(&format!("serving, process {}", std::process::id()));
     loop {
         match server.round()? {
             Next::GoOn => (),
             Next::Restart => {
                 server.log("beginning anew");
-                server.end_work();
-                let error = program.become_anew(&server.link);
+                server.stop_workers();
+                let error = program.reexec(&server.keeper);
                 server.log(&format!("could not begin anew: {error}"));
-                server.begin_work();
+                server.start_workers();
             }
             Next::Stop => {
                 server.end();
@@ -168,12 +169,12 @@ pub fn serve(program: &Program, link: Link) -> Result<()> {
 }
 
 impl<'a> Server<'a> {
-    fn begin(program: &'a Program, link: Link) -> Result<Server<'a>> {
+    fn new(program: &'a Program, keeper: Connection) -> Result<Server<'a>> {
         Directory::at(program.directory.path())?;
         raise_limit();
         let failed = || "could not set up the back end's loop".to_string();
-        let mut kept = Kept::receive(&link)?;
-        let lock = match kept.take(LOCK).pop() {
+        let mut stored = StoredFds::fetch(&keeper)?;
+        let lock = match stored.take(LOCK).pop() {
             Some(lock) => lock,
             None => self::lock(&program.directory)?.ok_or_else(|| {
                 Error::new(format!(
@@ -182,17 +183,17 @@ impl<'a> Server<'a> {
                 ))
             })?,
         };
-        let control = match kept.take(CONTROL).pop() {
+        let control = match stored.take(CONTROL).pop() {
             Some(control) => control.into(),
             None => listen(&program.directory.control())?,
         };
         let mut server = Server {
             program,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).explain(failed)?,
-            signals: crate::signals::descriptor().explain(failed)?,
-            clock: clock().explain(failed)?,
-            link,
-            keeper: kept.keeper,
+            signals: crate::signals::termination_fd().explain(failed)?,
+            timer: timer().explain(failed)?,
+            keeper,
+            keeper_pid: stored.keeper_pid,
             lock,
             control,
             pools: BTreeMap::new(),
@@ -203,79 +204,79 @@ impl<'a> Server<'a> {
             ever_served: false,
             scrapes: Scrapes::default(),
         };
-        if let Some((address, listener)) = kept.endpoint() {
+        if let Some((address, listener)) = stored.endpoint() {
             server.adopt_endpoint(address, listener);
         }
-        // Before a pool is looked at: who can't ask it can kill it.
-        let pid = program.directory.process();
-        fs::write(&pid, format!("{}\n", std::process::id()))
-            .explain(|| format!("could not write {}", pid.display()))?;
+        // Before a pool is opened: a back end that hangs there can be killed.
+        let path = program.directory.pid_file();
+        fs::write(&path, format!("{}\n", std::process::id()))
+            .explain(|| format!("could not write {}", path.display()))?;
         server.store_own();
-        let heard = [
+        let watched = [
             (server.signals.as_fd(), Token::Signal),
-            (server.clock.as_fd(), Token::Clock),
-            (server.link.as_fd(), Token::Keeper),
+            (server.timer.as_fd(), Token::Timer),
+            (server.keeper.as_fd(), Token::Keeper),
             (server.control.as_fd(), Token::Control),
         ];
-        for (fd, token) in heard {
+        for (fd, token) in watched {
             server.watch(fd, token, EventFlags::IN).explain(failed)?;
         }
-        server.take_over(kept);
+        server.restore(stored);
         Ok(server)
     }
 
-    /// Puts the pools and peers back that a back end before this one had.
-    fn take_over(&mut self, mut kept: Kept) {
-        self.let_go_of_unwanted(&mut kept);
-        for name in kept.pools() {
-            let restored = Parts::of(&name, kept.take(&format!("pool/{name}/")))
-                .and_then(|parts| Served::new(parts, self.program.directory.pool(&name)));
+    /// Restores the pools and peers of a previous back end.
+    fn restore(&mut self, mut stored: StoredFds) {
+        self.drop_excluded(&mut stored);
+        for name in stored.pools() {
+            let restored = StoredPool::of(&name, stored.take(&pool_label(&name)))
+                .and_then(|pool| ServedPool::open(pool, self.program.directory.pool(&name)));
             let mut served = match restored {
                 Ok(served) => served,
                 Err(error) => {
                     self.log(&format!("the pool {name} is lost: {error}"));
-                    self.tell_keeper(FORGET, &format!("pool/{name}/"), &[]);
+                    self.tell_keeper(REMOVE, &pool_label(&name), &[]);
                     continue;
                 }
             };
-            for (number, mut fds) in kept.peers(&name) {
+            for (slot, mut fds) in stored.peers(&name) {
                 if fds.is_empty() {
                     continue;
                 }
-                let bells = fds.split_off(1);
+                let eventfds = fds.split_off(1);
                 let socket = fds.remove(0);
-                let kept = socket.try_clone();
-                if !served.adopt(number, socket, bells) {
-                    // It was told nothing yet, or is on its way out.
-                    if let Ok(socket) = kept {
+                let copy = socket.try_clone();
+                if !served.restore_peer(slot, socket, eventfds) {
+                    // It was not entered yet, or was removed already.
+                    if let Ok(socket) = copy {
                         let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
                     }
-                    self.tell_keeper(FORGET, &label(&name, number), &[]);
+                    self.tell_keeper(REMOVE, &peer_label(&name, slot), &[]);
                 }
             }
-            served.settle();
+            served.finish_restore();
             let pool = self.add(served);
-            self.tell_all(pool);
+            self.announce(pool);
         }
     }
 
-    /// Serves those pools no longer that it is to begin without: none of them is opened.
-    fn let_go_of_unwanted(&mut self, kept: &mut Kept) {
-        let list = self.program.directory.without();
+    /// Drops the pools that are excluded, without opening them.
+    fn drop_excluded(&mut self, stored: &mut StoredFds) {
+        let list = self.program.directory.excluded();
         let text = fs::read_to_string(&list).unwrap_or_default();
-        let served = kept.pools();
+        let served = stored.pools();
         for name in text
             .lines()
             .filter(|name| served.iter().any(|it| it == name))
         {
-            for (_, fds) in kept.peers(name) {
-                // The keeper has it, too.
+            for (_, fds) in stored.peers(name) {
+                // The keeper has it too, so closing it would not end the connection.
                 let socket = fds.first();
                 let _ = socket.map(|it| rustix::net::shutdown(it, rustix::net::Shutdown::Both));
             }
-            let label = format!("pool/{name}/");
-            self.tell_keeper(FORGET, &label, &[]);
-            kept.take(&label);
+            let label = pool_label(name);
+            self.tell_keeper(REMOVE, &label, &[]);
+            stored.take(&label);
             let _ = fs::remove_file(self.program.directory.pool(name));
             self.log(&format!(
                 "begun without the pool {name}, as it was asked to: it is served no longer"
@@ -284,37 +285,38 @@ impl<'a> Server<'a> {
         let _ = fs::remove_file(list);
     }
 
-    /// Begins to watch a pool.
-    fn add(&mut self, mut served: Served) -> u32 {
+    /// Starts to serve a pool; returns its number.
+    fn add(&mut self, mut served: ServedPool) -> u32 {
         self.serial += 1;
         let pool = self.serial;
         self.ever_served = true;
-        if let Err(error) = served.begin() {
+        if let Err(error) = served.start_sender() {
             self.log(&format!("machines are not rung for the host: {error}"));
         }
         let mut failed = self
             .watch(
-                served.parts.listener.as_fd(),
+                served.stored.listener.as_fd(),
                 Token::Listener(pool),
                 EventFlags::IN,
             )
             .is_err();
-        for (vector, bell) in served.parts.bells.iter().enumerate() {
-            let token = Token::Bell(pool, vector as u16);
-            failed |= self.watch(bell.as_fd(), token, EventFlags::IN).is_err();
+        for (vector, eventfd) in served.stored.eventfds.iter().enumerate() {
+            let token = Token::Doorbell(pool, vector as u16);
+            let watched = self.watch(eventfd.as_fd(), token, EventFlags::IN);
+            failed |= watched.is_err();
         }
-        for (number, peer) in &served.peers {
-            let token = Token::Peer(pool, *number);
+        for (slot, peer) in &served.peers {
+            let token = Token::Peer(pool, *slot);
             let flags = EventFlags::IN | EventFlags::RDHUP;
             failed |= self.watch(peer.socket.as_fd(), token, flags).is_err();
         }
         if failed {
             self.log("out of memory for watching a pool: some of its events are missed");
         }
-        if let Err(error) = served.begin_work() {
+        if let Err(error) = served.start_worker() {
             self.log(&format!(
                 "nobody cleans up in {}: {error}",
-                served.parts.name
+                served.stored.name
             ));
         }
         served.tick();
@@ -322,22 +324,22 @@ impl<'a> Server<'a> {
         pool
     }
 
-    /// Stops working in the pools. Whoever does not stop soon is left behind, as if this process had been killed.
-    fn end_work(&mut self) {
-        self.pools.values_mut().for_each(Served::end_work);
-        let deadline = Instant::now() + SOON;
+    /// Stops the workers. One that does not end soon is left behind, as if this process had been killed.
+    fn stop_workers(&mut self) {
+        self.pools.values_mut().for_each(ServedPool::stop_worker);
+        let deadline = Instant::now() + WORKERS_TIMEOUT;
         for served in self.pools.values_mut() {
-            served.has_ended_work_by(deadline);
+            served.wait_for_worker(deadline);
         }
     }
 
-    /// Works in the pools again.
-    fn begin_work(&mut self) {
+    /// Starts the workers again.
+    fn start_workers(&mut self) {
         for served in self.pools.values_mut() {
-            if let Err(error) = served.begin_work() {
+            if let Err(error) = served.start_worker() {
                 eprintln!(
                     "vshmem agent: nobody cleans up in {}: {error}",
-                    served.parts.name
+                    served.stored.name
                 );
             }
         }
@@ -352,12 +354,12 @@ impl<'a> Server<'a> {
         eprintln!("vshmem agent: {}", crate::printable(text));
     }
 
-    /// One round: waits for events and deals with them.
+    /// One round of the loop: waits for events and handles them.
     fn round(&mut self) -> Result<Next> {
         let mut events = Vec::with_capacity(64);
         let buffer = rustix::buffer::spare_capacity(&mut events);
-        let busy = self.pools.values().any(Served::is_busy);
-        match epoll::wait(&self.epoll, buffer, busy.then_some(&AT_ONCE_OR_NOT)) {
+        let busy = self.pools.values().any(ServedPool::is_busy);
+        match epoll::wait(&self.epoll, buffer, busy.then_some(&NO_WAIT)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => (),
             Err(e) => return Err(e).explain(|| "could not wait for events".into()),
         }
@@ -365,7 +367,7 @@ impl<'a> Server<'a> {
             let token = Token::of(event.data.u64());
             let next = match token {
                 Token::Signal => self.signalled(),
-                Token::Clock => self.tick(),
+                Token::Timer => self.tick(),
                 Token::Keeper => {
                     self.new_keeper()?;
                     Next::GoOn
@@ -374,17 +376,17 @@ impl<'a> Server<'a> {
                     self.accept_client();
                     Next::GoOn
                 }
-                Token::Client(client) => self.hear(client),
+                Token::Client(number) => self.client_event(number),
                 Token::Listener(pool) => {
                     self.accept_peers(pool);
                     Next::GoOn
                 }
-                Token::Bell(pool, vector) => {
-                    self.rung(pool, vector);
+                Token::Doorbell(pool, vector) => {
+                    self.doorbell_rung(pool, vector);
                     Next::GoOn
                 }
-                Token::Peer(pool, number) => {
-                    self.peer_event(pool, number, event.flags);
+                Token::Peer(pool, slot) => {
+                    self.peer_event(pool, slot, event.flags);
                     Next::GoOn
                 }
                 Token::Endpoint => {
@@ -392,7 +394,7 @@ impl<'a> Server<'a> {
                     Next::GoOn
                 }
                 Token::Scrape(number) => {
-                    self.scrape(number);
+                    self.scrape_event(number);
                     Next::GoOn
                 }
             };
@@ -401,14 +403,14 @@ impl<'a> Server<'a> {
             }
         }
         let busy = self.pools.values_mut().filter(|served| served.is_busy());
-        busy.for_each(Served::step);
+        busy.for_each(ServedPool::step);
         Ok(Next::GoOn)
     }
 
     fn signalled(&mut self) -> Next {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.signals, &mut info) {
-            // The number comes first.
+            // Its first field is the signal.
             Ok(_) => match i32::from_ne_bytes([info[0], info[1], info[2], info[3]]) {
                 libc::SIGHUP => Next::Restart,
                 libc::SIGTERM | libc::SIGINT => Next::Stop,
@@ -419,7 +421,7 @@ impl<'a> Server<'a> {
     }
 
     fn tick(&mut self) -> Next {
-        let _ = rustix::io::read(&self.clock, &mut [0u8; 8]);
+        let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
         let pools: Vec<u32> = self.pools.keys().copied().collect();
         for pool in pools {
             let Some(served) = self.pools.get_mut(&pool) else {
@@ -427,13 +429,13 @@ impl<'a> Server<'a> {
             };
             served.tick();
             if served.is_lost() {
-                let name = served.parts.name.clone();
+                let name = served.stored.name.clone();
                 self.log(&format!("the pool {name} is lost: its file was truncated"));
                 self.drop_pool(pool);
             } else if served.is_abandoned() {
                 self.drop_pool(pool);
             } else if served.peers.values().any(|peer| peer.behind) {
-                self.tell_all(pool);
+                self.announce(pool);
             }
         }
         self.expire_scrapes();
@@ -445,120 +447,121 @@ impl<'a> Server<'a> {
         Next::GoOn
     }
 
-    fn rung(&mut self, pool: u32, vector: u16) {
+    /// A machine has rung the host's doorbell.
+    fn doorbell_rung(&mut self, pool: u32, vector: u16) {
         let Some(served) = self.pools.get_mut(&pool) else {
             return;
         };
-        // Read before looking: who is served afterwards rings again.
-        if let Some(bell) = served.parts.bells.get(usize::from(vector)) {
-            let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        // Reset first: a waiter that is served after the scan has the doorbell rung again.
+        if let Some(eventfd) = served.stored.eventfds.get(usize::from(vector)) {
+            let _ = rustix::io::read(eventfd, &mut [0u8; 8]);
         }
-        served.rung();
+        served.doorbell_rung();
     }
 
     fn accept_peers(&mut self, pool: u32) {
-        for _ in 0..AT_ONCE {
+        for _ in 0..ACCEPTS_PER_EVENT {
             let Some(served) = self.pools.get(&pool) else {
                 return;
             };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(socket) = rustix::net::accept_with(&served.parts.listener, flags) else {
+            let Ok(socket) = rustix::net::accept_with(&served.stored.listener, flags) else {
                 break;
             };
-            if let Err(error) = self.welcome(pool, socket) {
+            if let Err(error) = self.add_peer(pool, socket) {
                 self.log(&format!("a machine was turned away: {error}"));
             }
         }
-        self.tell_all(pool);
+        self.announce(pool);
     }
 
-    fn welcome(&mut self, pool: u32, socket: OwnedFd) -> Result<()> {
-        let pid = allowed(socket.as_fd())?;
+    fn add_peer(&mut self, pool: u32, socket: OwnedFd) -> Result<()> {
+        let pid = check_peer_process(socket.as_fd())?;
         let names = &self.names;
         let name = names.get(&pid).cloned().unwrap_or_else(|| name_of(pid));
         let Some(served) = self.pools.get_mut(&pool) else {
             return Ok(());
         };
-        let number = served
-            .free_place()
+        let slot = served
+            .free_slot()
             .ok_or_else(|| Error::new("the pool has, or had, as many peers as it can have"))?;
-        let bells = new_bells(served.parts.peer_table.vectors())
+        let eventfds = new_eventfds(served.stored.peer_table.vectors())
             .explain(|| "could not make eventfds".into())?;
-        let label = label(&served.parts.name, number);
+        let label = peer_label(&served.stored.name, slot);
         let mut fds = vec![socket.as_fd()];
-        fds.extend(bells.iter().map(AsFd::as_fd));
-        // First to the keeper: whoever is in the peer table is with the keeper, too.
-        let stored = self.link.send(STORE, &label, &fds);
-        let token = Token::Peer(pool, number);
+        fds.extend(eventfds.iter().map(AsFd::as_fd));
+        // First to the keeper, so that it has all peers that are in the peer table.
+        let stored = self.keeper.send(STORE, &label, &fds);
+        let token = Token::Peer(pool, slot);
         let data = EventData::new_u64(token.word());
         let flags = EventFlags::IN | EventFlags::RDHUP;
         epoll::add(&self.epoll, &socket, data, flags)
             .explain(|| "could not watch a connection".into())?;
         let peer = Peer {
             socket,
-            bells,
+            eventfds,
             name,
             behind: false,
         };
-        served.enter(number, peer, pid);
+        served.add_peer(slot, peer, pid);
         if let Err(error) = stored {
             self.log(&format!("the keeper does not listen: {error}"));
         }
         Ok(())
     }
 
-    fn peer_event(&mut self, pool: u32, number: u16, flags: EventFlags) {
+    fn peer_event(&mut self, pool: u32, slot: u16, flags: EventFlags) {
         let Some(served) = self.pools.get_mut(&pool) else {
             return;
         };
-        let Some(peer) = served.peers.get(&number) else {
+        let Some(peer) = served.peers.get(&slot) else {
             return;
         };
         let ended = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         if flags.intersects(ended) && has_ended(peer.socket.as_fd()) {
-            self.part(pool, number);
-            self.tell_all(pool);
+            self.remove_peer(pool, slot);
+            self.announce(pool);
         } else if flags.contains(EventFlags::OUT) {
-            self.tell_all(pool);
+            self.announce(pool);
         }
     }
 
-    /// A peer is gone.
-    fn part(&mut self, pool: u32, number: u16) {
+    fn remove_peer(&mut self, pool: u32, slot: u16) {
         let Some(served) = self.pools.get_mut(&pool) else {
             return;
         };
-        let Some(peer) = served.leave(number) else {
+        let Some(peer) = served.remove_peer(slot) else {
             return;
         };
         let _ = epoll::delete(&self.epoll, &peer.socket);
-        // The keeper has it too, so closing alone would not tell a peer that is turned out.
+        // The keeper has it too, so closing it would not end the connection.
         let _ = rustix::net::shutdown(&peer.socket, rustix::net::Shutdown::Both);
-        let label = label(&served.parts.name, number);
-        self.tell_keeper(FORGET, &label, &[]);
+        let label = peer_label(&served.stored.name, slot);
+        self.tell_keeper(REMOVE, &label, &[]);
     }
 
-    /// Tells all peers of a pool what they don't know; those whose connection breaks are gone, which is news again.
-    fn tell_all(&mut self, pool: u32) {
+    /// Announces to all peers of a pool what they were not told yet. A peer whose connection is broken is
+    /// removed.
+    fn announce(&mut self, pool: u32) {
         while let Some(served) = self.pools.get_mut(&pool) {
-            let broken = served.tell_all();
-            for (number, peer) in &served.peers {
+            let broken = served.announce();
+            for (slot, peer) in &served.peers {
                 let mut flags = EventFlags::IN | EventFlags::RDHUP;
                 flags.set(EventFlags::OUT, peer.behind);
-                let data = EventData::new_u64(Token::Peer(pool, *number).word());
+                let data = EventData::new_u64(Token::Peer(pool, *slot).word());
                 let _ = epoll::modify(&self.epoll, &peer.socket, data, flags);
             }
             if broken.is_empty() {
                 return;
             }
-            for number in broken {
-                self.part(pool, number);
+            for slot in broken {
+                self.remove_peer(pool, slot);
             }
         }
     }
 
     fn tell_keeper(&self, letter: u8, label: &str, fds: &[BorrowedFd<'_>]) {
-        if let Err(error) = self.link.send(letter, label, fds) {
+        if let Err(error) = self.keeper.send(letter, label, fds) {
             self.log(&format!("the keeper does not listen: {error}"));
         }
     }
@@ -569,36 +572,36 @@ impl<'a> Server<'a> {
         self.store_endpoint();
     }
 
-    fn store_pool(&self, served: &Served) {
-        let parts = &served.parts;
+    fn store_pool(&self, served: &ServedPool) {
+        let stored = &served.stored;
         let mut fds = vec![
-            parts.file.as_fd(),
-            parts.listener.as_fd(),
-            parts.peer_table.file.as_fd(),
+            stored.file.as_fd(),
+            stored.listener.as_fd(),
+            stored.peer_table.file.as_fd(),
         ];
-        fds.extend(parts.bells.iter().map(AsFd::as_fd));
-        self.tell_keeper(STORE, &format!("pool/{}/", parts.name), &fds);
-        for (number, peer) in &served.peers {
+        fds.extend(stored.eventfds.iter().map(AsFd::as_fd));
+        self.tell_keeper(STORE, &pool_label(&stored.name), &fds);
+        for (slot, peer) in &served.peers {
             let mut fds = vec![peer.socket.as_fd()];
-            fds.extend(peer.bells.iter().map(AsFd::as_fd));
-            self.tell_keeper(STORE, &label(&parts.name, *number), &fds);
+            fds.extend(peer.eventfds.iter().map(AsFd::as_fd));
+            self.tell_keeper(STORE, &peer_label(&stored.name, *slot), &fds);
         }
     }
 
-    /// The keeper has died: another one gets everything.
+    /// Starts another keeper if this one has died, and has it store all descriptors.
     fn new_keeper(&mut self) -> Result<()> {
-        if !matches!(self.link.receive(), Ok(None) | Err(_)) {
+        if !matches!(self.keeper.receive(), Ok(None) | Err(_)) {
             return Ok(());
         }
         self.log("the keeper has died; another one is started");
         let failed = || "could not start a keeper".to_string();
-        let (ours, theirs) = Link::pair().explain(failed)?;
+        let (ours, theirs) = Connection::pair().explain(failed)?;
         self.program.start(Part::Keeper, &theirs).explain(failed)?;
         drop(theirs);
-        let _ = epoll::delete(&self.epoll, &self.link);
-        self.link = ours;
-        self.keeper = Kept::receive(&self.link)?.keeper;
-        self.watch(self.link.as_fd(), Token::Keeper, EventFlags::IN)
+        let _ = epoll::delete(&self.epoll, &self.keeper);
+        self.keeper = ours;
+        self.keeper_pid = StoredFds::fetch(&self.keeper)?.keeper_pid;
+        self.watch(self.keeper.as_fd(), Token::Keeper, EventFlags::IN)
             .explain(failed)?;
         self.store_own();
         self.pools
@@ -608,67 +611,63 @@ impl<'a> Server<'a> {
     }
 
     fn accept_client(&mut self) {
-        for _ in 0..AT_ONCE {
+        for _ in 0..ACCEPTS_PER_EVENT {
             let Ok((stream, _)) = self.control.accept() else {
                 return;
             };
-            let fine = allowed(stream.as_fd()).is_ok() && self.clients.len() < MOST_CLIENTS;
-            if !fine || stream.set_nonblocking(true).is_err() {
+            let is_allowed = check_peer_process(stream.as_fd()).is_ok();
+            let accepts = is_allowed && self.clients.len() < MOST_CLIENTS;
+            if !accepts || stream.set_nonblocking(true).is_err() {
                 continue;
             }
             self.serial += 1;
             let token = Token::Client(self.serial);
             if self.watch(stream.as_fd(), token, EventFlags::IN).is_ok() {
-                let client = Client {
-                    stream,
-                    heard: Vec::new(),
-                    to_say: Vec::new(),
-                };
-                self.clients.insert(self.serial, client);
+                self.clients.insert(self.serial, Client::new(stream));
             }
         }
     }
 
     /// Something happened on a connection to the control socket.
-    fn hear(&mut self, number: u32) -> Next {
+    fn client_event(&mut self, number: u32) -> Next {
         let Some(mut client) = self.clients.remove(&number) else {
             return Next::GoOn;
         };
         let mut next = Next::GoOn;
-        let open = client.read().is_ok() && {
+        let is_open = client.read().is_ok() && {
             while let Some(line) = client.line() {
-                next = self.answer(&mut client, &line);
+                next = self.respond(&mut client, &line);
                 if next != Next::GoOn {
                     break;
                 }
             }
             client.write().is_ok()
         };
-        if open {
-            let mut flags = EventFlags::IN;
-            // Who does not read its answers is not listened to.
-            if !client.to_say.is_empty() {
-                flags = EventFlags::OUT;
-            }
+        if is_open {
+            // A client that does not read its responses sends no more requests.
+            let flags = match client.has_unsent() {
+                true => EventFlags::OUT,
+                false => EventFlags::IN,
+            };
             let data = EventData::new_u64(Token::Client(number).word());
-            if epoll::modify(&self.epoll, &client.stream, data, flags).is_ok() {
+            if epoll::modify(&self.epoll, &client, data, flags).is_ok() {
                 self.clients.insert(number, client);
             }
         }
         next
     }
 
-    fn answer(&mut self, client: &mut Client, line: &[u8]) -> Next {
+    fn respond(&mut self, client: &mut Client, line: &[u8]) -> Next {
         let mut next = Next::GoOn;
         let outcome = match serde_json::from_slice(line) {
             Ok(Request::List {}) => {
-                client.say(&self.status());
+                client.send(&self.status());
                 return next;
             }
             Ok(Request::Serve { pool, vectors }) => self.serve_pool(&pool, vectors).map(Some),
             Ok(Request::Drop { pool }) => self.drop_named(&pool).map(|()| None),
             Ok(Request::Name { pid, name }) => {
-                self.call(pid, name);
+                self.set_name(pid, name);
                 Ok(None)
             }
             Ok(Request::Metrics { address }) => self.serve_metrics(address),
@@ -682,12 +681,12 @@ impl<'a> Server<'a> {
             }
             Err(e) => Err(Error::new(format!("that is no request: {e}"))),
         };
-        client.say(&match outcome {
-            Ok(socket) => Answer {
+        client.send(&match outcome {
+            Ok(socket) => Response {
                 socket,
                 error: None,
             },
-            Err(error) => Answer {
+            Err(error) => Response {
                 socket: None,
                 error: Some(error.to_string()),
             },
@@ -701,21 +700,21 @@ impl<'a> Server<'a> {
     fn status(&self) -> Status {
         Status {
             pid: std::process::id(),
-            keeper: self.keeper,
+            keeper: self.keeper_pid,
             since: self.since,
             transient: self.program.transient,
             metrics: self.metrics_address(),
-            pools: self.pools.values().map(Served::status).collect(),
+            pools: self.pools.values().map(ServedPool::status).collect(),
         }
     }
 
-    fn call(&mut self, pid: u32, name: String) {
+    fn set_name(&mut self, pid: u32, name: String) {
         for served in self.pools.values_mut() {
-            for (number, peer) in &mut served.peers {
-                let of = served.parts.peer_table.entry(*number);
-                if of.pid.load(std::sync::atomic::Ordering::Relaxed) == pid {
-                    of.set_name(&name);
-                    peer.name = of.name();
+            for (slot, peer) in &mut served.peers {
+                let entry = served.stored.peer_table.entry(*slot);
+                if entry.pid.load(std::sync::atomic::Ordering::Relaxed) == pid {
+                    entry.set_name(&name);
+                    peer.name = entry.name();
                 }
             }
         }
@@ -724,7 +723,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Serves a pool; returns where machines connect.
+    /// Serves a pool; returns the socket to which machines connect.
     fn serve_pool(&mut self, pool: &str, vectors: usize) -> Result<String> {
         if vectors == 0 || vectors > MOST_VECTORS {
             return Err(Error::new(format!(
@@ -740,26 +739,26 @@ impl<'a> Server<'a> {
             let id = |fd| rustix::fs::fstat(fd).map(|s| (s.st_dev, s.st_ino)).ok();
             id(a) == id(b)
         };
-        if let Some(served) = self.pools.values().find(|p| p.parts.name == name) {
-            if !same(&served.parts.file, &file) {
+        if let Some(served) = self.pools.values().find(|p| p.stored.name == name) {
+            if !same(&served.stored.file, &file) {
                 return Err(Error::new(format!("another pool named {name} is served")));
             }
-            if served.parts.peer_table.vectors() != vectors {
+            if served.stored.peer_table.vectors() != vectors {
                 return Err(Error::new(format!(
                     "{name} is served with {} vectors",
-                    served.parts.peer_table.vectors()
+                    served.stored.peer_table.vectors()
                 )));
             }
             return Ok(socket.to_string_lossy().into_owned());
         }
-        let parts = Parts {
+        let stored = StoredPool {
             listener: listen(&socket)?.into(),
             peer_table: PeerTable::new(vectors).explain(|| "could not make a peer table".into())?,
-            bells: new_bells(vectors).explain(|| "could not make eventfds".into())?,
+            eventfds: new_eventfds(vectors).explain(|| "could not make eventfds".into())?,
             name,
             file,
         };
-        let served = Served::new(parts, socket.clone()).inspect_err(|_| {
+        let served = ServedPool::open(stored, socket.clone()).inspect_err(|_| {
             let _ = fs::remove_file(&socket);
         })?;
         self.store_pool(&served);
@@ -768,7 +767,7 @@ impl<'a> Server<'a> {
     }
 
     fn drop_named(&mut self, name: &str) -> Result<()> {
-        let found = self.pools.iter().find(|(_, p)| p.parts.name == name);
+        let found = self.pools.iter().find(|(_, p)| p.stored.name == name);
         let Some((&pool, _)) = found else {
             return Err(Error::new(format!("no pool {name} is served")));
         };
@@ -780,166 +779,29 @@ impl<'a> Server<'a> {
         let Some(served) = self.pools.remove(&pool) else {
             return;
         };
-        served.say_good_bye();
-        self.tell_keeper(FORGET, &format!("pool/{}/", served.parts.name), &[]);
+        served.end_heartbeat();
+        self.tell_keeper(REMOVE, &pool_label(&served.stored.name), &[]);
         let _ = fs::remove_file(&served.socket);
-        let watched = served.parts.bells.iter().chain([&served.parts.listener]);
+        let watched = served.stored.eventfds.iter();
+        let watched = watched.chain([&served.stored.listener]);
         for fd in watched.chain(served.peers.values().map(|peer| &peer.socket)) {
             let _ = epoll::delete(&self.epoll, fd);
         }
     }
 
-    /// Ends in good order.
+    /// Ends as requested.
     fn end(&mut self) {
-        self.end_work();
+        self.stop_workers();
         let pools: Vec<u32> = self.pools.keys().copied().collect();
         pools.into_iter().for_each(|pool| self.drop_pool(pool));
         self.end_metrics();
-        self.tell_keeper(BYE, "", &[]);
+        self.tell_keeper(STOP, "", &[]);
         self.program.directory.remove();
         self.log("ended");
     }
 }
 
-impl Client {
-    /// Reads what is there; an error if the connection is over or a line too long.
-    fn read(&mut self) -> io::Result<()> {
-        let mut part = [0u8; 4096];
-        while self.to_say.is_empty() {
-            match self.stream.read(&mut part) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(len) => self.heard.extend_from_slice(&part[..len]),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => return Err(e),
-            }
-            if self.heard.len() > LONGEST {
-                return Err(ErrorKind::InvalidData.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// The next whole line, if its answer has room.
-    fn line(&mut self) -> Option<Vec<u8>> {
-        if self.to_say.len() > LONGEST {
-            return None;
-        }
-        let end = self.heard.iter().position(|b| *b == b'\n')?;
-        Some(self.heard.drain(..=end).collect())
-    }
-
-    fn say(&mut self, answer: &impl serde::Serialize) {
-        let text = serde_json::to_vec(answer).expect("an answer is plain data");
-        self.to_say.extend(text);
-        self.to_say.push(b'\n');
-        let _ = self.write();
-    }
-
-    /// Writes as much as goes.
-    fn write(&mut self) -> io::Result<()> {
-        while !self.to_say.is_empty() {
-            match self.stream.write(&self.to_say) {
-                Ok(len) => drop(self.to_say.drain(..len)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What the keeper has handed over.
-struct Kept {
-    entries: BTreeMap<String, Vec<OwnedFd>>,
-    keeper: u32,
-}
-
-impl Kept {
-    fn receive(link: &Link) -> Result<Kept> {
-        let failed = || "the keeper does not hand over what it has".to_string();
-        link.send(HAND_OVER, "", &[]).explain(failed)?;
-        let mut entries = BTreeMap::new();
-        loop {
-            match link.receive().explain(failed)? {
-                Some((END, label, _)) => {
-                    let keeper = label.parse().unwrap_or(0);
-                    return Ok(Kept { entries, keeper });
-                }
-                Some((_, label, fds)) => drop(entries.insert(label, fds)),
-                None => return Err(Error::new(failed())),
-            }
-        }
-    }
-
-    fn take(&mut self, label: &str) -> Vec<OwnedFd> {
-        self.entries.remove(label).unwrap_or_default()
-    }
-
-    /// The endpoint for metrics: its address and its socket.
-    fn endpoint(&mut self) -> Option<(String, OwnedFd)> {
-        let label = self
-            .entries
-            .keys()
-            .find(|label| label.starts_with(METRICS))?
-            .clone();
-        let listener = self.take(&label).pop()?;
-        Some((label[METRICS.len()..].into(), listener))
-    }
-
-    fn pools(&self) -> Vec<String> {
-        let names = self.entries.keys().filter_map(|label| {
-            let name = label.strip_prefix("pool/")?.strip_suffix('/')?;
-            (!name.contains('/')).then(|| name.to_string())
-        });
-        names.collect()
-    }
-
-    fn peers(&mut self, pool: &str) -> Vec<(u16, Vec<OwnedFd>)> {
-        let prefix = format!("pool/{pool}/peer/");
-        let labels: Vec<String> = self
-            .entries
-            .keys()
-            .filter(|label| label.starts_with(&prefix))
-            .cloned()
-            .collect();
-        let peer = |label: String| {
-            let number = label[prefix.len()..].trim_end_matches('/').parse().ok()?;
-            Some((number, self.take(&label)))
-        };
-        labels.into_iter().filter_map(peer).collect()
-    }
-}
-
-impl Parts {
-    fn of(name: &str, fds: Vec<OwnedFd>) -> Result<Parts> {
-        let missing = || Error::new("some of its descriptors are missing");
-        let mut fds = fds.into_iter();
-        let (file, listener) = (
-            fds.next().ok_or_else(missing)?,
-            fds.next().ok_or_else(missing)?,
-        );
-        let table = PeerTable::open(fds.next().ok_or_else(missing)?)
-            .explain(|| "its peer table can't be read".into())?;
-        let bells: Vec<OwnedFd> = fds.collect();
-        if bells.len() != table.vectors() {
-            return Err(missing());
-        }
-        Ok(Parts {
-            name: name.into(),
-            file,
-            listener,
-            peer_table: table,
-            bells,
-        })
-    }
-}
-
-/// Under which label the keeper has a peer.
-fn label(pool: &str, number: u16) -> String {
-    format!("pool/{pool}/peer/{number}/")
-}
-
-/// The name that a pool is served by: its own, else that of its file.
+/// The name under which a pool is served: its own, or else that of its file.
 fn pool_name(reference: &PoolRef) -> String {
     let path = reference.path().to_string_lossy();
     let name = match reference.name() {
@@ -949,7 +811,7 @@ fn pool_name(reference: &PoolRef) -> String {
     name.chars().take(64).collect()
 }
 
-/// Listens at a path in the private directory; what lies there was left by a back end that is gone.
+/// Listens at a path in the private directory. A file there was left by a previous back end.
 fn listen(path: &Path) -> Result<UnixListener> {
     let _ = fs::remove_file(path);
     let failed = || format!("could not listen at {}", path.display());
@@ -959,8 +821,8 @@ fn listen(path: &Path) -> Result<UnixListener> {
     Ok(listener)
 }
 
-/// The process at the other end, if it is this user's or root's.
-fn allowed(socket: BorrowedFd<'_>) -> Result<u32> {
+/// The process at the other end; an error unless it is this user's or root's.
+fn check_peer_process(socket: BorrowedFd<'_>) -> Result<u32> {
     let who = rustix::net::sockopt::socket_peercred(socket)
         .explain(|| "the process at the other end is not known".into())?;
     let uid = who.uid.as_raw();
@@ -971,7 +833,7 @@ fn allowed(socket: BorrowedFd<'_>) -> Result<u32> {
     Ok(who.pid.as_raw_nonzero().get() as u32)
 }
 
-/// A peer never says anything: what can be read is the end, or a peer that does not keep to the protocol.
+/// Whether a connection has ended. Peers never send anything, so one that does has violated the protocol.
 fn has_ended(socket: BorrowedFd<'_>) -> bool {
     let flags = rustix::net::RecvFlags::DONTWAIT;
     !matches!(
@@ -980,14 +842,14 @@ fn has_ended(socket: BorrowedFd<'_>) -> bool {
     )
 }
 
-/// A clock that ticks once a second.
-fn clock() -> io::Result<OwnedFd> {
+/// A timer that expires once a second.
+fn timer() -> io::Result<OwnedFd> {
     use rustix::time::{
         timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags,
         TimerfdTimerFlags, Timespec,
     };
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let clock = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
     let second = Timespec {
         tv_sec: 1,
         tv_nsec: 0,
@@ -996,11 +858,11 @@ fn clock() -> io::Result<OwnedFd> {
         it_interval: second,
         it_value: second,
     };
-    timerfd_settime(&clock, TimerfdTimerFlags::empty(), &every)?;
-    Ok(clock)
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &every)?;
+    Ok(timer)
 }
 
-/// Many machines need many descriptors.
+/// Raises the limit of descriptors, for many machines.
 fn raise_limit() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -1024,7 +886,7 @@ mod tests {
         for token in [
             Token::Signal,
             Token::Client(u32::MAX),
-            Token::Bell(7, 31),
+            Token::Doorbell(7, 31),
             Token::Peer(9, 255),
             Token::Endpoint,
             Token::Scrape(5),

@@ -100,7 +100,8 @@ fn create(
     new.link()
 }
 
-/// Sets a new file's length so that `size`, rounded up to whole pages, find room after `begins`; returns the former.
+/// Sets a new file's length so that `size`, rounded up to whole pages, find room after `begins`; returns the
+/// former.
 fn set_size(file: &Owned, begins: u64, size: u64) -> Result<usize, CreateError> {
     let page = page_size_of(file.fd());
     let size = size

@@ -1,4 +1,4 @@
-//! The keys by which pools are announced in XenStore, and what is believed of them.
+//! The XenStore keys that announce pools, and parsing what other domains write there.
 //!
 //! ```text
 //! /local/domain/OWNER/data/vshmem/GUEST           only GUEST may read it, and what is below
@@ -6,14 +6,14 @@
 //! /local/domain/GUEST/data/vshmem/OWNER/POOL      "VshmemReady": GUEST has attached it; only OWNER may read it
 //! ```
 
-use super::device::{Ticket, MOST_LISTS};
-use super::store::{Access, Store};
+use super::device::{GrantInfo, MOST_LISTS};
+use super::xenstore::{Access, XenStore};
 use crate::error::Result;
 
-/// What a domain says that has attached a pool.
+/// The value by which a domain says that it has attached a pool.
 pub const READY: &str = "VshmemReady";
 
-/// A pool as one domain announces it to another.
+/// An owner of pools, and a domain that it announces them to.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
     /// The domain that owns pools.
@@ -23,38 +23,39 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Where the owner announces.
-    pub fn announced(self) -> String {
+    /// The directory in which the owner announces pools.
+    pub fn announcements(self) -> String {
         format!("/local/domain/{}/data/vshmem/{}", self.owner, self.guest)
     }
 
-    /// Where the guest says what it has.
-    pub fn answered(self) -> String {
+    /// The directory in which the guest says which pools it has attached.
+    pub fn attachments(self) -> String {
         format!("/local/domain/{}/data/vshmem/{}", self.guest, self.owner)
     }
 
-    /// Announces a pool. In one step for the reader: before the last one it sees nothing.
-    pub fn announce(self, store: &mut Store, pool: &str, ticket: &Ticket) -> Result<()> {
+    /// Announces a pool. The reader sees nothing before the last step.
+    pub fn announce(self, store: &mut XenStore, pool: &str, info: &GrantInfo) -> Result<()> {
         let access = Access {
             owner: self.owner,
             reader: Some(self.guest),
         };
-        let directory = self.announced();
+        let directory = self.announcements();
         if store.read(&directory)?.is_none() {
-            let nobody = Access {
+            let owner_only = Access {
                 reader: None,
                 ..access
             };
-            store.make(&format!("/local/domain/{}/data/vshmem", self.owner), nobody)?;
+            let parent = format!("/local/domain/{}/data/vshmem", self.owner);
+            store.make(&parent, owner_only)?;
         }
-        // Set anew each time: XenStore takes permissions for domains that don't exist yet, and forgets them.
+        // Set each time: XenStore accepts permissions for domains that don't exist yet, and drops them.
         store.make(&directory, access)?;
-        store.write(&format!("{directory}/{pool}"), &write(ticket), access)
+        store.write(&format!("{directory}/{pool}"), &write(info), access)
     }
 
-    /// Takes an announcement back, and the directory if it was the last one.
-    pub fn withdraw(self, store: &mut Store, pool: &str) -> Result<()> {
-        let directory = self.announced();
+    /// Removes an announcement, and the directory if it was the last one.
+    pub fn withdraw(self, store: &mut XenStore, pool: &str) -> Result<()> {
+        let directory = self.announcements();
         store.remove(&format!("{directory}/{pool}"))?;
         if store.list(&directory)?.is_empty() {
             store.remove(&directory)?;
@@ -63,23 +64,23 @@ impl Pair {
     }
 
     /// The domains to which an owner announces this pool.
-    pub fn told(store: &mut Store, owner: u16, pool: &str) -> Result<Vec<u16>> {
-        let mut told = Vec::new();
+    pub fn guests(store: &mut XenStore, owner: u16, pool: &str) -> Result<Vec<u16>> {
+        let mut guests = Vec::new();
         for guest in store.list(&format!("/local/domain/{owner}/data/vshmem"))? {
             let Ok(guest) = guest.parse() else { continue };
-            // What this domain answers to another one lies there, too, and is no ticket.
-            let path = format!("{}/{pool}", Pair { owner, guest }.announced());
+            // This domain's own attachments lie there, too; their values are no announcements.
+            let path = format!("{}/{pool}", Pair { owner, guest }.announcements());
             let text = store.read(&path)?;
             if text.is_some_and(|text| read(&text).is_some()) {
-                told.push(guest);
+                guests.push(guest);
             }
         }
-        Ok(told)
+        Ok(guests)
     }
 
-    /// The pools that are announced, with what can be read of each.
-    pub fn all(self, store: &mut Store) -> Result<Vec<(String, Option<Ticket>)>> {
-        let directory = self.announced();
+    /// The pools that are announced; `None` for an announcement that can't be parsed.
+    pub fn all(self, store: &mut XenStore) -> Result<Vec<(String, Option<GrantInfo>)>> {
+        let directory = self.announcements();
         let mut all = Vec::new();
         for pool in store.list(&directory)? {
             let text = store.read(&format!("{directory}/{pool}"))?;
@@ -89,36 +90,37 @@ impl Pair {
     }
 
     /// Says, as the guest, that a pool is attached.
-    pub fn answer(self, store: &mut Store, pool: &str) -> Result<()> {
+    pub fn set_ready(self, store: &mut XenStore, pool: &str) -> Result<()> {
         let access = Access {
             owner: self.guest,
             reader: Some(self.owner),
         };
-        store.write(&format!("{}/{pool}", self.answered()), READY, access)
+        store.write(&format!("{}/{pool}", self.attachments()), READY, access)
     }
 
-    /// Says it no longer.
-    pub fn unanswer(self, store: &mut Store, pool: &str) -> Result<()> {
-        store.remove(&format!("{}/{pool}", self.answered()))
+    /// Says, as the guest, that a pool is no longer attached.
+    pub fn clear_ready(self, store: &mut XenStore, pool: &str) -> Result<()> {
+        store.remove(&format!("{}/{pool}", self.attachments()))
     }
 
-    /// Whether the guest says that it has a pool attached.
-    pub fn is_answered(self, store: &mut Store, pool: &str) -> Result<bool> {
-        let answer = store.read(&format!("{}/{pool}", self.answered()))?;
-        Ok(answer.as_deref() == Some(READY))
+    /// Whether the guest says that it has attached a pool.
+    pub fn is_ready(self, store: &mut XenStore, pool: &str) -> Result<bool> {
+        let value = store.read(&format!("{}/{pool}", self.attachments()))?;
+        Ok(value.as_deref() == Some(READY))
     }
 }
 
-pub(crate) fn write(ticket: &Ticket) -> String {
-    let mut text = format!("{} {}", ticket.size, ticket.port);
-    for reference in &ticket.refs {
+/// The value that announces a pool.
+pub(crate) fn write(info: &GrantInfo) -> String {
+    let mut text = format!("{} {}", info.size, info.port);
+    for reference in &info.refs {
         text += &format!(" {reference}");
     }
     text
 }
 
-/// Another domain wrote it, so it may be anything.
-pub(crate) fn read(text: &str) -> Option<Ticket> {
+/// Parses such a value, which is untrusted: another domain wrote it.
+pub(crate) fn read(text: &str) -> Option<GrantInfo> {
     let mut numbers = text.split(' ');
     let size = numbers.next()?.parse().ok()?;
     let port = numbers.next()?.parse().ok()?;
@@ -127,7 +129,7 @@ pub(crate) fn read(text: &str) -> Option<Ticket> {
         .collect::<Option<_>>()?;
     (1..=MOST_LISTS)
         .contains(&refs.len())
-        .then_some(Ticket { size, port, refs })
+        .then_some(GrantInfo { size, port, refs })
 }
 
 #[cfg(test)]
@@ -135,17 +137,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tickets_are_read_as_they_were_written() {
-        let ticket = Ticket {
+    fn announcements_are_parsed_as_they_were_written() {
+        let info = GrantInfo {
             size: 16 << 20,
             port: 9,
             refs: vec![8, 4_000_000_000, 0, 7],
         };
-        assert_eq!(read(&write(&ticket)), Some(ticket));
+        assert_eq!(read(&write(&info)), Some(info));
     }
 
     #[test]
-    fn what_is_no_ticket_is_refused() {
+    fn invalid_announcements_are_refused() {
         let many = format!("1 2{}", " 3".repeat(MOST_LISTS + 1));
         for bad in [
             "",

@@ -1,4 +1,5 @@
-//! The control file of the driver vshmem_xen.ko, `/dev/vshmem-xen-control`; `kmod/xen/vshmem_xen_ioctl.h` specifies the calls.
+//! The control file of the driver vshmem_xen.ko, `/dev/vshmem-xen-control`; `kmod/xen/vshmem_xen_ioctl.h`
+//! specifies the calls.
 
 use crate::error::{Error, Explain, Result};
 use rustix::fs::{flock, FlockOperation};
@@ -7,7 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use vshmem_transport::NAME_MAX;
 
-/// As many pages with references as a pool can have.
+/// Most pages of references that a pool can have.
 pub const MOST_LISTS: usize = 64;
 
 type Name = [u8; NAME_MAX + 1];
@@ -66,27 +67,27 @@ const REMOVE: u32 = request::<Named>(1, 4);
 const GRANTED: u32 = request::<Named>(3, 5);
 const CLAIM: u32 = request::<Named>(1, 6);
 
-/// What GRANTED tells if there is no further domain.
+/// What GRANTED returns if there is no further domain.
 const NOBODY: u32 = 0x7ff0;
 
-/// What another domain needs to attach a pool.
+/// What another domain needs to map a pool that is granted to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ticket {
+pub struct GrantInfo {
     /// Bytes of the pool.
     pub size: u64,
     /// The event channel.
     pub port: u32,
-    /// References of the pages that hold the references of the pool's pages.
+    /// Grant references of the pages that hold the references of the pool's pages.
     pub refs: Vec<u32>,
 }
 
-/// What comes of claiming a pool.
+/// The outcome of claiming a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claimed {
+pub enum Claim {
     /// This process serves it, as long as the control file is open.
-    Ours,
-    /// Another one does.
-    Served,
+    Acquired,
+    /// Another process serves it.
+    Busy,
     /// There is no such pool.
     NoPool,
 }
@@ -109,15 +110,15 @@ impl Device {
         Ok(Device { file, own_id })
     }
 
-    /// Makes a pool of this domain's own memory. False: there is one of that name already.
+    /// Creates a pool of this domain's own memory. False: there is one of that name already.
     pub fn create(&self, pool: &str, size: u64) -> Result<bool> {
-        let mut how = Create {
+        let mut request = Create {
             name: name(pool)?,
             unused: [0; 3],
             own_id: self.own_id.into(),
             size,
         };
-        match self.call(CREATE, &mut how) {
+        match self.call(CREATE, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(false),
             done => done
                 .map(|()| true)
@@ -125,9 +126,9 @@ impl Device {
         }
     }
 
-    /// Lets another domain map a pool.
-    pub fn grant(&self, pool: &str, size: u64, domain: u16) -> Result<Ticket> {
-        let mut how = Grant {
+    /// Grants a pool to another domain.
+    pub fn grant(&self, pool: &str, size: u64, domain: u16) -> Result<GrantInfo> {
+        let mut request = Grant {
             name: name(pool)?,
             unused: [0; 3],
             domain: domain.into(),
@@ -135,39 +136,39 @@ impl Device {
             count: 0,
             refs: [0; MOST_LISTS],
         };
-        match self.call(GRANT, &mut how) {
+        match self.call(GRANT, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(Error::new(format!(
                 "the pool {pool} can't be granted to domain {domain}, as this domain's grant table is full: make the pool \
                  smaller, or raise gnttab_max_frames on Xen's command line"
             ))),
             done => {
                 done.explain(|| format!("the pool {pool} can't be granted to domain {domain}"))?;
-                let refs = how.refs.iter().take(how.count as usize);
-                Ok(Ticket {
+                let refs = request.refs.iter().take(request.count as usize);
+                Ok(GrantInfo {
                     size,
-                    port: how.port,
+                    port: request.port,
                     refs: refs.copied().collect(),
                 })
             }
         }
     }
 
-    /// Says that this process serves a pool of this domain's.
+    /// Claims a pool of this domain: only this process serves it from now on.
     ///
     /// # Errors
     /// The pool is another domain's.
-    pub fn claim(&self, pool: &str) -> Result<Claimed> {
-        let mut how = Named {
+    pub fn claim(&self, pool: &str) -> Result<Claim> {
+        let mut request = Named {
             name: name(pool)?,
             unused: [0; 3],
             domain: 0,
         };
-        let Err(error) = self.call(CLAIM, &mut how) else {
-            return Ok(Claimed::Ours);
+        let Err(error) = self.call(CLAIM, &mut request) else {
+            return Ok(Claim::Acquired);
         };
         match error.raw_os_error() {
-            Some(libc::EBUSY) => Ok(Claimed::Served),
-            Some(libc::ENOENT) => Ok(Claimed::NoPool),
+            Some(libc::EBUSY) => Ok(Claim::Busy),
+            Some(libc::ENOENT) => Ok(Claim::NoPool),
             Some(libc::EPERM) => Err(Error::new(format!(
                 "the pool {pool} is another domain's, which alone can serve or withdraw it"
             ))),
@@ -178,53 +179,55 @@ impl Device {
     /// The domains that this domain's pool is granted to.
     pub fn granted(&self, pool: &str) -> Result<Vec<u16>> {
         let mut all = Vec::new();
-        let mut how = Named {
+        let mut request = Named {
             name: name(pool)?,
             unused: [0; 3],
             domain: 0,
         };
         loop {
-            self.call(GRANTED, &mut how)
+            self.call(GRANTED, &mut request)
                 .explain(|| format!("who has the pool {pool} can't be found out"))?;
-            match u16::try_from(how.domain) {
-                Ok(id) if how.domain < NOBODY => all.push(id),
+            match u16::try_from(request.domain) {
+                Ok(id) if request.domain < NOBODY => all.push(id),
                 _ => return Ok(all),
             }
-            how.domain += 1;
+            request.domain += 1;
         }
     }
 
-    /// Does something that other processes of this domain, which serve other pools, must not do at the same time.
-    pub fn by_turns<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
-        let lock = |how| flock(&self.file, how).explain(|| "waiting for other processes".into());
+    /// Runs a function under a lock that all processes of this domain take which serve pools.
+    pub fn locked<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        let lock = |operation| {
+            flock(&self.file, operation).explain(|| "waiting for other processes".into())
+        };
         lock(FlockOperation::LockExclusive)?;
-        let done = what();
+        let done = run();
         lock(FlockOperation::Unlock)?;
         done
     }
 
-    /// Takes a grant back; there may be none.
+    /// Revokes a grant; there may be none.
     pub fn revoke(&self, pool: &str, domain: u16) -> Result<()> {
-        self.named(REVOKE, pool, domain)
+        self.call_by_name(REVOKE, pool, domain)
             .explain(|| format!("the pool {pool} can't be taken back from domain {domain}"))
     }
 
-    /// Maps another domain's pool. False: that was done before, and it is still the same.
-    pub fn attach(&self, pool: &str, owner: u16, ticket: &Ticket) -> Result<bool> {
-        let mut how = Attach {
+    /// Attaches another domain's pool. False: it is attached already.
+    pub fn attach(&self, pool: &str, owner: u16, info: &GrantInfo) -> Result<bool> {
+        let mut request = Attach {
             name: name(pool)?,
             unused: [0; 3],
             own_id: self.own_id.into(),
             owner: owner.into(),
-            port: ticket.port,
-            size: ticket.size,
-            count: ticket.refs.len() as u32,
+            port: info.port,
+            size: info.size,
+            count: info.refs.len() as u32,
             refs: [0; MOST_LISTS],
         };
-        for (place, reference) in how.refs.iter_mut().zip(&ticket.refs) {
-            *place = *reference;
+        for (entry, reference) in request.refs.iter_mut().zip(&info.refs) {
+            *entry = *reference;
         }
-        let done = match self.call(ATTACH, &mut how) {
+        let done = match self.call(ATTACH, &mut request) {
             Ok(()) => return Ok(true),
             Err(e) => e,
         };
@@ -246,30 +249,31 @@ impl Device {
         )))
     }
 
-    /// Takes a pool of this owner away from this domain's programs. It may be gone, and another owner's of that name stays.
+    /// Removes a pool of this owner from this domain. There may be none, and another owner's of that name
+    /// stays.
     pub fn remove(&self, pool: &str, owner: u16) -> Result<()> {
-        match self.named(REMOVE, pool, owner) {
+        match self.call_by_name(REMOVE, pool, owner) {
             Err(e) if e.raw_os_error() == Some(libc::EPERM) => Ok(()),
             done => done.explain(|| format!("the pool {pool} can't be removed")),
         }
     }
 
-    fn named(&self, request: u32, pool: &str, domain: u16) -> io::Result<()> {
-        let mut how = Named {
+    fn call_by_name(&self, number: u32, pool: &str, domain: u16) -> io::Result<()> {
+        let mut request = Named {
             name: name(pool).map_err(io::Error::other)?,
             unused: [0; 3],
             domain: domain.into(),
         };
-        match self.call(request, &mut how) {
+        match self.call(number, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             done => done,
         }
     }
 
-    fn call<T>(&self, request: u32, argument: &mut T) -> io::Result<()> {
-        let argument: *mut T = argument;
-        // SAFETY: each request is made with its own structure, which is all that the driver reads and writes.
-        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), request.into(), argument) };
+    fn call<T>(&self, number: u32, request: &mut T) -> io::Result<()> {
+        let request: *mut T = request;
+        // SAFETY: each number goes with its own structure, which is all that the driver reads and writes.
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), number.into(), request) };
         match done {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
@@ -277,11 +281,11 @@ impl Device {
     }
 }
 
-/// A name as the driver takes it.
+/// A name as the driver expects it.
 fn name(pool: &str) -> Result<Name> {
     let mut name = [0; NAME_MAX + 1];
     match name.get_mut(..pool.len()) {
-        Some(place) if (1..=NAME_MAX).contains(&pool.len()) => place.copy_from_slice(pool.as_bytes()),
+        Some(bytes) if (1..=NAME_MAX).contains(&pool.len()) => bytes.copy_from_slice(pool.as_bytes()),
         _ => {
             return Err(Error::new(format!(
                 "{pool:?} is no name for a pool: use 1 to {NAME_MAX} letters, digits, dashes and underscores"

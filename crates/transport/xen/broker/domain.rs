@@ -1,7 +1,7 @@
-//! What a program in dom0 asks about other domains.
+//! Questions of dom0 about other domains.
 
 use super::announce::Pair;
-use super::store::Store;
+use super::xenstore::XenStore;
 use crate::error::{Error, Explain, Result};
 use std::collections::BTreeSet;
 use std::io;
@@ -10,25 +10,27 @@ use std::process::{Command, Stdio};
 /// Domain 0, which owns the pools of clusters.
 pub(super) const DOM0: u16 = 0;
 
-/// The domains that have ended, and exist until somebody destroys them, as xl keeps one that crashed with `on_crash="preserve"`. None
-/// where xl is not installed: XenStore does not tell them from others.
+/// The domains that have ended but were not destroyed yet, such as one that crashed with
+/// `on_crash="preserve"`. XenStore does not tell them from others, so xl is asked; where it is not installed,
+/// there are none.
 ///
 /// # Errors
 /// xl fails.
 pub(super) fn dead_domains() -> Result<BTreeSet<u16>> {
     let mut command = Command::new("xl");
     command.arg("list").stdin(Stdio::null());
-    let said = match command.stderr(Stdio::null()).output() {
+    let output = match command.stderr(Stdio::null()).output() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        said => said.explain(|| "xl could not be started".into())?,
+        output => output.explain(|| "xl could not be started".into())?,
     };
-    match said.status.success() {
-        true => Ok(ended_in(&String::from_utf8_lossy(&said.stdout))),
+    match output.status.success() {
+        true => Ok(ended_in(&String::from_utf8_lossy(&output.stdout))),
         false => Err(Error::new("xl could not list the domains")),
     }
 }
 
-/// Whom a list by xl shows as shut down, crashed or dying. Names, which come first, may have spaces in them.
+/// The domains that `xl list` shows as shut down, crashed or dying. Names, which come first, may contain
+/// spaces.
 fn ended_in(list: &str) -> BTreeSet<u16> {
     let ended = |line: &str| {
         let mut fields = line.split_whitespace().rev();
@@ -39,16 +41,16 @@ fn ended_in(list: &str) -> BTreeSet<u16> {
     list.lines().skip(1).filter_map(ended).collect()
 }
 
-/// Whether the domain of this id is the one with this UUID. Ids are given again, UUIDs are not.
+/// Whether the domain of this id has this UUID. Ids are used again, UUIDs are not.
 ///
 /// # Errors
 /// There is no XenStore here.
 pub fn is_domain(domain: u16, uuid: &str) -> Result<bool> {
-    let found = Store::open()?.read(&format!("/local/domain/{domain}/vm"))?;
+    let found = XenStore::open()?.read(&format!("/local/domain/{domain}/vm"))?;
     Ok(found.as_deref().and_then(|path| path.strip_prefix("/vm/")) == Some(uuid))
 }
 
-/// Whether a domain has attached this pool of dom0's.
+/// Whether a domain has attached this pool of dom0.
 ///
 /// # Errors
 /// There is no XenStore here.
@@ -57,7 +59,7 @@ pub fn has_attached(domain: u16, pool: &str) -> Result<bool> {
         owner: DOM0,
         guest: domain,
     };
-    pair.is_answered(&mut Store::open()?, pool)
+    pair.is_ready(&mut XenStore::open()?, pool)
 }
 
 /// How many consoles this domain has beside its first one.
@@ -65,7 +67,7 @@ pub fn has_attached(domain: u16, pool: &str) -> Result<bool> {
 /// # Errors
 /// There is no XenStore here.
 pub fn further_consoles() -> Result<usize> {
-    Ok(Store::open()?.list("device/console")?.len())
+    Ok(XenStore::open()?.list("device/console")?.len())
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! What reads what other domains say, as functions from bytes. It panics where a reader has a fault.
+//! The readers of what other domains write, as functions from bytes, which panic where a reader has a fault.
 
 use super::announce;
 use crate::fuzz::Reader;
 
 /// All of them, by name.
-pub const READERS: &[(&str, Reader)] = &[("ticket", ticket)];
+pub const READERS: &[(&str, Reader)] = &[("announcement", announcement)];
 
 /// A pool's announcement by another domain.
-fn ticket(text: &[u8]) {
-    let read = |text: &str| announce::read(text);
-    if let Some(ticket) = read(&String::from_utf8_lossy(text)) {
-        assert_eq!(read(&announce::write(&ticket)), Some(ticket), "and again");
+fn announcement(text: &[u8]) {
+    if let Some(info) = announce::read(&String::from_utf8_lossy(text)) {
+        let again = announce::read(&announce::write(&info));
+        assert_eq!(again, Some(info), "the same again");
     }
 }
 
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_read_what_they_should() {
-        crate::fuzz::try_all(READERS, &[("ticket", b"16777216 9 8 4000000000 0 7")]);
+    fn prefixes_of_examples_are_parsed() {
+        crate::fuzz::run_all(READERS, &[("announcement", b"16777216 9 8 4000000000 0 7")]);
     }
 }

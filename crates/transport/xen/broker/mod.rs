@@ -1,67 +1,67 @@
-//! Pools between Xen domains: who has which pool is announced in XenStore, and set up through the driver vshmem_xen.ko.
+//! The broker of `xen`: it announces pools in XenStore, and grants and attaches them by the driver
+//! vshmem_xen.ko.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `store` | XenStore, spoken over `/dev/xen/xenbus` |
+//! | `owner` | the domain that owns a pool: it grants and announces the pool, and takes it back |
+//! | `guest` | a domain that is given pools: it attaches and detaches them |
+//! | `open` | creating a pool or taking one over, so that one process serves it, and joining it |
+//! | `withdrawal` | withdrawing a pool from all domains |
+//! | `announce` | the XenStore keys of announcements |
+//! | `presence` | which recipients of a pool exist |
+//! | `domain` | questions of dom0 about other domains |
+//! | `backoff` | how long to wait before something is tried again |
 //! | `device` | the driver's control file |
-//! | `announce` | the keys by which a pool is announced, and what is believed of them |
-//! | `care` | what is cleaned up in a pool after processes and domains that died |
-//! | `claim` | how one process, and no other, comes to serve a pool |
-//! | `pause` | how long is waited before something is tried again |
-//! | `presence` | which of the domains that are to have a pool exist |
-//! | `withdrawal` | how a pool is taken away from everybody |
-//! | `owner` | the domain that owns a pool: grants and announces it, and takes it back |
-//! | `domain` | what a program in dom0 asks about other domains |
-//! | `guest` | a domain that is given pools: finds and attaches them, and lets them go |
+//! | `xenstore` | a client of XenStore |
 //!
 //! `docs/xen.md` specifies the keys.
 
 mod announce;
-mod care;
-mod claim;
+mod backoff;
 mod device;
 mod domain;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod guest;
+mod open;
 mod owner;
-mod pause;
 mod presence;
-mod store;
 mod withdrawal;
+mod xenstore;
 
 pub use domain::{further_consoles, has_attached, is_domain};
 pub use guest::{join, Until};
-pub use owner::{own, usual_limits, Own};
-pub use withdrawal::{withdraw, Left};
+pub use owner::{default_limits, own, OwnOptions};
+pub use withdrawal::{withdraw, Withdrawal};
 
 use crate::error::{Error, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-use store::Store;
+use xenstore::XenStore;
 
-/// What is told to whoever watches, a sentence each.
-pub type Tell<'a> = &'a mut dyn FnMut(&str);
+/// Takes the reports of what happens, a sentence each.
+pub type Report<'a> = &'a mut dyn FnMut(&str);
 
-/// At least so often is everything looked at, whether or not XenStore reports a change: an owner that is no dom0 is not told that
-/// domains come and go.
-const AT_LEAST: Duration = Duration::from_secs(1);
+/// How often everything is looked at, whether or not XenStore reports a change: only dom0 is notified of
+/// domains that come and go.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// And not more often than this: another domain can change what is watched as often as it likes, and each look costs all users of XenStore.
-const AT_MOST: Duration = Duration::from_millis(50);
+/// Shortest time between two looks: another domain can change what is watched at any rate, and each look is a
+/// load on XenStore.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Waits for news of XenStore or a signal that ends the process. True: to be ended.
-fn wait(store: &mut Store, end: &OwnedFd) -> Result<bool> {
-    if !store.news()? && has_ended(Some(store), end, AT_LEAST)? {
+/// Waits for a change in XenStore, or for a signal that ends the process. True: the process is to end.
+fn wait(store: &mut XenStore, end: &OwnedFd) -> Result<bool> {
+    if !store.has_changed()? && has_ended(Some(store), end, POLL_INTERVAL)? {
         return Ok(true);
     }
-    store.news()?;
-    has_ended(None, end, AT_MOST)
+    store.has_changed()?;
+    has_ended(None, end, MIN_INTERVAL)
 }
 
-/// Waits so long, or for news; was the process asked to end?
-fn has_ended(store: Option<&Store>, end: &OwnedFd, most: Duration) -> Result<bool> {
+/// Waits for an event, `most` at the longest. True: the process is to end.
+fn has_ended(store: Option<&XenStore>, end: &OwnedFd, most: Duration) -> Result<bool> {
     let timeout = Timespec::try_from(most).expect("a second fits");
     let mut fds = vec![PollFd::new(end, PollFlags::IN)];
     fds.extend(store.map(|store| PollFd::new(store, PollFlags::IN)));
@@ -72,7 +72,7 @@ fn has_ended(store: Option<&Store>, end: &OwnedFd, most: Duration) -> Result<boo
 }
 
 /// This domain's id.
-fn own_id(store: &mut Store) -> Result<u16> {
+fn own_id(store: &mut XenStore) -> Result<u16> {
     let text = store.read("domid")?;
     text.as_deref()
         .and_then(|id| id.parse().ok())
@@ -81,12 +81,13 @@ fn own_id(store: &mut Store) -> Result<u16> {
         })
 }
 
-/// Readable when the process is asked to end. The signals don't end it any more.
+/// A descriptor that is readable when a signal asks the process to end. The signals themselves are blocked.
 fn end_signals() -> Result<OwnedFd> {
-    crate::signals::descriptor().map_err(|e| Error::new(format!("could not wait for signals: {e}")))
+    crate::signals::termination_fd()
+        .map_err(|e| Error::new(format!("could not wait for signals: {e}")))
 }
 
-impl AsFd for Store {
+impl AsFd for XenStore {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.file().as_fd()
     }

@@ -1,32 +1,34 @@
-//! The domain that owns a pool: it grants it to the domains that are to have it when they appear, announces it to them,
+//! The domain that owns a pool. It grants the pool to its recipients when they appear, announces it to them,
 //! and takes it back when they are gone.
 
 use super::announce::Pair;
-use super::care::Care;
-use super::claim;
-use super::device::{Device, Ticket};
+use super::backoff::Backoff;
+use super::device::{Device, GrantInfo};
 use super::domain::DOM0;
-use super::pause::Pause;
+use super::open;
 use super::presence::Presence;
-use super::store::{Store, INTRODUCED, RELEASED};
-use super::withdrawal::{take_away, FAREWELL};
-use super::{end_signals, own_id, wait, Tell, AT_LEAST};
+use super::withdrawal::{withdraw_from_guests, DETACH_TIMEOUT};
+use super::xenstore::{XenStore, INTRODUCED, RELEASED};
+use super::{end_signals, own_id, wait, Report, POLL_INTERVAL};
 use crate::error::{Error, Result};
+use crate::maintained_pool::MaintainedPool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use vshmem_pool::Limits;
 
-/// When a domain is tried again that could not be given the pool: at first, and at last.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
-const TRY_AGAIN_AT_LAST: Duration = Duration::from_secs(60);
-/// And when another one has given it back. A dead domain's grants are free a second or two after it is.
-const TRY_AGAIN_SOON: Duration = Duration::from_secs(2);
+/// Back-off for a domain to which the pool could not be given.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+const LAST_RETRY: Duration = Duration::from_secs(60);
+/// The same when the pool was taken back from another domain. A dead domain's grants are free a second or two
+/// later.
+const RETRY_AFTER_REVOKE: Duration = Duration::from_secs(2);
 
 /// Messages of 64 KiB fit, with a little to spare.
 const LONGEST_MESSAGE: u32 = 65536 + 4096;
 
-/// As in the pools of other machines: Linux's limits, except that a queue holds a few messages of 64 KiB.
-pub fn usual_limits() -> Limits {
+/// The same limits as in the pools of other machines: Linux's, except that a queue holds a few messages of 64
+/// KiB.
+pub fn default_limits() -> Limits {
     Limits {
         msgmax: LONGEST_MESSAGE,
         msgmnb: 4 * LONGEST_MESSAGE,
@@ -34,91 +36,95 @@ pub fn usual_limits() -> Limits {
     }
 }
 
-/// A pool, and who is to have it.
+/// A pool, and its recipients.
 #[derive(Debug, Clone)]
-pub struct Own {
+pub struct OwnOptions {
     /// The pool's name.
     pub pool: String,
     /// Its size in bytes.
     pub size: u64,
-    /// The domains that are to have it: ids, or in dom0 names. They need not exist yet.
+    /// The domains to give it to: ids, or in dom0 names. They need not exist yet.
     pub to: Vec<String>,
-    /// Its System V limits, if it is made.
+    /// Its System V limits, if it is created.
     pub limits: Limits,
 }
 
-/// Says so if a pool with these limits does not allow what was asked for.
-pub type Fits<'a> = &'a dyn Fn(Limits) -> std::result::Result<(), String>;
+/// Checks whether a pool with these limits allows what was requested; else says what it does not allow.
+pub type CheckLimits<'a> = &'a dyn Fn(Limits) -> std::result::Result<(), String>;
 
 struct Owner {
-    how: Own,
+    options: OwnOptions,
     own_id: u16,
-    store: Store,
+    store: XenStore,
     device: Device,
     presence: Presence,
     /// The pool itself, until it is withdrawn.
-    care: Option<Care>,
-    /// Who has it now.
+    joined: Option<MaintainedPool>,
+    /// The domains that have it.
     granted: BTreeMap<u16, Granted>,
-    /// Who could not be given it, or told.
-    refused: BTreeMap<u16, Refusal>,
+    /// The domains to which it could not be granted or announced.
+    failed: BTreeMap<u16, Failure>,
 }
 
+/// A domain to which the pool is granted.
 struct Granted {
-    /// None: it was taken back, but the domain has it mapped.
-    ticket: Option<Ticket>,
-    announced: bool,
-    ready: bool,
-    /// Until this is over, it is not heard: it may say one thing and another in turn, or have the pool from a process before this one, and be
-    /// about to say so.
-    pause: Option<Pause>,
-    /// It is to have the pool no more. If it has not let go by then, the grant is taken back all the same.
-    leaving: Option<Instant>,
+    /// `None`: the grant was revoked, but the domain still has the pool mapped.
+    info: Option<GrantInfo>,
+    is_announced: bool,
+    is_ready: bool,
+    /// Until this is over, changes of its readiness are ignored: it may alternate, or have the pool from a
+    /// previous process and be about to say so.
+    backoff: Option<Backoff>,
+    /// It is to give the pool back until then; after that the grant is revoked all the same.
+    detach_by: Option<Instant>,
 }
 
-struct Refusal {
+/// A domain to which the pool could not be given.
+struct Failure {
     why: String,
-    pause: Pause,
+    backoff: Backoff,
 }
 
-/// Makes a pool, or takes over one that is there, and serves it until the process is asked to end. Then it is withdrawn.
+/// Creates a pool, or takes over one that is there, and serves it until the process is asked to end. Then it
+/// is withdrawn.
 ///
 /// # Errors
-/// There is no Xen or no driver here, or the pool can't be made, or another process serves it, or `fits` refuses the limits that it got.
-pub fn own(how: Own, fits: Fits, tell: Tell) -> Result<()> {
-    check_name(&how.pool)?;
-    let mut store = Store::open()?;
+/// There is no Xen or no driver here, or the pool can't be created, or another process serves it, or `check`
+/// refuses the limits that it got.
+pub fn own(options: OwnOptions, check: CheckLimits, report: Report) -> Result<()> {
+    check_name(&options.pool)?;
+    let mut store = XenStore::open()?;
     let id = own_id(&mut store)?;
-    check_domains(&how.to, id)?;
+    check_domains(&options.to, id)?;
     let end = end_signals()?;
     let device = Device::open(id)?;
-    let care = claim::take(&how, fits, &device, id)?;
-    tell(&format!("The pool {} is there.", how.pool));
+    let joined = open::create_or_take_over(&options, check, &device, id)?;
+    report(&format!("The pool {} is there.", options.pool));
     if id == DOM0 {
-        // Other domains are not told who comes and goes, so they look once a second.
+        // Other domains are not notified of domains that come and go, so they look once a second.
         store.watch(INTRODUCED)?;
         store.watch(RELEASED)?;
     }
     let mut owner = Owner {
-        presence: Presence::new(id, how.to.clone()),
-        how,
+        presence: Presence::new(id, options.to.clone()),
+        options,
         own_id: id,
         store,
         device,
-        care: Some(care),
+        joined: Some(joined),
         granted: BTreeMap::new(),
-        refused: BTreeMap::new(),
+        failed: BTreeMap::new(),
     };
-    owner.inherit()?;
+    owner.take_over()?;
     loop {
-        owner.look(tell)?;
+        owner.update(report)?;
         if wait(&mut owner.store, &end)? {
-            return owner.withdraw(tell);
+            return owner.withdraw(report);
         }
     }
 }
 
-/// A name that can be part of a XenStore path. Pools elsewhere may have dots in theirs.
+/// Checks that a name can be part of a XenStore path. Pools of other transports may have dots in theirs.
 pub(super) fn check_name(pool: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match pool.chars().all(fine) {
@@ -129,7 +135,7 @@ pub(super) fn check_name(pool: &str) -> Result<()> {
     }
 }
 
-/// Only dom0 knows what domains are called.
+/// Checks that recipients can be found: only dom0 knows the names of domains.
 fn check_domains(to: &[String], own_id: u16) -> Result<()> {
     let is_id = |to: &String| to.parse::<u16>().is_ok();
     match to.iter().find(|to| own_id != DOM0 && !is_id(to)) {
@@ -141,53 +147,54 @@ fn check_domains(to: &[String], own_id: u16) -> Result<()> {
 }
 
 impl Owner {
-    /// Finds out to whom a process before this one has given the pool, and what it has announced.
-    fn inherit(&mut self) -> Result<()> {
-        let granted = self.device.granted(&self.how.pool)?;
-        for id in Pair::told(&mut self.store, self.own_id, &self.how.pool)? {
+    /// Takes over the grants and announcements of a previous process.
+    fn take_over(&mut self) -> Result<()> {
+        let granted = self.device.granted(&self.options.pool)?;
+        for id in Pair::guests(&mut self.store, self.own_id, &self.options.pool)? {
             if !granted.contains(&id) {
                 let (pair, store) = (self.pair(id), &mut self.store);
                 self.device
-                    .by_turns(|| pair.withdraw(store, &self.how.pool))?;
+                    .locked(|| pair.withdraw(store, &self.options.pool))?;
             }
         }
         for id in granted {
-            let ready = self.has_member(id);
-            self.grant(id, ready)?;
+            let is_ready = self.has_member(id);
+            self.grant(id, is_ready)?;
         }
         Ok(())
     }
 
-    /// Makes who has the pool agree with who is to have it and exists.
-    fn look(&mut self, tell: Tell) -> Result<()> {
-        let present = self.presence.look(&mut self.store)?;
-        let mut all = present.clone();
+    /// Gives the pool to recipients that exist, and takes it back from other domains.
+    fn update(&mut self, report: Report) -> Result<()> {
+        let recipients = self.presence.update(&mut self.store)?;
+        let mut all = recipients.clone();
         all.extend(self.granted.keys());
-        self.refused.retain(|id, _| all.contains(id));
+        self.failed.retain(|id, _| all.contains(id));
         for id in all {
-            let done = match present.contains(&id) && self.stays(id) {
-                true => self.serve(id, tell),
-                false => self.part(id, tell),
+            let result = match recipients.contains(&id) && self.cancel_detach(id) {
+                true => self.serve(id, report),
+                false => self.take_back(id, report),
             };
-            // Others are served all the same.
-            match done {
-                Ok(true) => drop(self.refused.remove(&id)),
+            // A failure with one domain does not affect the others.
+            match result {
+                Ok(true) => drop(self.failed.remove(&id)),
                 Ok(false) => {}
-                Err(why) => self.refuse(id, &why, tell),
+                Err(why) => self.retry_later(id, &why, report),
             }
         }
-        self.bury_strangers()
+        self.declare_others_dead()
     }
 
-    /// One that is to have the pool keeps it if it was about to leave, unless it has lost the grant: then it has to let go first.
-    fn stays(&mut self, id: u16) -> bool {
+    /// Lets a recipient keep the pool that was about to be taken back. False: its grant was revoked, and it
+    /// has to detach the pool first.
+    fn cancel_detach(&mut self, id: u16) -> bool {
         let Some(granted) = self.granted.get_mut(&id) else {
             return true;
         };
-        if granted.ticket.is_some() && granted.leaving.take().is_some() {
-            granted.announced = false;
+        if granted.info.is_some() && granted.detach_by.take().is_some() {
+            granted.is_announced = false;
         }
-        granted.ticket.is_some()
+        granted.info.is_some()
     }
 
     fn pair(&self, guest: u16) -> Pair {
@@ -197,135 +204,138 @@ impl Owner {
         }
     }
 
-    /// Gives a domain the pool, if it has not got it, and listens what it says. False: it is not its turn yet.
-    fn serve(&mut self, id: u16, tell: Tell) -> Result<bool> {
-        if !self.granted.get(&id).is_some_and(|it| it.announced) {
-            if self.refused.get(&id).is_some_and(|it| !it.pause.is_over()) {
+    /// Gives a domain the pool, unless it has it, and follows its readiness. False: it is too early for a
+    /// retry.
+    fn serve(&mut self, id: u16, report: Report) -> Result<bool> {
+        if !self.granted.get(&id).is_some_and(|it| it.is_announced) {
+            if self.failed.get(&id).is_some_and(|it| !it.backoff.is_over()) {
                 return Ok(false);
             }
             if !self.granted.contains_key(&id) {
                 self.grant(id, false)?;
             }
-            self.announce(id, tell)?;
+            self.announce(id, report)?;
         }
-        self.hear(id, tell)?;
+        self.check_ready(id, report)?;
         Ok(true)
     }
 
-    fn grant(&mut self, id: u16, ready: bool) -> Result<()> {
+    fn grant(&mut self, id: u16, is_ready: bool) -> Result<()> {
+        let OwnOptions { pool, size, .. } = &self.options;
         let granted = Granted {
-            ticket: Some(self.device.grant(&self.how.pool, self.how.size, id)?),
-            announced: false,
-            ready,
-            pause: ready.then(|| Pause::of(AT_LEAST)),
-            leaving: None,
+            info: Some(self.device.grant(pool, *size, id)?),
+            is_announced: false,
+            is_ready,
+            backoff: is_ready.then(|| Backoff::of(POLL_INTERVAL)),
+            detach_by: None,
         };
         self.granted.insert(id, granted);
         Ok(())
     }
 
-    fn announce(&mut self, id: u16, tell: Tell) -> Result<()> {
-        let (pair, pool) = (self.pair(id), &self.how.pool);
+    fn announce(&mut self, id: u16, report: Report) -> Result<()> {
+        let (pair, pool) = (self.pair(id), &self.options.pool);
         let Some(granted) = self.granted.get_mut(&id) else {
             return Ok(());
         };
-        let Some(ticket) = &granted.ticket else {
+        let Some(info) = &granted.info else {
             return Ok(());
         };
         let store = &mut self.store;
-        self.device
-            .by_turns(|| pair.announce(store, pool, ticket))?;
-        store.watch(&pair.answered())?;
-        granted.announced = true;
-        if !granted.ready {
-            tell(&format!("The pool {pool} is given to domain {id}."));
+        self.device.locked(|| pair.announce(store, pool, info))?;
+        store.watch(&pair.attachments())?;
+        granted.is_announced = true;
+        if !granted.is_ready {
+            report(&format!("The pool {pool} is given to domain {id}."));
         }
         Ok(())
     }
 
-    /// It is said once, and tried again later: it may be for want of what others give back.
-    fn refuse(&mut self, id: u16, why: &Error, tell: Tell) {
+    /// Reports a failure once, and has it tried again later: it may be for want of what other domains give
+    /// back.
+    fn retry_later(&mut self, id: u16, why: &Error, report: Report) {
         let why = why.to_string();
-        let before = self.refused.get(&id);
-        let pause = Pause::after(before.map(|it| it.pause), TRY_AGAIN, TRY_AGAIN_AT_LAST);
-        if before.is_none_or(|before| before.why != why) {
-            tell(&format!("{why}. That is tried again."));
+        let last = self.failed.get(&id);
+        let backoff = Backoff::after(last.map(|it| it.backoff), FIRST_RETRY, LAST_RETRY);
+        if last.is_none_or(|last| last.why != why) {
+            report(&format!("{why}. That is tried again."));
         }
-        self.refused.insert(id, Refusal { why, pause });
+        self.failed.insert(id, Failure { why, backoff });
     }
 
-    /// Listens whether a domain is ready. As long as it is not, it is told again: it may have been made only now, and XenStore
-    /// forgets permissions for domains that don't exist.
-    fn hear(&mut self, id: u16, tell: Tell) -> Result<()> {
-        let (pair, pool) = (self.pair(id), &self.how.pool);
-        let ready = pair.is_answered(&mut self.store, pool)?;
+    /// Checks whether a domain has attached the pool. Until then the announcement is repeated: the domain may
+    /// have been created only now, and XenStore drops permissions for domains that don't exist.
+    fn check_ready(&mut self, id: u16, report: Report) -> Result<()> {
+        let (pair, pool) = (self.pair(id), &self.options.pool);
+        let is_ready = pair.is_ready(&mut self.store, pool)?;
         let Some(granted) = self.granted.get_mut(&id) else {
             return Ok(());
         };
-        if ready != granted.ready {
-            if granted.pause.is_some_and(|pause| !pause.is_over()) {
+        if is_ready != granted.is_ready {
+            if granted.backoff.is_some_and(|backoff| !backoff.is_over()) {
                 return Ok(());
             }
-            granted.pause = Some(Pause::after(granted.pause, AT_LEAST, TRY_AGAIN_AT_LAST));
-            granted.ready = ready;
-            let how = if ready { "is ready" } else { "has let go" };
-            tell(&format!("Domain {id} {how}: {pool}."));
-            if !ready {
-                self.bury(id);
+            granted.backoff = Some(Backoff::after(granted.backoff, POLL_INTERVAL, LAST_RETRY));
+            granted.is_ready = is_ready;
+            let change = if is_ready { "is ready" } else { "has let go" };
+            report(&format!("Domain {id} {change}: {pool}."));
+            if !is_ready {
+                self.declare_dead(id);
             }
-        } else if let (false, true, Some(ticket)) = (ready, self.own_id != DOM0, &granted.ticket) {
+        } else if let (false, true, Some(info)) = (is_ready, self.own_id != DOM0, &granted.info) {
             let store = &mut self.store;
-            self.device
-                .by_turns(|| pair.announce(store, pool, ticket))?;
+            self.device.locked(|| pair.announce(store, pool, info))?;
         }
         Ok(())
     }
 
-    /// Takes the pool back from a domain that is gone, or is to have it no more: then from its programs first, which have it until the
-    /// domain lets go of it. Until then they belong to the pool's processes, whatever they are granted. True when that is done.
-    fn part(&mut self, id: u16, tell: Tell) -> Result<bool> {
+    /// Takes the pool back from a domain that is gone, or is no longer to have it. In the latter case the
+    /// domain detaches the pool first; until then its programs have it mapped and belong to the pool's
+    /// processes, whether or not the grant was revoked. True when the pool is taken back.
+    fn take_back(&mut self, id: u16, report: Report) -> Result<bool> {
         let has_member = self.has_member(id);
-        let (pair, pool) = (self.pair(id), &self.how.pool);
+        let (pair, pool) = (self.pair(id), &self.options.pool);
         let Some(granted) = self.granted.get_mut(&id) else {
             return Ok(true);
         };
         let store = &mut self.store;
-        let deadline = match granted.leaving {
+        let detach_by = match granted.detach_by {
             Some(deadline) => deadline,
             None => {
-                self.device.by_turns(|| pair.withdraw(store, pool))?;
-                *granted.leaving.insert(Instant::now() + FAREWELL)
+                self.device.locked(|| pair.withdraw(store, pool))?;
+                *granted.detach_by.insert(Instant::now() + DETACH_TIMEOUT)
             }
         };
-        let overdue = Instant::now() >= deadline;
-        // One that was never ready may be about to say that it is.
-        let answered = pair.is_answered(store, pool)? || has_member && !granted.ready && !overdue;
-        let has_it = self.presence.exists(id) && answered;
-        if has_it && (granted.ticket.is_none() || !overdue) {
+        let is_overdue = Instant::now() >= detach_by;
+        // A domain that was not ready may be about to say that it is.
+        let is_attached =
+            pair.is_ready(store, pool)? || has_member && !granted.is_ready && !is_overdue;
+        let has_it = self.presence.exists(id) && is_attached;
+        if has_it && (granted.info.is_none() || !is_overdue) {
             return Ok(false);
         }
-        if granted.ticket.take().is_some() {
+        if granted.info.take().is_some() {
             self.device.revoke(pool, id)?;
         }
         if has_it {
-            tell(&format!(
+            report(&format!(
                 "Domain {id} does not let go of the pool {pool}: what it has mapped it keeps until it does, or is gone."
             ));
             return Ok(false);
         }
-        store.unwatch(&pair.answered())?;
-        tell(&format!("The pool {pool} is taken back from domain {id}."));
+        store.unwatch(&pair.attachments())?;
+        report(&format!("The pool {pool} is taken back from domain {id}."));
         self.granted.remove(&id);
-        self.bury(id);
-        for refusal in self.refused.values_mut() {
-            refusal.pause = Pause::of(TRY_AGAIN_SOON);
+        self.declare_dead(id);
+        for failure in self.failed.values_mut() {
+            failure.backoff = Backoff::of(RETRY_AFTER_REVOKE);
         }
         Ok(true)
     }
 
-    /// Declares a domain dead in the pool, so that nobody waits for what their processes held: whoever needs it cleans up after them.
-    fn bury(&self, id: u16) {
-        let Some(pool) = self.care.as_ref().map(Care::pool) else {
+    /// Declares a domain dead in the pool, so that no process waits for what the domain's processes hold.
+    fn declare_dead(&self, id: u16) {
+        let Some(pool) = self.joined.as_ref().map(MaintainedPool::pool) else {
             return;
         };
         pool.members(|member, _, alive| {
@@ -336,35 +346,35 @@ impl Owner {
         });
     }
 
-    /// Those that don't have the pool have died, though a process before this one may not have come to say so. Or it took the pool back
-    /// from them, and they have not let go yet.
-    fn bury_strangers(&mut self) -> Result<()> {
+    /// Declares members dead that are not granted the pool, in case a previous process did not. Members from
+    /// which it took the pool back may still have it attached.
+    fn declare_others_dead(&mut self) -> Result<()> {
         for id in self.members() {
             if id == self.own_id || self.granted.contains_key(&id) {
                 continue;
             }
             let pair = self.pair(id);
-            if self.presence.exists(id) && pair.is_answered(&mut self.store, &self.how.pool)? {
+            if self.presence.exists(id) && pair.is_ready(&mut self.store, &self.options.pool)? {
                 let granted = Granted {
-                    ticket: None,
-                    announced: false,
-                    ready: true,
-                    pause: None,
-                    leaving: Some(Instant::now()),
+                    info: None,
+                    is_announced: false,
+                    is_ready: true,
+                    backoff: None,
+                    detach_by: Some(Instant::now()),
                 };
                 self.granted.insert(id, granted);
-                self.store.watch(&pair.answered())?;
+                self.store.watch(&pair.attachments())?;
             } else {
-                self.bury(id);
+                self.declare_dead(id);
             }
         }
         Ok(())
     }
 
-    /// The domains that take part in the pool.
+    /// The domains that are members of the pool and alive.
     fn members(&self) -> BTreeSet<u16> {
         let mut all = BTreeSet::new();
-        if let Some(pool) = self.care.as_ref().map(Care::pool) {
+        if let Some(pool) = self.joined.as_ref().map(MaintainedPool::pool) {
             pool.members(|member, _, alive| {
                 all.extend(pool.member_peer(member).filter(|_| alive).map(|it| it.0));
             });
@@ -376,16 +386,16 @@ impl Owner {
         self.members().contains(&id)
     }
 
-    /// Withdraws the pool from everybody, and removes it when they have let go, or at least been told.
-    fn withdraw(&mut self, tell: Tell) -> Result<()> {
-        let pool = &self.how.pool;
-        let taken = take_away(&mut self.store, &self.device, (self.own_id, pool));
-        if let Some(care) = self.care.take() {
-            care.leave();
+    /// Withdraws the pool from all domains, and removes it.
+    fn withdraw(&mut self, report: Report) -> Result<()> {
+        let pool = &self.options.pool;
+        let withdrawn = withdraw_from_guests(&mut self.store, &self.device, (self.own_id, pool));
+        if let Some(joined) = self.joined.take() {
+            joined.leave();
         }
         self.device.remove(pool, self.own_id)?;
-        taken?;
-        tell(&format!("The pool {pool} is withdrawn."));
+        withdrawn?;
+        report(&format!("The pool {pool} is withdrawn."));
         Ok(())
     }
 }
@@ -395,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_xenstore_takes() {
+    fn names_are_parts_of_xenstore_paths() {
         assert!(check_name("cluster-default_2").is_ok());
         for bad in ["a.b", "a/b", "a b"] {
             assert!(check_name(bad).is_err(), "{bad}");

@@ -1,41 +1,43 @@
-//! Which of the domains that are to have a pool exist. Only dom0 knows who exists, and what they are called; in another domain all that
-//! are named by id may.
+//! Which recipients of a pool exist. Only dom0 can list domains and their names. In another domain, all
+//! recipients that are given by id may exist.
 
 use super::domain::{dead_domains, DOM0};
-use super::store::Store;
-use super::AT_LEAST;
+use super::xenstore::XenStore;
+use super::POLL_INTERVAL;
 use crate::error::Result;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// What is known of the domains.
+/// The recipients of a pool, and the domains that exist.
 pub struct Presence {
     own_id: u16,
+    /// The recipients' ids and names.
     to: Vec<String>,
     existing: BTreeSet<u16>,
-    /// Those that exist only until somebody looks at what is left of them.
+    /// Domains that have ended but were not destroyed yet.
     dead: BTreeSet<u16>,
-    /// Whether these are to be looked for, and not before when.
-    stale: bool,
+    /// `dead` is to be updated, but not before `due`.
+    is_stale: bool,
     due: Instant,
 }
 
 impl Presence {
-    /// For a domain whose pool these ids and names are to have.
+    /// For a pool of domain `own_id` with these recipients.
     pub fn new(own_id: u16, to: Vec<String>) -> Presence {
         Presence {
             own_id,
             to,
             existing: BTreeSet::new(),
             dead: BTreeSet::new(),
-            stale: true,
+            is_stale: true,
             due: Instant::now(),
         }
     }
 
-    /// Those that are to have the pool, and exist.
-    pub fn look(&mut self, store: &mut Store) -> Result<BTreeSet<u16>> {
-        let mut meant: BTreeSet<u16> = self.to.iter().filter_map(|to| to.parse().ok()).collect();
+    /// The recipients that exist.
+    pub fn update(&mut self, store: &mut XenStore) -> Result<BTreeSet<u16>> {
+        let mut recipients: BTreeSet<u16> =
+            self.to.iter().filter_map(|to| to.parse().ok()).collect();
         if self.own_id == DOM0 {
             self.existing.clear();
             for id in store.list("/local/domain")? {
@@ -43,31 +45,31 @@ impl Presence {
                 let Ok(id) = id.parse() else { continue };
                 self.existing.insert(id);
                 if name.is_some_and(|name| self.to.contains(&name)) {
-                    meant.insert(id);
+                    recipients.insert(id);
                 }
             }
-            // One that is resumed is none of the dead any more, of which there is no word.
-            self.stale |= store.has_released() || !self.dead.is_disjoint(&meant);
-            self.bury();
+            // A domain that is resumed is no longer dead, which XenStore does not report.
+            self.is_stale |= store.has_released() || !self.dead.is_disjoint(&recipients);
+            self.update_dead();
         }
-        meant.retain(|id| *id != self.own_id && self.exists(*id));
-        Ok(meant)
+        recipients.retain(|id| *id != self.own_id && self.exists(*id));
+        Ok(recipients)
     }
 
-    /// As far as this domain knows.
+    /// Whether a domain exists, as far as this one knows.
     pub fn exists(&self, id: u16) -> bool {
         self.own_id != DOM0 || self.existing.contains(&id) && !self.dead.contains(&id)
     }
 
-    /// Looks for the dead. What was known stays so if that fails, and it is tried again.
-    fn bury(&mut self) {
-        if !self.stale || Instant::now() < self.due {
+    /// Updates the dead domains. If that fails, it is tried again.
+    fn update_dead(&mut self) {
+        if !self.is_stale || Instant::now() < self.due {
             return;
         }
-        self.due = Instant::now() + AT_LEAST;
+        self.due = Instant::now() + POLL_INTERVAL;
         if let Ok(dead) = dead_domains() {
             self.dead = dead;
-            self.stale = false;
+            self.is_stale = false;
         }
     }
 }

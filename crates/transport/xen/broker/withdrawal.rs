@@ -1,62 +1,68 @@
-//! How a pool of this domain's is taken away from everybody.
+//! Withdrawing a pool of this domain from all other domains.
 
 use super::announce::Pair;
-use super::device::{Claimed, Device};
+use super::device::{Claim, Device};
 use super::own_id;
 use super::owner::check_name;
-use super::store::Store;
+use super::xenstore::XenStore;
 use crate::error::Result;
 use std::time::{Duration, Instant};
 
-/// How long guests are given to let go of a pool that is withdrawn.
-pub const FAREWELL: Duration = Duration::from_secs(5);
+/// How long guests may take to detach a pool that is withdrawn.
+pub const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it is looked whether they have.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What `withdraw` has found.
+/// The outcome of [`withdraw`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// A pool that nobody served; it is gone.
+pub enum Withdrawal {
+    /// No process served the pool; it was removed.
     Removed,
-    /// A pool that another process serves, and which stays.
+    /// Another process serves the pool, which stays.
     Served,
-    /// No such pool.
-    Nothing,
+    /// There is no such pool.
+    NoPool,
 }
 
-/// Takes a pool of this domain's away from everybody, if the process was killed that served it.
+/// Withdraws a pool of this domain whose process was killed.
 ///
 /// # Errors
 /// There is no driver here, or it refuses, or the pool is another domain's.
-pub fn withdraw(pool: &str) -> Result<Left> {
+pub fn withdraw(pool: &str) -> Result<Withdrawal> {
     check_name(pool)?;
-    let mut store = Store::open()?;
+    let mut store = XenStore::open()?;
     let id = own_id(&mut store)?;
     let device = Device::open(id)?;
     match device.claim(pool)? {
-        Claimed::Ours => {}
-        Claimed::Served => return Ok(Left::Served),
-        Claimed::NoPool => return Ok(Left::Nothing),
+        Claim::Acquired => {}
+        Claim::Busy => return Ok(Withdrawal::Served),
+        Claim::NoPool => return Ok(Withdrawal::NoPool),
     }
-    let taken = take_away(&mut store, &device, (id, pool));
+    let withdrawn = withdraw_from_guests(&mut store, &device, (id, pool));
     device.remove(pool, id)?;
-    taken.map(|()| Left::Removed)
+    withdrawn.map(|()| Withdrawal::Removed)
 }
 
-/// Withdraws a pool from all domains that were told of it or that it is granted to, and gives them a while to let go of it. Goes on if one
-/// of them can't be told, and fails then.
-pub fn take_away(store: &mut Store, device: &Device, (owner, pool): (u16, &str)) -> Result<()> {
+/// Withdraws a pool from all domains that it is announced or granted to, waits a while for them to detach it,
+/// and revokes the grants. An error with one of them does not keep it from going on with the others.
+pub fn withdraw_from_guests(
+    store: &mut XenStore,
+    device: &Device,
+    (owner, pool): (u16, &str),
+) -> Result<()> {
     let pair = |guest| Pair { owner, guest };
     let mut guests = device.granted(pool)?;
-    guests.extend(Pair::told(store, owner, pool)?);
-    let mut all = Ok(());
+    guests.extend(Pair::guests(store, owner, pool)?);
+    let mut result = Ok(());
     for &guest in &guests {
-        all = all.and(device.by_turns(|| pair(guest).withdraw(store, pool)));
+        result = result.and(device.locked(|| pair(guest).withdraw(store, pool)));
     }
-    let begun = Instant::now();
+    let deadline = Instant::now() + DETACH_TIMEOUT;
     for guest in guests {
-        while begun.elapsed() < FAREWELL && pair(guest).is_answered(store, pool).unwrap_or(false) {
-            std::thread::sleep(Duration::from_millis(50));
+        while Instant::now() < deadline && pair(guest).is_ready(store, pool).unwrap_or(false) {
+            std::thread::sleep(POLL_INTERVAL);
         }
-        all = all.and(device.revoke(pool, guest));
+        result = result.and(device.revoke(pool, guest));
     }
-    all
+    result
 }

@@ -28,7 +28,7 @@ pub fn directory() -> Result<PathBuf> {
 pub fn serve(pool: &Path) -> Result<PathBuf> {
     let program = Program {
         path: std::env::current_exe().explain(|| "this program's own file is not known".into())?,
-        words: vec!["agent".into()],
+        args: vec!["agent".into()],
         directory: Directory::named(&directory()?),
         transient: true,
     };

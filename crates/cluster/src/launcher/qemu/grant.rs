@@ -17,7 +17,7 @@ use crate::state::source::{path_of, Source};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use vshmem_agent::guest::protocol::{Granted as Told, GrantedPool, GuestPool};
+use vshmem_agent::guest::protocol::{GrantResponse, GrantedPool, GuestPool};
 
 /// A pool that a machine has now.
 #[derive(Debug, Clone, PartialEq)]
@@ -299,7 +299,7 @@ impl<'a> Work<'a> {
     }
 
     /// `None`: nobody listens.
-    fn announce_all(&mut self, patience: Duration) -> Result<Option<Told>> {
+    fn announce_all(&mut self, patience: Duration) -> Result<Option<GrantResponse>> {
         let Some(channel) = self.channel()? else {
             return Ok(None);
         };

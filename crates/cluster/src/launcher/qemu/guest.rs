@@ -87,7 +87,7 @@ fn open_pools(uid: u32) -> Result<()> {
     dax::make_devices().explain(|| "could not make DAX devices of persistent memory".into())?;
     let mut given = Ok(());
     let give = &mut |pool: &PoolRef| {
-        given = dax::Devices.give(pool, uid);
+        given = dax::Devices.set_owner(pool, uid);
         given.is_ok()
     };
     Dax.discover(give)

@@ -1,31 +1,31 @@
-//! The endpoint for metrics, in the back end's loop.
+//! The endpoint for metrics in the back end's loop.
 
 use super::{Server, Token};
 use crate::error::{Explain, Result};
-use crate::http::{After, Endpoint};
-use crate::ivshmem::link::{FORGET, STORE};
-use crate::ivshmem::served::Served;
+use crate::http::{Endpoint, Progress};
+use crate::ivshmem::fd_store::{REMOVE, STORE};
+use crate::ivshmem::served_pool::ServedPool;
 use crate::metrics;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Under which label the keeper has the listening socket; its address follows.
+/// The keeper's label of the listening socket, which the address follows.
 pub const METRICS: &str = "metrics/";
-/// What was found is told to all who ask within this time: who asks often costs no more.
-const FRESH: Duration = Duration::from_millis(100);
-/// No pool is looked at any more, for an answer, after so long: the loop has others to serve.
-const LOOKING: Duration = Duration::from_millis(100);
+/// Metrics are collected again for a scrape after this time; earlier ones get the same.
+const MAX_AGE: Duration = Duration::from_millis(100);
+/// After this time no further pool's metrics are collected for a scrape: the loop has other work to do.
+const MAX_COLLECTING: Duration = Duration::from_millis(100);
 
-/// The endpoint, if there is one, and what it told last.
+/// The endpoint, if there is one, and the last metrics.
 #[derive(Default)]
 pub struct Scrapes {
     endpoint: Option<Endpoint>,
-    told: Option<(Instant, String)>,
+    last: Option<(Instant, String)>,
 }
 
 impl Server<'_> {
-    /// Where metrics are told.
+    /// The address at which metrics are served.
     pub(super) fn metrics_address(&self) -> Option<String> {
         self.scrapes
             .endpoint
@@ -33,7 +33,7 @@ impl Server<'_> {
             .map(|endpoint| endpoint.address.clone())
     }
 
-    /// Tells metrics at an address from now on, or nowhere.
+    /// Serves metrics at an address from now on, or nowhere.
     pub(super) fn serve_metrics(&mut self, address: Option<String>) -> Result<Option<String>> {
         let wanted = address.map(|address| match address.as_str() {
             "socket" => self
@@ -49,7 +49,7 @@ impl Server<'_> {
         }
         let new = wanted.as_deref().map(Endpoint::listen).transpose()?;
         if let Some(old) = self.scrapes.endpoint.take() {
-            self.tell_keeper(FORGET, METRICS, &[]);
+            self.tell_keeper(REMOVE, METRICS, &[]);
             let _ = epoll::delete(&self.epoll, &old.listener);
             old.close();
         }
@@ -62,7 +62,7 @@ impl Server<'_> {
         Ok(self.metrics_address())
     }
 
-    /// Goes on with the listening socket of a back end before this one.
+    /// Takes over the listening socket of a previous back end.
     pub(super) fn adopt_endpoint(&mut self, address: String, listener: OwnedFd) {
         if self
             .watch(listener.as_fd(), Token::Endpoint, EventFlags::IN)
@@ -72,7 +72,7 @@ impl Server<'_> {
         }
     }
 
-    /// Another keeper gets it, too.
+    /// Has the keeper store the listening socket.
     pub(super) fn store_endpoint(&self) {
         if let Some(endpoint) = &self.scrapes.endpoint {
             let label = format!("{METRICS}{}", endpoint.address);
@@ -80,9 +80,9 @@ impl Server<'_> {
         }
     }
 
-    /// Somebody connects.
+    /// Accepts connections.
     pub(super) fn accept_scrapes(&mut self) {
-        while let Some(endpoint) = self.scrapes.endpoint.as_mut().filter(|e| e.has_room()) {
+        while let Some(endpoint) = self.scrapes.endpoint.as_mut().filter(|e| e.can_accept()) {
             self.serial += 1;
             let data = EventData::new_u64(Token::Scrape(self.serial).word());
             let Some(socket) = endpoint.accept(self.serial) else {
@@ -92,11 +92,12 @@ impl Server<'_> {
                 endpoint.drop(self.serial);
             }
         }
-        self.listen_to_scrapes(false);
+        self.watch_endpoint(false);
     }
 
-    /// Listens to who connects, or leaves them waiting while there is no room: else the loop would be told of them all the time.
-    fn listen_to_scrapes(&self, on: bool) {
+    /// Watches the listening socket, or not, while no connection can be accepted: else the loop would never
+    /// sleep.
+    fn watch_endpoint(&self, on: bool) {
         if let Some(endpoint) = &self.scrapes.endpoint {
             let flags = if on {
                 EventFlags::IN
@@ -108,30 +109,31 @@ impl Server<'_> {
         }
     }
 
-    /// Something happened on a connection.
-    pub(super) fn scrape(&mut self, number: u32) {
+    /// A connection can be read or written.
+    pub(super) fn scrape_event(&mut self, number: u32) {
         let Some(endpoint) = &mut self.scrapes.endpoint else {
             return;
         };
-        let mut after = endpoint.go_on(number);
-        if matches!(after, After::Asks) {
-            let told = &mut self.scrapes.told;
-            if told.as_ref().is_none_or(|(when, _)| when.elapsed() > FRESH) {
-                look_at_all(self.pools.values_mut().collect());
-                let pools: Vec<_> = self.pools.values().filter_map(Served::metrics).collect();
+        let mut progress = endpoint.advance(number);
+        if matches!(progress, Progress::Requested) {
+            let last = &mut self.scrapes.last;
+            if last.as_ref().is_none_or(|(at, _)| at.elapsed() > MAX_AGE) {
+                collect(self.pools.values_mut().collect());
+                let pools = self.pools.values().filter_map(ServedPool::metrics);
+                let pools: Vec<_> = pools.collect();
                 let text = metrics::text(self.pools.len(), &pools, self.since);
-                *told = Some((Instant::now(), text));
+                *last = Some((Instant::now(), text));
             }
-            let text = told.as_ref().map_or("", |(_, text)| text);
-            after = endpoint.answer(number, || text.into());
+            let text = last.as_ref().map_or("", |(_, text)| text);
+            progress = endpoint.respond(number, || text.into());
         }
-        let flags = match after {
-            After::Over => {
+        let flags = match progress {
+            Progress::Closed => {
                 endpoint.drop(number);
-                return self.listen_to_scrapes(true);
+                return self.watch_endpoint(true);
             }
-            After::Reads | After::Asks => EventFlags::IN,
-            After::Writes => EventFlags::OUT,
+            Progress::Reading | Progress::Requested => EventFlags::IN,
+            Progress::Writing => EventFlags::OUT,
         };
         let data = EventData::new_u64(Token::Scrape(number).word());
         if let Some(socket) = endpoint.socket(number) {
@@ -139,15 +141,15 @@ impl Server<'_> {
         }
     }
 
-    /// Once a second: who takes too long is let go.
+    /// Once a second: closes connections that take too long.
     pub(super) fn expire_scrapes(&mut self) {
         if let Some(endpoint) = &mut self.scrapes.endpoint {
             endpoint.expire();
-            self.listen_to_scrapes(true);
+            self.watch_endpoint(true);
         }
     }
 
-    /// The back end ends.
+    /// Closes the endpoint, when the back end ends.
     pub(super) fn end_metrics(&mut self) {
         if let Some(endpoint) = self.scrapes.endpoint.take() {
             endpoint.close();
@@ -155,15 +157,15 @@ impl Server<'_> {
     }
 }
 
-/// Looks at pools, those first that were not looked at for the longest time, as long as there is time for another one. The others are told
-/// as they were.
-fn look_at_all(mut pools: Vec<&mut Served>) {
+/// Collects the metrics of pools, the oldest first, as long as there is time. The others keep their last
+/// ones.
+fn collect(mut pools: Vec<&mut ServedPool>) {
     let begun = Instant::now();
-    pools.sort_by_key(|served| served.looked_at());
+    pools.sort_by_key(|served| served.collected_at());
     for served in pools {
-        if begun.elapsed() > LOOKING {
+        if begun.elapsed() > MAX_COLLECTING {
             return;
         }
-        served.look();
+        served.collect_metrics();
     }
 }

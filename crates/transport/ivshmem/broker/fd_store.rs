@@ -1,6 +1,7 @@
-//! What back end and keeper say to each other: packets of a letter, a label, and descriptors.
+//! The keeper's store of file descriptors: the protocol between it and the back end. A packet is a letter, a
+//! label, and descriptors.
 //!
-//! A packet that was sent arrives even if its sender dies at once, and in order.
+//! Packets arrive in order, and even if the sender dies right after sending.
 
 use rustix::net::{
     recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage,
@@ -17,38 +18,38 @@ const MOST: usize = MOST_VECTORS + 8;
 /// Longest packet in bytes.
 const LONGEST: usize = 256;
 
-/// Keep these descriptors under this label, in place of those that it had.
+/// Store these descriptors under this label, in place of those that it had.
 pub const STORE: u8 = b'S';
-/// Let go of everything whose label begins so.
-pub const FORGET: u8 = b'F';
-/// Send everything.
-pub const HAND_OVER: u8 = b'H';
-/// An answer to that: descriptors.
+/// Remove all descriptors whose label begins so.
+pub const REMOVE: u8 = b'F';
+/// Send all descriptors.
+pub const FETCH: u8 = b'H';
+/// A response to that: descriptors and their label.
 pub const ENTRY: u8 = b'E';
-/// The last answer; its label is the keeper's pid.
+/// The last response; its label is the keeper's pid.
 pub const END: u8 = b'.';
-/// The back end ends in good order: so does the keeper.
-pub const BYE: u8 = b'B';
+/// The back end was asked to end: the keeper ends, too.
+pub const STOP: u8 = b'B';
 
 /// A packet.
 pub type Packet = (u8, String, Vec<OwnedFd>);
 
-/// One end of the connection.
-pub struct Link(pub OwnedFd);
+/// One end of the connection between back end and keeper.
+pub struct Connection(pub OwnedFd);
 
-impl Link {
+impl Connection {
     /// Both ends.
-    pub fn pair() -> io::Result<(Link, Link)> {
+    pub fn pair() -> io::Result<(Connection, Connection)> {
         let (one, other) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
             SocketFlags::CLOEXEC,
             None,
         )?;
-        Ok((Link(one), Link(other)))
+        Ok((Connection(one), Connection(other)))
     }
 
-    /// Sends a packet; waits while the other one is behind.
+    /// Sends a packet; waits while the buffer is full.
     pub fn send(&self, letter: u8, label: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -64,7 +65,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for a packet; `None`: the other one has ended.
+    /// Waits for a packet; `None`: the other end is closed.
     pub fn receive(&self) -> io::Result<Option<Packet>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -95,7 +96,7 @@ impl Link {
     }
 }
 
-impl AsFd for Link {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

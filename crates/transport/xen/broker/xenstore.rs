@@ -1,7 +1,8 @@
-//! XenStore, spoken over `/dev/xen/xenbus`: a request and its answer have a header of four numbers and then their text.
+//! A XenStore client, over `/dev/xen/xenbus`: requests and responses have a header of four numbers, and then
+//! their text.
 //!
-//! The kernel passes messages on to xenstored and back. Changes of watched paths come in between answers; what changed is not
-//! kept, only that something did: whoever watches looks at everything.
+//! The kernel passes messages on to xenstored and back. Watch events come between responses. Only that
+//! something has changed is kept, since the callers then look at everything that they watch.
 
 use crate::error::{Error, Explain, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -24,17 +25,17 @@ mod kind {
 
 /// The longest text of a message.
 const LONGEST: usize = 4096;
-/// So many reports are read at a time: who can change what is watched may do so without end.
-const MOST_NEWS: usize = 1024;
+/// Most events that are read at a time: other domains may cause them without end.
+const MOST_EVENTS: usize = 1024;
 /// Type, request number, transaction, length.
 const HEADER: usize = 16;
 
-/// Who may read a key, beside its owner, who may do everything with it.
+/// The permissions of a key. Its owner may do everything with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The domain that owns the key.
     pub owner: u16,
-    /// The domain that may read it; nobody else.
+    /// The only other domain that may read it.
     pub reader: Option<u16>,
 }
 
@@ -50,18 +51,18 @@ impl Access {
 
 /// A connection to XenStore.
 #[derive(Debug)]
-pub struct Store {
+pub struct XenStore {
     file: File,
     changed: bool,
     released: bool,
 }
 
-/// What is watched to learn that domains were made.
+/// The path to watch for domains that are created.
 pub const INTRODUCED: &str = "@introduceDomain";
-/// What is watched to learn that domains have ended.
+/// The path to watch for domains that end.
 pub const RELEASED: &str = "@releaseDomain";
 
-/// What the watches are told apart by, which all mean the same.
+/// The token of all watches: they need not be told apart.
 const TOKEN: &[u8] = b"vshmem\0";
 
 /// A message from XenStore.
@@ -70,86 +71,88 @@ struct Message {
     text: Vec<u8>,
 }
 
-impl Store {
-    /// Connects.
-    pub fn open() -> Result<Store> {
+impl XenStore {
+    /// Opens a connection.
+    pub fn open() -> Result<XenStore> {
         let path = "/dev/xen/xenbus";
         let mut options = File::options();
         let file = options.read(true).write(true).open(path).explain(|| {
             format!("{path} could not be opened: this must be root's process in a Xen domain")
         })?;
-        Ok(Store {
+        Ok(XenStore {
             file,
             changed: false,
             released: false,
         })
     }
 
-    /// What changes can be waited for on.
+    /// The descriptor to poll for watch events.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The value of a key; none if there is no such key, or it may not be read.
+    /// The value of a key; `None` if there is no such key, or it may not be read.
     pub fn read(&mut self, path: &str) -> Result<Option<String>> {
-        let value = self.ask(kind::READ, path, &[])?;
+        let value = self.request(kind::READ, path, &[])?;
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
     }
 
-    /// The names below a path; none if there is no such path, or it may not be read.
+    /// The names in a directory; none if there is no such directory, or it may not be read.
     pub fn list(&mut self, path: &str) -> Result<Vec<String>> {
-        let names = self.ask(kind::DIRECTORY, path, &[])?.unwrap_or_default();
+        let names = self
+            .request(kind::DIRECTORY, path, &[])?
+            .unwrap_or_default();
         let names = names.split(|&c| c == 0).filter(|name| !name.is_empty());
         Ok(names
             .map(|name| String::from_utf8_lossy(name).into_owned())
             .collect())
     }
 
-    /// Sets a key that only these domains may read. It is empty until that is settled.
+    /// Sets a key. It is empty until its permissions are set.
     pub fn write(&mut self, path: &str, value: &str, access: Access) -> Result<()> {
         self.make(path, access)?;
-        self.must(kind::WRITE, path, value.as_bytes())
+        self.require(kind::WRITE, path, value.as_bytes())
     }
 
-    /// Makes a path that only these domains may read.
+    /// Creates a directory with these permissions.
     pub fn make(&mut self, path: &str, access: Access) -> Result<()> {
-        self.must(kind::MKDIR, path, &[])?;
-        self.must(kind::SET_PERMS, path, &access.text())
+        self.require(kind::MKDIR, path, &[])?;
+        self.require(kind::SET_PERMS, path, &access.text())
     }
 
-    /// Removes a path and all below it; it may be gone already.
+    /// Removes a path and all below it, if it exists.
     pub fn remove(&mut self, path: &str) -> Result<()> {
-        self.ask(kind::RM, path, &[]).map(|_| ())
+        self.request(kind::RM, path, &[]).map(|_| ())
     }
 
-    /// Has changes of a path, and of all below it, reported.
+    /// Watches a path and all below it.
     pub fn watch(&mut self, path: &str) -> Result<()> {
-        self.must(kind::WATCH, path, TOKEN)
+        self.require(kind::WATCH, path, TOKEN)
     }
 
-    /// No longer; it may not be watched.
+    /// Ends a watch, if there is one.
     pub fn unwatch(&mut self, path: &str) -> Result<()> {
-        self.ask(kind::UNWATCH, path, TOKEN).map(|_| ())
+        self.request(kind::UNWATCH, path, TOKEN).map(|_| ())
     }
 
-    /// Whether domains have ended since this was asked last, if that is watched.
+    /// Whether domains have ended since the last call, if that is watched.
     pub fn has_released(&mut self) -> bool {
         std::mem::take(&mut self.released)
     }
 
-    /// Whether something that is watched has changed since this was asked last.
-    pub fn news(&mut self) -> Result<bool> {
+    /// Whether something that is watched has changed since the last call.
+    pub fn has_changed(&mut self) -> Result<bool> {
         self.drain()?;
         Ok(std::mem::take(&mut self.changed))
     }
 
-    /// Reads what has come by itself.
+    /// Reads the events that have come.
     fn drain(&mut self) -> Result<()> {
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        for _ in 0..MOST_NEWS {
+        for _ in 0..MOST_EVENTS {
             let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut fds, Some(&now)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
@@ -162,8 +165,8 @@ impl Store {
     }
 
     /// A request that must succeed.
-    fn must(&mut self, kind: u32, path: &str, rest: &[u8]) -> Result<()> {
-        match self.ask(kind, path, rest)? {
+    fn require(&mut self, kind: u32, path: &str, rest: &[u8]) -> Result<()> {
+        match self.request(kind, path, rest)? {
             Some(_) => Ok(()),
             None => Err(Error::new(format!(
                 "XenStore refused to change or watch {path}: this domain may not"
@@ -171,8 +174,9 @@ impl Store {
         }
     }
 
-    /// A request about a path and its answer. None: there is no such path, or this domain may not.
-    fn ask(&mut self, kind: u32, path: &str, rest: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// A request about a path, and its response; `None` if there is no such path, or this domain has no
+    /// permission.
+    fn request(&mut self, kind: u32, path: &str, rest: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut text = path.as_bytes().to_vec();
         text.push(0);
         text.extend_from_slice(rest);
@@ -180,11 +184,11 @@ impl Store {
             .write_all(&message(kind, &text)?)
             .explain(|| "XenStore does not take requests".into())?;
         loop {
-            let answer = self.receive()?;
-            match answer.kind {
+            let response = self.receive()?;
+            match response.kind {
                 kind::WATCH_EVENT => {}
-                kind::ERROR => return refusal(path, &answer.text),
-                _ => return Ok(Some(answer.text)),
+                kind::ERROR => return interpret_error(path, &response.text),
+                _ => return Ok(Some(response.text)),
             }
         }
     }
@@ -231,11 +235,11 @@ fn message(kind: u32, text: &[u8]) -> Result<Vec<u8>> {
     Ok(message)
 }
 
-/// What an error, by name, means.
-fn refusal(path: &str, name: &[u8]) -> Result<Option<Vec<u8>>> {
+/// What an error of this name means for a path.
+fn interpret_error(path: &str, name: &[u8]) -> Result<Option<Vec<u8>>> {
     match name.strip_suffix(&[0]).unwrap_or(name) {
         b"ENOENT" | b"EACCES" => Ok(None),
-        // Such a watch is there already.
+        // There is such a watch already.
         b"EEXIST" => Ok(Some(Vec::new())),
         b"ENOSPC" => Err(Error::new(format!(
             "XenStore has no room for {path}: raise this domain's quota in xenstored"
@@ -265,31 +269,33 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_for_two_domains() {
+    fn permissions_are_written() {
         let access = |reader| Access { owner: 0, reader }.text();
         assert_eq!(access(Some(12)), b"n0\0r12\0");
         assert_eq!(access(None), b"n0\0");
     }
 
     #[test]
-    fn errors_are_told_from_absence() {
-        assert!(matches!(refusal("x", b"ENOENT\0"), Ok(None)));
-        assert!(matches!(refusal("x", b"EACCES"), Ok(None)));
-        let error = refusal("x", b"ENOSPC\0").expect_err("no room").to_string();
+    fn errors_differ_from_absence() {
+        assert!(matches!(interpret_error("x", b"ENOENT\0"), Ok(None)));
+        assert!(matches!(interpret_error("x", b"EACCES"), Ok(None)));
+        let error = interpret_error("x", b"ENOSPC\0")
+            .expect_err("no room")
+            .to_string();
         assert!(error.contains("quota"), "{error}");
-        assert!(refusal("x", b"EIO\0").is_err());
+        assert!(interpret_error("x", b"EIO\0").is_err());
     }
 
-    /// Any stream serves as a connection: a file holds what XenStore would send.
+    /// A file serves as the connection: it holds what XenStore would send.
     #[test]
-    fn changes_between_answers_are_noted() {
+    fn events_between_responses_are_noted() {
         let path = std::env::temp_dir().join(format!("vshmem-store-{}", std::process::id()));
         let mut bytes = message(kind::WATCH_EVENT, b"a\0vshmem\0").expect("short");
         bytes.extend(message(kind::WATCH_EVENT, b"@releaseDomain\0vshmem\0").expect("short"));
         bytes.extend(message(kind::READ, b"7").expect("short"));
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
         std::fs::write(&path, bytes).expect("writable");
-        let mut store = Store {
+        let mut store = XenStore {
             file: File::open(&path).expect("just written"),
             changed: false,
             released: false,
@@ -299,7 +305,7 @@ mod tests {
         assert!(store.changed && !store.has_released());
         assert_eq!(store.receive().expect("another").kind, kind::WATCH_EVENT);
         assert!(store.has_released() && !store.has_released());
-        assert_eq!(store.receive().expect("an answer").text, b"7");
+        assert_eq!(store.receive().expect("a response").text, b"7");
         assert!(store.receive().is_err(), "longer than any message");
         let end = store.receive().err().map(|e| e.to_string());
         assert_eq!(end.map(|text| text.contains("does not answer")), Some(true));

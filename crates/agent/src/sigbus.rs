@@ -1,16 +1,17 @@
-//! Memory of pools that goes away while it is mapped: whoever has a pool's file can truncate it, and a device can be unplugged. An access to
-//! what is gone is SIGBUS, which would end the agent for all of its pools. So the handler maps zeros over the whole of that pool, in which
-//! there is nothing to do, and notes that it is lost; its own agent lets go of it within a second.
+//! Surviving the loss of a pool's memory while it is mapped: a process that has the pool's file can truncate
+//! it, and a device can be unplugged. An access to a lost page raises SIGBUS, which would end the agent for
+//! all of its pools. So the handler maps zeros over the whole pool, in which there is nothing to do, and
+//! marks the pool as lost. The agent drops it within a second.
 
 use libc::{c_int, c_void, siginfo_t};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::Once;
 
-/// Pools that an agent can guard at a time. Those beyond are as dangerous as any mapping.
+/// Pools that an agent can guard at a time. Further ones are not guarded.
 const MOST: usize = 1024;
 
 struct Range {
-    /// 0: nobody's.
+    /// 0: unused.
     start: AtomicUsize,
     /// 0: not known yet.
     len: AtomicUsize,
@@ -25,35 +26,35 @@ static RANGES: [Range; MOST] = [const {
     }
 }; MOST];
 
-/// A mapped pool that may go away.
-pub struct Guarded(Option<&'static Range>);
+/// A guarded mapping of a pool.
+pub struct SigbusGuard(Option<&'static Range>);
 
-impl Guarded {
-    /// Guards a range from now on, until this is dropped, which must be before the range is unmapped.
-    pub fn new(start: usize, len: usize) -> Guarded {
+impl SigbusGuard {
+    /// Guards a range until this is dropped, which must be before the range is unmapped.
+    pub fn new(start: usize, len: usize) -> SigbusGuard {
         static HANDLER: Once = Once::new();
-        HANDLER.call_once(handle);
-        let claim = |range: &&Range| {
+        HANDLER.call_once(install_handler);
+        let take = |range: &&Range| {
             range
                 .start
                 .compare_exchange(0, start, SeqCst, SeqCst)
                 .is_ok()
         };
-        let range = RANGES.iter().find(claim);
+        let range = RANGES.iter().find(take);
         if let Some(range) = range {
             range.is_lost.store(false, SeqCst);
             range.len.store(len, SeqCst);
         }
-        Guarded(range)
+        SigbusGuard(range)
     }
 
-    /// Has a part of it gone away?
+    /// Whether a part of the range is lost.
     pub fn is_lost(&self) -> bool {
         self.0.is_some_and(|range| range.is_lost.load(SeqCst))
     }
 }
 
-impl Drop for Guarded {
+impl Drop for SigbusGuard {
     fn drop(&mut self) {
         if let Some(range) = self.0 {
             range.len.store(0, SeqCst);
@@ -62,8 +63,8 @@ impl Drop for Guarded {
     }
 }
 
-fn handle() {
-    // SAFETY: all zeros is a valid action, with an empty mask; the handler makes calls that handlers may.
+fn install_handler() {
+    // SAFETY: all zeros is a valid action, with an empty mask; the handler is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction =
@@ -84,7 +85,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _: *mut c_void) 
         range.is_lost.store(true, SeqCst);
         let (start, len) = (range.start.load(SeqCst), range.len.load(SeqCst));
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the range is a pool's, whose memory anybody may change to anything at any time, zeros too.
+        // SAFETY: the range is a pool's, whose memory other members may change to anything at any time, zeros
+        // too.
         let zeros = unsafe {
             libc::mmap(
                 start as *mut c_void,
@@ -98,7 +100,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _: *mut c_void) 
         zeros != libc::MAP_FAILED
     });
     if !replaced {
-        // The access is made again, and ends the process.
+        // The access is repeated, and ends the process.
         // SAFETY: a plain action.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
@@ -111,7 +113,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn what_goes_away_reads_as_zeros() {
+    fn lost_memory_reads_as_zeros() {
         let path = std::env::temp_dir().join(format!("vshmem-lost-{}", std::process::id()));
         let file = File::options()
             .read(true)
@@ -140,7 +142,7 @@ mod tests {
             at.cast::<u8>()
         };
         let (kept, gone) = (map(), map());
-        let guards = [kept, gone].map(|at| Guarded::new(at as usize, len));
+        let guards = [kept, gone].map(|at| SigbusGuard::new(at as usize, len));
         // SAFETY: both are mapped, and guarded.
         unsafe {
             gone.write_volatile(7);
@@ -155,7 +157,7 @@ mod tests {
         }
         drop(guards);
         assert!(
-            !Guarded::new(gone as usize, len).is_lost(),
+            !SigbusGuard::new(gone as usize, len).is_lost(),
             "one that comes later"
         );
     }

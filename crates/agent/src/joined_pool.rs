@@ -1,5 +1,5 @@
-//! What a pool needs of the kernel below when a process of Vshmem's own works on it: the back end, a front end, or a command that
-//! looks or removes.
+//! A pool that a process of Vshmem's own has joined (the back end, a front end, or a command), with what the
+//! upper half needs of the kernel there.
 
 use std::borrow::Borrow;
 use std::fs;
@@ -10,12 +10,13 @@ use vshmem_transport::ids::{Ids, NOBODYS};
 use vshmem_transport::{process, Handle};
 use vshmem_wait::{Across, Heartbeat, Scope};
 
-/// How long a loop may stand still for a lock: as long as it takes to find that its owner is dead, and some more.
-const PATIENCE: u64 = 10_000_000;
+/// How long an agent may wait for a lock, in nanoseconds: longer than it takes to find that the owner is
+/// dead.
+const AGENT_LOCK_WAIT: u64 = 10_000_000;
 
-/// The kernel under one pool.
-pub struct Below<H> {
-    /// What can be done with the pool's memory.
+/// A pool of which this kernel is a member.
+pub struct JoinedPool<H> {
+    /// The pool's memory.
     pub handle: H,
     /// The pool.
     pub pool: Pool,
@@ -24,58 +25,60 @@ pub struct Below<H> {
     heartbeat: Heartbeat,
     cred: Cred,
     groups: Vec<u32>,
-    /// Nobody else uses the pool.
-    alone: bool,
-    patience: Option<u64>,
+    /// No other member is alive.
+    is_only_member: bool,
+    /// Longest wait for a lock, in nanoseconds.
+    lock_wait: Option<u64>,
 }
 
-impl<H: Borrow<Handle> + Sync> Below<H> {
-    /// For a loop that looks after others, too: it waits as little as it can, and for some milliseconds at the most.
-    pub fn for_a_loop(handle: H, pool: Pool, member: u16) -> Below<H> {
+impl<H: Borrow<Handle> + Sync> JoinedPool<H> {
+    /// For an agent, which serves others, too: it waits some milliseconds for a lock at the most.
+    pub fn for_agent(handle: H, pool: Pool, member: u16) -> JoinedPool<H> {
         let (heartbeat, cred, groups) = (Heartbeat::new(), credentials(0), Vec::new());
-        Below {
+        JoinedPool {
             handle,
             pool,
             member,
             heartbeat,
             cred,
             groups,
-            alone: false,
-            patience: Some(PATIENCE),
+            is_only_member: false,
+            lock_wait: Some(AGENT_LOCK_WAIT),
         }
     }
 
-    /// For a command with these supplementary groups, whose user has its capabilities. Users and groups are called in the pool as `ids` says.
-    pub fn for_a_command(
+    /// For a command with these supplementary groups, and with this process's capabilities. `ids` maps users
+    /// and groups to those in the pool.
+    pub fn for_command(
         handle: H,
         pool: Pool,
         member: u16,
         groups: &[u32],
         ids: &Ids,
-    ) -> Below<H> {
-        let mut alone = true;
-        pool.members(|index, _, alive| alone &= index == member || !alive);
+    ) -> JoinedPool<H> {
+        let mut is_only_member = true;
+        pool.members(|index, _, alive| is_only_member &= index == member || !alive);
         let cred = credentials(capabilities());
         let outside = groups.iter().map(|group| ids.groups.outside(*group));
-        Below {
+        JoinedPool {
             cred: Cred {
                 uid: ids.users.outside(cred.uid),
                 gid: ids.groups.outside(cred.gid),
                 ..cred
             },
             groups: outside.collect(),
-            alone,
-            patience: None,
-            ..Below::for_a_loop(handle, pool, member)
+            is_only_member,
+            lock_wait: None,
+            ..JoinedPool::for_agent(handle, pool, member)
         }
     }
 
-    /// From now on it waits for no lock longer than this.
-    pub fn limit_patience(&mut self, most: Duration) {
-        self.patience = Some(most.as_nanos() as u64);
+    /// Limits how long a lock is waited for.
+    pub fn limit_lock_wait(&mut self, most: Duration) {
+        self.lock_wait = Some(most.as_nanos() as u64);
     }
 
-    /// What the upper half's calls take of the process `me`, which is this one.
+    /// The context of the upper half's calls for the process `me`, which is this one.
     pub fn context(&self, me: ProcId) -> Ctx<'_> {
         Ctx {
             pool: &self.pool,
@@ -88,7 +91,7 @@ impl<H: Borrow<Handle> + Sync> Below<H> {
         }
     }
 
-    /// For waiting across machines.
+    /// The pool as waiting across machines sees it.
     pub fn across(&self) -> Across<'_> {
         Across {
             pool: &self.pool,
@@ -99,7 +102,7 @@ impl<H: Borrow<Handle> + Sync> Below<H> {
     }
 
     fn scope(&self) -> Scope<'_> {
-        if self.alone && self.handle.borrow().can_futex() {
+        if self.is_only_member && self.handle.borrow().can_futex() {
             Scope::Kernel
         } else {
             Scope::Machines(self.across())
@@ -133,12 +136,13 @@ fn capabilities() -> u64 {
         .unwrap_or(0)
 }
 
-/// What ends a command.
-const ENDINGS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+/// The signals that end a command.
+const TERMINATION_SIGNALS: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
 
-/// Is such a signal on its way to the calling thread, when its mask is `old` again, and not ignored?
-fn ends(signal: i32, old: u64) -> bool {
-    // SAFETY: the kernel fills in both, for which zeros are a value; a signal's action is only read.
+/// Whether a signal is pending, not ignored, and will be delivered once the calling thread's mask is `old`
+/// again.
+fn is_due(signal: i32, old: u64) -> bool {
+    // SAFETY: the kernel fills in both, and zeros are valid for both; a signal's action is only read.
     let (is_pending, action) = unsafe {
         let mut pending = std::mem::zeroed();
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -149,7 +153,7 @@ fn ends(signal: i32, old: u64) -> bool {
     is_pending && old >> (signal - 1) & 1 == 0 && action.sa_sigaction != libc::SIG_IGN
 }
 
-/// Sets the calling thread's signal mask, all 64 bits of it; returns the one before.
+/// Sets the calling thread's signal mask, all 64 bits of it; returns the previous one.
 fn change_mask(mask: u64) -> u64 {
     let mut old = 0u64;
     // SAFETY: both masks are 8 bytes long, as the last argument says.
@@ -165,7 +169,7 @@ fn change_mask(mask: u64) -> u64 {
     old
 }
 
-impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
+impl<H: Borrow<Handle> + Sync> Kernel for JoinedPool<H> {
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
         process::is_alive(self.handle.borrow(), slot, pid, started)
     }
@@ -179,7 +183,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn block_signals(&self) -> u64 {
-        // Where it is blocked, SIGBUS ends the process, whatever handler it has.
+        // A SIGBUS that is blocked ends the process, whatever its handler is.
         const BUS_ERROR: u64 = 1 << (libc::SIGBUS - 1);
         change_mask(!BUS_ERROR)
     }
@@ -189,11 +193,13 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn signal_waits(&self, old: u64) -> bool {
-        ENDINGS.into_iter().any(|signal| ends(signal, old))
+        TERMINATION_SIGNALS
+            .into_iter()
+            .any(|signal| is_due(signal, old))
     }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {
-        self.across().reserve(offset, len, self.patience)
+        self.across().reserve(offset, len, self.lock_wait)
     }
 
     fn release(&self, offset: u64, len: u64) -> bool {
@@ -225,8 +231,9 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
-        // Who lets a lock go on another kernel wakes nobody here, and a loop has other things to do.
-        let longest = self.patience.map(|_| Duration::from_millis(1));
+        // A process of another kernel that releases a lock wakes no thread here, and an agent has others to
+        // serve.
+        let longest = self.lock_wait.map(|_| Duration::from_millis(1));
         let timeout = match (timeout, longest) {
             (Some(timeout), Some(longest)) => Some(timeout.min(longest)),
             (timeout, longest) => timeout.or(longest),
@@ -239,7 +246,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn patience(&self) -> Option<u64> {
-        self.patience
+        self.lock_wait
     }
 
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
@@ -247,7 +254,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for Below<H> {
     }
 
     fn spin_rounds(&self) -> u32 {
-        match self.patience {
+        match self.lock_wait {
             Some(_) => 0,
             None => vshmem_wait::spin::rounds(Scope::Machines(self.across())),
         }

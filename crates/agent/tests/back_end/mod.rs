@@ -1,4 +1,4 @@
-//! A back end for tests, in a place of its own. Its processes are the test program itself.
+//! A back end for tests, in a directory of its own. Its processes are the test program itself.
 
 use std::ffi::CString;
 use std::fs;
@@ -40,36 +40,36 @@ pub fn open_handle(pool: &Path) -> Handle {
     open(&PoolRef::at(pool.to_str().unwrap().as_bytes()).unwrap()).unwrap()
 }
 
-/// A back end with one pool, in a place of its own.
-pub struct Place {
+/// A back end with one pool, in a directory of its own.
+pub struct BackEnd {
     pub program: Program,
     pub pool: PathBuf,
     pub socket: PathBuf,
 }
 
-impl Place {
-    pub fn new(test: &str, size: u64) -> Place {
+impl BackEnd {
+    pub fn new(test: &str, size: u64) -> BackEnd {
         let root = std::env::temp_dir().join(format!("va-{}-{test}", std::process::id()));
         let pool = new_pool(test, size);
         let program = Program {
             path: std::env::current_exe().unwrap(),
-            words: vec![],
+            args: vec![],
             directory: Directory::named(&root.join("agent")),
             transient: false,
         };
         fs::create_dir(&root).unwrap();
         assert!(ensure(&program).unwrap());
         assert!(!ensure(&program).unwrap());
-        let mut place = Place {
+        let mut back_end = BackEnd {
             program,
             pool,
             socket: PathBuf::new(),
         };
-        place.socket = place.serve(&place.pool).unwrap();
-        place
+        back_end.socket = back_end.serve(&back_end.pool).unwrap();
+        back_end
     }
 
-    /// Has a pool served; returns where machines connect.
+    /// Has a pool served; returns the socket to which machines connect.
     pub fn serve(&self, pool: &Path) -> vshmem_agent::Result<PathBuf> {
         let serve = Request::Serve {
             pool: pool.to_str().unwrap().into(),
@@ -79,15 +79,15 @@ impl Place {
     }
 
     pub fn pid(&self) -> u32 {
-        self.status_of_agent().map_or(0, |status| status.pid)
+        self.try_status().map_or(0, |status| status.pid)
     }
 
-    pub fn status_of_agent(&self) -> Option<vshmem_agent::ivshmem::Status> {
+    pub fn try_status(&self) -> Option<vshmem_agent::ivshmem::Status> {
         status(&self.program.directory).ok().flatten()
     }
 
     pub fn status(&self) -> PoolStatus {
-        self.status_of_agent().unwrap().pools.remove(0)
+        self.try_status().unwrap().pools.remove(0)
     }
 
     pub fn open(&self) -> Pool {
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BackEnd {
     fn drop(&mut self) {
         let _ = request(&self.program.directory, &Request::Stop {});
         remove_pool(&self.pool);
@@ -123,28 +123,28 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A test's name, the size of its pool, and the test.
-pub type Test = (&'static str, u64, fn(&Place));
+pub type Test = (&'static str, u64, fn(&BackEnd));
 
-/// Runs the tests, or the one that the arguments name; or is the part of the agent that they name.
+/// Runs the tests, or those that the arguments name. Or runs the part of the agent that they name.
 pub fn run(tests: &[Test]) {
-    let words: Vec<String> = std::env::args().collect();
-    if let Some((program, part, link)) = part_of_arguments(&words) {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some((program, part, link)) = part_of_args(&args) {
         if let Err(error) = run_part(&program, part, link) {
             eprintln!("{error}");
             std::process::exit(1);
         }
         return;
     }
-    let wanted = words.get(1).filter(|word| !word.starts_with('-'));
+    let wanted = args.get(1).filter(|arg| !arg.starts_with('-'));
     let mut failed = 0;
     for (name, size, test) in tests {
         if wanted.is_some_and(|wanted| !name.contains(wanted.as_str())) {
             continue;
         }
         let begun = Instant::now();
-        let place = Place::new(name, *size);
-        let passed = catch_unwind(AssertUnwindSafe(|| test(&place))).is_ok();
-        drop(place);
+        let back_end = BackEnd::new(name, *size);
+        let passed = catch_unwind(AssertUnwindSafe(|| test(&back_end))).is_ok();
+        drop(back_end);
         let verdict = if passed { "ok" } else { "FAILED" };
         println!(
             "{name} ... {verdict} ({:.2} s)",
@@ -155,10 +155,10 @@ pub fn run(tests: &[Test]) {
     assert_eq!(failed, 0, "tests failed");
 }
 
-fn part_of_arguments(words: &[String]) -> Option<(Program, Part, i32)> {
+fn part_of_args(args: &[String]) -> Option<(Program, Part, i32)> {
     let after = |option: &str| {
-        let at = words.iter().position(|word| word == option)?;
-        words.get(at + 1)
+        let at = args.iter().position(|arg| arg == option)?;
+        args.get(at + 1)
     };
     let part = match after("--part")?.as_str() {
         "keeper" => Part::Keeper,
@@ -166,7 +166,7 @@ fn part_of_arguments(words: &[String]) -> Option<(Program, Part, i32)> {
     };
     let program = Program {
         path: std::env::current_exe().ok()?,
-        words: vec![],
+        args: vec![],
         directory: Directory::named(Path::new(after("--directory")?)),
         transient: false,
     };
@@ -185,7 +185,7 @@ pub fn guest<'a>(pool: &'a Pool, (me, member): (ProcId, u16)) -> Ctx<'a> {
     }
 }
 
-/// The kernel of a machine: memory is there already, and can't be given back.
+/// The kernel of a machine: all pages have memory, which can't be given back.
 pub struct Guest;
 
 impl Kernel for Guest {
@@ -222,7 +222,7 @@ impl Kernel for Guest {
         false
     }
     fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
-        // So that a budget outlasts an owner of a lock who has no processor just now.
+        // So that a budget outlasts a lock owner that is not scheduled at the moment.
         sleep(Duration::from_millis(1));
         Waited::TimedOut
     }

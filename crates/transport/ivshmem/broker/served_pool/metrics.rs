@@ -1,0 +1,100 @@
+//! The metrics of a served pool.
+
+use super::ServedPool;
+use crate::metrics::{Member, Pool};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use vshmem_ipc::stats;
+use vshmem_pool::layout::Kind;
+
+/// The metrics of a pool are collected at most for this fraction of the time.
+const MAX_SHARE: u32 = 10;
+
+/// The metrics that were collected last.
+pub struct Collected {
+    at: Instant,
+    took: Duration,
+    metrics: Pool,
+}
+
+impl ServedPool {
+    /// The metrics that were collected last, if they were.
+    pub fn metrics(&self) -> Option<&Pool> {
+        self.collected.as_ref().map(|last| &last.metrics)
+    }
+
+    /// When they were collected.
+    pub fn collected_at(&self) -> Option<Instant> {
+        self.collected.as_ref().map(|last| last.at)
+    }
+
+    /// Collects the metrics, unless that took long and was not long ago: its duration depends on what the
+    /// pool contains, up to some tenths of a second, and the loop's other work waits meanwhile.
+    pub fn collect_metrics(&mut self) {
+        let begun = Instant::now();
+        let too_early = |last: &Collected| begun < last.at + last.took * MAX_SHARE;
+        if self.collected.as_ref().is_some_and(too_early) {
+            return;
+        }
+        let metrics = self.read_metrics();
+        self.collected = Some(Collected {
+            at: Instant::now(),
+            took: begun.elapsed(),
+            metrics,
+        });
+    }
+
+    /// Takes no lock, and trusts nothing that it reads.
+    fn read_metrics(&self) -> Pool {
+        let (pool, handle) = (&self.pool, &self.joined.handle);
+        let back = &mut |at, len| handle.reserve(at, len);
+        let totals = stats::totals(pool);
+        let mut members = Vec::new();
+        pool.members(|member, name, alive| {
+            members.push(Member {
+                member,
+                name: String::from_utf8_lossy(name).into_owned(),
+                alive,
+                processes: 0,
+                sleepers: 0,
+            });
+        });
+        let of =
+            |members: &mut Vec<Member>, member| members.iter().position(|m| m.member == member);
+        stats::processes(pool, back, |_, who| {
+            if let Some(i) = of(&mut members, who.member) {
+                members[i].processes += 1;
+            }
+        });
+        let mut sleepers = [0; 2];
+        stats::sleepers(pool, back, |sleeper| {
+            sleepers[usize::from(sleeper.kind == Kind::Msg)] += 1;
+            if let Some(i) = of(&mut members, sleeper.who.member) {
+                members[i].sleepers += 1;
+            }
+        });
+        let (mut messages, mut text) = (0, 0);
+        stats::queues(pool, back, |queue| {
+            messages += u64::from(queue.messages());
+            text += u64::from(queue.bytes());
+        });
+        let blocks = rustix::fs::fstat(&self.stored.file).map_or(0, |stat| stat.st_blocks);
+        Pool {
+            name: self.stored.name.clone(),
+            size: pool.mem().len() as u64,
+            memory: blocks as u64 * 512,
+            segments: totals.segment_bytes,
+            free: totals.page_bytes - totals.segment_bytes,
+            objects: totals.objects,
+            semaphores: totals.semaphores,
+            messages,
+            text,
+            sleepers,
+            peers: self.peers.len() as u64,
+            doorbells: self.doorbells,
+            given_back: self.given_back.load(Relaxed),
+            quarantined: self.quarantined().is_some(),
+            members,
+        }
+    }
+}
