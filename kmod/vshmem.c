@@ -8,20 +8,21 @@
  * only ever reads single 32-bit words of it, and only compares them.
  *
  * Why no wake-up is lost
- *   A sleeper compares its word and enters the table of sleepers in one
- *   critical section of @lock. A waker writes the word, then rings; the
- *   interrupt arrives when the word can be seen. Its handler takes @lock: if
- *   before the sleeper, then the sleeper, who takes it later, sees the new
- *   word and does not sleep; if after, then the handler finds the sleeper in
- *   the table, sees the new word and wakes it. A ring that arrives while the
- *   handler runs makes it run again. Rings may melt into one: one look at all
- *   sleepers answers them all. After a resume there is a look without a ring.
+ *   A sleeper compares its word and joins the table of sleepers in one critical
+ *   section of @lock. A waker writes the word, then rings the doorbell; the
+ *   interrupt arrives after the word is visible. Its handler takes @lock. If it
+ *   does so before the sleeper, the sleeper sees the new word and does not
+ *   sleep. If it does so after the sleeper, the handler finds the sleeper in
+ *   the table, sees the new word and wakes it. A doorbell that arrives while
+ *   the handler runs makes it run again. Several doorbells may be coalesced:
+ *   one check of all sleepers answers them all. A resume checks them as well.
  *
- * Why nobody reaches the memory of a device that is gone
- *   Faults and rings run under @gate, taken for reading, and do nothing when
- *   @gone is set. It is set under @gate, taken for writing, and all mappings
- *   are zapped before that is let go. Sleepers and wakers look at @gone under
- *   @lock. A fault of a mapping that is to remain gets a page of zeros then.
+ * Why no process reaches the memory of a device that is gone
+ *   Faults and doorbells run under @revoke_rwsem, taken for reading, and do
+ *   nothing if @gone is set. It is set under @revoke_rwsem, taken for writing,
+ *   and all mappings are zapped before that is released. Sleepers and wakers
+ *   check @gone under @lock. A fault in a mapping that remains then gets a page
+ *   of zeros.
  */
 
 #include <linux/cc_platform.h>
@@ -54,17 +55,17 @@
 #define REG_IVPOSITION 8
 #define REG_DOORBELL 12
 #define REGISTERS_SIZE 16
-#define LAST_MEMBER 0xffff
-#define LAST_VECTOR 0xfffe
+#define MAX_PEER 0xffff
+#define MAX_RING_VECTOR 0xfffe
 
 #define BAR_REGISTERS 0
 #define BAR_MEMORY 2
 
-#define MOST_DEVICES 256
-/* Where VSHMEM_REMAINS is in an offset that is counted in pages. */
+#define MAX_DEVICES 256
+/* VSHMEM_REMAINS in an offset that is counted in pages. */
 #define REMAINS_PGOFF ((pgoff_t)(VSHMEM_REMAINS >> PAGE_SHIFT))
 /* All vectors mean the same, so few are enough. */
-#define MOST_VECTORS 16
+#define MAX_VECTORS 16
 #define TABLE_BITS 6
 
 static bool force_cached = true;
@@ -84,10 +85,11 @@ struct vshmem {
 	struct vshmem_identity identity;
 	/* User mappings are write-back. */
 	bool cached;
-	/* And the kernel's own table of memory types agrees. */
+	/* And so are the kernel's, by its table of memory types. */
 	bool tracked;
 
-	struct rw_semaphore gate; /* @gone for faults and rings, @files */
+	/* @gone for faults and doorbells, @files */
+	struct rw_semaphore revoke_rwsem;
 	struct list_head files;
 
 	spinlock_t lock; /* @gone for sleepers, @table */
@@ -112,12 +114,13 @@ struct vshmem_sleeper {
 };
 
 static struct class vshmem_class = { .name = NAME };
-static dev_t vshmem_first;
+static dev_t vshmem_devt;
 static DEFINE_IDA(vshmem_minors);
 
 /*
- * A mapping has one kind of page: pages of this kernel are write-back, and
- * encrypted where guests' memory is, which the device's memory is not.
+ * All pages of a mapping have one protection. This kernel's pages, by which the
+ * device's are replaced, are write-back, and encrypted in a guest with
+ * encrypted memory, where the device's are not.
  */
 static bool vshmem_has_remains(struct vshmem *vd)
 {
@@ -143,8 +146,8 @@ static u32 vshmem_read(struct vshmem *vd, u64 offset)
 }
 
 /*
- * Under @lock. A sleeper takes @lock before it leaves, so it and its task are
- * there until the caller lets go of it.
+ * Under @lock. A sleeper takes @lock before it returns, so it and its task
+ * exist until the caller releases it.
  */
 static void vshmem_wake_sleeper(struct vshmem_sleeper *s, int result)
 {
@@ -155,7 +158,7 @@ static void vshmem_wake_sleeper(struct vshmem_sleeper *s, int result)
 }
 
 /* Wake those whose word has changed; with an error, all of them. */
-static void vshmem_look_at_all(struct vshmem *vd, int error)
+static void vshmem_check_sleepers(struct vshmem *vd, int error)
 {
 	struct vshmem_sleeper *s, *next;
 	unsigned long flags;
@@ -173,11 +176,11 @@ static void vshmem_look_at_all(struct vshmem *vd, int error)
 
 static irqreturn_t vshmem_interrupt(int irq, void *data)
 {
-	vshmem_look_at_all(data, 0);
+	vshmem_check_sleepers(data, 0);
 	return IRQ_HANDLED;
 }
 
-static int vshmem_enter(struct vshmem *vd, struct vshmem_sleeper *s)
+static int vshmem_enqueue(struct vshmem *vd, struct vshmem_sleeper *s)
 {
 	int err = 0;
 
@@ -192,8 +195,8 @@ static int vshmem_enter(struct vshmem *vd, struct vshmem_sleeper *s)
 	return err;
 }
 
-/* A wake-up counts even if a signal or the deadline came at the same time. */
-static int vshmem_leave(struct vshmem *vd, struct vshmem_sleeper *s, int why)
+/* A wake-up wins over a signal or the deadline at the same time. */
+static int vshmem_dequeue(struct vshmem *vd, struct vshmem_sleeper *s, int why)
 {
 	spin_lock_irq(&vd->lock);
 	if (s->woken)
@@ -204,8 +207,8 @@ static int vshmem_leave(struct vshmem *vd, struct vshmem_sleeper *s, int why)
 	return why;
 }
 
-/* Programs in a time namespace count from elsewhere. */
-static ktime_t vshmem_host_time(s64 deadline)
+/* A time namespace may have another offset of the clock. */
+static ktime_t vshmem_to_host_time(s64 deadline)
 {
 	struct timespec64 shift = {};
 
@@ -223,9 +226,9 @@ static int vshmem_sleep(struct vshmem_sleeper *s, ktime_t *deadline)
 			break;
 		if (signal_pending(current))
 			/*
-			 * EINTR if a handler runs; else, after a stop for
-			 * instance, the call is made again. Its deadline is
-			 * absolute, so it stays right.
+			 * EINTR if a handler runs; else, for instance after a
+			 * stop, the call is restarted. Its deadline is
+			 * absolute, so it stays the same.
 			 */
 			why = -ERESTARTNOHAND;
 		else if (!schedule_hrtimeout_range(deadline,
@@ -252,13 +255,13 @@ static long vshmem_wait(struct vshmem *vd, void __user *arg)
 	s.offset = w.offset;
 	s.expected = w.expected;
 
-	err = vshmem_enter(vd, &s);
+	err = vshmem_enqueue(vd, &s);
 	if (err)
 		return err;
 	if (w.deadline == VSHMEM_FOREVER)
-		return vshmem_leave(vd, &s, vshmem_sleep(&s, NULL));
-	deadline = vshmem_host_time(w.deadline);
-	return vshmem_leave(vd, &s, vshmem_sleep(&s, &deadline));
+		return vshmem_dequeue(vd, &s, vshmem_sleep(&s, NULL));
+	deadline = vshmem_to_host_time(w.deadline);
+	return vshmem_dequeue(vd, &s, vshmem_sleep(&s, &deadline));
 }
 
 static long vshmem_wake(struct vshmem *vd, void __user *arg)
@@ -294,12 +297,12 @@ static long vshmem_ring(struct vshmem *vd, void __user *arg)
 
 	if (copy_from_user(&r, arg, sizeof(r)))
 		return -EFAULT;
-	if (r.peer > LAST_MEMBER || r.vector > LAST_VECTOR)
+	if (r.peer > MAX_PEER || r.vector > MAX_RING_VECTOR)
 		return -EINVAL;
 	if (r.device && r.device != MINOR(vd->dev.devt) + 1)
 		return -EXDEV;
 
-	down_read(&vd->gate);
+	down_read(&vd->revoke_rwsem);
 	if (vd->gone)
 		err = -ENODEV;
 	else if (!vd->vectors)
@@ -307,7 +310,7 @@ static long vshmem_ring(struct vshmem *vd, void __user *arg)
 	else
 		iowrite32(r.peer << 16 | r.vector,
 			  vd->registers + REG_DOORBELL);
-	up_read(&vd->gate);
+	up_read(&vd->revoke_rwsem);
 	return err;
 }
 
@@ -325,19 +328,19 @@ static long vshmem_info(struct vshmem *vd, void __user *arg)
 		info.flags |= VSHMEM_CACHED;
 	if (vshmem_has_remains(vd))
 		info.flags |= VSHMEM_HAS_REMAINS;
-	down_read(&vd->gate);
+	down_read(&vd->revoke_rwsem);
 	if (vd->gone) {
-		up_read(&vd->gate);
+		up_read(&vd->revoke_rwsem);
 		return -ENODEV;
 	}
 	strscpy(info.pci, pci_name(vd->pdev), sizeof(info.pci));
 	if (vd->vectors) {
 		info.flags |= VSHMEM_DOORBELL;
 		position = ioread32(vd->registers + REG_IVPOSITION);
-		if (position <= LAST_MEMBER)
+		if (position <= MAX_PEER)
 			info.member = position;
 	}
-	up_read(&vd->gate);
+	up_read(&vd->revoke_rwsem);
 	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
 }
 
@@ -382,7 +385,7 @@ static unsigned long vshmem_pfn(struct vm_area_struct *vma, unsigned long addr)
 	return PHYS_PFN(vf->vd->phys) + page;
 }
 
-/* What a fault gets when the device is gone. */
+/* A fault when the device is gone. */
 static vm_fault_t vshmem_fault_gone(struct vm_fault *vmf)
 {
 	if (!(vmf->vma->vm_pgoff & REMAINS_PGOFF))
@@ -405,10 +408,10 @@ static int vshmem_set_pte(pte_t *pte, unsigned long addr, void *data)
 /*
  * Maps the 2 MiB around the address, as far as the mapping reaches.
  *
- * vmf_insert_pfn() would ask the kernel's table of memory types, which has
- * write-back only where the MTRRs have it. The usual firmware of virtual
- * machines puts the BAR of a small pool below 4 GiB, where it lets the MTRRs
- * say uncached, for all of it. Hypervisors look at the page tables alone.
+ * vmf_insert_pfn() would use the kernel's table of memory types, which says
+ * write-back only where the MTRRs do. Firmware of virtual machines usually puts
+ * the BAR of a small pool below 4 GiB, all of which the MTRRs make uncached.
+ * Hypervisors use the page tables alone.
  */
 static vm_fault_t vshmem_fault(struct vm_fault *vmf)
 {
@@ -419,13 +422,13 @@ static vm_fault_t vshmem_fault(struct vm_fault *vmf)
 	unsigned long end = min(block + PMD_SIZE - 1, vma->vm_end - 1) + 1;
 	vm_fault_t ret = VM_FAULT_NOPAGE;
 
-	down_read(&vf->vd->gate);
+	down_read(&vf->vd->revoke_rwsem);
 	if (vf->vd->gone)
 		ret = vshmem_fault_gone(vmf);
 	else if (apply_to_page_range(vma->vm_mm, start, end - start,
 				     vshmem_set_pte, vma) == -ENOMEM)
 		ret = VM_FAULT_OOM;
-	up_read(&vf->vd->gate);
+	up_read(&vf->vd->revoke_rwsem);
 	return ret;
 }
 
@@ -456,10 +459,10 @@ static vm_fault_t vshmem_huge_fault(struct vm_fault *vmf, unsigned int order)
 	if (!IS_ALIGNED(pfn, 1UL << PMD_ORDER))
 		return ret;
 
-	down_read(&vf->vd->gate);
+	down_read(&vf->vd->revoke_rwsem);
 	if (!vf->vd->gone)
 		ret = vshmem_insert_pmd(vmf, pfn);
-	up_read(&vf->vd->gate);
+	up_read(&vf->vd->revoke_rwsem);
 	return ret;
 }
 #endif
@@ -475,7 +478,7 @@ static int vshmem_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	bool remains = vma->vm_pgoff & REMAINS_PGOFF;
 	pgoff_t first = vma->vm_pgoff & ~REMAINS_PGOFF;
-	/* One that remains gets pages that the kernel has to count. */
+	/* A mapping that remains gets pages that are reference-counted. */
 	const unsigned long flags = VM_IO | VM_DONTEXPAND | VM_DONTDUMP |
 				    (remains ? VM_MIXEDMAP : VM_PFNMAP);
 	struct vshmem_file *vf = file->private_data;
@@ -516,12 +519,12 @@ static int vshmem_open(struct inode *inode, struct file *file)
 	vf->file = file;
 	file->private_data = vf;
 
-	down_write(&vd->gate);
+	down_write(&vd->revoke_rwsem);
 	if (vd->gone)
 		err = -ENODEV;
 	else
 		list_add(&vf->node, &vd->files);
-	up_write(&vd->gate);
+	up_write(&vd->revoke_rwsem);
 	if (err)
 		kfree(vf);
 	return err;
@@ -531,9 +534,9 @@ static int vshmem_release(struct inode *inode, struct file *file)
 {
 	struct vshmem_file *vf = file->private_data;
 
-	down_write(&vf->vd->gate);
+	down_write(&vf->vd->revoke_rwsem);
 	list_del(&vf->node);
-	up_write(&vf->vd->gate);
+	up_write(&vf->vd->revoke_rwsem);
 	kfree(vf);
 	return 0;
 }
@@ -550,7 +553,7 @@ static const struct file_operations vshmem_fops = {
 
 /* The PCI device */
 
-/* Whether memremap() got what it asked for: it takes less without a word. */
+/* Whether memremap() has mapped write-back: it falls back silently. */
 static bool vshmem_is_write_back(void *mem)
 {
 #ifdef CONFIG_X86
@@ -593,10 +596,10 @@ static void vshmem_unmap_bars(struct vshmem *vd)
 }
 
 /*
- * A copy of a machine may draw the same numbers for a while. But it takes its
- * device at another time, or has another number on it.
+ * A copy of a machine may get the same random numbers for a while. But it
+ * probes its device at another time, or has another peer id.
  */
-static void vshmem_draw_identity(struct vshmem *vd)
+static void vshmem_init_identity(struct vshmem *vd)
 {
 	u64 *id = vd->identity.id;
 
@@ -605,10 +608,10 @@ static void vshmem_draw_identity(struct vshmem *vd)
 	id[1] ^= ioread32(vd->registers + REG_IVPOSITION);
 }
 
-/* A plain device has no vectors, and that is no error. */
-static int vshmem_take_vectors(struct vshmem *vd)
+/* A device without a doorbell has no vectors, which is no error. */
+static int vshmem_request_irqs(struct vshmem *vd)
 {
-	int count = min(pci_msix_vec_count(vd->pdev), MOST_VECTORS);
+	int count = min(pci_msix_vec_count(vd->pdev), MAX_VECTORS);
 	int i, err;
 
 	if (count <= 0)
@@ -631,7 +634,7 @@ undo:
 	return err;
 }
 
-static void vshmem_free_vectors(struct vshmem *vd)
+static void vshmem_free_irqs(struct vshmem *vd)
 {
 	int i;
 
@@ -645,7 +648,7 @@ static void vshmem_free(struct device *dev)
 {
 	struct vshmem *vd = container_of(dev, struct vshmem, dev);
 
-	ida_free(&vshmem_minors, MINOR(dev->devt) - MINOR(vshmem_first));
+	ida_free(&vshmem_minors, MINOR(dev->devt) - MINOR(vshmem_devt));
 	kfree(vd);
 }
 
@@ -656,13 +659,13 @@ static struct vshmem *vshmem_new(struct pci_dev *pdev)
 
 	if (!vd)
 		return ERR_PTR(-ENOMEM);
-	number = ida_alloc_max(&vshmem_minors, MOST_DEVICES - 1, GFP_KERNEL);
+	number = ida_alloc_max(&vshmem_minors, MAX_DEVICES - 1, GFP_KERNEL);
 	if (number < 0) {
 		kfree(vd);
 		return ERR_PTR(number);
 	}
 	vd->pdev = pdev;
-	init_rwsem(&vd->gate);
+	init_rwsem(&vd->revoke_rwsem);
 	spin_lock_init(&vd->lock);
 	INIT_LIST_HEAD(&vd->files);
 	for (i = 0; i < ARRAY_SIZE(vd->table); i++)
@@ -674,7 +677,7 @@ static struct vshmem *vshmem_new(struct pci_dev *pdev)
 	vd->dev.class = &vshmem_class;
 	vd->dev.parent = &pdev->dev;
 	vd->dev.release = vshmem_free;
-	vd->dev.devt = MKDEV(MAJOR(vshmem_first), MINOR(vshmem_first) + number);
+	vd->dev.devt = MKDEV(MAJOR(vshmem_devt), MINOR(vshmem_devt) + number);
 	if (dev_set_name(&vd->dev, NAME "%d", number)) {
 		put_device(&vd->dev);
 		return ERR_PTR(-ENOMEM);
@@ -698,21 +701,21 @@ static int vshmem_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = vshmem_map_bars(vd);
 	if (err)
 		goto release;
-	vshmem_draw_identity(vd);
+	vshmem_init_identity(vd);
 	pci_set_drvdata(pdev, vd);
 	pci_set_master(pdev);
-	err = vshmem_take_vectors(vd);
+	err = vshmem_request_irqs(vd);
 	if (err)
 		goto unmap;
 	err = cdev_device_add(&vd->cdev, &vd->dev);
 	if (err)
-		goto free_vectors;
+		goto free_irqs;
 	dev_info(&vd->dev, "%llu KiB%s, %d vectors\n", vd->size >> 10,
 		 vd->cached ? "" : ", uncached", vd->vectors);
 	return 0;
 
-free_vectors:
-	vshmem_free_vectors(vd);
+free_irqs:
+	vshmem_free_irqs(vd);
 unmap:
 	vshmem_unmap_bars(vd);
 release:
@@ -729,20 +732,22 @@ static void vshmem_revoke(struct vshmem *vd)
 	struct address_space *last = NULL;
 	struct vshmem_file *vf;
 
-	down_write(&vd->gate);
+	down_write(&vd->revoke_rwsem);
 	spin_lock_irq(&vd->lock);
 	vd->gone = true;
 	spin_unlock_irq(&vd->lock);
-	vshmem_look_at_all(vd, -ENODEV);
-	/* All that were opened by one name share a mapping: a user may have
-	 * very many. */
+	vshmem_check_sleepers(vd, -ENODEV);
+	/*
+	 * All files that were opened by one name share an address space, and
+	 * there may be very many of them.
+	 */
 	list_for_each_entry(vf, &vd->files, node) {
 		if (vf->file->f_mapping == last)
 			continue;
 		last = vf->file->f_mapping;
 		unmap_mapping_range(last, 0, 0, 1);
 	}
-	up_write(&vd->gate);
+	up_write(&vd->revoke_rwsem);
 }
 
 static void vshmem_remove(struct pci_dev *pdev)
@@ -751,17 +756,17 @@ static void vshmem_remove(struct pci_dev *pdev)
 
 	cdev_device_del(&vd->cdev, &vd->dev);
 	vshmem_revoke(vd);
-	vshmem_free_vectors(vd);
+	vshmem_free_irqs(vd);
 	vshmem_unmap_bars(vd);
 	pci_release_regions(pdev);
 	pci_disable_device(pdev);
 	put_device(&vd->dev);
 }
 
-/* Who rang while this kernel was suspended may not have been heard. */
+/* Doorbells may have been lost while this kernel was suspended. */
 static int vshmem_resume(struct device *dev)
 {
-	vshmem_look_at_all(dev_get_drvdata(dev), 0);
+	vshmem_check_sleepers(dev_get_drvdata(dev), 0);
 	return 0;
 }
 
@@ -783,7 +788,7 @@ static struct pci_driver vshmem_driver = {
 
 static int __init vshmem_init(void)
 {
-	int err = alloc_chrdev_region(&vshmem_first, 0, MOST_DEVICES, NAME);
+	int err = alloc_chrdev_region(&vshmem_devt, 0, MAX_DEVICES, NAME);
 
 	if (err)
 		return err;
@@ -798,7 +803,7 @@ static int __init vshmem_init(void)
 destroy:
 	class_unregister(&vshmem_class);
 unregister:
-	unregister_chrdev_region(vshmem_first, MOST_DEVICES);
+	unregister_chrdev_region(vshmem_devt, MAX_DEVICES);
 	return err;
 }
 module_init(vshmem_init);
@@ -807,7 +812,7 @@ static void __exit vshmem_exit(void)
 {
 	pci_unregister_driver(&vshmem_driver);
 	class_unregister(&vshmem_class);
-	unregister_chrdev_region(vshmem_first, MOST_DEVICES);
+	unregister_chrdev_region(vshmem_devt, MAX_DEVICES);
 	ida_destroy(&vshmem_minors);
 }
 module_exit(vshmem_exit);
@@ -815,6 +820,8 @@ module_exit(vshmem_exit);
 MODULE_DESCRIPTION("Shared memory between virtual machines (ivshmem)");
 MODULE_AUTHOR("The Vshmem developers");
 MODULE_LICENSE("GPL");
-/* Which calls it has: raised when the library needs another one. vshmem up
- * takes no driver that says something else. */
+/*
+ * The version of the set of calls, raised when the library needs another one.
+ * vshmem up loads no driver of another version.
+ */
 MODULE_INFO(vshmem_calls, "2");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Grants that are taken back. A page that the other domain still has mapped
- * stays granted until it has unmapped it, or is gone, which is tried once a
+ * Ending grants. A page that the other domain still has mapped stays granted
+ * until that domain has unmapped it or is gone, so ending it is tried once a
  * second. The kernel's own list of such grants (gnttab_end_foreign_access)
- * tries ten entries a second: a pool of 16 MiB, of a domain that was destroyed
- * a moment ago, would keep its part of the grant table for minutes.
+ * tries ten entries a second: a pool of 16 MiB would keep its part of the grant
+ * table for minutes after the other domain was destroyed.
  *
- * Until then the grant holds the pool's memory, and the module.
+ * Until then the grant holds references to the pool's memory and to the module.
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -14,7 +14,7 @@
 
 #include "vshmem_xen.h"
 
-/* No page has it: the first references are Xen's own. */
+/* No page has this reference: the first ones are Xen's own. */
 #define ENDED 0
 
 static void try_again(struct work_struct *work);
@@ -22,7 +22,7 @@ static void try_again(struct work_struct *work);
 static LIST_HEAD(ending); /* of grants, under pools_lock */
 static DECLARE_DELAYED_WORK(trying, try_again);
 
-/* Ends what can be. Returns how many pages are still mapped. */
+/* Ends the grants that can be. Returns how many pages are still mapped. */
 static unsigned int end_refs(grant_ref_t *refs, struct page **pages,
 			     unsigned int count)
 {
@@ -90,7 +90,7 @@ void end_grant(struct grant *grant)
 	schedule_delayed_work(&trying, HZ);
 }
 
-/* When nothing holds the module any more, the work may still be at its end. */
+/* When nothing holds the module any more, the work may still be returning. */
 void end_wait(void)
 {
 	cancel_delayed_work_sync(&trying);

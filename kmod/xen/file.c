@@ -7,7 +7,7 @@
 
 #include "vshmem_xen.h"
 
-/* Where VSHMEM_REMAINS is in an offset that is counted in pages. */
+/* VSHMEM_REMAINS in an offset that is counted in pages. */
 #define REMAINS_PGOFF ((pgoff_t)(VSHMEM_REMAINS >> PAGE_SHIFT))
 
 struct pool_file {
@@ -51,12 +51,12 @@ static long file_ring(struct pool *pool, void __user *arg)
 		return -EINVAL;
 	if (r.device && r.device != MINOR(pool->dev.devt) + 1)
 		return -EXDEV;
-	down_read(&pool->gate);
+	down_read(&pool->revoke_rwsem);
 	if (pool->gone)
 		err = -ENODEV;
 	else
 		share_ring(pool, r.peer);
-	up_read(&pool->gate);
+	up_read(&pool->revoke_rwsem);
 	return err;
 }
 
@@ -98,7 +98,7 @@ static int map_page(pte_t *pte, unsigned long addr, void *data)
 	return 0;
 }
 
-/* What a fault gets when the pool was taken away. */
+/* A fault when the pool was taken away. */
 static vm_fault_t fault_gone(struct vm_fault *vmf)
 {
 	if (!(vmf->vma->vm_pgoff & REMAINS_PGOFF))
@@ -108,9 +108,9 @@ static vm_fault_t fault_gone(struct vm_fault *vmf)
 }
 
 /*
- * Maps the 2 MiB around the address, as far as the mapping reaches. Not by
- * vmf_insert_pfn(), which takes pages of other domains for device memory, and
- * would map them uncached.
+ * Maps the 2 MiB around the address, as far as the mapping reaches.
+ * vmf_insert_pfn() would take pages of other domains for device memory, and map
+ * them uncached.
  */
 static vm_fault_t file_fault(struct vm_fault *vmf)
 {
@@ -121,13 +121,13 @@ static vm_fault_t file_fault(struct vm_fault *vmf)
 	unsigned long end = min(block + PMD_SIZE - 1, vma->vm_end - 1) + 1;
 	vm_fault_t ret = VM_FAULT_NOPAGE;
 
-	down_read(&pf->pool->gate);
+	down_read(&pf->pool->revoke_rwsem);
 	if (pf->pool->gone)
 		ret = fault_gone(vmf);
 	else if (apply_to_page_range(vma->vm_mm, start, end - start, map_page,
 				     vma) == -ENOMEM)
 		ret = VM_FAULT_OOM;
-	up_read(&pf->pool->gate);
+	up_read(&pf->pool->revoke_rwsem);
 	return ret;
 }
 
@@ -139,7 +139,7 @@ static int file_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	bool remains = vma->vm_pgoff & REMAINS_PGOFF;
 	pgoff_t first = vma->vm_pgoff & ~REMAINS_PGOFF;
-	/* One that remains gets pages that the kernel has to count. */
+	/* A mapping that remains gets pages that are reference-counted. */
 	const unsigned long flags = VM_IO | VM_DONTEXPAND | VM_DONTDUMP |
 				    (remains ? VM_MIXEDMAP : VM_PFNMAP);
 	struct pool_file *pf = file->private_data;
@@ -173,12 +173,12 @@ static int file_open(struct inode *inode, struct file *file)
 	pf->file = file;
 	file->private_data = pf;
 
-	down_write(&pool->gate);
+	down_write(&pool->revoke_rwsem);
 	if (pool->gone)
 		err = -ENODEV;
 	else
 		list_add(&pf->node, &pool->files);
-	up_write(&pool->gate);
+	up_write(&pool->revoke_rwsem);
 	if (err)
 		kfree(pf);
 	return err;
@@ -188,9 +188,9 @@ static int file_release(struct inode *inode, struct file *file)
 {
 	struct pool_file *pf = file->private_data;
 
-	down_write(&pf->pool->gate);
+	down_write(&pf->pool->revoke_rwsem);
 	list_del(&pf->node);
-	up_write(&pf->pool->gate);
+	up_write(&pf->pool->revoke_rwsem);
 	kfree(pf);
 	return 0;
 }
@@ -204,26 +204,30 @@ const struct file_operations pool_fops = {
 	.compat_ioctl = compat_ptr_ioctl,
 };
 
-/* Ends all mappings and sleeps; nothing reaches the memory afterwards. Mappings
- * that remain show zeros. */
+/*
+ * Ends all mappings and sleeps. No process reaches the memory afterwards;
+ * mappings that remain show zeros.
+ */
 void file_revoke(struct pool *pool)
 {
 	struct address_space *last = NULL;
 	struct pool_file *pf;
 
-	down_write(&pool->gate);
+	down_write(&pool->revoke_rwsem);
 	WRITE_ONCE(pool->gone, true);
 	spin_lock_irq(&pool->sleepers.lock);
 	pool->sleepers.gone = true;
 	spin_unlock_irq(&pool->sleepers.lock);
-	sleepers_look(pool, -ENODEV);
-	/* All that were opened by one name share a mapping: a user may have
-	 * very many. */
+	sleepers_check(pool, -ENODEV);
+	/*
+	 * All files that were opened by one name share an address space, and
+	 * there may be very many of them.
+	 */
 	list_for_each_entry(pf, &pool->files, node) {
 		if (pf->file->f_mapping == last)
 			continue;
 		last = pf->file->f_mapping;
 		unmap_mapping_range(last, 0, 0, 1);
 	}
-	up_write(&pool->gate);
+	up_write(&pool->revoke_rwsem);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * vshmem_xen: pools that Xen domains share. The domain that owns a pool grants
- * its pages to others; each domain has it as a device file, which is used as
- * that of the driver of ivshmem (../vshmem_ioctl.h).
+ * its pages to others. Each domain has the pool as a device file, with the
+ * calls of the driver for ivshmem (../vshmem_ioctl.h).
  *
- * Who gets which pool is decided and announced in user space, by `vshmem xen`;
- * the calls for that are in vshmem_xen_ioctl.h.
+ * User space (`vshmem xen`) decides which domain gets which pool, and announces
+ * it; the calls for that are in vshmem_xen_ioctl.h.
  */
 #include <linux/capability.h>
 #include <linux/miscdevice.h>
@@ -22,7 +22,7 @@ static long add_or_put(struct pool *pool, int err)
 	if (!err)
 		err = pool_find(pool->name) ? -EEXIST : pool_add(pool);
 	if (err) {
-		/* Its file may have been there for a moment. */
+		/* Its file may have been opened already. */
 		file_revoke(pool);
 		if (!pool_is_owned(pool))
 			share_detach(pool);
@@ -33,16 +33,16 @@ static long add_or_put(struct pool *pool, int err)
 
 static long create(void __user *arg)
 {
-	struct vshmem_xen_create how;
+	struct vshmem_xen_create req;
 	struct pool *pool;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
+	if (copy_from_user(&req, arg, sizeof(req)))
 		return -EFAULT;
-	if (how.self >= DOMID_FIRST_RESERVED)
+	if (req.self >= DOMID_FIRST_RESERVED)
 		return -EINVAL;
-	if (pool_find(how.name))
+	if (pool_find(req.name))
 		return -EEXIST;
-	pool = pool_new(how.name, how.size, how.self, how.self);
+	pool = pool_new(req.name, req.size, req.self, req.self);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
 	return add_or_put(pool, pool_fill(pool));
@@ -59,67 +59,67 @@ static struct pool *owned(const char *name)
 
 static long grant(void __user *arg)
 {
-	struct vshmem_xen_grant how;
+	struct vshmem_xen_grant req;
 	struct grant *grant;
 	struct pool *pool;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
+	if (copy_from_user(&req, arg, sizeof(req)))
 		return -EFAULT;
-	pool = owned(how.name);
+	pool = owned(req.name);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
-	if (how.domid >= DOMID_FIRST_RESERVED || how.domid == pool->self)
+	if (req.domid >= DOMID_FIRST_RESERVED || req.domid == pool->self)
 		return -EINVAL;
-	grant = share_grant(pool, how.domid);
+	grant = share_grant(pool, req.domid);
 	if (IS_ERR(grant))
 		return PTR_ERR(grant);
-	how.port = grant->port;
-	how.count = grant->listed;
-	memcpy(how.refs, grant->list_refs, sizeof(how.refs));
-	return copy_to_user(arg, &how, sizeof(how)) ? -EFAULT : 0;
+	req.port = grant->port;
+	req.count = grant->listed;
+	memcpy(req.refs, grant->list_refs, sizeof(req.refs));
+	return copy_to_user(arg, &req, sizeof(req)) ? -EFAULT : 0;
 }
 
 static long attach(void __user *arg)
 {
-	struct vshmem_xen_attach how;
+	struct vshmem_xen_attach req;
 	struct pool *pool;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
+	if (copy_from_user(&req, arg, sizeof(req)))
 		return -EFAULT;
 	if (!xen_feature(XENFEAT_auto_translated_physmap))
 		return -EOPNOTSUPP;
-	if (how.self >= DOMID_FIRST_RESERVED ||
-	    how.owner >= DOMID_FIRST_RESERVED || how.owner == how.self ||
-	    how.count > VSHMEM_XEN_LISTS)
+	if (req.self >= DOMID_FIRST_RESERVED ||
+	    req.owner >= DOMID_FIRST_RESERVED || req.owner == req.self ||
+	    req.count > VSHMEM_XEN_LISTS)
 		return -EINVAL;
-	pool = pool_find(how.name);
+	pool = pool_find(req.name);
 	if (pool) {
-		if (pool->owner != how.owner)
+		if (pool->owner != req.owner)
 			return -EBUSY;
 		if (share_is_current(pool))
 			return -EEXIST;
-		/* Its owner is through with it, and has made another one. */
+		/* Its owner has withdrawn it, and created another one. */
 		pool_remove(pool);
 	}
-	pool = pool_new(how.name, how.size, how.self, how.owner);
+	pool = pool_new(req.name, req.size, req.self, req.owner);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
-	return add_or_put(pool, share_attach(pool, &how));
+	return add_or_put(pool, share_attach(pool, &req));
 }
 
 static long revoke(void __user *arg)
 {
-	struct vshmem_xen_name how;
+	struct vshmem_xen_name req;
 	struct grant *grant;
 	struct pool *pool;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
+	if (copy_from_user(&req, arg, sizeof(req)))
 		return -EFAULT;
-	pool = owned(how.name);
+	pool = owned(req.name);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
 	list_for_each_entry(grant, &pool->grants, node) {
-		if (grant->domid == how.domid) {
+		if (grant->domid == req.domid) {
 			share_revoke(grant);
 			return 0;
 		}
@@ -127,38 +127,38 @@ static long revoke(void __user *arg)
 	return -ENOENT;
 }
 
-/* The domain with the next id that has the pool. */
+/* The next domain, by id, that the pool is granted to. */
 static long granted(void __user *arg)
 {
-	struct vshmem_xen_name how;
+	struct vshmem_xen_name req;
 	u32 next = VSHMEM_XEN_NOBODY;
 	struct grant *grant;
 	struct pool *pool;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
+	if (copy_from_user(&req, arg, sizeof(req)))
 		return -EFAULT;
-	pool = owned(how.name);
+	pool = owned(req.name);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
 	list_for_each_entry(grant, &pool->grants, node) {
-		if (grant->domid >= how.domid && grant->domid < next)
+		if (grant->domid >= req.domid && grant->domid < next)
 			next = grant->domid;
 	}
-	how.domid = next;
-	return copy_to_user(arg, &how, sizeof(how)) ? -EFAULT : 0;
+	req.domid = next;
+	return copy_to_user(arg, &req, sizeof(req)) ? -EFAULT : 0;
 }
 
 static long remove(void __user *arg)
 {
-	struct vshmem_xen_name how;
+	struct vshmem_xen_name req;
 	struct pool *pool;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
+	if (copy_from_user(&req, arg, sizeof(req)))
 		return -EFAULT;
-	pool = pool_find(how.name);
+	pool = pool_find(req.name);
 	if (!pool)
 		return -ENOENT;
-	if (pool->owner != how.domid)
+	if (pool->owner != req.domid)
 		return -EPERM;
 	pool_remove(pool);
 	return 0;
@@ -166,12 +166,12 @@ static long remove(void __user *arg)
 
 static long claim(struct file *file, void __user *arg)
 {
-	struct vshmem_xen_name how;
+	struct vshmem_xen_name req;
 	struct pool *pool;
 
-	if (copy_from_user(&how, arg, sizeof(how)))
+	if (copy_from_user(&req, arg, sizeof(req)))
 		return -EFAULT;
-	pool = owned(how.name);
+	pool = owned(req.name);
 	if (IS_ERR(pool))
 		return PTR_ERR(pool);
 	if (pool->server && pool->server != file)
@@ -183,7 +183,7 @@ static long claim(struct file *file, void __user *arg)
 static int control_release(struct inode *inode, struct file *file)
 {
 	mutex_lock(&pools_lock);
-	pools_disclaim(file);
+	pools_drop_server(file);
 	mutex_unlock(&pools_lock);
 	return 0;
 }
@@ -264,6 +264,8 @@ module_exit(vshmem_xen_exit);
 MODULE_DESCRIPTION("Shared memory between Xen domains");
 MODULE_AUTHOR("The Vshmem developers");
 MODULE_LICENSE("GPL");
-/* Which calls it has: raised when the library needs another one. vshmem up
- * takes no driver that says something else. */
+/*
+ * The version of the set of calls, raised when the library needs another one.
+ * vshmem up loads no driver of another version.
+ */
 MODULE_INFO(vshmem_calls, "2");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pools and their device files: made, found by name, taken away.
+ * Pools and their device files: creating, finding and removing them.
  *
- * A pool's memory lives as long as anybody has its file open: a program may be
- * in the midst of a fault. Taking a pool away ends all mappings first.
+ * A pool's memory exists as long as its file is open: a program may be in the
+ * middle of a fault. Removing a pool ends all mappings first.
  */
 #include <linux/idr.h>
 #include <linux/kdev_t.h>
@@ -16,15 +16,15 @@
 
 DEFINE_MUTEX(pools_lock);
 static LIST_HEAD(pools); /* under pools_lock */
-static dev_t first;
+static dev_t pools_devt;
 static DEFINE_IDA(minors);
 
 /*
- * A domain's mappings of another domain's pages don't survive that it is saved,
- * so it lets go of them before: whoever has the pool mapped gets SIGBUS when
- * the domain goes on. The device file remains, and is replaced by that of the
- * pool that is attached next. Nor do grants, so a domain whose pools others
- * have is not saved at all.
+ * A domain's mappings of another domain's pages don't survive a save, so they
+ * are removed first: a process that has the pool mapped gets SIGBUS when the
+ * domain goes on. The device file remains, and is replaced by that of the pool
+ * that is attached next. Grants don't survive a save either, so a domain with
+ * granted pools refuses it.
  */
 static int pool_freeze(struct device *dev)
 {
@@ -32,9 +32,9 @@ static int pool_freeze(struct device *dev)
 	bool granted;
 
 	if (pool_is_owned(pool)) {
-		spin_lock_irq(&pool->bells);
+		spin_lock_irq(&pool->grants_lock);
 		granted = !list_empty(&pool->grants);
-		spin_unlock_irq(&pool->bells);
+		spin_unlock_irq(&pool->grants_lock);
 		if (granted)
 			dev_err(dev, "is in use by other domains, so this one "
 				     "can't be saved\n");
@@ -63,7 +63,7 @@ static void pool_release(struct device *dev)
 	if (pool_is_owned(pool))
 		free_own_pages(pool);
 	kvfree(pool->pages);
-	ida_free(&minors, MINOR(dev->devt) - MINOR(first));
+	ida_free(&minors, MINOR(dev->devt) - MINOR(pools_devt));
 	kfree(pool);
 }
 
@@ -79,22 +79,22 @@ static bool is_name(const char *name)
 
 static int pool_number(struct pool *pool)
 {
-	int number = ida_alloc_max(&minors, MOST_POOLS - 1, GFP_KERNEL);
+	int number = ida_alloc_max(&minors, MAX_POOLS - 1, GFP_KERNEL);
 
 	if (number < 0)
 		return number;
 	device_initialize(&pool->dev);
 	pool->dev.class = &pool_class;
 	pool->dev.release = pool_release;
-	pool->dev.devt = MKDEV(MAJOR(first), MINOR(first) + number);
+	pool->dev.devt = MKDEV(MAJOR(pools_devt), MINOR(pools_devt) + number);
 	return 0;
 }
 
 /*
- * A copy of a domain may draw the same numbers for a while. But it gets the
- * pool at another time, and has another id.
+ * A copy of a domain may get the same random numbers for a while. But it gets
+ * the pool at another time, and has another id.
  */
-static void draw_identity(struct pool *pool)
+static void init_identity(struct pool *pool)
 {
 	u64 *id = pool->identity.id;
 
@@ -110,7 +110,7 @@ struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner)
 	int err;
 
 	if (!is_name(name) || !size || !PAGE_ALIGNED(size) ||
-	    size >> PAGE_SHIFT > MOST_PAGES)
+	    size >> PAGE_SHIFT > MAX_PAGES)
 		return ERR_PTR(-EINVAL);
 	pool = kzalloc(sizeof(*pool), GFP_KERNEL);
 	if (!pool)
@@ -120,12 +120,12 @@ struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner)
 	pool->count = size >> PAGE_SHIFT;
 	pool->self = self;
 	pool->owner = owner;
-	draw_identity(pool);
-	spin_lock_init(&pool->bells);
+	init_identity(pool);
+	spin_lock_init(&pool->grants_lock);
 	INIT_LIST_HEAD(&pool->grants);
 	INIT_LIST_HEAD(&pool->node);
 	INIT_LIST_HEAD(&pool->files);
-	init_rwsem(&pool->gate);
+	init_rwsem(&pool->revoke_rwsem);
 	sleepers_init(&pool->sleepers);
 	pool->pages = kvcalloc(pool->count, sizeof(*pool->pages), GFP_KERNEL);
 	err = pool->pages ? pool_number(pool) : -ENOMEM;
@@ -141,7 +141,7 @@ struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner)
 	return pool;
 }
 
-/* Gives a pool memory of this domain's own. */
+/* Allocates a pool's memory, which is this domain's own. */
 int pool_fill(struct pool *pool)
 {
 	unsigned int i;
@@ -167,7 +167,7 @@ struct pool *pool_find(const char *name)
 	return NULL;
 }
 
-/* Under pools_lock. Makes the device file; from then on programs can use it. */
+/* Under pools_lock. Adds the device file; from then on programs can use it. */
 int pool_add(struct pool *pool)
 {
 	int err;
@@ -184,7 +184,8 @@ int pool_add(struct pool *pool)
 	return 0;
 }
 
-/* Under pools_lock, in a call on a file of this module. */
+/* Under pools_lock, in a call by a file of this module, which keeps it loaded.
+ */
 void pool_remove(struct pool *pool)
 {
 	struct grant *grant, *next;
@@ -199,8 +200,8 @@ void pool_remove(struct pool *pool)
 	module_put(THIS_MODULE);
 }
 
-/* Under pools_lock. Nobody serves what was served by this file. */
-void pools_disclaim(struct file *server)
+/* Under pools_lock. The pools that this file serves are served no longer. */
+void pools_drop_server(struct file *server)
 {
 	struct pool *pool;
 
@@ -212,13 +213,13 @@ void pools_disclaim(struct file *server)
 
 int pools_init(void)
 {
-	int err = alloc_chrdev_region(&first, 0, MOST_POOLS, NAME);
+	int err = alloc_chrdev_region(&pools_devt, 0, MAX_POOLS, NAME);
 
 	if (err)
 		return err;
 	err = class_register(&pool_class);
 	if (err)
-		unregister_chrdev_region(first, MOST_POOLS);
+		unregister_chrdev_region(pools_devt, MAX_POOLS);
 	return err;
 }
 
@@ -227,6 +228,6 @@ void pools_exit(void)
 {
 	end_wait();
 	class_unregister(&pool_class);
-	unregister_chrdev_region(first, MOST_POOLS);
+	unregister_chrdev_region(pools_devt, MAX_POOLS);
 	ida_destroy(&minors);
 }

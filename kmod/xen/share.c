@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sharing pages between domains, and the doorbell.
+ * Sharing pages between domains, and doorbells.
  *
- * The owner has an event channel with each domain that it granted the pool to.
- * A ring has no sender and no content: whoever is rung looks at the words of
- * its sleepers. So a domain that rings another one rings the owner, and the
- * owner's interrupt passes it on to all others.
+ * The owner has an event channel with each domain that it has granted the pool
+ * to. A doorbell event has no sender and no content: a domain that receives one
+ * checks the words of its sleepers. So a domain that rings another one's
+ * doorbell rings the owner's, whose interrupt passes the event on to all
+ * others.
  */
 #include <asm/xen/hypercall.h>
 #include <linux/slab.h>
@@ -17,20 +18,20 @@
 
 /* Granting */
 
-/* Rung by a domain that has the pool: look, and have the others look. */
+/* A domain that has the pool has rung the owner's doorbell. */
 static irqreturn_t owner_interrupt(int irq, void *data)
 {
 	struct grant *from = data, *grant;
 	struct pool *pool = from->pool;
 	unsigned long flags;
 
-	sleepers_look(pool, 0);
-	spin_lock_irqsave(&pool->bells, flags);
+	sleepers_check(pool, 0);
+	spin_lock_irqsave(&pool->grants_lock, flags);
 	list_for_each_entry(grant, &pool->grants, node) {
 		if (grant != from)
 			notify_remote_via_irq(grant->irq);
 	}
-	spin_unlock_irqrestore(&pool->bells, flags);
+	spin_unlock_irqrestore(&pool->grants_lock, flags);
 	xen_irq_lateeoi(irq, 0);
 	return IRQ_HANDLED;
 }
@@ -58,7 +59,8 @@ static int open_channel(struct grant *grant)
 	return 0;
 }
 
-/* A grant holds a reference to its page until nobody has it mapped. */
+/* A grant holds a reference to its page until the page is unmapped everywhere.
+ */
 static int grant_page(domid_t domid, struct page *page, grant_ref_t *ref)
 {
 	int got = gnttab_grant_foreign_access(domid, xen_page_to_gfn(page), 0);
@@ -115,10 +117,10 @@ void share_revoke(struct grant *grant)
 {
 	unsigned long flags;
 
-	spin_lock_irqsave(&grant->pool->bells, flags);
+	spin_lock_irqsave(&grant->pool->grants_lock, flags);
 	if (!list_empty(&grant->node))
 		list_del_init(&grant->node);
-	spin_unlock_irqrestore(&grant->pool->bells, flags);
+	spin_unlock_irqrestore(&grant->pool->grants_lock, flags);
 	if (grant->irq > 0)
 		unbind_from_irqhandler(grant->irq, grant);
 	end_grant(grant);
@@ -151,18 +153,18 @@ struct grant *share_grant(struct pool *pool, domid_t domid)
 		share_revoke(grant);
 		return ERR_PTR(err);
 	}
-	spin_lock_irqsave(&pool->bells, flags);
+	spin_lock_irqsave(&pool->grants_lock, flags);
 	list_add_tail(&grant->node, &pool->grants);
-	spin_unlock_irqrestore(&pool->bells, flags);
+	spin_unlock_irqrestore(&pool->grants_lock, flags);
 	return grant;
 }
 
 /* Mapping */
 
-/* Rung by the owner. */
+/* The owner has rung this domain's doorbell. */
 static irqreturn_t guest_interrupt(int irq, void *data)
 {
-	sleepers_look(data, 0);
+	sleepers_check(data, 0);
 	xen_irq_lateeoi(irq, 0);
 	return IRQ_HANDLED;
 }
@@ -172,7 +174,7 @@ static unsigned long address_of(struct page *page)
 	return (unsigned long)pfn_to_kaddr(page_to_pfn(page));
 }
 
-/* EIO: some of the pages are mapped still, and must not be used again. */
+/* EIO: some of the pages are still mapped, and must not be used again. */
 static int unmap_refs(struct gnttab_unmap_grant_ref *unmap, struct page **pages,
 		      unsigned int count)
 {
@@ -194,7 +196,7 @@ static int unmap_refs(struct gnttab_unmap_grant_ref *unmap, struct page **pages,
 	return 0;
 }
 
-/* Unmaps those of a failed attempt that were mapped. */
+/* Unmaps those pages that a failed attempt has mapped. */
 static int unmap_some(struct gnttab_map_grant_ref *map,
 		      struct gnttab_unmap_grant_ref *unmap, struct page **pages,
 		      unsigned int count)
@@ -212,7 +214,7 @@ static int unmap_some(struct gnttab_map_grant_ref *map,
 
 /*
  * Maps the pages of these references to pages of this kernel. EIO: it failed,
- * and some of them are mapped still, and must not be used again.
+ * and some of the pages are still mapped, and must not be used again.
  */
 static int map_refs(domid_t owner, const grant_ref_t *refs, struct page **pages,
 		    struct gnttab_unmap_grant_ref *unmap, unsigned int count)
@@ -242,7 +244,7 @@ static int map_refs(domid_t owner, const grant_ref_t *refs, struct page **pages,
 	return err;
 }
 
-/* Copies one page of references, which its owner may change at any time. */
+/* Copies one page of references once: its owner may change it at any time. */
 static int read_list(domid_t owner, grant_ref_t list, grant_ref_t *refs,
 		     unsigned int count)
 {
@@ -263,16 +265,16 @@ static int read_list(domid_t owner, grant_ref_t list, grant_ref_t *refs,
 	return err;
 }
 
-static int read_lists(struct pool *pool, const struct vshmem_xen_attach *how,
+static int read_lists(struct pool *pool, const struct vshmem_xen_attach *req,
 		      grant_ref_t *refs)
 {
 	unsigned int i, first, count;
 	int err;
 
-	for (i = 0; i < how->count; i++) {
+	for (i = 0; i < req->count; i++) {
 		first = i * REFS_A_PAGE;
 		count = min_t(unsigned int, pool->count - first, REFS_A_PAGE);
-		err = read_list(pool->owner, how->refs[i], refs + first, count);
+		err = read_list(pool->owner, req->refs[i], refs + first, count);
 		if (err)
 			return err;
 	}
@@ -325,9 +327,9 @@ static int bind_channel(struct pool *pool, evtchn_port_t port)
 }
 
 /*
- * Is the owner's end of the channel there? It goes when the pool is withdrawn,
- * and when the owner dies. A later pool has another channel, whatever its
- * number, with which ours is not connected.
+ * Whether the owner's end of the event channel exists. It is closed when the
+ * pool is withdrawn or the owner dies. A later pool has another channel,
+ * perhaps with the same port, to which this one is not bound.
  */
 bool share_is_current(struct pool *pool)
 {
@@ -342,28 +344,28 @@ bool share_is_current(struct pool *pool)
 	       status.status == EVTCHNSTAT_interdomain;
 }
 
-int share_attach(struct pool *pool, const struct vshmem_xen_attach *how)
+int share_attach(struct pool *pool, const struct vshmem_xen_attach *req)
 {
 	grant_ref_t *refs;
 	int err;
 
-	if (how->count != DIV_ROUND_UP(pool->count, REFS_A_PAGE))
+	if (req->count != DIV_ROUND_UP(pool->count, REFS_A_PAGE))
 		return -EINVAL;
 	refs = kvcalloc(pool->count, sizeof(*refs), GFP_KERNEL);
 	if (!refs)
 		return -ENOMEM;
-	err = read_lists(pool, how, refs);
+	err = read_lists(pool, req, refs);
 	if (!err)
 		err = map_pool(pool, refs);
 	kvfree(refs);
 	if (!err)
-		err = bind_channel(pool, how->port);
+		err = bind_channel(pool, req->port);
 	if (err)
 		share_detach(pool);
 	return err;
 }
 
-/* After all mappings of programs are gone. */
+/* After all mappings of programs were ended. */
 void share_detach(struct pool *pool)
 {
 	if (pool->irq > 0)
@@ -378,24 +380,24 @@ void share_detach(struct pool *pool)
 	pool->unmap = NULL;
 }
 
-/* Under the gate. */
+/* Under revoke_rwsem. */
 void share_ring(struct pool *pool, u32 peer)
 {
 	struct grant *grant;
 	unsigned long flags;
 
 	if (peer == pool->self) {
-		sleepers_look(pool, 0);
+		sleepers_check(pool, 0);
 		return;
 	}
 	if (!pool_is_owned(pool)) {
 		notify_remote_via_irq(pool->irq);
 		return;
 	}
-	spin_lock_irqsave(&pool->bells, flags);
+	spin_lock_irqsave(&pool->grants_lock, flags);
 	list_for_each_entry(grant, &pool->grants, node) {
 		if (grant->domid == peer)
 			notify_remote_via_irq(grant->irq);
 	}
-	spin_unlock_irqrestore(&pool->bells, flags);
+	spin_unlock_irqrestore(&pool->grants_lock, flags);
 }

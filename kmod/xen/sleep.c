@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Waiting on words of a pool, and waking who waits: as in the driver of ivshmem
- * (../vshmem.c says why no wake-up is lost), but a pool's pages lie anywhere.
+ * Waiting on words of a pool, and waking sleepers, as in the driver for ivshmem
+ * (../vshmem.c argues why no wake-up is lost). But a pool's pages are not
+ * contiguous.
  */
 #include <linux/hash.h>
 #include <linux/hrtimer.h>
@@ -41,8 +42,8 @@ static u32 read_word(struct pool *pool, u64 offset)
 }
 
 /*
- * Under @lock. A sleeper takes @lock before it leaves, so it and its task are
- * there until the caller lets go of it.
+ * Under @lock. A sleeper takes @lock before it returns, so it and its task
+ * exist until the caller releases it.
  */
 static void wake_sleeper(struct vshmem_sleeper *s, int result)
 {
@@ -53,7 +54,7 @@ static void wake_sleeper(struct vshmem_sleeper *s, int result)
 }
 
 /* Wake those whose word has changed; with an error, all of them. */
-void sleepers_look(struct pool *pool, int error)
+void sleepers_check(struct pool *pool, int error)
 {
 	struct vshmem_sleeper *s, *next;
 	unsigned long flags;
@@ -70,7 +71,7 @@ void sleepers_look(struct pool *pool, int error)
 	spin_unlock_irqrestore(&pool->sleepers.lock, flags);
 }
 
-static int enter(struct pool *pool, struct vshmem_sleeper *s)
+static int enqueue(struct pool *pool, struct vshmem_sleeper *s)
 {
 	int err = 0;
 
@@ -85,8 +86,8 @@ static int enter(struct pool *pool, struct vshmem_sleeper *s)
 	return err;
 }
 
-/* A wake-up counts even if a signal or the deadline came at the same time. */
-static int leave(struct pool *pool, struct vshmem_sleeper *s, int why)
+/* A wake-up wins over a signal or the deadline at the same time. */
+static int dequeue(struct pool *pool, struct vshmem_sleeper *s, int why)
 {
 	spin_lock_irq(&pool->sleepers.lock);
 	if (s->woken)
@@ -97,8 +98,8 @@ static int leave(struct pool *pool, struct vshmem_sleeper *s, int why)
 	return why;
 }
 
-/* Programs in a time namespace count from elsewhere. */
-static ktime_t host_time(s64 deadline)
+/* A time namespace may have another offset of the clock. */
+static ktime_t to_host_time(s64 deadline)
 {
 	struct timespec64 shift = {};
 
@@ -116,9 +117,9 @@ static int do_sleep(struct vshmem_sleeper *s, ktime_t *deadline)
 			break;
 		if (signal_pending(current))
 			/*
-			 * EINTR if a handler runs; else, after a stop for
-			 * instance, the call is made again. Its deadline is
-			 * absolute, so it stays right.
+			 * EINTR if a handler runs; else, for instance after a
+			 * stop, the call is restarted. Its deadline is
+			 * absolute, so it stays the same.
 			 */
 			why = -ERESTARTNOHAND;
 		else if (!schedule_hrtimeout_range(deadline,
@@ -144,13 +145,13 @@ long sleepers_wait(struct pool *pool, void __user *arg)
 	s.offset = w.offset;
 	s.expected = w.expected;
 
-	err = enter(pool, &s);
+	err = enqueue(pool, &s);
 	if (err)
 		return err;
 	if (w.deadline == VSHMEM_FOREVER)
-		return leave(pool, &s, do_sleep(&s, NULL));
-	deadline = host_time(w.deadline);
-	return leave(pool, &s, do_sleep(&s, &deadline));
+		return dequeue(pool, &s, do_sleep(&s, NULL));
+	deadline = to_host_time(w.deadline);
+	return dequeue(pool, &s, do_sleep(&s, &deadline));
 }
 
 long sleepers_wake(struct pool *pool, void __user *arg)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of vshmem_xen.ko share. */
+/* The types and functions that the files of vshmem_xen.ko share. */
 #ifndef VSHMEM_XEN_H
 #define VSHMEM_XEN_H
 
@@ -16,8 +16,8 @@
 #include "vshmem_xen_ioctl.h"
 
 #define NAME "vshmem-xen"
-#define MOST_POOLS 256
-#define MOST_PAGES (VSHMEM_XEN_LISTS * (PAGE_SIZE / sizeof(grant_ref_t)))
+#define MAX_POOLS 256
+#define MAX_PAGES (VSHMEM_XEN_LISTS * (PAGE_SIZE / sizeof(grant_ref_t)))
 #define TABLE_BITS 6
 
 /* Threads that sleep on words of a pool; see sleep.c. */
@@ -34,8 +34,8 @@ struct grant {
 	domid_t domid;
 	evtchn_port_t port;
 	int irq;
-	unsigned int granted; /* of the pool's pages */
-	unsigned int listed;  /* of @lists */
+	unsigned int granted; /* how many of the pool's pages */
+	unsigned int listed;  /* how many of @lists */
 	grant_ref_t *refs;
 	struct page *lists[VSHMEM_XEN_LISTS];
 	grant_ref_t list_refs[VSHMEM_XEN_LISTS];
@@ -58,13 +58,16 @@ struct pool {
 	evtchn_port_t port;
 	int irq;
 
-	/* This domain's pool. @grants is changed under the lock of the list of
-	 * pools and @bells, read under either; @server under the former. */
-	spinlock_t bells;
+	/*
+	 * This domain's pool. @grants is changed under pools_lock and
+	 * @grants_lock, and read under either; @server under pools_lock.
+	 */
+	spinlock_t grants_lock;
 	struct list_head grants;
 	struct file *server; /* only compared */
 
-	struct rw_semaphore gate; /* @gone for faults and rings, @files */
+	/* @gone for faults and doorbells, @files */
+	struct rw_semaphore revoke_rwsem;
 	bool gone;
 	struct list_head files;
 	struct sleepers sleepers;
@@ -78,22 +81,22 @@ static inline bool pool_is_owned(const struct pool *pool)
 /* share.c: granting and mapping */
 struct grant *share_grant(struct pool *pool, domid_t domid);
 void share_revoke(struct grant *grant);
-int share_attach(struct pool *pool, const struct vshmem_xen_attach *how);
+int share_attach(struct pool *pool, const struct vshmem_xen_attach *req);
 bool share_is_current(struct pool *pool);
 void share_detach(struct pool *pool);
 void share_ring(struct pool *pool, u32 peer);
 
-/* end.c: grants that were taken back, and are still mapped */
+/* end.c: ending grants, also of pages that are still mapped */
 void end_grant(struct grant *grant);
 void end_wait(void);
 
-/* pool.c: pools and their device files' life */
+/* pool.c: pools and their device files */
 struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner);
 int pool_fill(struct pool *pool);
 int pool_add(struct pool *pool);
 struct pool *pool_find(const char *name);
 void pool_remove(struct pool *pool);
-void pools_disclaim(struct file *server);
+void pools_drop_server(struct file *server);
 int pools_init(void);
 void pools_exit(void);
 extern struct mutex pools_lock;
@@ -104,7 +107,7 @@ void file_revoke(struct pool *pool);
 
 /* sleep.c */
 void sleepers_init(struct sleepers *all);
-void sleepers_look(struct pool *pool, int error);
+void sleepers_check(struct pool *pool, int error);
 long sleepers_wait(struct pool *pool, void __user *arg);
 long sleepers_wake(struct pool *pool, void __user *arg);
 

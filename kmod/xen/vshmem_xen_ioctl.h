@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * vshmem_xen_ioctl.h: how pools come and go in a Xen domain, for the back end
- * and the front end of Vshmem (`vshmem xen`), by /dev/vshmem-xen-control.
+ * vshmem_xen_ioctl.h: creating, granting and attaching pools in a Xen domain by
+ * /dev/vshmem-xen-control, for Vshmem's broker (`vshmem xen`).
  *
- * A pool is a device file /dev/vshmem-xen/NAME. What programs do with it is the
- * same as with the driver of ivshmem, and is specified in ../vshmem_ioctl.h:
- * members are numbered by their domain ids.
+ * A pool is a device file /dev/vshmem-xen/NAME. Programs use it in the same way
+ * as that of the driver for ivshmem, which ../vshmem_ioctl.h specifies. Peer
+ * ids are domain ids.
  *
  * The domain that owns a pool has its pages, and grants them to other domains,
  * which map them. The references of all pages are in further pages, which are
  * granted too; the references of these travel by XenStore (docs/xen.md).
- * The hypervisor lets nobody else map any of it.
+ * The hypervisor lets no other domain map any of it.
  *
  * Each call needs CAP_SYS_ADMIN.
  */
@@ -22,16 +22,16 @@
 
 /* Letters, digits, '.', '-' and '_', ending in 0. */
 #define VSHMEM_XEN_NAME 65
-/* As many pages with references as a pool can have, so 256 MiB. */
+/* Most pages of references of a pool, so a pool has 256 MiB at the most. */
 #define VSHMEM_XEN_LISTS 64
 
 /*
- * VSHMEM_XEN_CREATE makes a pool of this domain's own memory, filled with
+ * VSHMEM_XEN_CREATE creates a pool of this domain's own memory, filled with
  * zeros.
  *
  * @name: its name
  * @self: this domain's id
- * @size: its bytes; a multiple of the page size
+ * @size: its size in bytes; a multiple of the page size
  *
  * Fails with EEXIST if there is a pool of that name.
  */
@@ -43,14 +43,14 @@ struct vshmem_xen_create {
 };
 
 /*
- * VSHMEM_XEN_GRANT lets another domain map a pool of this domain. A second call
- * for the same domain tells the same again.
+ * VSHMEM_XEN_GRANT grants a pool of this domain to another one. A second call
+ * for the same domain returns the same.
  *
  * @name:  the pool
- * @domid: who may map it
- * @port:  told: the event channel that the domain may bind
- * @count: told: how many of @refs there are
- * @refs:  told: references of the pages that hold the pool's references
+ * @domid: the domain that may map it
+ * @port:  returns the event channel that the domain may bind
+ * @count: returns the number of @refs
+ * @refs:  returns the references of the pages that hold the pool's references
  *
  * Fails with ENOSPC if this domain's grant table is full (Xen's option
  * gnttab_max_frames).
@@ -70,12 +70,12 @@ struct vshmem_xen_grant {
  *
  * @self:  this domain's id
  * @owner: the domain that owns the pool
- * @size:  of the pool
- * Others as VSHMEM_XEN_GRANT told them to the owner.
+ * @size:  the pool's
+ * The others are those that VSHMEM_XEN_GRANT has returned to the owner.
  *
  * A pool of that name and owner that was attached before, and whose owner has
  * withdrawn it or died, is removed first. Fails with
- *   EEXIST      it is attached, and is what its owner serves
+ *   EEXIST      it is attached, and its owner has not withdrawn it
  *   EBUSY       a pool of another domain, or of this one, has that name
  *   EACCES      the owner has not granted these pages to this domain
  *   EOPNOTSUPP  this is a PV domain, whose processes can't share a mapping of
@@ -93,21 +93,20 @@ struct vshmem_xen_attach {
 };
 
 /*
- * VSHMEM_XEN_REVOKE takes a grant back. A domain that has the pages mapped
- * keeps them until it unmaps them or dies; their memory is not given to others
- * before.
+ * VSHMEM_XEN_REVOKE revokes a grant. A domain that has the pages mapped keeps
+ * them until it unmaps them or dies; their memory is not used again before.
  *
- * VSHMEM_XEN_REMOVE takes a pool of the owner @domid, which may be this domain,
- * away from this domain: whoever has it mapped gets SIGBUS at the next access,
- * or zeros (VSHMEM_REMAINS), sleepers ENODEV. EPERM: the pool of that name is
- * another owner's.
+ * VSHMEM_XEN_REMOVE removes a pool of the owner @domid, which may be this
+ * domain, from this domain. A process that has it mapped gets SIGBUS at the
+ * next access, or zeros (VSHMEM_REMAINS), and sleepers get ENODEV. Fails with
+ * EPERM if the pool of that name has another owner.
  *
- * VSHMEM_XEN_GRANTED replaces @domid by the least one, not less than it, of
- * those that this pool of this domain's is granted to; by VSHMEM_XEN_NOBODY if
- * there is none. So a back end that was killed finds what it left.
+ * VSHMEM_XEN_GRANTED replaces @domid by the lowest id, not lower than it, of
+ * the domains that a pool of this domain is granted to; by VSHMEM_XEN_NOBODY if
+ * there is none. So a process finds the grants of one that was killed.
  *
- * VSHMEM_XEN_CLAIM says that this open file is by which the pool of this
- * domain's is served, until it is closed. EBUSY: another one is.
+ * VSHMEM_XEN_CLAIM makes this open file the one that serves a pool of this
+ * domain, until it is closed. Fails with EBUSY if another one does.
  */
 struct vshmem_xen_name {
 	char name[VSHMEM_XEN_NAME];
