@@ -3,9 +3,9 @@
 
     server.py SOCKET MEMORY-FILE SIZE VECTORS
 
-Gives numbers to the machines that connect, from 0, and tells each of the others' eventfds. It is
-written apart from the project's back end, so that the driver is tested against a second reading of
-the protocol.
+Gives peer ids to the machines that connect, from 0, and sends each the others' eventfds. It is
+independent of the project's back end, so that the driver is tested against a second
+implementation of the protocol.
 """
 
 import array
@@ -27,38 +27,38 @@ def send(connection, number, descriptor=None):
 
 
 class Server:
-    """The members, each with its connection and its eventfds."""
+    """The peers, each with its connection and its eventfds."""
 
     def __init__(self, memory, vectors):
         self.memory = memory
         self.vectors = vectors
-        self.members = {}
+        self.peers = {}
 
     def join(self, connection):
-        """Greets a new member, tells it of the others and the others of it."""
-        number = next(n for n in range(65536) if n not in self.members)
+        """Greets a new peer, and sends it the others' eventfds, and its own to all."""
+        peer = next(n for n in range(65536) if n not in self.peers)
         events = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(self.vectors)]
         send(connection, PROTOCOL_VERSION)
-        send(connection, number)
+        send(connection, peer)
         send(connection, -1, self.memory)
-        for other, (_, theirs) in self.members.items():
+        for other, (_, theirs) in self.peers.items():
             for event in theirs:
                 send(connection, other, event)
-        for other, _ in self.members.values():
+        for other, _ in self.peers.values():
             for event in events:
-                send(other, number, event)
+                send(other, peer, event)
         for event in events:
-            send(connection, number, event)
-        self.members[number] = (connection, events)
+            send(connection, peer, event)
+        self.peers[peer] = (connection, events)
 
     def leave(self, connection):
-        """Tells the others that a member has gone."""
-        number = next(n for n, (c, _) in self.members.items() if c is connection)
-        _, events = self.members.pop(number)
+        """Tells the others that a peer is gone."""
+        peer = next(n for n, (c, _) in self.peers.items() if c is connection)
+        _, events = self.peers.pop(peer)
         for event in events:
             os.close(event)
-        for other, _ in self.members.values():
-            send(other, number)
+        for other, _ in self.peers.values():
+            send(other, peer)
 
 
 def main():

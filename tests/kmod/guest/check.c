@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* What the tests in the machine share, and which of them to run. */
+/* Helpers of the tests in the machine, and running one of them. */
 #define _GNU_SOURCE
 #include "check.h"
 

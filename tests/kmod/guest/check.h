@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* What the tests in the machine share. */
+/* Helpers of the tests in the machine. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -15,9 +15,9 @@ extern int failures;
 
 /* Prints "ok WHAT" or "FAILED WHAT". */
 void check(bool good, const char *what, ...) __attribute__((format(printf, 2, 3)));
-/* The call has failed with the error. */
+/* Checks that a call has failed with the error. */
 void check_errno(long result, int error, const char *what);
-/* A call without which nothing can go on. */
+/* A call that must succeed; else the test ends. */
 long must(long result, const char *what);
 
 int open_device(int flags);
@@ -37,19 +37,18 @@ int ring(int fd, uint32_t peer, uint32_t vector);
 
 /* A child that waits: exits with 0 when it was woken, else with errno. */
 pid_t start_sleeper(int fd, uint64_t offset, uint32_t expected, int64_t deadline);
-/* Until it sleeps. */
+/* Waits until it sleeps. */
 void until_asleep(pid_t pid);
-/* Its exit status; -1 if it is still there after two seconds, 1000 + signal if one has killed it.
- */
+/* Its exit status; -1 if it still runs after two seconds, 1000 + signal if one has killed it. */
 int end_of(pid_t pid);
 bool is_there(pid_t pid);
 
-/* Chance; each thread has its own. */
+/* Random numbers, of each thread. */
 extern __thread uint64_t random_state;
 uint64_t random_number(void);
-/* Numbers that are often nearly right. */
+/* Numbers that are often nearly valid. */
 uint64_t odd_number(uint64_t size);
-/* Into a file of sysfs; -1: it was not taken. */
+/* Writes to a file of sysfs; -1: it was refused. */
 int write_to(const char *path, const char *text);
 
 /* The tests. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* What a device says of itself, and mapping its memory. */
+/* A device's information, and mapping its memory. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -35,7 +35,7 @@ static void check_info(int fd, bool doorbell) {
           "only root may open the device file");
 }
 
-/* mmap that must fail, or must not (error 0). */
+/* An mmap that must fail with the error, or succeed (0). */
 static void check_map(int fd, uint64_t offset, size_t length, int protection, int flags, int error,
                       const char *what) {
     void *at = mmap(NULL, length, protection, flags, fd, offset);

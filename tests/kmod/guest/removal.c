@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* A device that goes away while it is mapped and waited for. */
+/* A device is removed while it is mapped and waited for. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -55,7 +55,7 @@ static void check_dead(int fd, volatile uint32_t *mem, uint64_t size) {
     check_errno(wake_word(fd, 0, 1), ENODEV, "wake");
     check_errno(ring(fd, 0, 0), ENODEV, "ring");
     check_errno(ioctl(fd, VSHMEM_INFO, &info), ENODEV, "ask");
-    check_errno(ioctl(fd, VSHMEM_IDENTITY, &info), ENODEV, "ask who");
+    check_errno(ioctl(fd, VSHMEM_IDENTITY, &info), ENODEV, "ask for the identity");
     check_errno(mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED ? -1 : 0, ENODEV,
                 "map it again");
 }
@@ -67,8 +67,7 @@ static volatile uint32_t *map_remaining(int fd, uint64_t size) {
     return at;
 }
 
-/* A child that works on a mapping that remains until it reads as zeros; exits with 0 if that comes.
- */
+/* A child that uses a mapping that remains until it reads as zeros; then it exits with 0. */
 static pid_t start_worker(volatile uint32_t *mem) {
     int64_t until = now_ns() + 60000000000LL;
     pid_t pid;
@@ -122,7 +121,7 @@ static void check_reborn(int old, struct vshmem_identity before) {
     mem = map_all(fd, info.size);
     check(mem[0] == 0x5eed, "the device comes back with what was in it");
     check_errno(ioctl(old, VSHMEM_INFO, &info), ENODEV, "the file from before stays dead");
-    check(!is_same(get_identity(fd), before), "whoever takes the device anew has another identity");
+    check(!is_same(get_identity(fd), before), "a driver that is bound again has another identity");
     munmap((void *)mem, info.size);
     close(fd);
 }
@@ -150,7 +149,7 @@ void test_removal(const char *how) {
     check(goes_away(), "the device file goes away");
     for (i = 0; i < 3; i++)
         check(end_of(sleepers[i]) == ENODEV, "sleeper %d is woken with ENODEV", i + 1);
-    check(end_of(worker) == 0, "who works on a mapping that remains is not killed");
+    check(end_of(worker) == 0, "a process with a mapping that remains is not killed");
     check_dead(fd, mem, info.size);
     check_remains(remaining, info.size);
     if (!strcmp(how, "unbind")) {

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Nobody waits so long unless a wake-up was lost. */
+/* No wait takes so long unless a wake-up was lost. */
 #define LOST_NS 10000000000LL
 
 /* Indices of words, in cache lines of their own. */
@@ -48,7 +48,7 @@ uint64_t odd_number(uint64_t size) {
     }
 }
 
-/* Where a process has nothing: what the driver writes there would be its own ruin. */
+/* Addresses that are not mapped in a process. */
 static void *odd_address(uint64_t size) {
     uint64_t number = odd_number(size);
 
@@ -94,8 +94,8 @@ void test_fuzz(int seconds) {
     close(fd);
 }
 
-/* Hands a turn to and fro: waits until TURN is odd or even, then counts it up. Says how many turns
- * were lost. */
+/* Passes a turn back and forth: waits until TURN is odd or even, then increments it. Returns how
+ * many wake-ups were lost. */
 static int take_turns(int fd, volatile uint32_t *mem, uint32_t parity, int rounds, int peer) {
     uint32_t seen;
     int i, spin;
@@ -105,7 +105,7 @@ static int take_turns(int fd, volatile uint32_t *mem, uint32_t parity, int round
             if (wait_word(fd, TURN * 4, seen, now_ns() + LOST_NS) < 0 && errno != EAGAIN)
                 return rounds - i;
         }
-        /* From time to time a pause, so that the other side is met at every step of its wait. */
+        /* An occasional pause, so that the other side is woken at every step of its wait. */
         for (spin = i % 8 == 0 ? random_number() % 20000 : 0; spin > 0; spin--)
             __asm__ volatile("" ::: "memory");
         __atomic_store_n(&mem[TURN], seen + 1, __ATOMIC_SEQ_CST);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Everything at once: threads of several processes that open, map, call, unmap and close the same
- * files in any order, with arguments and addresses of any kind, one that scribbles on the pool, and
- * all of them killed again and again. Whether the kernel complains, its log says afterwards. */
+/* Everything at once: threads of several processes open, map, call, unmap and close the same files
+ * in any order, with arguments and addresses of any kind; one writes at random into the pool; and
+ * all of them are killed again and again. The kernel's log shows any fault afterwards. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -19,7 +19,7 @@
 
 enum { PROCESSES = 3, THREADS = 3, FILES = 6, MAPS = 8, PAGE = 4096 };
 
-/* What the threads of a process share, without a lock: that is the point. */
+/* What the threads of a process share, on purpose without a lock. */
 static volatile int files[FILES];
 static char *volatile maps[MAPS];
 static volatile size_t lengths[MAPS];
@@ -103,7 +103,7 @@ static void change_map(void) {
         mprotect(at, length, random_number() % 8);
         break;
     case 2:
-        /* Only growing in place: who moves a mapping away may take another thread's memory. */
+        /* Only growing in place: a mapping that moves may take another thread's memory. */
         mremap(at, length, length + PAGE, 0);
         break;
     case 3:
@@ -117,7 +117,7 @@ static void change_map(void) {
     }
 }
 
-/* An argument that lies nowhere, at the end of something, in the kernel or in the pool itself. */
+/* An address that is not mapped, at the end of a mapping, in the kernel, or in the pool. */
 static void *some_argument(uint64_t *good) {
     switch (random_number() % 12) {
     case 0:
@@ -205,7 +205,7 @@ static void *one_thread(void *number) {
     return NULL;
 }
 
-/* Never comes back. */
+/* Does not return. */
 static void one_process(uintptr_t seed) {
     struct sigaction action = {.sa_handler = fallen, .sa_flags = SA_NODEFER};
     pthread_t thread;
@@ -230,7 +230,7 @@ static pid_t start(uintptr_t seed) {
     return pid;
 }
 
-/* Each process lives for a moment, and is killed wherever it is. */
+/* Each process lives for a moment, and is killed at any point. */
 static int weather(int seconds, uintptr_t seed) {
     int64_t until = now_ns() + seconds * 1000000000LL;
     pid_t pids[PROCESSES] = {0};
@@ -254,7 +254,7 @@ static int weather(int seconds, uintptr_t seed) {
     return kills;
 }
 
-/* Who sleeps is woken, as if nothing had been. */
+/* Sleepers are still woken. */
 static void check_works(void) {
     int fd = open_device(O_RDWR);
     volatile uint32_t *mem = map_all(fd, pool_size);
@@ -268,7 +268,7 @@ static void check_works(void) {
     close(fd);
 }
 
-/* The device is taken away and given back while all that goes on. */
+/* The device is unbound and bound again meanwhile. */
 static void check_removal(const char *pci, uintptr_t seed) {
     pid_t pids[PROCESSES];
     int i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Waiting and waking in one machine, and ringing. */
+/* Waiting and waking in one machine, and ringing doorbells. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -57,14 +57,14 @@ static void check_wakes(int fd, volatile uint32_t *mem) {
     pid_t first, second, third;
 
     mem[WORD] = 5;
-    check(wake_word(fd, OFFSET, VSHMEM_ALL) == 0, "nobody is there to be woken");
+    check(wake_word(fd, OFFSET, VSHMEM_ALL) == 0, "there is no sleeper to wake");
     first = start_sleeper(fd, OFFSET, 5, VSHMEM_FOREVER);
     second = start_sleeper(fd, OFFSET, 5, VSHMEM_FOREVER);
     third = start_sleeper(fd, OFFSET, 5, VSHMEM_FOREVER);
     check(wake_word(fd, OFFSET + 4, VSHMEM_ALL) == 0, "they sleep on another word");
     check(wake_word(fd, OFFSET, 0) == 0, "wake none");
     check(wake_word(fd, OFFSET, 1) == 1, "wake one");
-    check(end_of(first) == 0, "the one who slept longest is woken");
+    check(end_of(first) == 0, "the first sleeper is woken first");
     check(is_there(second) && is_there(third), "the others sleep on");
     check(wake_word(fd, OFFSET, VSHMEM_ALL) == 2, "wake all");
     check(end_of(second) == 0 && end_of(third) == 0, "all are woken");
@@ -121,7 +121,7 @@ static void check_idle(int fd, volatile uint32_t *mem) {
     check(used < 100000, "it used %lld us of CPU time, with start and end", (long long)used);
 }
 
-/* In a time namespace the clock shows another time. */
+/* In a time namespace the clock has another offset. */
 static void check_time_namespace(int fd, volatile uint32_t *mem) {
     static const char shift[] = "monotonic 100000 0\n";
     pid_t pid;
@@ -166,7 +166,7 @@ void test_waiting(void) {
     close(fd);
 }
 
-/* Who says which device is meant rings that one, or none. */
+/* A call that names its device rings that one, or none. */
 static void check_device(int fd, int member) {
     struct vshmem_ring r = {.peer = (__u32)member};
     struct stat st;

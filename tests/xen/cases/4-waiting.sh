@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# Who waits in one domain is woken by another through the event channel, from guest to guest, too.
+# A thread that waits in one domain is woken by another domain through the event channel, also between guests.
 need vm0 vm1
 [ -c /dev/vshmem-xen/work ] || serve work 8M vm0,vm1
 joined vm0 vm1
@@ -14,7 +14,7 @@ rings() { # rings NAME: how many event-channel interrupts of the pool its kernel
 before=$(rings vm1)
 ask vm1 "($(on_pool work "perl wait.pl")) >/tmp/waited 2>&1 &"
 eventually "somebody waits in vm1, as vm0 sees" ask vm0 'vshmem ipcs --waiters --pool work | grep -q "@vm1 .*alive .*semaphore 0"'
-# Number 16 is ioctl: in the driver. Who naps is in clock_nanosleep.
+# System call 16 is ioctl: the thread sleeps in the driver. A nap would be clock_nanosleep.
 equal "it sleeps in the driver, rather than naps" 16 "$(ask vm1 'cut -d " " -f 1 "/proc/$(pidof perl)/syscall"')"
 ask vm0 "$(on_pool work "perl -e 'semop(semget(0x5555, 1, 0) // die, pack(\"s!3\", 0, 1, 0)) or die'")"
 eventually "it goes on when vm0 lets it" ask vm1 'grep -qx woken /tmp/waited'

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# Processes that are killed, and a domain that is destroyed, in the midst of what they do. Nobody else waits for them.
+# Processes are killed, and a domain is destroyed, in the middle of operations. No other process waits for them.
 need vm0 vm1
 [ -c /dev/vshmem-xen/work ] || serve work 8M vm0,vm1
 joined vm0 vm1

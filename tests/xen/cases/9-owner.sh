@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# A guest that owns a pool, which two others are given. One of them is made after the pool was announced to it: XenStore forgets
-# permissions for who does not exist, and a guest isn't told who does.
+# A guest owns a pool and gives it to two others. One of them is created after the announcement: XenStore drops permissions
+# for domains that don't exist, and a guest is not notified of domains.
 need vm0 vm1
 newest=$(xl list | awk 'NR > 1 && $2 > newest { newest = $2 } END { print newest }')
 [ -z "$(id_of vm2)" ] || destroy vm2
@@ -29,7 +29,7 @@ eventually "somebody waits in vm2" ask vm1 'vshmem ipcs --waiters --pool theirs 
 ask vm0 "$(on_pool theirs "perl -e 'semop(semget(0x5555, 1, 0) // die, pack(\"s!3\", 0, 1, 0)) or die'")"
 eventually "it goes on when vm0 lets it" ask vm2 'grep -qx woken /tmp/waited'
 
-# A domain that dies: nobody tells the owner but its keys.
+# A domain that dies: the owner sees it by its keys alone.
 for name in vm0 vm2; do
     ask "$name" "($(on_pool theirs "perl load.pl"); echo ended \$?) >/tmp/load 2>&1 &"
 done

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# A guest that has a pool is saved: it lets go of it before. When it is restored, it is given the pool again.
+# A guest with a pool is saved: it detaches the pool before. When it is restored, it is given the pool again.
 create vm3 pvh 220
 # The root file system may take half of dom0's memory, and has most of that already.
 mkdir -p /saved

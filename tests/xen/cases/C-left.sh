@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# What the process that owns a pool leaves when it is killed, and what happens until there is another one.
+# A process that owns a pool is killed: what it leaves, and what happens until there is another one.
 need vm0 vm1 vm2
 serve left 8M vm0,vm1,vm2
 joined vm0 vm1 vm2
@@ -28,7 +28,7 @@ serve left 8M vm0
 eventually "the next process takes it back from who died meanwhile" grep -q "left is taken back from domain $dead" /tmp/own.left
 eventually "vm0 has what it held" ask vm0 'grep -q "^[0-9]" /tmp/taken'
 code "its keys are gone" 1 xenstore-ls "/local/domain/0/data/vshmem/$dead"
-# Its processes are let go before they count as dead.
+# It detaches the pool before its processes count as dead.
 eventually "and from who is not to have it any more" grep -q "left is taken back from domain $(id_of vm2)" /tmp/own.left
 eventually "which lets go of it" ask vm2 'test ! -e /dev/vshmem-xen/left'
 code "nothing is announced to it" 1 xenstore-read "/local/domain/0/data/vshmem/$(id_of vm2)/left"

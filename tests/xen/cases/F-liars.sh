@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# Root of a guest lies: as an owner, about pools that it gives; as one that is given a pool, about having it. Others go on.
+# Root of a guest is hostile: as an owner, by false announcements; as a recipient, by false answers. Others go on.
 need vm0 vm1
 serve work 8M vm0,vm1
 joined vm0 vm1

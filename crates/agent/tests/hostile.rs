@@ -26,24 +26,24 @@ const MOST: u32 = 32_000;
 const SOON: Duration = Duration::from_secs(3);
 
 /// A hostile pool that is served beside the honest one.
-struct Liar<'a> {
+struct HostilePool<'a> {
     back_end: &'a BackEnd,
     path: PathBuf,
     pool: Pool,
 }
 
-impl<'a> Liar<'a> {
-    fn new(back_end: &'a BackEnd, name: &str, size: u64, forge: fn(&Pool)) -> Liar<'a> {
-        let path = new_pool(&format!("liar-{name}"), size);
+impl<'a> HostilePool<'a> {
+    fn new(back_end: &'a BackEnd, name: &str, size: u64, forge: fn(&Pool)) -> HostilePool<'a> {
+        let path = new_pool(&format!("hostile-{name}"), size);
         let pool = open_pool(&path);
         forge(&pool);
-        let liar = Liar {
+        let hostile = HostilePool {
             back_end,
             path,
             pool,
         };
-        back_end.serve(&liar.path).unwrap();
-        liar
+        back_end.serve(&hostile.path).unwrap();
+        hostile
     }
 
     fn name(&self) -> String {
@@ -61,14 +61,14 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().into()
 }
 
-impl Drop for Liar<'_> {
+impl Drop for HostilePool<'_> {
     fn drop(&mut self) {
         remove_pool(&self.path);
     }
 }
 
 /// Hostile pools of all kinds.
-fn liars(back_end: &BackEnd) -> Vec<Liar<'_>> {
+fn hostile_pools(back_end: &BackEnd) -> Vec<HostilePool<'_>> {
     type Forge = fn(&Pool);
     let forged: [(&str, Forge); 4] = [
         ("circles", circles_of_adjustments),
@@ -76,8 +76,8 @@ fn liars(back_end: &BackEnd) -> Vec<Liar<'_>> {
         ("owed", owed_by_many),
         ("everywhere", a_dead_process_that_may_have_been_everywhere),
     ];
-    let liar = |(name, forge)| Liar::new(back_end, name, LARGE, forge);
-    forged.map(liar).into()
+    let hostile = |(name, forge)| HostilePool::new(back_end, name, LARGE, forge);
+    forged.map(hostile).into()
 }
 
 /// A process of a machine.
@@ -190,23 +190,25 @@ fn is_well_served(back_end: &BackEnd, pool: &Pool, time: Duration) {
 
 fn others_are_served(back_end: &BackEnd) {
     let pool = back_end.open();
-    let liars = liars(back_end);
+    let hostile_pools = hostile_pools(back_end);
     is_well_served(back_end, &pool, Duration::from_secs(6));
-    for liar in &liars {
+    for hostile in &hostile_pools {
         // Hostile pools have heartbeats, too.
-        is_well_served(back_end, &liar.pool, Duration::from_secs(2));
+        is_well_served(back_end, &hostile.pool, Duration::from_secs(2));
         let waited = Instant::now();
-        let drop = Request::Drop { pool: liar.name() };
+        let drop = Request::Drop {
+            pool: hostile.name(),
+        };
         request(&back_end.program.directory, &drop).unwrap();
         assert!(waited.elapsed() < SOON, "{:?}", waited.elapsed());
-        assert!(liar.status().is_none());
+        assert!(hostile.status().is_none());
     }
     is_well_served(back_end, &pool, Duration::from_secs(2));
 }
 
 fn the_back_end_ends_and_begins_in_time(back_end: &BackEnd) {
     let pool = back_end.open();
-    let _liars = liars(back_end);
+    let _hostile_pools = hostile_pools(back_end);
     for round in 0..4 {
         // At some point of the workers' passes.
         sleep(Duration::from_millis(300 * round + 200));
@@ -254,21 +256,21 @@ fn metrics_of(back_end: &BackEnd) -> String {
 
 fn a_hostile_pool_is_quarantined(back_end: &BackEnd) {
     let pool = back_end.open();
-    let liar = Liar::new(back_end, "quarantine", LARGE, circles_of_adjustments);
+    let hostile = HostilePool::new(back_end, "quarantine", LARGE, circles_of_adjustments);
     let begun = Instant::now();
-    let since = || liar.status().unwrap().quarantined;
+    let since = || hostile.status().unwrap().quarantined;
     while since().is_none() {
         assert!(begun.elapsed() < Duration::from_secs(60), "never");
         sleep(Duration::from_millis(50));
     }
     assert_eq!(back_end.status().quarantined, None, "the honest one is not");
     let text = metrics_of(back_end);
-    for (name, quarantined) in [(name_of(&back_end.pool), 0), (liar.name(), 1)] {
+    for (name, quarantined) in [(name_of(&back_end.pool), 0), (hostile.name(), 1)] {
         let line = format!("vshmem_pool_quarantined{{pool=\"{name}\"}} {quarantined}");
         assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
     }
     let log = std::fs::read_to_string(back_end.program.directory.log()).unwrap();
-    let said = format!("the pool {} is in quarantine", liar.name());
+    let said = format!("the pool {} is in quarantine", hostile.name());
     assert_eq!(log.matches(&said).count(), 1, "{log}");
     // No worker is busy any more; heartbeats go on.
     let time_of = || {
@@ -279,14 +281,14 @@ fn a_hostile_pool_is_quarantined(back_end: &BackEnd) {
     };
     sleep(SOON);
     let before = time_of();
-    is_well_served(back_end, &liar.pool, Duration::from_secs(3));
+    is_well_served(back_end, &hostile.pool, Duration::from_secs(3));
     assert!(time_of() - before < 60, "{} of 300", time_of() - before);
     is_well_served(back_end, &pool, Duration::from_secs(1));
 }
 
 fn metrics_of_hostile_pools_hold_up_nothing(back_end: &BackEnd) {
     let pool = back_end.open();
-    let _liars = liars(back_end);
+    let _hostile_pools = hostile_pools(back_end);
     let over = Instant::now() + Duration::from_secs(5);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -301,8 +303,8 @@ fn metrics_of_hostile_pools_hold_up_nothing(back_end: &BackEnd) {
 
 fn a_back_end_restarts_without_a_pool(back_end: &BackEnd) {
     let pool = back_end.open();
-    let liars = liars(back_end);
-    let unwanted: Vec<String> = liars[..2].iter().map(Liar::name).collect();
+    let hostile_pools = hostile_pools(back_end);
+    let unwanted: Vec<String> = hostile_pools[..2].iter().map(HostilePool::name).collect();
     restart_without(&back_end.program.directory, &unwanted).unwrap();
     let names = || {
         let pools = back_end.try_status().unwrap().pools;
@@ -310,7 +312,11 @@ fn a_back_end_restarts_without_a_pool(back_end: &BackEnd) {
         names.sort();
         names
     };
-    let mut left = vec![name_of(&back_end.pool), liars[2].name(), liars[3].name()];
+    let mut left = vec![
+        name_of(&back_end.pool),
+        hostile_pools[2].name(),
+        hostile_pools[3].name(),
+    ];
     left.sort();
     assert_eq!(names(), left);
     // The keeper has removed them.
@@ -320,12 +326,12 @@ fn a_back_end_restarts_without_a_pool(back_end: &BackEnd) {
     // A back end that does not respond.
     let before = back_end.pid();
     kill(before, libc::SIGSTOP);
-    restart_without(&back_end.program.directory, &[liars[2].name()]).unwrap();
+    restart_without(&back_end.program.directory, &[hostile_pools[2].name()]).unwrap();
     assert_ne!(back_end.pid(), before);
-    left.retain(|name| *name != liars[2].name());
+    left.retain(|name| *name != hostile_pools[2].name());
     assert_eq!(names(), left);
     // It is served again when that is asked for.
-    back_end.serve(&liars[2].path).unwrap();
+    back_end.serve(&hostile_pools[2].path).unwrap();
     assert_eq!(names().len(), 3);
     is_well_served(back_end, &pool, Duration::from_secs(1));
     let nonsense = restart_without(&back_end.program.directory, &["a/b".into()]);
@@ -337,15 +343,15 @@ fn a_back_end_restarts_without_a_pool(back_end: &BackEnd) {
 fn a_pool_is_truncated(back_end: &BackEnd) {
     let (pool, pid) = (back_end.open(), back_end.pid());
     for (round, length) in [0, 1 << 19, 0, 4096].into_iter().enumerate() {
-        let liar = Liar::new(back_end, &format!("short{round}"), SMALL, |_| {});
+        let hostile = HostilePool::new(back_end, &format!("short{round}"), SMALL, |_| {});
         sleep(Duration::from_millis(300 * round as u64));
-        let file = std::fs::File::options().write(true).open(&liar.path);
+        let file = std::fs::File::options().write(true).open(&hostile.path);
         file.unwrap().set_len(length).unwrap();
-        eventually("it is served no longer", || liar.status().is_none());
+        eventually("it is served no longer", || hostile.status().is_none());
         is_well_served(back_end, &pool, Duration::from_secs(1));
         assert_eq!(back_end.pid(), pid);
         // `remove_pool` would leave it, as it is no pool any more.
-        std::fs::remove_file(&liar.path).unwrap();
+        std::fs::remove_file(&hostile.path).unwrap();
     }
 }
 

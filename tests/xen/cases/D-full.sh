@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# A grant table without room for one more domain, and domains that have ended but are kept.
+# A grant table that is full for one more domain, and domains that have ended but are preserved.
 need vm0 vm1
 # The table has 32768 entries.
 serve large 96M vm0,vm1
@@ -13,7 +13,7 @@ code "and works" 0 ask $first "$(on_pool large "perl -e 'exit !defined semget(0x
 code "the second one has nothing" 1 ask $second 'ls /dev/vshmem-xen/large'
 equal "it is said once" 1 "$(sleep 12; grep -c "is full" /tmp/own.large)"
 
-# It is destroyed while all is mapped; its part of the table is free soon.
+# The domain is destroyed while all is mapped; its part of the table is free soon.
 destroy $first
 dead=$(date +%s)
 eventually "the second one is given the pool when the first is gone" grep -q "Domain $(id_of $second) is ready: large" /tmp/own.large
@@ -26,7 +26,7 @@ fi
 code "it has what the first one made" 0 ask $second "$(on_pool large "perl -e 'exit !defined semget(0x9999, 1, 0)'")"
 withdraw large
 
-# A guest whose kernel crashes, and that nobody destroys: these are kept.
+# A guest whose kernel crashes, and that is preserved.
 need vm0 vm1
 serve kept 4M vm0,vm1
 joined vm0 vm1
