@@ -86,7 +86,7 @@ pub struct Up {
     #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
     /// Room in each machine for so many pools that it is granted later
-    #[arg(long, default_value_t = vshmem_cluster::Ports::USUAL.spare, value_name = "N")]
+    #[arg(long, default_value_t = vshmem_cluster::Ports::DEFAULT.spare, value_name = "N")]
     pub spare_pools: u32,
     /// The largest pool that it can be granted later; a power of two
     #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]

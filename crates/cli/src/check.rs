@@ -5,9 +5,9 @@ use crate::json::print_document;
 use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
-use vshmem_cluster::check::{check as look, Checked};
+use vshmem_cluster::check::{check as look, CheckReport};
 use vshmem_cluster::pools::find;
-use vshmem_cluster::{settle, Result, OUR_FAILURE};
+use vshmem_cluster::{declare_dead_machines, Result, OUR_FAILURE};
 
 /// Exit codes, those of fsck(8).
 const WHOLE: u8 = 0;
@@ -17,7 +17,7 @@ const DAMAGED: u8 = 4;
 /// Verifies a pool, and says what was mended and what can't be.
 pub fn check(check: &args::Check) -> Result<u8> {
     let found = find(Some(&check.pool)).map_err(|e| e.code(OUR_FAILURE))?;
-    settle(&check.pool)?;
+    declare_dead_machines(&check.pool)?;
     let mut code = WHOLE;
     for pool in found {
         let checked = look(&pool)?;
@@ -94,7 +94,7 @@ impl Mended {
 }
 
 impl<'a> Shown<'a> {
-    fn of(checked: &'a Checked) -> Shown<'a> {
+    fn of(checked: &'a CheckReport) -> Shown<'a> {
         let r = &checked.repaired;
         let state = match (checked.damage.is_empty(), r.is_nothing()) {
             (false, _) => State::Damaged,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use vshmem_cluster::pools::{look, Found};
+use vshmem_cluster::pools::{lookup, Lookup};
 use vshmem_cluster::{library, Error, Result};
 
 /// The answer, as JSON shows it.
@@ -82,10 +82,10 @@ fn look_at(program: &Program, library: PathBuf) -> Explained {
     }
     let found = match mistake {
         Some(why) => Err(why),
-        None => look(&pool).map_err(|error| error.to_string()),
+        None => lookup(&pool).map_err(|error| error.to_string()),
     };
     let (path, size) = match found {
-        Ok(Found { path, made }) => (Some(path), made.map(|(size, _)| size)),
+        Ok(Lookup { path, made }) => (Some(path), made.map(|(size, _)| size)),
         Err(why) => {
             reasons.push(why);
             (None, None)

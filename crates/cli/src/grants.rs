@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 use vshmem_cluster::{
-    grant as give, interrupt, launchers, revoke as take, GrantDone, Result, Source,
+    grant as give, interrupt, launchers, revoke as take, GrantResult, HostPool, Result,
 };
 
 #[derive(Args)]
@@ -114,7 +114,7 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 
 /// Gives a pool to machines.
 pub fn grant(grant: &Grant) -> Result<u8> {
-    let pool = Source::find(&grant.pool)?.named(grant.name.as_deref())?;
+    let pool = HostPool::find(&grant.pool)?.named(grant.name.as_deref())?;
     if grant.reserve {
         pool.reserve()?;
     }
@@ -139,8 +139,8 @@ pub fn grant(grant: &Grant) -> Result<u8> {
     })
 }
 
-fn sentence(machine: &str, done: &GrantDone) -> String {
-    let GrantDone { name, address, .. } = done;
+fn sentence(machine: &str, done: &GrantResult) -> String {
+    let GrantResult { name, address, .. } = done;
     let took = milliseconds(done.took);
     match (&done.usable, done.before) {
         (Ok(()), false) => format!("{machine} can use {name} ({address}), after {took:.0} ms"),
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn sentences_say_what_is_known() {
-        let done = |usable, before| GrantDone {
+        let done = |usable, before| GrantResult {
             name: "work".into(),
             address: "0000:02:00.0".into(),
             before,

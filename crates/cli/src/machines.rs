@@ -12,9 +12,9 @@ use vshmem_cluster::participants::Member;
 use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
-    attached, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
-    Attached, DriverChoice, Health, Listed, Machine, MachineState, Ports, Reach, Record, Result,
-    Running, Step, UpOptions,
+    attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew,
+    up as start, AttachedStatus, DriverChoice, Health, Listed, Machine, MachineState, Monitor,
+    Ports, Progress, Record, Result, Running, UpOptions,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
@@ -44,7 +44,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
     let launcher = launchers::by_name(&up.hypervisor).unwrap_or(launchers::launchers()[0]);
-    let usual = launcher.usual();
+    let defaults = launcher.defaults();
     let options = UpOptions {
         cluster: up.cluster.clone(),
         machines: up.machines,
@@ -54,7 +54,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
             .transport
             .clone()
             .filter(|chosen| Some(&chosen.as_str()) != launcher.transports().first()),
-        pool_size: up.pool_size.unwrap_or(usual.pool_size),
+        pool_size: up.pool_size.unwrap_or(defaults.pool_size),
         pools: up.pool.clone(),
         reserve: up.reserve,
         shares: up.share.clone(),
@@ -62,7 +62,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
             spare: up.spare_pools,
             largest: up.largest_pool,
         },
-        network: up.net || (usual.network && !up.no_net),
+        network: up.net || (defaults.network && !up.no_net),
         doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
         driver: match &up.driver {
             None => DriverChoice::Auto,
@@ -71,13 +71,13 @@ pub fn up(up: &args::Up) -> Result<u8> {
         },
         accel: (up.accel != args::AUTO).then(|| up.accel.clone()),
         kernel: up.kernel.clone(),
-        patience: Duration::from_secs(up.timeout),
+        timeout: Duration::from_secs(up.timeout),
     };
     let quiet = up.quiet;
-    let mut tell = |step: Step| {
+    let mut tell = |step: Progress| {
         let text = match step {
-            Step::Note(text) => text,
-            Step::Ready(name) => format!("{name} is up"),
+            Progress::Message(text) => text,
+            Progress::Ready(name) => format!("{name} is up"),
         };
         if !quiet {
             eprintln!("vshmem up: {text} ({:.1} s)", begun.elapsed().as_secs_f64());
@@ -106,25 +106,25 @@ pub fn up(up: &args::Up) -> Result<u8> {
 pub fn restart(restart: &args::Restart) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
-    let mut tell = |step: Step| {
+    let mut tell = |step: Progress| {
         let seconds = begun.elapsed().as_secs_f64();
         match step {
-            Step::Note(text) => eprintln!("vshmem restart: {text}"),
-            Step::Ready(name) if !restart.quiet => {
+            Progress::Message(text) => eprintln!("vshmem restart: {text}"),
+            Progress::Ready(name) if !restart.quiet => {
                 eprintln!("vshmem restart: {name} is up ({seconds:.1} s)");
             }
-            Step::Ready(_) => (),
+            Progress::Ready(_) => (),
         }
     };
-    let patience = Duration::from_secs(restart.timeout);
+    let timeout = Duration::from_secs(restart.timeout);
     let cluster = &restart.cluster.cluster;
-    start_anew(cluster, &restart.machines, patience, &mut tell)?;
+    start_anew(cluster, &restart.machines, timeout, &mut tell)?;
     Ok(0)
 }
 
 /// Lists machines.
 pub fn ps(ps: &args::Ps) -> Result<u8> {
-    let attached = attached()?;
+    let attached = attached_machines()?;
     let clusters: Vec<Asked> = list()?.into_iter().map(Asked::of).collect();
     if ps.json {
         print_document(All {
@@ -159,7 +159,7 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         }
     }
     for Asked { listed, .. } in &clusters {
-        for (machine, words) in listed.record.machines.iter().zip(&listed.last_words) {
+        for (machine, words) in listed.record.machines.iter().zip(&listed.last_output) {
             if !words.is_empty() {
                 eprintln!("The last words of {}:{words}", machine.name);
             }
@@ -213,7 +213,7 @@ impl Asked {
 /// The names of all machines that run, and how they are.
 fn all_health<'a>(
     clusters: &'a [Asked],
-    attached: &'a [Attached],
+    attached: &'a [AttachedStatus],
 ) -> impl Iterator<Item = (&'a str, &'a Health)> {
     let names = |asked: &'a Asked| asked.listed.record.machines.iter().zip(&asked.health);
     let started = clusters
@@ -234,8 +234,8 @@ fn pool_names(health: Option<&Health>) -> String {
 }
 
 /// A machine that was adopted: what it consists of is not known.
-fn attached_row(attached: &Attached) -> Vec<String> {
-    let Attached { record, health } = attached;
+fn attached_row(attached: &AttachedStatus) -> Vec<String> {
+    let AttachedStatus { record, health } = attached;
     let mut row = vec!["-".to_string(); 14];
     row[0] = "(attached)".into();
     row[1] = record.name.clone();
@@ -368,7 +368,7 @@ struct AttachedMachine<'a> {
     /// How it is.
     state: AttachedState,
     /// How its hypervisor is reached.
-    reach: &'a Reach,
+    reach: &'a Monitor,
     #[serde(flatten)]
     health: Health,
 }
@@ -419,7 +419,7 @@ impl<'a> Cluster<'a> {
 }
 
 impl<'a> AttachedMachine<'a> {
-    fn of(one: &'a Attached) -> AttachedMachine<'a> {
+    fn of(one: &'a AttachedStatus) -> AttachedMachine<'a> {
         AttachedMachine {
             name: &one.record.name,
             state: match one.health {

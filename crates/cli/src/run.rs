@@ -4,7 +4,7 @@ use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_cluster::{
-    environment, find, library, run as run_jobs, Error, Identity, Job, Machine, Place, Record,
+    environment, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record,
     Result, RunOptions,
 };
 
@@ -45,10 +45,10 @@ fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Resul
         .next()
         .expect("find returns what it was asked for");
     let label = machine.name.clone();
-    let place = Place::Machine(Box::new(record), machine);
+    let location = Location::Machine(Box::new(record), machine);
     Ok(Job {
-        env: environment(&place, &changes(how)?),
-        place,
+        env: environment(&location, &changes(how)?),
+        location,
         label,
         argv: vec![],
         cwd: how.cwd.clone(),
@@ -101,7 +101,7 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
 
 fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
     explain::warn_of_program(&part);
-    let places = places(&part)?;
+    let locations = locations(&part)?;
     let identity = identity(&part.how)?;
     let mut changes = changes(&part.how)?;
     changes.push(("LD_PRELOAD".into(), preload(library)));
@@ -110,10 +110,10 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
     {
         changes.push(("VSHMEM_LOG".into(), "error".into()));
     }
-    for (label, place) in places {
+    for (label, location) in locations {
         jobs.push(Job {
-            env: environment(&place, &changes),
-            place,
+            env: environment(&location, &changes),
+            location,
             label,
             argv: part.command.clone(),
             cwd: part.how.cwd.clone(),
@@ -128,14 +128,14 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
 }
 
 /// Where each process runs, and what its output is labelled with.
-fn places(part: &args::Run) -> Result<Vec<(String, Place)>> {
+fn locations(part: &args::Run) -> Result<Vec<(String, Location)>> {
     if part.processes == Some(0) {
         return Err(Error::new("-n 0 would run nothing; the least is 1").code(2));
     }
     if part.local {
         let count = part.processes.unwrap_or(1);
         return Ok((0..count)
-            .map(|i| (format!("p{i}"), Place::Local))
+            .map(|i| (format!("p{i}"), Location::Local))
             .collect());
     }
     let (record, machines) = find(&part.cluster.cluster, &part.vm)?;
@@ -145,14 +145,14 @@ fn places(part: &args::Run) -> Result<Vec<(String, Place)>> {
         .collect())
 }
 
-fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> (String, Place) {
+fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> (String, Location) {
     let machine = machines[i % machines.len()].clone();
     let label = if count > machines.len() {
         format!("{}.{}", machine.name, i / machines.len())
     } else {
         machine.name.clone()
     };
-    (label, Place::Machine(Box::new(record.clone()), machine))
+    (label, Location::Machine(Box::new(record.clone()), machine))
 }
 
 /// Other preloaded libraries stay, behind ours.

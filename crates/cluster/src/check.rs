@@ -1,8 +1,8 @@
 //! Is a pool whole? What the dead have left is mended first.
 
+use crate::client::Client;
 use crate::error::{Error, Result, OUR_FAILURE};
 use crate::pools::name_of;
-use crate::visitor::Visitor;
 use std::thread;
 use std::time::Duration;
 use vshmem_ipc::check::{inspect, repair, scratch_for, Repaired};
@@ -11,19 +11,19 @@ use vshmem_transport::PoolRef;
 
 /// What is wrong only for a moment, because somebody is in the middle of something, or has just died, is right again at one of so
 /// many looks,
-const LOOKS: u32 = 6;
+const PASSES: u32 = 6;
 /// which come after pauses, each twice as long as the one before it.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// What a look may cost: some seconds, and much less than that where nobody has scribbled;
 const BUDGET: u64 = 1 << 29;
 /// and for each block of the pool.
 const BUDGET_OF_A_BLOCK: u64 = 4;
-/// Of a pool that is in ruins, not everything is told.
-const MOST_TOLD: usize = 1000;
+/// Of a pool that is in ruins, not everything is report.
+const MAX_REPORTED: usize = 1000;
 
 /// What a check found.
 #[derive(Debug, Clone)]
-pub struct Checked {
+pub struct CheckReport {
     /// The pool's name, or its path if it has none.
     pub pool: String,
     /// What was mended.
@@ -33,25 +33,25 @@ pub struct Checked {
 }
 
 /// Mends what the dead have left in a pool, and then verifies all of it, while others use it.
-pub fn check(pool: &PoolRef) -> Result<Checked> {
+pub fn check(pool: &PoolRef) -> Result<CheckReport> {
     // The code 1 has another meaning here.
-    let visitor = Visitor::enter_beside_the_dead(pool).map_err(|e| e.code(OUR_FAILURE))?;
-    let c = visitor.context();
+    let client = Client::join_without_cleanup(pool).map_err(|e| e.code(OUR_FAILURE))?;
+    let c = client.context();
     let geometry = c.pool.geometry();
     let blocks = u64::from(geometry.small.count) + u64::from(geometry.pages.count);
     let c = Ctx {
         budget: Budget::new(BUDGET + blocks * BUDGET_OF_A_BLOCK),
         ..c
     };
-    let mut checked = Checked {
+    let mut checked = CheckReport {
         pool: name_of(pool),
         repaired: Repaired::default(),
         damage: Vec::new(),
     };
     let mut scratch = vec![0; scratch_for(c.pool)];
     let mut pause = FIRST_PAUSE;
-    for look in 1.. {
-        let seen = look_once(&c, &mut scratch, &mut checked);
+    for pass in 1.. {
+        let seen = check_once(&c, &mut scratch, &mut checked);
         if seen && checked.damage.is_empty() {
             break;
         }
@@ -62,7 +62,7 @@ pub fn check(pool: &PoolRef) -> Result<Checked> {
                     .hint("Somebody who uses it has damaged it: remove it and make it anew."),
             );
         }
-        if look == LOOKS {
+        if pass == PASSES {
             let stuck = || {
                 let why = "somebody holds a lock in it and does not let go";
                 Error::new(format!("could not check the pool {}: {why}", checked.pool)).hint(
@@ -78,19 +78,19 @@ pub fn check(pool: &PoolRef) -> Result<Checked> {
 }
 
 /// Mends and verifies. False: not all could be seen.
-fn look_once(c: &Ctx<'_>, scratch: &mut [u64], checked: &mut Checked) -> bool {
+fn check_once(c: &Ctx<'_>, scratch: &mut [u64], checked: &mut CheckReport) -> bool {
     checked.damage.clear();
     c.budget.refill();
     let Ok(repaired) = repair(c) else {
         return false;
     };
     checked.repaired += repaired;
-    let told = |finding: vshmem_ipc::check::Finding| {
-        if checked.damage.len() < MOST_TOLD {
+    let report = |finding: vshmem_ipc::check::Finding| {
+        if checked.damage.len() < MAX_REPORTED {
             checked.damage.push(finding.to_string());
         }
     };
-    inspect(c, scratch, told).is_ok()
+    inspect(c, scratch, report).is_ok()
 }
 
 #[cfg(test)]
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn a_pool_in_use_is_whole() {
         with_pool("whole", |pool| {
-            let visitor = Visitor::enter(pool).unwrap();
-            let c = visitor.context();
+            let client = Client::join(pool).unwrap();
+            let c = client.context();
             let id = shm::get(&c, 7, 300_000, IPC_CREAT | 0o600).unwrap();
             shm::attach(&c, id, 0).unwrap();
             sem::get(&c, 7, 3, IPC_CREAT | 0o600).unwrap();
@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn what_a_dead_process_has_left_is_mended_and_told() {
         with_pool("mended", |pool| {
-            let visitor = Visitor::enter(pool).unwrap();
-            let c = visitor.context();
+            let client = Client::join(pool).unwrap();
+            let c = client.context();
             let id = shm::get(&c, 7, 5000, IPC_CREAT | 0o600).unwrap();
             shm::attach(&c, id, 0).unwrap();
             // Its liveness lock is gone, and it has said nothing.
-            visitor.die();
+            client.die();
             let checked = check(pool).unwrap();
             let one = Repaired {
                 processes: 1,
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn damage_is_told() {
         with_pool("damaged", |pool| {
-            let visitor = Visitor::enter(pool).unwrap();
-            let c = visitor.context();
+            let client = Client::join(pool).unwrap();
+            let c = client.context();
             let id = shm::get(&c, 7, 5000, IPC_CREAT | 0o600).unwrap();
             c.pool
                 .shm(id as u32 & 0x1ffff)

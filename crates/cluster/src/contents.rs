@@ -1,11 +1,11 @@
 //! What lies in a pool, and removing it.
 
+use crate::client::Client;
 use crate::error::Result;
 use crate::ids;
 use crate::participants::{Member, Waiter};
 use crate::pools::name_of;
 use crate::processes::{Process, Processes};
-use crate::visitor::Visitor;
 use std::time::{Duration, Instant};
 use vshmem_ipc::{msg, sem, shm, stats, Ctx, Errno};
 use vshmem_transport::PoolRef;
@@ -121,19 +121,19 @@ impl Kind {
 }
 
 /// So long a look waits for a lock. Taking one over from the dead needs some milliseconds, and a busy machine some more.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// And for all of them.
-const PATIENCE_IN_ALL: Duration = Duration::from_secs(2);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks into a pool. What the dead have left is cleaned up before, as far as locks are to be had.
 pub fn contents(pool: &PoolRef) -> Result<Contents> {
-    let visitor = Visitor::enter_for(pool, PATIENCE)?;
-    let c = visitor.context();
+    let client = Client::join_within(pool, TIMEOUT)?;
+    let c = client.context();
     let is_clean = clean_up(&c);
-    let members = visitor.members();
-    let processes = visitor.processes();
+    let members = client.members();
+    let processes = client.processes();
     let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
-    visitor.look(|pool, back| {
+    client.read(|pool, back| {
         stats::segments(pool, back, |seen| segments.push(segment(&seen, &processes)));
         stats::sets(pool, back, |seen| {
             sets.push(Set {
@@ -146,8 +146,8 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
                 owner: owner(&seen.entry),
                 bytes: seen.bytes().into(),
                 messages: seen.messages().into(),
-                sender: processes.noted(seen.sent.last),
-                receiver: processes.noted(seen.received.last),
+                sender: processes.recorded(seen.sent.last),
+                receiver: processes.recorded(seen.received.last),
             });
         });
     });
@@ -158,7 +158,7 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
         segments,
         sets,
         queues,
-        waiters: visitor.waiters(&processes),
+        waiters: client.waiters(&processes),
         processes: processes.all(),
     })
 }
@@ -169,14 +169,14 @@ fn clean_up(c: &Ctx<'_>) -> bool {
     let mut waited = Duration::ZERO;
     // Whether a lock was to be had, and the pool led nowhere that takes too long.
     let mut try_one = |stat: &dyn Fn() -> Option<Errno>| {
-        if waited >= PATIENCE_IN_ALL {
+        if waited >= TOTAL_TIMEOUT {
             return false;
         }
         let asked = Instant::now();
         c.budget.renew();
         // What was removed a moment ago has the same error, but that takes no time.
         let is_stuck =
-            stat() == Some(Errno::EIDRM) && (asked.elapsed() >= PATIENCE || c.budget.is_spent());
+            stat() == Some(Errno::EIDRM) && (asked.elapsed() >= TIMEOUT || c.budget.is_spent());
         if is_stuck {
             waited += asked.elapsed();
         }
@@ -198,8 +198,8 @@ fn owner(entry: &stats::Entry) -> Owner {
     Owner {
         key: entry.key,
         id: entry.id,
-        uid: ids::all().users.inside(entry.uid),
-        gid: ids::all().groups.inside(entry.gid),
+        uid: ids::maps().users.inside(entry.uid),
+        gid: ids::maps().groups.inside(entry.gid),
         mode: entry.mode & 0o777,
     }
 }
@@ -212,15 +212,15 @@ fn segment(seen: &stats::Segment, processes: &Processes) -> Segment {
         size: seen.size,
         attached: seen.attached,
         removed: seen.entry.mode & REMOVED != 0,
-        creator: processes.noted(seen.creator),
-        last: processes.noted(seen.last),
+        creator: processes.recorded(seen.creator),
+        last: processes.recorded(seen.last),
     }
 }
 
 /// Removes IPC objects from a pool. Returns what could not be removed, as sentences.
 pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
-    let visitor = Visitor::enter(pool)?;
-    let c = visitor.context();
+    let client = Client::join(pool)?;
+    let c = client.context();
     let mut failures = Vec::new();
     for &target in targets {
         let (kind, what, result) = match target {
@@ -231,7 +231,7 @@ pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
                 remove_key(&c, kind, key),
             ),
             Target::All(kind) => {
-                for id in ids(&visitor, kind) {
+                for id in ids(&client, kind) {
                     if let Err(error) = remove_id(&c, kind, id) {
                         failures.push(failure(kind, &format!("with id {id}"), error));
                     }
@@ -254,9 +254,9 @@ fn failure(kind: Kind, what: &str, error: Errno) -> String {
     )
 }
 
-fn ids(visitor: &Visitor, kind: Kind) -> Vec<i32> {
+fn ids(client: &Client, kind: Kind) -> Vec<i32> {
     let mut ids = Vec::new();
-    visitor.look(|pool, back| match kind {
+    client.read(|pool, back| match kind {
         Kind::Segment => stats::segments(pool, back, |seen| ids.push(seen.entry.id)),
         Kind::Set => stats::sets(pool, back, |seen| ids.push(seen.entry.id)),
         Kind::Queue => stats::queues(pool, back, |seen| ids.push(seen.entry.id)),
@@ -295,8 +295,8 @@ mod tests {
         let path = format!("/dev/shm/vshmem-view-test-{}", std::process::id());
         crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let pool = &crate::pools::find(Some(&path)).unwrap()[0];
-        let visitor = Visitor::enter(pool).unwrap();
-        let c = visitor.context();
+        let client = Client::join(pool).unwrap();
+        let c = client.context();
         let create = vshmem_ipc::IPC_CREAT | 0o640;
         let segment = shm::get(&c, 7, 5000, create).unwrap();
         let set = sem::get(&c, 8, 3, create).unwrap();
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(remove(pool, &targets).unwrap().len(), 1);
         let seen = contents(pool).unwrap();
         assert!(seen.segments.is_empty() && seen.sets.is_empty() && seen.queues.is_empty());
-        drop(visitor);
+        drop(client);
         crate::pools::remove(&path).unwrap();
     }
 }

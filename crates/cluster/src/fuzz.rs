@@ -60,8 +60,8 @@ fn front_end_answers(stream: &[u8]) {
     for piece in stream.split(|c| *c == SEAM) {
         lines.push(piece);
         while let Some(line) = lines.next() {
-            let _ = front_end::judge::<GrantResponse>(&line, 7).map(|answer| answer.is_ok());
-            if let Some(Ok(status)) = front_end::judge::<GuestStatus>(&line, 7) {
+            let _ = front_end::parse_answer::<GrantResponse>(&line, 7).map(|answer| answer.is_ok());
+            if let Some(Ok(status)) = front_end::parse_answer::<GuestStatus>(&line, 7) {
                 let why = front_end::without_driver(&status).unwrap_or_default();
                 assert!(!why.chars().any(char::is_control), "fit for a terminal");
             }
@@ -139,8 +139,8 @@ fn host_session(stream: &[u8]) {
             group.input(&vec![b'x'; room.min(100)]);
         }
         group.signal(libc::SIGTERM);
-        for place in group.take_ended() {
-            let code = group.outcome(place).map(|outcome| outcome.code());
+        for index in group.take_ended() {
+            let code = group.outcome(index).map(|outcome| outcome.code());
             assert!(code.is_some(), "it has ended");
         }
     }

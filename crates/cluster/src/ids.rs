@@ -19,7 +19,7 @@ fn read() -> std::result::Result<Ids, (Option<&'static str>, IdMapError)> {
 }
 
 /// The maps; the same everywhere, where they can't be read.
-pub fn all() -> &'static Ids {
+pub fn maps() -> &'static Ids {
     IDS.as_ref().unwrap_or(&Ids::SAME)
 }
 

@@ -52,10 +52,10 @@ pub fn check() -> Result<()> {
 
 /// Calls `done` until it says something, the time is up (`None`), or the user asks to stop.
 pub fn wait_for<T>(
-    within: Duration,
+    timeout: Duration,
     mut done: impl FnMut() -> Result<Option<T>>,
 ) -> Result<Option<T>> {
-    let deadline = Instant::now() + within;
+    let deadline = Instant::now() + timeout;
     loop {
         check()?;
         if let Some(value) = done()? {

@@ -29,14 +29,14 @@ pub fn find() -> Result<PathBuf> {
 
 fn candidates(directory: &Path) -> Vec<PathBuf> {
     let triple = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
-    let places = ["", "../lib", "../lib64", &triple];
-    let file = |place: &str| {
-        let place = directory.join(place);
-        NAMES.map(|name| place.join(name))
+    let directories = ["", "../lib", "../lib64", &triple];
+    let files = |relative: &str| {
+        let found = directory.join(relative);
+        NAMES.map(|name| found.join(name))
     };
-    places
+    directories
         .iter()
-        .flat_map(|place| file(place))
+        .flat_map(|relative| files(relative))
         .filter_map(|p| p.canonicalize().ok())
         .collect()
 }

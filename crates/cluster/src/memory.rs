@@ -7,22 +7,22 @@ use std::mem::MaybeUninit;
 
 /// Memory that the kernel can give to a file without taking it from anybody, swap space included. `None`: not known, or the file's memory
 /// is none of it.
-pub fn left_for(file: &CStr) -> Option<u64> {
+pub fn available_for(file: &CStr) -> Option<u64> {
     // Huge pages were set aside, and files on disks are more than their memory.
     let of_memory = status(file)?.f_type == libc::TMPFS_MAGIC;
     of_memory
         .then(|| fs::read_to_string("/proc/meminfo").ok())?
         .as_deref()
-        .and_then(left)
+        .and_then(available)
 }
 
 /// Free bytes of the file system that a file is on.
-pub fn room(file: &CStr) -> Option<u64> {
+pub fn free_space(file: &CStr) -> Option<u64> {
     status(file).map(|status| status.f_bavail.saturating_mul(status.f_bsize as u64))
 }
 
 /// An error unless a process like this one may have so much more address space, and, if it is to be `promised`, the kernel has so much to give.
-pub fn check_room(bytes: u64, promised: bool) -> io::Result<()> {
+pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
     let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let access = match promised {
         true => libc::PROT_READ | libc::PROT_WRITE,
@@ -47,7 +47,7 @@ fn status(file: &CStr) -> Option<libc::statfs> {
     told.then(|| unsafe { status.assume_init() })
 }
 
-fn left(meminfo: &str) -> Option<u64> {
+fn available(meminfo: &str) -> Option<u64> {
     let field = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
@@ -63,24 +63,24 @@ mod tests {
     #[test]
     fn memory_is_read() {
         let text = "MemTotal:       100 kB\nMemFree:   1 kB\nMemAvailable:       40 kB\nSwapFree:         2 kB\n";
-        assert_eq!(left(text), Some(42 * 1024));
-        assert_eq!(left("MemAvailable: x kB"), None);
-        assert_eq!(left(""), None);
+        assert_eq!(available(text), Some(42 * 1024));
+        assert_eq!(available("MemAvailable: x kB"), None);
+        assert_eq!(available(""), None);
     }
 
     #[test]
     fn there_is_room_for_some_memory_and_not_for_any() {
         for promised in [true, false] {
-            assert!(check_room(1 << 20, promised).is_ok());
-            assert!(check_room(1 << 60, promised).is_err());
+            assert!(check_available(1 << 20, promised).is_ok());
+            assert!(check_available(1 << 60, promised).is_err());
         }
     }
 
     #[test]
     fn only_files_of_memory_are_judged_by_it() {
-        assert!(left_for(c"/dev/shm").is_some());
-        assert_eq!(left_for(c"/proc"), None);
-        assert_eq!(left_for(c"/nowhere"), None);
-        assert!(room(c"/dev/shm").is_some());
+        assert!(available_for(c"/dev/shm").is_some());
+        assert_eq!(available_for(c"/proc"), None);
+        assert_eq!(available_for(c"/nowhere"), None);
+        assert!(free_space(c"/dev/shm").is_some());
     }
 }

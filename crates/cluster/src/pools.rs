@@ -97,7 +97,7 @@ pub fn name_of(pool: &PoolRef) -> String {
 
 /// What a program would find that opens a pool.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct Lookup {
     /// Its file.
     pub path: String,
     /// Its length in bytes and how this kernel reaches it; `None`: it is made when it is first used.
@@ -105,13 +105,13 @@ pub struct Found {
 }
 
 /// Looks for the pool that `VSHMEM_POOL` would name by `name`, without a change to it.
-pub fn look(name: &str) -> Result<Found> {
+pub fn lookup(name: &str) -> Result<Lookup> {
     let refused = |why: &dyn fmt::Display| Error::new(format!("the pool {name}: {why}"));
     let pool = vshmem_transport::resolve(name.as_bytes()).map_err(|error| refused(&error))?;
     let path = pool.path().to_string_lossy().into_owned();
     let handle = match vshmem_transport::open(&pool) {
         Ok(handle) => handle,
-        Err(OpenError::NotFound) if pool.is_local() => return Ok(Found { path, made: None }),
+        Err(OpenError::NotFound) if pool.is_local() => return Ok(Lookup { path, made: None }),
         Err(error) => return Err(refused(&error)),
     };
     let made = (handle.mem().len() as u64, Access::of(&handle));
@@ -119,7 +119,7 @@ pub fn look(name: &str) -> Result<Found> {
     // SAFETY: nobody has kept the memory.
     unsafe { handle.close() };
     opened.map_err(|error| refused(&error))?;
-    Ok(Found {
+    Ok(Lookup {
         path,
         made: Some(made),
     })
@@ -177,12 +177,12 @@ pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
         .hint(otherwise)
     };
     // A kernel that is asked for more memory than it has kills somebody to get it.
-    if let Some(memory) = memory::left_for(pool.path()).filter(|left| *left < wanted) {
+    if let Some(memory) = memory::available_for(pool.path()).filter(|left| *left < wanted) {
         return Err(lacks(memory, "this host"));
     }
     reserve_local(&c_name(name)?).map_err(|error| match error {
         CreateError::NoRoom => {
-            let room = memory::room(pool.path()).unwrap_or(0);
+            let room = memory::free_space(pool.path()).unwrap_or(0);
             let directory = fs::canonicalize(&*path).ok();
             let directory = directory.as_deref().and_then(Path::parent);
             lacks(

@@ -39,7 +39,7 @@ pub struct Process {
 
 /// A PID name space of this kernel, as it is seen from here.
 #[derive(Default)]
-struct Space {
+struct PidNamespace {
     hostname: Option<String>,
     /// By pids there, those here.
     pids: HashMap<i32, i32>,
@@ -56,7 +56,7 @@ pub struct Processes {
     /// Our PID name space.
     ours: Option<u32>,
     /// Those of this kernel, by number.
-    seen: HashMap<u32, Space>,
+    seen: HashMap<u32, PidNamespace>,
 }
 
 impl Processes {
@@ -103,7 +103,7 @@ impl Processes {
     }
 
     /// The process that an IPC object notes; `None` if it notes none.
-    pub fn noted(&self, who: Who) -> Option<Process> {
+    pub fn recorded(&self, who: Who) -> Option<Process> {
         (who.pid != 0).then(|| self.describe(who))
     }
 
@@ -120,10 +120,10 @@ impl Processes {
         let is_mixed = self.mixed.contains(&who.member)
             || is_here && space.is_some_and(|it| Some(it) != self.ours);
         let is_alone = |name: &str| {
-            let same = |space: &&Space| space.hostname.as_deref() == Some(name);
+            let same = |space: &&PidNamespace| space.hostname.as_deref() == Some(name);
             self.seen.values().filter(same).count() == 1
         };
-        let place = match (space, &hostname) {
+        let whose = match (space, &hostname) {
             _ if !is_mixed => kernel.clone(),
             (None, _) => format!("{kernel}?"),
             (Some(_), Some(name)) if is_alone(name) => name.clone(),
@@ -131,7 +131,7 @@ impl Processes {
         };
         Process {
             pid: who.pid,
-            label: format!("{}@{place}", who.pid),
+            label: format!("{}@{whose}", who.pid),
             kernel,
             namespace: space,
             pid_here: seen.and_then(|space| space.pids.get(&who.pid).copied()),
@@ -151,8 +151,8 @@ fn spaces_of(process: &str) -> Option<u32> {
 }
 
 /// What of name spaces can be seen from here.
-fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, Space> {
-    let mut seen: HashMap<u32, Space> = HashMap::new();
+fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, PidNamespace> {
+    let mut seen: HashMap<u32, PidNamespace> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Ok(pid) = name.parse::<i32>() else {
@@ -161,7 +161,7 @@ fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, Space> {
         let Some(number) = spaces_of(&name).filter(|number| wanted.contains(number)) else {
             continue;
         };
-        let space = seen.entry(number).or_insert_with(|| Space {
+        let space = seen.entry(number).or_insert_with(|| PidNamespace {
             hostname: hostname_of(pid),
             pids: HashMap::new(),
         });

@@ -96,7 +96,8 @@ pub struct Sample {
     /// Semaphores of all sets.
     pub semaphores: u64,
     /// How often the back end has said that it lives, once a second; 0: there is none.
-    pub beat: u64,
+    #[serde(rename = "beat")]
+    pub heartbeat: u64,
     /// Who uses it.
     pub members: Vec<Member>,
     /// Segments.
@@ -176,7 +177,7 @@ impl Watched {
             segment_bytes: totals.segment_bytes,
             segment_room: totals.page_bytes,
             semaphores: totals.semaphores,
-            beat: self.pool.last_heartbeat().map_or(0, |(count, _)| count),
+            heartbeat: self.pool.last_heartbeat().map_or(0, |(count, _)| count),
             members: self.members(),
             segments: Vec::new(),
             sets: Vec::new(),
@@ -190,7 +191,7 @@ impl Watched {
                 object: object(&seen.entry, 0, seen.used),
                 size: seen.size,
                 attached: seen.attached,
-                creator: processes.noted(seen.creator),
+                creator: processes.recorded(seen.creator),
             });
         });
         stats::sets(&self.pool, back, |seen| {
@@ -257,7 +258,7 @@ fn object(entry: &stats::Entry, waiting: u32, used: i64) -> Object {
     Object {
         id: entry.id,
         key: entry.key,
-        uid: ids::all().users.inside(entry.uid),
+        uid: ids::maps().users.inside(entry.uid),
         waiting,
         used,
     }
@@ -274,8 +275,8 @@ fn passed(end: &stats::End, (bytes, messages): (u32, u32)) -> Passed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Client;
     use crate::pools::find;
-    use crate::visitor::Visitor;
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::Ordering::SeqCst;
     use vshmem_ipc::{msg, sem, shm};
@@ -287,8 +288,8 @@ mod tests {
         fn new(name: &str) -> Scene {
             let path = format!("/dev/shm/vshmem-sample-{name}-{}", std::process::id());
             crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
-            let visitor = Visitor::enter(&find(Some(&path)).unwrap()[0]).unwrap();
-            let c = visitor.context();
+            let client = Client::join(&find(Some(&path)).unwrap()[0]).unwrap();
+            let c = client.context();
             shm::get(&c, 7, 5000, 0o1600).unwrap();
             sem::get(&c, 7, 3, 0o1600).unwrap();
             msg::get(&c, 7, 0o1600).unwrap();

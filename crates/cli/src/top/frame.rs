@@ -401,7 +401,7 @@ mod tests {
             segment_bytes: 5,
             segment_room: 6,
             semaphores: 0,
-            beat: 0,
+            heartbeat: 0,
             members: (0..64)
                 .map(|member| Member {
                     member,

@@ -49,7 +49,7 @@ pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>
 
 fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
     let bytes = read_module(path)?;
-    if said(&bytes, "vshmem_calls=").as_deref() != Some(CALLS) {
+    if modinfo(&bytes, "vshmem_calls=").as_deref() != Some(CALLS) {
         return Err(Error::new(format!(
             "{} is a driver of another version than this program",
             path.display()
@@ -77,12 +77,12 @@ fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
 
 /// The version of the kernel that a module was built for.
 fn built_for(module: &[u8]) -> Option<String> {
-    let magic = said(module, "vermagic=")?;
+    let magic = modinfo(module, "vermagic=")?;
     magic.split(' ').next().map(str::to_owned)
 }
 
 /// What a module says of itself under a name.
-fn said(module: &[u8], name: &str) -> Option<String> {
+fn modinfo(module: &[u8], name: &str) -> Option<String> {
     let info = elf::section(module, ".modinfo")?;
     let value = info
         .split(|byte| *byte == 0)
@@ -93,17 +93,17 @@ fn said(module: &[u8], name: &str) -> Option<String> {
 /// Files that may be it, the best first.
 fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     let installed = Path::new("/lib/modules").join(version);
-    let mut places = ["updates/dkms", "updates", "extra"]
+    let mut directories = ["updates/dkms", "updates", "extra"]
         .map(|part| installed.join(part))
         .to_vec();
     let program = std::env::current_exe().unwrap_or_default();
     if let Some(prefix) = program.parent().and_then(Path::parent) {
         let library = prefix.join("lib/vshmem");
-        places.extend([library.join(version), library]);
+        directories.extend([library.join(version), library]);
     }
-    let mut out: Vec<PathBuf> = places
+    let mut out: Vec<PathBuf> = directories
         .iter()
-        .flat_map(|place| ENDINGS.map(|ending| place.join(format!("{name}.ko{ending}"))))
+        .flat_map(|directory| ENDINGS.map(|ending| directory.join(format!("{name}.ko{ending}"))))
         .filter(|path| path.is_file())
         .collect();
     out.extend(built(name, version));

@@ -53,9 +53,9 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     if let Some(loader) = elf::interpreter(&program) {
         add_libraries(&mut archive, &loader)?;
     }
-    for (place, module) in modules.iter().enumerate() {
+    for (number, module) in modules.iter().enumerate() {
         archive.file(
-            &format!("modules/{place:03}-{}.ko", module.name),
+            &format!("modules/{number:03}-{}.ko", module.name),
             0o644,
             &module.bytes,
         );
@@ -79,15 +79,15 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
         }
     }
     let bytes = fs::read(loader).explain(|| format!("reading the program loader {loader}"))?;
-    let place = loader.trim_start_matches('/');
-    let mut parents: Vec<&Path> = Path::new(place).ancestors().skip(1).collect();
+    let path = loader.trim_start_matches('/');
+    let mut parents: Vec<&Path> = Path::new(path).ancestors().skip(1).collect();
     parents.pop();
     for parent in parents.iter().rev() {
         if !matches!(parent.to_str(), Some("lib" | "lib64")) {
             archive.directory(&parent.to_string_lossy(), 0o755);
         }
     }
-    archive.file(place, 0o755, &bytes);
+    archive.file(path, 0o755, &bytes);
     Ok(())
 }
 

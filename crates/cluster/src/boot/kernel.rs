@@ -30,8 +30,12 @@ const EXCLUDED: [&str; 6] = [
     "net/ethernet",
 ];
 
-/// Finds a kernel that has the wanted modules. `tell` hears of a download.
-pub fn find(given: Option<&Path>, wanted: &[Wanted], tell: &mut dyn FnMut(&str)) -> Result<Kernel> {
+/// Finds a kernel that has the wanted modules. `report` hears of a download.
+pub fn find(
+    given: Option<&Path>,
+    wanted: &[Wanted],
+    report: &mut dyn FnMut(&str),
+) -> Result<Kernel> {
     if let Some(image) = given {
         return open(image, wanted);
     }
@@ -46,7 +50,7 @@ pub fn find(given: Option<&Path>, wanted: &[Wanted], tell: &mut dyn FnMut(&str))
             return Ok(kernel);
         }
     }
-    download(&cache, wanted, tell)
+    download(&cache, wanted, report)
 }
 
 /// Opens an image and finds its modules.
@@ -58,13 +62,16 @@ fn open(image: &Path, wanted: &[Wanted]) -> Result<Kernel> {
     let version = image_version(&head[..len])
         .ok_or_else(|| Error::new(format!("{} is not a kernel for a PC", image.display())))?;
     let parent = image.parent().unwrap_or(Path::new("/"));
-    let places = [
+    let directories = [
         parent.join("modules"),
         parent.to_path_buf(),
         parent.join("../lib/modules").join(&version),
         PathBuf::from("/lib/modules").join(&version),
     ];
-    let Some(directory) = places.iter().find(|place| place.join("kernel").is_dir()) else {
+    let Some(directory) = directories
+        .iter()
+        .find(|directory| directory.join("kernel").is_dir())
+    else {
         return Err(Error::new(format!(
             "there are no modules for the kernel {}",
             image.display()
@@ -135,12 +142,12 @@ fn version_key(name: &str) -> Vec<u64> {
         .collect()
 }
 
-fn download(cache: &Path, wanted: &[Wanted], tell: &mut dyn FnMut(&str)) -> Result<Kernel> {
+fn download(cache: &Path, wanted: &[Wanted], report: &mut dyn FnMut(&str)) -> Result<Kernel> {
     let packages = packages()?;
-    tell(&format!("downloading the package {}", packages[0]));
+    report(&format!("downloading the package {}", packages[0]));
     fs::create_dir_all(cache).explain(|| format!("could not make {}", cache.display()))?;
     let work = cache.join(format!(".new-{}", std::process::id()));
-    let result = unpack_and_keep(cache, &work, &packages, wanted, tell);
+    let result = unpack_and_cache(cache, &work, &packages, wanted, report);
     let _ = fs::remove_dir_all(&work);
     result
 }
@@ -185,12 +192,12 @@ pub(crate) fn dependency_in(description: &str, prefix: &str) -> Option<String> {
     })
 }
 
-fn unpack_and_keep(
+fn unpack_and_cache(
     cache: &Path,
     work: &Path,
     packages: &[String],
     wanted: &[Wanted],
-    tell: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> Result<Kernel> {
     let tree = work.join("tree");
     fs::create_dir_all(&tree).explain(|| format!("could not make {}", tree.display()))?;
@@ -199,8 +206,8 @@ fn unpack_and_keep(
         .args(["download", "-q"])
         .args(packages)
         .current_dir(work);
-    succeed(&mut fetch, "downloading the kernel")?;
-    tell("unpacking it");
+    run(&mut fetch, "downloading the kernel")?;
+    report("unpacking it");
     for entry in fs::read_dir(work)
         .explain(|| format!("reading {}", work.display()))?
         .flatten()
@@ -224,7 +231,7 @@ fn unpack_and_keep(
         let _ = std::os::unix::fs::symlink("usr/lib", tree.join("lib"));
     }
     let kernel = open(&image, wanted)?;
-    keep(cache, work, kernel)
+    cache_kernel(cache, work, kernel)
 }
 
 fn unpack(package: &Path, tree: &Path) -> Result<()> {
@@ -243,7 +250,7 @@ fn unpack(package: &Path, tree: &Path) -> Result<()> {
     }
     tar.args(["--exclude=*/kernel/sound", "--exclude=*/doc"])
         .stdin(stream);
-    let unpacked = succeed(&mut tar, "unpacking the kernel");
+    let unpacked = run(&mut tar, "unpacking the kernel");
     let listed = list.wait().explain(|| "waiting for dpkg-deb".into())?;
     if unpacked.is_ok() && !listed.success() {
         return Err(Error::new(format!(
@@ -255,7 +262,7 @@ fn unpack(package: &Path, tree: &Path) -> Result<()> {
 }
 
 /// Puts the image and the few modules that are needed into the cache.
-fn keep(cache: &Path, work: &Path, kernel: Kernel) -> Result<Kernel> {
+fn cache_kernel(cache: &Path, work: &Path, kernel: Kernel) -> Result<Kernel> {
     let new = work.join("keep");
     let kept = cache.join(&kernel.version);
     let store = || -> std::io::Result<()> {
@@ -283,7 +290,7 @@ fn keep(cache: &Path, work: &Path, kernel: Kernel) -> Result<Kernel> {
     })
 }
 
-fn succeed(command: &mut Command, what: &str) -> Result<()> {
+fn run(command: &mut Command, what: &str) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| {
         Error::new(format!(

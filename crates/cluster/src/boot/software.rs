@@ -15,7 +15,7 @@ pub struct Software {
     /// What carries out their instructions.
     pub accel: &'static str,
     /// Why that.
-    pub how: &'static str,
+    pub description: &'static str,
     /// The kernel's image as it boots fastest.
     pub image: PathBuf,
 }
@@ -26,10 +26,10 @@ impl Software {
         kernel: Option<&Path>,
         modules: &str,
         (driver, name): (&driver::Choice, &str),
-        note: &mut dyn FnMut(&str),
+        report: &mut dyn FnMut(&str),
     ) -> Result<Software> {
-        let mut kernel = kernel::find(kernel, &parse_wanted(modules), note)?;
-        note(&format!(
+        let mut kernel = kernel::find(kernel, &parse_wanted(modules), report)?;
+        report(&format!(
             "kernel {} ({})",
             kernel.version,
             kernel.image.display()
@@ -43,7 +43,7 @@ impl Software {
             kernel,
             driver,
             accel: "",
-            how: "",
+            description: "",
         })
     }
 }

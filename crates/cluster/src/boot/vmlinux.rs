@@ -20,7 +20,7 @@ const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [
 ];
 
 /// The unpacked kernel, from the cache or made now; `None` if it can't be had, and the packed image must do.
-pub fn unpacked(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Option<PathBuf> {
+pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf> {
     let meta = fs::metadata(&kernel.image).ok()?;
     let name = format!("{}-{}-{}", kernel.version, meta.len(), meta.mtime());
     let directory = cache_directory().ok()?.join("unpacked");
@@ -28,19 +28,19 @@ pub fn unpacked(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Option<PathBuf> 
     if path.is_file() {
         return Some(path);
     }
-    tell("unpacking the kernel, once");
+    report("unpacking the kernel, once");
     fs::create_dir_all(&directory).ok()?;
     let work = directory.join(format!(".new-{}", std::process::id()));
     let made = unpack(&kernel.image, &work).and_then(|bytes| store(&bytes, &work, &path).ok());
     let _ = fs::remove_file(&work);
     if made.is_some() {
-        forget_others(&directory, &path);
+        remove_others(&directory, &path);
     }
     made.map(|()| path)
 }
 
 /// Kernels that were unpacked before would only take room: there is one newest kernel.
-fn forget_others(directory: &Path, kept: &Path) {
+fn remove_others(directory: &Path, kept: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.path() != kept {
             let _ = fs::remove_file(entry.path());

@@ -1,6 +1,6 @@
 //! The host's end of a channel to a machine.
 
-use super::farewell::Farewell;
+use super::hang_up::HangUpNotice;
 use crate::error::{Error, Explain, Result};
 use crate::interrupt;
 use crate::state::directories::channel_socket;
@@ -31,7 +31,7 @@ pub struct Channel {
     out: Vec<u8>,
     session: Session,
     lock: File,
-    farewell: Option<Farewell>,
+    hang_up: Option<HangUpNotice>,
 }
 
 /// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its the hypervisor
@@ -72,20 +72,20 @@ impl Session {
 
 impl Channel {
     /// Takes a free channel of a machine that is up.
-    /// `farewell`: the machine is not told by others when this end is closed.
+    /// `hang_up`: the machine is not told by others when this end is closed.
     pub fn open(
         record: &Record,
         machine: &Machine,
-        farewell: bool,
-        within: Duration,
+        hang_up: bool,
+        timeout: Duration,
     ) -> Result<Channel> {
         let directory = record.machine_directory(machine)?;
         for channel in 0..record.channels {
-            let taken = Channel::take(&directory, channel, within);
+            let taken = Channel::take(&directory, channel, timeout);
             let taken = taken.map_err(|error| error.about(&machine.name));
             if let Some(mut open) = taken? {
-                if farewell {
-                    open.say_farewell()?;
+                if hang_up {
+                    open.notify_hang_up()?;
                 }
                 return Ok(open);
             }
@@ -98,12 +98,12 @@ impl Channel {
     }
 
     /// Opens one channel unless another process uses it.
-    pub fn take(directory: &Path, channel: usize, within: Duration) -> Result<Option<Channel>> {
+    pub fn take(directory: &Path, channel: usize, timeout: Duration) -> Result<Option<Channel>> {
         let socket = channel_socket(directory, channel);
         let Some(lock) = lock_file(&socket.with_extension("lock"), false)? else {
             return Ok(None);
         };
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         loop {
             still_wanted()?;
             if let Some((stream, parser, nonce)) = greet(&socket)? {
@@ -116,7 +116,7 @@ impl Channel {
                     out: Vec::new(),
                     session: Session::new(nonce),
                     lock,
-                    farewell: None,
+                    hang_up: None,
                 }));
             }
             if Instant::now() > deadline {
@@ -131,10 +131,10 @@ impl Channel {
     }
 
     /// Has the machine told when this end is closed.
-    fn say_farewell(&mut self) -> Result<()> {
+    fn notify_hang_up(&mut self) -> Result<()> {
         let last = greeting(&HELLO, &nonce()?);
-        let said = Farewell::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
-        self.farewell = Some(said.explain(|| {
+        let said = HangUpNotice::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
+        self.hang_up = Some(said.explain(|| {
             "could not start a process that ends the command if this one is killed".into()
         })?);
         Ok(())
@@ -150,7 +150,7 @@ impl Channel {
             out: Vec::new(),
             session: Session::new(nonce),
             lock: File::open("/dev/null").expect("a file"),
-            farewell: None,
+            hang_up: None,
         }
     }
 
@@ -225,14 +225,14 @@ impl Channel {
                 })) => (),
                 Ok(frame) => return Ok(frame),
                 Err(_) if self.session.lost => return Err(forgotten()),
-                Err(e) => return Err(nonsense(&e.to_string())),
+                Err(e) => return Err(protocol_error(&e.to_string())),
             }
         }
     }
 }
 
 /// What the agent said can't be understood.
-pub fn nonsense(what: &str) -> Error {
+pub fn protocol_error(what: &str) -> Error {
     Error::new(format!("the machine's agent talks nonsense: {what}"))
 }
 

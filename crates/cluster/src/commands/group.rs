@@ -1,7 +1,7 @@
-//! The commands of one run: those on this kernel, and those in machines, where all of one machine share a channel.
+//! The commands of one run: those on this kernel, and those in machines, where all of one machine of_machine a channel.
 
-use super::channel::{nonsense, Channel, ASK_EVERY};
-use super::job::{Job, Place};
+use super::channel::{protocol_error, Channel, ASK_EVERY};
+use super::job::{Job, Location};
 use super::local::Local;
 use super::outcome::Outcome;
 use super::output::Output;
@@ -17,26 +17,26 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// How long a machine's agent may take to answer when commands are to be started.
-const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Commands that were started.
 #[derive(Default)]
 pub struct Group {
     tasks: Vec<Task>,
-    links: Vec<Link>,
-    /// The places of tasks that have ended and were not asked for yet.
+    channels: Vec<MachineChannel>,
+    /// The indices of tasks that have ended and were not asked for yet.
     ended: Vec<usize>,
 }
 
 /// A machine's channel.
-struct Link {
+struct MachineChannel {
     channel: Channel,
-    /// The places of the commands there; each one's stream is its place in this list.
+    /// The indices of the commands there; each one's stream is its index in this list.
     tasks: Vec<usize>,
 }
 
 /// The jobs of one machine.
-struct Share<'a> {
+struct MachineJobs<'a> {
     record: &'a Record,
     machine: &'a Machine,
     jobs: usize,
@@ -47,28 +47,36 @@ impl Group {
     /// channels.
     pub fn start(jobs: &[Job], prefix: bool) -> Result<Group> {
         let mut group = Group::default();
-        let shares = shares(jobs)?;
-        for share in &shares {
+        let by_machine = by_machine(jobs)?;
+        for of_machine in &by_machine {
             let channel = {
-                let farewell = !table::of(share.record).tells_of_hang_ups();
-                Channel::open(share.record, share.machine, farewell, ANSWER_WITHIN)?
+                let hang_up = !table::of(of_machine.record).reports_hang_up();
+                Channel::open(
+                    of_machine.record,
+                    of_machine.machine,
+                    hang_up,
+                    ANSWER_TIMEOUT,
+                )?
             };
-            let tasks = Vec::with_capacity(share.jobs);
-            group.links.push(Link { channel, tasks });
+            let tasks = Vec::with_capacity(of_machine.jobs);
+            group.channels.push(MachineChannel { channel, tasks });
         }
         let limit = descriptors::raise();
         for job in jobs {
-            let body = match &job.place {
-                Place::Machine(record, machine) => {
-                    let here = |share: &Share| share.is_of(record, machine);
-                    let link = shares.iter().position(here).expect("each machine has one");
-                    let Link { channel, tasks } = &mut group.links[link];
+            let body = match &job.location {
+                Location::Machine(record, machine) => {
+                    let here = |of_machine: &MachineJobs| of_machine.is_of(record, machine);
+                    let link = by_machine
+                        .iter()
+                        .position(here)
+                        .expect("each machine has one");
+                    let MachineChannel { channel, tasks } = &mut group.channels[link];
                     let stream = tasks.len() as u16;
                     channel.send(Kind::Start, stream, &job.order().encode()?)?;
                     tasks.push(group.tasks.len());
                     Body::Remote(Remote::new(link, stream))
                 }
-                Place::Local => Body::Local(Box::new(Local::start(job, &limit)?)),
+                Location::Local => Body::Local(Box::new(Local::start(job, &limit)?)),
             };
             let output = Output::new(prefix.then_some(&job.label));
             group.tasks.push(Task::new(output, body, job.stdin));
@@ -86,14 +94,14 @@ impl Group {
         };
         Group {
             tasks: outputs.into_iter().enumerate().map(remote).collect(),
-            links: vec![Link { channel, tasks }],
+            channels: vec![MachineChannel { channel, tasks }],
             ended: vec![],
         }
     }
 
     /// How one ended, if it has.
-    pub fn outcome(&self, place: usize) -> Option<&Outcome> {
-        self.tasks[place].outcome.as_ref()
+    pub fn outcome(&self, index: usize) -> Option<&Outcome> {
+        self.tasks[index].outcome.as_ref()
     }
 
     /// Some have not ended.
@@ -101,27 +109,27 @@ impl Group {
         self.tasks.iter().any(|task| task.outcome.is_none())
     }
 
-    /// The places of those that have ended since this was called last.
+    /// The indices of those that have ended since this was called last.
     pub fn take_ended(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.ended)
     }
 
     /// How long they may be left alone if nothing happens.
-    pub fn patience(&self) -> Option<Duration> {
-        let remote = self.links.iter().any(|link| self.link_runs(link));
+    pub fn poll_interval(&self) -> Option<Duration> {
+        let remote = self.channels.iter().any(|link| self.channel_runs(link));
         remote.then_some(ASK_EVERY)
     }
 
-    fn link_runs(&self, link: &Link) -> bool {
+    fn channel_runs(&self, link: &MachineChannel) -> bool {
         link.tasks
             .iter()
-            .any(|&place| self.tasks[place].outcome.is_none())
+            .any(|&index| self.tasks[index].outcome.is_none())
     }
 
     /// What to poll.
     pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
         let mut out = Vec::new();
-        for link in self.links.iter().filter(|link| self.link_runs(link)) {
+        for link in self.channels.iter().filter(|link| self.channel_runs(link)) {
             let write = match link.channel.wants_to_write() {
                 true => libc::POLLOUT,
                 false => 0,
@@ -138,40 +146,40 @@ impl Group {
 
     /// Does what can be done now. An error is one of our own output's.
     pub fn service(&mut self) -> io::Result<()> {
-        for link in 0..self.links.len() {
-            if self.link_runs(&self.links[link]) {
-                self.service_link(link)?;
+        for link in 0..self.channels.len() {
+            if self.channel_runs(&self.channels[link]) {
+                self.service_channel(link)?;
             }
         }
-        for place in 0..self.tasks.len() {
-            let task = &mut self.tasks[place];
+        for index in 0..self.tasks.len() {
+            let task = &mut self.tasks[index];
             if let (Body::Local(local), None) = (&mut task.body, &task.outcome) {
                 if let Some(outcome) = local.service(&mut task.output)? {
-                    self.finish(place, outcome)?;
+                    self.finish(index, outcome)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn service_link(&mut self, number: usize) -> io::Result<()> {
-        let channel = &mut self.links[number].channel;
+    fn service_channel(&mut self, number: usize) -> io::Result<()> {
+        let channel = &mut self.channels[number].channel;
         let moved = channel.ask().and_then(|()| channel.receive());
         let lost = loop {
-            let link = &mut self.links[number];
+            let link = &mut self.channels[number];
             let frame = match link.channel.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break moved.err(),
                 Err(error) => break Some(error),
             };
-            let Some(&place) = link.tasks.get(usize::from(frame.stream)) else {
-                break Some(nonsense("there is no such command"));
+            let Some(&index) = link.tasks.get(usize::from(frame.stream)) else {
+                break Some(protocol_error("there is no such command"));
             };
-            let task = &mut self.tasks[place];
+            let task = &mut self.tasks[index];
             if task.outcome.is_none() {
                 match task.take(&frame)? {
                     Ok(None) => (),
-                    Ok(Some(outcome)) => self.finish(place, outcome)?,
+                    Ok(Some(outcome)) => self.finish(index, outcome)?,
                     Err(error) => break Some(error),
                 }
             }
@@ -182,17 +190,17 @@ impl Group {
         }
     }
 
-    fn finish(&mut self, place: usize, outcome: Outcome) -> io::Result<()> {
-        self.tasks[place].outcome = Some(outcome);
-        self.ended.push(place);
-        self.tasks[place].output.end()
+    fn finish(&mut self, index: usize, outcome: Outcome) -> io::Result<()> {
+        self.tasks[index].outcome = Some(outcome);
+        self.ended.push(index);
+        self.tasks[index].output.end()
     }
 
     fn lose(&mut self, link: usize, outcome: &Outcome) -> io::Result<()> {
-        for i in 0..self.links[link].tasks.len() {
-            let place = self.links[link].tasks[i];
-            if self.tasks[place].outcome.is_none() {
-                self.finish(place, outcome.clone())?;
+        for i in 0..self.channels[link].tasks.len() {
+            let index = self.channels[link].tasks[i];
+            if self.tasks[index].outcome.is_none() {
+                self.finish(index, outcome.clone())?;
             }
         }
         Ok(())
@@ -202,8 +210,8 @@ impl Group {
     /// channel. `code` is the exit code for that.
     pub fn give_up(&mut self, silence: Duration, code: u8) -> io::Result<()> {
         let why = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
-        for link in 0..self.links.len() {
-            if self.links[link].channel.silence() >= silence {
+        for link in 0..self.channels.len() {
+            if self.channels[link].channel.silence() >= silence {
                 self.lose(link, &Outcome::Failed(code, why.into()))?;
             }
         }
@@ -217,10 +225,10 @@ impl Group {
 
     /// Gives input to who takes it; nothing ends the input.
     pub fn input(&mut self, bytes: &[u8]) {
-        let links = &mut self.links;
+        let channels = &mut self.channels;
         let mut tasks = self.tasks.iter_mut();
         if let Some(task) = tasks.find(|task| task.input_room().is_some()) {
-            task.input(bytes, |link| &mut links[link].channel);
+            task.input(bytes, |link| &mut channels[link].channel);
         }
     }
 
@@ -229,7 +237,7 @@ impl Group {
         for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
             match &task.body {
                 Body::Remote(remote) => {
-                    let channel = &mut self.links[remote.link].channel;
+                    let channel = &mut self.channels[remote.channel].channel;
                     // A machine that has gone is noticed when its output is read.
                     let _ = channel.send(Kind::Signal, remote.stream, &[signal as u8]);
                 }
@@ -243,29 +251,32 @@ impl Group {
         let Some(size) = terminal::size() else { return };
         for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
             if let Body::Remote(remote) = &task.body {
-                let channel = &mut self.links[remote.link].channel;
+                let channel = &mut self.channels[remote.channel].channel;
                 let _ = channel.send(Kind::Resize, remote.stream, &size.to_bytes());
             }
         }
     }
 }
 
-impl Share<'_> {
+impl MachineJobs<'_> {
     fn is_of(&self, record: &Record, machine: &Machine) -> bool {
         (&self.record.name, &self.machine.name) == (&record.name, &machine.name)
     }
 }
 
 /// By machine, how many jobs it has.
-fn shares(jobs: &[Job]) -> Result<Vec<Share<'_>>> {
-    let mut out: Vec<Share<'_>> = Vec::new();
+fn by_machine(jobs: &[Job]) -> Result<Vec<MachineJobs<'_>>> {
+    let mut out: Vec<MachineJobs<'_>> = Vec::new();
     for job in jobs {
-        let Place::Machine(record, machine) = &job.place else {
+        let Location::Machine(record, machine) = &job.location else {
             continue;
         };
-        match out.iter_mut().find(|share| share.is_of(record, machine)) {
-            Some(share) => share.jobs += 1,
-            None => out.push(Share {
+        match out
+            .iter_mut()
+            .find(|of_machine| of_machine.is_of(record, machine))
+        {
+            Some(of_machine) => of_machine.jobs += 1,
+            None => out.push(MachineJobs {
                 record,
                 machine,
                 jobs: 1,
@@ -273,8 +284,8 @@ fn shares(jobs: &[Job]) -> Result<Vec<Share<'_>>> {
         }
     }
     let most = usize::from(MAX_STREAMS);
-    match out.iter().find(|share| share.jobs > most) {
-        Some(Share { machine, jobs, .. }) => Err(Error::new(format!(
+    match out.iter().find(|of_machine| of_machine.jobs > most) {
+        Some(MachineJobs { machine, jobs, .. }) => Err(Error::new(format!(
             "one vshmem run can start {most} processes in a machine, and {jobs} are for {}",
             machine.name
         ))
@@ -303,7 +314,7 @@ mod tests {
     fn a_machine_takes_so_many_and_no_more() {
         let record = record();
         let job = |number: usize| Job {
-            place: Place::Machine(
+            location: Location::Machine(
                 Box::new(record.clone()),
                 record.machines[number % 2].clone(),
             ),
@@ -319,13 +330,18 @@ mod tests {
         };
         let many: Vec<_> = (0..2048).map(job).collect();
         let of = |jobs| -> Vec<usize> {
-            let shares: Vec<Share> = shares(jobs).expect("they are taken");
-            shares.iter().map(|share| share.jobs).collect()
+            let by_machine: Vec<MachineJobs> = by_machine(jobs).expect("they are taken");
+            by_machine
+                .iter()
+                .map(|of_machine| of_machine.jobs)
+                .collect()
         };
         assert_eq!(of(&many), [1024, 1024]);
         assert_eq!(of(&many[..5]), [3, 2]);
         let more: Vec<_> = (0..2049).map(job).collect();
-        let why = shares(&more).map(|_| ()).expect_err("they are too many");
+        let why = by_machine(&more)
+            .map(|_| ())
+            .expect_err("they are too many");
         assert!(why.to_string().contains("1025 are for vm0"), "{why}");
     }
 }

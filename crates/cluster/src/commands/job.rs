@@ -24,18 +24,18 @@ const HOST_ONLY: [&str; 9] = [
 
 /// Where a command runs.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Location {
     /// In a machine.
     Machine(Box<Record>, Machine),
     /// On this kernel.
     Local,
 }
 
-/// One command in one place.
+/// One command in one location.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// Stands before each line of its output.
     pub label: String,
     /// Program and arguments.
@@ -56,9 +56,12 @@ pub struct Job {
     pub needs: Vec<PathBuf>,
 }
 
-/// This process's environment, without what makes no sense in `place`, and with `changes`.
-pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
-    let machine = matches!(place, Place::Machine(..));
+/// This process's environment, without what makes no sense in `location`, and with `changes`.
+pub fn environment(
+    location: &Location,
+    changes: &[(OsString, OsString)],
+) -> Vec<(OsString, OsString)> {
+    let machine = matches!(location, Location::Machine(..));
     let dropped = |key: &OsStr| {
         // The pools of a machine are those that it was given; the host's have other names.
         machine && (HOST_ONLY.iter().any(|name| key == *name) || key == "VSHMEM_POOL")
@@ -68,7 +71,7 @@ pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsSt
         .filter(|(key, _)| !dropped(key) && !changed(key))
         .collect();
     out.extend(changes.iter().cloned());
-    if let Place::Machine(record, _) = place {
+    if let Location::Machine(record, _) = location {
         // What a program finds if nothing else is said is the cluster's pool, whatever that is called there.
         let pool = table::of(record).pool_name(&record.name);
         if pool != "default" && !changed(OsStr::new("VSHMEM_POOL")) {
@@ -79,17 +82,17 @@ pub fn environment(place: &Place, changes: &[(OsString, OsString)]) -> Vec<(OsSt
 }
 
 impl Job {
-    /// What is said of all that runs in the same place begins with this.
-    pub fn machine(&self) -> &str {
-        match &self.place {
-            Place::Machine(_, machine) => &machine.name,
-            Place::Local => &self.label,
+    /// What is said of all that runs in the same location begins with this.
+    pub fn runs_on(&self) -> &str {
+        match &self.location {
+            Location::Machine(_, machine) => &machine.name,
+            Location::Local => &self.label,
         }
     }
 
     /// A file of this host that the command names, and its machine does not see.
-    pub fn unseen(&self) -> Option<PathBuf> {
-        let Place::Machine(record, _) = &self.place else {
+    pub fn invisible_file(&self) -> Option<PathBuf> {
+        let Location::Machine(record, _) = &self.location else {
             return None;
         };
         let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
@@ -97,7 +100,7 @@ impl Job {
             .cwd
             .as_deref()
             .map_or(here.clone(), |cwd| here.join(cwd));
-        share::unseen(&record.shares, &here, &self.argv)
+        share::first_invisible(&record.shares, &here, &self.argv)
     }
 
     /// As the order for a machine's agent.
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn changes_replace_variables() {
         let changes = [("PATH".into(), "/x".into())];
-        let env = environment(&Place::Local, &changes);
+        let env = environment(&Location::Local, &changes);
         let paths: Vec<_> = env.iter().filter(|(key, _)| key == "PATH").collect();
         assert_eq!(paths, [&("PATH".into(), "/x".into())]);
     }

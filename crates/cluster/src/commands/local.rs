@@ -162,7 +162,7 @@ fn empty<R: Read>(source: &mut Option<R>, stream: Stream, output: &mut Output) -
     while let Some(reader) = source {
         match reader.read(&mut bytes) {
             Ok(0) => *source = None,
-            Ok(len) => output.put(stream, &bytes[..len])?,
+            Ok(len) => output.write(stream, &bytes[..len])?,
             Err(e) if e.kind() == ErrorKind::Interrupted => (),
             Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(_) => *source = None,
@@ -225,14 +225,14 @@ fn check_directory(cwd: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::job::Place;
+    use crate::commands::job::Location;
     use crate::descriptors::raise;
     use std::time::{Duration, Instant};
 
     /// A shell's command on this kernel.
     fn job(script: &str) -> Job {
         Job {
-            place: Place::Local,
+            location: Location::Local,
             label: "p0".into(),
             argv: ["sh", "-c", script].map(Into::into).to_vec(),
             env: std::env::vars_os().collect(),

@@ -3,14 +3,14 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `job`, `outcome` | a command to run, and what became of it |
-//! | `channel`, `farewell` | the host's end of a channel to a machine |
+//! | `channel`, `hang_up` | the host's end of a channel to a machine |
 //! | `local`, `task`, `group` | one command here, one command anywhere, all of them |
 //! | `output`, `terminal` | where what they print goes |
 //! | `run` | running them together |
 
 pub mod channel;
-pub mod farewell;
 pub mod group;
+pub mod hang_up;
 pub mod job;
 pub mod local;
 pub mod outcome;

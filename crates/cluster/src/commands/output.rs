@@ -12,19 +12,19 @@ pub enum Stream {
 }
 
 /// A line longer than this is passed on in parts.
-const LONGEST_LINE: usize = 64 * 1024;
+const MAX_LINE: usize = 64 * 1024;
 
 /// The output of one command.
 pub struct Output {
     prefix: Option<String>,
-    to: To,
+    to: Sink,
     out: Vec<u8>,
     err: Vec<u8>,
 }
 
 /// Where output goes.
-enum To {
-    /// To this process's two outputs.
+enum Sink {
+    /// Sink this process's two outputs.
     Ours,
     /// Both to one list.
     #[cfg(any(test, feature = "fuzz"))]
@@ -37,7 +37,7 @@ impl Output {
         let prefix = label.map(|label| format!("{label}: "));
         Output {
             prefix,
-            to: To::Ours,
+            to: Sink::Ours,
             out: Vec::new(),
             err: Vec::new(),
         }
@@ -47,13 +47,13 @@ impl Output {
     #[cfg(any(test, feature = "fuzz"))]
     pub fn to(label: Option<&str>, list: &std::rc::Rc<std::cell::RefCell<Vec<u8>>>) -> Output {
         Output {
-            to: To::List(list.clone()),
+            to: Sink::List(list.clone()),
             ..Output::new(label)
         }
     }
 
     /// Passes on what was printed.
-    pub fn put(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         let (buffer, prefix) = match stream {
             Stream::Out => (&mut self.out, &self.prefix),
             Stream::Err => (&mut self.err, &self.prefix),
@@ -73,26 +73,26 @@ impl Output {
                 &self.err
             };
             if !buffer.is_empty() {
-                self.put(stream, b"\n")?;
+                self.write(stream, b"\n")?;
             }
         }
         Ok(())
     }
 }
 
-impl To {
+impl Sink {
     fn write(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
         }
         match (self, stream) {
-            (To::Ours, Stream::Out) => {
+            (Sink::Ours, Stream::Out) => {
                 let mut out = io::stdout().lock();
                 out.write_all(bytes).and_then(|()| out.flush())
             }
-            (To::Ours, Stream::Err) => io::stderr().lock().write_all(bytes),
+            (Sink::Ours, Stream::Err) => io::stderr().lock().write_all(bytes),
             #[cfg(any(test, feature = "fuzz"))]
-            (To::List(list), _) => {
+            (Sink::List(list), _) => {
                 list.borrow_mut().extend_from_slice(bytes);
                 Ok(())
             }
@@ -106,7 +106,7 @@ pub(crate) fn whole_lines(buffer: &mut Vec<u8>, prefix: &str, bytes: &[u8]) -> V
     for piece in bytes.split_inclusive(|&b| b == b'\n') {
         buffer.extend_from_slice(piece);
         let whole = buffer.ends_with(b"\n");
-        if whole || buffer.len() >= LONGEST_LINE {
+        if whole || buffer.len() >= MAX_LINE {
             out.extend_from_slice(prefix.as_bytes());
             out.append(buffer);
             if !whole {
@@ -135,8 +135,8 @@ mod tests {
     #[test]
     fn endless_lines_are_cut() {
         let mut buffer = Vec::new();
-        let got = whole_lines(&mut buffer, "p: ", &vec![b'x'; LONGEST_LINE]);
-        assert_eq!(got.len(), LONGEST_LINE + 4);
+        let got = whole_lines(&mut buffer, "p: ", &vec![b'x'; MAX_LINE]);
+        assert_eq!(got.len(), MAX_LINE + 4);
         assert!(buffer.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Runs commands in several places at once: passes on output, input and signals, and ends all when one fails.
 
 use super::group::Group;
-use super::job::{Job, Place};
+use super::job::{Job, Location};
 use super::local;
 use super::outcome::Outcome;
 use super::terminal::{self, Raw};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The label of its place stands before each line of a command's output, if there are several.
+    /// The label of where it runs stands before each line of a command's output, if there are several.
     pub prefix: bool,
     /// When one command fails, the others go on.
     pub keep_going: bool,
@@ -36,7 +36,7 @@ const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
 /// process's place.
 pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
     if let [only] = jobs {
-        if matches!(only.place, Place::Local) {
+        if matches!(only.location, Location::Local) {
             return Err(local::become_command(only));
         }
     }
@@ -111,8 +111,8 @@ impl Run<'_> {
                 self.signal(libc::SIGKILL);
             }
             self.give_up()?;
-            for place in self.group.take_ended() {
-                self.note(place);
+            for index in self.group.take_ended() {
+                self.report_end(index);
             }
         }
         Ok(())
@@ -136,25 +136,25 @@ impl Run<'_> {
     }
 
     /// Says why a task failed that has just ended, and has the others end.
-    fn note(&mut self, place: usize) {
-        let Some(outcome) = self.group.outcome(place) else {
+    fn report_end(&mut self, index: usize) {
+        let Some(outcome) = self.group.outcome(index) else {
             return;
         };
         let code = outcome.code();
-        let job = &self.jobs[place];
+        let job = &self.jobs[index];
         let said = match outcome {
             Outcome::Ended(_) => None,
-            Outcome::Failed(_, why) => Some(format!("{}: {why}", job.machine())),
+            Outcome::Failed(_, why) => Some(format!("{}: {why}", job.runs_on())),
         };
-        let unseen = job.unseen().filter(|_| code != 0).map(|file| {
+        let invisible = job.invisible_file().filter(|_| code != 0).map(|file| {
             format!(
                 "{}: the machine does not see {}. Machines see what is shared with them when they are started: vshmem up --share DIR",
-                job.machine(),
+                job.runs_on(),
                 file.display()
             )
         });
-        for text in said.into_iter().chain(unseen) {
-            self.say(text);
+        for text in said.into_iter().chain(invisible) {
+            self.print_error(text);
         }
         if code != 0 && self.failed.is_none() {
             self.failed = Some(code);
@@ -166,7 +166,7 @@ impl Run<'_> {
     }
 
     /// Says it once, however many it is true of.
-    fn say(&mut self, text: String) {
+    fn print_error(&mut self, text: String) {
         // A terminal that a program has does not go to the beginning of the next line by itself.
         let end = if self.raw.is_some() { "\r\n" } else { "\n" };
         if !self.said.contains(&text) {
@@ -204,12 +204,12 @@ impl Run<'_> {
             self.signal(libc::SIGKILL);
             return;
         }
-        let patience = if self.options.insist || signal != libc::SIGINT {
+        let grace = if self.options.insist || signal != libc::SIGINT {
             GRACE
         } else {
             Duration::from_secs(3600)
         };
-        self.kill_at = Some(Instant::now() + patience);
+        self.kill_at = Some(Instant::now() + grace);
         self.signal(signal);
     }
 
@@ -241,7 +241,7 @@ impl Run<'_> {
         let look_at = self.asked.map(|(at, _)| at + GRACE);
         let moments = kill_at.into_iter().chain(look_at);
         let times = moments.map(|at| at.saturating_duration_since(Instant::now()));
-        let times = times.chain(self.group.patience());
+        let times = times.chain(self.group.poll_interval());
         let timeout = times.min().map_or(-1, |time| time.as_millis() as i32 + 1);
         // SAFETY: the list has as many entries as poll is told.
         let count =
@@ -315,8 +315,8 @@ impl Signals {
             let (len, info) = unsafe {
                 let mut info: libc::signalfd_siginfo = std::mem::zeroed();
                 let size = size_of::<libc::signalfd_siginfo>();
-                let place: *mut libc::signalfd_siginfo = &mut info;
-                (libc::read(self.fd.as_raw_fd(), place.cast(), size), info)
+                let to: *mut libc::signalfd_siginfo = &mut info;
+                (libc::read(self.fd.as_raw_fd(), to.cast(), size), info)
             };
             if len <= 0 {
                 return out;

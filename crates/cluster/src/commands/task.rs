@@ -1,6 +1,6 @@
 //! A command that runs, in a machine or here, seen from outside: input, output, end.
 
-use super::channel::{nonsense, Channel};
+use super::channel::{protocol_error, Channel};
 use super::local::Local;
 use super::outcome::Outcome;
 use super::output::{Output, Stream};
@@ -30,8 +30,8 @@ pub enum Body {
 
 /// A command in a machine.
 pub struct Remote {
-    /// The place of the machine's channel among all of them.
-    pub link: usize,
+    /// The index of the machine's channel among all of them.
+    pub channel: usize,
     /// Its number in the session there.
     pub stream: u16,
     /// Bytes of input that may still be sent.
@@ -40,9 +40,9 @@ pub struct Remote {
 
 impl Remote {
     /// A command whose start was ordered.
-    pub fn new(link: usize, stream: u16) -> Remote {
+    pub fn new(channel: usize, stream: u16) -> Remote {
         Remote {
-            link,
+            channel,
             stream,
             window: STDIN_WINDOW,
         }
@@ -71,14 +71,14 @@ impl Task {
         }
     }
 
-    /// Gives it input; nothing ends the input. `channel` finds the channel of a machine.
-    pub fn input<'a>(&mut self, bytes: &[u8], channel: impl FnOnce(usize) -> &'a mut Channel) {
+    /// Gives it input; nothing ends the input. `find` finds the channel of a machine.
+    pub fn input<'a>(&mut self, bytes: &[u8], find: impl FnOnce(usize) -> &'a mut Channel) {
         self.stdin_open &= !bytes.is_empty();
         match &mut self.body {
             Body::Remote(remote) => {
                 remote.window = remote.window.saturating_sub(bytes.len());
                 // A machine that has gone is noticed when its output is read.
-                let _ = channel(remote.link).send(Kind::Stdin, remote.stream, bytes);
+                let _ = find(remote.channel).send(Kind::Stdin, remote.stream, bytes);
             }
             Body::Local(local) => local.input(bytes),
         }
@@ -86,17 +86,17 @@ impl Task {
 
     /// Takes what a machine says of it. The first error is one of our own output's, the second one the machine's.
     pub fn take(&mut self, frame: &Frame) -> io::Result<Result<Option<Outcome>>> {
-        let damaged = || Err(nonsense("a message is damaged"));
+        let damaged = || Err(protocol_error("a message is damaged"));
         let Body::Remote(remote) = &mut self.body else {
             return Ok(damaged());
         };
         Ok(match frame.kind {
             Kind::Stdout => {
-                self.output.put(Stream::Out, &frame.payload)?;
+                self.output.write(Stream::Out, &frame.payload)?;
                 Ok(None)
             }
             Kind::Stderr => {
-                self.output.put(Stream::Err, &frame.payload)?;
+                self.output.write(Stream::Err, &frame.payload)?;
                 Ok(None)
             }
             Kind::Started | Kind::Here => Ok(None),

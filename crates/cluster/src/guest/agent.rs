@@ -3,7 +3,7 @@
 use super::command::Commands;
 use super::front_end::FrontEnd;
 use super::poller::Poller;
-use super::session::{Agent, Session, Source};
+use super::session::{Context, Session, Source};
 use crate::error::{Explain, Result};
 use crate::launcher::table;
 use crate::state::settings::Settings;
@@ -19,12 +19,12 @@ pub fn serve(settings: &Settings) -> Result<()> {
     let children = watch_children().explain(|| "could not watch for ended processes".into())?;
     let mut sessions = Vec::new();
     let channels = table::guest(&settings.launcher).channels(settings.channels)?;
-    for (place, device) in channels.iter().enumerate() {
-        let session = Session::open(device, place, &poller)
+    for (index, device) in channels.iter().enumerate() {
+        let session = Session::open(device, index, &poller)
             .explain(|| format!("could not open {}", device.display()))?;
         sessions.push(session);
     }
-    // A place where no session is.
+    // An index where no session is.
     let reaper = Source::Port(sessions.len());
     poller
         .add(children.as_raw_fd(), reaper.token())
@@ -49,22 +49,22 @@ pub fn serve(settings: &Settings) -> Result<()> {
                     drain(&children);
                     reap(&mut sessions, &mut front_end, &mut busy);
                 }
-                Source::Port(place) => drop(busy.insert(place)),
-                Source::Command(place, stream) => {
-                    sessions[place].happened(stream);
-                    busy.insert(place);
+                Source::Port(index) => drop(busy.insert(index)),
+                Source::Command(index, stream) => {
+                    sessions[index].mark_ready(stream);
+                    busy.insert(index);
                 }
             }
         }
-        let mut agent = Agent {
+        let mut context = Context {
             poller: &poller,
             starter: &mut commands,
         };
         let now = Instant::now();
-        for (place, session) in sessions.iter_mut().enumerate() {
+        for (index, session) in sessions.iter_mut().enumerate() {
             let due = session.deadline().is_some_and(|deadline| now >= deadline);
-            if (busy.remove(&place) || due) && session.service(&mut agent) {
-                busy.insert(place);
+            if (busy.remove(&index) || due) && session.service(&mut context) {
+                busy.insert(index);
             }
         }
     }
@@ -95,7 +95,7 @@ fn drain(children: &OwnedFd) {
     while unsafe { libc::read(children.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {}
 }
 
-/// Takes the ends of processes; `busy` gets the places of the sessions whose commands have ended.
+/// Takes the ends of processes; `busy` gets the indices of the sessions whose commands have ended.
 fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, busy: &mut BTreeSet<usize>) {
     loop {
         let mut status = 0;

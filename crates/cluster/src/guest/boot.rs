@@ -1,7 +1,7 @@
 //! The first process of a machine: loads drivers, mounts the host's file tree with a private layer above it,
 //! sets name and network, then serves commands until the machine is turned off.
 
-use super::console::say;
+use super::console::print;
 use super::{agent, network, sys};
 use crate::boot::driver;
 use crate::error::{Error, Explain, Result};
@@ -12,7 +12,7 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the modules lie in the first root file system; their names begin with their place in the order.
+/// Where the modules lie in the first root file system; their names begin with their numbers in the order of loading.
 pub const MODULES: &str = "/modules";
 /// Directories that the machine has of its own: it sees next to nothing of the host's.
 const OWN: [(&str, u32); 19] = [
@@ -42,7 +42,7 @@ const MOUNTED: [(&str, &str); 2] = [("/run", "mode=0755"), ("/tmp", "mode=1777")
 /// Runs as the machine's first process. Never returns: a machine without one would panic.
 pub fn main() -> ! {
     if let Err(error) = start() {
-        say(&format!("vshmem: the machine can't start: {error}"));
+        print(&format!("vshmem: the machine can't start: {error}"));
     }
     sys::power_off()
 }
@@ -60,7 +60,7 @@ fn start() -> Result<()> {
     let line = fs::read_to_string("/proc/cmdline").explain(|| "reading /proc/cmdline".into())?;
     let settings = Settings::from_command_line(&line)?;
     if settings.probe {
-        say(PROBE_MARK);
+        print(PROBE_MARK);
         return Ok(());
     }
     let driver_failed = load_modules()?;
@@ -73,7 +73,7 @@ fn start() -> Result<()> {
     identify(&settings)?;
     // Caches are dropped before each command; the kernel need not log that each time.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
-    table::guest(&settings.launcher).give_pools(settings.uid)?;
+    table::guest(&settings.launcher).set_pool_owner(settings.uid)?;
     agent::serve(&settings)
 }
 
@@ -94,7 +94,7 @@ fn load_modules() -> Result<Option<String>> {
                     .to_string_lossy()
                     .ends_with(&format!("-{}.ko", driver::NAME)) =>
             {
-                say(&format!(
+                print(&format!(
                     "vshmem: the machine goes on without vshmem.ko: {e}"
                 ));
                 driver_failed = Some(format!("vshmem.ko could not be loaded: {e}"));
@@ -185,7 +185,7 @@ fn mount_over(target: &str, options: &str, shares: &[Share]) -> Result<()> {
     for share in shares.iter().filter(|share| share.path.starts_with(target)) {
         let below = share.path.strip_prefix(target).unwrap_or(&share.path);
         let (from, to) = (kept.join(below), Path::new(target).join(below));
-        make_like(kept, Path::new(target), below)
+        make_mount_point(kept, Path::new(target), below)
             .and_then(|()| {
                 let flags = libc::MS_BIND | libc::MS_REC;
                 sys::mount(&from.to_string_lossy(), &to, "none", flags, "")
@@ -196,7 +196,7 @@ fn mount_over(target: &str, options: &str, shares: &[Share]) -> Result<()> {
 }
 
 /// Makes a place for a mount, in directories that belong to whom they do on the host.
-fn make_like(host: &Path, own: &Path, below: &Path) -> std::io::Result<()> {
+fn make_mount_point(host: &Path, own: &Path, below: &Path) -> std::io::Result<()> {
     let (mut from, mut to) = (host.to_path_buf(), own.to_path_buf());
     for part in below {
         from.push(part);
@@ -228,8 +228,8 @@ fn own_directories(shares: &[Share]) -> Result<()> {
     let _ = mount_own("mqueue", "/dev/mqueue", "");
     let _ = mount_own("cgroup2", "/sys/fs/cgroup", "");
     // A nicety.
-    if let Err(error) = refuse_to_suspend() {
-        say(&format!("vshmem: {error}"));
+    if let Err(error) = forbid_suspend() {
+        print(&format!("vshmem: {error}"));
     }
     for (link, target) in [
         ("fd", "/proc/self/fd"),
@@ -244,7 +244,7 @@ fn own_directories(shares: &[Share]) -> Result<()> {
 
 /// Makes who writes to /sys/power/state get EROFS. Linux does not resume the 9p that the host's file tree comes by (its drivers have no
 /// power management), so that a machine would come back unable to read a file.
-fn refuse_to_suspend() -> Result<()> {
+fn forbid_suspend() -> Result<()> {
     let power = Path::new("/sys/power");
     // Kernels may come without it.
     if !power.exists() {

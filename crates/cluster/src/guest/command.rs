@@ -2,7 +2,7 @@
 //! nothing it starts can outlive an order to kill it.
 
 use super::poller::set_nonblocking;
-use super::sys::Precedence;
+use super::sys::HighPriority;
 use super::terminal::Terminal;
 use crate::error::OUR_FAILURE;
 use crate::wire::start::Start;
@@ -24,7 +24,7 @@ const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// A command that was started.
-pub struct Running {
+pub struct RunningCommand {
     /// Its first process.
     pub pid: i32,
     /// Where its input goes; `None` once that has ended.
@@ -51,10 +51,10 @@ pub trait Starter {
     /// Commands are about to be started.
     fn prepare(&mut self);
     /// Starts one.
-    fn start(&mut self, order: &Start) -> Result<Running, Refusal>;
+    fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal>;
 }
 
-impl Running {
+impl RunningCommand {
     /// Sends a signal to the command's process group.
     pub fn signal(&self, signal: i32) {
         // SAFETY: plain values. The group's leader is our child and not reaped before `ended` is set, so
@@ -104,7 +104,7 @@ impl Starter for Commands {
         refresh();
     }
 
-    fn start(&mut self, order: &Start) -> Result<Running, Refusal> {
+    fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal> {
         self.started += 1;
         // Without one, programs complain themselves.
         let _ = make_home(order);
@@ -122,8 +122,8 @@ impl Starter for Commands {
         user::switch(&mut command, order.uid, order.gid, order.groups.clone());
         descriptors::restore(&mut command, &self.limit);
         // Hundreds of programs that were started before would share the processor with what is to become this one.
-        let precedence = Precedence::take();
-        precedence.keep_from(&mut command);
+        let priority = HighPriority::take();
+        priority.keep_from(&mut command);
         let program = command.get_program().to_os_string();
         spawn(command, order, group).map_err(|e| refusal(&program, &e))
     }
@@ -164,7 +164,7 @@ fn login_name(shell: &OsStr) -> OsString {
     name
 }
 
-fn spawn(mut command: Command, order: &Start, group: Group) -> io::Result<Running> {
+fn spawn(mut command: Command, order: &Start, group: Group) -> io::Result<RunningCommand> {
     signals::unblock(&mut command);
     if let Some(size) = order.terminal {
         let terminal = Terminal::open(size, order.uid, order.gid)?;
@@ -172,7 +172,7 @@ fn spawn(mut command: Command, order: &Start, group: Group) -> io::Result<Runnin
         command.stdout(terminal.theirs.try_clone()?);
         command.stderr(terminal.theirs);
         let ours = terminal.ours;
-        let running = Running {
+        let running = RunningCommand {
             pid: 0,
             input: Some(ours.try_clone()?),
             output: Some(ours.try_clone()?),
@@ -182,22 +182,22 @@ fn spawn(mut command: Command, order: &Start, group: Group) -> io::Result<Runnin
         };
         running.set_nonblocking()?;
         let pid = command.spawn()?.id() as i32;
-        return Ok(Running { pid, ..running });
+        return Ok(RunningCommand { pid, ..running });
     }
     command.stdin(match order.stdin {
         true => Stdio::piped(),
         false => Stdio::null(),
     });
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let running = Running::from_child(command.spawn()?, group);
+    let running = RunningCommand::from_child(command.spawn()?, group);
     running.set_nonblocking()?;
     Ok(running)
 }
 
-impl Running {
-    fn from_child(child: Child, group: Group) -> Running {
+impl RunningCommand {
+    fn from_child(child: Child, group: Group) -> RunningCommand {
         let file = |end: OwnedFd| File::from(end);
-        Running {
+        RunningCommand {
             pid: child.id() as i32,
             input: child.stdin.map(|end| file(end.into())),
             output: child.stdout.map(|end| file(end.into())),
@@ -333,7 +333,7 @@ pub mod doubles {
     impl Starter for Plain {
         fn prepare(&mut self) {}
 
-        fn start(&mut self, order: &Start) -> Result<Running, Refusal> {
+        fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal> {
             let mut command = command(order)?;
             join_group(&mut command, None, order.terminal.is_some());
             let program = command.get_program().to_os_string();
@@ -347,12 +347,12 @@ pub mod doubles {
     impl Starter for Echoes {
         fn prepare(&mut self) {}
 
-        fn start(&mut self, order: &Start) -> Result<Running, Refusal> {
+        fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal> {
             let (ours, theirs) = std::os::unix::net::UnixStream::pair()
                 .map_err(|error| refusal(&order.argv[0], &error))?;
             let ours = File::from(OwnedFd::from(ours));
             let theirs = File::from(OwnedFd::from(theirs));
-            let running = Running {
+            let running = RunningCommand {
                 // No process has this number.
                 pid: i32::MAX,
                 input: order.stdin.then_some(ours),

@@ -3,6 +3,6 @@
 use std::fs;
 
 /// Writes to the console, which the host keeps as a file.
-pub fn say(text: &str) {
+pub fn print(text: &str) {
     let _ = fs::write("/dev/console", format!("{text}\n"));
 }

@@ -1,6 +1,6 @@
 //! Keeps the machine's front end running: this program once more.
 
-use super::console::say;
+use super::console::print;
 use crate::launcher::table;
 use crate::signals;
 use crate::state::settings::Settings;
@@ -45,7 +45,7 @@ impl FrontEnd {
         match command.spawn() {
             Ok(child) => self.pid = Some(child.id() as i32),
             Err(e) => {
-                say(&format!("vshmem: the front end can't be started: {e}"));
+                print(&format!("vshmem: the front end can't be started: {e}"));
                 self.due = Instant::now() + 60 * PAUSE;
             }
         }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Output is not read from commands while this much of it has not been taken by the host.
 const BACKLOG: usize = 256 * 1024;
 /// The kernel's driver copies each write into one buffer; larger ones fail.
-const LONGEST_WRITE: usize = 32 * 1024;
+const MAX_WRITE: usize = 32 * 1024;
 /// So much is done for one channel before others have their turn: frames are obeyed, and commands say something.
 const FRAMES: usize = 64;
 const TURNS: usize = 64;
@@ -32,8 +32,8 @@ const TURNS: usize = 64;
 /// opened again at once may seem closed for a moment; only one that stays closed for this long is taken for it.
 const HUNG_UP_AFTER: Duration = Duration::from_millis(50);
 
-/// What a session needs of its agent.
-pub struct Agent<'a> {
+/// What a session needs of its context.
+pub struct Context<'a> {
     /// Watches descriptors.
     pub poller: &'a Poller,
     /// Starts commands.
@@ -43,7 +43,7 @@ pub struct Agent<'a> {
 /// What something has happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The port of the session in this place.
+    /// The port of the session in this index.
     Port(usize),
     /// One of its commands.
     Command(usize, u16),
@@ -53,8 +53,8 @@ impl Source {
     /// As a number for the poller.
     pub fn token(self) -> usize {
         match self {
-            Source::Port(place) => place << 17,
-            Source::Command(place, stream) => place << 17 | 1 << 16 | usize::from(stream),
+            Source::Port(index) => index << 17,
+            Source::Command(index, stream) => index << 17 | 1 << 16 | usize::from(stream),
         }
     }
 
@@ -70,7 +70,7 @@ impl Source {
 /// One channel.
 pub struct Session {
     port: File,
-    place: usize,
+    index: usize,
     out: VecDeque<u8>,
     state: State,
     /// Since when the host's end has seemed closed to a session.
@@ -94,17 +94,17 @@ struct Active {
     asked: bool,
     has_started_some: bool,
     streams: BTreeMap<u16, Stream>,
-    ready: Queue,
+    ready: RunQueue,
 }
 
 /// Those whose turn comes, each of them once.
 #[derive(Default)]
-struct Queue {
+struct RunQueue {
     order: VecDeque<u16>,
     members: BTreeSet<u16>,
 }
 
-impl Queue {
+impl RunQueue {
     fn push(&mut self, stream: u16) {
         if self.members.insert(stream) {
             self.order.push_back(stream);
@@ -120,7 +120,7 @@ impl Queue {
 
 impl Session {
     /// Opens a port and watches it.
-    pub fn open(device: &Path, place: usize, poller: &Poller) -> io::Result<Session> {
+    pub fn open(device: &Path, index: usize, poller: &Poller) -> io::Result<Session> {
         // A console must not become the terminal that controls this process.
         let mut options = File::options();
         let port = options
@@ -132,17 +132,17 @@ impl Session {
         if port.is_terminal() {
             sys::make_raw(port.as_raw_fd())?;
         }
-        Session::on(port, place, poller)
+        Session::on(port, index, poller)
     }
 
     /// A session on a port that is open.
-    pub fn on(port: File, place: usize, poller: &Poller) -> io::Result<Session> {
+    pub fn on(port: File, index: usize, poller: &Poller) -> io::Result<Session> {
         set_nonblocking(port.as_raw_fd())?;
-        poller.add(port.as_raw_fd(), Source::Port(place).token())?;
+        poller.add(port.as_raw_fd(), Source::Port(index).token())?;
         let state = State::Waiting(Vec::new());
         Ok(Session {
             port,
-            place,
+            index,
             out: VecDeque::new(),
             state,
             closed_since: None,
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Something has happened to this command; the session is to be serviced then.
-    pub fn happened(&mut self, stream: u16) {
+    pub fn mark_ready(&mut self, stream: u16) {
         match &mut self.state {
             State::Active(active) if active.streams.contains_key(&stream) => {
                 active.ready.push(stream);
@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// Does some of what can be done without waiting. True if there may be more.
-    pub fn service(&mut self, agent: &mut Agent<'_>) -> bool {
+    pub fn service(&mut self, context: &mut Context<'_>) -> bool {
         let read = self.read_port();
         if self
             .deadline()
@@ -182,7 +182,7 @@ impl Session {
         {
             self.hang_up();
         }
-        let advanced = self.advance(agent);
+        let advanced = self.advance(context);
         self.flush() || advanced || read
     }
 
@@ -231,7 +231,7 @@ impl Session {
         self.state = State::Waiting(Vec::new());
     }
 
-    fn advance(&mut self, agent: &mut Agent<'_>) -> bool {
+    fn advance(&mut self, context: &mut Context<'_>) -> bool {
         match &mut self.state {
             State::Waiting(buffer) => {
                 let Some(nonce) = find_greeting(buffer, &HELLO) else {
@@ -241,15 +241,15 @@ impl Session {
                 self.begin(nonce, rest);
                 true
             }
-            State::Active(active) => match active.obey_some(self.place, agent) {
-                Obeyed::Some(progress) => active.say_some(&mut self.out) || progress,
-                Obeyed::Replaced(nonce) => {
+            State::Active(active) => match active.handle_some(self.index, context) {
+                Handled::Some(progress) => active.write_some(&mut self.out) || progress,
+                Handled::Replaced(nonce) => {
                     let rest = std::mem::take(&mut active.parser).into_rest();
                     self.hang_up();
                     self.begin(nonce, rest);
                     true
                 }
-                Obeyed::Nonsense => {
+                Handled::Nonsense => {
                     self.hang_up();
                     false
                 }
@@ -273,7 +273,7 @@ impl Session {
         let mut progress = false;
         while !self.out.is_empty() {
             let (head, _) = self.out.as_slices();
-            match self.port.write(&head[..head.len().min(LONGEST_WRITE)]) {
+            match self.port.write(&head[..head.len().min(MAX_WRITE)]) {
                 Ok(len) if len > 0 => {
                     self.out.drain(..len);
                     progress = true;
@@ -286,7 +286,7 @@ impl Session {
 }
 
 /// What came of what the host has said.
-enum Obeyed {
+enum Handled {
     /// It was obeyed, if there was something.
     Some(bool),
     /// A new session has begun on the same port.
@@ -296,7 +296,7 @@ enum Obeyed {
 }
 
 impl Active {
-    fn obey_some(&mut self, place: usize, agent: &mut Agent<'_>) -> Obeyed {
+    fn handle_some(&mut self, index: usize, context: &mut Context<'_>) -> Handled {
         for done in 0..FRAMES {
             match self.parser.interruption(&HELLO) {
                 Interruption::None => (),
@@ -304,14 +304,14 @@ impl Active {
                     self.asked = true;
                     continue;
                 }
-                Interruption::Greeting(nonce) => return Obeyed::Replaced(nonce),
+                Interruption::Greeting(nonce) => return Handled::Replaced(nonce),
                 Interruption::Begun => {
                     self.unread = false;
-                    return Obeyed::Some(done > 0);
+                    return Handled::Some(done > 0);
                 }
             }
             match self.parser.next() {
-                Ok(Some(frame)) if self.obey(&frame, place, agent) => {
+                Ok(Some(frame)) if self.handle(&frame, index, context) => {
                     // To start a program takes long.
                     if frame.kind == Kind::Start {
                         break;
@@ -319,21 +319,21 @@ impl Active {
                 }
                 Ok(None) => {
                     self.unread = false;
-                    return Obeyed::Some(done > 0);
+                    return Handled::Some(done > 0);
                 }
                 Ok(Some(_)) | Err(FrameError::Header(_) | FrameError::Length(_)) => {
-                    return Obeyed::Nonsense
+                    return Handled::Nonsense
                 }
             }
         }
         self.unread = true;
-        Obeyed::Some(true)
+        Handled::Some(true)
     }
 
     /// False if it makes no sense.
-    fn obey(&mut self, frame: &Frame, place: usize, agent: &mut Agent<'_>) -> bool {
+    fn handle(&mut self, frame: &Frame, index: usize, context: &mut Context<'_>) -> bool {
         if frame.kind == Kind::Start {
-            return self.start(frame, place, agent);
+            return self.start(frame, index, context);
         }
         let stream = self.streams.get_mut(&frame.stream);
         // If it is not there, it may have ended before the host was told.
@@ -360,7 +360,7 @@ impl Active {
         }
     }
 
-    fn start(&mut self, frame: &Frame, place: usize, agent: &mut Agent<'_>) -> bool {
+    fn start(&mut self, frame: &Frame, index: usize, context: &mut Context<'_>) -> bool {
         let number = frame.stream;
         let (Some(order), false) = (
             Start::decode(&frame.payload),
@@ -369,14 +369,14 @@ impl Active {
             return false;
         };
         if !std::mem::replace(&mut self.has_started_some, true) {
-            agent.starter.prepare();
+            context.starter.prepare();
         }
-        let stream = Stream::new(number, agent.starter.start(&order));
+        let stream = Stream::new(number, context.starter.start(&order));
         for end in stream.descriptors() {
             // Can fail only for want of memory; the pipe is then served when others are.
-            let _ = agent
+            let _ = context
                 .poller
-                .add(end, Source::Command(place, number).token());
+                .add(end, Source::Command(index, number).token());
         }
         self.streams.insert(number, stream);
         self.ready.push(number);
@@ -384,7 +384,7 @@ impl Active {
     }
 
     /// Has commands take turns while there is room for what they say.
-    fn say_some(&mut self, out: &mut VecDeque<u8>) -> bool {
+    fn write_some(&mut self, out: &mut VecDeque<u8>) -> bool {
         let mut progress = false;
         for _ in 0..TURNS {
             if out.len() >= BACKLOG {

@@ -1,6 +1,6 @@
 //! One command of a session, with what is on its way to it and from it.
 
-use super::command::{Refusal, Running};
+use super::command::{Refusal, RunningCommand};
 use super::terminal;
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Kind, MAX_DATA, STDIN_WINDOW};
@@ -24,7 +24,7 @@ enum Body {
     /// Why it was not started, as the payload of a frame.
     Refused(Vec<u8>),
     Runs {
-        command: Box<Running>,
+        command: Box<RunningCommand>,
         told: bool,
     },
 }
@@ -42,7 +42,7 @@ pub enum Turn {
 
 impl Stream {
     /// A command that was started, or could not be.
-    pub fn new(number: u16, started: Result<Running, Refusal>) -> Stream {
+    pub fn new(number: u16, started: Result<RunningCommand, Refusal>) -> Stream {
         let body = match started {
             Ok(command) => Body::Runs {
                 command: Box::new(command),
@@ -60,7 +60,7 @@ impl Stream {
         }
     }
 
-    fn command(&self) -> Option<&Running> {
+    fn command(&self) -> Option<&RunningCommand> {
         match &self.body {
             Body::Runs { command, .. } => Some(command),
             Body::Refused(_) => None,
@@ -81,7 +81,7 @@ impl Stream {
 
     /// What to watch.
     pub fn descriptors(&self) -> Vec<RawFd> {
-        self.command().map_or(vec![], Running::descriptors)
+        self.command().map_or(vec![], RunningCommand::descriptors)
     }
 
     /// Takes input; nothing ends it. False if it is more than the window has room for.

@@ -81,13 +81,13 @@ pub fn make_raw(terminal: RawFd) -> io::Result<()> {
 
 /// As long as this is there, this process runs before all others, however many want to. It would have others change places with it all the
 /// time if it always did.
-pub struct Precedence(());
+pub struct HighPriority(());
 
-impl Precedence {
+impl HighPriority {
     /// Takes it, unless that is not allowed.
-    pub fn take() -> Precedence {
+    pub fn take() -> HighPriority {
         let _ = setpriority_process(None, -20);
-        Precedence(())
+        HighPriority(())
     }
 
     /// Has a program begin without it. Until then it has it, too: who starts it waits for that.
@@ -98,7 +98,7 @@ impl Precedence {
     }
 }
 
-impl Drop for Precedence {
+impl Drop for HighPriority {
     fn drop(&mut self) {
         let _ = setpriority_process(None, 0);
     }

@@ -1,5 +1,6 @@
 //! Looking at clusters and ending them.
 
+use crate::client::Client;
 use crate::error::Result;
 use crate::launcher::running::Running;
 use crate::launcher::{dead, table};
@@ -8,12 +9,11 @@ use crate::state::directories::{boot_id, cluster_directory, cluster_names};
 use crate::state::lock::{forget_cluster, lock_cluster};
 use crate::state::machine::{no_cluster, state, Health, MachineState};
 use crate::state::record::{Granted, Machine, Record};
-use crate::visitor::Visitor;
 use std::fs;
 use std::time::Duration;
 
 /// How long a machine may take to end by itself.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A cluster and how its machines are.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct Listed {
     /// One for each machine.
     pub states: Vec<MachineState>,
     /// What machines that died said last.
-    pub last_words: Vec<String>,
+    pub last_output: Vec<String>,
 }
 
 /// How a cluster's machine that runs is.
@@ -39,17 +39,17 @@ pub fn list() -> Result<Vec<Listed>> {
             continue;
         };
         let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
-        let mut last_words = Vec::new();
+        let mut last_output = Vec::new();
         for (machine, state) in record.machines.iter().zip(&states) {
-            last_words.push(match state {
-                MachineState::Died => table::of(&record).last_words(&record, machine),
+            last_output.push(match state {
+                MachineState::Died => table::of(&record).last_output(&record, machine),
                 _ => String::new(),
             });
         }
         out.push(Listed {
             record,
             states,
-            last_words,
+            last_output,
         });
     }
     Ok(out)
@@ -57,7 +57,7 @@ pub fn list() -> Result<Vec<Listed>> {
 
 /// Ends what machines that died had of pools, unless another command is at work on the cluster: it may be starting one of them anew,
 /// and names in pools don't tell the new one from the old one.
-pub fn settle(name: &str) -> Result<()> {
+pub fn declare_dead_machines(name: &str) -> Result<()> {
     let Ok(lock) = lock_cluster(name) else {
         return Ok(());
     };
@@ -76,8 +76,8 @@ pub fn settle(name: &str) -> Result<()> {
 }
 
 /// Ends what one machine had of pools, which does not run. The caller has the cluster's lock.
-pub fn declare_one_dead(record: &mut Record, place: usize) {
-    let died = |at| match at == place {
+pub fn declare_one_dead(record: &mut Record, index: usize) {
+    let died = |at| match at == index {
         true => MachineState::Died,
         false => MachineState::Running,
     };
@@ -117,7 +117,7 @@ fn declare_dead_elsewhere(record: &mut Record, states: &[MachineState]) {
             machine.pools.retain(|pool| pool.path == cluster);
             let process = machine.runs.as_ref().and_then(Running::pid);
             dead::declare_in(&others, &machine.name, &mut |pool| {
-                launcher.let_go(pool, &machine.name, process);
+                launcher.release_pool(pool, &machine.name, process);
             });
         }
     }
@@ -139,9 +139,9 @@ fn declare_dead(record: &Record, states: &[MachineState]) {
     }
     let pools = pools::find(Some(&table::of(record).pool_reference(record))).unwrap_or_default();
     // A pool that is damaged or full has no use for the news.
-    for visitor in pools.iter().filter_map(|pool| Visitor::enter(pool).ok()) {
+    for client in pools.iter().filter_map(|pool| Client::join(pool).ok()) {
         for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {
-            visitor.declare_dead(&machine.name);
+            client.declare_dead(&machine.name);
         }
     }
 }
@@ -187,7 +187,7 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
                 .iter()
                 .filter_map(|machine| machine.runs.as_ref())
             {
-                scope.spawn(move || running.end(PATIENCE));
+                scope.spawn(move || running.end(TIMEOUT));
             }
         });
     }

@@ -4,5 +4,5 @@ pub mod cluster;
 pub mod names;
 pub mod restart;
 pub mod up;
-pub mod using;
+pub mod users;
 pub mod wait;

@@ -1,27 +1,27 @@
 //! The names of what there is, for who types a command: read from what is written down. Nothing is made, opened, asked or cleaned up for it, and
 //! what can't be read has no names.
 
-use crate::launcher::table::adopted::{Adopted, ATTACHED};
-use crate::state::directories::{is_private, names_in, runtime_place};
+use crate::launcher::table::attached::{Attached, ATTACHED};
+use crate::state::directories::{is_private, names_in, runtime_path};
 use crate::state::record::{Granted, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The user's directory of records, if it is there.
-fn place() -> Option<PathBuf> {
-    let place = runtime_place();
-    let is_ours = fs::symlink_metadata(&place).is_ok_and(|meta| is_private(&meta));
-    is_ours.then_some(place)
+fn runtime() -> Option<PathBuf> {
+    let path = runtime_path();
+    let is_ours = fs::symlink_metadata(&path).is_ok_and(|meta| is_private(&meta));
+    is_ours.then_some(path)
 }
 
-fn names(within: impl AsRef<Path>) -> Vec<String> {
-    let directory = place().map(|place| place.join(within));
+fn names(relative: impl AsRef<Path>) -> Vec<String> {
+    let directory = runtime().map(|runtime| runtime.join(relative));
     let names = directory.and_then(|directory| names_in(&directory).ok());
     names.unwrap_or_default()
 }
 
 fn record(cluster: &str) -> Option<Record> {
-    place()?;
+    runtime()?;
     Record::read(cluster).ok().flatten()
 }
 
@@ -49,7 +49,7 @@ pub fn granted(cluster: &str) -> Vec<String> {
     let others = attached();
     let others = others
         .iter()
-        .filter_map(|name| Adopted::read(name).ok().flatten())
+        .filter_map(|name| Attached::read(name).ok().flatten())
         .flat_map(|machine| machine.pools);
     let mut names: Vec<String> = ours
         .chain(others)

@@ -6,14 +6,14 @@ use crate::boot::driver;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::error::{Error, Explain, Result};
-use crate::launcher::options::Step;
+use crate::launcher::options::Progress;
 use crate::launcher::running::Running;
-use crate::launcher::starting::or_ended;
+use crate::launcher::starting::or_exit_reason;
 use crate::launcher::table;
-use crate::launcher::traits::Outfit;
+use crate::launcher::traits::StartOptions;
 use crate::state::directories::{boot_id, private_directory};
 use crate::state::lock::{forget_cluster, try_lock_cluster, Lock};
-use crate::state::machine::{no_cluster, place, state, MachineState};
+use crate::state::machine::{index_of, no_cluster, state, MachineState};
 use crate::state::record::Record;
 use crate::{interrupt, memory};
 use std::fs::File;
@@ -22,42 +22,42 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long another command may be at work on the cluster.
-const OTHERS_WITHIN: Duration = Duration::from_secs(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a machine may take to end by itself.
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Starts the machines of these names anew, together, as `up` has started them. Their processes are dead by then, and
 /// nobody waits for what those held; the others run on. Pools that were granted to them later are theirs no more.
 pub fn restart(
     cluster: &str,
     names: &[String],
-    patience: Duration,
-    tell: &mut dyn FnMut(Step),
+    timeout: Duration,
+    report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    let lock = interrupt::wait_for(OTHERS_WITHIN, || try_lock_cluster(cluster))?;
+    let lock = interrupt::wait_for(LOCK_TIMEOUT, || try_lock_cluster(cluster))?;
     let lock = lock.ok_or_else(|| {
         Error::new(format!(
             "another vshmem command is at work on the cluster {cluster}"
         ))
         .hint("Wait until it is done, or end it.")
     })?;
-    let (record, places) = find(cluster, names, &lock)?;
+    let (record, indices) = find(cluster, names, &lock)?;
     // What can be known to fail fails before anything is ended.
-    check(&record, &places)?;
+    check(&record, &indices)?;
     let launcher = table::of(&record);
     let software = {
-        let mut note = |_: &str| ();
+        let mut report = |_: &str| ();
         let driver = match &record.driver {
             Some(path) => driver::Choice::File(path.clone()),
             None => driver::Choice::None,
         };
         let (kernel, accel) = (Some(record.kernel.as_path()), Some(record.accel.as_str()));
         let transport = record.transport.as_deref();
-        launcher.software(transport, kernel, &driver, accel, &mut note)?
+        launcher.software(transport, kernel, &driver, accel, &mut report)?
     };
     let initramfs = Initramfs::write(cluster, &software)?;
     serve(&record)?;
-    together(record, &places, (&software, &initramfs), patience, tell)
+    together(record, &indices, (&software, &initramfs), timeout, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
     drop(lock);
     Ok(())
@@ -76,32 +76,32 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
                 .hint(format!("Start it with: vshmem up --cluster {cluster}")),
         );
     }
-    let state = |place: usize| state(&record, &record.machines[place]);
-    let mut places = Vec::new();
+    let state = |index: usize| state(&record, &record.machines[index]);
+    let mut indices = Vec::new();
     for name in names {
-        let place = place(&record, name)?;
-        if state(place) == MachineState::Starting {
+        let index = index_of(&record, name)?;
+        if state(index) == MachineState::Starting {
             return Err(Error::new(format!("{name} is being started")));
         }
-        if !places.contains(&place) {
-            places.push(place);
+        if !indices.contains(&index) {
+            indices.push(index);
         }
     }
     if names.is_empty() {
         let all = 0..record.machines.len();
-        places.extend(all.filter(|&place| state(place) == MachineState::Died));
+        indices.extend(all.filter(|&index| state(index) == MachineState::Died));
     }
-    if places.is_empty() {
+    if indices.is_empty() {
         return Err(
             Error::new(format!("no machine of the cluster {cluster} has died"))
                 .hint("Name those that are to be started anew though they run."),
         );
     }
-    Ok((record, places))
+    Ok((record, indices))
 }
 
-/// An error if the machines in these places can't start, as far as that can be known while they run.
-fn check(record: &Record, places: &[usize]) -> Result<()> {
+/// An error if the machines in these indices can't start, as far as that can be known while they run.
+fn check(record: &Record, indices: &[usize]) -> Result<()> {
     let launcher = table::of(record);
     launcher.check_host()?;
     launcher.check_restart(record)?;
@@ -112,8 +112,8 @@ fn check(record: &Record, places: &[usize]) -> Result<()> {
             format!("the machines share {path} with this host, which can't be looked at")
         })?;
     }
-    for &place in places {
-        let machine = &record.machines[place];
+    for &index in indices {
+        let machine = &record.machines[index];
         private_directory(&record.machine_directory(machine)?)?;
         launcher.has_pool(record, machine)?;
         if launcher.has_own_memory() {
@@ -121,7 +121,7 @@ fn check(record: &Record, places: &[usize]) -> Result<()> {
         }
         // That of a machine that runs comes back.
         let promised = state(record, machine) == MachineState::Died;
-        memory::check_room(record.memory, promised).explain(|| {
+        memory::check_available(record.memory, promised).explain(|| {
             let (name, memory) = (&machine.name, record.memory >> 20);
             format!("this host does not give {name} its {memory} MiB of memory")
         })?;
@@ -182,80 +182,82 @@ impl Drop for Starting {
 
 fn together(
     mut record: Record,
-    places: &[usize],
+    indices: &[usize],
     means: (&Software, &Initramfs),
-    patience: Duration,
-    tell: &mut dyn FnMut(Step),
+    timeout: Duration,
+    report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     // All first: none is to be wired to one that ends.
-    for &place in places {
-        end(&mut record, place)?;
+    for &index in indices {
+        end(&mut record, index)?;
     }
     let mut starting = Vec::new();
-    for &place in places {
-        starting.push((place, begin(&mut record, place, means, tell)?));
+    for &index in indices {
+        starting.push((index, begin(&mut record, index, means, report)?));
     }
-    wait(&record, places.to_vec(), patience, &mut |name| {
+    wait(&record, indices.to_vec(), timeout, &mut |name| {
         // Whatever becomes of the others.
-        for (place, machine) in &mut starting {
-            if record.machines[*place].name == name {
+        for (index, machine) in &mut starting {
+            if record.machines[*index].name == name {
                 machine.0 = None;
             }
         }
-        tell(Step::Ready(name.into()));
+        report(Progress::Ready(name.into()));
     })
 }
 
 /// Starts the machine anew, and writes that down.
 fn begin(
     record: &mut Record,
-    place: usize,
+    index: usize,
     (software, initramfs): (&Software, &Initramfs),
-    tell: &mut dyn FnMut(Step),
+    report: &mut dyn FnMut(Progress),
 ) -> Result<Starting> {
     let launcher = table::of(record);
-    let wires = match record.machines[place].address {
-        Some(_) => Some(launcher.rewire(record, place, &mut |text| tell(Step::Note(text.into())))?),
+    let links = match record.machines[index].address {
+        Some(_) => Some(launcher.reconnect(record, index, &mut |text| {
+            report(Progress::Message(text.into()))
+        })?),
         None => None,
     };
-    let outfit = Outfit {
+    let start = StartOptions {
         software,
         initramfs,
         ports: record.ports,
-        bells: &serve(record)?,
+        doorbell_sockets: &serve(record)?,
     };
-    let (running, leash) = launcher.start(record, place, &outfit, wires)?;
+    let (running, keep) = launcher.start(record, index, &start, links)?;
     let starting = Starting(Some(running.clone()));
-    record.machines[place].runs = Some(running);
-    record.machines[place].since = Some(vshmem_agent::now());
+    record.machines[index].runs = Some(running);
+    record.machines[index].since = Some(vshmem_agent::now());
     // While it was dead, a machine of another cluster may have come to its cores.
     let taken = cluster::cores_in_use(&record.name)?;
-    let cores = &mut record.machines[place].cores;
+    let cores = &mut record.machines[index].cores;
     cores.retain(|core| !taken.contains(core));
     record.write()?;
-    or_ended(launcher, record, place, leash())?;
-    let cores = &record.machines[place].cores;
+    or_exit_reason(launcher, record, index, keep())?;
+    let cores = &record.machines[index].cores;
     if !cores.is_empty() {
-        or_ended(launcher, record, place, launcher.pin(record, place, cores))?;
+        or_exit_reason(launcher, record, index, launcher.pin(record, index, cores))?;
     }
     Ok(starting)
 }
 
 /// Ends a machine if it runs, and all that its processes have in pools. It has the pools again then that it began with.
-fn end(record: &mut Record, place: usize) -> Result<()> {
-    if let Some(running) = record.machines[place].runs.as_ref().filter(|it| it.alive()) {
-        running.end(ENDS_WITHIN);
+fn end(record: &mut Record, index: usize) -> Result<()> {
+    if let Some(running) = record.machines[index].runs.as_ref().filter(|it| it.alive()) {
+        running.end(EXIT_TIMEOUT);
         if running.alive() {
-            let name = &record.machines[place].name;
+            let name = &record.machines[index].name;
             return Err(Error::new(format!("{name} does not turn off")));
         }
     }
-    cluster::declare_one_dead(record, place);
-    let machine = &mut record.machines[place];
+    cluster::declare_one_dead(record, index);
+    let machine = &mut record.machines[index];
     machine.pools.clone_from(&record.first_pools);
     // Even if `up` was cut off: from now on there is something to keep.
     record.starter = None;
     // The sockets that it has left would be taken for those of the new one.
-    cluster::remove_sockets(&record.machine_directory(&record.machines[place])?);
+    cluster::remove_sockets(&record.machine_directory(&record.machines[index])?);
     record.write()
 }

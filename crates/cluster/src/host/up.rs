@@ -1,17 +1,18 @@
 //! Starts a cluster.
 
 use super::wait::wait;
-use super::{cluster, using};
+use super::{cluster, users};
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
 use crate::error::{Error, Result, OUR_FAILURE};
 use crate::interrupt;
-use crate::launcher::network::{self, Wire};
-use crate::launcher::options::{Options, Step};
-use crate::launcher::starting::or_ended;
-use crate::launcher::traits::{Launcher, Outfit};
+use crate::launcher::network::{self, Link};
+use crate::launcher::options::{Options, Progress};
+use crate::launcher::starting::or_exit_reason;
+use crate::launcher::traits::{Launcher, StartOptions};
 use crate::launcher::{affinity, pool};
 use crate::state::directories::{boot_id, channel_socket, cluster_directory, private_directory};
+use crate::state::host_pool::{self, HostPool};
 use crate::state::lock::lock_cluster;
 use crate::state::machine::{state, MachineState};
 use crate::state::ports::{self};
@@ -19,26 +20,29 @@ use crate::state::process::Process;
 use crate::state::record::{Granted, Machine, Record, VERSION};
 use crate::state::settings::address;
 use crate::state::share::{self, Share};
-use crate::state::source::{self, Source};
 use std::path::{Path, PathBuf};
 
 /// No launcher gives machines more channels for commands.
-const MOST_CHANNELS: usize = 99;
+const MAX_CHANNELS: usize = 99;
 
 /// More machines than this would need more than one network hub's worth of processes on one host.
-const MOST_MACHINES: u32 = 32;
+const MAX_MACHINES: u32 = 32;
 
 /// Starts a cluster. If it fails or is interrupted, nothing of it is left.
 pub fn up(
     launcher: &dyn Launcher,
     options: &Options,
-    tell: &mut dyn FnMut(Step),
+    report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
     // Ctrl-C reaches the programs that were started, too: that one of them failed is then not what happened.
-    begin(launcher, options, tell).map_err(|error| interrupt::check().err().unwrap_or(error))
+    begin(launcher, options, report).map_err(|error| interrupt::check().err().unwrap_or(error))
 }
 
-fn begin(launcher: &dyn Launcher, options: &Options, tell: &mut dyn FnMut(Step)) -> Result<Record> {
+fn begin(
+    launcher: &dyn Launcher,
+    options: &Options,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Record> {
     check(options)?;
     check_transport(launcher, options)?;
     launcher.check_host()?;
@@ -65,14 +69,14 @@ fn begin(launcher: &dyn Launcher, options: &Options, tell: &mut dyn FnMut(Step))
         cluster::remove(&options.cluster, Some(&record))?;
     }
     // Records may be lost, also of a cluster that runs.
-    using::check_unused(&pool::path(&options.cluster).to_string_lossy())
+    users::check_unused(&pool::path(&options.cluster).to_string_lossy())
         .map_err(|error| error.code(OUR_FAILURE))?;
     pool::remove(&options.cluster)?;
     let mut started = Started {
         name: options.cluster.clone(),
         record: None,
     };
-    let record = start(launcher, options, &mut started, tell)?;
+    let record = start(launcher, options, &mut started, report)?;
     started.keep();
     drop(lock);
     Ok(record)
@@ -80,8 +84,8 @@ fn begin(launcher: &dyn Launcher, options: &Options, tell: &mut dyn FnMut(Step))
 
 fn check(options: &Options) -> Result<()> {
     let wrong = |what: String| Err(Error::new(what).code(2));
-    if options.machines == 0 || options.machines > MOST_MACHINES {
-        return wrong(format!("a cluster has 1 to {MOST_MACHINES} machines"));
+    if options.machines == 0 || options.machines > MAX_MACHINES {
+        return wrong(format!("a cluster has 1 to {MAX_MACHINES} machines"));
     }
     if options.cpus == 0 || options.cpus > 255 {
         return wrong("a machine has 1 to 255 cores".into());
@@ -93,10 +97,10 @@ fn check(options: &Options) -> Result<()> {
         return wrong("room for a pool is a power of two, 1M or more: 256M, 1G, 4G".into());
     }
     let ports = options.ports.spare as usize + options.pools.len() + 1;
-    if ports > ports::MOST as usize {
+    if ports > ports::MAX as usize {
         return wrong(format!(
             "a machine has room for {} pools at the most, and this would be {ports}",
-            ports::MOST
+            ports::MAX
         ));
     }
     if !options.pool_size.is_power_of_two() || options.pool_size < vshmem_pool::MIN_POOL {
@@ -154,26 +158,33 @@ fn start(
     launcher: &dyn Launcher,
     options: &Options,
     started: &mut Started,
-    tell: &mut dyn FnMut(Step),
+    report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
-    let mut note = |text: &str| tell(Step::Note(text.into()));
+    let mut message = |text: &str| report(Progress::Message(text.into()));
     let kernel = options.kernel.as_deref();
     let (transport, accel) = (options.transport.as_deref(), options.accel.as_deref());
-    let software = launcher.software(transport, kernel, &options.driver, accel, &mut note)?;
-    let shares = share::choose(&options.shares, &mut note)?;
+    let software = launcher.software(transport, kernel, &options.driver, accel, &mut message)?;
+    let shares = share::choose(&options.shares, &mut message)?;
     prepare(launcher, options, started, &software, shares)?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
     let plural = if options.machines == 1 { "" } else { "s" };
-    note(&format!(
+    message(&format!(
         "booting {} machine{plural} {}",
-        options.machines, software.how
+        options.machines, software.description
     ));
-    boot(launcher, options, started, &software, &initramfs, &mut note)?;
+    boot(
+        launcher,
+        options,
+        started,
+        &software,
+        &initramfs,
+        &mut message,
+    )?;
     let mut record = started.record.clone().expect("boot has put it there");
     pin_cores(launcher, &mut record)?;
     let all = (0..record.machines.len()).collect();
-    wait(&record, all, options.patience, &mut |name| {
-        tell(Step::Ready(name.into()));
+    wait(&record, all, options.timeout, &mut |name| {
+        report(Progress::Ready(name.into()));
     })?;
     record.starter = None;
     record.write()?;
@@ -182,7 +193,7 @@ fn start(
 
 /// Paths of sockets must be short: 108 bytes, with the zero at the end (unix(7)).
 fn check_length(directory: &Path) -> Result<()> {
-    let longest = channel_socket(&directory.join("vm31"), MOST_CHANNELS);
+    let longest = channel_socket(&directory.join("vm31"), MAX_CHANNELS);
     if longest.as_os_str().len() < 108 {
         return Ok(());
     }
@@ -250,7 +261,7 @@ fn prepare(
         return Ok(());
     }
     pools.iter().try_for_each(|pool| {
-        crate::pools::reserve(&pool.path.to_string_lossy(), source::UNRESERVED)
+        crate::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED)
     })
 }
 
@@ -265,7 +276,7 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
         transport: options.transport.clone(),
     }];
     for wanted in &options.pools {
-        let Source { name, path, size } = Source::find(wanted)?.named(None)?;
+        let HostPool { name, path, size } = HostPool::find(wanted)?.named(None)?;
         if pools.iter().any(|pool| pool.name == name) {
             return Err(Error::new(format!("two pools would be called {name}")).code(2));
         }
@@ -287,44 +298,44 @@ fn boot(
     started: &mut Started,
     software: &Software,
     initramfs: &Initramfs,
-    note: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let wires = wires(options)?;
+    let links = links(options)?;
     let kept = started.record.as_mut().expect("prepare has put it there");
-    let bells = serve_doorbells(launcher, options, kept, note)?;
+    let doorbell_sockets = serve_doorbells(launcher, options, kept, report)?;
     let record = kept.clone();
-    let outfit = Outfit {
+    let start = StartOptions {
         software,
         initramfs,
         ports: options.ports,
-        bells: &bells,
+        doorbell_sockets: &doorbell_sockets,
     };
-    for (place, wires) in wires.into_iter().enumerate() {
-        let (running, leash) = launcher.start(&record, place, &outfit, wires)?;
+    for (index, links) in links.into_iter().enumerate() {
+        let (running, keep) = launcher.start(&record, index, &start, links)?;
         let kept = started.record.as_mut().expect("prepare has put it there");
-        kept.machines[place].runs = Some(running);
+        kept.machines[index].runs = Some(running);
         kept.write()?;
-        or_ended(launcher, kept, place, leash())?;
+        or_exit_reason(launcher, kept, index, keep())?;
     }
     Ok(())
 }
 
-/// Has the pools served, and says how waiters are woken. Doorbells that were not asked for are done without if they can't be had.
+/// Has the pools served, and says description waiters are woken. Doorbells that were not asked for are done without if they can't be had.
 /// Returns a socket for each pool, or none at all.
 fn serve_doorbells(
     launcher: &dyn Launcher,
     options: &Options,
     record: &mut Record,
-    note: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>> {
-    let mut bells = Ok(vec![]);
+    let mut doorbell_sockets = Ok(vec![]);
     if let Some(machine) = record.machines.first().filter(|_| record.doorbell) {
         let pools = machine.pools.iter();
-        bells = pools.map(|pool| launcher.serve(&pool.path)).collect();
+        doorbell_sockets = pools.map(|pool| launcher.serve(&pool.path)).collect();
     }
-    let bells = match bells {
+    let doorbell_sockets = match doorbell_sockets {
         Err(error) if options.doorbell.is_none() => {
-            note(&format!("no doorbells: {error}"));
+            report(&format!("no doorbells: {error}"));
             record.doorbell = false;
             let machines = record.machines.iter_mut();
             machines
@@ -337,28 +348,28 @@ fn serve_doorbells(
         other => other?,
     };
     if let Some(transport) = &record.transport {
-        note(&format!(
+        report(&format!(
             "the pool comes by {transport}: it is cached, and waiters look every 2 ms"
         ));
-        return Ok(bells);
+        return Ok(doorbell_sockets);
     }
-    note(&match &record.driver {
+    report(&match &record.driver {
         Some(driver) if launcher.wakes(record) => {
             format!("machines wake each other's waiters ({})", driver.display())
         }
         Some(driver) => format!("no doorbells: waiters look every 2 ms ({})", driver.display()),
         None => "no vshmem.ko for this kernel: waiters look every 2 ms, and pools are mapped uncached (see kmod/README.md)".into(),
     });
-    Ok(bells)
+    Ok(doorbell_sockets)
 }
 
 /// The machines' ends of the network, if there is to be one.
-fn wires(options: &Options) -> Result<Vec<Option<Vec<Wire>>>> {
+fn links(options: &Options) -> Result<Vec<Option<Vec<Link>>>> {
     if !options.network || options.machines < 2 {
         return Ok((0..options.machines).map(|_| None).collect());
     }
-    let wires = network::all(options.machines)?.into_iter();
-    Ok(wires.map(Some).collect())
+    let links = network::star(options.machines)?.into_iter();
+    Ok(links.map(Some).collect())
 }
 
 /// Pins virtual cores where each can have a core of its own: two that spin must never share one.
@@ -370,12 +381,12 @@ fn pin_cores(launcher: &dyn Launcher, record: &mut Record) -> Result<()> {
     let mut cores = affinity::available_cores();
     cores.retain(|core| !taken.contains(core));
     let count = record.machines.len() as u32;
-    let Some(shares) = affinity::share_out(&cores, count, record.cpus) else {
+    let Some(shares) = affinity::assign_cores(&cores, count, record.cpus) else {
         return Ok(());
     };
-    for (place, share) in shares.into_iter().enumerate() {
-        or_ended(launcher, record, place, launcher.pin(record, place, &share))?;
-        record.machines[place].cores = share;
+    for (index, share) in shares.into_iter().enumerate() {
+        or_exit_reason(launcher, record, index, launcher.pin(record, index, &share))?;
+        record.machines[index].cores = share;
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use std::io;
 /// The cores that this process may use, one thread of each physical core before the others.
 pub fn available_cores() -> Vec<usize> {
     let mut cores = allowed();
-    cores.sort_by_key(|&core| (place_among_siblings(core), core));
+    cores.sort_by_key(|&core| (rank_among_siblings(core), core));
     cores
 }
 
 /// Divides `cores` among machines; `None` unless each virtual core can have its own.
-pub fn share_out(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<usize>>> {
+pub fn assign_cores(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<usize>>> {
     let (machines, cpus) = (machines as usize, cpus as usize);
     (cores.len() >= machines.checked_mul(cpus)?).then(|| {
         cores
@@ -30,7 +30,7 @@ pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
-        if let (Some(thread), Some(own)) = (thread, number_inside(&status)) {
+        if let (Some(thread), Some(own)) = (thread, pid_inside(&status)) {
             if own == number {
                 return Ok(thread);
             }
@@ -40,7 +40,7 @@ pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
 }
 
 /// The last of the numbers that a thread has, in the innermost namespace.
-fn number_inside(status: &str) -> Option<i32> {
+fn pid_inside(status: &str) -> Option<i32> {
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -74,7 +74,7 @@ fn allowed() -> Vec<usize> {
     }
 }
 
-fn place_among_siblings(core: usize) -> usize {
+fn rank_among_siblings(core: usize) -> usize {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     let list = fs::read_to_string(path).unwrap_or_default();
     parse_list(&list)
@@ -112,22 +112,22 @@ mod tests {
 
     #[test]
     fn cores_are_shared_out_only_if_they_suffice() {
-        assert_eq!(share_out(&[0, 1], 2, 1), Some(vec![vec![0], vec![1]]));
+        assert_eq!(assign_cores(&[0, 1], 2, 1), Some(vec![vec![0], vec![1]]));
         assert_eq!(
-            share_out(&[4, 5, 6, 7, 0], 2, 2),
+            assign_cores(&[4, 5, 6, 7, 0], 2, 2),
             Some(vec![vec![4, 5], vec![6, 7]])
         );
-        assert_eq!(share_out(&[0, 1], 3, 1), None);
-        assert_eq!(share_out(&[0, 1], 1, 3), None);
+        assert_eq!(assign_cores(&[0, 1], 3, 1), None);
+        assert_eq!(assign_cores(&[0, 1], 1, 3), None);
     }
 
     #[test]
     fn threads_are_found_by_what_they_call_themselves() {
         assert_eq!(
-            number_inside("Pid:\t7\nNSpid:\t812\t7\nThreads:\t1\n"),
+            pid_inside("Pid:\t7\nNSpid:\t812\t7\nThreads:\t1\n"),
             Some(7)
         );
-        assert_eq!(number_inside("Pid:\t7\n"), None);
+        assert_eq!(pid_inside("Pid:\t7\n"), None);
         let own = std::process::id() as i32;
         assert_eq!(thread_of(own, own).unwrap(), own);
         assert!(thread_of(own, 0).is_err());

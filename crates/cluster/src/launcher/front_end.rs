@@ -16,21 +16,25 @@ use vshmem_agent::guest::protocol::{
 };
 
 /// How long another command may talk to the same front end.
-const OTHERS_WITHIN: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// When a request is repeated: the machine's kernel may tell that the host before has closed its end when this one's request was read
 /// already, and the answer is dropped then. Each time it is waited twice as long.
 const AGAIN: Duration = Duration::from_millis(300);
 /// Sockets take no time limit of zero.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Says which pools the machine has, all of them; what is missing was taken away.
-pub fn tell(socket: &Path, pools: Vec<GrantedPool>, within: Duration) -> Result<GrantResponse> {
+pub fn set_pools(
+    socket: &Path,
+    pools: Vec<GrantedPool>,
+    timeout: Duration,
+) -> Result<GrantResponse> {
     let ask = GuestRequest {
         pools: Some(pools),
         ..GuestRequest::default()
     };
-    let mut answer: GrantResponse = self::ask(socket, ask, within)?;
+    let mut answer: GrantResponse = request(socket, ask, timeout)?;
     for failed in &mut answer.failed {
         failed.why = printable(&failed.why);
     }
@@ -38,12 +42,12 @@ pub fn tell(socket: &Path, pools: Vec<GrantedPool>, within: Duration) -> Result<
 }
 
 /// Asks how it is.
-pub fn status(socket: &Path, within: Duration) -> Result<GuestStatus> {
+pub fn status(socket: &Path, timeout: Duration) -> Result<GuestStatus> {
     let ask = GuestRequest {
         status: Some(Empty::default()),
         ..GuestRequest::default()
     };
-    self::ask(socket, ask, within)
+    request(socket, ask, timeout)
 }
 
 /// Why a machine's driver could not be loaded; `None` if it was, or if nobody tried.
@@ -55,8 +59,12 @@ pub fn without_driver(status: &GuestStatus) -> Option<String> {
 }
 
 /// One request and the answer to it. Other lines are skipped.
-fn ask<T: DeserializeOwned>(socket: &Path, mut ask: GuestRequest, within: Duration) -> Result<T> {
-    let deadline = Instant::now() + within;
+fn request<T: DeserializeOwned>(
+    socket: &Path,
+    mut ask: GuestRequest,
+    timeout: Duration,
+) -> Result<T> {
+    let deadline = Instant::now() + timeout;
     let _lock = lock(socket)?;
     let reach = || {
         format!(
@@ -70,7 +78,7 @@ fn ask<T: DeserializeOwned>(socket: &Path, mut ask: GuestRequest, within: Durati
     // Whoever was here before may have left half a line.
     let order = format!("\n{text}\n");
     stream
-        .set_write_timeout(Some(within.max(SHORTEST)))
+        .set_write_timeout(Some(timeout.max(MIN_TIMEOUT)))
         .explain(reach)?;
     let mut lines = Lines::default();
     let (mut again, mut pause) = (Instant::now(), AGAIN);
@@ -86,7 +94,7 @@ fn ask<T: DeserializeOwned>(socket: &Path, mut ask: GuestRequest, within: Durati
             return Err(Error::new("the machine's front end does not answer"));
         }
         stream
-            .set_read_timeout(Some(left.max(SHORTEST)))
+            .set_read_timeout(Some(left.max(MIN_TIMEOUT)))
             .explain(reach)?;
         let mut bytes = [0; 4096];
         match stream.read(&mut bytes) {
@@ -97,7 +105,7 @@ fn ask<T: DeserializeOwned>(socket: &Path, mut ask: GuestRequest, within: Durati
             Err(e) => return Err(e).explain(reach),
         }
         while let Some(line) = lines.next() {
-            if let Some(answer) = judge(&line, ask.id) {
+            if let Some(answer) = parse_answer(&line, ask.id) {
                 return answer;
             }
         }
@@ -105,7 +113,7 @@ fn ask<T: DeserializeOwned>(socket: &Path, mut ask: GuestRequest, within: Durati
 }
 
 /// What a line says, if it answers the request of this number.
-pub(crate) fn judge<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<T>> {
+pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<T>> {
     let answer: Value = serde_json::from_slice(line).ok()?;
     if answer.get("id")?.as_u64() != Some(id) {
         return None;
@@ -123,7 +131,7 @@ pub(crate) fn judge<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<
 /// The hypervisor serves one connection at a time; others would wait without knowing for what.
 fn lock(socket: &Path) -> Result<File> {
     let path = socket.with_extension("lock");
-    let deadline = Instant::now() + OTHERS_WITHIN;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         if let Some(lock) = lock_file(&path, false)? {
             return Ok(lock);
@@ -226,7 +234,7 @@ mod tests {
             address: "0000:05:00.0".into(),
             name: "work".into(),
         };
-        let heard = tell(&path, vec![entry], Duration::from_secs(20)).unwrap();
+        let heard = set_pools(&path, vec![entry], Duration::from_secs(20)).unwrap();
         assert_eq!(heard.ready, ["work"]);
         assert_eq!(
             (heard.failed[0].name.as_str(), heard.failed[0].why.as_str()),
@@ -282,7 +290,7 @@ mod tests {
             let answer = format!("{{\"id\":{},\"ready\":[],\"failed\":[]}}\n", request["id"]);
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        assert!(tell(&path, vec![], Duration::from_secs(30)).is_ok());
+        assert!(set_pools(&path, vec![], Duration::from_secs(30)).is_ok());
         thread.join().unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
     }

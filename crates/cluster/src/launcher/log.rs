@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a log is that was put aside when it had become long.
-pub fn aside(log: &Path) -> PathBuf {
+/// Where a log is that was put rotated when it had become long.
+pub fn rotated(log: &Path) -> PathBuf {
     log.with_extension("log.old")
 }
 
 /// The last lines of a log, each on a line of its own.
 pub fn tail(log: &Path) -> String {
     let read = |path: &Path| fs::read(path).unwrap_or_default();
-    let bytes = [read(&aside(log)), read(log)].concat();
+    let bytes = [read(&rotated(log)), read(log)].concat();
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.collect();

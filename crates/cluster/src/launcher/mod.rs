@@ -6,13 +6,14 @@
 //! | [`table`], [`running`] | the launchers that there are, and what they have started |
 //! | [`traits`] | what is asked of each, on the host and in a machine |
 //! | [`options`], [`starting`] | what a cluster is to be, and what starting a machine is to all launchers |
-//! | [`network`] | the wires between a cluster's machines |
+//! | [`network`] | the links between a cluster's machines |
 //! | [`pool`], [`dead`] | the pool of a cluster, and what machines that died held |
-//! | [`tree`] | the file tree that a machine sees |
+//! | [`file_tree`] | the file tree that a machine sees |
 //! | [`front_end`], [`log`], [`affinity`] | a machine's front end, what it prints, the cores that it runs on |
 
 pub mod affinity;
 pub mod dead;
+pub mod file_tree;
 pub mod front_end;
 pub mod log;
 pub mod network;
@@ -23,5 +24,5 @@ pub mod running;
 pub mod starting;
 pub mod table;
 pub mod traits;
-pub mod tree;
+
 pub mod xen;

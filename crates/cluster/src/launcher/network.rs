@@ -1,5 +1,5 @@
-//! The network between a cluster's machines: the first machine is wired to each of the others. A wire is a pair of
-//! sockets, an end in each hypervisor process. In a machine its wires meet in a hub, so that they can be replaced when
+//! The network between a cluster's machines: the first machine is wired to each of the others. A link is a pair of
+//! sockets, an end in each hypervisor process. In a machine its links meet in a hub, so that they can be replaced when
 //! the machine at the other end is started anew.
 
 use crate::error::{Explain, Result};
@@ -8,10 +8,10 @@ use crate::state::record::{Machine, Record};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// A wire's end.
-pub struct Wire {
+/// A link's end.
+pub struct Link {
     /// The index of the machine at the other end.
-    pub to: u32,
+    pub peer: u32,
     /// A stream socket.
     pub socket: OwnedFd,
 }
@@ -19,18 +19,18 @@ pub struct Wire {
 /// The machine that is wired to all others.
 const FIRST: u32 = 0;
 
-/// The wires of each of so many machines.
-pub fn all(machines: u32) -> Result<Vec<Vec<Wire>>> {
+/// The links of each of so many machines.
+pub fn star(machines: u32) -> Result<Vec<Vec<Link>>> {
     let mut first = Vec::new();
     let mut others = Vec::new();
     for index in FIRST + 1..machines {
-        let (one, other) = pair()?;
-        first.push(Wire {
-            to: index,
+        let (one, other) = socket_pair()?;
+        first.push(Link {
+            peer: index,
             socket: one,
         });
-        others.push(vec![Wire {
-            to: FIRST,
+        others.push(vec![Link {
+            peer: FIRST,
             socket: other,
         }]);
     }
@@ -47,8 +47,8 @@ pub fn neighbours(record: &Record, index: u32) -> impl Iterator<Item = &Machine>
     })
 }
 
-/// A new wire's two ends.
-pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+/// A new link's two ends.
+pub fn socket_pair() -> Result<(OwnedFd, OwnedFd)> {
     let pair = UnixStream::pair().explain(|| "could not make a pair of sockets".into())?;
     Ok((pair.0.into(), pair.1.into()))
 }
@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn the_first_is_wired_to_all_others() {
-        let ends: Vec<Vec<u32>> = all(3)
+        let ends: Vec<Vec<u32>> = star(3)
             .unwrap()
             .iter()
-            .map(|wires| wires.iter().map(|wire| wire.to).collect())
+            .map(|links| links.iter().map(|link| link.peer).collect())
             .collect();
         assert_eq!(ends, [vec![1, 2], vec![0], vec![0]]);
-        assert!(all(1).unwrap()[0].is_empty());
+        assert!(star(1).unwrap()[0].is_empty());
     }
 }

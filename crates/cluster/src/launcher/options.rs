@@ -39,14 +39,14 @@ pub struct Options {
     /// A kernel image to use.
     pub kernel: Option<PathBuf>,
     /// How long the machines may take to boot.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// What `up` is doing.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub enum Progress {
     /// Something worth a line.
-    Note(String),
+    Message(String),
     /// This machine takes commands now.
     Ready(String),
 }

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use vshmem_transport::{remove_local, PoolRef, RemoveError};
 
 /// Messages of 64 KiB fit, with a little to spare for headers that programs put before them.
-const LONGEST_MESSAGE: u64 = 65536 + 4096;
+const MAX_MESSAGE: u64 = 65536 + 4096;
 /// A queue holds a few of the longest messages.
-const QUEUE_BYTES: u64 = 4 * LONGEST_MESSAGE;
+const QUEUE_BYTES: u64 = 4 * MAX_MESSAGE;
 
 fn name(cluster: &str) -> String {
     format!("cluster.{cluster}")
@@ -28,7 +28,7 @@ pub fn path(cluster: &str) -> PathBuf {
 ///
 /// With a `head`, its file can be shown to machines as persistent memory.
 pub fn create(cluster: &str, size: u64, head: bool) -> Result<()> {
-    let limits = [("msgmax", LONGEST_MESSAGE), ("msgmnb", QUEUE_BYTES)]
+    let limits = [("msgmax", MAX_MESSAGE), ("msgmnb", QUEUE_BYTES)]
         .map(|(name, value)| Limit::new(name, value).expect("both are limits and fit"));
     pools::create(&name(cluster), size, 0o600, &limits, head)
 }

@@ -24,10 +24,10 @@ impl Running {
         }
     }
 
-    /// Ends it, by force after `patience`, and returns when it is gone (or nothing helps).
-    pub fn end(&self, patience: Duration) {
+    /// Ends it, by force after `timeout`, and returns when it is gone (or nothing helps).
+    pub fn end(&self, timeout: Duration) {
         match self {
-            Running::Process(process) => process.end(patience),
+            Running::Process(process) => process.end(timeout),
             Running::Domain(domain) => domain.end(),
         }
     }

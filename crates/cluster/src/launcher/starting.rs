@@ -8,16 +8,16 @@ use crate::user::uid;
 use std::time::{Duration, Instant};
 
 /// How long it may take to end for who has closed all it had.
-const ENDS_WITHIN: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What the machine in this place is told.
+/// What the machine in this index is told.
 pub fn settings(
     launcher: &dyn Launcher,
     record: &Record,
-    place: usize,
+    index: usize,
     networked: bool,
 ) -> Settings {
-    let machine = &record.machines[place];
+    let machine = &record.machines[index];
     let network = Network {
         address: address(machine.index),
         machines: record.machines.len() as u32,
@@ -40,19 +40,19 @@ pub fn settings(
     }
 }
 
-/// An error unless the machine in this place runs.
-pub fn check_alive(launcher: &dyn Launcher, record: &Record, place: usize) -> Result<()> {
-    match &record.machines[place].runs {
+/// An error unless the machine in this index runs.
+pub fn check_alive(launcher: &dyn Launcher, record: &Record, index: usize) -> Result<()> {
+    match &record.machines[index].runs {
         Some(running) if running.alive() => Ok(()),
-        _ => Err(not_up(launcher, record, place, "it has ended")),
+        _ => Err(boot_failed(launcher, record, index, "it has ended")),
     }
 }
 
 /// What became of a machine that was started just now; if that is an error because it has ended, what it said is told instead.
-pub fn or_ended<T>(
+pub fn or_exit_reason<T>(
     launcher: &dyn Launcher,
     record: &Record,
-    place: usize,
+    index: usize,
     outcome: Result<T>,
 ) -> Result<T> {
     let error = match outcome {
@@ -60,9 +60,9 @@ pub fn or_ended<T>(
         Err(error) => error,
     };
     // Others see what it had closed a moment before it has ended.
-    let deadline = Instant::now() + ENDS_WITHIN;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     loop {
-        check_alive(launcher, record, place)?;
+        check_alive(launcher, record, index)?;
         if Instant::now() > deadline {
             return Err(error);
         }
@@ -70,9 +70,9 @@ pub fn or_ended<T>(
     }
 }
 
-/// Why the machine in this place did not come up, with what it said last.
-pub fn not_up(launcher: &dyn Launcher, record: &Record, place: usize, why: &str) -> Error {
-    let machine = &record.machines[place];
-    let words = launcher.last_words(record, machine);
+/// Why the machine in this index did not come up, with what it said last.
+pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: &str) -> Error {
+    let machine = &record.machines[index];
+    let words = launcher.last_output(record, machine);
     Error::new(format!("{} did not boot: {why}{words}", machine.name)).hint(launcher.boot_hint())
 }

@@ -1,10 +1,10 @@
 //! The launchers that there are.
 
 /// Machines that others have started: so far, one launcher can adopt them.
-pub use super::qemu::adopted;
+pub use super::qemu::attached;
 #[cfg(any(test, feature = "fuzz"))]
 pub use super::qemu::fuzz::READERS;
-pub use super::qemu::health::clear as clear_adopted;
+pub use super::qemu::health::clear_attached;
 
 use super::qemu::launcher::Qemu;
 use super::qemu::target::Target;

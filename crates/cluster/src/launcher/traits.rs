@@ -1,6 +1,6 @@
 //! What is asked of a launcher, on the host ([`Launcher`]) and in a machine ([`Guest`]).
 
-use super::network::Wire;
+use super::network::Link;
 use super::options::Options;
 use super::running::Running;
 use crate::boot::driver;
@@ -30,7 +30,7 @@ pub trait Launcher: Sync {
     fn transports(&self) -> &'static [&'static str];
 
     /// What clusters have, unless something else is asked for.
-    fn usual(&self) -> Usual;
+    fn defaults(&self) -> Defaults;
 
     /// An error unless it can be used here; asked before anything is downloaded, made or ended.
     fn check_host(&self) -> Result<()>;
@@ -62,7 +62,7 @@ pub trait Launcher: Sync {
     }
 
     /// A machine is told when the host's end of a channel is closed.
-    fn tells_of_hang_ups(&self) -> bool {
+    fn reports_hang_up(&self) -> bool {
         false
     }
 
@@ -90,7 +90,7 @@ pub trait Launcher: Sync {
         kernel: Option<&Path>,
         driver: &driver::Choice,
         accelerator: Option<&str>,
-        note: &mut dyn FnMut(&str),
+        report: &mut dyn FnMut(&str),
     ) -> Result<Software>;
 
     /// Processes that wait in a machine are woken from others, rather than look by themselves.
@@ -114,27 +114,27 @@ pub trait Launcher: Sync {
 
     /// A machine has let go of a pool: it is served no longer if no other machine uses it. `process` is the one that ran
     /// the machine.
-    fn let_go(&self, _pool: &Granted, _machine: &str, _process: Option<i32>) {}
+    fn release_pool(&self, _pool: &Granted, _machine: &str, _process: Option<i32>) {}
 
-    /// New wires of a machine that is started anew, to those that run. `tell` hears of a machine that does not take its
+    /// New links of a machine that is started anew, to those that run. `report` hears of a machine that does not take its
     /// end.
-    fn rewire(
+    fn reconnect(
         &self,
         _record: &Record,
         _place: usize,
         _tell: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Wire>> {
+    ) -> Result<Vec<Link>> {
         Ok(vec![])
     }
 
-    /// Starts the machine in this place. It ends with this process, unless it is let go of.
+    /// Starts the machine in this index. It ends with this process, unless it is let go of.
     fn start(
         &self,
         record: &Record,
-        place: usize,
-        outfit: &Outfit,
-        wires: Option<Vec<Wire>>,
-    ) -> Result<(Running, Leash)>;
+        index: usize,
+        options: &StartOptions,
+        links: Option<Vec<Link>>,
+    ) -> Result<(Running, Keep)>;
 
     /// Pins a machine's virtual cores to these.
     fn pin(&self, _record: &Record, _place: usize, _cores: &[usize]) -> Result<()> {
@@ -150,7 +150,7 @@ pub trait Launcher: Sync {
     fn health(&self, record: &Record, machine: &Machine) -> Health;
 
     /// The last lines that a machine has said, for an error message.
-    fn last_words(&self, record: &Record, machine: &Machine) -> String;
+    fn last_output(&self, record: &Record, machine: &Machine) -> String;
 
     /// What may help where a machine does not boot.
     fn boot_hint(&self) -> &'static str;
@@ -160,7 +160,7 @@ pub trait Launcher: Sync {
 }
 
 /// What machines are started with, besides what the cluster's record says.
-pub struct Outfit<'a> {
+pub struct StartOptions<'a> {
     /// What they boot.
     pub software: &'a Software,
     /// And from where.
@@ -168,12 +168,12 @@ pub struct Outfit<'a> {
     /// Room for pools that they are granted later.
     pub ports: Ports,
     /// Where the back end serves each of their pools, or nothing.
-    pub bells: &'a [PathBuf],
+    pub doorbell_sockets: &'a [PathBuf],
 }
 
 /// What clusters have, unless something else is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usual {
+pub struct Defaults {
     /// Size of their pool in bytes.
     pub pool_size: u64,
     /// A network between the machines.
@@ -181,7 +181,7 @@ pub struct Usual {
 }
 
 /// What is to be called when a machine that was started may outlive this process.
-pub type Leash = Box<dyn FnOnce() -> Result<()>>;
+pub type Keep = Box<dyn FnOnce() -> Result<()>>;
 
 /// What machines of a launcher have that others have in another way; asked in the machine.
 pub trait Guest: Sync {
@@ -192,9 +192,9 @@ pub trait Guest: Sync {
     fn channels(&self, count: usize) -> Result<Vec<PathBuf>>;
 
     /// Lets this user map the pools that are there from the start.
-    fn give_pools(&self, uid: u32) -> Result<()>;
+    fn set_pool_owner(&self, uid: u32) -> Result<()>;
 
-    /// Notes why the driver could not be loaded, for the front end to tell.
+    /// Notes why the driver could not be loaded, for the front end to report.
     fn driver_failed(&self, _why: &str) {}
 
     /// What the front end is called by, as arguments of this program.

@@ -15,7 +15,7 @@ pub fn boot_id() -> String {
 }
 
 /// Where the user's directory for what lives until the computer is turned off is, if there is one.
-pub fn runtime_place() -> PathBuf {
+pub fn runtime_path() -> PathBuf {
     let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let usable =
         |dir: &PathBuf| fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid());
@@ -27,7 +27,7 @@ pub fn runtime_place() -> PathBuf {
 
 /// The user's directory for what lives until the computer is turned off; made if need be.
 pub fn runtime_directory() -> Result<PathBuf> {
-    let directory = runtime_place();
+    let directory = runtime_path();
     private_directory(&directory)?;
     Ok(directory)
 }

@@ -60,7 +60,7 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
         machines.clone_from(&record.machines);
     }
     for name in names {
-        machines.push(record.machines[place(&record, name)?].clone());
+        machines.push(record.machines[index_of(&record, name)?].clone());
     }
     for machine in &machines {
         match state(&record, machine) {
@@ -81,7 +81,7 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
 }
 
 /// Where in a record the machine of this name is.
-pub fn place(record: &Record, name: &str) -> Result<usize> {
+pub fn index_of(record: &Record, name: &str) -> Result<usize> {
     let found = record.machines.iter().position(|m| m.name == name);
     found.ok_or_else(|| {
         let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();

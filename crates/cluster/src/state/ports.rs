@@ -12,11 +12,11 @@ pub struct Ports {
 }
 
 /// The most ports of a machine: there are 32 slots for devices on its root bus, and others need some.
-pub const MOST: u32 = 20;
+pub const MAX: u32 = 20;
 
 impl Ports {
     /// What a machine has unless something else is asked for.
-    pub const USUAL: Ports = Ports {
+    pub const DEFAULT: Ports = Ports {
         spare: 6,
         largest: 2 << 30,
     };

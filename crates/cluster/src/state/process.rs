@@ -33,10 +33,10 @@ impl Process {
         Process::find(self.pid) == Some(*self)
     }
 
-    /// Asks it to end, insists after `patience`, and returns when it is gone (or nothing helps).
-    pub fn end(&self, patience: Duration) {
-        for (signal, within) in [
-            (libc::SIGTERM, patience),
+    /// Asks it to end, insists after `timeout`, and returns when it is gone (or nothing helps).
+    pub fn end(&self, timeout: Duration) {
+        for (signal, timeout) in [
+            (libc::SIGTERM, timeout),
             (libc::SIGKILL, Duration::from_secs(5)),
         ] {
             if !self.alive() {
@@ -44,7 +44,7 @@ impl Process {
             }
             // SAFETY: plain values; the process was just seen to be the one that is meant.
             unsafe { libc::kill(self.pid, signal) };
-            let deadline = Instant::now() + within;
+            let deadline = Instant::now() + timeout;
             while self.alive() && Instant::now() < deadline {
                 sleep(Duration::from_millis(5));
             }

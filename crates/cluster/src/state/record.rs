@@ -35,7 +35,7 @@ pub struct Granted {
 pub struct Machine {
     /// `vm0`, `vm1`, ...
     pub name: String,
-    /// Its place among the machines.
+    /// Its index among the machines.
     pub index: u32,
     /// Seconds since the epoch when it was started last, if not with the cluster.
     #[serde(default)]

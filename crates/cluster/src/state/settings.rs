@@ -61,7 +61,7 @@ impl Settings {
             out.push_str(&format!(" vshmem.net={}/{}", net.address, net.machines));
         }
         if !self.shares.is_empty() {
-            out.push_str(&format!(" vshmem.shares={}", share::to_word(&self.shares)));
+            out.push_str(&format!(" vshmem.shares={}", share::encode(&self.shares)));
         }
         out.push_str(&format!(" vshmem.launcher={}", self.launcher));
         if self.probe {
@@ -97,7 +97,7 @@ impl Settings {
                 "vshmem.uid" => out.uid = value.parse().map_err(|_| bad())?,
                 "vshmem.channels" => out.channels = value.parse().map_err(|_| bad())?,
                 "vshmem.net" => out.network = Some(network(value).ok_or_else(bad)?),
-                "vshmem.shares" => out.shares = share::from_word(value).ok_or_else(bad)?,
+                "vshmem.shares" => out.shares = share::decode(value).ok_or_else(bad)?,
                 "vshmem.launcher" => out.launcher = value.into(),
                 "vshmem.probe" => out.probe = true,
                 _ => (),

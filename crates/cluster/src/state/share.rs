@@ -38,9 +38,9 @@ pub struct Share {
 }
 
 /// Machines have these of their own.
-const OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
+const MACHINE_OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// What lies below these is shared only if it is asked for: other programs keep there what is nobody's business.
-const KEPT: [&str; 8] = [
+const PRIVATE: [&str; 8] = [
     "/boot",
     "/dev",
     "/proc",
@@ -51,11 +51,11 @@ const KEPT: [&str; 8] = [
     "/var/spool",
 ];
 /// What is shared without being asked for is none of these, and none has one of them in it.
-const WIDE: [&str; 9] = [
+const BROAD: [&str; 9] = [
     "/dev/shm", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var/tmp",
 ];
 /// The kernel's command line has room for so many bytes of paths.
-const LONGEST: usize = 1200;
+const MAX_PATHS_LENGTH: usize = 1200;
 
 impl Share {
     fn new(path: PathBuf) -> Share {
@@ -83,7 +83,7 @@ impl Share {
                 "--share {text}: a path that is shared must be UTF-8"
             ));
         }
-        if path.parent().is_none() || OWN.iter().any(|own| path.starts_with(own)) {
+        if path.parent().is_none() || MACHINE_OWN.iter().any(|own| path.starts_with(own)) {
             return refused(format!(
                 "{} can't be shared: machines have /dev, /proc and /sys of their own, and of the rest what is named",
                 path.display()
@@ -110,8 +110,8 @@ impl Share {
     }
 }
 
-/// What machines see: what the user wants, and what programs of this directory need. `note` hears what that is.
-pub fn choose(wanted: &[String], note: &mut dyn FnMut(&str)) -> Result<Vec<Share>> {
+/// What machines see: what the user wants, and what programs of this directory need. `report` hears what that is.
+pub fn choose(wanted: &[String], report: &mut dyn FnMut(&str)) -> Result<Vec<Share>> {
     let mut shares = Vec::new();
     for text in wanted {
         let share = Share::parse(text)?;
@@ -124,8 +124,8 @@ pub fn choose(wanted: &[String], note: &mut dyn FnMut(&str)) -> Result<Vec<Share
             .then_some("not everybody can enter, as machines of root's would have to");
         match why_not(&here, &homes).or(closed) {
             None => add(&mut shares, here),
-            Some(_) if sees(&shares, &here) => (),
-            Some(why) => note(&format!(
+            Some(_) if is_visible(&shares, &here) => (),
+            Some(why) => report(&format!(
                 "machines don't see the current directory, which {why}: share what they need with --share"
             )),
         }
@@ -146,14 +146,14 @@ pub fn choose(wanted: &[String], note: &mut dyn FnMut(&str)) -> Result<Vec<Share
         .iter()
         .map(|share| share.path.as_os_str().len() + 4)
         .sum();
-    if length > LONGEST {
+    if length > MAX_PATHS_LENGTH {
         return Err(Error::new(
             "the paths that are shared are too long for a kernel's command line",
         )
         .hint("Share a directory that has others in it, or give them shorter names.")
         .code(2));
     }
-    note(&format!(
+    report(&format!(
         "machines see this system's programs{}",
         list(&shares)
     ));
@@ -170,26 +170,26 @@ fn list(shares: &[Share]) -> String {
 }
 
 fn add(shares: &mut Vec<Share>, path: PathBuf) {
-    if path.to_str().is_some() && !sees(shares, &path) {
+    if path.to_str().is_some() && !is_visible(shares, &path) {
         shares.push(Share::new(path));
     }
 }
 
 /// Whether machines see this path, which has no symbolic links in it.
-pub fn sees(shares: &[Share], path: &Path) -> bool {
+pub fn is_visible(shares: &[Share], path: &Path) -> bool {
     let system = SYSTEM.iter().any(|part| path.starts_with(part));
     system || shares.iter().any(|share| path.starts_with(&share.path))
 }
 
 /// The first file among the words of a command that this host has, and the machines with these shares don't see.
-pub fn unseen(shares: &[Share], here: &Path, words: &[OsString]) -> Option<PathBuf> {
+pub fn first_invisible(shares: &[Share], here: &Path, words: &[OsString]) -> Option<PathBuf> {
     let is_named =
-        |(place, word): &(usize, &OsString)| *place > 0 || word.as_encoded_bytes().contains(&b'/');
+        |(index, word): &(usize, &OsString)| *index > 0 || word.as_encoded_bytes().contains(&b'/');
     let named = words.iter().enumerate().filter(is_named);
     let mut files = named.filter_map(|(_, word)| here.join(word).canonicalize().ok());
     files.find(|file| {
-        let own = OWN.iter().any(|own| file.starts_with(own));
-        file.is_file() && !own && !sees(shares, file)
+        let own = MACHINE_OWN.iter().any(|own| file.starts_with(own));
+        file.is_file() && !own && !is_visible(shares, file)
     })
 }
 
@@ -215,7 +215,7 @@ fn why_not(directory: &Path, homes: &[PathBuf]) -> Option<&'static str> {
     if homes.iter().any(|home| has(home)) {
         return Some("has a home directory in it or is one");
     }
-    let wide = WIDE.iter().map(Path::new);
+    let wide = BROAD.iter().map(Path::new);
     if wide.chain([std::env::temp_dir().as_path()]).any(has) {
         return Some("has other things in it");
     }
@@ -223,12 +223,12 @@ fn why_not(directory: &Path, homes: &[PathBuf]) -> Option<&'static str> {
     if directory.components().any(is_hidden) {
         return Some("is a hidden one");
     }
-    let kept = KEPT.iter().any(|kept| directory.starts_with(kept));
+    let kept = PRIVATE.iter().any(|kept| directory.starts_with(kept));
     kept.then_some("is the system's")
 }
 
 /// Shares as one word of a kernel's command line.
-pub fn to_word(shares: &[Share]) -> String {
+pub fn encode(shares: &[Share]) -> String {
     let one = |share: &Share| {
         let mut out = String::new();
         for byte in share.path.as_os_str().as_encoded_bytes() {
@@ -248,7 +248,7 @@ pub fn to_word(shares: &[Share]) -> String {
 }
 
 /// The shares that such a word tells of.
-pub fn from_word(word: &str) -> Option<Vec<Share>> {
+pub fn decode(word: &str) -> Option<Vec<Share>> {
     let parts = word.split(',').filter(|part| !part.is_empty());
     let one = |part: &str| {
         let (path, writable) = match part.strip_suffix(":rw") {
@@ -285,12 +285,12 @@ mod tests {
                 path: path.into(),
                 writable,
             });
-        let word = to_word(&shares);
+        let word = encode(&shares);
         assert!(!word.contains(' '), "{word}");
-        assert_eq!(from_word(&word).unwrap(), shares);
-        assert_eq!(from_word(""), Some(vec![]));
+        assert_eq!(decode(&word).unwrap(), shares);
+        assert_eq!(decode(""), Some(vec![]));
         for bad in ["a", "/a/../b", "/%4", "/%zz"] {
-            assert_eq!(from_word(bad), None, "{bad}");
+            assert_eq!(decode(bad), None, "{bad}");
         }
     }
 
@@ -348,38 +348,48 @@ mod tests {
 
     #[test]
     fn what_machines_do_not_see_is_told() {
-        let place = std::env::temp_dir().join(format!("vshmem-unseen-{}", std::process::id()));
-        fs::create_dir_all(&place).unwrap();
-        let place = place.canonicalize().unwrap();
-        fs::write(place.join("program"), "").unwrap();
+        let directory = std::env::temp_dir().join(format!("vshmem-unseen-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let directory = directory.canonicalize().unwrap();
+        fs::write(directory.join("program"), "").unwrap();
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        let file = Some(place.join("program"));
-        assert_eq!(unseen(&[], &place, &words(&["./program"])), file);
-        assert_eq!(unseen(&[], &place, &words(&["perl", "program"])), file);
+        let file = Some(directory.join("program"));
+        assert_eq!(
+            first_invisible(&[], &directory, &words(&["./program"])),
+            file
+        );
+        assert_eq!(
+            first_invisible(&[], &directory, &words(&["perl", "program"])),
+            file
+        );
         // By its name alone a command is looked for elsewhere.
         assert_eq!(
-            unseen(
+            first_invisible(
                 &[],
-                &place,
+                &directory,
                 &words(&["program", "/etc/passwd", "/dev/null", "-x"])
             ),
             None
         );
         assert_eq!(
-            unseen(&[Share::new(place.clone())], &place, &words(&["./program"])),
+            first_invisible(
+                &[Share::new(directory.clone())],
+                &directory,
+                &words(&["./program"])
+            ),
             None
         );
-        fs::remove_dir_all(&place).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn what_machines_see_is_known() {
         let shares = [Share::new("/data/x".into())];
         for path in ["/usr/bin/perl", "/etc/passwd", "/data/x", "/data/x/y"] {
-            assert!(sees(&shares, Path::new(path)), "{path}");
+            assert!(is_visible(&shares, Path::new(path)), "{path}");
         }
         for path in ["/data", "/data/xy", "/home/me", "/dev/shm/x"] {
-            assert!(!sees(&shares, Path::new(path)), "{path}");
+            assert!(!is_visible(&shares, Path::new(path)), "{path}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::super::command::doubles::Echoes;
 #[cfg(test)]
 use super::super::command::doubles::Plain;
 use super::super::poller::Poller;
-use super::{Agent, Session, Source, Starter, State};
+use super::{Context, Session, Source, Starter, State};
 use crate::wire::ended::Ended;
 use crate::wire::greeting::{greeting, HELLO};
 use std::fs::File;
@@ -76,15 +76,15 @@ impl Machine {
             let idle = tokens.is_empty();
             for source in tokens.into_iter().map(Source::from_token) {
                 if let Source::Command(_, stream) = source {
-                    self.session.happened(stream);
+                    self.session.mark_ready(stream);
                 }
             }
             self.reap();
-            let mut agent = Agent {
+            let mut context = Context {
                 poller: &self.poller,
                 starter: &mut *self.starter,
             };
-            if !self.session.service(&mut agent) && idle {
+            if !self.session.service(&mut context) && idle {
                 return;
             }
             if let Some(host) = &mut self.host {

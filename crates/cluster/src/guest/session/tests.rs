@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A shell's command as an order.
 fn order(script: &str) -> Start {
@@ -70,17 +70,17 @@ impl Run {
         let begun = Instant::now();
         while !done(self) {
             self.step();
-            assert!(begun.elapsed() < PATIENCE, "it takes too long");
+            assert!(begun.elapsed() < TIMEOUT, "it takes too long");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn code(&self, place: usize) -> Option<u8> {
-        self.group.outcome(place).map(|outcome| outcome.code())
+    fn code(&self, index: usize) -> Option<u8> {
+        self.group.outcome(index).map(|outcome| outcome.code())
     }
 
-    fn said(&self, place: usize) -> String {
-        String::from_utf8_lossy(&self.said[place].borrow()).into_owned()
+    fn said(&self, index: usize) -> String {
+        String::from_utf8_lossy(&self.said[index].borrow()).into_owned()
     }
 }
 
@@ -222,7 +222,7 @@ fn a_number_is_free_again_after_its_commands_end() {
         again.hear(&frame);
         let begun = Instant::now();
         again.work();
-        while !again.pids().is_empty() && begun.elapsed() < PATIENCE {
+        while !again.pids().is_empty() && begun.elapsed() < TIMEOUT {
             again.work();
         }
         again.work();
@@ -261,7 +261,7 @@ fn who_leaves_takes_all_commands_along() {
         }
         let begun = Instant::now();
         while !pids.iter().all(|&pid| is_gone(pid)) {
-            assert!(begun.elapsed() < PATIENCE, "they live on");
+            assert!(begun.elapsed() < TIMEOUT, "they live on");
             std::thread::sleep(Duration::from_millis(10));
             machine.work();
         }

@@ -1,6 +1,6 @@
 //! Adopts machines that Vshmem did not start, and lets go of them again.
 
-use super::adopted::{self, Adopted, Reach, VERSION};
+use super::attached::{self, Attached, Monitor, VERSION};
 use super::qmp::Qmp;
 use super::target::Target;
 use super::{doorbell, grant, plug};
@@ -15,11 +15,11 @@ use vshmem_agent::guest::protocol::PORT;
 
 /// What to adopt.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct AttachOptions {
     /// What it is to be called.
     pub name: String,
     /// How its QEMU is reached.
-    pub reach: Reach,
+    pub reach: Monitor,
     /// The back end serves its pools; if not said, where its QEMU runs as this user or root.
     pub doorbell: Option<bool>,
 }
@@ -28,16 +28,16 @@ pub struct Wish {
 const CHANNEL: &str = "vshmem-agent";
 const PLUG: &str = "vshmem-agent-port";
 /// How long QEMU may take to answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a front end may take to notice its channel.
-const LISTENS_WITHIN: Duration = Duration::from_secs(3);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A machine that was adopted.
+/// A machine that was attached.
 #[derive(Debug, Clone)]
-pub struct Done {
+pub struct AttachResult {
     /// What is known of it.
-    pub record: Adopted,
+    pub record: Attached,
     /// Why the pools that it is granted have no doorbells, if so.
     pub no_doorbells: Option<&'static str>,
     /// Why its front end can't be talked to, if so.
@@ -45,60 +45,64 @@ pub struct Done {
 }
 
 /// Adopts a machine.
-pub fn attach(wish: &Wish) -> Result<Done> {
-    check_name(&wish.name)?;
-    let lock = adopted::lock(&wish.name)?.ok_or_else(|| busy(&wish.name))?;
-    let made = begin(wish);
+pub fn attach(options: &AttachOptions) -> Result<AttachResult> {
+    check_name(&options.name)?;
+    let lock = attached::lock(&options.name)?.ok_or_else(|| busy(&options.name))?;
+    let made = begin(options);
     if made.is_err() {
-        // Nothing is left of what could not be adopted.
-        if matches!(Adopted::read(&wish.name), Ok(None)) {
-            adopted::forget_lock(&wish.name)?;
+        // Nothing is left of what could not be attached.
+        if matches!(Attached::read(&options.name), Ok(None)) {
+            attached::forget_lock(&options.name)?;
         }
     }
     drop(lock);
     made
 }
 
-fn begin(wish: &Wish) -> Result<Done> {
-    let reach = match &wish.reach {
-        Reach::Qmp(socket) => Reach::Qmp(
+fn begin(options: &AttachOptions) -> Result<AttachResult> {
+    let reach = match &options.reach {
+        Monitor::Qmp(socket) => Monitor::Qmp(
             socket
                 .canonicalize()
                 .explain(|| format!("could not find {}", socket.display()))?,
         ),
-        Reach::Libvirt(domain) => {
+        Monitor::Libvirt(domain) => {
             if !domain.runs()? {
                 let name = &domain.name;
                 return Err(Error::new(format!("libvirt's domain {name} does not run"))
                     .hint(format!("Start it first: virsh start {name}")));
             }
-            Reach::Libvirt(domain.clone())
+            Monitor::Libvirt(domain.clone())
         }
     };
-    if let Some(known) = Adopted::read(&wish.name)? {
+    if let Some(known) = Attached::read(&options.name)? {
         if known.reach != reach {
             return Err(
-                Error::new(format!("{} is another machine", wish.name)).hint(format!(
+                Error::new(format!("{} is another machine", options.name)).hint(format!(
                     "Choose another name, or let go of it: vshmem detach {}",
-                    wish.name
+                    options.name
                 )),
             );
         }
     }
-    let mut record = Adopted {
+    let mut record = Attached {
         version: VERSION,
-        name: wish.name.clone(),
+        name: options.name.clone(),
         boot: boot_id(),
         reach,
         doorbell: false,
         channel: None,
         since: vshmem_agent::now(),
-        pools: Adopted::read(&wish.name)?.map_or_else(Vec::new, |known| known.pools),
+        pools: Attached::read(&options.name)?.map_or_else(Vec::new, |known| known.pools),
     };
-    let mut qmp = record.qmp(ANSWERS_WITHIN)?;
+    let mut qmp = record.qmp(ANSWER_TIMEOUT)?;
     let served = qmp.is_served();
-    record.doorbell = wish.doorbell.unwrap_or(served);
-    let no_doorbells = why_no_doorbells(wish.doorbell, served, plug::can_unplug_bells(&mut qmp)?);
+    record.doorbell = options.doorbell.unwrap_or(served);
+    let no_doorbells = why_no_doorbells(
+        options.doorbell,
+        served,
+        plug::can_unplug_doorbell(&mut qmp)?,
+    );
     // It is written down first, so that there is a directory for the channel.
     record.write()?;
     let no_channel = match channel(&mut qmp, &record) {
@@ -110,7 +114,7 @@ fn begin(wish: &Wish) -> Result<Done> {
         Err(error) => Some(format!("there is no channel to it: {error}")),
     };
     record.write()?;
-    Ok(Done {
+    Ok(AttachResult {
         record,
         no_doorbells,
         no_channel,
@@ -129,7 +133,7 @@ fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'s
 /// Lets go of a machine, which must have no pool any more.
 pub fn detach(name: &str) -> Result<()> {
     let none = || Error::new(format!("there is no attached machine {name}")).code(1);
-    let mut target = Target::adopted(name)?.ok_or_else(none)?;
+    let mut target = Target::attached(name)?.ok_or_else(none)?;
     let record = target.record().cloned().ok_or_else(none)?;
     if record.runs() {
         let pools = grant::pools(&mut target)?;
@@ -145,7 +149,7 @@ pub fn detach(name: &str) -> Result<()> {
         remove_channel(&record)?;
     } else {
         dead::declare_in(&record.pools, name, &mut |pool| {
-            doorbell::let_go(pool, name, None)
+            doorbell::release(pool, name, None)
         });
     }
     record.forget()
@@ -183,17 +187,17 @@ fn busy(name: &str) -> Error {
 }
 
 /// What QEMU calls the channel to the machine's front end; it is plugged in if the machine has none.
-fn channel(qmp: &mut Qmp, record: &Adopted) -> Result<String> {
+fn channel(qmp: &mut Qmp, record: &Attached) -> Result<String> {
     if let Some(label) = existing(qmp)? {
         return Ok(label);
     }
     match &record.reach {
-        Reach::Libvirt(domain) => {
+        Monitor::Libvirt(domain) => {
             domain.add_channel(PORT)?;
             existing(qmp)?.ok_or_else(|| Error::new("libvirt's channel is not among QEMU's"))
         }
-        Reach::Qmp(_) => {
-            let path = adopted::directory(&record.name)?.join("agent.sock");
+        Monitor::Qmp(_) => {
+            let path = attached::directory(&record.name)?.join("agent.sock");
             plug_channel(qmp, path)?;
             Ok(CHANNEL.into())
         }
@@ -202,7 +206,7 @@ fn channel(qmp: &mut Qmp, record: &Adopted) -> Result<String> {
 
 /// Whether a front end listens at a channel, which may have been plugged in just now.
 fn listens(qmp: &mut Qmp, label: &str) -> Result<bool> {
-    let deadline = Instant::now() + LISTENS_WITHIN;
+    let deadline = Instant::now() + LISTEN_TIMEOUT;
     loop {
         if plug::channel(qmp, label)?.is_some_and(|channel| channel.open) {
             return Ok(true);
@@ -216,15 +220,15 @@ fn listens(qmp: &mut Qmp, label: &str) -> Result<bool> {
 
 fn plug_channel(qmp: &mut Qmp, path: PathBuf) -> Result<()> {
     // What a command that was cut off has left.
-    let _ = qmp.ask("chardev-remove", json!({"id": CHANNEL}))?;
+    let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;
     let _ = std::fs::remove_file(&path);
     let address = json!({"type": "unix", "data": {"path": path}});
     let socket =
         json!({"type": "socket", "data": {"addr": address, "server": true, "wait": false}});
     qmp.call("chardev-add", json!({"id": CHANNEL, "backend": socket}))?;
     let port = json!({"driver": "virtserialport", "id": PLUG, "chardev": CHANNEL, "name": PORT});
-    if let Err(why) = qmp.ask("device_add", port)? {
-        let _ = qmp.ask("chardev-remove", json!({"id": CHANNEL}))?;
+    if let Err(why) = qmp.try_call("device_add", port)? {
+        let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;
         let _ = std::fs::remove_file(&path);
         return Err(Error::new(format!("QEMU can't add one: {why}")));
     }
@@ -242,7 +246,7 @@ fn existing(qmp: &mut Qmp) -> Result<Option<String>> {
             }
             let path = format!("{list}/{}", word("name"));
             let mut get = |property: &str| -> Result<Option<String>> {
-                let asked = qmp.ask("qom-get", json!({"path": path, "property": property}))?;
+                let asked = qmp.try_call("qom-get", json!({"path": path, "property": property}))?;
                 Ok(asked
                     .ok()
                     .as_ref()
@@ -258,14 +262,14 @@ fn existing(qmp: &mut Qmp) -> Result<Option<String>> {
 }
 
 /// Takes the channel out again, if it is the one that was plugged in.
-fn remove_channel(record: &Adopted) -> Result<()> {
+fn remove_channel(record: &Attached) -> Result<()> {
     if record.channel.as_deref() != Some(CHANNEL) {
         return Ok(());
     }
-    let mut qmp = record.qmp(ANSWERS_WITHIN)?;
+    let mut qmp = record.qmp(ANSWER_TIMEOUT)?;
     // The machine may have been started anew, without it.
-    let _ = qmp.ask("device_del", json!({"id": PLUG}))?;
-    let _ = qmp.ask("chardev-remove", json!({"id": CHANNEL}))?;
+    let _ = qmp.try_call("device_del", json!({"id": PLUG}))?;
+    let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;
     Ok(())
 }
 

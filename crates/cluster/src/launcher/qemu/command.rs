@@ -5,8 +5,8 @@ use crate::output::print;
 use clap::Args;
 use std::path::PathBuf;
 use vshmem_cluster::{
-    attach as adopt, describe_permanent, detach as let_go, AttachWish, Domain, Error, Ports, Reach,
-    Result,
+    attach as adopt, describe_persistent, detach as let_go, AttachOptions, Domain, Error, Monitor,
+    Ports, Result,
 };
 
 #[derive(Args)]
@@ -39,7 +39,7 @@ pub struct Attach {
     #[arg(long)]
     print: bool,
     /// For --print: how many ports
-    #[arg(long, default_value_t = Ports::USUAL.spare, value_name = "N")]
+    #[arg(long, default_value_t = Ports::DEFAULT.spare, value_name = "N")]
     spare_pools: u32,
     /// For --print: the largest pool that goes into one; a power of two
     #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]
@@ -63,8 +63,8 @@ pub struct Detach {
 /// Adopts a machine.
 pub fn attach(attach: &Attach) -> Result<u8> {
     let reach = match (&attach.qmp, &attach.libvirt) {
-        (Some(socket), _) => Reach::Qmp(absolute(socket)?),
-        (None, Some(name)) => Reach::Libvirt(Domain {
+        (Some(socket), _) => Monitor::Qmp(absolute(socket)?),
+        (None, Some(name)) => Monitor::Libvirt(Domain {
             name: name.clone(),
             connect: attach.connect.clone(),
         }),
@@ -75,11 +75,11 @@ pub fn attach(attach: &Attach) -> Result<u8> {
             spare: attach.spare_pools,
             largest: attach.largest_pool,
         };
-        print(&describe_permanent(&attach.name, &reach, ports)?)?;
+        print(&describe_persistent(&attach.name, &reach, ports)?)?;
         return Ok(0);
     }
     let chosen = attach.doorbell || attach.no_doorbell;
-    let done = adopt(&AttachWish {
+    let done = adopt(&AttachOptions {
         name: attach.name.clone(),
         reach,
         doorbell: chosen.then_some(!attach.no_doorbell),

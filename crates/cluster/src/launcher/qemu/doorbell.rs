@@ -13,7 +13,7 @@ use vshmem_agent::ivshmem::{Directory, PeerStatus, PoolStatus, Program, Request}
 pub const VECTORS: usize = 2;
 
 /// A machine has let go of a pool: it is served no longer if no other machine uses it.
-pub fn let_go(pool: &Granted, machine: &str, process: Option<i32>) {
+pub fn release(pool: &Granted, machine: &str, process: Option<i32>) {
     if pool.doorbell {
         end_if_unused(&pool.path, machine, process);
     }

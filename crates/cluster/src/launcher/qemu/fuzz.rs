@@ -1,7 +1,7 @@
 //! What reads what QEMU says, and what is written down of it, as functions from bytes. It panics where a reader has a
 //! fault.
 
-use super::adopted::Adopted;
+use super::attached::Attached;
 use super::{pci, plug, probe, qmp};
 use serde_json::Value;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 type Reader = fn(&[u8]);
 
 /// All of them, by name.
-pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("adopted", adopted)];
+pub const READERS: &[(&str, Reader)] = &[("monitor", monitor), ("attached", attached)];
 
 /// Answers of QEMU's monitor.
 fn monitor(text: &[u8]) {
     let Ok(answer) = serde_json::from_slice::<Value>(text) else {
         return;
     };
-    let value = match qmp::judge(&answer) {
+    let value = match qmp::result_of(&answer) {
         Some(Ok(value)) => value,
         _ => answer,
     };
@@ -24,8 +24,8 @@ fn monitor(text: &[u8]) {
     let _ = plug::channel_in(&value, "agent");
     if let Ok(tree) = pci::read(&value) {
         for size in [1 << 20, 1 << 30, u64::MAX] {
-            if let Ok(place) = tree.place_for(size) {
-                assert!(place.room >= size, "a place with room");
+            if let Ok(bus) = tree.bus_for(size) {
+                assert!(bus.room >= size, "a bus with room");
             }
         }
         assert!(
@@ -36,11 +36,11 @@ fn monitor(text: &[u8]) {
 }
 
 /// Records of machines that were attached, and of what machines boot on.
-fn adopted(text: &[u8]) {
-    if let Ok(adopted) = serde_json::from_slice::<Adopted>(text) {
-        serde_json::to_vec(&adopted).expect("plain data");
+fn attached(text: &[u8]) {
+    if let Ok(attached) = serde_json::from_slice::<Attached>(text) {
+        serde_json::to_vec(&attached).expect("plain data");
     }
-    let _ = probe::parse_note(&String::from_utf8_lossy(text), "question");
+    let _ = probe::parse_verdict(&String::from_utf8_lossy(text), "question");
 }
 
 #[cfg(test)]
@@ -53,6 +53,6 @@ mod tests {
         for end in 0..=answer.len() {
             monitor(&answer[..end]);
         }
-        adopted(b"question\nkvm\n");
+        attached(b"question\nkvm\n");
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! What a machine has is asked from QEMU each time; the record says which file is behind it. So a command that was cut off at
 //! any point does no harm: the record is written before anything is plugged in and after everything is taken out, and the
-//! next command on the machine begins by clearing away what is between the two ([`Work::begin`]).
+//! next command on the machine begins by clearing away what is between the two ([`Hotplug::begin`]).
 
 use super::doorbell;
-use super::pci::{self, Plugged, Tree};
-use super::plug::{self, Channel, Sees};
+use super::pci::{self, Devices, FreeBus, PoolDevice};
+use super::plug::{self, Channel, FileAccess};
 use super::qmp::Qmp;
 use super::target::Target;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::launcher::{dead, front_end};
+use crate::state::host_pool::{path_of, HostPool};
 use crate::state::record::Granted;
-use crate::state::source::{path_of, Source};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use vshmem_agent::guest::protocol::{GrantResponse, GrantedPool, GuestPool};
 
 /// A pool that a machine has now.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct GrantResult {
     /// What it is called in the machine.
     pub name: String,
     /// Its device's address there.
@@ -35,30 +35,30 @@ pub struct Done {
 }
 
 /// How long a front end that has just been started may take to listen.
-const LISTENS_WITHIN: Duration = Duration::from_secs(2);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a front end may take to say how it is.
-const TELLS_WITHIN: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often QEMU is asked what has become of an order.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Gives a machine a pool.
-pub fn grant(target: &mut Target, pool: &Source, patience: Duration) -> Result<Done> {
+pub fn grant(target: &mut Target, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
     let begun = Instant::now();
-    let mut work = Work::begin(target)?;
-    let before = work.has(pool)?;
+    let mut hotplug = Hotplug::begin(target)?;
+    let before = hotplug.has(pool)?;
     if !before {
-        work.plug(pool)?;
+        hotplug.plug(pool)?;
     }
-    let left = patience.saturating_sub(begun.elapsed());
+    let left = timeout.saturating_sub(begun.elapsed());
     // A front end that listens waits for the device itself.
-    let usable = work.announce(&pool.name, left)?;
-    let plugged = match (&usable, work.tree.of(&pool.name)) {
+    let usable = hotplug.announce(&pool.name, left)?;
+    let plugged = match (&usable, hotplug.devices.of(&pool.name)) {
         (Ok(()), Some(plugged)) => plugged.clone(),
-        _ => work.await_device(&pool.name, patience.saturating_sub(begun.elapsed()))?,
+        _ => hotplug.await_device(&pool.name, timeout.saturating_sub(begun.elapsed()))?,
     };
     let took = begun.elapsed();
-    work.note_members()?;
-    Ok(Done {
+    hotplug.record_members()?;
+    Ok(GrantResult {
         name: pool.name.clone(),
         address: plugged.address,
         before,
@@ -68,65 +68,70 @@ pub fn grant(target: &mut Target, pool: &Source, patience: Duration) -> Result<D
 }
 
 /// Takes a pool away from a machine; returns what it was called there. `pool` is that, or a name or path on this host.
-pub fn revoke(target: &mut Target, pool: &str, patience: Duration) -> Result<String> {
-    let mut work = Work::begin(target)?;
-    let name = work.named(pool)?;
-    work.check_not_fixed(&name)?;
-    let Some(plugged) = work.tree.of(&name).cloned() else {
-        let machine = work.target.name();
+pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<String> {
+    let mut hotplug = Hotplug::begin(target)?;
+    let name = hotplug.named(pool)?;
+    hotplug.check_not_fixed(&name)?;
+    let Some(plugged) = hotplug.devices.of(&name).cloned() else {
+        let machine = hotplug.target.name();
         return Err(
             Error::new(format!("{machine} does not have the pool {pool}"))
                 .code(1)
-                .hint(work.what_it_has()),
+                .hint(hotplug.what_it_has()),
         );
     };
-    work.check_unpluggable(&name)?;
-    work.note_members()?;
-    work.unplug(&plugged, patience)?;
-    work.clean_up(&name)?;
+    hotplug.check_unpluggable(&name)?;
+    hotplug.record_members()?;
+    hotplug.unplug(&plugged, timeout)?;
+    hotplug.clean_up(&name)?;
     // Names of devices that are gone mean nothing; that it is not heard does no harm.
-    let _ = work.announce_all(TELLS_WITHIN);
+    let _ = hotplug.announce_all(ANSWER_TIMEOUT);
     Ok(name)
 }
 
 /// The pools that a machine has, each with its device's address; what commands that were cut off have left is cleared away.
 pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
-    let work = Work::begin(target)?;
-    let all = work.target.pools().iter();
-    let with = |pool: &Granted| Some((pool.clone(), work.tree.of(&pool.name)?.address.clone()));
+    let hotplug = Hotplug::begin(target)?;
+    let all = hotplug.target.pools().iter();
+    let with = |pool: &Granted| {
+        Some((
+            pool.clone(),
+            hotplug.devices.of(&pool.name)?.address.clone(),
+        ))
+    };
     Ok(all.filter_map(with).collect())
 }
 
-/// Work on one machine's pools.
-struct Work<'a> {
+/// Hotplug on one machine's pools.
+struct Hotplug<'a> {
     target: &'a mut Target,
     qmp: Qmp,
-    tree: Tree,
+    devices: Devices,
 }
 
-impl<'a> Work<'a> {
+impl<'a> Hotplug<'a> {
     /// Asks what the machine has, and makes the record agree.
-    fn begin(target: &'a mut Target) -> Result<Work<'a>> {
+    fn begin(target: &'a mut Target) -> Result<Hotplug<'a>> {
         let mut qmp = target.qmp()?;
-        let tree = look(&mut qmp)?;
-        let mut work = Work {
+        let devices = query_devices(&mut qmp)?;
+        let mut hotplug = Hotplug {
             target,
             qmp,
-            tree: tree.clone(),
+            devices: devices.clone(),
         };
-        let known = work.target.pools().to_vec();
-        let gone = |pool: &&Granted| pool.transport.is_none() && tree.of(&pool.name).is_none();
+        let known = hotplug.target.pools().to_vec();
+        let gone = |pool: &&Granted| pool.transport.is_none() && devices.of(&pool.name).is_none();
         for pool in known.iter().filter(gone) {
-            work.clean_up(&pool.name)?;
+            hotplug.clean_up(&pool.name)?;
         }
-        work.adopt_unknown()?;
-        Ok(work)
+        hotplug.adopt_unknown()?;
+        Ok(hotplug)
     }
 
     /// Writes down what the machine has and nobody has written down.
     fn adopt_unknown(&mut self) -> Result<()> {
         let mut pools = self.target.pools().to_vec();
-        for plugged in &self.tree.plugged {
+        for plugged in &self.devices.plugged {
             if pools.iter().any(|pool| pool.name == plugged.pool) {
                 continue;
             }
@@ -150,7 +155,7 @@ impl<'a> Work<'a> {
     }
 
     /// Whether the machine has the pool under this name already. An error if it has it under another, or another under this.
-    fn has(&self, pool: &Source) -> Result<bool> {
+    fn has(&self, pool: &HostPool) -> Result<bool> {
         let machine = self.target.name();
         let known = self.target.pools();
         let under = known.iter().find(|known| known.name == pool.name);
@@ -171,7 +176,7 @@ impl<'a> Work<'a> {
                 other.name
             )));
         }
-        if under.is_none() && self.tree.of(&pool.name).is_some() {
+        if under.is_none() && self.devices.of(&pool.name).is_some() {
             return Err(Error::new(format!(
                 "{machine} has a pool {}, and which it is is not known",
                 pool.name
@@ -184,12 +189,12 @@ impl<'a> Work<'a> {
         Ok(under.is_some())
     }
 
-    fn plug(&mut self, pool: &Source) -> Result<()> {
+    fn plug(&mut self, pool: &HostPool) -> Result<()> {
         let with_name =
             |error: Error, name: &str| error.about(&format!("could not give {name} the pool"));
-        let place = self
-            .tree
-            .place_for(pool.size)
+        let bus = self
+            .devices
+            .bus_for(pool.size)
             .map_err(|e| with_name(e, self.target.name()))?
             .clone();
         let granted = Granted {
@@ -197,13 +202,13 @@ impl<'a> Work<'a> {
             name: pool.name.clone(),
             path: pool.path.clone(),
             size: pool.size,
-            doorbell: self.target.doorbell() && plug::can_unplug_bells(&mut self.qmp)?,
+            doorbell: self.target.doorbell() && plug::can_unplug_doorbell(&mut self.qmp)?,
             member: None,
         };
         let mut pools = self.target.pools().to_vec();
         pools.push(granted.clone());
         self.target.set_pools(pools)?;
-        let plugged = self.plug_served(&granted, &place);
+        let plugged = self.plug_served(&granted, &bus);
         plugged.map_err(|error| {
             // What can't be cleared away now is when the next command begins.
             let _ = self.clean_up(&pool.name);
@@ -212,22 +217,22 @@ impl<'a> Work<'a> {
     }
 
     /// Another command may end the back end between the two, when it takes the pool away from the last machine that has it.
-    fn plug_served(&mut self, pool: &Granted, place: &pci::Free) -> Result<()> {
+    fn plug_served(&mut self, pool: &Granted, bus: &FreeBus) -> Result<()> {
         let mut tries = 2;
         loop {
-            let bell = match pool.doorbell {
+            let doorbell = match pool.doorbell {
                 true => Some(doorbell::serve(&pool.path)?),
                 false => None,
             };
-            self.settle(&pool.name)?;
-            let bell = bell.as_deref();
+            self.await_removal(&pool.name)?;
+            let doorbell = doorbell.as_deref();
             let plugged = match self.target.domain() {
-                Some(domain) => domain.plug(pool, bell, place),
-                None => plug::plug(&mut self.qmp, self.target.sees(), pool, bell, place),
+                Some(domain) => domain.plug(pool, doorbell, bus),
+                None => plug::plug(&mut self.qmp, self.target.access(), pool, doorbell, bus),
             };
             tries -= 1;
             match plugged {
-                Err(_) if bell.is_some_and(|socket| !is_served(socket)) && tries > 0 => (),
+                Err(_) if doorbell.is_some_and(|socket| !is_served(socket)) && tries > 0 => (),
                 Ok(()) => {
                     if let (true, Some(pid)) = (pool.doorbell, self.connects()) {
                         doorbell::name(pid, self.target.name())?;
@@ -241,19 +246,19 @@ impl<'a> Work<'a> {
 
     /// The process that connects to the back end for the machine, if it can be known.
     fn connects(&self) -> Option<i32> {
-        match self.target.sees() {
-            Sees::Paths => self.qmp.process(),
-            Sees::Descriptors(_) => Some(std::process::id() as i32),
+        match self.target.access() {
+            FileAccess::Paths => self.qmp.process(),
+            FileAccess::Descriptors(_) => Some(std::process::id() as i32),
         }
     }
 
     /// Waits until the machine's firmware or kernel has given the device an address.
-    fn await_device(&mut self, name: &str, patience: Duration) -> Result<Plugged> {
-        let deadline = Instant::now() + patience;
+    fn await_device(&mut self, name: &str, timeout: Duration) -> Result<PoolDevice> {
+        let deadline = Instant::now() + timeout;
         loop {
-            self.tree = look(&mut self.qmp)?;
+            self.devices = query_devices(&mut self.qmp)?;
             let machine = self.target.name();
-            match self.tree.of(name) {
+            match self.devices.of(name) {
                 None => {
                     let gone =
                         format!("the device of the pool {name} is gone from {machine} again");
@@ -267,7 +272,7 @@ impl<'a> Work<'a> {
                         "Is it still starting, or paused, or without hot-plug of PCI devices, or without room for it (dmesg there)? The command can be repeated.",
                     ));
                 }
-                Some(_) => std::thread::sleep(LOOK),
+                Some(_) => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
@@ -276,9 +281,9 @@ impl<'a> Work<'a> {
     fn announce(
         &mut self,
         name: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<std::result::Result<(), String>> {
-        let told = match self.announce_all(patience) {
+        let told = match self.announce_all(timeout) {
             Err(error) => return Ok(Err(error.to_string())),
             Ok(told) => told,
         };
@@ -299,26 +304,26 @@ impl<'a> Work<'a> {
     }
 
     /// `None`: nobody listens.
-    fn announce_all(&mut self, patience: Duration) -> Result<Option<GrantResponse>> {
+    fn announce_all(&mut self, timeout: Duration) -> Result<Option<GrantResponse>> {
         let Some(channel) = self.channel()? else {
             return Ok(None);
         };
-        self.tree = look(&mut self.qmp)?;
-        let entry = |plugged: &Plugged| GrantedPool {
+        self.devices = query_devices(&mut self.qmp)?;
+        let entry = |plugged: &PoolDevice| GrantedPool {
             address: plugged.address.clone(),
             name: plugged.pool.clone(),
         };
-        let table: Vec<GrantedPool> = self.tree.plugged.iter().map(entry).collect();
-        front_end::tell(&channel.socket, table, patience).map(Some)
+        let table: Vec<GrantedPool> = self.devices.plugged.iter().map(entry).collect();
+        front_end::set_pools(&channel.socket, table, timeout).map(Some)
     }
 
     /// The channel to a front end that listens.
     fn channel(&mut self) -> Result<Option<Channel>> {
-        let patience = match self.target.has_front_end() {
-            true => LISTENS_WITHIN,
+        let timeout = match self.target.has_front_end() {
+            true => LISTEN_TIMEOUT,
             false => Duration::ZERO,
         };
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             let found = self.target.channel(&mut self.qmp)?;
             match found {
@@ -333,7 +338,7 @@ impl<'a> Work<'a> {
 
     /// What the machine calls a pool that is given by its name there, or as on this host.
     fn named(&self, pool: &str) -> Result<String> {
-        if self.tree.of(pool).is_some() {
+        if self.devices.of(pool).is_some() {
             return Ok(pool.into());
         }
         let path = path_of(pool);
@@ -344,7 +349,7 @@ impl<'a> Work<'a> {
 
     fn what_it_has(&self) -> String {
         let names: Vec<&str> = self
-            .tree
+            .devices
             .plugged
             .iter()
             .map(|plugged| plugged.pool.as_str())
@@ -371,8 +376,8 @@ impl<'a> Work<'a> {
     /// An error if QEMU would crash.
     fn check_unpluggable(&mut self, name: &str) -> Result<()> {
         let mut known = self.target.pools().iter();
-        let bell = known.any(|pool| pool.name == name && pool.doorbell);
-        if !bell || plug::can_unplug_bells(&mut self.qmp)? {
+        let doorbell = known.any(|pool| pool.name == name && pool.doorbell);
+        if !doorbell || plug::can_unplug_doorbell(&mut self.qmp)? {
             return Ok(());
         }
         let machine = self.target.name();
@@ -383,12 +388,12 @@ impl<'a> Work<'a> {
     }
 
     /// Writes down which members of its pools the machine is, as its front end says: when it is dead, nobody can.
-    fn note_members(&mut self) -> Result<()> {
+    fn record_members(&mut self) -> Result<()> {
         let mut pools = self.target.pools().to_vec();
-        for told in self.told().unwrap_or_default() {
+        for told in self.guest_pools().unwrap_or_default() {
             let pool = pools.iter_mut().find(|pool| pool.name == told.name);
             if let (Some(pool), Some(number)) = (pool, told.member) {
-                let member = dead::visitors(pool).find_map(|visitor| visitor.member(number));
+                let member = dead::clients(pool).find_map(|client| client.member(number));
                 pool.member = member.or(pool.member);
             }
         }
@@ -398,22 +403,22 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The machine's pools as its front end sees them, if there is one.
-    fn told(&mut self) -> Option<Vec<GuestPool>> {
+    /// The machine's pools as its front end access them, if there is one.
+    fn guest_pools(&mut self) -> Option<Vec<GuestPool>> {
         let channel = self.target.channel(&mut self.qmp).ok()??;
         let status = channel
             .open
-            .then(|| front_end::status(&channel.socket, TELLS_WITHIN));
+            .then(|| front_end::status(&channel.socket, ANSWER_TIMEOUT));
         Some(status?.ok()?.pools)
     }
 
     /// Asks the machine to let go of a pool, and waits until it has.
-    fn unplug(&mut self, plugged: &Plugged, patience: Duration) -> Result<()> {
+    fn unplug(&mut self, plugged: &PoolDevice, timeout: Duration) -> Result<()> {
         match self.target.domain() {
             Some(domain) => domain.unplug(&plugged.id)?,
             None => plug::unplug(&mut self.qmp, plugged)?,
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             if self.is_unplugged(plugged)? {
                 return Ok(());
@@ -423,18 +428,18 @@ impl<'a> Work<'a> {
                 let (machine, pool) = (self.target.name(), &plugged.pool);
                 return Err(Error::new(format!(
                     "{machine} still has the pool {pool}: it was told to let go of it, and did not within {} s",
-                    patience.as_secs_f64()
+                    timeout.as_secs_f64()
                 ))
                 .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force."));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// The device is gone, and whoever started the machine knows.
-    fn is_unplugged(&mut self, plugged: &Plugged) -> Result<bool> {
-        self.tree = look(&mut self.qmp)?;
-        if self.tree.of(&plugged.pool).is_some() {
+    fn is_unplugged(&mut self, plugged: &PoolDevice) -> Result<bool> {
+        self.devices = query_devices(&mut self.qmp)?;
+        if self.devices.of(&plugged.pool).is_some() {
             return Ok(false);
         }
         match self.target.domain() {
@@ -444,7 +449,7 @@ impl<'a> Work<'a> {
     }
 
     /// Waits until nothing is left of a device that is gone.
-    fn settle(&mut self, name: &str) -> Result<()> {
+    fn await_removal(&mut self, name: &str) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(5);
         while !plug::clear(&mut self.qmp, name)? {
             if Instant::now() > deadline {
@@ -454,26 +459,26 @@ impl<'a> Work<'a> {
                 ))
                 .hint("Repeat the command; if that does not help, turn the machine off."));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
     /// The machine does not have the pool: nothing of it is left in QEMU, in the pool or in the record.
     fn clean_up(&mut self, name: &str) -> Result<()> {
-        self.settle(name)?;
+        self.await_removal(name)?;
         let mut pools = self.target.pools().to_vec();
-        if let Some(place) = pools.iter().position(|pool| pool.name == name) {
-            let pool = pools.remove(place);
+        if let Some(index) = pools.iter().position(|pool| pool.name == name) {
+            let pool = pools.remove(index);
             dead::declare(&pool, self.target.name());
-            doorbell::let_go(&pool, self.target.name(), self.qmp.process());
+            doorbell::release(&pool, self.target.name(), self.qmp.process());
             self.target.set_pools(pools)?;
         }
         Ok(())
     }
 }
 
-fn look(qmp: &mut Qmp) -> Result<Tree> {
+fn query_devices(qmp: &mut Qmp) -> Result<Devices> {
     pci::read(&qmp.call("query-pci", json!({}))?)
 }
 

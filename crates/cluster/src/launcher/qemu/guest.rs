@@ -13,7 +13,7 @@ use vshmem_transport::{PoolRef, Transport};
 /// The name that virtio-serial ports carry, before their number.
 pub const PORT_NAME: &str = "vshmem.";
 /// How long the kernel may take to announce the ports.
-const PORTS_WITHIN: Duration = Duration::from_secs(20);
+const PORTS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The machine's side.
 pub struct Side;
@@ -27,7 +27,7 @@ impl Guest for Side {
         find_ports(count)
     }
 
-    fn give_pools(&self, uid: u32) -> Result<()> {
+    fn set_pool_owner(&self, uid: u32) -> Result<()> {
         open_pools(uid)
     }
 
@@ -44,7 +44,7 @@ impl Guest for Side {
 
 /// The device files of the channels, waiting for the kernel to announce them all.
 fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
-    let deadline = Instant::now() + PORTS_WITHIN;
+    let deadline = Instant::now() + PORTS_TIMEOUT;
     loop {
         let mut found = Vec::new();
         for entry in fs::read_dir("/sys/class/virtio-ports")

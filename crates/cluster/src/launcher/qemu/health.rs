@@ -1,6 +1,6 @@
 //! How machines are, as their QEMU and their front ends say.
 
-use super::adopted::{self, Adopted};
+use super::attached::{self, Attached};
 use super::qmp::Qmp;
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use super::target::Target;
@@ -12,23 +12,23 @@ use crate::state::record::{Machine, Record};
 use serde_json::json;
 use std::time::Duration;
 
-/// An adopted machine and how it is; nothing of one that is off.
+/// An attached machine and how it is; nothing of one that is off.
 #[derive(Debug, Clone)]
-pub struct Attached {
+pub struct AttachedStatus {
     /// As written down.
-    pub record: Adopted,
+    pub record: Attached,
     /// How it is.
     pub health: Option<Health>,
 }
 
 /// How long each of QEMU and a front end may take to answer: one that is busy is shown as it is written down.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Of a cluster's machine.
 pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
     let asked = || -> Result<Health> {
         let directory = record.machine_directory(machine)?;
-        let mut qmp = Qmp::connect(&monitor_socket(&directory), PATIENCE)?;
+        let mut qmp = Qmp::connect(&monitor_socket(&directory), TIMEOUT)?;
         let open = plug::is_open(&mut qmp, AGENT)? == Some(true);
         let socket = agent_socket(&directory);
         ask(&mut qmp, open.then_some(socket.as_path()))
@@ -36,18 +36,18 @@ pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
     asked().unwrap_or_else(|_| written_down(&machine.pools))
 }
 
-/// All of this user's adopted machines.
-pub fn attached() -> Result<Vec<Attached>> {
-    let all = adopted::list()?.into_iter().map(|record| Attached {
-        health: record.runs().then(|| of_adopted(&record)),
+/// All of this user's attached machines.
+pub fn attached_machines() -> Result<Vec<AttachedStatus>> {
+    let all = attached::list()?.into_iter().map(|record| AttachedStatus {
+        health: record.runs().then(|| of_attached(&record)),
         record,
     });
     Ok(all.collect())
 }
 
-fn of_adopted(record: &Adopted) -> Health {
+fn of_attached(record: &Attached) -> Health {
     let asked = || -> Result<Health> {
-        let mut qmp = record.qmp(PATIENCE)?;
+        let mut qmp = record.qmp(TIMEOUT)?;
         let channel = match &record.channel {
             Some(label) => plug::channel(&mut qmp, label)?,
             None => None,
@@ -60,7 +60,7 @@ fn of_adopted(record: &Adopted) -> Health {
 
 fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
     let tree = pci::read(&qmp.call("query-pci", json!({}))?)?;
-    let status = front_end.and_then(|socket| front_end::status(socket, PATIENCE).ok());
+    let status = front_end.and_then(|socket| front_end::status(socket, TIMEOUT).ok());
     Ok(Health {
         pools: tree
             .plugged
@@ -72,14 +72,14 @@ fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
     })
 }
 
-/// An adopted machine that is off has no pools: what it has left in them is cleared away.
-pub fn clear(name: &str) -> Result<()> {
-    let Some(mut target) = Target::adopted(name)? else {
+/// An attached machine that is off has no pools: what it has left in them is cleared away.
+pub fn clear_attached(name: &str) -> Result<()> {
+    let Some(mut target) = Target::attached(name)? else {
         return Ok(());
     };
     if target.record().is_some_and(|record| !record.runs()) {
         dead::declare_in(target.pools(), name, &mut |pool| {
-            doorbell::let_go(pool, name, None);
+            doorbell::release(pool, name, None);
         });
         target.set_pools(vec![])?;
     }

@@ -1,20 +1,20 @@
 //! QEMU as a launcher.
 
 use super::accel::Accel;
-use super::lent::Lent;
-use super::options::{PoolFile, Spec};
+use super::acl::TemporaryAcl;
+use super::options::{MachineSpec, PoolFile};
 use super::program::{self, NAME};
 use super::qmp::Qmp;
 use super::sockets::monitor_socket;
-use super::{doorbell, guest, health, logs, probe, sandbox, wires};
+use super::{doorbell, guest, health, logs, netdev, probe, sandbox};
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::error::{Error, Explain, Result};
-use crate::launcher::network::Wire;
+use crate::launcher::network::Link;
 use crate::launcher::options::Options;
 use crate::launcher::running::Running;
-use crate::launcher::starting::{self, not_up};
-use crate::launcher::traits::{Guest, Launcher, Leash, Outfit, Usual};
+use crate::launcher::starting::{self, boot_failed};
+use crate::launcher::traits::{Defaults, Guest, Keep, Launcher, StartOptions};
 use crate::launcher::{affinity, pool};
 use crate::state::machine::Health;
 use crate::state::process::Process;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long QEMU may take to answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// What machines load besides, to find a pool that they are given as a DAX device.
 const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
@@ -63,8 +63,8 @@ impl Launcher for Qemu {
         &["ivshmem", DAX]
     }
 
-    fn usual(&self) -> Usual {
-        Usual {
+    fn defaults(&self) -> Defaults {
+        Defaults {
             pool_size: vshmem_pool::DEFAULT_POOL,
             network: true,
         }
@@ -99,7 +99,7 @@ impl Launcher for Qemu {
         true
     }
 
-    fn tells_of_hang_ups(&self) -> bool {
+    fn reports_hang_up(&self) -> bool {
         true
     }
 
@@ -117,7 +117,7 @@ impl Launcher for Qemu {
         kernel: Option<&Path>,
         driver: &driver::Choice,
         accelerator: Option<&str>,
-        note: &mut dyn FnMut(&str),
+        report: &mut dyn FnMut(&str),
     ) -> Result<Software> {
         let wanted = accelerator.map(|name| {
             Accel::named(name)
@@ -128,15 +128,15 @@ impl Launcher for Qemu {
             Some(_) => [MODULES, DAX_MODULES].concat(),
             None => MODULES.into(),
         };
-        let mut software = Software::find(kernel, &modules, (driver, driver::NAME), note)?;
-        let (accel, how) = probe::decide(wanted, &software.kernel, note)?;
+        let mut software = Software::find(kernel, &modules, (driver, driver::NAME), report)?;
+        let (accel, description) = probe::choose(wanted, &software.kernel, report)?;
         if accel == Accel::Tcg {
-            if let Some(unpacked) = vmlinux::unpacked(&software.kernel, note) {
+            if let Some(unpacked) = vmlinux::unpacked(&software.kernel, report) {
                 software.image = unpacked;
             }
         }
         interrupt::check()?;
-        (software.accel, software.how) = (accel.name(), how);
+        (software.accel, software.description) = (accel.name(), description);
         Ok(software)
     }
 
@@ -156,43 +156,43 @@ impl Launcher for Qemu {
         doorbell::end(pool);
     }
 
-    fn let_go(&self, pool: &Granted, machine: &str, process: Option<i32>) {
-        doorbell::let_go(pool, machine, process);
+    fn release_pool(&self, pool: &Granted, machine: &str, process: Option<i32>) {
+        doorbell::release(pool, machine, process);
     }
 
-    fn rewire(
+    fn reconnect(
         &self,
         record: &Record,
-        place: usize,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Wire>> {
-        wires::anew(record, place, tell)
+        index: usize,
+        report: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Link>> {
+        netdev::reconnect(record, index, report)
     }
 
     fn start(
         &self,
         record: &Record,
-        place: usize,
-        outfit: &Outfit,
-        wires: Option<Vec<Wire>>,
-    ) -> Result<(Running, Leash)> {
-        let (process, leash) = start(record, place, outfit, wires)?;
-        Ok((Running::Process(process), Box::new(|| leash.let_go())))
+        index: usize,
+        options: &StartOptions,
+        links: Option<Vec<Link>>,
+    ) -> Result<(Running, Keep)> {
+        let (process, guard) = start(record, index, options, links)?;
+        Ok((Running::Process(process), Box::new(|| guard.keep())))
     }
 
-    fn pin(&self, record: &Record, place: usize, cores: &[usize]) -> Result<()> {
-        pin(record, place, cores)
+    fn pin(&self, record: &Record, index: usize, cores: &[usize]) -> Result<()> {
+        pin(record, index, cores)
     }
 
     fn health(&self, record: &Record, machine: &Machine) -> Health {
         health::by_monitor(record, machine)
     }
 
-    fn last_words(&self, record: &Record, machine: &Machine) -> String {
+    fn last_output(&self, record: &Record, machine: &Machine) -> String {
         let ended = !machine.runs.as_ref().is_some_and(Running::alive);
         let directory = record.machine_directory(machine);
         directory
-            .map(|it| logs::last_words(&it, ended))
+            .map(|it| logs::last_output(&it, ended))
             .unwrap_or_default()
     }
 
@@ -205,55 +205,55 @@ impl Launcher for Qemu {
     }
 }
 
-/// Starts the QEMU of the machine in this place.
+/// Starts the QEMU of the machine in this index.
 fn start(
     record: &Record,
-    place: usize,
-    outfit: &Outfit,
-    wires: Option<Vec<Wire>>,
-) -> Result<(Process, sandbox::Leash)> {
-    let machine = &record.machines[place];
-    let settings = starting::settings(&Qemu, record, place, wires.is_some());
+    index: usize,
+    options: &StartOptions,
+    links: Option<Vec<Link>>,
+) -> Result<(Process, sandbox::KillGuard)> {
+    let machine = &record.machines[index];
+    let settings = starting::settings(&Qemu, record, index, links.is_some());
     let directory = &record.machine_directory(machine)?;
     let user = user::of_machine(machine.index);
-    let spec = Spec {
+    let spec = MachineSpec {
         settings: &settings,
         title: format!("vshmem-{}-{}", record.name, machine.name),
-        accel: Accel::named(outfit.software.accel).unwrap_or(Accel::Tcg),
+        accel: Accel::named(options.software.accel).unwrap_or(Accel::Tcg),
         cpus: record.cpus,
         memory: record.memory,
-        kernel: &sandbox::readable(&outfit.software.image, user, directory)?,
-        initramfs: &outfit.initramfs.0,
+        kernel: &sandbox::readable(&options.software.image, user, directory)?,
+        initramfs: &options.initramfs.0,
         directory,
-        pools: pool_files(&machine.pools, outfit.bells),
-        ports: outfit.ports,
-        wires,
+        pools: pool_files(&machine.pools, options.doorbell_sockets),
+        ports: options.ports,
+        links,
         index: machine.index,
     };
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
-    let lend = |user| {
+    let grant_access = |user| {
         plain
-            .map(move |pool| Lent::to(pool.path, &[user]))
+            .map(move |pool| TemporaryAcl::to(pool.path, &[user]))
             .collect()
     };
-    let lent: Vec<Lent> = user.map_or(Ok(vec![]), lend)?;
-    let (process, leash) = program::start(&spec)?;
+    let acls: Vec<TemporaryAcl> = user.map_or(Ok(vec![]), grant_access)?;
+    let (process, guard) = program::start(&spec)?;
     let mut started = record.clone();
-    started.machines[place].runs = Some(Running::Process(process));
-    let settled = match lent.is_empty() {
+    started.machines[index].runs = Some(Running::Process(process));
+    let settled = match acls.is_empty() {
         true => Ok(()),
         // It has opened its files before it answers.
-        false => monitor(&started, place, &process).map(drop),
+        false => monitor(&started, index, &process).map(drop),
     };
     let named = settled.and_then(|()| match record.doorbell {
         true => doorbell::name(process.pid, &machine.name),
         false => Ok(()),
     });
-    if let Err(error) = starting::or_ended(&Qemu, &started, place, named) {
+    if let Err(error) = starting::or_exit_reason(&Qemu, &started, index, named) {
         process.end(Duration::ZERO);
         return Err(error);
     }
-    Ok((process, leash))
+    Ok((process, guard))
 }
 
 /// Whether that is the transport for which QEMU shows the machine persistent memory.
@@ -262,23 +262,23 @@ fn is_dax(transport: &Option<String>) -> bool {
 }
 
 /// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
-fn pool_files<'a>(pools: &'a [Granted], bells: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
-    let file = |(place, pool): (usize, &'a Granted)| PoolFile {
+fn pool_files<'a>(pools: &'a [Granted], doorbell_sockets: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
+    let file = |(index, pool): (usize, &'a Granted)| PoolFile {
         name: &pool.name,
         path: &pool.path,
         size: pool.size,
-        doorbell: bells.get(place).map(PathBuf::as_path),
+        doorbell: doorbell_sockets.get(index).map(PathBuf::as_path),
         dax: is_dax(&pool.transport),
     };
     pools.iter().enumerate().map(file).collect()
 }
 
 /// Pins a machine's virtual cores to these.
-fn pin(record: &Record, place: usize, cores: &[usize]) -> Result<()> {
-    let Some(Running::Process(process)) = record.machines[place].runs else {
+fn pin(record: &Record, index: usize, cores: &[usize]) -> Result<()> {
+    let Some(Running::Process(process)) = record.machines[index].runs else {
         return Ok(());
     };
-    let threads = monitor(record, place, &process)?.core_threads()?;
+    let threads = monitor(record, index, &process)?.core_threads()?;
     for (&thread, &core) in threads.iter().zip(cores) {
         affinity::thread_of(process.pid, thread)
             .and_then(|thread| affinity::pin(thread, core))
@@ -288,16 +288,18 @@ fn pin(record: &Record, place: usize, cores: &[usize]) -> Result<()> {
 }
 
 /// The monitor of a machine that was just started, when it answers.
-fn monitor(record: &Record, place: usize, process: &Process) -> Result<Qmp> {
-    let directory = record.machine_directory(&record.machines[place])?;
+fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
+    let directory = record.machine_directory(&record.machines[index])?;
     let socket = monitor_socket(&directory);
     let mut why = None;
     let found = interrupt::wait_for(Duration::from_secs(20), || {
         if !process.alive() {
-            return Err(not_up(&Qemu, record, place, "QEMU has ended"));
+            return Err(boot_failed(&Qemu, record, index, "QEMU has ended"));
         }
-        let qmp = Qmp::connect(&socket, ANSWERS_WITHIN);
+        let qmp = Qmp::connect(&socket, ANSWER_TIMEOUT);
         Ok(qmp.map_err(|error| why = Some(error)).ok())
     })?;
-    found.ok_or_else(|| why.unwrap_or_else(|| not_up(&Qemu, record, place, "QEMU does not answer")))
+    found.ok_or_else(|| {
+        why.unwrap_or_else(|| boot_failed(&Qemu, record, index, "QEMU does not answer"))
+    })
 }

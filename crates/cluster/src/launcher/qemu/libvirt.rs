@@ -1,8 +1,8 @@
 //! Machines that libvirt has started, by its command `virsh`.
 
 use super::doorbell::VECTORS;
-use super::pci::Free;
-use super::ports::Turn;
+use super::pci::FreeBus;
+use super::ports::Generation;
 use crate::error::{Error, Result};
 use crate::state::record::Granted;
 use schemars::JsonSchema;
@@ -87,8 +87,8 @@ impl Domain {
     }
 
     /// Plugs a pool in, so that libvirt knows of it.
-    pub fn plug(&self, pool: &Granted, bell: Option<&Path>, place: &Free) -> Result<()> {
-        let xml = shmem(pool, bell, place)?;
+    pub fn plug(&self, pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<()> {
+        let xml = shmem(pool, doorbell, bus)?;
         self.virsh(&["attach-device", &self.name, "/dev/stdin", "--live"], &xml)?;
         Ok(())
     }
@@ -123,8 +123,8 @@ pub fn channel(name: &str) -> String {
     format!("<channel type='unix'>\n  <target type='virtio' name='{name}'/>\n</channel>\n")
 }
 
-/// libvirt's description of a pool's device in a place.
-fn shmem(pool: &Granted, bell: Option<&Path>, place: &Free) -> Result<String> {
+/// libvirt's description of a pool's device on a bus.
+fn shmem(pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<String> {
     let name = &pool.name;
     let wrong = |what: String| Err(Error::new(what));
     if name.contains('.') {
@@ -132,14 +132,14 @@ fn shmem(pool: &Granted, bell: Option<&Path>, place: &Free) -> Result<String> {
             "libvirt takes no dots in names, as in {name}; choose another with --as"
         ));
     }
-    let Some(bus) = place
+    let Some(number) = bus
         .bus
         .strip_prefix("pci.")
         .and_then(|n| n.parse::<u8>().ok())
     else {
-        return wrong(format!("the port {} is none of libvirt's", place.bus));
+        return wrong(format!("the port {} is none of libvirt's", bus.bus));
     };
-    let (memory, model) = match bell {
+    let (memory, model) = match doorbell {
         Some(socket) => {
             let socket = escaped(&socket.to_string_lossy());
             let model = "<model type='ivshmem-doorbell'/>";
@@ -154,17 +154,17 @@ fn shmem(pool: &Granted, bell: Option<&Path>, place: &Free) -> Result<String> {
         }
     };
     let file = pool.path.file_name().unwrap_or_default().to_string_lossy();
-    if bell.is_none() && pool.path.parent() != Some(Path::new("/dev/shm")) {
+    if doorbell.is_none() && pool.path.parent() != Some(Path::new("/dev/shm")) {
         let path = pool.path.display();
         return wrong(format!(
             "libvirt takes pools right in /dev/shm only, and {path} is elsewhere: make one with vshmem pool create /dev/shm/NAME"
         ));
     }
     // With a slash, as in a path, libvirt would refuse it; the name means nothing if the back end brings the memory.
-    let (file, alias) = (escaped(&file), Turn::new().device(name));
+    let (file, alias) = (escaped(&file), Generation::new().device(name));
     Ok(format!(
         "<shmem name='{file}'>\n  {model}{memory}\n  <alias name='ua-{alias}'/>\n  \
-         <address type='pci' domain='0x0000' bus='{bus:#04x}' slot='0x00' function='0x0'/>\n</shmem>\n"
+         <address type='pci' domain='0x0000' bus='{number:#04x}' slot='0x00' function='0x0'/>\n</shmem>\n"
     ))
 }
 
@@ -190,16 +190,16 @@ mod tests {
         }
     }
 
-    fn place(bus: &str) -> Free {
-        Free {
-            bus: bus.into(),
+    fn bus(name: &str) -> FreeBus {
+        FreeBus {
+            bus: name.into(),
             room: 0,
         }
     }
 
     #[test]
     fn devices_are_described() {
-        let plain = shmem(&pool("work", "/dev/shm/work"), None, &place("pci.12")).unwrap();
+        let plain = shmem(&pool("work", "/dev/shm/work"), None, &bus("pci.12")).unwrap();
         assert!(plain.contains("<shmem name='work'>"), "{plain}");
         assert!(plain.contains("<size unit='b'>1048576</size>"), "{plain}");
         assert!(
@@ -208,19 +208,19 @@ mod tests {
                 && plain.contains("bus='0x0c'"),
             "{plain}"
         );
-        let bell = Path::new("/run/it's/bell");
-        let bell = shmem(&pool("work", "/tmp/x"), Some(bell), &place("pci.1")).unwrap();
+        let doorbell = Path::new("/run/it's/bell");
+        let doorbell = shmem(&pool("work", "/tmp/x"), Some(doorbell), &bus("pci.1")).unwrap();
         assert!(
-            bell.contains("<server path='/run/it&apos;s/bell'/>"),
-            "{bell}"
+            doorbell.contains("<server path='/run/it&apos;s/bell'/>"),
+            "{doorbell}"
         );
-        assert!(!bell.contains("<size"), "{bell}");
+        assert!(!doorbell.contains("<size"), "{doorbell}");
     }
 
     #[test]
     fn what_libvirt_would_refuse_is_refused() {
         let refused =
-            |pool: &Granted, bus: &str| shmem(pool, None, &place(bus)).unwrap_err().to_string();
+            |pool: &Granted, name: &str| shmem(pool, None, &bus(name)).unwrap_err().to_string();
         assert!(refused(&pool("a.b", "/dev/shm/x"), "pci.1").contains("dots"));
         for path in ["/tmp/x", "/dev/shm/vshmem.0/ab"] {
             assert!(refused(&pool("ab", path), "pci.1").contains("right in /dev/shm only"));

@@ -1,7 +1,7 @@
 //! What a machine's console and its QEMU say, kept in files that do not grow for ever: a machine writes as much as it likes.
 
 use crate::error::{Explain, Result};
-use crate::launcher::log::{aside, tail};
+use crate::launcher::log::{rotated, tail};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A log that has as many bytes is put aside, in the place of the one before.
-const MOST: usize = 256 << 10;
+/// A log that has as many bytes is put rotated, in the place of the one before.
+const MAX: usize = 256 << 10;
 /// How long what was said last may take to be written down: there is always more to come as long as QEMU runs,
-const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// and an end of it once it has ended, also on a host that is busy.
-const ALL_WRITTEN_WITHIN: Duration = Duration::from_secs(20);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the machine's kernel and first process print.
 pub fn console(directory: &Path) -> PathBuf {
@@ -41,8 +41,8 @@ impl Log {
 
     /// What can't be written is lost: the machine goes on.
     fn put(&mut self, bytes: &[u8]) {
-        if self.len + bytes.len() > MOST {
-            let _ = fs::rename(&self.path, aside(&self.path));
+        if self.len + bytes.len() > MAX {
+            let _ = fs::rename(&self.path, rotated(&self.path));
             match Log::new(self.path.clone()) {
                 Ok(new) => *self = new,
                 Err(_) => return,
@@ -54,31 +54,31 @@ impl Log {
 }
 
 /// Keeps a machine's logs.
-pub struct Keeper {
+pub struct LogWriter {
     console: (UnixStream, Log),
     qemu: (UnixStream, Log),
     /// Locked as long as there may be more to write.
     _directory: File,
 }
 
-impl Keeper {
+impl LogWriter {
     /// Of what comes from these.
-    pub fn new(directory: &Path, said: UnixStream, errors: UnixStream) -> Result<Keeper> {
+    pub fn new(directory: &Path, said: UnixStream, errors: UnixStream) -> Result<LogWriter> {
         let failed = || format!("could not make the logs in {}", directory.display());
         let lock = File::open(directory).explain(failed)?;
         // That of a machine that was here before may have something left to write.
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(io::Error::from)
             .explain(failed)?;
-        Ok(Keeper {
+        Ok(LogWriter {
             console: (said, Log::new(console(directory)).explain(failed)?),
             qemu: (errors, Log::new(qemu(directory)).explain(failed)?),
             _directory: lock,
         })
     }
 
-    /// Writes until nobody is left who says anything. If the leash ends without a word, whoever holds it has died: `lost` is called.
-    pub fn keep<L: Read + AsRawFd>(mut self, leash: &mut L, lost: &dyn Fn()) {
+    /// Writes until nobody is left who says anything. If the lifeline ends without a word, whoever holds it has died: `lost` is called.
+    pub fn run<L: Read + AsRawFd>(mut self, lifeline: &mut L, lost: &dyn Fn()) {
         let mut open = [true; 3];
         while open[0] || open[1] {
             let watched = |fd, open| libc::pollfd {
@@ -89,19 +89,19 @@ impl Keeper {
             let mut entries = [
                 watched(self.console.0.as_raw_fd(), open[0]),
                 watched(self.qemu.0.as_raw_fd(), open[1]),
-                watched(leash.as_raw_fd(), open[2]),
+                watched(lifeline.as_raw_fd(), open[2]),
             ];
             // SAFETY: the list has as many entries as poll is told.
             unsafe { libc::poll(entries.as_mut_ptr(), 3, -1) };
             if entries[0].revents != 0 {
-                open[0] = pass_on(&mut self.console.0, &mut self.console.1);
+                open[0] = copy_some(&mut self.console.0, &mut self.console.1);
             }
             if entries[1].revents != 0 {
-                open[1] = pass_on(&mut self.qemu.0, &mut self.qemu.1);
+                open[1] = copy_some(&mut self.qemu.0, &mut self.qemu.1);
             }
             if entries[2].revents != 0 {
                 open[2] = false;
-                if !matches!(leash.read(&mut [0]), Ok(1)) {
+                if !matches!(lifeline.read(&mut [0]), Ok(1)) {
                     lost();
                 }
             }
@@ -110,7 +110,7 @@ impl Keeper {
 }
 
 /// False at the end.
-fn pass_on(from: &mut impl Read, to: &mut Log) -> bool {
+fn copy_some(from: &mut impl Read, to: &mut Log) -> bool {
     let mut bytes = [0; 16 << 10];
     match from.read(&mut bytes) {
         Ok(0) => false,
@@ -123,19 +123,19 @@ fn pass_on(from: &mut impl Read, to: &mut Log) -> bool {
 }
 
 /// The last lines of a machine's logs, for an error message; of one whose QEMU has ended, all of them.
-pub fn last_words(directory: &Path, ended: bool) -> String {
+pub fn last_output(directory: &Path, ended: bool) -> String {
     wait_until_written(
         directory,
         match ended {
-            true => ALL_WRITTEN_WITHIN,
-            false => WRITTEN_WITHIN,
+            true => DRAIN_TIMEOUT,
+            false => WRITE_TIMEOUT,
         },
     );
     tail(&qemu(directory)) + &tail(&console(directory))
 }
 
-fn wait_until_written(directory: &Path, within: Duration) {
-    let deadline = Instant::now() + within;
+fn wait_until_written(directory: &Path, timeout: Duration) {
+    let deadline = Instant::now() + timeout;
     let Ok(lock) = File::open(directory) else {
         return;
     };
@@ -155,26 +155,26 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let (theirs, ours) = UnixStream::pair().unwrap();
         let (mut their_errors, errors) = UnixStream::pair().unwrap();
-        let keeper = Keeper::new(&directory, ours, errors).unwrap();
+        let writer = LogWriter::new(&directory, ours, errors).unwrap();
         let flood = std::thread::spawn(move || {
             let line = [b'x'; 1000];
-            for _ in 0..3 * MOST / line.len() {
+            for _ in 0..3 * MAX / line.len() {
                 (&theirs).write_all(&line).unwrap();
             }
             (&theirs).write_all(b"\nlast \x1b[31mwords\n").unwrap();
             their_errors.write_all(b"and QEMU's\n").unwrap();
         });
-        // Nobody holds the leash.
-        let (mut leash, end) = UnixStream::pair().unwrap();
+        // Nobody holds the lifeline.
+        let (mut lifeline, end) = UnixStream::pair().unwrap();
         drop(end);
         let lost = std::cell::Cell::new(0);
-        keeper.keep(&mut leash, &|| lost.set(lost.get() + 1));
+        writer.run(&mut lifeline, &|| lost.set(lost.get() + 1));
         flood.join().unwrap();
         assert_eq!(lost.get(), 1);
         let size = |path: &Path| fs::metadata(path).unwrap().len() as usize;
         let log = console(&directory);
-        assert!(size(&log) <= MOST && size(&aside(&log)) <= MOST);
-        let words = last_words(&directory, true);
+        assert!(size(&log) <= MAX && size(&rotated(&log)) <= MAX);
+        let words = last_output(&directory, true);
         assert!(words.starts_with("\n    and QEMU's"), "{words}");
         assert!(words.ends_with("\n    last [31mwords"), "{words}");
         fs::remove_dir_all(&directory).unwrap();
@@ -186,14 +186,14 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let (_, said) = UnixStream::pair().unwrap();
         let (mut their_errors, errors) = UnixStream::pair().unwrap();
-        let keeper = Keeper::new(&directory, said, errors).unwrap();
+        let writer = LogWriter::new(&directory, said, errors).unwrap();
         their_errors.write_all(b"no memory\n").unwrap();
         drop(their_errors);
         let busy = std::thread::spawn(move || {
-            std::thread::sleep(WRITTEN_WITHIN + Duration::from_millis(200));
-            keeper.keep(&mut File::open("/dev/null").unwrap(), &|| ());
+            std::thread::sleep(WRITE_TIMEOUT + Duration::from_millis(200));
+            writer.run(&mut File::open("/dev/null").unwrap(), &|| ());
         });
-        assert_eq!(last_words(&directory, true), "\n    no memory");
+        assert_eq!(last_output(&directory, true), "\n    no memory");
         busy.join().unwrap();
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -3,11 +3,11 @@
 use super::accel::Accel;
 use super::doorbell::VECTORS;
 use super::guest::PORT_NAME;
-use super::ports::{self, Turn};
+use super::netdev;
+use super::ports::{self, Generation};
 use super::sandbox::{self, path_of, Descriptor, Descriptors};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
-use super::wires;
-use crate::launcher::network::Wire;
+use crate::launcher::network::Link;
 use crate::state::directories::channel_socket;
 use crate::state::ports::Ports;
 use crate::state::settings::Settings;
@@ -32,7 +32,7 @@ pub struct PoolFile<'a> {
 }
 
 /// A machine to start.
-pub struct Spec<'a> {
+pub struct MachineSpec<'a> {
     /// What the machine is told.
     pub settings: &'a Settings,
     /// As what QEMU shows up in lists of processes.
@@ -53,8 +53,8 @@ pub struct Spec<'a> {
     pub pools: Vec<PoolFile<'a>>,
     /// Ports for pools.
     pub ports: Ports,
-    /// Its end of a wire to each neighbour that there is, if it has a network.
-    pub wires: Option<Vec<Wire>>,
+    /// Its end of a link to each neighbour that there is, if it has a network.
+    pub links: Option<Vec<Link>>,
     /// Number of the machine, for its hardware address.
     pub index: u32,
 }
@@ -63,7 +63,7 @@ pub struct Spec<'a> {
 const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
 /// The arguments for a machine, and the descriptors that are named in them.
-pub fn arguments(spec: &Spec<'_>) -> (Vec<String>, Descriptors) {
+pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     let mut out = Arguments::default();
     out.add("-name", &spec.title);
     out.words
@@ -95,8 +95,8 @@ pub fn arguments(spec: &Spec<'_>) -> (Vec<String>, Descriptors) {
     files(&mut out, &spec.settings.shares);
     channels(&mut out, spec);
     pools(&mut out, spec);
-    if let Some(wires) = &spec.wires {
-        network(&mut out, wires, spec.index);
+    if let Some(links) = &spec.links {
+        network(&mut out, links, spec.index);
     }
     (out.words, out.descriptors)
 }
@@ -147,21 +147,21 @@ fn files(out: &mut Arguments, shares: &[Share]) {
 }
 
 /// Each pool behind a port of its own, and ports for those that come later.
-fn pools(out: &mut Arguments, spec: &Spec<'_>) {
+fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
     for port in ports::devices(spec.ports, spec.pools.len()) {
         out.add("-device", &port);
     }
-    for (place, pool) in spec.pools.iter().enumerate() {
+    for (index, pool) in spec.pools.iter().enumerate() {
         let (port, device, backing) = (
-            ports::port(place),
-            Turn::FIRST.device(pool.name),
-            Turn::FIRST.backing(pool.name),
+            ports::port(index),
+            Generation::FIRST.device(pool.name),
+            Generation::FIRST.backing(pool.name),
         );
         if let Some(socket) = pool.doorbell {
             let fd = out.descriptors.add(Descriptor::Connect(socket.into()));
             out.add("-chardev", &format!("socket,id={backing},fd={fd}"));
-            let bell = format!("ivshmem-doorbell,vectors={VECTORS},chardev={backing}");
-            out.add("-device", &format!("{bell},id={device},bus={port}"));
+            let doorbell = format!("ivshmem-doorbell,vectors={VECTORS},chardev={backing}");
+            out.add("-device", &format!("{doorbell},id={device},bus={port}"));
             continue;
         }
         let path = out.file(Descriptor::Write(pool.path.into()));
@@ -184,7 +184,7 @@ fn pools(out: &mut Arguments, spec: &Spec<'_>) {
 }
 
 /// The machine's memory, and room for persistent memory beside it.
-fn memory(spec: &Spec<'_>) -> String {
+fn memory(spec: &MachineSpec<'_>) -> String {
     let size = format!("size={}k", spec.memory / 1024);
     let dax = spec.pools.iter().filter(|pool| pool.dax);
     let room: u64 = dax
@@ -201,7 +201,7 @@ fn with_head(size: u64) -> u64 {
     HEAD + size.next_multiple_of(HEAD)
 }
 
-fn channels(out: &mut Arguments, spec: &Spec<'_>) {
+fn channels(out: &mut Arguments, spec: &MachineSpec<'_>) {
     // Port 0 is kept for consoles, the last one is the front end's.
     let agent = spec.settings.channels + 1;
     let ports = agent + 1;
@@ -227,17 +227,17 @@ fn channels(out: &mut Arguments, spec: &Spec<'_>) {
     );
 }
 
-/// The machine's wires and its card meet in a hub inside this QEMU.
-fn network(out: &mut Arguments, wires: &[Wire], index: u32) {
-    for Wire { to, socket } in wires {
+/// The machine's links and its card meet in a hub inside this QEMU.
+fn network(out: &mut Arguments, links: &[Link], index: u32) {
+    for Link { peer, socket } in links {
         let fd = out
             .descriptors
             .add(Descriptor::Inherited(socket.as_raw_fd()));
-        let (wire, port) = (wires::wire(*to), wires::port(*to));
-        out.add("-netdev", &format!("socket,id={wire},fd={fd}"));
+        let (link, port) = (netdev::socket_id(*peer), netdev::hubport_id(*peer));
+        out.add("-netdev", &format!("socket,id={link},fd={fd}"));
         out.add(
             "-netdev",
-            &format!("hubport,id={port},hubid=0,netdev={wire}"),
+            &format!("hubport,id={port},hubid=0,netdev={link}"),
         );
     }
     out.add("-netdev", "hubport,id=net,hubid=0");
@@ -252,7 +252,7 @@ fn network(out: &mut Arguments, wires: &[Wire], index: u32) {
 mod tests {
     use super::*;
 
-    fn line(wires: Option<Vec<Wire>>) -> String {
+    fn line(links: Option<Vec<Link>>) -> String {
         let settings = Settings {
             dax: vec![],
             name: "vm0".into(),
@@ -264,7 +264,7 @@ mod tests {
             launcher: "qemu".into(),
             probe: false,
         };
-        let spec = Spec {
+        let spec = MachineSpec {
             settings: &settings,
             title: "t".into(),
             accel: Accel::Tcg,
@@ -284,7 +284,7 @@ mod tests {
                 spare: 1,
                 largest: 1 << 30,
             },
-            wires,
+            links,
             index: 1,
         };
         let (words, descriptors) = arguments(&spec);
@@ -344,10 +344,10 @@ mod tests {
 
     #[test]
     fn neighbours_meet_in_a_hub() {
-        let wires = crate::launcher::network::all(4).unwrap().remove(0);
-        let line = line(Some(wires));
+        let links = crate::launcher::network::star(4).unwrap().remove(0);
+        let line = line(Some(links));
         assert!(
-            line.contains("hubport,id=port3,hubid=0,netdev=wire3"),
+            line.contains("hubport,id=port3,hubid=0,netdev=link3"),
             "{line}"
         );
         assert!(line.contains("mac=52:54:00:77:00:02"));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A pool's device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plugged {
+pub struct PoolDevice {
     /// What the pool is called in the machine.
     pub pool: String,
     /// What the device is called.
@@ -17,9 +17,9 @@ pub struct Plugged {
     pub mapped: bool,
 }
 
-/// A place that a device can be plugged into.
+/// A free bus that a device can be plugged into.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Free {
+pub struct FreeBus {
     /// The bus, as QEMU calls it.
     pub bus: String,
     /// The largest device memory that fits, in bytes.
@@ -28,11 +28,11 @@ pub struct Free {
 
 /// A machine's devices, as far as they matter here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tree {
+pub struct Devices {
     /// Pools.
-    pub plugged: Vec<Plugged>,
-    /// Free places.
-    pub free: Vec<Free>,
+    pub plugged: Vec<PoolDevice>,
+    /// Free buses.
+    pub free: Vec<FreeBus>,
 }
 
 /// Root ports of QEMU, and the downstream port of a switch: vendor and device.
@@ -42,8 +42,8 @@ const I440FX: (u64, u64) = (0x8086, 0x1237);
 const I440FX_BUS: &str = "pci.0";
 
 /// From the answer to `query-pci`.
-pub fn read(answer: &Value) -> Result<Tree> {
-    let mut tree = Tree::default();
+pub fn read(answer: &Value) -> Result<Devices> {
+    let mut devices = Devices::default();
     let buses = answer.as_array();
     let buses = buses.ok_or_else(|| {
         Error::new(format!(
@@ -51,25 +51,25 @@ pub fn read(answer: &Value) -> Result<Tree> {
         ))
     })?;
     for device in buses.iter().flat_map(|bus| list(bus, "devices")) {
-        visit(device, &mut tree);
+        visit(device, &mut devices);
     }
-    Ok(tree)
+    Ok(devices)
 }
 
-impl Tree {
+impl Devices {
     /// The device of a pool.
-    pub fn of(&self, pool: &str) -> Option<&Plugged> {
+    pub fn of(&self, pool: &str) -> Option<&PoolDevice> {
         self.plugged.iter().find(|plugged| plugged.pool == pool)
     }
 
-    /// The smallest free place for a pool of this size.
-    pub fn place_for(&self, size: u64) -> Result<&Free> {
+    /// The smallest free bus for a pool of this size.
+    pub fn bus_for(&self, size: u64) -> Result<&FreeBus> {
         let fits = self.free.iter().filter(|free| free.room >= size);
         fits.min_by_key(|free| free.room)
-            .ok_or_else(|| self.no_place(size))
+            .ok_or_else(|| self.no_bus(size))
     }
 
-    fn no_place(&self, size: u64) -> Error {
+    fn no_bus(&self, size: u64) -> Error {
         match self.free.iter().map(|free| free.room).max() {
             None => Error::new("it has no free port to plug a pool into").hint(
                 "Revoke another pool, or start it with more (vshmem up --spare-pools, or what vshmem attach --print says).",
@@ -91,11 +91,11 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-fn visit(device: &Value, tree: &mut Tree) {
+fn visit(device: &Value, devices: &mut Devices) {
     let number = |key: &str| device.get(key).and_then(Value::as_u64);
     let id = device.get("qdev_id").and_then(Value::as_str).unwrap_or("");
     if let (Some(pool), Some(address)) = (pool_of_device(id), address(device)) {
-        tree.plugged.push(Plugged {
+        devices.plugged.push(PoolDevice {
             pool: pool.into(),
             id: id.into(),
             address,
@@ -106,7 +106,7 @@ fn visit(device: &Value, tree: &mut Tree) {
     let part = |key: &str| kind.and_then(|kind| kind.get(key)?.as_u64()).unwrap_or(0);
     let kind = (part("vendor"), part("device"));
     if kind == I440FX && number("slot") == Some(0) {
-        tree.free.push(Free {
+        devices.free.push(FreeBus {
             bus: I440FX_BUS.into(),
             room: u64::MAX,
         });
@@ -116,12 +116,12 @@ fn visit(device: &Value, tree: &mut Tree) {
     };
     let behind = list(bridge, "devices");
     if behind.is_empty() && PORTS.contains(&kind) && !id.is_empty() {
-        tree.free.push(Free {
+        devices.free.push(FreeBus {
             bus: id.into(),
             room: room(bridge).unwrap_or(0),
         });
     }
-    behind.iter().for_each(|device| visit(device, tree));
+    behind.iter().for_each(|device| visit(device, devices));
 }
 
 /// QEMU knows bus numbers only as far as the machine has set them, which its firmware does; there is one domain.
@@ -172,7 +172,7 @@ mod tests {
             "regions": [{"bar": 0, "address": -1}, {"bar": 2, "address": 0x1_0000_0000_u64}]})
     }
 
-    fn tree(devices: Value) -> Tree {
+    fn tree(devices: Value) -> Devices {
         read(&json!([{"bus": 0, "devices": devices}])).unwrap()
     }
 
@@ -202,28 +202,28 @@ mod tests {
             port("none", 0xfff0_0000, 0x000f_ffff, json!([])),
             port("", 0x1_0000_0000, 0x8_ffff_ffff, json!([])),
         ]));
-        let place = |size: u64| found.place_for(size).map(|free| free.bus.clone());
-        assert_eq!(place(1 << 20).unwrap(), "small");
-        assert_eq!(place(2 << 20).unwrap(), "odd");
-        assert_eq!(place(1 << 30).unwrap(), "large");
-        let error = place(1 << 40).unwrap_err().to_string();
+        let bus = |size: u64| found.bus_for(size).map(|free| free.bus.clone());
+        assert_eq!(bus(1 << 20).unwrap(), "small");
+        assert_eq!(bus(2 << 20).unwrap(), "odd");
+        assert_eq!(bus(1 << 30).unwrap(), "large");
+        let error = bus(1 << 40).unwrap_err().to_string();
         assert!(error.contains("room for 4096 MiB"), "{error}");
-        let full = tree(json!([])).place_for(1).unwrap_err().to_string();
+        let full = tree(json!([])).bus_for(1).unwrap_err().to_string();
         assert!(full.contains("no free port"), "{full}");
     }
 
     #[test]
     fn the_root_bus_of_pc_takes_devices() {
         let bridge = json!({"bus": 0, "slot": 0, "function": 0, "qdev_id": "", "id": {"vendor": 0x8086, "device": 0x1237}});
-        assert_eq!(
-            tree(json!([bridge])).place_for(1 << 30).unwrap().bus,
-            "pci.0"
-        );
+        assert_eq!(tree(json!([bridge])).bus_for(1 << 30).unwrap().bus, "pci.0");
     }
 
     #[test]
     fn nonsense_is_refused() {
         assert!(read(&json!({"buses": 1})).is_err());
-        assert_eq!(read(&json!([{"devices": 7}, 3])).unwrap(), Tree::default());
+        assert_eq!(
+            read(&json!([{"devices": 7}, 3])).unwrap(),
+            Devices::default()
+        );
     }
 }

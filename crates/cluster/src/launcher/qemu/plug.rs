@@ -1,9 +1,9 @@
 //! Plugs a pool into a machine that runs, and unplugs it: what is said to QEMU.
 
+use super::acl::TemporaryAcl;
 use super::doorbell::VECTORS;
-use super::lent::Lent;
-use super::pci::{Free, Plugged};
-use super::ports::{pool_of_backing, Turn};
+use super::pci::{FreeBus, PoolDevice};
+use super::ports::{pool_of_backing, Generation};
 use super::qmp::Qmp;
 use super::sandbox;
 use crate::error::{Error, Explain, Result};
@@ -15,60 +15,65 @@ use std::path::{Path, PathBuf};
 
 /// How a QEMU gets at files and sockets of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sees {
+pub enum FileAccess {
     /// By their paths.
     Paths,
     /// It is in a sandbox and gets descriptors. It may run as another user than this one.
     Descriptors(Option<u32>),
 }
 
-/// Plugs a pool in. `bell` is where the back end serves it, if it does.
+/// Plugs a pool in. `doorbell` is where the back end serves it, if it does.
 pub fn plug(
     qmp: &mut Qmp,
-    sees: Sees,
+    access: FileAccess,
     pool: &Granted,
-    bell: Option<&Path>,
-    place: &Free,
+    doorbell: Option<&Path>,
+    bus: &FreeBus,
 ) -> Result<()> {
-    let turn = Turn::new();
-    let (id, backing) = (turn.device(&pool.name), turn.backing(&pool.name));
-    let arguments = match bell {
+    let generation = Generation::new();
+    let (id, backing) = (
+        generation.device(&pool.name),
+        generation.backing(&pool.name),
+    );
+    let arguments = match doorbell {
         Some(socket) => {
-            let address = match sees {
-                Sees::Paths => json!({"type": "unix", "data": {"path": socket}}),
-                Sees::Descriptors(_) => {
+            let address = match access {
+                FileAccess::Paths => json!({"type": "unix", "data": {"path": socket}}),
+                FileAccess::Descriptors(_) => {
                     let failed = || format!("could not connect to {}", socket.display());
                     let connection = UnixStream::connect(socket).explain(failed)?;
-                    qmp.give(&backing, connection.into())?;
+                    qmp.getfd(&backing, connection.into())?;
                     json!({"type": "fd", "data": {"str": backing}})
                 }
             };
             let data = json!({"addr": address, "server": false});
             let socket = json!({"type": "socket", "data": data});
             qmp.call("chardev-add", json!({"id": backing, "backend": socket}))?;
-            json!({"driver": "ivshmem-doorbell", "id": id, "bus": place.bus, "chardev": backing, "vectors": VECTORS})
+            json!({"driver": "ivshmem-doorbell", "id": id, "bus": bus.bus, "chardev": backing, "vectors": VECTORS})
         }
         None => {
-            add_memory(qmp, sees, pool, &backing)?;
-            json!({"driver": "ivshmem-plain", "id": id, "bus": place.bus, "memdev": backing, "master": "on"})
+            add_memory(qmp, access, pool, &backing)?;
+            json!({"driver": "ivshmem-plain", "id": id, "bus": bus.bus, "memdev": backing, "master": "on"})
         }
     };
     qmp.call("device_add", arguments).map(|_| ())
 }
 
 /// Has QEMU map a pool's file.
-fn add_memory(qmp: &mut Qmp, sees: Sees, pool: &Granted, backing: &str) -> Result<()> {
+fn add_memory(qmp: &mut Qmp, access: FileAccess, pool: &Granted, backing: &str) -> Result<()> {
     let memory = |path: &Path| {
         json!({"qom-type": "memory-backend-file", "id": backing, "share": true,
             "mem-path": path, "size": pool.size})
     };
-    let Sees::Descriptors(user) = sees else {
+    let FileAccess::Descriptors(user) = access else {
         return qmp.call("object-add", memory(&pool.path)).map(drop);
     };
     let file = File::options().read(true).write(true).open(&pool.path);
     let file = file.explain(|| format!("could not open {}", pool.path.display()))?;
-    let _lent = user.map(|user| Lent::to(&pool.path, &[user])).transpose()?;
-    let (number, set) = qmp.lend(&file.into())?;
+    let _acl = user
+        .map(|user| TemporaryAcl::to(&pool.path, &[user]))
+        .transpose()?;
+    let (number, set) = qmp.add_fd(&file.into())?;
     // Opened anew, by its number: that is all that this object can do.
     let added = qmp.call("object-add", memory(Path::new(&sandbox::path_of(number))));
     qmp.call("remove-fd", json!({ "fdset-id": set }))?;
@@ -76,8 +81,8 @@ fn add_memory(qmp: &mut Qmp, sees: Sees, pool: &Granted, backing: &str) -> Resul
 }
 
 /// Asks the machine to let go of a pool.
-pub fn unplug(qmp: &mut Qmp, plugged: &Plugged) -> Result<()> {
-    match qmp.ask("device_del", json!({"id": plugged.id}))? {
+pub fn unplug(qmp: &mut Qmp, plugged: &PoolDevice) -> Result<()> {
+    match qmp.try_call("device_del", json!({"id": plugged.id}))? {
         // It was asked before, or has just let go.
         Err(why) if why.contains("in the process of unplug") || why.contains("not found") => Ok(()),
         Err(why) => Err(Error::new(format!("QEMU refused device_del: {why}"))),
@@ -88,7 +93,7 @@ pub fn unplug(qmp: &mut Qmp, plugged: &Plugged) -> Result<()> {
 /// Whether QEMU survives it when a device with doorbells is unplugged. Without KVM it keeps watching the descriptors of the
 /// device's vectors, for a device that is gone, and crashes as soon as it gets another descriptor of that number (7.2; later
 /// ones have the same lines).
-pub fn can_unplug_bells(qmp: &mut Qmp) -> Result<bool> {
+pub fn can_unplug_doorbell(qmp: &mut Qmp) -> Result<bool> {
     let told = qmp.call("query-kvm", json!({}))?;
     Ok(told.get("enabled").and_then(Value::as_bool) == Some(true))
 }
@@ -97,7 +102,7 @@ pub fn can_unplug_bells(qmp: &mut Qmp) -> Result<bool> {
 pub fn clear(qmp: &mut Qmp, pool: &str) -> Result<bool> {
     let mut clean = true;
     for (command, id) in behind(qmp, pool)? {
-        clean &= qmp.ask(command, json!({ "id": id }))?.is_ok();
+        clean &= qmp.try_call(command, json!({ "id": id }))?.is_ok();
     }
     Ok(clean)
 }
@@ -121,7 +126,7 @@ pub fn file(qmp: &mut Qmp, pool: &str) -> Result<Option<PathBuf>> {
     for (command, id) in behind(qmp, pool)? {
         if command == "object-del" {
             let asked = json!({"path": format!("/objects/{id}"), "property": "mem-path"});
-            let path = qmp.ask("qom-get", asked)?.ok();
+            let path = qmp.try_call("qom-get", asked)?.ok();
             let path = path.as_ref().and_then(Value::as_str).map(PathBuf::from);
             // What was behind a descriptor is not known any more.
             return Ok(path.filter(|path| sandbox::descriptor_at(path).is_none()));

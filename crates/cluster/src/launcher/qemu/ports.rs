@@ -10,40 +10,40 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// QEMU's options for all ports: those of the pools that the machine starts with, then the spare ones.
 pub fn devices(ports: Ports, taken: usize) -> Vec<String> {
     let spare = ports.spare as usize;
-    let reserve = |place: usize| match place < taken {
+    let reserve = |index: usize| match index < taken {
         // The firmware sees what is behind it.
         true => String::new(),
         // The firmware aligns it to less than its size.
         false => format!(",pref64-reserve={}", ports.largest.saturating_mul(2)),
     };
     (0..taken + spare)
-        .map(|place| {
-            let (id, number, room) = (port(place), place + 1, reserve(place));
+        .map(|index| {
+            let (id, number, room) = (port(index), index + 1, reserve(index));
             // Without I/O ports, which there are too few of, and which no pool needs.
             format!("pcie-root-port,id={id},bus=pcie.0,chassis={number},slot={number},io-reserve=0{room}")
         })
         .collect()
 }
 
-/// What the port in this place is called.
-pub fn port(place: usize) -> String {
-    format!("vshmem-port{place}")
+/// What the port of this index is called.
+pub fn port(index: usize) -> String {
+    format!("vshmem-port{index}")
 }
 
 /// A plugging-in, in the names of what belongs to it: QEMU keeps the memory of a device that is gone for some milliseconds, and
 /// ends if it gets another of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn(pub u32);
+pub struct Generation(pub u32);
 
-impl Turn {
+impl Generation {
     /// When the machine starts.
-    pub const FIRST: Turn = Turn(0);
+    pub const FIRST: Generation = Generation(0);
 
     /// One like no other of late.
-    pub fn new() -> Turn {
+    pub fn new() -> Generation {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let milliseconds = now.unwrap_or_default().as_millis() as u32;
-        Turn(milliseconds.max(1))
+        Generation(milliseconds.max(1))
     }
 
     /// What the device of a pool is called.
@@ -72,9 +72,9 @@ pub fn pool_of_backing(id: &str) -> Option<&str> {
 }
 
 fn pool_in<'a>(id: &'a str, prefix: &str) -> Option<&'a str> {
-    let (turn, pool) = id.strip_prefix(prefix)?.split_once('-')?;
-    let is_turn = turn.len() == 8 && turn.bytes().all(|c| c.is_ascii_hexdigit());
-    is_turn.then_some(pool)
+    let (generation, pool) = id.strip_prefix(prefix)?.split_once('-')?;
+    let is_generation = generation.len() == 8 && generation.bytes().all(|c| c.is_ascii_hexdigit());
+    is_generation.then_some(pool)
 }
 
 const DEVICE: &str = "vshmem-pool-";
@@ -103,13 +103,13 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_pools() {
-        let turn = Turn::new();
-        assert_ne!(turn, Turn::FIRST);
-        assert_eq!(pool_of_device(&turn.device("a-b.c")), Some("a-b.c"));
+        let generation = Generation::new();
+        assert_ne!(generation, Generation::FIRST);
+        assert_eq!(pool_of_device(&generation.device("a-b.c")), Some("a-b.c"));
         assert_eq!(pool_of_device("ua-vshmem-pool-00c0ffee-work"), Some("work"));
         assert_eq!(pool_of_device("net0"), None);
         assert_eq!(pool_of_device("vshmem-pool-work-00000000"), None);
-        assert_eq!(pool_of_backing(&turn.backing("work")), Some("work"));
+        assert_eq!(pool_of_backing(&generation.backing("work")), Some("work"));
         assert_eq!(
             pool_of_backing("shmmem-ua-vshmem-pool-00c0ffee-work"),
             Some("work")

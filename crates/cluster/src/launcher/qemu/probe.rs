@@ -2,7 +2,7 @@
 //! virtual machines there are some on which no stock kernel boots.
 
 use super::accel::Accel;
-use super::options::Spec;
+use super::options::MachineSpec;
 use super::program::{self, NAME};
 use super::{logs, sandbox};
 use crate::boot::initramfs;
@@ -18,22 +18,22 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a machine that boots on KVM may take to say so. It takes about a second.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Decides by what the user wants and what works, and says why. `tell` hears of a probe.
-pub fn decide(
+/// Decides by what the user wants and what works, and says why. `report` hears of a probe.
+pub fn choose(
     wanted: Option<Accel>,
     kernel: &Kernel,
-    tell: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> Result<(Accel, &'static str)> {
     match wanted {
         Some(Accel::Kvm) => Ok((Accel::Kvm, "with KVM")),
         Some(Accel::Tcg) => Ok((Accel::Tcg, "with TCG")),
-        None => automatic(kernel, tell),
+        None => detect(kernel, report),
     }
 }
 
-fn automatic(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<(Accel, &'static str)> {
+fn detect(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Result<(Accel, &'static str)> {
     match File::options().read(true).write(true).open("/dev/kvm") {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             Ok((Accel::Tcg, "with TCG (there is no /dev/kvm)"))
@@ -42,7 +42,7 @@ fn automatic(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<(Accel, &'st
             Accel::Tcg,
             "with TCG (you may not use /dev/kvm: is the group kvm yours?)",
         )),
-        Ok(_) => Ok(match remembered(kernel, tell)? {
+        Ok(_) => Ok(match cached(kernel, report)? {
             Accel::Kvm => (Accel::Kvm, "with KVM"),
             Accel::Tcg => (Accel::Tcg, "with TCG (no machine boots on KVM here)"),
         }),
@@ -50,32 +50,32 @@ fn automatic(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<(Accel, &'st
 }
 
 /// The verdict of an earlier probe of the same kernel in this boot of the host, or of one made now.
-fn remembered(kernel: &Kernel, tell: &mut dyn FnMut(&str)) -> Result<Accel> {
+fn cached(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Result<Accel> {
     let runtime = runtime_directory()?;
-    let note = std::env::temp_dir().join(format!("vshmem-accel-{}", uid()));
-    let note = match cache_directory() {
+    let file = std::env::temp_dir().join(format!("vshmem-accel-{}", uid()));
+    let file = match cache_directory() {
         Ok(cache) => cache.join("accel"),
-        Err(_) => note,
+        Err(_) => file,
     };
     let question = format!("{} {}", boot_id(), kernel.version);
-    if let Some(answer) = read_note(&note, &question) {
+    if let Some(answer) = read_verdict(&file, &question) {
         return Ok(answer);
     }
-    tell("trying whether a machine boots on KVM");
+    report("trying whether a machine boots on KVM");
     let directory = runtime.join(format!(".probe-{}", std::process::id()));
     fs::create_dir_all(&directory).explain(|| format!("making {}", directory.display()))?;
     let result = probe(kernel, &directory);
     let _ = fs::remove_dir_all(&directory);
     let accel = if result? { Accel::Kvm } else { Accel::Tcg };
-    let _ = fs::write(&note, format!("{question}\n{}\n", accel.name()));
+    let _ = fs::write(&file, format!("{question}\n{}\n", accel.name()));
     Ok(accel)
 }
 
-fn read_note(note: &Path, question: &str) -> Option<Accel> {
-    parse_note(&fs::read_to_string(note).ok()?, question)
+fn read_verdict(file: &Path, question: &str) -> Option<Accel> {
+    parse_verdict(&fs::read_to_string(file).ok()?, question)
 }
 
-pub(crate) fn parse_note(text: &str, question: &str) -> Option<Accel> {
+pub(crate) fn parse_verdict(text: &str, question: &str) -> Option<Accel> {
     let mut lines = text.lines();
     (lines.next()? == question).then_some(())?;
     Accel::named(lines.next()?)
@@ -96,7 +96,7 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         launcher: NAME.into(),
         probe: true,
     };
-    let spec = Spec {
+    let spec = MachineSpec {
         settings: &settings,
         title: "vshmem-probe".into(),
         accel: Accel::Kvm,
@@ -110,13 +110,13 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
             spare: 0,
             largest: 0,
         },
-        wires: None,
+        links: None,
         index: 0,
     };
-    let (process, _leash) = program::start(&spec)?;
+    let (process, _guard) = program::start(&spec)?;
     let console = logs::console(directory);
     let said = || fs::read(&console).is_ok_and(|text| contains(&text, PROBE_MARK.as_bytes()));
-    let verdict = interrupt::wait_for(PATIENCE, || {
+    let verdict = interrupt::wait_for(TIMEOUT, || {
         Ok(if said() {
             Some(true)
         } else {
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn a_verdict_holds_for_its_boot_and_kernel_only() {
-        let note = "boot-1 6.1\ntcg\n";
-        assert_eq!(parse_note(note, "boot-1 6.1"), Some(Accel::Tcg));
-        assert_eq!(parse_note(note, "boot-2 6.1"), None);
-        assert_eq!(parse_note("boot-1 6.1\nmaybe\n", "boot-1 6.1"), None);
-        assert_eq!(parse_note("", "boot-1 6.1"), None);
+        let file = "boot-1 6.1\ntcg\n";
+        assert_eq!(parse_verdict(file, "boot-1 6.1"), Some(Accel::Tcg));
+        assert_eq!(parse_verdict(file, "boot-2 6.1"), None);
+        assert_eq!(parse_verdict("boot-1 6.1\nmaybe\n", "boot-1 6.1"), None);
+        assert_eq!(parse_verdict("", "boot-1 6.1"), None);
     }
 }

@@ -1,9 +1,9 @@
 //! QEMU's program, and starting it.
 
-use super::options::{arguments, Spec};
+use super::options::{arguments, MachineSpec};
 use super::sandbox::{self, PROGRAM};
 use crate::error::{Error, Result};
-use crate::launcher::tree::Tree;
+use crate::launcher::file_tree::FileTree;
 use crate::state::process::Process;
 use crate::state::share::{self, Share};
 use crate::user;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub const NAME: &str = "qemu";
 
 /// The kernel's own limit is 2048, with its other parameters.
-const LONGEST: usize = 1900;
+const MAX_LENGTH: usize = 1900;
 
 /// QEMU's file. An error unless it is installed; asked before anything is downloaded or made.
 pub fn installed() -> Result<PathBuf> {
@@ -31,7 +31,7 @@ fn own_files(program: &Path) -> Vec<Share> {
     let directory = program.parent().unwrap_or(Path::new("/"));
     let data = directory.with_file_name("share").join("qemu");
     let parts = [directory.to_path_buf(), data].into_iter();
-    let missing = |path: &PathBuf| path.is_dir() && !share::sees(&[], path);
+    let missing = |path: &PathBuf| path.is_dir() && !share::is_visible(&[], path);
     let share = |path| Share {
         path,
         writable: false,
@@ -40,19 +40,19 @@ fn own_files(program: &Path) -> Vec<Share> {
 }
 
 /// Starts a machine's QEMU, which outlives this process if it is let go of.
-pub fn start(spec: &Spec<'_>) -> Result<(Process, sandbox::Leash)> {
+pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
     let program = installed()?;
     let (arguments, descriptors) = arguments(spec);
-    if spec.settings.to_command_line().len() > LONGEST {
+    if spec.settings.to_command_line().len() > MAX_LENGTH {
         return Err(
             Error::new("what machines are told is too long for a kernel's command line")
                 .hint("Share fewer directories, or give pools shorter names."),
         );
     }
-    sandbox::start(&sandbox::Order {
+    sandbox::start(&sandbox::SandboxSpec {
         name: spec.title.clone(),
-        own: Tree::of(&own_files(&program))?,
-        shared: Tree::of(&spec.settings.shares)?,
+        own: FileTree::of(&own_files(&program))?,
+        shared: FileTree::of(&spec.settings.shares)?,
         program,
         arguments,
         descriptors: descriptors.0,

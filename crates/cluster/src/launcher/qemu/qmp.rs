@@ -15,29 +15,29 @@ use std::time::Duration;
 
 /// A monitor connection.
 pub struct Qmp {
-    link: Link,
+    connection: Connection,
 }
 
-enum Link {
+enum Connection {
     Socket(BufReader<UnixStream>),
     Libvirt(Domain),
 }
 
 /// Longer lines than any answer of QEMU.
-const LONGEST: u64 = 16 << 20;
+const MAX_LENGTH: u64 = 16 << 20;
 
 impl Qmp {
     /// Connects and leaves the negotiation mode. QEMU answers one connection of a socket at a time.
-    pub fn connect(socket: &Path, patience: Duration) -> Result<Qmp> {
+    pub fn connect(socket: &Path, timeout: Duration) -> Result<Qmp> {
         let open = || -> std::io::Result<Qmp> {
             let stream = UnixStream::connect(socket)?;
-            stream.set_read_timeout(Some(patience))?;
-            stream.set_write_timeout(Some(patience))?;
-            let link = Link::Socket(BufReader::new(stream));
-            Ok(Qmp { link })
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
+            let connection = Connection::Socket(BufReader::new(stream));
+            Ok(Qmp { connection })
         };
         let mut qmp = open().explain(|| format!("could not reach QEMU at {}", socket.display()))?;
-        if let Link::Socket(reader) = &mut qmp.link {
+        if let Connection::Socket(reader) = &mut qmp.connection {
             line(reader).map_err(|error| {
                 Error::new(format!("{error}, at {}", socket.display())).hint(
                     "QEMU talks to one program at a time there: is another one connected? Give QEMU a second -qmp socket.",
@@ -51,7 +51,7 @@ impl Qmp {
     /// By way of libvirt, which keeps the monitors of its machines to itself.
     pub fn through(domain: Domain) -> Qmp {
         Qmp {
-            link: Link::Libvirt(domain),
+            connection: Connection::Libvirt(domain),
         }
     }
 
@@ -67,7 +67,7 @@ impl Qmp {
     }
 
     fn peer(&self) -> Option<libc::ucred> {
-        let Link::Socket(reader) = &self.link else {
+        let Connection::Socket(reader) = &self.connection else {
             return None;
         };
         let mut peer = libc::ucred {
@@ -98,18 +98,18 @@ impl Qmp {
 
     /// Has QEMU do something, which it must not refuse.
     pub fn call(&mut self, command: &str, arguments: Value) -> Result<Value> {
-        self.ask(command, arguments)?
+        self.try_call(command, arguments)?
             .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
     /// Gives QEMU a descriptor, under this name.
-    pub fn give(&mut self, name: &str, descriptor: OwnedFd) -> Result<()> {
+    pub fn getfd(&mut self, name: &str, descriptor: OwnedFd) -> Result<()> {
         self.call_with("getfd", json!({ "fdname": name }), &descriptor)
             .map(drop)
     }
 
     /// Gives QEMU a descriptor until this is taken back. Returns by which number it knows it, and what it is taken back by.
-    pub fn lend(&mut self, descriptor: &OwnedFd) -> Result<(i32, Value)> {
+    pub fn add_fd(&mut self, descriptor: &OwnedFd) -> Result<(i32, Value)> {
         let answer = self.call_with("add-fd", json!({}), descriptor)?;
         let number = answer.get("fd").and_then(Value::as_i64);
         let number = number.and_then(|number| i32::try_from(number).ok());
@@ -129,44 +129,44 @@ impl Qmp {
         descriptor: &OwnedFd,
     ) -> Result<Value> {
         let order = json!({ "execute": command, "arguments": arguments }).to_string();
-        let Link::Socket(reader) = &mut self.link else {
+        let Connection::Socket(reader) = &mut self.connection else {
             return Err(Error::new("libvirt passes no descriptors on to QEMU"));
         };
         send_with(reader.get_ref(), order.as_bytes(), descriptor)
             .explain(|| "giving QEMU a descriptor".into())?;
-        self.verdict(command)?
+        self.read_result(command)?
             .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
     /// Asks QEMU to do something. Inside, why it refuses.
-    pub fn ask(
+    pub fn try_call(
         &mut self,
         command: &str,
         arguments: Value,
     ) -> Result<std::result::Result<Value, String>> {
         let order = json!({ "execute": command, "arguments": arguments }).to_string();
-        match &mut self.link {
-            Link::Libvirt(domain) => judge(&domain.monitor(&order)?)
+        match &mut self.connection {
+            Connection::Libvirt(domain) => result_of(&domain.monitor(&order)?)
                 .ok_or_else(|| Error::new("libvirt's answer from QEMU's monitor is odd")),
-            Link::Socket(reader) => {
+            Connection::Socket(reader) => {
                 reader
                     .get_mut()
                     .write_all(order.as_bytes())
                     .explain(|| format!("asking QEMU to {command}"))?;
-                self.verdict(command)
+                self.read_result(command)
             }
         }
     }
 
     /// The answer to what was asked last.
-    fn verdict(&mut self, command: &str) -> Result<std::result::Result<Value, String>> {
-        let Link::Socket(reader) = &mut self.link else {
+    fn read_result(&mut self, command: &str) -> Result<std::result::Result<Value, String>> {
+        let Connection::Socket(reader) = &mut self.connection else {
             return Err(Error::new(format!("libvirt answers {command} at once")));
         };
         loop {
             // Events come in between.
-            if let Some(verdict) = judge(&line(reader)?) {
-                return Ok(verdict);
+            if let Some(result) = result_of(&line(reader)?) {
+                return Ok(result);
             }
         }
     }
@@ -185,7 +185,7 @@ fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> std::io
 }
 
 /// What an answer says; `None` if it is none.
-pub(crate) fn judge(answer: &Value) -> Option<std::result::Result<Value, String>> {
+pub(crate) fn result_of(answer: &Value) -> Option<std::result::Result<Value, String>> {
     if let Some(error) = answer.get("error") {
         let words = error.get("desc").and_then(Value::as_str);
         return Some(Err(words.map_or_else(|| error.to_string(), String::from)));
@@ -195,7 +195,7 @@ pub(crate) fn judge(answer: &Value) -> Option<std::result::Result<Value, String>
 
 fn line(reader: &mut BufReader<UnixStream>) -> Result<Value> {
     let mut text = String::new();
-    let len = match reader.take(LONGEST).read_line(&mut text) {
+    let len = match reader.take(MAX_LENGTH).read_line(&mut text) {
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
             return Err(Error::new("QEMU does not answer"))
         }
@@ -235,9 +235,9 @@ mod tests {
 
     #[test]
     fn answers_are_told_from_events() {
-        assert_eq!(judge(&json!({"event": "RESUME", "data": {}})), None);
-        assert_eq!(judge(&json!({"return": [1]})), Some(Ok(json!([1]))));
+        assert_eq!(result_of(&json!({"event": "RESUME", "data": {}})), None);
+        assert_eq!(result_of(&json!({"return": [1]})), Some(Ok(json!([1]))));
         let refused = json!({"error": {"class": "GenericError", "desc": "no such bus"}});
-        assert_eq!(judge(&refused), Some(Err("no such bus".into())));
+        assert_eq!(result_of(&refused), Some(Err("no such bus".into())));
     }
 }

@@ -7,12 +7,13 @@
 
 use super::logs;
 use crate::error::{Error, Explain, Result};
-use crate::launcher::tree::{Nothing, Tree};
+use crate::launcher::file_tree::{FileTree, Nothing};
 use crate::state::process::Process;
 use crate::user::uid;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::{Gid, Uid};
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -53,7 +54,7 @@ pub enum Descriptor {
     Console,
 }
 
-/// The descriptors that QEMU gets, in the order of their numbers.
+/// The descriptors that QEMU gets, in the spec of their numbers.
 #[derive(Debug, Default)]
 pub struct Descriptors(pub Vec<Descriptor>);
 
@@ -77,7 +78,7 @@ pub fn descriptor_at(path: &Path) -> Option<RawFd> {
 
 /// What is to be started.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct SandboxSpec {
     /// What it is called in lists of processes.
     pub name: String,
     /// QEMU's file.
@@ -87,9 +88,9 @@ pub struct Order {
     /// Its descriptors.
     pub descriptors: Vec<Descriptor>,
     /// What it needs of this host for itself.
-    pub own: Tree,
+    pub own: FileTree,
     /// What the machine sees.
-    pub shared: Tree,
+    pub shared: FileTree,
     /// As whom it runs, if not as who calls.
     pub user: Option<u32>,
     /// The machine's directory.
@@ -98,19 +99,19 @@ pub struct Order {
 
 /// What has become of it.
 #[derive(Debug, Serialize, Deserialize)]
-enum Outcome {
+enum StartResult {
     /// QEMU runs, as this process.
     Runs(i32),
     /// It does not, and what helps.
     Failed(String, Option<String>),
 }
 
-/// Ends QEMU when it is dropped, or this process dies, unless it is let go of: nobody would know of it.
-pub struct Leash(ChildStdin);
+/// Streams QEMU when it is dropped, or this process dies, unless it is let go of: nobody would know of it.
+pub struct KillGuard(ChildStdin);
 
-impl Leash {
+impl KillGuard {
     /// It is written down.
-    pub fn let_go(mut self) -> Result<()> {
+    pub fn keep(mut self) -> Result<()> {
         self.0
             .write_all(b"\n")
             .explain(|| "QEMU's sandbox does not listen".into())
@@ -118,12 +119,12 @@ impl Leash {
 }
 
 /// Starts QEMU. When it is let go of, it outlives this process and its terminal.
-pub fn start(order: &Order) -> Result<(Process, Leash)> {
+pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
     let failed = || "could not start QEMU's sandbox".to_string();
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(NAME).arg(&order.name).current_dir("/");
+    command.arg0(NAME).arg(&spec.name).current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let inherited: Vec<RawFd> = order
+    let inherited: Vec<RawFd> = spec
         .descriptors
         .iter()
         .filter_map(Descriptor::inherited)
@@ -143,21 +144,21 @@ pub fn start(order: &Order) -> Result<(Process, Leash)> {
     // SAFETY: the closure makes system calls only; it takes no lock and no memory.
     unsafe { command.pre_exec(prepare) };
     let mut child = command.spawn().explain(failed)?;
-    let text = serde_json::to_vec(order).map_err(|e| Error::new(format!("{}: {e}", failed())))?;
+    let text = serde_json::to_vec(spec).map_err(|e| Error::new(format!("{}: {e}", failed())))?;
     let ends = child.stdin.take().zip(child.stdout.take());
     let (mut input, mut output) = ends.ok_or_else(|| Error::new(failed()))?;
-    // An order is a line.
+    // An spec is a line.
     input
         .write_all(&[&text[..], b"\n"].concat())
         .explain(failed)?;
     let mut answer = String::new();
     output.read_to_string(&mut answer).explain(failed)?;
     match serde_json::from_str(&answer) {
-        Ok(Outcome::Runs(pid)) => {
+        Ok(StartResult::Runs(pid)) => {
             let process = Process::find(pid).unwrap_or(Process { pid, started: 0 });
-            Ok((process, Leash(input)))
+            Ok((process, KillGuard(input)))
         }
-        Ok(Outcome::Failed(what, hint)) => {
+        Ok(StartResult::Failed(what, hint)) => {
             let _ = child.wait();
             let error = Error::new(what);
             Err(hint.map_or(error.clone(), |hint| error.hint(hint)))
@@ -179,11 +180,11 @@ impl Descriptor {
 pub fn main() -> ! {
     let failed = |error: Error| {
         let (what, hint) = error.parts();
-        Outcome::Failed(what.into(), hint.map(String::from))
+        StartResult::Failed(what.into(), hint.map(String::from))
     };
     let begun = begin();
     let outcome = match &begun {
-        Ok((pid, _)) => Outcome::Runs(*pid),
+        Ok((pid, _)) => StartResult::Runs(*pid),
         Err(error) => failed(error.clone()),
     };
     let text = serde_json::to_string(&outcome).expect("an outcome is plain data");
@@ -199,7 +200,7 @@ pub fn main() -> ! {
             unsafe { libc::dup2(null.as_raw_fd(), fd) };
         }
     }
-    logs.keep(&mut io::stdin(), &|| {
+    logs.run(&mut io::stdin(), &|| {
         // SAFETY: plain values; it is our child, and not waited for yet.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     });
@@ -209,27 +210,27 @@ pub fn main() -> ! {
 }
 
 /// QEMU's process, which runs, and what it says.
-fn begin() -> Result<(i32, logs::Keeper)> {
+fn begin() -> Result<(i32, logs::LogWriter)> {
     let mut text = String::new();
     io::stdin()
         .read_line(&mut text)
         .explain(|| "reading what to start".into())?;
-    let order: Order = serde_json::from_str(&text)
+    let spec: SandboxSpec = serde_json::from_str(&text)
         .map_err(|e| Error::new(format!("QEMU's sandbox was not told what to start: {e}")))?;
     raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
     let pair = || UnixStream::pair().explain(|| "could not make a pair of sockets".into());
     let (console, their_console) = pair()?;
     let (errors, their_errors) = pair()?;
     let (mut verdict, their_verdict) = pair()?;
-    let keeper = logs::Keeper::new(&order.directory, console, errors)?;
+    let logs = logs::LogWriter::new(&spec.directory, console, errors)?;
     let ids = (uid(), rustix::process::getegid().as_raw());
     let pid = fork()?;
     if pid == 0 {
-        let ends = Ends {
+        let ends = Streams {
             console: their_console.into(),
             errors: their_errors.into(),
         };
-        let error = match become_qemu(&order, ids, ends) {
+        let error = match become_qemu(&spec, ids, ends) {
             Ok(never) => match never {},
             Err(error) => error,
         };
@@ -239,7 +240,7 @@ fn begin() -> Result<(i32, logs::Keeper)> {
         unsafe { libc::_exit(1) }
     }
     drop((their_console, their_errors, their_verdict));
-    for fd in order.descriptors.iter().filter_map(Descriptor::inherited) {
+    for fd in spec.descriptors.iter().filter_map(Descriptor::inherited) {
         // SAFETY: they are this process's by inheritance, and nothing else here knows of them.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
@@ -248,7 +249,7 @@ fn begin() -> Result<(i32, logs::Keeper)> {
         .read_to_end(&mut said)
         .explain(|| "waiting for QEMU".into())?;
     if said.is_empty() {
-        return Ok((pid, keeper));
+        return Ok((pid, logs));
     }
     // SAFETY: the status may be left out; the process is our child.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
@@ -258,7 +259,7 @@ fn begin() -> Result<(i32, logs::Keeper)> {
 }
 
 /// What this process has of the ends of QEMU's.
-struct Ends {
+struct Streams {
     console: OwnedFd,
     errors: OwnedFd,
 }
@@ -277,13 +278,13 @@ fn fork() -> Result<i32> {
     // SAFETY: without a stack of its own the child goes on as after fork; this process has one thread.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0, 0, 0, 0) };
     match pid {
-        -1 => Err(forbidden(&io::Error::last_os_error())),
+        -1 => Err(no_namespaces(&io::Error::last_os_error())),
         pid => Ok(pid as i32),
     }
 }
 
 /// There are no such namespaces here.
-fn forbidden(why: &io::Error) -> Error {
+fn no_namespaces(why: &io::Error) -> Error {
     let text = format!(
         "QEMU can't be kept from this host's files: the kernel gives it no namespaces ({why})"
     );
@@ -293,32 +294,30 @@ fn forbidden(why: &io::Error) -> Error {
     })
 }
 
-enum Never {}
-
 /// Becomes QEMU.
-fn become_qemu(order: &Order, ids: (u32, u32), ends: Ends) -> Result<Never> {
-    let place = &order.directory;
-    if order.user.is_none() {
-        map_user(ids).map_err(|why| forbidden(&why))?;
+fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Infallible> {
+    let root = &spec.directory;
+    if spec.user.is_none() {
+        map_user(ids).map_err(|why| no_namespaces(&why))?;
     }
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-    rustix::mount::mount_change("/", private).map_err(|why| forbidden(&why.into()))?;
+    rustix::mount::mount_change("/", private).map_err(|why| no_namespaces(&why.into()))?;
     let null = File::open("/dev/null").explain(|| "opening /dev/null".into())?;
-    place_descriptors(order, &ends.console)?;
+    install_descriptors(spec, &ends.console)?;
     let failed = || "could not put QEMU's file tree together".to_string();
-    rustix::mount::mount("tmpfs", place, "tmpfs", MountFlags::NOSUID, c"mode=0755")
-        .map_err(|why| forbidden(&why.into()))?;
-    let nothing = Nothing::make(&place.join("nothing")).explain(failed)?;
-    order.own.build(place, &nothing)?;
-    let shared = place.join(SHARED.trim_start_matches('/'));
+    rustix::mount::mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, c"mode=0755")
+        .map_err(|why| no_namespaces(&why.into()))?;
+    let nothing = Nothing::make(&root.join("nothing")).explain(failed)?;
+    spec.own.build(root, &nothing)?;
+    let shared = root.join(SHARED.trim_start_matches('/'));
     fs::create_dir_all(&shared).explain(failed)?;
-    order.shared.build(&shared, &nothing)?;
-    devices(place, order.user)?;
-    own_descriptors(place).explain(failed)?;
-    enter(place).explain(failed)?;
+    spec.shared.build(&shared, &nothing)?;
+    devices(root, spec.user)?;
+    mount_descriptors(root).explain(failed)?;
+    pivot_into(root).explain(failed)?;
     let refused = || "could not give up rights".to_string();
-    if let Some(user) = order.user {
-        give_up_root(user).explain(refused)?;
+    if let Some(user) = spec.user {
+        drop_root(user).explain(refused)?;
     }
     rustix::thread::set_no_new_privs(true)
         .map_err(io::Error::from)
@@ -331,15 +330,15 @@ fn become_qemu(order: &Order, ids: (u32, u32), ends: Ends) -> Result<Never> {
         // SAFETY: plain values; nothing of ours uses what was at these numbers.
         unsafe { libc::dup2(from, to) };
     }
-    let mut command = Command::new(&order.program);
-    command.arg0(PROGRAM).args(&order.arguments).env_clear();
+    let mut command = Command::new(&spec.program);
+    command.arg0(PROGRAM).args(&spec.arguments).env_clear();
     for name in ["PATH", "LD_LIBRARY_PATH"] {
         command.envs(std::env::var_os(name).map(|value| (OsString::from(name), value)));
     }
     let why = command.exec();
     Err(Error::new(format!(
         "could not start {}: {why}",
-        order.program.display()
+        spec.program.display()
     )))
 }
 
@@ -351,11 +350,11 @@ fn map_user((uid, gid): (u32, u32)) -> io::Result<()> {
 }
 
 /// Opens QEMU's descriptors, and puts them where QEMU is told that they are. It gets no others.
-fn place_descriptors(order: &Order, console: &OwnedFd) -> Result<()> {
-    for (place, descriptor) in order.descriptors.iter().enumerate() {
+fn install_descriptors(spec: &SandboxSpec, console: &OwnedFd) -> Result<()> {
+    for (index, descriptor) in spec.descriptors.iter().enumerate() {
         let opened = descriptor.open(console)?;
         // SAFETY: plain values; nothing of ours is above FIRST.
-        if unsafe { libc::dup2(opened.as_raw_fd(), FIRST + place as RawFd) } < 0 {
+        if unsafe { libc::dup2(opened.as_raw_fd(), FIRST + index as RawFd) } < 0 {
             return Err(io::Error::last_os_error()).explain(|| "placing QEMU's descriptors".into());
         }
         if let Descriptor::Inherited(_) = descriptor {
@@ -397,8 +396,8 @@ impl Descriptor {
 }
 
 /// The few devices that QEMU uses. Who gives up root could not open all of the host's, and gets some of its own.
-fn devices(place: &Path, user: Option<u32>) -> Result<()> {
-    let directory = place.join("dev");
+fn devices(root: &Path, user: Option<u32>) -> Result<()> {
+    let directory = root.join("dev");
     fs::create_dir(&directory).explain(|| format!("making {}", directory.display()))?;
     for name in DEVICES {
         let (theirs, ours) = (Path::new("/dev").join(name), directory.join(name));
@@ -429,15 +428,15 @@ fn device(theirs: &Path, ours: &Path, number: u64, user: Option<u32>) -> io::Res
 }
 
 /// Of the host's /proc QEMU sees its own descriptors only.
-fn own_descriptors(place: &Path) -> io::Result<()> {
-    let directory = place.join(DESCRIPTORS.trim_start_matches('/'));
+fn mount_descriptors(root: &Path) -> io::Result<()> {
+    let directory = root.join(DESCRIPTORS.trim_start_matches('/'));
     fs::create_dir_all(&directory)?;
     Ok(rustix::mount::mount_bind(DESCRIPTORS, &directory)?)
 }
 
 /// Makes a directory, on which a file system is mounted, the root of this process, and forgets all other mounts.
-fn enter(place: &Path) -> io::Result<()> {
-    std::env::set_current_dir(place)?;
+fn pivot_into(root: &Path) -> io::Result<()> {
+    std::env::set_current_dir(root)?;
     rustix::process::pivot_root(".", ".")?;
     rustix::mount::unmount(".", UnmountFlags::DETACH)?;
     std::env::set_current_dir("/")?;
@@ -446,7 +445,7 @@ fn enter(place: &Path) -> io::Result<()> {
 }
 
 /// Becomes a user who has nothing on this host. All capabilities go with it.
-fn give_up_root(user: u32) -> io::Result<()> {
+fn drop_root(user: u32) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
     rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;

@@ -1,8 +1,8 @@
-//! A machine that pools are granted to and revoked from: one of a cluster, or one that was adopted. It is locked meanwhile.
+//! A machine that pools are granted to and revoked from: one of a cluster, or one that was attached. It is locked meanwhile.
 
-use super::adopted::{self, Adopted, Reach};
+use super::attached::{self, Attached, Monitor};
 use super::libvirt::Domain;
-use super::plug::{self, Channel, Sees};
+use super::plug::{self, Channel, FileAccess};
 use super::qmp::Qmp;
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use crate::error::{Error, Result};
@@ -20,17 +20,17 @@ pub struct Target {
 }
 
 enum Home {
-    Cluster { record: Record, place: usize },
-    Adopted(Adopted),
+    Cluster { record: Record, index: usize },
+    Attached(Attached),
 }
 
 /// How long another command may be at work on the same machine.
-const OTHERS_WITHIN: Duration = Duration::from_secs(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long QEMU may take to answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Target {
-    /// The machine of this name: of the cluster, which passes `check`, else an adopted one.
+    /// The machine of this name: of the cluster, which passes `check`, else an attached one.
     pub fn find(
         cluster: &str,
         name: &str,
@@ -40,7 +40,7 @@ impl Target {
         if Record::read(cluster)?.as_ref().is_some_and(has) {
             return Target::of_cluster(cluster, name, check);
         }
-        if let Some(found) = Target::adopted(name)? {
+        if let Some(found) = Target::attached(name)? {
             return Ok(found);
         }
         // For what it says about clusters and their machines.
@@ -48,18 +48,18 @@ impl Target {
         Err(Error::new(format!("there is no machine {name}")))
     }
 
-    /// The adopted machine of this name.
-    pub fn adopted(name: &str) -> Result<Option<Target>> {
-        if Adopted::read(name)?.is_none() {
+    /// The attached machine of this name.
+    pub fn attached(name: &str) -> Result<Option<Target>> {
+        if Attached::read(name)?.is_none() {
             return Ok(None);
         }
-        let lock = waited_for(|| adopted::lock(name), name)?;
+        let lock = waited_for(|| attached::lock(name), name)?;
         // Another command may have let go of it meanwhile.
-        let Some(record) = Adopted::read(name)? else {
+        let Some(record) = Attached::read(name)? else {
             return Ok(None);
         };
         Ok(Some(Target {
-            home: Home::Adopted(record),
+            home: Home::Attached(record),
             _lock: lock,
         }))
     }
@@ -77,47 +77,47 @@ impl Target {
         }
         let (record, _) = found?;
         check(&record)?;
-        let place = record
+        let index = record
             .machines
             .iter()
             .position(|machine| machine.name == name);
-        let place = place.ok_or_else(|| Error::new(format!("there is no machine {name}")))?;
+        let index = index.ok_or_else(|| Error::new(format!("there is no machine {name}")))?;
         Ok(Target {
-            home: Home::Cluster { record, place },
+            home: Home::Cluster { record, index },
             _lock: lock,
         })
     }
 
-    fn machine(record: &Record, place: usize) -> &Machine {
-        &record.machines[place]
+    fn machine(record: &Record, index: usize) -> &Machine {
+        &record.machines[index]
     }
 
     /// What it is called.
     pub fn name(&self) -> &str {
         match &self.home {
-            Home::Cluster { record, place } => &Target::machine(record, *place).name,
-            Home::Adopted(adopted) => &adopted.name,
+            Home::Cluster { record, index } => &Target::machine(record, *index).name,
+            Home::Attached(attached) => &attached.name,
         }
     }
 
     /// The pools that are written down.
     pub fn pools(&self) -> &[Granted] {
         match &self.home {
-            Home::Cluster { record, place } => &Target::machine(record, *place).pools,
-            Home::Adopted(adopted) => &adopted.pools,
+            Home::Cluster { record, index } => &Target::machine(record, *index).pools,
+            Home::Attached(attached) => &attached.pools,
         }
     }
 
     /// Writes down which pools it has.
     pub fn set_pools(&mut self, pools: Vec<Granted>) -> Result<()> {
         match &mut self.home {
-            Home::Cluster { record, place } => {
-                record.machines[*place].pools = pools;
+            Home::Cluster { record, index } => {
+                record.machines[*index].pools = pools;
                 record.write()
             }
-            Home::Adopted(adopted) => {
-                adopted.pools = pools;
-                adopted.write()
+            Home::Attached(attached) => {
+                attached.pools = pools;
+                attached.write()
             }
         }
     }
@@ -126,31 +126,31 @@ impl Target {
     pub fn doorbell(&self) -> bool {
         match &self.home {
             Home::Cluster { record, .. } => record.doorbell,
-            Home::Adopted(adopted) => adopted.doorbell,
+            Home::Attached(attached) => attached.doorbell,
         }
     }
 
     /// A connection to its QEMU.
     pub fn qmp(&self) -> Result<Qmp> {
         match &self.home {
-            Home::Cluster { record, place } => {
-                let directory = record.machine_directory(Target::machine(record, *place))?;
-                Qmp::connect(&monitor_socket(&directory), ANSWERS_WITHIN)
+            Home::Cluster { record, index } => {
+                let directory = record.machine_directory(Target::machine(record, *index))?;
+                Qmp::connect(&monitor_socket(&directory), ANSWER_TIMEOUT)
             }
-            Home::Adopted(adopted) => adopted.qmp(ANSWERS_WITHIN),
+            Home::Attached(attached) => attached.qmp(ANSWER_TIMEOUT),
         }
     }
 
     /// How its front end can be talked to; `None` if it has no such channel.
     pub fn channel(&self, qmp: &mut Qmp) -> Result<Option<Channel>> {
         match &self.home {
-            Home::Cluster { record, place } => {
-                let directory = record.machine_directory(Target::machine(record, *place))?;
+            Home::Cluster { record, index } => {
+                let directory = record.machine_directory(Target::machine(record, *index))?;
                 let socket = agent_socket(&directory);
                 let open = plug::is_open(qmp, AGENT)?;
                 Ok(open.map(|open| Channel { socket, open }))
             }
-            Home::Adopted(adopted) => match &adopted.channel {
+            Home::Attached(attached) => match &attached.channel {
                 Some(label) => plug::channel(qmp, label),
                 None => Ok(None),
             },
@@ -158,12 +158,12 @@ impl Target {
     }
 
     /// How its QEMU gets at pools.
-    pub fn sees(&self) -> Sees {
+    pub fn access(&self) -> FileAccess {
         match &self.home {
-            Home::Cluster { record, place } => {
-                Sees::Descriptors(user::of_machine(Target::machine(record, *place).index))
+            Home::Cluster { record, index } => {
+                FileAccess::Descriptors(user::of_machine(Target::machine(record, *index).index))
             }
-            Home::Adopted(_) => Sees::Paths,
+            Home::Attached(_) => FileAccess::Paths,
         }
     }
 
@@ -175,18 +175,18 @@ impl Target {
     /// libvirt's domain, if it must be asked to plug.
     pub fn domain(&self) -> Option<&Domain> {
         match &self.home {
-            Home::Adopted(Adopted {
-                reach: Reach::Libvirt(domain),
+            Home::Attached(Attached {
+                reach: Monitor::Libvirt(domain),
                 ..
             }) => Some(domain),
             _ => None,
         }
     }
 
-    /// The record of an adopted machine.
-    pub fn record(&self) -> Option<&Adopted> {
+    /// The record of an attached machine.
+    pub fn record(&self) -> Option<&Attached> {
         match &self.home {
-            Home::Adopted(adopted) => Some(adopted),
+            Home::Attached(attached) => Some(attached),
             Home::Cluster { .. } => None,
         }
     }
@@ -198,7 +198,7 @@ impl Target {
         }
         let mut qmp = self.qmp()?;
         // The answer may get lost with QEMU.
-        let _ = qmp.ask("quit", serde_json::json!({}));
+        let _ = qmp.try_call("quit", serde_json::json!({}));
         drop(qmp);
         let gone = interrupt::wait_for(Duration::from_secs(10), || {
             Ok(self.has_ended().then_some(()))
@@ -209,17 +209,17 @@ impl Target {
     /// It does not run any more.
     fn has_ended(&self) -> bool {
         match &self.home {
-            Home::Cluster { record, place } => {
-                state(record, Target::machine(record, *place)) == MachineState::Died
+            Home::Cluster { record, index } => {
+                state(record, Target::machine(record, *index)) == MachineState::Died
             }
-            Home::Adopted(adopted) => !adopted.runs(),
+            Home::Attached(attached) => !attached.runs(),
         }
     }
 }
 
 /// A lock that another command may hold for a moment.
 fn waited_for(lock: impl Fn() -> Result<Option<Lock>>, name: &str) -> Result<Lock> {
-    interrupt::wait_for(OTHERS_WITHIN, lock)?.ok_or_else(|| {
+    interrupt::wait_for(LOCK_TIMEOUT, lock)?.ok_or_else(|| {
         Error::new(format!("another vshmem command is at work on {name}"))
             .hint("Wait until it is done, or end it.")
     })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 pub const PROGRAM: &str = "xl";
 /// How long a domain may be seen after it was destroyed.
-const GONE_WITHIN: Duration = Duration::from_secs(20);
+const DESTROY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A domain, as long as it exists: ids are given again, so its UUID belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ impl Domain {
             return;
         }
         destroy(self.domain);
-        let deadline = Instant::now() + GONE_WITHIN;
+        let deadline = Instant::now() + DESTROY_TIMEOUT;
         while self.alive() && Instant::now() < deadline {
             sleep(Duration::from_millis(20));
         }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long the kernel may take to make them.
-const WITHIN: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Linux has so many at the most. The first one is not a channel.
-const MOST: usize = 8;
+const MAX: usize = 8;
 
 /// The machine's side.
 pub struct Side;
@@ -26,7 +26,7 @@ impl Guest for Side {
     }
 
     /// They stay root's, who alone can start a domain.
-    fn give_pools(&self, _: u32) -> Result<()> {
+    fn set_pool_owner(&self, _: u32) -> Result<()> {
         Ok(())
     }
 
@@ -39,11 +39,11 @@ impl Guest for Side {
 fn find() -> Result<Vec<PathBuf>> {
     let count =
         vshmem_agent::xen::further_consoles().map_err(|error| Error::new(error.to_string()))?;
-    let deadline = Instant::now() + WITHIN;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        let all = (1..MOST).map(|number| PathBuf::from(format!("/dev/hvc{number}")));
+        let all = (1..MAX).map(|number| PathBuf::from(format!("/dev/hvc{number}")));
         let found: Vec<PathBuf> = all.filter(|device| is_there(device)).collect();
-        if found.len() >= count.clamp(1, MOST - 1) {
+        if found.len() >= count.clamp(1, MAX - 1) {
             return Ok(found);
         }
         if Instant::now() > deadline {

@@ -6,11 +6,11 @@ use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
 use crate::error::{Error, Explain, Result};
 use crate::launcher::log;
-use crate::launcher::network::Wire;
+use crate::launcher::network::Link;
 use crate::launcher::options::Options;
 use crate::launcher::running::Running;
 use crate::launcher::starting::settings;
-use crate::launcher::traits::{Guest, Launcher, Leash, Outfit, Usual};
+use crate::launcher::traits::{Defaults, Guest, Keep, Launcher, StartOptions};
 use crate::state::directories::{channel_socket, private_directory};
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
@@ -50,8 +50,8 @@ impl Launcher for Xen {
         &["xen"]
     }
 
-    fn usual(&self) -> Usual {
-        Usual {
+    fn defaults(&self) -> Defaults {
+        Defaults {
             pool_size: 16 << 20,
             // Between domains there is none so far.
             network: false,
@@ -70,7 +70,7 @@ impl Launcher for Xen {
                 "--share DIR:rw",
             ),
             (
-                options.ports != Ports::USUAL,
+                options.ports != Ports::DEFAULT,
                 "--spare-pools and --largest-pool",
             ),
             (options.network, "--net"),
@@ -106,19 +106,19 @@ impl Launcher for Xen {
         kernel: Option<&Path>,
         driver: &driver::Choice,
         _: Option<&str>,
-        note: &mut dyn FnMut(&str),
+        report: &mut dyn FnMut(&str),
     ) -> Result<Software> {
-        let mut software = Software::find(kernel, MODULES, (driver, DRIVER), note)?;
+        let mut software = Software::find(kernel, MODULES, (driver, DRIVER), report)?;
         if software.driver.is_none() {
             let version = &software.kernel.version;
             return Err(Error::new(format!("there is no {DRIVER}.ko for the machines' kernel {version}, which they need on Xen"))
                 .hint("Install it, as root: make -C kmod dkms-install. Or build it by kmod/build.sh --xen, and name it with --driver."));
         }
         // xl may lack the memory for unpacking it.
-        if let Some(unpacked) = vmlinux::unpacked(&software.kernel, note) {
+        if let Some(unpacked) = vmlinux::unpacked(&software.kernel, report) {
             software.image = unpacked;
         }
-        (software.accel, software.how) = (NAME, "as domains of Xen");
+        (software.accel, software.description) = (NAME, "as domains of Xen");
         Ok(software)
     }
 
@@ -146,21 +146,21 @@ impl Launcher for Xen {
     fn start(
         &self,
         record: &Record,
-        place: usize,
-        outfit: &Outfit,
-        _: Option<Vec<Wire>>,
-    ) -> Result<(Running, Leash)> {
-        let directory = record.machine_directory(&record.machines[place])?;
+        index: usize,
+        options: &StartOptions,
+        _: Option<Vec<Link>>,
+    ) -> Result<(Running, Keep)> {
+        let directory = record.machine_directory(&record.machines[index])?;
         let root = directory.join("root");
         private_directory(&root)?;
         let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")
             .explain(|| "making a UUID".into())?;
         let config = Config {
-            name: name_of(record, &record.machines[place]),
+            name: name_of(record, &record.machines[index]),
             uuid: uuid.trim(),
-            kernel: &outfit.software.image,
-            initramfs: &outfit.initramfs.0,
-            settings: settings(&Xen, record, place, false).to_command_line(),
+            kernel: &options.software.image,
+            initramfs: &options.initramfs.0,
+            settings: settings(&Xen, record, index, false).to_command_line(),
             cpus: record.cpus,
             memory: record.memory,
             root,
@@ -191,7 +191,7 @@ impl Launcher for Xen {
     }
 
     /// As far as xenconsoled was told to keep what domains print.
-    fn last_words(&self, record: &Record, machine: &Machine) -> String {
+    fn last_output(&self, record: &Record, machine: &Machine) -> String {
         let log = format!(
             "/var/log/xen/console/guest-{}.log",
             name_of(record, machine)

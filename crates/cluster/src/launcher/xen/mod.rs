@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `launcher`, `guest` | what is asked of a launcher, on the host and in a machine |
 //! | `config` | what xl is told about a domain |
-//! | `view` | the file tree that a domain sees |
+//! | `namespace` | the file tree that a domain sees |
 //! | `domain`, `xl` | a domain, and creating one by xl |
 //! | `owner` | the process that owns a cluster's pool |
 
@@ -15,6 +15,6 @@ mod config;
 pub mod domain;
 mod guest;
 pub mod launcher;
+mod namespace;
 mod owner;
-mod view;
 mod xl;

@@ -14,9 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// How long it may take to make the pool.
-const THERE_WITHIN: Duration = Duration::from_secs(30);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take to withdraw it.
-const ENDS_WITHIN: Duration = Duration::from_secs(20);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a cluster's pool is called in all its domains. XenStore takes no dots.
 pub fn pool_name(cluster: &str) -> String {
@@ -35,7 +35,7 @@ pub fn start(record: &mut Record) -> Result<()> {
     let pid = child.id() as i32;
     record.owner = Process::find(pid);
     record.write()?;
-    let there = interrupt::wait_for(THERE_WITHIN, || {
+    let there = interrupt::wait_for(CREATE_TIMEOUT, || {
         let ended = child.try_wait().is_ok_and(|status| status.is_some());
         let said = fs::read_to_string(&log).unwrap_or_default();
         match said.contains(" is there.") {
@@ -50,7 +50,7 @@ pub fn start(record: &mut Record) -> Result<()> {
     there.ok_or_else(|| {
         Error::new(format!(
             "making the pool took longer than {} s",
-            THERE_WITHIN.as_secs()
+            CREATE_TIMEOUT.as_secs()
         ))
     })
 }
@@ -92,7 +92,7 @@ fn spawn(record: &Record, log: &Path) -> Result<Child> {
 /// Ends it; then there is no pool any more.
 pub fn end(record: &Record) -> Result<()> {
     if let Some(owner) = &record.owner {
-        owner.end(ENDS_WITHIN);
+        owner.end(EXIT_TIMEOUT);
     }
     if !record.pool.exists() {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::domain::{destroy, Domain, PROGRAM};
-use super::view::View;
+use super::namespace::MountNamespace;
 use crate::error::{Error, Explain, Result};
 use crate::launcher::log::tail;
 use std::fs::{self, File};
@@ -28,14 +28,14 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
     let copy = output
         .try_clone()
         .explain(|| "could not copy a descriptor".into())?;
-    let view = View::at(&config.root, config.shares)?;
+    let namespace = MountNamespace::at(&config.root, config.shares)?;
     let mut command = Command::new(PROGRAM);
     command.arg("create").arg(&file).current_dir("/");
     command.stdin(Stdio::null()).stdout(output).stderr(copy);
     let prepare = move || {
         // SAFETY: takes nothing. In a session of its own, it outlives the terminal, and is not interrupted half-way.
         unsafe { libc::setsid() };
-        view.enter()
+        namespace.enter()
     };
     // SAFETY: the closure takes memory, which glibc has whole in a forked child, and no other lock.
     unsafe { command.pre_exec(prepare) };

@@ -22,15 +22,15 @@ const OTHER: u16 = 0x20;
 const NOBODY: u32 = u32::MAX;
 
 /// A file that these users may read and write, until this is dropped.
-pub struct Lent {
+pub struct TemporaryAcl {
     file: File,
     mode: u32,
     before: Option<Vec<u8>>,
 }
 
-impl Lent {
+impl TemporaryAcl {
     /// Lends it. That was done for another one who has not given it back, perhaps: it is then this one who does.
-    pub fn to(path: &Path, users: &[u32]) -> Result<Lent> {
+    pub fn to(path: &Path, users: &[u32]) -> Result<TemporaryAcl> {
         let failed = || {
             format!(
                 "could not lend {} to QEMU by an access control list",
@@ -60,7 +60,7 @@ impl Lent {
         let ours = |user: u32| MACHINE_USERS.contains(&user);
         let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));
         let [user, group, other] = own.map(|(_, bits, _)| u32::from(bits));
-        Ok(Lent {
+        Ok(TemporaryAcl {
             file,
             mode: match stale {
                 true => mode & 0o7000 | user << 6 | group << 3 | other,
@@ -71,7 +71,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for TemporaryAcl {
     fn drop(&mut self) {
         match &self.before {
             Some(list) => drop(fsetxattr(&self.file, LIST, list, XattrFlags::empty())),
@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn a_file_is_given_back_as_it_was() {
-        let path = Path::new("/dev/shm").join(format!("vshmem-lent-{}", std::process::id()));
+        let path = Path::new("/dev/shm").join(format!("vshmem-acl-{}", std::process::id()));
         std::fs::write(&path, "").unwrap();
         let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        let first = match Lent::to(&path, &[MACHINE_USERS.start]) {
+        let first = match TemporaryAcl::to(&path, &[MACHINE_USERS.start]) {
             // A kernel may come without such lists.
             Err(error) if error.to_string().contains("not supported") => {
                 return std::fs::remove_file(&path).unwrap()
@@ -143,7 +143,7 @@ mod tests {
         );
         // One that was never given back does not stay.
         std::mem::forget(first);
-        drop(Lent::to(&path, &[MACHINE_USERS.start + 1]).unwrap());
+        drop(TemporaryAcl::to(&path, &[MACHINE_USERS.start + 1]).unwrap());
         let file = File::open(&path).unwrap();
         assert_eq!((mode(), list_of(&file).unwrap()), (0o600, None));
         std::fs::remove_file(&path).unwrap();

@@ -13,7 +13,7 @@ use vshmem_pool::{Budget, Kernel, Pool, ProcId};
 use vshmem_transport::{Handle, Liveness, PoolRef};
 
 /// An open pool, with this process in its table of processes.
-pub struct Visitor {
+pub struct Client {
     kernel: JoinedPool<Handle>,
     me: ProcId,
     // Held, so that others see this process alive.
@@ -23,20 +23,20 @@ pub struct Visitor {
 /// Takes a process slot, as [`liveness::claim`] does.
 type Claim = fn(&Pool, &dyn Kernel, u16, u32, u64, &mut dyn FnMut(u32) -> bool) -> Option<ProcId>;
 
-impl Visitor {
+impl Client {
     /// Opens a pool and joins it.
-    pub fn enter(reference: &PoolRef) -> Result<Visitor> {
-        Visitor::enter_by(reference, None, liveness::claim)
+    pub fn join(reference: &PoolRef) -> Result<Client> {
+        Client::join_by(reference, None, liveness::claim)
     }
 
     /// The same for a look, which can do without locks: none is waited for longer than this.
-    pub fn enter_for(reference: &PoolRef, patience: Duration) -> Result<Visitor> {
-        Visitor::enter_by(reference, Some(patience), liveness::claim)
+    pub fn join_within(reference: &PoolRef, timeout: Duration) -> Result<Client> {
+        Client::join_by(reference, Some(timeout), liveness::claim)
     }
 
     /// The same, and, if there is a free slot, leaves what the dead have left as it is: to be counted.
-    pub fn enter_beside_the_dead(reference: &PoolRef) -> Result<Visitor> {
-        Visitor::enter_by(
+    pub fn join_without_cleanup(reference: &PoolRef) -> Result<Client> {
+        Client::join_by(
             reference,
             None,
             |pool, kernel, member, pid, started, claim| {
@@ -47,7 +47,7 @@ impl Visitor {
         )
     }
 
-    fn enter_by(reference: &PoolRef, patience: Option<Duration>, claim: Claim) -> Result<Visitor> {
+    fn join_by(reference: &PoolRef, timeout: Option<Duration>, claim: Claim) -> Result<Client> {
         let refused =
             |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
         ids::check()?;
@@ -56,8 +56,8 @@ impl Visitor {
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         let groups = Identity::current().groups;
-        let mut kernel = JoinedPool::for_command(handle, pool, member, &groups, ids::all());
-        if let Some(most) = patience {
+        let mut kernel = JoinedPool::for_command(handle, pool, member, &groups, ids::maps());
+        if let Some(most) = timeout {
             kernel.limit_lock_wait(most);
         }
         kernel.across().join();
@@ -72,7 +72,7 @@ impl Visitor {
             liveness.is_some()
         });
         match (me, liveness) {
-            (Some(me), Some(liveness)) => Ok(Visitor {
+            (Some(me), Some(liveness)) => Ok(Client {
                 kernel,
                 me,
                 _liveness: liveness,
@@ -135,7 +135,7 @@ impl Visitor {
     }
 
     /// What lies in the pool, as it is: nothing is waited for. `each` is called with what sees to the memory of tables.
-    pub fn look(&self, each: impl FnOnce(&Pool, &mut Reserve)) {
+    pub fn read(&self, each: impl FnOnce(&Pool, &mut Reserve)) {
         let JoinedPool { pool, handle, .. } = &self.kernel;
         each(pool, &mut |at, len| handle.reserve(at, len));
     }
@@ -156,7 +156,7 @@ impl Visitor {
     }
 }
 
-impl Drop for Visitor {
+impl Drop for Client {
     fn drop(&mut self) {
         vshmem_ipc::leave(&self.context());
         self.kernel.pool.free_process(self.me);

@@ -2,14 +2,14 @@
 
 use super::cluster;
 use crate::error::{Error, Result};
-use crate::launcher::table::{adopted, clear_adopted};
+use crate::launcher::table::{attached, clear_attached};
 use crate::participants::Member;
 use crate::pools;
 use crate::sample::Watched;
 use crate::state::directories::cluster_names;
+use crate::state::host_pool::path_of;
 use crate::state::machine::{state, MachineState};
 use crate::state::record::{Granted, Record};
-use crate::state::source::path_of;
 use std::path::Path;
 
 /// An error if somebody uses the pool of this name, or at this path.
@@ -30,19 +30,19 @@ pub fn check_unused(pool: &str) -> Result<()> {
 }
 
 /// Nobody waits any longer for what machines that died, or are off, held in the pool of this name, or at this path.
-pub fn settle(pool: &str) -> Result<()> {
+pub fn declare_dead_machines(pool: &str) -> Result<()> {
     let Some(pool) = &path_of(pool) else {
         return Ok(());
     };
     for name in cluster_names()? {
         let record = Record::read(&name).ok().flatten();
         if record.is_some_and(|record| has(&record, pool)) {
-            cluster::settle(&name)?;
+            cluster::declare_dead_machines(&name)?;
         }
     }
-    for adopted in adopted::list()? {
-        if have(&adopted.pools, pool) && !adopted.runs() {
-            clear_adopted(&adopted.name)?;
+    for attached in attached::list()? {
+        if have(&attached.pools, pool) && !attached.runs() {
+            clear_attached(&attached.name)?;
         }
     }
     Ok(())
@@ -73,9 +73,9 @@ fn users(pool: &str) -> Result<Vec<String>> {
             users.extend(machines(&record, &path));
         }
     }
-    for adopted in adopted::list()? {
-        if have(&adopted.pools, &path) && adopted.runs() {
-            users.push(format!("the attached machine {}", adopted.name));
+    for attached in attached::list()? {
+        if have(&attached.pools, &path) && attached.runs() {
+            users.push(format!("the attached machine {}", attached.name));
         }
     }
     users.extend(programs(pool));
@@ -109,19 +109,19 @@ fn programs(pool: &str) -> Vec<String> {
 
 fn described(member: &Member) -> String {
     let plural = if member.processes == 1 { "" } else { "es" };
-    let place = match member.here {
+    let whose = match member.here {
         true => "here".into(),
         false => format!("of {}", member.name),
     };
-    format!("{} process{plural} {place}", member.processes)
+    format!("{} process{plural} {whose}", member.processes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Client;
     use crate::state::directories::{boot_id, cluster_directory, private_directory};
     use crate::state::lock::forget_cluster;
-    use crate::visitor::Visitor;
     use serde_json::json;
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::Mutex;
@@ -135,16 +135,16 @@ mod tests {
         let path = format!("/dev/shm/vshmem-using-{}", std::process::id());
         assert!(check_unused(&path).is_ok(), "there is none");
         crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
-        let visitor = Visitor::enter(&pools::find(Some(&path)).unwrap()[0]).unwrap();
+        let client = Client::join(&pools::find(Some(&path)).unwrap()[0]).unwrap();
         assert!(check_unused(&path).is_ok(), "who only looks does not count");
         // Programs say when they have begun.
-        let c = visitor.context();
+        let c = client.context();
         c.pool.proc(c.me.slot).unwrap().started.store(1, SeqCst);
         let why = check_unused(&path).unwrap_err();
         assert!(why.to_string().contains("1 process here"), "{why}");
         assert_eq!(why.exit_code(), 1);
         // Killed, it has said nothing.
-        visitor.die();
+        client.die();
         let after = check_unused(&path);
         crate::pools::remove(&path).unwrap();
         assert!(after.is_ok());
@@ -157,8 +157,8 @@ mod tests {
         let path = format!("/dev/shm/vshmem-{name}");
         crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let found = &pools::find(Some(&path)).unwrap()[0];
-        let visitor = Visitor::enter(found).unwrap();
-        visitor.context().pool.join([9; 16], b"vm0").unwrap();
+        let client = Client::join(found).unwrap();
+        client.context().pool.join([9; 16], b"vm0").unwrap();
         let pool = json!({"name": "default", "path": path, "size": 4 << 20, "doorbell": false});
         let machine = json!({"name": "vm0", "index": 0, "runs": null, "address": null, "cores": [], "pools": [pool]});
         let record = json!({
@@ -179,7 +179,7 @@ mod tests {
             listed.iter().any(|listed| listed.record.name == name),
             lives(),
         );
-        settle(&path).unwrap();
+        declare_dead_machines(&path).unwrap();
         let after = lives();
         forget_cluster(&name).unwrap();
         crate::pools::remove(&path).unwrap();

@@ -2,24 +2,24 @@
 //! of it is left when they have ended.
 
 use crate::error::Result;
-use crate::launcher::tree::{Nothing, Tree};
+use crate::launcher::file_tree::{FileTree, Nothing};
 use crate::state::share::Share;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The steps, prepared.
-pub struct View {
-    place: PathBuf,
-    tree: Tree,
+pub struct MountNamespace {
+    root: PathBuf,
+    tree: FileTree,
 }
 
-impl View {
+impl MountNamespace {
     /// One that is seen at this directory, which is empty.
-    pub fn at(place: &Path, shares: &[Share]) -> Result<View> {
-        Ok(View {
-            place: place.into(),
-            tree: Tree::of(shares)?,
+    pub fn at(root: &Path, shares: &[Share]) -> Result<MountNamespace> {
+        Ok(MountNamespace {
+            root: root.into(),
+            tree: FileTree::of(shares)?,
         })
     }
 
@@ -34,16 +34,16 @@ impl View {
         rustix::mount::mount_change("/", private)?;
         rustix::mount::mount(
             "tmpfs",
-            &self.place,
+            &self.root,
             "tmpfs",
             MountFlags::NOSUID,
             c"mode=0755",
         )?;
-        let nothing = Nothing::make(&self.place.join(".nothing"))?;
-        let built = self.tree.build(&self.place, &nothing);
+        let nothing = Nothing::make(&self.root.join(".nothing"))?;
+        let built = self.tree.build(&self.root, &nothing);
         built.map_err(|error| io::Error::other(error.to_string()))?;
         let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-        Ok(rustix::mount::mount_remount(&self.place, flags, "")?)
+        Ok(rustix::mount::mount_remount(&self.root, flags, "")?)
     }
 }
 
@@ -61,8 +61,8 @@ mod tests {
             return;
         }
         let home = std::env::temp_dir().join(format!("vshmem-view-{}", std::process::id()));
-        let (place, shared) = (home.join("place"), home.join("shared"));
-        for directory in [&place, &shared] {
+        let (root, shared) = (home.join("root"), home.join("shared"));
+        for directory in [&root, &shared] {
             std::fs::create_dir_all(directory).expect("a directory");
         }
         std::fs::write(shared.join("file"), "seen").expect("a file");
@@ -71,15 +71,15 @@ mod tests {
             path: shared.clone(),
             writable: false,
         };
-        let view = View::at(&place, &[share]).expect("a path");
-        let script = "p=$0/place; cat \"$p$0/shared/file\" && test ! -e \"$p$0/secret\" && test ! -s $p/etc/shadow && test -s $p/etc/passwd \
+        let namespace = MountNamespace::at(&root, &[share]).expect("a path");
+        let script = "p=$0/root; cat \"$p$0/shared/file\" && test ! -e \"$p$0/secret\" && test ! -s $p/etc/shadow && test -s $p/etc/passwd \
             && test ! -e \"$p/proc/self\" && test ! -e \"$p/dev/null\" && true >\"$0/shared/file\" && ! true >\"$p$0/shared/file\" && ! mkdir $p/x";
         let mut child = Command::new("sh");
         child.args(["-c", script]).arg(&home);
         // SAFETY: glibc's malloc is whole in a forked child, and the closure takes no other lock.
-        unsafe { child.pre_exec(move || view.enter()) };
+        unsafe { child.pre_exec(move || namespace.enter()) };
         let out = child.output();
-        let left = std::fs::read_dir(&place).expect("a directory").count();
+        let left = std::fs::read_dir(&root).expect("a directory").count();
         std::fs::remove_dir_all(&home).expect("nothing is mounted there");
         let out = match out {
             // Containers may forbid mounts.

@@ -10,7 +10,7 @@ use vshmem_transport::{resolve, PoolRef};
 
 /// A pool of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct HostPool {
     /// What machines call it unless they are told otherwise.
     pub name: String,
     /// Its file.
@@ -23,11 +23,11 @@ pub struct Source {
 pub const UNRESERVED: &str = "Free some, or make a smaller pool. Without --reserve its memory is taken where it is used, and a machine that finds none then is killed.";
 
 /// The longest name of a pool.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
-impl Source {
+impl HostPool {
     /// The pool of this name, or at this path, which exists and has a size that devices can have.
-    pub fn find(pool: &str) -> Result<Source> {
+    pub fn find(pool: &str) -> Result<HostPool> {
         let none = |why: String| Error::new(format!("there is no pool {pool}: {why}")).code(1);
         let found = resolve(pool.as_bytes()).map_err(|e| none(e.to_string()))?;
         let path = file_of(&found);
@@ -49,7 +49,7 @@ impl Source {
             [] => name_of(&path),
             name => String::from_utf8_lossy(name).into_owned(),
         };
-        Ok(Source { name, path, size })
+        Ok(HostPool { name, path, size })
     }
 
     /// Gives all of it memory, for good: a machine that touches what has none is killed on a full host.
@@ -58,7 +58,7 @@ impl Source {
     }
 
     /// Under another name.
-    pub fn named(mut self, name: Option<&str>) -> Result<Source> {
+    pub fn named(mut self, name: Option<&str>) -> Result<HostPool> {
         if let Some(name) = name {
             self.name = name.into();
         }
@@ -88,7 +88,7 @@ fn name_of(path: &Path) -> String {
 /// An error unless a machine's pool can be called so.
 pub fn check_name(name: &str) -> Result<()> {
     let fine = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
-    if (1..=LONGEST).contains(&name.len()) && name.bytes().all(fine) {
+    if (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(fine) {
         return Ok(());
     }
     Err(

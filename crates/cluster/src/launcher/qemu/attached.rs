@@ -17,7 +17,7 @@ use std::time::Duration;
 /// How a machine's QEMU is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Reach {
+pub enum Monitor {
     /// A socket at which QEMU serves its monitor protocol.
     Qmp(PathBuf),
     /// libvirt.
@@ -26,7 +26,7 @@ pub enum Reach {
 
 /// A machine that Vshmem did not start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Adopted {
+pub struct Attached {
     /// Version of this format.
     pub version: u32,
     /// What it is called.
@@ -34,7 +34,7 @@ pub struct Adopted {
     /// The boot of the host that it belongs to.
     pub boot: String,
     /// How its QEMU is reached.
-    pub reach: Reach,
+    pub reach: Monitor,
     /// The back end serves its pools.
     pub doorbell: bool,
     /// What QEMU calls the channel to its front end, if it has one.
@@ -70,14 +70,14 @@ pub fn lock(name: &str) -> Result<Option<Lock>> {
 }
 
 /// All of this user's, by name.
-pub fn list() -> Result<Vec<Adopted>> {
+pub fn list() -> Result<Vec<Attached>> {
     let entries = fs::read_dir(all()?).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| check_name(name).is_ok()).collect();
     names.sort();
     let mut out = Vec::new();
     for name in names {
-        out.extend(Adopted::read(&name)?);
+        out.extend(Attached::read(&name)?);
     }
     Ok(out)
 }
@@ -91,9 +91,9 @@ pub fn forget_lock(name: &str) -> Result<()> {
     Ok(())
 }
 
-impl Adopted {
+impl Attached {
     /// Reads a machine's record; `None` if there is none.
-    pub fn read(name: &str) -> Result<Option<Adopted>> {
+    pub fn read(name: &str) -> Result<Option<Attached>> {
         let path = directory(name)?.join(RECORD);
         let text = match fs::read(&path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
@@ -103,7 +103,7 @@ impl Adopted {
             Error::new(format!("{} can't be read: {why}", path.display()))
                 .hint("Remove its directory, and attach the machine again.")
         };
-        let record: Adopted = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+        let record: Attached = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
         if record.version != VERSION {
             return Err(damaged(format!("its version is {}", record.version)));
         }
@@ -136,10 +136,10 @@ impl Adopted {
     }
 
     /// A connection to its QEMU.
-    pub fn qmp(&self, patience: Duration) -> Result<Qmp> {
+    pub fn qmp(&self, timeout: Duration) -> Result<Qmp> {
         match &self.reach {
-            Reach::Qmp(socket) => Qmp::connect(socket, patience),
-            Reach::Libvirt(domain) => Ok(Qmp::through(domain.clone())),
+            Monitor::Qmp(socket) => Qmp::connect(socket, timeout),
+            Monitor::Libvirt(domain) => Ok(Qmp::through(domain.clone())),
         }
     }
 
@@ -147,8 +147,8 @@ impl Adopted {
     pub fn runs(&self) -> bool {
         match &self.reach {
             // Of QEMU that has ended nobody listens at the socket.
-            Reach::Qmp(socket) => std::os::unix::net::UnixStream::connect(socket).is_ok(),
-            Reach::Libvirt(domain) => domain.runs().unwrap_or(false),
+            Monitor::Qmp(socket) => std::os::unix::net::UnixStream::connect(socket).is_ok(),
+            Monitor::Libvirt(domain) => domain.runs().unwrap_or(false),
         }
     }
 }

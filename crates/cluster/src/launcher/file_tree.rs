@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// What a tree consists of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Tree {
+pub struct FileTree {
     /// In the order in which they are mounted.
     parts: Vec<Share>,
     /// Symbolic links, and where they lead.
@@ -24,9 +24,9 @@ pub struct Tree {
     blank: Vec<PathBuf>,
 }
 
-impl Tree {
+impl FileTree {
     /// The system, and these.
-    pub fn of(shares: &[Share]) -> Result<Tree> {
+    pub fn of(shares: &[Share]) -> Result<FileTree> {
         let mut parts = shares.to_vec();
         let mut links = Vec::new();
         for path in SYSTEM.map(PathBuf::from) {
@@ -48,7 +48,7 @@ impl Tree {
         }
         private(Path::new("/etc"), &mut blank);
         blank.retain(|path| !parts.iter().any(|part| part.path.starts_with(path)));
-        Ok(Tree {
+        Ok(FileTree {
             parts,
             links,
             blank,
@@ -56,14 +56,14 @@ impl Tree {
     }
 
     /// Puts it together in a directory, where nobody else sees it.
-    pub fn build(&self, place: &Path, nothing: &Nothing) -> Result<()> {
-        let inside = |path: &Path| place.join(path.strip_prefix("/").unwrap_or(path));
+    pub fn build(&self, root: &Path, nothing: &Nothing) -> Result<()> {
+        let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         for (path, target) in &self.links {
             symlink(target, inside(path)).explain(|| format!("linking {}", path.display()))?;
         }
         for part in &self.parts {
             let target = inside(&part.path);
-            make_place(&part.path, &target)
+            make_mount_point(&part.path, &target)
                 .and_then(|()| bind(&part.path, &target, part.writable, nothing))
                 .explain(|| format!("sharing {}", part.path.display()))?;
         }
@@ -102,11 +102,14 @@ pub struct Nothing {
 
 impl Nothing {
     /// Makes them, in this directory.
-    pub fn make(place: &Path) -> io::Result<Nothing> {
-        let (directory, file) = (place.join("directory"), place.join("file"));
-        fs::create_dir_all(&directory)?;
+    pub fn make(directory: &Path) -> io::Result<Nothing> {
+        let (empty, file) = (directory.join("directory"), directory.join("file"));
+        fs::create_dir_all(&empty)?;
         File::create(&file)?;
-        Ok(Nothing { directory, file })
+        Ok(Nothing {
+            directory: empty,
+            file,
+        })
     }
 
     /// Covers what is there, if anything is.
@@ -124,7 +127,7 @@ impl Nothing {
 }
 
 /// A place for a mount, unless there is one.
-fn make_place(source: &Path, target: &Path) -> io::Result<()> {
+fn make_mount_point(source: &Path, target: &Path) -> io::Result<()> {
     if target.exists() {
         return Ok(());
     }
@@ -240,14 +243,14 @@ mod tests {
 
     #[test]
     fn what_not_everybody_can_read_is_found() {
-        let place = std::env::temp_dir().join(format!("vshmem-private-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("vshmem-private-{}", std::process::id()));
         let mode = |path: &str, mode| {
-            fs::set_permissions(place.join(path), fs::Permissions::from_mode(mode)).unwrap();
+            fs::set_permissions(directory.join(path), fs::Permissions::from_mode(mode)).unwrap();
         };
-        fs::create_dir_all(place.join("closed/x")).unwrap();
-        fs::create_dir_all(place.join("open")).unwrap();
+        fs::create_dir_all(directory.join("closed/x")).unwrap();
+        fs::create_dir_all(directory.join("open")).unwrap();
         for file in ["shadow", "passwd", "closed/y", "open/key"] {
-            fs::write(place.join(file), "").unwrap();
+            fs::write(directory.join(file), "").unwrap();
         }
         for (path, bits) in [
             ("shadow", 0o640),
@@ -259,13 +262,13 @@ mod tests {
             mode(path, bits);
         }
         let mut found = Vec::new();
-        private(&place, &mut found);
+        private(&directory, &mut found);
         found.sort();
         assert_eq!(
             found,
-            ["closed", "open/key", "shadow"].map(|name| place.join(name))
+            ["closed", "open/key", "shadow"].map(|name| directory.join(name))
         );
-        fs::remove_dir_all(&place).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
@@ -274,21 +277,21 @@ mod tests {
             path: path.into(),
             writable: true,
         };
-        let tree = Tree::of(&[
+        let tree = FileTree::of(&[
             share("/usr/share"),
             share("/a/b"),
             share("/a"),
             share("/usr"),
         ])
         .unwrap();
-        let place = |path: &str| {
+        let position = |path: &str| {
             tree.parts
                 .iter()
                 .position(|part| part.path == Path::new(path))
                 .unwrap()
         };
-        assert!(place("/a") < place("/a/b") && place("/usr") < place("/usr/share"));
-        assert!(tree.parts[place("/usr")].writable && !tree.parts[place("/etc")].writable);
+        assert!(position("/a") < position("/a/b") && position("/usr") < position("/usr/share"));
+        assert!(tree.parts[position("/usr")].writable && !tree.parts[position("/etc")].writable);
         assert!(tree
             .blank
             .iter()

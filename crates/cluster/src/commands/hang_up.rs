@@ -7,14 +7,14 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// How long the machine may take to make room for the greeting, in milliseconds.
-const PATIENCE: i32 = 10_000;
+const TIMEOUT: i32 = 10_000;
 
 /// What keeps the child waiting.
-pub struct Farewell(#[allow(dead_code)] OwnedFd);
+pub struct HangUpNotice(#[allow(dead_code)] OwnedFd);
 
-impl Farewell {
+impl HangUpNotice {
     /// Has it said on this stream when this is dropped, or the process ends. `lock` is held until it was said.
-    pub fn on(stream: RawFd, lock: RawFd, greeting: [u8; 32]) -> io::Result<Farewell> {
+    pub fn on(stream: RawFd, lock: RawFd, greeting: [u8; 32]) -> io::Result<HangUpNotice> {
         let mut ends = [0; 2];
         // SAFETY: the kernel writes two descriptors into the array.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
@@ -26,7 +26,7 @@ impl Farewell {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => child(stream, lock, waits.as_raw_fd(), &greeting),
-            _ => Ok(Farewell(kept)),
+            _ => Ok(HangUpNotice(kept)),
         }
     }
 }
@@ -41,17 +41,17 @@ fn child(stream: RawFd, lock: RawFd, waits: RawFd, greeting: &[u8; 32]) -> ! {
         }
     }
     // The pipes of other channels' children are among the others: those would never end.
-    keep_only([stream, lock, waits]);
+    close_others([stream, lock, waits]);
     let mut byte = [0u8; 1];
     // SAFETY: the kernel writes at most one byte into the array.
     while unsafe { libc::read(waits, byte.as_mut_ptr().cast(), 1) } < 0 {}
-    say(stream, greeting);
+    send(stream, greeting);
     // SAFETY: ends the process, without what the parent has registered for its end.
     unsafe { libc::_exit(0) }
 }
 
 /// Closes all other descriptors.
-fn keep_only(mut kept: [RawFd; 3]) {
+fn close_others(mut kept: [RawFd; 3]) {
     kept.sort_unstable();
     let mut first = 0;
     for fd in kept.into_iter().chain([RawFd::MAX]) {
@@ -63,7 +63,7 @@ fn keep_only(mut kept: [RawFd; 3]) {
     }
 }
 
-fn say(stream: RawFd, mut rest: &[u8]) {
+fn send(stream: RawFd, mut rest: &[u8]) {
     while !rest.is_empty() {
         let mut entry = libc::pollfd {
             fd: stream,
@@ -72,7 +72,7 @@ fn say(stream: RawFd, mut rest: &[u8]) {
         };
         // SAFETY: one entry, which lives across the call; then a buffer of this length.
         let written = unsafe {
-            if libc::poll(&mut entry, 1, PATIENCE) <= 0 {
+            if libc::poll(&mut entry, 1, TIMEOUT) <= 0 {
                 return;
             }
             libc::write(stream, rest.as_ptr().cast(), rest.len())
@@ -99,14 +99,14 @@ mod tests {
         let (_other, others_host) = UnixStream::pair().expect("a pair");
         let lock = std::fs::File::open("/dev/null").expect("a file");
         let on = |stream: &UnixStream| {
-            Farewell::on(stream.as_raw_fd(), lock.as_raw_fd(), [7; 32]).expect("a child")
+            HangUpNotice::on(stream.as_raw_fd(), lock.as_raw_fd(), [7; 32]).expect("a child")
         };
         let (first, second) = (on(&host), on(&others_host));
         machine.set_nonblocking(true).expect("a socket");
         assert!(machine.read(&mut [0; 64]).is_err());
         machine.set_nonblocking(false).expect("a socket");
-        let patience = Some(Duration::from_secs(60));
-        machine.set_read_timeout(patience).expect("a socket");
+        let timeout = Some(Duration::from_secs(60));
+        machine.set_read_timeout(timeout).expect("a socket");
         drop((first, host));
         let mut said = Vec::new();
         machine

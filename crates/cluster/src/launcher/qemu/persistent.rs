@@ -1,26 +1,26 @@
 //! What makes a machine that Vshmem does not start ready for pools, for ever: options of QEMU, or parts of libvirt's XML.
 
-use super::adopted::Reach;
+use super::attached::Monitor;
 use super::libvirt::{channel, escaped};
 use super::ports::devices;
 use crate::error::{Error, Result};
-use crate::state::ports::{Ports, MOST};
+use crate::state::ports::{Ports, MAX};
 use vshmem_agent::guest::protocol::PORT;
 
 /// What QEMU is to call the channel to the front end. Not as one that is plugged in later, which is taken out again.
 const CHANNEL: &str = "vshmem-channel";
 
 /// As text for the person who is to put it there.
-pub fn describe(name: &str, reach: &Reach, ports: Ports) -> Result<String> {
-    let fine = (1..=MOST).contains(&ports.spare) && ports.largest.is_power_of_two();
+pub fn describe(name: &str, reach: &Monitor, ports: Ports) -> Result<String> {
+    let fine = (1..=MAX).contains(&ports.spare) && ports.largest.is_power_of_two();
     if !fine {
         return Err(Error::new(format!(
-            "a machine has 1 to {MOST} ports, and their room is a power of two"
+            "a machine has 1 to {MAX} ports, and their room is a power of two"
         ))
         .code(2));
     }
     match reach {
-        Reach::Qmp(socket) => {
+        Monitor::Qmp(socket) => {
             let agent = socket.with_file_name(format!("{name}-agent.sock"));
             Ok(options(
                 &socket.to_string_lossy(),
@@ -28,7 +28,7 @@ pub fn describe(name: &str, reach: &Reach, ports: Ports) -> Result<String> {
                 ports,
             ))
         }
-        Reach::Libvirt(domain) => Ok(xml(&domain.name, ports)),
+        Monitor::Libvirt(domain) => Ok(xml(&domain.name, ports)),
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn odd_numbers_are_refused() {
-        let reach = Reach::Qmp("/x".into());
+        let reach = Monitor::Qmp("/x".into());
         let none = Ports { spare: 0, ..PORTS };
         let odd = Ports {
             largest: 3,
