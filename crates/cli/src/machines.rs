@@ -426,7 +426,7 @@ impl<'a> AttachedMachine<'a> {
                 Some(_) => AttachedState::Running,
                 None => AttachedState::Off,
             },
-            reach: &one.record.reach,
+            reach: &one.record.monitor,
             health: one.health.clone().unwrap_or_default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Is a pool whole? What the dead have left is mended first.
+//! Checks a pool's integrity, after repairing what dead processes have left.
 
 use crate::client::Client;
 use crate::error::{Error, Result, OUR_FAILURE};
@@ -9,30 +9,30 @@ use vshmem_ipc::check::{inspect, repair, scratch_for, Repaired};
 use vshmem_ipc::{Budget, Ctx};
 use vshmem_transport::PoolRef;
 
-/// What is wrong only for a moment, because somebody is in the middle of something, or has just died, is right again at one of so
-/// many looks,
+/// Passes over a pool. What looks wrong while an operation is under way, or just after a death, is right in
+/// one of them.
 const PASSES: u32 = 6;
-/// which come after pauses, each twice as long as the one before it.
+/// The pause before the second pass; each following one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// What a look may cost: some seconds, and much less than that where nobody has scribbled;
+/// Budget of a pass: some seconds. Pools that were not tampered with take much less.
 const BUDGET: u64 = 1 << 29;
-/// and for each block of the pool.
+/// Budget for each block of the pool.
 const BUDGET_OF_A_BLOCK: u64 = 4;
-/// Of a pool that is in ruins, not everything is report.
+/// More damage than this is not reported.
 const MAX_REPORTED: usize = 1000;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone)]
 pub struct CheckReport {
     /// The pool's name, or its path if it has none.
     pub pool: String,
-    /// What was mended.
+    /// What was repaired.
     pub repaired: Repaired,
-    /// What is wrong and can't be mended, as sentences.
+    /// Damage that can't be repaired, as sentences.
     pub damage: Vec<String>,
 }
 
-/// Mends what the dead have left in a pool, and then verifies all of it, while others use it.
+/// Repairs what dead processes have left in a pool, and then verifies all of it, while it is in use.
 pub fn check(pool: &PoolRef) -> Result<CheckReport> {
     // The code 1 has another meaning here.
     let client = Client::join_without_cleanup(pool).map_err(|e| e.code(OUR_FAILURE))?;
@@ -77,7 +77,7 @@ pub fn check(pool: &PoolRef) -> Result<CheckReport> {
     Ok(checked)
 }
 
-/// Mends and verifies. False: not all could be seen.
+/// Repairs and verifies. False if not everything could be seen.
 fn check_once(c: &Ctx<'_>, scratch: &mut [u64], checked: &mut CheckReport) -> bool {
     checked.damage.clear();
     c.budget.refill();
@@ -99,7 +99,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
     use vshmem_ipc::{msg, sem, shm, IPC_CREAT};
 
-    /// A pool of the test's own.
+    /// A pool for one test.
     fn with_pool(name: &str, test: impl FnOnce(&PoolRef)) {
         let path = format!("/dev/shm/vshmem-check-{name}-{}", std::process::id());
         crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();

@@ -1,4 +1,4 @@
-//! A visit to a pool: this process joins it for the time of a look or a removal, as any program on Vshmem does.
+//! A client of a pool: this process joins it to read or remove something, as any program on Vshmem does.
 
 use crate::error::{Error, Result};
 use crate::ids;
@@ -12,11 +12,11 @@ use vshmem_pool::heap::Reserve;
 use vshmem_pool::{Budget, Kernel, Pool, ProcId};
 use vshmem_transport::{Handle, Liveness, PoolRef};
 
-/// An open pool, with this process in its table of processes.
+/// An open pool, with a process slot for this process.
 pub struct Client {
     kernel: JoinedPool<Handle>,
     me: ProcId,
-    // Held, so that others see this process alive.
+    // Held, so that others see that this process is alive.
     _liveness: Liveness,
 }
 
@@ -29,12 +29,12 @@ impl Client {
         Client::join_by(reference, None, liveness::claim)
     }
 
-    /// The same for a look, which can do without locks: none is waited for longer than this.
+    /// The same for reading, which can do without locks: it waits for none longer than this.
     pub fn join_within(reference: &PoolRef, timeout: Duration) -> Result<Client> {
         Client::join_by(reference, Some(timeout), liveness::claim)
     }
 
-    /// The same, and, if there is a free slot, leaves what the dead have left as it is: to be counted.
+    /// The same, but leaves what dead processes have left, to be counted, if there is a free process slot.
     pub fn join_without_cleanup(reference: &PoolRef) -> Result<Client> {
         Client::join_by(
             reference,
@@ -81,12 +81,12 @@ impl Client {
         }
     }
 
-    /// What the upper half's calls take.
+    /// What calls of the upper half take.
     pub fn context(&self) -> Ctx<'_> {
         self.kernel.context(self.me)
     }
 
-    /// Ends as by a signal that can't be caught.
+    /// Ends as by SIGKILL.
     #[cfg(test)]
     pub fn die(self) {
         let this = std::mem::ManuallyDrop::new(self);
@@ -105,7 +105,7 @@ impl Client {
         });
     }
 
-    /// The same, if only one machine has this name: others than ours may call theirs so, too.
+    /// The same, if only one member has this name: other clusters may use it too.
     pub fn declare_only_dead(&self, machine: &str) {
         let JoinedPool { pool, member, .. } = &self.kernel;
         let mut found = Vec::new();
@@ -119,13 +119,14 @@ impl Client {
         }
     }
 
-    /// The member with this number, as it is now.
+    /// The identity of the member with this number now.
     pub fn member(&self, number: u16) -> Option<MemberId> {
         let identity = self.kernel.pool.member_identity(number)?;
         Some(MemberId { number, identity })
     }
 
-    /// Declares a member dead, unless it is this kernel, or the number another's by now. False: it is.
+    /// Declares a member dead, unless it is this kernel. False if the number belongs to another member by
+    /// now.
     pub fn declare_member_dead(&self, member: MemberId) -> bool {
         let is_it = self.member(member.number) == Some(member);
         if is_it && member.number != self.kernel.member {
@@ -134,7 +135,7 @@ impl Client {
         is_it
     }
 
-    /// What lies in the pool, as it is: nothing is waited for. `each` is called with what sees to the memory of tables.
+    /// Reads the pool's contents without waiting. `each` also gets what backs tables with memory.
     pub fn read(&self, each: impl FnOnce(&Pool, &mut Reserve)) {
         let JoinedPool { pool, handle, .. } = &self.kernel;
         each(pool, &mut |at, len| handle.reserve(at, len));

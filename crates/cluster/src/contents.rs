@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use vshmem_ipc::{msg, sem, shm, stats, Ctx, Errno};
 use vshmem_transport::PoolRef;
 
-/// Who owns an IPC object and who may use it.
+/// Owner and permissions of an IPC object.
 #[derive(Debug, Clone)]
 pub struct Owner {
     /// The key; 0 if private.
@@ -30,11 +30,11 @@ pub struct Owner {
 pub struct Segment {
     /// Owner and permissions.
     pub owner: Owner,
-    /// Bytes asked for.
+    /// Requested size in bytes.
     pub size: u64,
     /// Attachments.
     pub attached: u64,
-    /// It is removed when the last attachment ends.
+    /// It is removed with its last attachment.
     pub removed: bool,
     /// Process that made it.
     pub creator: Option<Process>,
@@ -71,7 +71,7 @@ pub struct Queue {
 pub struct Contents {
     /// The pool's name, or its path if it has none.
     pub pool: String,
-    /// The dead have left nothing in it. Otherwise somebody who lives holds a lock and does not move.
+    /// Nothing of dead processes is left in it. Otherwise a live process holds a lock and makes no progress.
     pub is_clean: bool,
     /// The kernels that use it, or did.
     pub members: Vec<Member>,
@@ -110,7 +110,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As people call it.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Segment => "segment",
@@ -120,12 +120,13 @@ impl Kind {
     }
 }
 
-/// So long a look waits for a lock. Taking one over from the dead needs some milliseconds, and a busy machine some more.
+/// How long to wait for one lock. Recovering a dead owner's lock takes some milliseconds, and longer on a
+/// busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// And for all of them.
+/// How long to wait for all locks.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks into a pool. What the dead have left is cleaned up before, as far as locks are to be had.
+/// Reads a pool. What dead processes have left is cleaned up first, as far as locks can be taken.
 pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let client = Client::join_within(pool, TIMEOUT)?;
     let c = client.context();
@@ -163,18 +164,18 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     })
 }
 
-/// Asks for the state of all IPC objects, which cleans up after the dead. False if a lock for that was not to
-/// be had.
+/// Asks for the state of all IPC objects, which cleans up after dead processes. False if a lock could not be
+/// taken.
 fn clean_up(c: &Ctx<'_>) -> bool {
     let mut waited = Duration::ZERO;
-    // Whether a lock was to be had, and the pool led nowhere that takes too long.
+    // False if a lock could not be taken, or the call ran out of its budget.
     let mut try_one = |stat: &dyn Fn() -> Option<Errno>| {
         if waited >= TOTAL_TIMEOUT {
             return false;
         }
         let asked = Instant::now();
         c.budget.renew();
-        // What was removed a moment ago has the same error, but that takes no time.
+        // An object that was just removed gives the same error, but at once.
         let is_stuck =
             stat() == Some(Errno::EIDRM) && (asked.elapsed() >= TIMEOUT || c.budget.is_spent());
         if is_stuck {
@@ -217,7 +218,7 @@ fn segment(seen: &stats::Segment, processes: &Processes) -> Segment {
     }
 }
 
-/// Removes IPC objects from a pool. Returns what could not be removed, as sentences.
+/// Removes IPC objects from a pool. Returns a sentence for each that could not be removed.
 pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
     let client = Client::join(pool)?;
     let c = client.context();
@@ -275,7 +276,7 @@ fn remove_id(c: &Ctx<'_>, kind: Kind, id: i32) -> std::result::Result<(), Errno>
 
 fn remove_key(c: &Ctx<'_>, kind: Kind, key: i32) -> std::result::Result<(), Errno> {
     if key == vshmem_ipc::IPC_PRIVATE {
-        // Private IPC objects have no key to be found by.
+        // Private IPC objects can't be found by key.
         return Err(Errno::ENOENT);
     }
     let id = match kind {

@@ -1,4 +1,4 @@
-//! Writes cpio archives in the "newc" format, the one that Linux unpacks as its first root file system.
+//! Writes cpio archives in the "newc" format, which Linux unpacks as an initramfs.
 //!
 //! Format: Documentation/driver-api/early-userspace/buffer-format.rst of Linux.
 
@@ -7,7 +7,7 @@ const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 const CHARACTER: u32 = 0o020_000;
 
-/// An archive that grows in memory.
+/// An archive in memory.
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -22,7 +22,7 @@ struct Entry<'a> {
 }
 
 impl Archive {
-    /// An archive with nothing in it.
+    /// An empty archive.
     pub fn new() -> Archive {
         Archive::default()
     }

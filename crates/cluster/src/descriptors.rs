@@ -1,4 +1,4 @@
-//! How many descriptors a process may have open: who runs hundreds of commands needs some for each.
+//! The limit of open files (`RLIMIT_NOFILE`): hundreds of commands need some descriptors each.
 
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::io;
@@ -8,7 +8,7 @@ use std::process::Command;
 /// Enough for thousands of commands.
 const ENOUGH: u64 = 1 << 16;
 
-/// Allows this process as many as it can have. What it was allowed before, for [`restore`].
+/// Raises this process's limit as far as permitted. Returns the limit before, for [`restore`].
 pub fn raise() -> Rlimit {
     let before = getrlimit(Resource::Nofile);
     let allow = |maximum| {
@@ -17,18 +17,18 @@ pub fn raise() -> Rlimit {
     };
     let enough = before.maximum.map(|most| most.max(ENOUGH));
     if allow(enough).is_err() {
-        // Only root can have more than what is allowed at the most.
+        // Only root can raise the hard limit.
         let _ = allow(before.maximum);
     }
     before
 }
 
-/// Has a program begin with this limit: some programs look at each descriptor that they could have.
+/// Makes a program start with this limit. Some programs close each descriptor that the limit allows.
 pub fn restore(command: &mut Command, limit: &Rlimit) {
     let (current, maximum) = (limit.current, limit.maximum);
     let restore =
         move || setrlimit(Resource::Nofile, Rlimit { current, maximum }).map_err(io::Error::from);
-    // SAFETY: the closure makes one system call; it takes no lock and no memory.
+    // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(restore) };
 }
 

@@ -1,5 +1,5 @@
-//! The little that we need of ELF files: the program loader's name, some bytes, and a copy without what is never loaded (debug
-//! information makes up most of a binary).
+//! What is needed of ELF files: the program loader's path, segments and sections, and a copy without the
+//! parts that are never loaded. Debug information makes up most of a binary.
 
 use elf::abi::{PT_INTERP, PT_LOAD};
 use elf::endian::AnyEndian;
@@ -7,8 +7,8 @@ use elf::file::Class;
 use elf::segment::ProgramHeader;
 use elf::ElfBytes;
 
-/// Where a 64-bit ELF header tells of the sections (System V ABI, figure 4-3): their table's offset, and their count and the number of
-/// the one with the names.
+/// The fields of a 64-bit ELF header that describe sections (System V ABI, figure 4-3): the table's offset,
+/// and its length with the index of the section names.
 const SECTIONS: [std::ops::Range<usize>; 2] = [0x28..0x30, 0x3c..0x40];
 
 fn parse(bytes: &[u8]) -> Option<ElfBytes<'_, AnyEndian>> {
@@ -22,7 +22,7 @@ fn headers_of(file: &ElfBytes<AnyEndian>, kind: u32) -> Vec<ProgramHeader> {
     headers.filter(|header| header.p_type == kind).collect()
 }
 
-/// The path of the program loader that a dynamic program asks for; `None` for a static one.
+/// The path of a dynamic program's loader; `None` for a static program.
 pub fn interpreter(bytes: &[u8]) -> Option<String> {
     let raw = *segments(bytes, PT_INTERP).first()?;
     let text = raw.strip_suffix(b"\0").unwrap_or(raw);
@@ -41,7 +41,7 @@ pub fn segments(bytes: &[u8], kind: u32) -> Vec<&[u8]> {
         .collect()
 }
 
-/// The file without what lies behind its last loaded segment; as it was if that can't be told.
+/// The file up to the end of its last loaded segment; the whole file if that can't be determined.
 pub fn loaded_part(bytes: &[u8]) -> Vec<u8> {
     let end = parse(bytes).and_then(|file| {
         headers_of(&file, PT_LOAD)

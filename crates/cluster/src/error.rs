@@ -1,4 +1,4 @@
-//! One error type: a sentence that says what happened to what, and what can be done about it.
+//! The error type: a sentence that says what happened, and a hint at what can be done about it.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 /// Exit code for a failure of Vshmem's own, as opposed to one of a command that it ran.
 pub const OUR_FAILURE: u8 = 125;
 
-/// What went wrong, in words for the person at the terminal.
+/// What went wrong, in words for the user.
 #[derive(Debug, Clone)]
 pub struct Error {
     message: String,
@@ -14,7 +14,7 @@ pub struct Error {
     code: u8,
 }
 
-/// The result of everything in this room that can fail.
+/// The result of whatever can fail in this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -27,13 +27,13 @@ impl Error {
         }
     }
 
-    /// Sets the exit code that stands for it, if not 125.
+    /// Sets the exit code, which is 125 otherwise.
     pub fn code(mut self, code: u8) -> Error {
         self.code = code;
         self
     }
 
-    /// The exit code that stands for it.
+    /// The exit code of this error.
     pub fn exit_code(&self) -> u8 {
         self.code
     }
@@ -43,13 +43,13 @@ impl Error {
         (&self.message, self.hint.as_deref())
     }
 
-    /// Says before it what was being done.
+    /// Puts what was being done in front of the message.
     pub fn about(mut self, what: &str) -> Error {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// Adds what the reader can do about it.
+    /// Adds what the user can do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
         self
@@ -58,7 +58,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It may tell what a machine or a member of a pool has said.
+        // The message may quote a machine or a member of a pool.
         f.write_str(&crate::plain(&self.message))?;
         match &self.hint {
             Some(hint) => write!(f, "\n  {hint}"),
@@ -69,9 +69,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Turns an input/output error into a sentence.
+/// Turns an I/O error into a sentence.
 pub trait Explain<T> {
-    /// `what` says what was being done, for instance `reading /proc/cmdline`.
+    /// `what` names what was being done, for instance `reading /proc/cmdline`.
     fn explain(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

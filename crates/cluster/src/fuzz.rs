@@ -1,4 +1,4 @@
-//! What reads files, answers and messages, each as a function from bytes. It panics where a reader has a fault.
+//! Parsers of files, answers and messages, each as a function of bytes. It panics if a parser is at fault.
 
 use crate::boot::{initramfs, kernel, vmlinux};
 use crate::commands::channel::Channel;
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::rc::Rc;
 use vshmem_agent::guest::protocol::{GrantResponse, GuestStatus};
 
-/// A reader.
+/// A parser under test.
 pub type Reader = fn(&[u8]);
 
 /// All of them, by name.
@@ -39,13 +39,13 @@ pub const READERS: &[(&str, Reader)] = &[
     ("host session", host_session),
 ];
 
-/// Those of what launchers read.
+/// The launchers' parsers.
 pub use crate::launcher::table::READERS as LAUNCHER_READERS;
 
-/// What stands between the pieces in which a stream comes.
+/// Separates the pieces in which a stream arrives.
 const SEAM: u8 = 0xff;
 
-/// Records of clusters: what was read is written as it is read again.
+/// Records of clusters: a record that was read is written and read again.
 fn record(text: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<Record>(text) {
         let written = serde_json::to_vec(&record).expect("plain data");
@@ -54,7 +54,7 @@ fn record(text: &[u8]) {
     }
 }
 
-/// What a machine's front end answers.
+/// Answers of a machine's front end.
 fn front_end_answers(stream: &[u8]) {
     let mut lines = front_end::Lines::default();
     for piece in stream.split(|c| *c == SEAM) {
@@ -62,14 +62,15 @@ fn front_end_answers(stream: &[u8]) {
         while let Some(line) = lines.next() {
             let _ = front_end::parse_answer::<GrantResponse>(&line, 7).map(|answer| answer.is_ok());
             if let Some(Ok(status)) = front_end::parse_answer::<GuestStatus>(&line, 7) {
-                let why = front_end::without_driver(&status).unwrap_or_default();
+                let why = front_end::driver_error(&status).unwrap_or_default();
                 assert!(!why.chars().any(char::is_control), "fit for a terminal");
             }
         }
     }
 }
 
-/// A session with a machine's agent: noise, a greeting, frames. The same frames come of it in whatever pieces.
+/// A session with a machine's agent: noise, a greeting, frames. The frames don't depend on how the stream is
+/// cut.
 fn frames(stream: &[u8]) {
     let mut noise = Vec::new();
     for piece in stream.split(|c| *c == SEAM) {
@@ -115,7 +116,7 @@ fn frames(stream: &[u8]) {
     }
 }
 
-/// A machine's agent, and what a host says to it once it has greeted.
+/// A machine's agent, and what a host sends after the greeting.
 fn guest_session(stream: &[u8]) {
     let mut machine = Machine::echoes();
     for piece in stream.split(|c| *c == SEAM) {
@@ -125,7 +126,7 @@ fn guest_session(stream: &[u8]) {
     }
 }
 
-/// A host that runs three commands in a machine, and what that says.
+/// A host that runs three commands in a machine, and what the machine sends.
 fn host_session(stream: &[u8]) {
     let (host, mut machine) = UnixStream::pair().expect("a pair");
     machine.set_nonblocking(true).expect("a socket");
@@ -148,7 +149,7 @@ fn host_session(stream: &[u8]) {
     assert!(said.borrow().len() <= most, "no more than was said");
 }
 
-/// The order to start a command.
+/// The request to start a command.
 fn start(payload: &[u8]) {
     if let Some(order) = Start::decode(payload) {
         let again = order.encode().map(|bytes| Start::decode(&bytes));
@@ -180,7 +181,7 @@ fn settings(text: &[u8]) {
     }
 }
 
-/// Texts that come in lines: of /proc and /sys, of apt, of files that are ours.
+/// Texts made of lines: of /proc and /sys, of apt, of our own files.
 fn lists(bytes: &[u8]) {
     let text = &String::from_utf8_lossy(bytes);
     let _ = process::parse_stat(text);

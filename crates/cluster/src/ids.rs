@@ -1,4 +1,4 @@
-//! How this kernel's users and groups are called in pools, as programs on Vshmem have it, too.
+//! The maps between this kernel's user and group ids and those in pools, as programs on Vshmem use them.
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;
@@ -18,7 +18,7 @@ fn read() -> std::result::Result<Ids, (Option<&'static str>, IdMapError)> {
     Ids::read(map("VSHMEM_UID_MAP")?, map("VSHMEM_GID_MAP")?).map_err(|error| (None, error))
 }
 
-/// The maps; the same everywhere, where they can't be read.
+/// The maps; identity if they can't be read.
 pub fn maps() -> &'static Ids {
     IDS.as_ref().unwrap_or(&Ids::SAME)
 }

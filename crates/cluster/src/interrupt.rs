@@ -1,4 +1,4 @@
-//! Remembers that the user asked to stop, for work that must clean up after itself.
+//! Remembers that the user asked to stop, for commands that must clean up.
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -13,8 +13,8 @@ extern "C" fn remember(signal: i32) {
 /// From now on SIGINT, SIGTERM and SIGHUP are remembered instead of ending the process.
 pub fn watch() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler stores to an atomic, which is allowed in a signal handler; the structure is
-        // zeroed, which is a value of it, before its fields are set.
+        // SAFETY: the handler stores to an atomic, which is async-signal-safe; the structure is zeroed, which
+        // is a valid value, before its fields are set.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = remember as *const () as usize;
@@ -23,7 +23,7 @@ pub fn watch() {
     }
 }
 
-/// The signal that came, if any: one that was remembered, or one that is blocked and waits to be taken.
+/// The signal that came, if any: a remembered one, or one that is blocked and pending.
 pub fn signal() -> Option<i32> {
     let remembered = SIGNAL.load(Ordering::Relaxed);
     // SAFETY: sigpending initialises the set before it is asked.
@@ -50,7 +50,7 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// Calls `done` until it says something, the time is up (`None`), or the user asks to stop.
+/// Calls `done` until it returns something, the timeout expires (`None`), or the user asks to stop.
 pub fn wait_for<T>(
     timeout: Duration,
     mut done: impl FnMut() -> Result<Option<T>>,

@@ -1,8 +1,20 @@
-//! Machines that share a pool: start them, run commands in them, list them, stop them.
+//! Machines that share a pool: starting them, running commands in them, listing and stopping them.
 //!
-//! The host's side needs no daemon: QEMU processes, their sockets and a record of each cluster in the user's
-//! runtime directory are all there is. The guest's side is the same binary, which each machine gets as its first
-//! process ([`guest_main`]).
+//! The host's side needs no daemon. It consists of the hypervisor's processes, their sockets, and a record of
+//! each cluster in the user's runtime directory. The guest's side is the same binary, which runs as the first
+//! process of each machine ([`guest_main`]).
+//!
+//! From the top down; only a record also knows what launchers have started ([`Running`]):
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `host`, `commands` | what `vshmem` does with clusters, and with commands in machines |
+//! | `guest` | a machine's first process |
+//! | `launcher` | what starts machines, a folder for each |
+//! | `boot` | what machines boot |
+//! | `state` | what is written down of clusters |
+//! | `contents`, `check`, `sample`, `client` | looking into pools |
+//! | `wire` | the protocol between a host and a machine's agent |
 
 mod boot;
 pub mod check;

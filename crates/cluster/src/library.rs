@@ -1,11 +1,11 @@
-//! Finds libvshmem.so, which makes a program's System V calls go to the pool.
+//! Finds libvshmem.so, which redirects a program's System V calls to the pool.
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
 const NAMES: [&str; 2] = ["libvshmem.so", "libvshmem.so.1"];
 
-/// The library: `VSHMEM_LIB`, else beside this program or where it is installed relative to it.
+/// The library: `VSHMEM_LIB`, else one beside this program or where it is installed relative to it.
 pub fn find() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("VSHMEM_LIB").map(PathBuf::from) {
         return given.canonicalize().map_err(|e| {

@@ -1,4 +1,4 @@
-//! A pool's System V limits by name, as sysctl and the manuals call them.
+//! A pool's System V limits by name, as sysctl and the manual pages call them.
 
 use vshmem_pool::Limits;
 
@@ -8,14 +8,14 @@ pub const NAMES: [&str; 10] = [
     "msgmni",
 ];
 
-/// One limit that was chosen.
+/// A limit and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     name: &'static str,
     value: u64,
 }
 
-/// Where a limit is kept.
+/// The field of a limit.
 enum Slot<'a> {
     Long(&'a mut u64),
     Short(&'a mut u32),
@@ -39,7 +39,7 @@ impl Limit {
         }
     }
 
-    /// Limits in which those that were chosen have taken the place of others.
+    /// These limits, with the chosen ones replaced.
     pub fn all(chosen: &[Limit], mut limits: Limits) -> Limits {
         for limit in chosen {
             limit.set(&mut limits);
@@ -47,7 +47,7 @@ impl Limit {
         limits
     }
 
-    /// Sets it; false, and nothing happens, if the value has no room there.
+    /// Sets the limit; false, without effect, if the value does not fit.
     pub(crate) fn set(&self, limits: &mut Limits) -> bool {
         match slot(limits, self.name) {
             Slot::Long(long) => *long = self.value,
@@ -59,7 +59,7 @@ impl Limit {
         true
     }
 
-    /// Says so if a pool with these limits does not allow what was chosen.
+    /// An error if a pool with these limits is more restrictive than what was chosen.
     pub fn check(&self, mut limits: Limits) -> Result<(), String> {
         let most = match slot(&mut limits, self.name) {
             Slot::Long(long) => *long,

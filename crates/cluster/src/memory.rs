@@ -1,14 +1,14 @@
-//! How much memory this host has left.
+//! Free memory of this host.
 
 use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// Memory that the kernel can give to a file without taking it from anybody, swap space included. `None`: not known, or the file's memory
-/// is none of it.
+/// Memory that the kernel can give to a file without reclaiming anybody's, swap included. `None` if it is not
+/// known, or the file is not in tmpfs.
 pub fn available_for(file: &CStr) -> Option<u64> {
-    // Huge pages were set aside, and files on disks are more than their memory.
+    // Huge pages are reserved beforehand, and files on disks can be larger than memory.
     let of_memory = status(file)?.f_type == libc::TMPFS_MAGIC;
     of_memory
         .then(|| fs::read_to_string("/proc/meminfo").ok())?
@@ -16,12 +16,13 @@ pub fn available_for(file: &CStr) -> Option<u64> {
         .and_then(available)
 }
 
-/// Free bytes of the file system that a file is on.
+/// Free bytes of a file's file system.
 pub fn free_space(file: &CStr) -> Option<u64> {
     status(file).map(|status| status.f_bavail.saturating_mul(status.f_bsize as u64))
 }
 
-/// An error unless a process like this one may have so much more address space, and, if it is to be `promised`, the kernel has so much to give.
+/// An error unless a process like this one may map so much more address space and, with `promised`, the
+/// kernel would commit the memory.
 pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
     let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let access = match promised {
@@ -34,7 +35,7 @@ pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: our own mapping, which nobody was told of.
+    // SAFETY: our own mapping, which nothing else uses.
     unsafe { libc::munmap(at, len) };
     Ok(())
 }

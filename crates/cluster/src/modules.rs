@@ -1,5 +1,5 @@
-//! Which kernel modules a machine needs and in which order, found without `depmod`'s help: a kernel
-//! package that was only unpacked has no modules.dep, but each module names what it depends on itself.
+//! The kernel modules that a machine needs, in the order of loading, without `depmod`: a kernel package that
+//! was only unpacked has no modules.dep, but each module names its dependencies.
 
 use crate::elf;
 use crate::error::{Error, Explain, Result};
@@ -52,7 +52,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Looks through a kernel's module directory, `/lib/modules/VERSION`.
+    /// Reads a kernel's module directory, `/lib/modules/VERSION`.
     pub fn open(directory: &Path) -> Result<Library> {
         let mut files = BTreeMap::new();
         walk(&directory.join("kernel"), &mut files).explain(|| {
@@ -82,7 +82,7 @@ impl Library {
             .find(|&name| !self.files.contains_key(name) && !self.builtin.contains(name))
     }
 
-    /// The wanted modules and all that they depend on, each after what it depends on.
+    /// The wanted modules and their dependencies, in the order of loading.
     pub fn resolve(&self, wanted: &[Wanted]) -> Result<Vec<Module>> {
         let mut order = Order {
             library: self,
@@ -106,7 +106,7 @@ struct Order<'a> {
 
 impl Order<'_> {
     fn visit(&mut self, name: &str) -> Result<()> {
-        // Marked before its dependencies are visited, so that a circle ends.
+        // Marked before its dependencies are visited, so that cycles end.
         if self.library.builtin.contains(name) || !self.done.insert(name.into()) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Order<'_> {
     }
 }
 
-/// What a module says that it depends on.
+/// The dependencies that a module names.
 pub(crate) fn dependencies(module: &[u8]) -> Vec<String> {
     let info = elf::section(module, ".modinfo").unwrap_or(&[]);
     info.split(|&b| b == 0)
@@ -164,7 +164,7 @@ fn walk(directory: &Path, files: &mut BTreeMap<String, PathBuf>) -> std::io::Res
     Ok(())
 }
 
-/// Reads a module, and unpacks it if it is compressed.
+/// Reads a module, decompressed if need be.
 pub fn read_module(path: &Path) -> Result<Vec<u8>> {
     let program = match path.extension().and_then(|e| e.to_str()) {
         Some("xz") => "xz",

@@ -11,17 +11,17 @@ use vshmem_transport::Handle;
 /// A kernel that uses the pool, or did.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Member {
-    /// Its number.
+    /// Its number in the member table.
     pub member: u16,
     /// Its name.
     pub name: String,
     /// It is not known to be dead.
     pub alive: bool,
-    /// It is the kernel that looks.
+    /// It is the kernel that this was read on.
     pub here: bool,
-    /// By which number it is rung.
+    /// The number by which doorbells address it.
     pub peer: Option<u16>,
-    /// Since when the back end knows it, in seconds since the epoch.
+    /// When the back end first saw it, in seconds since the epoch.
     pub since: Option<u64>,
     /// Its processes in the pool.
     pub processes: u32,
@@ -29,7 +29,7 @@ pub struct Member {
     pub waiting: u32,
 }
 
-/// A member of a pool, told from others that have or had its number.
+/// A member's number and identity: numbers are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberId {
     pub(crate) number: u16,
@@ -47,14 +47,14 @@ pub struct Waiter {
     pub process: Process,
     /// Its process is not known to be dead.
     pub alive: bool,
-    /// What for, in words.
+    /// What it waits for, in words.
     pub wanted: String,
-    /// Since when, in seconds since the epoch.
+    /// Since when it waits, in seconds since the epoch.
     pub since: Option<i64>,
 }
 
-/// The members of a pool, dead ones too. The process `but` is not counted: it only looks.
-pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<Member> {
+/// The members of a pool, dead ones too. `except`, the process that only looks, is not counted.
+pub(crate) fn members(pool: &Pool, handle: &Handle, except: Option<ProcId>) -> Vec<Member> {
     let here = handle.find_member(pool);
     let mut all = Vec::new();
     pool.members(|index, name, alive| {
@@ -79,7 +79,7 @@ pub(crate) fn members(pool: &Pool, handle: &Handle, but: Option<ProcId>) -> Vec<
     let back = &mut |at, len| handle.reserve(at, len);
     stats::processes(pool, back, |id, who| {
         let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
-        if lives && Some(id) != but {
+        if lives && Some(id) != except {
             count(who.member, |member| &mut member.processes);
         }
     });
@@ -109,15 +109,15 @@ pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Ve
             id: sleeper.id,
             process: processes.describe(sleeper.who),
             alive,
-            wanted: words(sleeper.wanted),
+            wanted: describe_wait(sleeper.wanted),
             since: (sleeper.since != 0).then_some(sleeper.since),
         });
     });
     all
 }
 
-/// What somebody waits for, in words.
-fn words(wanted: Wanted) -> String {
+/// What a thread waits for, in words.
+fn describe_wait(wanted: Wanted) -> String {
     match wanted {
         Wanted::Operation { number, add: 0 } => format!("semaphore {number} to be 0"),
         Wanted::Operation { number, add } => format!("semaphore {number} to let {add} be added"),

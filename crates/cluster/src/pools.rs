@@ -1,4 +1,4 @@
-//! Pools on this kernel: the files behind `VSHMEM_POOL`, and in a machine its devices.
+//! Pools on this kernel: the files that `VSHMEM_POOL` names, and in a machine its devices.
 
 use crate::error::{Error, Result};
 use crate::limits::Limit;
@@ -16,7 +16,7 @@ use vshmem_transport::{
     transports, CreateError, Handle, OpenError, PoolRef, ResolveError,
 };
 
-/// A pool as its file shows it.
+/// A pool, as its file shows it.
 #[derive(Debug, Clone)]
 pub struct Listed {
     /// Its name.
@@ -25,22 +25,23 @@ pub struct Listed {
     pub path: String,
     /// Its length in bytes.
     pub size: u64,
-    /// Bytes that take memory.
+    /// Bytes that are backed by memory.
     pub used: u64,
     /// Permission bits.
     pub mode: u32,
-    /// It keeps all of its memory.
+    /// All of its memory is reserved.
     pub reserved: bool,
     /// How this kernel reaches it.
     pub access: Access,
 }
 
-/// How a kernel reaches a pool, which decides what it costs.
+/// How a kernel reaches a pool, which determines the cost of using it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// The processor's caches hold its memory; else every access is one to the device.
+    /// The processor caches its memory; otherwise every access goes to the device.
     pub cached: bool,
-    /// Who waits for another kernel sleeps until that wakes it; else it looks every 2 ms. Not so where another kernel can't ring.
+    /// A waiter sleeps until another kernel wakes it; otherwise it polls every 2 ms, also if the other kernel
+    /// can't ring doorbells.
     pub woken: bool,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// The pool that a name or path means, or all that this user has on this kernel.
+/// The pool of this name or path; without a name, all pools of this user on this kernel.
 pub fn find(name: Option<&str>) -> Result<Vec<PoolRef>> {
     if let Some(name) = name {
         let found = vshmem_transport::resolve(name.as_bytes())
@@ -100,11 +101,11 @@ pub fn name_of(pool: &PoolRef) -> String {
 pub struct Lookup {
     /// Its file.
     pub path: String,
-    /// Its length in bytes and how this kernel reaches it; `None`: it is made when it is first used.
+    /// Its length in bytes and how this kernel reaches it; `None` if it will be made at first use.
     pub made: Option<(u64, Access)>,
 }
 
-/// Looks for the pool that `VSHMEM_POOL` would name by `name`, without a change to it.
+/// Looks up the pool that `VSHMEM_POOL` would name by `name`, without creating or changing it.
 pub fn lookup(name: &str) -> Result<Lookup> {
     let refused = |why: &dyn fmt::Display| Error::new(format!("the pool {name}: {why}"));
     let pool = vshmem_transport::resolve(name.as_bytes()).map_err(|error| refused(&error))?;
@@ -116,7 +117,7 @@ pub fn lookup(name: &str) -> Result<Lookup> {
     };
     let made = (handle.mem().len() as u64, Access::of(&handle));
     let opened = Pool::open(handle.mem()).map(drop);
-    // SAFETY: nobody has kept the memory.
+    // SAFETY: nothing else refers to the memory.
     unsafe { handle.close() };
     opened.map_err(|error| refused(&error))?;
     Ok(Lookup {
@@ -125,9 +126,9 @@ pub fn lookup(name: &str) -> Result<Lookup> {
     })
 }
 
-/// Makes an empty pool with the limits that Linux has by default, except for those given. `name` with a slash is a
-/// path. A limit that the pool can't have is an error, and there is no pool then. With a `head`, its file can be shown to
-/// virtual machines as persistent memory ([`vshmem_transport::head`]).
+/// Makes an empty pool with Linux's default limits, except for the given ones. A `name` with a slash is a
+/// path. A limit that the pool can't have is an error, and no pool is left then. With a `head`, virtual
+/// machines can be given its file as persistent memory ([`vshmem_transport::head`]).
 pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], head: bool) -> Result<()> {
     let limits = Limit::all(chosen, Limits::default());
     let failed = |why: String| Error::new(format!("could not make the pool {name}: {why}"));
@@ -161,8 +162,8 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], head: bool) ->
     })
 }
 
-/// Gives all of a pool memory, for good: whoever uses it then is not killed because a full host has none. `otherwise` says what to do
-/// if there is not that much.
+/// Backs a whole pool with memory, for good: no process that uses it is killed later because the host is
+/// full. `otherwise` is the hint if there is not enough memory.
 pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
     let refused = |why: String| Error::new(format!("could not reserve the pool {name}: {why}"));
     let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(error.to_string()))?;
@@ -176,7 +177,7 @@ pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
         ))
         .hint(otherwise)
     };
-    // A kernel that is asked for more memory than it has kills somebody to get it.
+    // A kernel that is short of memory would kill a process to get it.
     if let Some(memory) = memory::available_for(pool.path()).filter(|left| *left < wanted) {
         return Err(lacks(memory, "this host"));
     }
@@ -205,7 +206,7 @@ fn format(memory: Mem, limits: Limits, chosen: &[Limit]) -> std::result::Result<
         .try_for_each(|limit| limit.check(*pool.limits()))
 }
 
-/// The pools that this machine was given, in their order, then this user's named ones, by name.
+/// The pools of this machine's devices, in their order, then this user's named pools, by name.
 pub fn list() -> Result<Vec<Listed>> {
     let mut out = list_local_pools()?;
     out.sort_by(|a, b| a.name.cmp(&b.name));
@@ -213,7 +214,7 @@ pub fn list() -> Result<Vec<Listed>> {
     for transport in transports() {
         let listed = transport.discover(&mut |pool| {
             if !pool.is_local() {
-                // One that this user may not open is none of this user's.
+                // A device that this user may not open is skipped.
                 let handle = transport.open(pool).ok();
                 devices.extend(handle.and_then(|handle| device(pool, handle)));
             }
@@ -230,7 +231,7 @@ pub fn list() -> Result<Vec<Listed>> {
 fn device(pool: &PoolRef, handle: Handle) -> Option<Listed> {
     let path = handle.path().to_string_lossy().into_owned();
     let (size, access) = (handle.mem().len() as u64, Access::of(&handle));
-    // SAFETY: nobody has seen the memory.
+    // SAFETY: nothing else refers to the memory.
     unsafe { handle.close() };
     let mode = fs::metadata(&path).ok()?.mode() & 0o7777;
     Some(Listed {
@@ -239,7 +240,7 @@ fn device(pool: &PoolRef, handle: Handle) -> Option<Listed> {
         size,
         used: size,
         mode,
-        // By whoever owns it, if by anybody: that can't be seen from here.
+        // The owner may have reserved it; that can't be seen from here.
         reserved: false,
         access,
     })
@@ -266,7 +267,7 @@ fn list_local_pools() -> Result<Vec<Listed>> {
     Ok(out)
 }
 
-/// Removes a pool, whoever uses it. Programs that use it keep it until they end.
+/// Removes a pool, even if it is in use. Programs that use it keep it until they end.
 pub fn remove(name: &str) -> Result<()> {
     remove_local(&c_name(name)?)
         .map_err(|error| Error::new(format!("could not remove the pool {name}: {error}")).code(1))

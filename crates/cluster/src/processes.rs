@@ -1,5 +1,6 @@
-//! Which process a pool means by a pid. Pids are those of the process's own PID name space, and kernels run several: containers. The pool notes
-//! which one, by a number; what the process is called from here, and the host name of its container, /proc tells.
+//! The processes that pids in a pool refer to. A pid belongs to its process's PID namespace, and a kernel can
+//! have several of these: containers. The pool identifies the namespace by a number; /proc tells the pid here
+//! and the container's host name.
 
 use rustix::fd::AsRawFd;
 use schemars::JsonSchema;
@@ -13,7 +14,7 @@ use vshmem_ipc::stats::{self, Who};
 use vshmem_pool::Pool;
 use vshmem_transport::{namespaces_number, Handle};
 
-/// A name out of a pool, without what a terminal could take for a command.
+/// A name out of a pool, with control characters replaced.
 pub(crate) fn readable(name: &[u8]) -> String {
     let shown = |c: char| if c.is_control() { '?' } else { c };
     String::from_utf8_lossy(name).chars().map(shown).collect()
@@ -22,45 +23,45 @@ pub(crate) fn readable(name: &[u8]) -> String {
 /// A process that uses a pool, or did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Process {
-    /// Its pid, in its own PID name space.
+    /// Its pid, in its own PID namespace.
     pub pid: i32,
     /// Name of the kernel that it runs on.
     pub kernel: String,
-    /// Which PID name space of that kernel it is in, by a number that means nothing else; null: that is not known, as where it had no /proc.
+    /// Its PID namespace on that kernel, by an arbitrary number; null if unknown, as without /proc.
     pub namespace: Option<u32>,
     /// The host name there, if it can be seen from here.
     pub hostname: Option<String>,
-    /// Its pid as it is seen from here, if it is.
+    /// Its pid here, if it can be seen from here.
     pub pid_here: Option<i32>,
-    /// `PID@NAME`, as people are shown it.
+    /// `PID@NAME`, as it is displayed.
     #[serde(rename = "name")]
     pub label: String,
 }
 
-/// A PID name space of this kernel, as it is seen from here.
+/// A PID namespace of this kernel, as seen from here.
 #[derive(Default)]
 struct PidNamespace {
     hostname: Option<String>,
-    /// By pids there, those here.
+    /// From pids there to pids here.
     pids: HashMap<i32, i32>,
 }
 
 /// The processes of a pool.
 pub struct Processes {
     here: Option<u16>,
-    /// What kernels are called.
+    /// The kernels' names.
     names: BTreeMap<u16, String>,
     all: Vec<Who>,
-    /// Kernels with processes of several PID name spaces.
+    /// Kernels with processes in several PID namespaces.
     mixed: BTreeSet<u16>,
-    /// Our PID name space.
+    /// The PID namespace of this process.
     ours: Option<u32>,
-    /// Those of this kernel, by number.
+    /// The namespaces of this kernel, by number.
     seen: HashMap<u32, PidNamespace>,
 }
 
 impl Processes {
-    /// Of a pool. /proc is asked only where there are processes of other name spaces than ours.
+    /// The processes of a pool. /proc is only read if some of them are in other namespaces than this one.
     pub fn of(pool: &Pool, handle: &Handle) -> Processes {
         let mut names = BTreeMap::new();
         pool.members(|index, name, _| {
@@ -68,7 +69,7 @@ impl Processes {
         });
         let here = handle.find_member(pool);
         let mut all = Vec::new();
-        let mut spaces: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
+        let mut namespaces: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
         let back = &mut |at, len| handle.reserve(at, len);
         stats::processes(pool, back, |id, who| {
             let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
@@ -76,17 +77,20 @@ impl Processes {
                 all.push(who);
             }
             if lives && who.namespace != 0 {
-                spaces.entry(who.member).or_default().insert(who.namespace);
+                namespaces
+                    .entry(who.member)
+                    .or_default()
+                    .insert(who.namespace);
             }
         });
-        let ours = spaces_of("self");
+        let ours = namespaces_of("self");
         if let Some(here) = here {
-            spaces.entry(here).or_default().extend(ours);
+            namespaces.entry(here).or_default().extend(ours);
         }
         let several = |(&member, all): (&u16, &BTreeSet<u32>)| (all.len() > 1).then_some(member);
-        let mixed: BTreeSet<u16> = spaces.iter().filter_map(several).collect();
+        let mixed: BTreeSet<u16> = namespaces.iter().filter_map(several).collect();
         let local = here.filter(|here| mixed.contains(here));
-        let seen = local.map_or_else(HashMap::new, |here| visible(&spaces[&here]));
+        let seen = local.map_or_else(HashMap::new, |here| visible(&namespaces[&here]));
         Processes {
             here,
             names,
@@ -97,51 +101,53 @@ impl Processes {
         }
     }
 
-    /// All that live, as far as that is known, but for Vshmem's own.
+    /// All processes that are not known to be dead, without Vshmem's own.
     pub fn all(&self) -> Vec<Process> {
         self.all.iter().map(|&who| self.describe(who)).collect()
     }
 
-    /// The process that an IPC object notes; `None` if it notes none.
+    /// The process that an IPC object records; `None` if it records none.
     pub fn recorded(&self, who: Who) -> Option<Process> {
         (who.pid != 0).then(|| self.describe(who))
     }
 
     /// A process that a record names.
     pub fn describe(&self, who: Who) -> Process {
-        let space = (who.namespace != 0).then_some(who.namespace);
+        let namespace = (who.namespace != 0).then_some(who.namespace);
         let kernel = self.names.get(&who.member).cloned();
         let kernel = kernel.unwrap_or_else(|| format!("member {}", who.member));
         let is_here = Some(who.member) == self.here;
-        let seen = space
+        let seen = namespace
             .filter(|_| is_here)
-            .and_then(|space| self.seen.get(&space));
-        let hostname = seen.and_then(|space| space.hostname.clone());
+            .and_then(|namespace| self.seen.get(&namespace));
+        let hostname = seen.and_then(|namespace| namespace.hostname.clone());
         let is_mixed = self.mixed.contains(&who.member)
-            || is_here && space.is_some_and(|it| Some(it) != self.ours);
+            || is_here && namespace.is_some_and(|it| Some(it) != self.ours);
         let is_alone = |name: &str| {
-            let same = |space: &&PidNamespace| space.hostname.as_deref() == Some(name);
+            let same = |namespace: &&PidNamespace| namespace.hostname.as_deref() == Some(name);
             self.seen.values().filter(same).count() == 1
         };
-        let whose = match (space, &hostname) {
+        let whose = match (namespace, &hostname) {
             _ if !is_mixed => kernel.clone(),
             (None, _) => format!("{kernel}?"),
             (Some(_), Some(name)) if is_alone(name) => name.clone(),
-            (Some(space), name) => format!("{}#{space:x}", name.as_ref().unwrap_or(&kernel)),
+            (Some(namespace), name) => {
+                format!("{}#{namespace:x}", name.as_ref().unwrap_or(&kernel))
+            }
         };
         Process {
             pid: who.pid,
             label: format!("{}@{whose}", who.pid),
             kernel,
-            namespace: space,
-            pid_here: seen.and_then(|space| space.pids.get(&who.pid).copied()),
+            namespace,
+            pid_here: seen.and_then(|namespace| namespace.pids.get(&who.pid).copied()),
             hostname,
         }
     }
 }
 
-/// The number of the name spaces in which a process's pid and start mean something.
-fn spaces_of(process: &str) -> Option<u32> {
+/// The number of the namespaces that a process's pid and start time belong to.
+fn namespaces_of(process: &str) -> Option<u32> {
     let inode =
         |kind| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|meta| meta.ino() as u32);
     Some(namespaces_number(
@@ -150,7 +156,7 @@ fn spaces_of(process: &str) -> Option<u32> {
     ))
 }
 
-/// What of name spaces can be seen from here.
+/// What can be seen of namespaces from here.
 fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, PidNamespace> {
     let mut seen: HashMap<u32, PidNamespace> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -158,21 +164,21 @@ fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, PidNamespace> {
         let Ok(pid) = name.parse::<i32>() else {
             continue;
         };
-        let Some(number) = spaces_of(&name).filter(|number| wanted.contains(number)) else {
+        let Some(number) = namespaces_of(&name).filter(|number| wanted.contains(number)) else {
             continue;
         };
-        let space = seen.entry(number).or_insert_with(|| PidNamespace {
+        let namespace = seen.entry(number).or_insert_with(|| PidNamespace {
             hostname: hostname_of(pid),
             pids: HashMap::new(),
         });
         if let Some(there) = pid_there(pid) {
-            space.pids.insert(there, pid);
+            namespace.pids.insert(there, pid);
         }
     }
     seen
 }
 
-/// What a process is called in its own PID name space.
+/// A process's pid in its own PID namespace.
 fn pid_there(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
@@ -181,7 +187,7 @@ fn pid_there(pid: i32) -> Option<i32> {
     line.split_whitespace().last()?.parse().ok()
 }
 
-/// The host name that a process sees, asked by a child that goes there.
+/// The host name that a process sees, read by a child that enters its namespace.
 fn hostname_of(pid: i32) -> Option<String> {
     let open = |kind| File::open(format!("/proc/{pid}/ns/{kind}")).ok();
     let (uts, user) = (open("uts")?, open("user")?);
@@ -191,8 +197,8 @@ fn hostname_of(pid: i32) -> Option<String> {
         return Some(readable(name.trim().as_bytes()));
     }
     let ask = move || {
-        // SAFETY: the calls take descriptors that are open, and a structure that lives across them; zeros are a valid one. They may be made between
-        // fork and exec.
+        // SAFETY: the calls take open descriptors, and a structure that lives across them and may be zero.
+        // They are safe between fork and exec.
         unsafe {
             let enters = |file: &File, kind| libc::setns(file.as_raw_fd(), kind) == 0;
             let is_there = enters(&uts, libc::CLONE_NEWUTS)
@@ -207,7 +213,7 @@ fn hostname_of(pid: i32) -> Option<String> {
     };
     let mut command = Command::new("/proc/self/exe");
     command.stdin(Stdio::null()).stderr(Stdio::null());
-    // SAFETY: what runs there allocates nothing and takes no lock; it ends the child, so nothing is executed.
+    // SAFETY: the closure allocates nothing and takes no lock; it ends the child, so nothing is executed.
     unsafe { command.pre_exec(ask) };
     let said = command.output().ok()?.stdout;
     (!said.is_empty()).then(|| readable(&said))

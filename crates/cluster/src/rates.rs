@@ -1,9 +1,9 @@
-//! What has passed the queues of a pool between two samples, in a second.
+//! Messages and bytes per second through the queues of a pool, from two samples.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What has passed an end of a queue. The counts begin anywhere and are modulo 2^32: differences count.
+/// Counters at one end of a queue. They start anywhere and wrap at 2^32: only differences mean something.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 pub struct Passed {
     /// Messages.
@@ -12,7 +12,7 @@ pub struct Passed {
     pub bytes: u32,
 }
 
-/// What has passed in a second.
+/// Traffic per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Rates {
     /// Messages sent.

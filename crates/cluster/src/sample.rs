@@ -1,6 +1,7 @@
-//! A pool at one moment, as a display shows it: its members, what lies in it, what has passed, who waits.
+//! A pool at one moment, as displays show it: its members and contents, what passed its queues, and who
+//! waits.
 //!
-//! It is only looked at (`vshmem_ipc::look`): no lock is taken, nobody waits, and what a machine may have scribbled is not believed.
+//! It is read without a lock (`vshmem_ipc::stats`), so nobody waits for it, and nothing in it is trusted.
 
 use crate::error::{Error, Result};
 use crate::ids;
@@ -30,7 +31,7 @@ pub struct Object {
     pub uid: u32,
     /// Threads that wait at it.
     pub waiting: u32,
-    /// When it was used last, in seconds since the epoch; 0: never.
+    /// Last use, in seconds since the epoch; 0: never.
     pub used: i64,
 }
 
@@ -44,7 +45,7 @@ pub struct Segment {
     pub size: u64,
     /// Attachments.
     pub attached: u64,
-    /// Who made it.
+    /// The process that made it.
     pub creator: Option<Process>,
 }
 
@@ -68,13 +69,13 @@ pub struct Queue {
     pub messages: u32,
     /// Bytes in it.
     pub bytes: u32,
-    /// Most bytes in it.
+    /// Limit of bytes in it.
     pub most: u64,
     /// What was sent.
     pub sent: Passed,
     /// What was received.
     pub received: Passed,
-    /// In a second, since the sample before.
+    /// Rates since the sample before.
     pub rates: Option<Rates>,
 }
 
@@ -83,22 +84,22 @@ pub struct Queue {
 pub struct Sample {
     /// Its name, or its path.
     pub pool: String,
-    /// When, in seconds since the epoch.
+    /// Time of the sample, in seconds since the epoch.
     pub time: f64,
     /// Its size in bytes.
     pub size: u64,
-    /// Bytes of it that take memory, where that is known: not in a machine.
+    /// Bytes of it that are backed by memory; null in a machine, where that is not known.
     pub memory: Option<u64>,
     /// Bytes of all segments.
     pub segment_bytes: u64,
-    /// Bytes that segments can have.
+    /// Capacity for segments, in bytes.
     pub segment_room: u64,
     /// Semaphores of all sets.
     pub semaphores: u64,
-    /// How often the back end has said that it lives, once a second; 0: there is none.
+    /// The back end's heartbeat, which it increments once a second; 0: there is none.
     #[serde(rename = "beat")]
     pub heartbeat: u64,
-    /// Who uses it.
+    /// The kernels that use it.
     pub members: Vec<Member>,
     /// Segments.
     pub segments: Vec<Segment>,
@@ -108,11 +109,11 @@ pub struct Sample {
     pub queues: Vec<Queue>,
     /// Threads that wait.
     pub waiters: Vec<Waiter>,
-    /// All queues, in a second, since the sample before.
+    /// Rates of all queues since the sample before.
     pub rates: Option<Rates>,
 }
 
-/// An open pool that is looked at.
+/// A pool that is open for sampling.
 pub struct Watched {
     name: String,
     path: Option<PathBuf>,
@@ -145,19 +146,19 @@ impl Watched {
         &self.name
     }
 
-    /// Has its file been removed, or is another there?
+    /// Its file was removed or replaced.
     pub fn is_gone(&self) -> bool {
         self.path
             .as_ref()
             .is_some_and(|path| identity(path) != self.identity)
     }
 
-    /// Who uses it.
+    /// The kernels that use it.
     pub fn members(&self) -> Vec<Member> {
         members(&self.pool, &self.handle, None)
     }
 
-    /// How it is now.
+    /// Its state now.
     pub fn sample(&self) -> Sample {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let totals = stats::totals(&self.pool);
@@ -218,7 +219,8 @@ impl Watched {
 }
 
 impl Sample {
-    /// Fills the rates in, by what the pool was like before. Queues that were not there then have none: their counts begin anywhere.
+    /// Fills in the rates since an earlier sample. Queues that are new have none, since counters start
+    /// anywhere.
     pub fn compare(&mut self, before: &Sample) {
         let seconds = self.time - before.time;
         if seconds <= 0.0 {
@@ -243,12 +245,13 @@ impl Sample {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // SAFETY: it is not used after this, as `self` is not. The mapping is used through `self.pool` alone, which goes with `self`.
+        // SAFETY: it is not used after this, as `self` is not. The mapping is used through `self.pool` alone,
+        // which goes with `self`.
         unsafe { ManuallyDrop::take(&mut self.handle).close() };
     }
 }
 
-/// What tells a file from others.
+/// Device and inode of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let file = path.metadata().ok()?;
     Some((file.dev(), file.ino()))
@@ -264,7 +267,7 @@ fn object(entry: &stats::Entry, waiting: u32, used: i64) -> Object {
     }
 }
 
-/// What has passed an end, with what was handed over without being in the queue.
+/// The counters of an end, including messages that were handed over without entering the queue.
 fn passed(end: &stats::End, (bytes, messages): (u32, u32)) -> Passed {
     Passed {
         messages: end.messages.wrapping_add(messages),
@@ -281,7 +284,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
     use vshmem_ipc::{msg, sem, shm};
 
-    /// A pool in a file of its own, with something of each kind; the file goes with the value.
+    /// A pool in a file of its own, with an IPC object of each kind; the file goes with the value.
     struct Scene(String);
 
     impl Scene {

@@ -1,11 +1,11 @@
-//! What programs find of signals when they begin.
+//! The signal mask of programs that are started.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has a program begin with no signal blocked, whatever the thread that starts it blocks: `Command` passes that on. Handlers don't outlive
-/// an `exec`; what is ignored stays so, as under nohup.
+/// Makes a program start with no signal blocked. It would inherit the mask of the thread that starts it.
+/// Handlers don't survive `exec`, and ignored signals stay ignored, as under nohup.
 pub fn unblock(command: &mut Command) {
     let unblock = || {
         // SAFETY: the set is initialised before it is used; both calls are safe in a forked child.
@@ -19,7 +19,7 @@ pub fn unblock(command: &mut Command) {
             _ => Err(io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure makes one system call; it takes no lock and no memory.
+    // SAFETY: the closure makes two system calls; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(unblock) };
 }
 

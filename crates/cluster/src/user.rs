@@ -1,4 +1,4 @@
-//! As whom programs run.
+//! Users: the caller, the users that machines run as, and changing to one.
 
 use crate::error::{Error, Result};
 use std::fs;
@@ -6,21 +6,22 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// This user.
+/// The effective user id.
 pub fn uid() -> u32 {
     // SAFETY: always succeeds and takes nothing.
     unsafe { libc::geteuid() }
 }
 
-/// The users whom root's machines run as, one for each; a distribution gives none of these to anybody.
+/// The users that machines run as if root starts them, one for each machine. Distributions don't allocate
+/// these ids.
 pub const MACHINE_USERS: std::ops::Range<u32> = 65000..65032;
 
-/// The user that a machine runs as, if not the one who starts it: a machine of root's has none of root's rights.
+/// The user that a machine runs as, if not its starter. Machines that root starts get none of root's rights.
 pub fn of_machine(index: u32) -> Option<u32> {
     (uid() == 0).then_some(MACHINE_USERS.start + index)
 }
 
-/// As whom a command runs.
+/// The user and groups that a command runs with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// User.
@@ -32,9 +33,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The user who runs this program.
+    /// The user and groups of this process.
     pub fn current() -> Identity {
-        // SAFETY: these calls take nothing, or a buffer that has as many places as they are told.
+        // SAFETY: the calls take nothing, or a buffer with as many entries as they are told.
         unsafe {
             let count = libc::getgroups(0, std::ptr::null_mut()).max(0);
             let mut groups = vec![0; count as usize];
@@ -81,11 +82,11 @@ pub(crate) fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
     plain(number?, number?)
 }
 
-/// Has a program begin as this user, with these groups and no others. To whom that is not allowed, the program is not started. What the
-/// kernel forgets when a process changes its user (`PR_SET_PDEATHSIG`) is to be asked for afterwards.
+/// Makes a program start as this user, with these groups and no others. It is not started if that is not
+/// permitted. `PR_SET_PDEATHSIG` is cleared by a change of user, so it has to be set afterwards.
 pub fn switch(command: &mut Command, uid: u32, gid: u32, groups: Vec<u32>) {
     let switch = move || {
-        // SAFETY: these calls take plain values, and setgroups a list that lives across the call; all of them
+        // SAFETY: the calls take plain values, and setgroups a list that lives across the call; all of them
         // are safe in a forked child.
         let refused = unsafe {
             libc::setgroups(groups.len(), groups.as_ptr()) < 0
@@ -97,7 +98,7 @@ pub fn switch(command: &mut Command, uid: u32, gid: u32, groups: Vec<u32>) {
             false => Ok(()),
         }
     };
-    // SAFETY: the closure makes system calls only; it takes no lock and no memory.
+    // SAFETY: the closure makes system calls only; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(switch) };
 }
 

@@ -1,5 +1,5 @@
-//! The driver vshmem.ko for the machines' kernel, if this host has one: installed by DKMS or beside this program, or built by
-//! `kmod/build.sh` into the user's cache.
+//! The driver for the machines' kernel, if this host has one: installed by DKMS, beside this program, or
+//! built into the user's cache by `kmod/build.sh`.
 
 use crate::elf;
 use crate::error::{Error, Result};
@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Which driver the machines load.
+/// The driver that machines load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// One that is found, or none.
+    /// One that is found, if any.
     Auto,
     /// None.
     None,
@@ -24,23 +24,23 @@ pub enum Choice {
 pub struct Driver {
     /// Where it was found.
     pub path: PathBuf,
-    /// To be loaded after the others.
+    /// Loaded after the other modules.
     pub module: Module,
 }
 
-/// The name that the module has in the list of modules.
+/// The module's name.
 pub const NAME: &str = "vshmem";
-/// The calls that the library needs of a driver, as the driver names them (`vshmem_calls` in its source).
+/// The version of the driver's interface that the library needs (`vshmem_calls` in the driver's source).
 const CALLS: &str = "2";
-/// Endings of modules that are compressed, or not.
+/// File name endings of modules, compressed or not.
 const ENDINGS: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
-/// The driver of this name that is chosen for a kernel of this version.
+/// The chosen driver of this name for a kernel of this version.
 pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>> {
     match choice {
         Choice::None => Ok(None),
         Choice::File(path) => open(path, name, version).map(Some),
-        // One that can't be read, or is another kernel's, is as good as none.
+        // An unreadable driver, or one for another kernel, counts as none.
         Choice::Auto => Ok(candidates(name, version)
             .into_iter()
             .find_map(|path| open(&path, name, version).ok())),
@@ -81,7 +81,7 @@ fn built_for(module: &[u8]) -> Option<String> {
     magic.split(' ').next().map(str::to_owned)
 }
 
-/// What a module says of itself under a name.
+/// An entry of a module's .modinfo section.
 fn modinfo(module: &[u8], name: &str) -> Option<String> {
     let info = elf::section(module, ".modinfo")?;
     let value = info
@@ -90,7 +90,7 @@ fn modinfo(module: &[u8], name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// Files that may be it, the best first.
+/// Paths where it may be, the best first.
 fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     let installed = Path::new("/lib/modules").join(version);
     let mut directories = ["updates/dkms", "updates", "extra"]
@@ -110,7 +110,7 @@ fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     out
 }
 
-/// What `kmod/build.sh` has built, the newest first.
+/// Drivers that `kmod/build.sh` has built, the newest first.
 fn built(name: &str, version: &str) -> Vec<PathBuf> {
     let cache = match std::env::var_os("VSHMEM_CACHE") {
         Some(cache) => PathBuf::from(cache),

@@ -1,5 +1,5 @@
-//! The first root file system of a machine, made when machines start: this program as `/init`, the libraries that it
-//! is linked to, and the kernel modules that lead to the host's file tree. Nothing else needs to be installed.
+//! The initramfs of a machine, made when it is started: this program as `/init`, its shared libraries, and
+//! the kernel modules that mounting the host's file tree takes. Nothing else needs to be installed.
 
 use super::software::Software;
 use crate::cpio::Archive;
@@ -12,11 +12,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The first root file system of a cluster's machines, until they have read it.
+/// The initramfs file of a cluster, removed when it is dropped.
 pub struct Initramfs(pub PathBuf);
 
 impl Initramfs {
-    /// Writes it. The caller has the cluster's lock.
+    /// Writes the file. The caller has the cluster's lock.
     pub fn write(cluster: &str, software: &Software) -> Result<Initramfs> {
         let path = cluster_directory(cluster)?.join("initramfs");
         write(&path, &software.kernel.modules)?;
@@ -30,7 +30,8 @@ impl Drop for Initramfs {
     }
 }
 
-/// Writes one with these modules. Everybody may read it who finds it: its directory is private, and the hypervisor may run as another user.
+/// Writes an initramfs with these modules. Its mode lets everybody read it, because the hypervisor may run as
+/// another user; its directory is private.
 pub fn write(path: &Path, modules: &[Module]) -> Result<()> {
     let bytes = build(modules)?;
     fs::write(path, bytes)
@@ -63,7 +64,7 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// What the running program has mapped is what it is linked to.
+/// The shared libraries of this program are those that it has mapped.
 fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
     let maps =
         fs::read_to_string("/proc/self/maps").explain(|| "reading /proc/self/maps".into())?;
@@ -91,7 +92,7 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
     Ok(())
 }
 
-/// Names by which programs ask for a library whose file is called otherwise, as libc.so.6 for libc-2.31.so.
+/// Symbolic links to a library, as libc.so.6 to libc-2.31.so.
 fn links_to(library: &Path) -> Vec<String> {
     let directory = library.parent().unwrap_or(Path::new("/"));
     let leads_there = |path: &Path| {
@@ -105,7 +106,7 @@ fn links_to(library: &Path) -> Vec<String> {
         .collect()
 }
 
-/// File name and path of each library in a list of mappings.
+/// File name and path of each library in /proc/PID/maps.
 pub(crate) fn mapped_libraries(maps: &str, own: &Path) -> BTreeMap<String, PathBuf> {
     maps.lines()
         .filter_map(|line| {

@@ -1,5 +1,5 @@
-//! Finds a kernel for the machines: one that is installed, else one that was downloaded before, else one that is
-//! downloaded now as a package and unpacked without root.
+//! Finds a kernel for machines: an installed one, else one from the cache, else one that is downloaded as a
+//! package and unpacked without root.
 
 use crate::error::{Error, Explain, Result};
 use crate::modules::{Library, Module, Wanted};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A kernel and the modules that a machine loads.
+/// A kernel, and the modules that machines load.
 pub struct Kernel {
     /// The bootable image.
     pub image: PathBuf,
@@ -18,9 +18,9 @@ pub struct Kernel {
     pub modules: Vec<Module>,
 }
 
-/// Package names of the kernel, Debian's then Ubuntu's. Debian's kernel for clouds has no 9p, so it won't do.
+/// Names of kernel packages in Debian and Ubuntu. Debian's cloud kernel lacks 9p.
 const PACKAGES: [&str; 2] = ["linux-image-amd64", "linux-image-generic"];
-/// Large parts of a kernel package that no machine of ours needs.
+/// Large parts of a kernel package that machines don't need.
 const EXCLUDED: [&str; 6] = [
     "gpu",
     "media",
@@ -30,7 +30,7 @@ const EXCLUDED: [&str; 6] = [
     "net/ethernet",
 ];
 
-/// Finds a kernel that has the wanted modules. `report` hears of a download.
+/// Finds a kernel that has the wanted modules.
 pub fn find(
     given: Option<&Path>,
     wanted: &[Wanted],
@@ -135,7 +135,7 @@ fn newest_first(images: &mut [PathBuf]) {
     images.sort_by_key(|path| std::cmp::Reverse(version_key(&path.to_string_lossy())));
 }
 
-/// The numbers in a name, for comparing versions: 6.10 comes after 6.9.
+/// The numbers in a name, to compare versions: 6.10 is newer than 6.9.
 fn version_key(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
@@ -152,7 +152,7 @@ fn download(cache: &Path, wanted: &[Wanted], report: &mut dyn FnMut(&str)) -> Re
     result
 }
 
-/// The kernel's package and, where modules come in their own, theirs.
+/// The kernel's package and, if its modules have a package of their own, that one.
 fn packages() -> Result<Vec<String>> {
     let none = || {
         Error::new("no kernel was found that the machines could run").hint(format!(
@@ -169,7 +169,7 @@ fn packages() -> Result<Vec<String>> {
     Ok([Some(image), modules].into_iter().flatten().collect())
 }
 
-/// The first package that `package` depends on whose name is `prefix` and a version.
+/// The first dependency of `package` whose name is `prefix` and a version.
 fn dependency(package: &str, prefix: &str) -> Option<String> {
     let out = Command::new("apt-cache")
         .args(["show", "--no-all-versions", package])
@@ -227,7 +227,7 @@ fn unpack_and_cache(
         .find(|path| path.to_string_lossy().contains("/vmlinuz-"))
         .ok_or_else(|| Error::new("the package has no kernel in /boot"))?;
     if !tree.join("lib").exists() {
-        // Newer packages have their files in /usr/lib only.
+        // Newer packages only have files in /usr/lib.
         let _ = std::os::unix::fs::symlink("usr/lib", tree.join("lib"));
     }
     let kernel = open(&image, wanted)?;
@@ -261,7 +261,7 @@ fn unpack(package: &Path, tree: &Path) -> Result<()> {
     unpacked
 }
 
-/// Puts the image and the few modules that are needed into the cache.
+/// Puts the image and the wanted modules into the cache.
 fn cache_kernel(cache: &Path, work: &Path, kernel: Kernel) -> Result<Kernel> {
     let new = work.join("keep");
     let kept = cache.join(&kernel.version);

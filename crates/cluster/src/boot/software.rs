@@ -1,4 +1,4 @@
-//! What machines boot, and on what.
+//! What machines boot, and how it is executed.
 
 use super::driver;
 use super::kernel::{self, Kernel};
@@ -6,17 +6,17 @@ use crate::error::Result;
 use crate::modules::parse_wanted;
 use std::path::{Path, PathBuf};
 
-/// What machines boot, and on what.
+/// What machines boot, and how it is executed.
 pub struct Software {
-    /// With all modules that are loaded, the driver among them.
+    /// The kernel, with all modules that are loaded, the driver among them.
     pub kernel: Kernel,
     /// Where the driver was found, if machines load it.
     pub driver: Option<PathBuf>,
-    /// What carries out their instructions.
+    /// The accelerator, as in records.
     pub accel: &'static str,
-    /// Why that.
+    /// The accelerator, in words for the user.
     pub description: &'static str,
-    /// The kernel's image as it boots fastest.
+    /// The kernel's image in the form that boots fastest.
     pub image: PathBuf,
 }
 

@@ -1,5 +1,5 @@
-//! Unpacks a kernel image once on the host. An image unpacks itself as it boots, which takes seconds when its
-//! instructions are translated; an unpacked one is started directly (PVH), if it was built for that.
+//! Unpacks a kernel image once, on the host. An image that unpacks itself at boot takes seconds where
+//! instructions are translated. An unpacked image with a PVH entry point is started directly.
 
 use super::kernel::Kernel;
 use crate::elf;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Unpackers, by what compressed data begins with. They may complain about the four bytes that follow the data.
+/// Decompressors, by the magic number of their data. They may complain about the four bytes behind it.
 const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [
     (b"\xfd7zXZ\0", "xz", &["-dc", "--single-stream"]),
     (b"\x28\xb5\x2f\xfd", "zstd", &["-dc"]),
@@ -19,7 +19,7 @@ const UNPACKERS: [(&[u8], &str, &[&str]); 5] = [
     (b"BZh", "bzip2", &["-dc"]),
 ];
 
-/// The unpacked kernel, from the cache or made now; `None` if it can't be had, and the packed image must do.
+/// The unpacked kernel, from the cache or unpacked now; `None` if the packed image must do.
 pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf> {
     let meta = fs::metadata(&kernel.image).ok()?;
     let name = format!("{}-{}-{}", kernel.version, meta.len(), meta.mtime());
@@ -39,7 +39,7 @@ pub fn unpacked(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Option<PathBuf
     made.map(|()| path)
 }
 
-/// Kernels that were unpacked before would only take room: there is one newest kernel.
+/// Removes kernels that were unpacked before: one, the newest, is enough.
 fn remove_others(directory: &Path, kept: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.path() != kept {
@@ -89,10 +89,10 @@ pub(crate) fn payload(image: &[u8]) -> Option<&[u8]> {
     image.get(start..start.checked_add(word(0x24c)?)?)
 }
 
-/// Whose note it is, by name: of the hypervisor for which PVH was made.
+/// The owner of the ELF note, by name: the hypervisor for which PVH was made.
 const NOTE_OWNER: [u8; 4] = [0x58, 0x65, 0x6e, 0];
 
-/// Whether an ELF file has the note by which a kernel's PVH entry is found, number 18 of PVH's inventors.
+/// Whether an ELF file has note 18 of that owner, which gives a kernel's PVH entry point.
 pub(crate) fn has_pvh_entry(kernel: &[u8]) -> bool {
     const NOTE: u32 = 4;
     elf::segments(kernel, NOTE).iter().any(|notes| {

@@ -17,12 +17,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long to wait for an answer to one greeting before the next try.
-const ONE_TRY: Duration = Duration::from_millis(700);
-/// How often the agent is asked whether it still knows of the session.
-pub const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The agent must notice between two tries that the host's end was closed.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Time to wait for an answer to one greeting.
+const GREETING_TIMEOUT: Duration = Duration::from_millis(700);
+/// Interval at which the agent is pinged whether it still knows the session.
+pub const PING_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause between two tries, for the agent to notice that the host's end was closed.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An open channel. Closing it kills the commands that run on it.
 pub struct Channel {
@@ -34,16 +34,17 @@ pub struct Channel {
     hang_up: Option<HangUpNotice>,
 }
 
-/// What tells whether the agent at the other end still is the one that the session began with. A machine that is reset inside of its the hypervisor
-/// keeps the socket open, and its new agent would wait for a greeting for ever. So the greeting is sent again and again: who knows the
-/// session says that it is here, a new agent welcomes it, and nobody answers in a machine that stands still.
+/// Detects that the agent at the other end is not the one that the session began with. If a machine is reset
+/// from inside, the hypervisor keeps the socket open, and the new agent would wait for a greeting for ever.
+/// So the greeting is repeated: an agent that knows the session confirms it, a new agent welcomes it, and a
+/// machine that is stopped does not answer.
 struct Session {
     nonce: Nonce,
-    /// The end of what came in, as far as it may be the beginning of an answer.
+    /// The end of the input, as far as it may be the beginning of an answer.
     tail: Vec<u8>,
-    asked: Instant,
-    /// When something came in last.
-    heard: Instant,
+    pinged: Instant,
+    /// Time of the last input.
+    last_input: Instant,
     lost: bool,
 }
 
@@ -52,17 +53,17 @@ impl Session {
         Session {
             nonce,
             tail: Vec::new(),
-            asked: Instant::now(),
-            heard: Instant::now(),
+            pinged: Instant::now(),
+            last_input: Instant::now(),
             lost: false,
         }
     }
 
-    /// Looks for an answer among what came in: it may stand anywhere, even in what looks like a frame of the agent before. Nobody else
-    /// knows its number.
-    fn hear(&mut self, bytes: &[u8]) {
+    /// Looks for a welcome in the input. It may be anywhere, even in what looks like a frame of the earlier
+    /// agent, and is recognized by the session's random number.
+    fn look_for_welcome(&mut self, bytes: &[u8]) {
         let answer = greeting(&WELCOME, &self.nonce);
-        self.heard = Instant::now();
+        self.last_input = Instant::now();
         self.tail.extend_from_slice(bytes);
         self.lost |= self.tail.windows(answer.len()).any(|part| part == answer);
         self.tail
@@ -71,8 +72,8 @@ impl Session {
 }
 
 impl Channel {
-    /// Takes a free channel of a machine that is up.
-    /// `hang_up`: the machine is not told by others when this end is closed.
+    /// Takes a free channel of a machine that is up. With `hang_up`, a process tells the machine when this
+    /// end is closed.
     pub fn open(
         record: &Record,
         machine: &Machine,
@@ -105,7 +106,7 @@ impl Channel {
         };
         let deadline = Instant::now() + timeout;
         loop {
-            still_wanted()?;
+            check_interrupt()?;
             if let Some((stream, parser, nonce)) = greet(&socket)? {
                 stream
                     .set_nonblocking(true)
@@ -126,7 +127,7 @@ impl Channel {
                 ))
                 .hint("It may be paused, or started by another version of Vshmem. See its console.log in the same directory; vshmem down ends it."));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 
@@ -140,7 +141,7 @@ impl Channel {
         Ok(())
     }
 
-    /// A channel where a session has begun already.
+    /// A channel with a session that has begun.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn on(stream: UnixStream, nonce: Nonce) -> Channel {
         stream.set_nonblocking(true).expect("a socket");
@@ -159,30 +160,30 @@ impl Channel {
         self.stream.as_raw_fd()
     }
 
-    /// Something waits to be written.
+    /// There is output to be written.
     pub fn wants_to_write(&self) -> bool {
         !self.out.is_empty()
     }
 
-    /// Queues a frame and writes what can be written.
+    /// Queues a frame, and writes what can be written.
     pub fn send(&mut self, kind: Kind, stream: u16, payload: &[u8]) -> Result<()> {
         encode(kind, stream, payload, &mut self.out);
         self.flush()
     }
 
-    /// Asks the agent now and then whether it still knows of the session, unless it has not read what it was told before.
-    pub fn ask(&mut self) -> Result<()> {
-        if self.out.is_empty() && self.session.asked.elapsed() >= ASK_EVERY {
-            self.session.asked = Instant::now();
+    /// Repeats the greeting now and then, unless earlier output was not read yet.
+    pub fn ping(&mut self) -> Result<()> {
+        if self.out.is_empty() && self.session.pinged.elapsed() >= PING_INTERVAL {
+            self.session.pinged = Instant::now();
             self.out
                 .extend_from_slice(&greeting(&HELLO, &self.session.nonce));
         }
         self.flush()
     }
 
-    /// For how long nothing has come in.
+    /// Time since the last input.
     pub fn silence(&self) -> Duration {
-        self.session.heard.elapsed()
+        self.session.last_input.elapsed()
     }
 
     /// Writes what can be written.
@@ -198,14 +199,14 @@ impl Channel {
         Ok(())
     }
 
-    /// Reads what has come in.
+    /// Reads input.
     pub fn receive(&mut self) -> Result<()> {
         let mut bytes = [0; 64 * 1024];
         match self.stream.read(&mut bytes) {
             Ok(0) => Err(gone()),
             Ok(len) => {
                 self.parser.push(&bytes[..len]);
-                self.session.hear(&bytes[..len]);
+                self.session.look_for_welcome(&bytes[..len]);
                 match self.session.lost {
                     true => Err(forgotten()),
                     false => Ok(()),
@@ -216,7 +217,7 @@ impl Channel {
         }
     }
 
-    /// The next whole frame that has come in, of those that are for a command.
+    /// The next whole frame for a command.
     pub fn next(&mut self) -> Result<Option<Frame>> {
         loop {
             match self.parser.next() {
@@ -231,13 +232,13 @@ impl Channel {
     }
 }
 
-/// What the agent said can't be understood.
+/// The error for input that is not understood.
 pub fn protocol_error(what: &str) -> Error {
     Error::new(format!("the machine's agent talks nonsense: {what}"))
 }
 
 /// An error if the user no longer wants to wait for the machine.
-fn still_wanted() -> Result<()> {
+fn check_interrupt() -> Result<()> {
     interrupt::signal().map_or(Ok(()), |signal| {
         let error = Error::new("interrupted: the machine does not answer (is it paused?)");
         Err(error.code(128u8.saturating_add(signal as u8)))
@@ -253,15 +254,15 @@ fn forgotten() -> Error {
         .hint("Run it again; the machine's console.log may say why.")
 }
 
-/// One try; `None` if the agent doesn't answer (yet).
+/// One try; `None` if the agent does not answer (yet).
 fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
     let Some(mut stream) = connect_to(socket)? else {
         return Ok(None);
     };
     let nonce = nonce()?;
-    let deadline = Instant::now() + ONE_TRY;
+    let deadline = Instant::now() + GREETING_TIMEOUT;
     let write = stream
-        .set_write_timeout(Some(ONE_TRY))
+        .set_write_timeout(Some(GREETING_TIMEOUT))
         .and_then(|()| stream.write_all(&greeting(&HELLO, &nonce)));
     if write.is_err() {
         return Ok(None);
@@ -279,7 +280,7 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
         match stream.read(&mut bytes) {
             Ok(0) => return Ok(None),
             Ok(len) => seen.extend_from_slice(&bytes[..len]),
-            Err(e) if e.kind() == ErrorKind::Interrupted => still_wanted()?,
+            Err(e) if e.kind() == ErrorKind::Interrupted => check_interrupt()?,
             Err(_) => return Ok(None),
         }
         while let Some(found) = find_greeting(&mut seen, &WELCOME) {
@@ -290,8 +291,8 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
     }
 }
 
-/// `None` if nobody listens yet, or somebody listens and does not take the connections that are there: a machine that is stopped. To wait for
-/// that would be a call that no signal ends.
+/// `None` if nobody listens yet, or the listener does not accept connections: the machine is stopped, and a
+/// blocking call could not be interrupted.
 fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
     let address = SocketAddrUnix::new(path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -335,15 +336,15 @@ mod tests {
     fn channel() -> (Channel, UnixStream) {
         let (stream, agent) = UnixStream::pair().unwrap();
         let mut channel = Channel::on(stream, [7; 16]);
-        channel.session.asked -= ASK_EVERY;
+        channel.session.pinged -= PING_INTERVAL;
         (channel, agent)
     }
 
     #[test]
     fn an_agent_is_asked_now_and_then() {
         let (mut channel, mut agent) = channel();
-        channel.ask().unwrap();
-        channel.ask().unwrap();
+        channel.ping().unwrap();
+        channel.ping().unwrap();
         drop(channel);
         let mut heard = Vec::new();
         agent.read_to_end(&mut heard).unwrap();
@@ -398,7 +399,7 @@ mod tests {
     #[test]
     fn who_is_here_is_heard_and_no_more() {
         let (mut channel, mut agent) = channel();
-        channel.session.heard -= Duration::from_secs(9);
+        channel.session.last_input -= Duration::from_secs(9);
         let mut said = Vec::new();
         encode(Kind::Here, 0, &[], &mut said);
         agent.write_all(&said).unwrap();

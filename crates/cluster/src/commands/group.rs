@@ -1,6 +1,6 @@
-//! The commands of one run: those on this kernel, and those in machines, where all of one machine of_machine a channel.
+//! The commands of one run, on this kernel and in machines. Those in one machine share a channel.
 
-use super::channel::{protocol_error, Channel, ASK_EVERY};
+use super::channel::{protocol_error, Channel, PING_INTERVAL};
 use super::job::{Job, Location};
 use super::local::Local;
 use super::outcome::Outcome;
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// How long a machine's agent may take to answer when commands are to be started.
+/// How long a machine's agent may take to answer before commands are started.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Commands that were started.
@@ -24,14 +24,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 pub struct Group {
     tasks: Vec<Task>,
     channels: Vec<MachineChannel>,
-    /// The indices of tasks that have ended and were not asked for yet.
+    /// Indices of tasks that have ended and were not taken yet.
     ended: Vec<usize>,
 }
 
 /// A machine's channel.
 struct MachineChannel {
     channel: Channel,
-    /// The indices of the commands there; each one's stream is its index in this list.
+    /// Indices of its tasks; a task's stream is its index in this list.
     tasks: Vec<usize>,
 }
 
@@ -43,8 +43,8 @@ struct MachineJobs<'a> {
 }
 
 impl Group {
-    /// Starts jobs. `prefix`: a job's label stands before each line of its output. On an error those that were started end with their
-    /// channels.
+    /// Starts jobs. With `prefix`, a job's label precedes each line of its output. If one fails, those that
+    /// were started end with their channels.
     pub fn start(jobs: &[Job], prefix: bool) -> Result<Group> {
         let mut group = Group::default();
         let by_machine = by_machine(jobs)?;
@@ -72,7 +72,7 @@ impl Group {
                         .expect("each machine has one");
                     let MachineChannel { channel, tasks } = &mut group.channels[link];
                     let stream = tasks.len() as u16;
-                    channel.send(Kind::Start, stream, &job.order().encode()?)?;
+                    channel.send(Kind::Start, stream, &job.request().encode()?)?;
                     tasks.push(group.tasks.len());
                     Body::Remote(Remote::new(link, stream))
                 }
@@ -84,7 +84,7 @@ impl Group {
         Ok(group)
     }
 
-    /// One whose commands run at the other end of this channel, and print there.
+    /// A group whose commands run at the other end of a channel.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn on(channel: Channel, outputs: Vec<Output>) -> Group {
         let tasks = (0..outputs.len()).collect();
@@ -99,25 +99,25 @@ impl Group {
         }
     }
 
-    /// How one ended, if it has.
+    /// How a task ended, if it has.
     pub fn outcome(&self, index: usize) -> Option<&Outcome> {
         self.tasks[index].outcome.as_ref()
     }
 
-    /// Some have not ended.
+    /// Some tasks have not ended.
     pub fn runs(&self) -> bool {
         self.tasks.iter().any(|task| task.outcome.is_none())
     }
 
-    /// The indices of those that have ended since this was called last.
+    /// Indices of tasks that have ended since the last call.
     pub fn take_ended(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.ended)
     }
 
-    /// How long they may be left alone if nothing happens.
+    /// How long to wait at most for the next call of [`Group::service`].
     pub fn poll_interval(&self) -> Option<Duration> {
         let remote = self.channels.iter().any(|link| self.channel_runs(link));
-        remote.then_some(ASK_EVERY)
+        remote.then_some(PING_INTERVAL)
     }
 
     fn channel_runs(&self, link: &MachineChannel) -> bool {
@@ -126,7 +126,7 @@ impl Group {
             .any(|&index| self.tasks[index].outcome.is_none())
     }
 
-    /// What to poll.
+    /// Descriptors and events to poll.
     pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
         let mut out = Vec::new();
         for link in self.channels.iter().filter(|link| self.channel_runs(link)) {
@@ -144,7 +144,7 @@ impl Group {
         out
     }
 
-    /// Does what can be done now. An error is one of our own output's.
+    /// Does what can be done without waiting. An error is about our own output.
     pub fn service(&mut self) -> io::Result<()> {
         for link in 0..self.channels.len() {
             if self.channel_runs(&self.channels[link]) {
@@ -164,7 +164,7 @@ impl Group {
 
     fn service_channel(&mut self, number: usize) -> io::Result<()> {
         let channel = &mut self.channels[number].channel;
-        let moved = channel.ask().and_then(|()| channel.receive());
+        let moved = channel.ping().and_then(|()| channel.receive());
         let lost = loop {
             let link = &mut self.channels[number];
             let frame = match link.channel.next() {
@@ -206,8 +206,8 @@ impl Group {
         Ok(())
     }
 
-    /// Waits no longer for machines that have said nothing for so long. When such a machine goes on, the commands end there with their
-    /// channel. `code` is the exit code for that.
+    /// Gives up machines that have been silent for so long; their tasks fail with `code`. When such a machine
+    /// goes on, its commands end with the channel.
     pub fn give_up(&mut self, silence: Duration, code: u8) -> io::Result<()> {
         let why = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
         for link in 0..self.channels.len() {
@@ -218,12 +218,12 @@ impl Group {
         Ok(())
     }
 
-    /// How many bytes of input are taken now; `None` if none are any more.
+    /// Bytes of input that can be taken now; `None` if no task takes input any more.
     pub fn input_room(&self) -> Option<usize> {
         self.tasks.iter().find_map(Task::input_room)
     }
 
-    /// Gives input to who takes it; nothing ends the input.
+    /// Passes input to the task that takes it; empty input ends it.
     pub fn input(&mut self, bytes: &[u8]) {
         let channels = &mut self.channels;
         let mut tasks = self.tasks.iter_mut();
@@ -232,13 +232,13 @@ impl Group {
         }
     }
 
-    /// Sends all a signal; SIGKILL also to what they have started.
+    /// Sends all tasks a signal; SIGKILL reaches their descendants too.
     pub fn signal(&mut self, signal: i32) {
         for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
             match &task.body {
                 Body::Remote(remote) => {
                     let channel = &mut self.channels[remote.channel].channel;
-                    // A machine that has gone is noticed when its output is read.
+                    // A lost machine is noticed when its output is read.
                     let _ = channel.send(Kind::Signal, remote.stream, &[signal as u8]);
                 }
                 Body::Local(local) => local.signal(signal),
@@ -246,7 +246,7 @@ impl Group {
         }
     }
 
-    /// Tells programs that have the user's terminal that its size is another.
+    /// Reports the size of the user's terminal to programs that have it.
     pub fn resize(&mut self) {
         let Some(size) = terminal::size() else { return };
         for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
@@ -264,7 +264,7 @@ impl MachineJobs<'_> {
     }
 }
 
-/// By machine, how many jobs it has.
+/// The jobs of each machine.
 fn by_machine(jobs: &[Job]) -> Result<Vec<MachineJobs<'_>>> {
     let mut out: Vec<MachineJobs<'_>> = Vec::new();
     for job in jobs {

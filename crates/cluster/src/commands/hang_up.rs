@@ -1,7 +1,8 @@
-//! Tells a machine that its host's end of a channel was closed, where the channel itself does not.
+//! Tells a machine that the host's end of a channel was closed, if the channel does not do that.
 //!
-//! A child process waits until this one has ended, by a pipe, however that happens. Then it greets the machine, which ends the command
-//! that runs on the channel, as each greeting does. It has the channel's lock meanwhile.
+//! A child process waits on a pipe until this process has ended, however that happens. Then it sends the
+//! machine a greeting, which ends the commands of the session, as any new greeting does. It holds the
+//! channel's lock until then.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,11 +10,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 /// How long the machine may take to make room for the greeting, in milliseconds.
 const TIMEOUT: i32 = 10_000;
 
-/// What keeps the child waiting.
+/// The end of the pipe that keeps the child waiting.
 pub struct HangUpNotice(#[allow(dead_code)] OwnedFd);
 
 impl HangUpNotice {
-    /// Has it said on this stream when this is dropped, or the process ends. `lock` is held until it was said.
+    /// Sends the greeting when this is dropped, or the process ends. The child holds `lock` until then.
     pub fn on(stream: RawFd, lock: RawFd, greeting: [u8; 32]) -> io::Result<HangUpNotice> {
         let mut ends = [0; 2];
         // SAFETY: the kernel writes two descriptors into the array.
@@ -40,7 +41,7 @@ fn child(stream: RawFd, lock: RawFd, waits: RawFd, greeting: &[u8; 32]) -> ! {
             libc::signal(signal, libc::SIG_IGN);
         }
     }
-    // The pipes of other channels' children are among the others: those would never end.
+    // Among them are the pipes of other channels' children, which would never end.
     close_others([stream, lock, waits]);
     let mut byte = [0u8; 1];
     // SAFETY: the kernel writes at most one byte into the array.

@@ -1,4 +1,4 @@
-//! A command to run somewhere, and all that it needs to know.
+//! A command, with everything that running it takes.
 
 use super::terminal;
 use crate::launcher::table;
@@ -9,7 +9,7 @@ use crate::wire::start::Start;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// Variables that name things of the host which a machine doesn't have.
+/// Variables that refer to things of the host which a machine does not have.
 const HOST_ONLY: [&str; 9] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -31,39 +31,39 @@ pub enum Location {
     Local,
 }
 
-/// One command in one location.
+/// A command and where it runs.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Where.
+    /// Where it runs.
     pub location: Location,
-    /// Stands before each line of its output.
+    /// Precedes each line of its output.
     pub label: String,
     /// Program and arguments.
     pub argv: Vec<OsString>,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Where it starts; `None`: where we are, or `/` where that does not exist.
+    /// Working directory; `None`: the current one, or `/` where that does not exist.
     pub cwd: Option<PathBuf>,
-    /// It gets our standard input.
+    /// It gets this process's standard input.
     pub stdin: bool,
-    /// In a machine: it gets a terminal, which is ours.
+    /// In a machine: it gets a terminal, connected to this process's.
     pub terminal: bool,
-    /// In a machine: `argv` names shells, of which the first one that it has is started as a login shell.
+    /// In a machine: `argv` lists shells, of which the first that exists is started as a login shell.
     pub login: bool,
-    /// As whom.
+    /// The user that it runs as.
     pub identity: Identity,
     /// Files of the host that it needs to see.
     pub needs: Vec<PathBuf>,
 }
 
-/// This process's environment, without what makes no sense in `location`, and with `changes`.
+/// This process's environment with `changes`, without variables that are meaningless at `location`.
 pub fn environment(
     location: &Location,
     changes: &[(OsString, OsString)],
 ) -> Vec<(OsString, OsString)> {
     let machine = matches!(location, Location::Machine(..));
     let dropped = |key: &OsStr| {
-        // The pools of a machine are those that it was given; the host's have other names.
+        // A machine's pools are its own; names of the host's mean nothing there.
         machine && (HOST_ONLY.iter().any(|name| key == *name) || key == "VSHMEM_POOL")
     };
     let changed = |key: &OsStr| changes.iter().any(|(name, _)| name == key);
@@ -72,7 +72,7 @@ pub fn environment(
         .collect();
     out.extend(changes.iter().cloned());
     if let Location::Machine(record, _) = location {
-        // What a program finds if nothing else is said is the cluster's pool, whatever that is called there.
+        // The default pool is the cluster's, under its name in the machine.
         let pool = table::of(record).pool_name(&record.name);
         if pool != "default" && !changed(OsStr::new("VSHMEM_POOL")) {
             out.push(("VSHMEM_POOL".into(), pool.into()));
@@ -82,7 +82,7 @@ pub fn environment(
 }
 
 impl Job {
-    /// What is said of all that runs in the same location begins with this.
+    /// Where it runs, for messages.
     pub fn runs_on(&self) -> &str {
         match &self.location {
             Location::Machine(_, machine) => &machine.name,
@@ -90,7 +90,7 @@ impl Job {
         }
     }
 
-    /// A file of this host that the command names, and its machine does not see.
+    /// A file of this host that the command names and its machine does not see.
     pub fn invisible_file(&self) -> Option<PathBuf> {
         let Location::Machine(record, _) = &self.location else {
             return None;
@@ -103,8 +103,8 @@ impl Job {
         share::first_invisible(&record.shares, &here, &self.argv)
     }
 
-    /// As the order for a machine's agent.
-    pub fn order(&self) -> Start {
+    /// The request for a machine's agent.
+    pub fn request(&self) -> Start {
         let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
         Start {
             argv: self.argv.clone(),

@@ -1,4 +1,4 @@
-//! A command on this kernel, in a process of its own or, if it is the only one, in this one.
+//! A command on this kernel: a child of this process or, if it is the only one, in place of it.
 
 use super::job::Job;
 use super::outcome::Outcome;
@@ -17,11 +17,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Exit code for a command that could not be run, and for one that does not exist, as in shells.
+/// Exit codes for a command that can't be run, and for one that does not exist, as in shells.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Becomes the command: with this process's number, terminal, input and output. It returns only why that can't be.
+/// Executes the command in place of this process. Returns only if that fails.
 pub fn become_command(job: &Job) -> Error {
     match prepare(job) {
         Ok(mut command) => cannot_run(job, &command.exec()),
@@ -46,7 +46,7 @@ fn prepare(job: &Job) -> Result<Command> {
     Ok(command)
 }
 
-/// A process that was started.
+/// A child process.
 pub struct Local {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -57,7 +57,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Starts it. `limit` is how many descriptors it may have.
+    /// Starts it with this limit of open files.
     pub fn start(job: &Job, limit: &Rlimit) -> Result<Local> {
         let mut command = prepare(job)?;
         descriptors::restore(&mut command, limit);
@@ -81,7 +81,7 @@ impl Local {
             }
             Ok(())
         };
-        // SAFETY: the closure makes one system call; it takes no lock and no memory.
+        // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
         unsafe { command.pre_exec(die_with_us) };
         let mut child = command.spawn()?;
         let local = Local {
@@ -101,7 +101,7 @@ impl Local {
         Ok(local)
     }
 
-    /// What to poll.
+    /// Descriptors and events to poll.
     pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
         let out = self.stdout.as_ref().map(|s| (s.as_raw_fd(), libc::POLLIN));
         let err = self.stderr.as_ref().map(|s| (s.as_raw_fd(), libc::POLLIN));
@@ -110,30 +110,30 @@ impl Local {
         [out, err, input].into_iter().flatten().collect()
     }
 
-    /// Does what can be done now. An error is one of our own output's.
+    /// Does what can be done without waiting. An error is about our own output.
     pub fn service(&mut self, output: &mut Output) -> io::Result<Option<Outcome>> {
         self.feed();
-        // Asked before the pipes are emptied, so that all it printed is in them.
+        // Before the pipes are emptied, so that all of its output is in them.
         let status = self.child.try_wait()?;
         empty(&mut self.stdout, Stream::Out, output)?;
         empty(&mut self.stderr, Stream::Err, output)?;
         Ok(status.map(|status| Outcome::Ended(Ended::from_wait(status.into_raw()))))
     }
 
-    /// How many bytes of input it takes now; `None` if it takes none any more.
+    /// Bytes of input that it takes now; `None` if it takes none any more.
     pub fn input_room(&self) -> Option<usize> {
         self.stdin.as_ref()?;
         Some(if self.input.is_empty() { MAX_DATA } else { 0 })
     }
 
-    /// Gives it input; nothing ends the input.
+    /// Passes it input; empty input ends it.
     pub fn input(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         self.input_ended |= bytes.is_empty();
         self.feed();
     }
 
-    /// Sends a signal to all of its processes.
+    /// Sends a signal to its process group.
     pub fn signal(&self, signal: i32) {
         // SAFETY: plain values; the child is not signalled after it was reaped, so the group is its.
         unsafe { libc::kill(-(self.child.id() as i32), signal) };
@@ -145,7 +145,7 @@ impl Local {
                 Ok(len) => drop(self.input.drain(..len)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // It reads no more.
+                    // It does not read any more.
                     self.stdin = None;
                     self.input.clear();
                 }
@@ -201,13 +201,13 @@ fn cannot_run(job: &Job, error: &io::Error) -> Error {
     }
 }
 
-/// As whom a local job runs, if not as who calls.
+/// The user that a local job runs as, if not the caller.
 fn other_user(job: &Job) -> Option<&Identity> {
     let ids = |identity: &Identity| (identity.uid, identity.gid);
     Some(&job.identity).filter(|identity| ids(identity) != ids(&Identity::current()))
 }
 
-/// An error unless a program can begin there: else it would be blamed for that.
+/// An error unless a program can start there; otherwise the program would be blamed.
 fn check_directory(cwd: &Path) -> Result<()> {
     let inside = cwd.join(".");
     let why = match accessat(CWD, &inside, Access::EXEC_OK, AtFlags::EACCESS) {
@@ -229,7 +229,7 @@ mod tests {
     use crate::descriptors::raise;
     use std::time::{Duration, Instant};
 
-    /// A shell's command on this kernel.
+    /// A shell command on this kernel.
     fn job(script: &str) -> Job {
         Job {
             location: Location::Local,

@@ -1,11 +1,11 @@
-//! Commands on this kernel and in machines: their input, output, signals and ends.
+//! Commands on this kernel and in machines.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `job`, `outcome` | a command to run, and what became of it |
+//! | `job`, `outcome` | a command to run, and how it ended |
 //! | `channel`, `hang_up` | the host's end of a channel to a machine |
-//! | `local`, `task`, `group` | one command here, one command anywhere, all of them |
-//! | `output`, `terminal` | where what they print goes |
+//! | `local`, `task`, `group` | a command on this kernel, a command anywhere, all commands of a run |
+//! | `output`, `terminal` | their output, and the user's terminal |
 //! | `run` | running them together |
 
 pub mod channel;

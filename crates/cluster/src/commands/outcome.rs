@@ -1,18 +1,18 @@
-//! What became of a command.
+//! How a command ended.
 
 use crate::wire::ended::Ended;
 
-/// How a task ended.
+/// How a command ended.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// The command ended.
+    /// It ran and ended.
     Ended(Ended),
-    /// It never started, or its machine is lost: an exit code and why.
+    /// It was not started, or its machine was lost: exit code and reason.
     Failed(u8, String),
 }
 
 impl Outcome {
-    /// The exit code that stands for it.
+    /// The exit code for it.
     pub fn code(&self) -> u8 {
         match self {
             Outcome::Ended(ended) => ended.code(),

@@ -1,17 +1,17 @@
-//! Passes on what commands print: as it is, or line by line behind the name of where it comes from.
+//! Passes on the output of commands, as it is or with a prefix for each line.
 
 use std::io::{self, Write};
 
-/// Which of a command's two outputs.
+/// One of a command's two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
     Out,
-    /// The error stream.
+    /// Standard error.
     Err,
 }
 
-/// A line longer than this is passed on in parts.
+/// Longer lines are split.
 const MAX_LINE: usize = 64 * 1024;
 
 /// The output of one command.
@@ -24,7 +24,7 @@ pub struct Output {
 
 /// Where output goes.
 enum Sink {
-    /// Sink this process's two outputs.
+    /// This process's two streams.
     Ours,
     /// Both to one list.
     #[cfg(any(test, feature = "fuzz"))]
@@ -32,7 +32,7 @@ enum Sink {
 }
 
 impl Output {
-    /// With a label, each line is preceded by it.
+    /// With a label, which precedes each line.
     pub fn new(label: Option<&str>) -> Output {
         let prefix = label.map(|label| format!("{label}: "));
         Output {
@@ -43,7 +43,7 @@ impl Output {
         }
     }
 
-    /// One that is kept.
+    /// Output that is kept in a list.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn to(label: Option<&str>, list: &std::rc::Rc<std::cell::RefCell<Vec<u8>>>) -> Output {
         Output {
@@ -52,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Passes on what was printed.
+    /// Passes on output of the command.
     pub fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         let (buffer, prefix) = match stream {
             Stream::Out => (&mut self.out, &self.prefix),
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// The command has ended: passes on lines that were not.
+    /// The command has ended: passes on incomplete lines.
     pub fn end(&mut self) -> io::Result<()> {
         for stream in [Stream::Out, Stream::Err] {
             let buffer = if stream == Stream::Out {
@@ -100,7 +100,7 @@ impl Sink {
     }
 }
 
-/// The lines that are whole now, each behind the prefix; the rest stays in `buffer`.
+/// The complete lines, each with the prefix; the rest stays in `buffer`.
 pub(crate) fn whole_lines(buffer: &mut Vec<u8>, prefix: &str, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 64);
     for piece in bytes.split_inclusive(|&b| b == b'\n') {

@@ -1,4 +1,5 @@
-//! Runs commands in several places at once: passes on output, input and signals, and ends all when one fails.
+//! Runs commands on several kernels at once: passes on output, input and signals, and ends all of them when
+//! one fails.
 
 use super::group::Group;
 use super::job::{Job, Location};
@@ -12,28 +13,28 @@ use std::io::{self, IsTerminal};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How to run.
+/// How to run commands.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The label of where it runs stands before each line of a command's output, if there are several.
+    /// Each line of output is preceded by its command's label, if there are several commands.
     pub prefix: bool,
-    /// When one command fails, the others go on.
+    /// The others go on when one command fails.
     pub keep_going: bool,
-    /// One interrupt (ctrl-C) is enough to end commands that ignore it.
+    /// A single ctrl-C ends commands, even if they ignore it.
     pub insist: bool,
 }
 
-/// How long commands may take to end after they were asked to.
+/// How long commands may take to end after SIGTERM or an interrupt.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long a machine may take to say that a command which was killed has ended.
-const LAST_WORD: Duration = Duration::from_secs(5);
-/// What ctrl-C is on a terminal.
+/// How long a machine may take to report the end of a command that was killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Ctrl-C on a terminal.
 const CTRL_C: u8 = 3;
-/// Exit code when nobody reads our output any more.
+/// Exit code if nobody reads our output any more.
 const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
 
-/// Runs all jobs. Returns the exit code of the first that failed, or zero. A job that is the only one, and on this kernel, takes this
-/// process's place.
+/// Runs all jobs. Returns the exit code of the first that failed, or zero. A single job on this kernel is
+/// executed in place of this process.
 pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
     if let [only] = jobs {
         if matches!(only.location, Location::Local) {
@@ -53,10 +54,10 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
         options,
         raw: raw.explain(|| "could not take the terminal".into())?,
         failed: None,
-        asked: None,
+        interrupted: None,
         kill_at: None,
         killed: None,
-        said: BTreeSet::new(),
+        printed: BTreeSet::new(),
     };
     match run.run(&signals) {
         Ok(()) => Ok(run.failed.unwrap_or(0)),
@@ -79,14 +80,14 @@ struct Run<'a> {
     /// The user's terminal, if a command has it.
     raw: Option<Raw>,
     failed: Option<u8>,
-    /// When the user asked to end, and by which signal, until it was seen whether the machines answer.
-    asked: Option<(Instant, i32)>,
-    /// When those that have not ended are killed.
+    /// When the user interrupted, and by which signal; `None` once it was checked whether machines answer.
+    interrupted: Option<(Instant, i32)>,
+    /// When commands that have not ended will be killed.
     kill_at: Option<Instant>,
-    /// Since when they are.
+    /// Since when they are killed.
     killed: Option<Instant>,
-    /// What the user was told.
-    said: BTreeSet<String>,
+    /// Errors that were printed.
+    printed: BTreeSet<String>,
 }
 
 impl Run<'_> {
@@ -118,24 +119,24 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits no longer for machines that stand still when the user has asked to end, or all was killed.
+    /// Gives up machines that are stopped, once the user has interrupted or everything was killed.
     fn give_up(&mut self) -> io::Result<()> {
-        if let Some((_, signal)) = self.asked.take_if(|(at, _)| at.elapsed() >= GRACE) {
+        if let Some((_, signal)) = self.interrupted.take_if(|(at, _)| at.elapsed() >= GRACE) {
             let code = 128u8.saturating_add(signal as u8);
             self.group.give_up(GRACE, code)?;
         }
-        match self.killed.filter(|since| since.elapsed() >= LAST_WORD) {
-            Some(_) => self.group.give_up(LAST_WORD, OUR_FAILURE),
+        match self.killed.filter(|since| since.elapsed() >= KILL_TIMEOUT) {
+            Some(_) => self.group.give_up(KILL_TIMEOUT, OUR_FAILURE),
             None => Ok(()),
         }
     }
 
-    /// The user has asked to end: whether machines answer is looked at when they have had time for it.
-    fn ask(&mut self, signal: i32) {
-        self.asked.get_or_insert((Instant::now(), signal));
+    /// The user has interrupted. Machines get some time before it is checked whether they answer.
+    fn interrupt(&mut self, signal: i32) {
+        self.interrupted.get_or_insert((Instant::now(), signal));
     }
 
-    /// Says why a task failed that has just ended, and has the others end.
+    /// Prints why a task failed that has just ended, and ends the others.
     fn report_end(&mut self, index: usize) {
         let Some(outcome) = self.group.outcome(index) else {
             return;
@@ -165,24 +166,24 @@ impl Run<'_> {
         }
     }
 
-    /// Says it once, however many it is true of.
+    /// Prints it once, even if it applies to several tasks.
     fn print_error(&mut self, text: String) {
-        // A terminal that a program has does not go to the beginning of the next line by itself.
+        // A raw terminal does not return to the beginning of the line by itself.
         let end = if self.raw.is_some() { "\r\n" } else { "\n" };
-        if !self.said.contains(&text) {
+        if !self.printed.contains(&text) {
             eprint!("vshmem: {}{end}", text.replace('\n', end));
-            self.said.insert(text);
+            self.printed.insert(text);
         }
     }
 
     fn read_input(&mut self, room: usize) -> bool {
         let mut bytes = vec![0; room];
-        // Not by the standard library, whose buffer may keep bytes of which poll knows nothing.
+        // The standard library would buffer input, of which poll knows nothing.
         let len = rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut bytes)).unwrap_or(0);
         self.group.input(&bytes[..len]);
         if self.raw.is_some() && bytes[..len].contains(&CTRL_C) {
-            // The program gets it if its machine runs; who wants to leave one that stands still has no other way.
-            self.ask(libc::SIGINT);
+            // The program gets it if its machine runs; there is no other way to leave one that is stopped.
+            self.interrupt(libc::SIGINT);
         }
         len > 0
     }
@@ -198,9 +199,9 @@ impl Run<'_> {
             }
             _ => (),
         }
-        self.ask(signal);
+        self.interrupt(signal);
         if self.kill_at.is_some() {
-            // Asked a second time.
+            // The second interrupt.
             self.signal(libc::SIGKILL);
             return;
         }
@@ -238,7 +239,7 @@ impl Run<'_> {
         let descriptors = self.group.descriptors().into_iter();
         entries.extend(descriptors.map(|(fd, events)| entry(fd, events)));
         let kill_at = self.kill_at.filter(|_| self.killed.is_none());
-        let look_at = self.asked.map(|(at, _)| at + GRACE);
+        let look_at = self.interrupted.map(|(at, _)| at + GRACE);
         let moments = kill_at.into_iter().chain(look_at);
         let times = moments.map(|at| at.saturating_duration_since(Instant::now()));
         let times = times.chain(self.group.poll_interval());
@@ -264,7 +265,7 @@ struct Ready {
     input: bool,
 }
 
-/// A command in the background must not read from the terminal: the kernel would stop it.
+/// A background process that reads from the terminal is stopped by the kernel.
 fn may_read_input() -> bool {
     if !io::stdin().is_terminal() {
         return true;
@@ -273,15 +274,15 @@ fn may_read_input() -> bool {
     unsafe { libc::tcgetpgrp(0) == libc::getpgrp() }
 }
 
-/// Signals that ask us to end, and those that tell of children and of the terminal's size, as something to poll.
+/// Signals that ask this process to end, SIGCHLD and SIGWINCH, as a descriptor.
 struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
     fn new() -> io::Result<Signals> {
-        // SAFETY: `set` is initialised by sigemptyset before it is read; the result is checked before it is taken
-        // for a descriptor.
+        // SAFETY: `set` is initialised by sigemptyset before it is read; the result is checked before it is
+        // taken for a descriptor.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -311,7 +312,8 @@ impl Signals {
     fn take(&self) -> Vec<i32> {
         let mut out = Vec::new();
         loop {
-            // SAFETY: all zeros is a value of this structure of integers, and the kernel writes one of its size.
+            // SAFETY: all zeros is a value of this structure of integers, and the kernel writes one of its
+            // size.
             let (len, info) = unsafe {
                 let mut info: libc::signalfd_siginfo = std::mem::zeroed();
                 let size = size_of::<libc::signalfd_siginfo>();

@@ -1,4 +1,4 @@
-//! A command that runs, in a machine or here, seen from outside: input, output, end.
+//! A command that was started, in a machine or on this kernel: its input, its output, its end.
 
 use super::channel::{protocol_error, Channel};
 use super::local::Local;
@@ -11,7 +11,7 @@ use std::io;
 
 /// A command that was started.
 pub struct Task {
-    /// What it prints goes there.
+    /// Where its output goes.
     pub output: Output,
     /// Where it runs.
     pub body: Body,
@@ -20,26 +20,26 @@ pub struct Task {
     stdin_open: bool,
 }
 
-/// Where a task runs.
+/// Where a command runs.
 pub enum Body {
     /// In a machine.
     Remote(Remote),
-    /// Here.
+    /// On this kernel.
     Local(Box<Local>),
 }
 
 /// A command in a machine.
 pub struct Remote {
-    /// The index of the machine's channel among all of them.
+    /// Index of the machine's channel in the group.
     pub channel: usize,
-    /// Its number in the session there.
+    /// Its number in the session.
     pub stream: u16,
     /// Bytes of input that may still be sent.
     window: usize,
 }
 
 impl Remote {
-    /// A command whose start was ordered.
+    /// A command whose start was requested.
     pub fn new(channel: usize, stream: u16) -> Remote {
         Remote {
             channel,
@@ -50,7 +50,7 @@ impl Remote {
 }
 
 impl Task {
-    /// One that was started.
+    /// A command that was started.
     pub fn new(output: Output, body: Body, stdin: bool) -> Task {
         Task {
             output,
@@ -60,7 +60,7 @@ impl Task {
         }
     }
 
-    /// How many bytes of input it takes now; `None` if it takes none any more.
+    /// Bytes of input that it takes now; `None` if it takes none any more.
     pub fn input_room(&self) -> Option<usize> {
         if !self.stdin_open || self.outcome.is_some() {
             return None;
@@ -71,20 +71,20 @@ impl Task {
         }
     }
 
-    /// Gives it input; nothing ends the input. `find` finds the channel of a machine.
+    /// Passes it input; empty input ends it. `find` returns the channel of a machine.
     pub fn input<'a>(&mut self, bytes: &[u8], find: impl FnOnce(usize) -> &'a mut Channel) {
         self.stdin_open &= !bytes.is_empty();
         match &mut self.body {
             Body::Remote(remote) => {
                 remote.window = remote.window.saturating_sub(bytes.len());
-                // A machine that has gone is noticed when its output is read.
+                // A lost machine is noticed when its output is read.
                 let _ = find(remote.channel).send(Kind::Stdin, remote.stream, bytes);
             }
             Body::Local(local) => local.input(bytes),
         }
     }
 
-    /// Takes what a machine says of it. The first error is one of our own output's, the second one the machine's.
+    /// Handles a frame about it. The outer error is about our own output, the inner one about the machine.
     pub fn take(&mut self, frame: &Frame) -> io::Result<Result<Option<Outcome>>> {
         let damaged = || Err(protocol_error("a message is damaged"));
         let Body::Remote(remote) = &mut self.body else {

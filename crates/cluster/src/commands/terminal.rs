@@ -1,4 +1,4 @@
-//! The user's terminal while a program in a machine has it: what is typed is the program's, ctrl-C too.
+//! The user's terminal while a program in a machine has it: all input is the program's, even ctrl-C.
 
 use crate::error::{Error, Result};
 use crate::wire::start::Size;
@@ -6,10 +6,10 @@ use rustix::stdio::stdin;
 use rustix::termios::{isatty, tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termios};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// How the terminal was before.
+/// The terminal's mode before.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// How large it is.
+/// Its size.
 pub fn size() -> Option<Size> {
     let size = tcgetwinsize(stdin()).ok()?;
     Some(Size {
@@ -29,11 +29,11 @@ pub fn check() -> Result<()> {
     }
 }
 
-/// As long as this is there, the terminal passes on what is typed as it is.
+/// Keeps the terminal in raw mode.
 pub struct Raw(());
 
 impl Raw {
-    /// Has it do so until this is dropped, or somebody panics.
+    /// Switches to raw mode until this is dropped, or a thread panics.
     pub fn begin() -> std::io::Result<Raw> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -74,7 +74,7 @@ mod tests {
     use rustix::termios::LocalModes;
     use std::process::{Command, Stdio};
 
-    /// Not a test by itself: a program that panics while it has its terminal, and does not come to the end of the function.
+    /// Not a test by itself: a program that panics in raw mode, without unwinding through `Raw`.
     #[test]
     #[ignore = "the next test runs it"]
     fn panics() {

@@ -1,4 +1,4 @@
-//! Serves commands on the machine's channels, and takes care of orphans as a first process must.
+//! Serves commands on the machine's channels, and reaps orphans, as a first process must.
 
 use super::command::Commands;
 use super::front_end::FrontEnd;
@@ -24,7 +24,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
             .explain(|| format!("could not open {}", device.display()))?;
         sessions.push(session);
     }
-    // An index where no session is.
+    // An index without a session.
     let reaper = Source::Port(sessions.len());
     poller
         .add(children.as_raw_fd(), reaper.token())
@@ -72,8 +72,8 @@ pub fn serve(settings: &Settings) -> Result<()> {
 
 /// A descriptor that becomes readable when a child ends.
 fn watch_children() -> io::Result<OwnedFd> {
-    // SAFETY: `set` is initialised by sigemptyset before it is read; signalfd's result is checked before it is
-    // taken for a descriptor.
+    // SAFETY: `set` is initialised by sigemptyset before it is read; signalfd's result is checked before it
+    // is taken for a descriptor.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -95,7 +95,7 @@ fn drain(children: &OwnedFd) {
     while unsafe { libc::read(children.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {}
 }
 
-/// Takes the ends of processes; `busy` gets the indices of the sessions whose commands have ended.
+/// Reaps processes; adds the indices of sessions whose commands have ended to `busy`.
 fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, busy: &mut BTreeSet<usize>) {
     loop {
         let mut status = 0;

@@ -1,5 +1,5 @@
-//! The first process of a machine: loads drivers, mounts the host's file tree with a private layer above it,
-//! sets name and network, then serves commands until the machine is turned off.
+//! The first process of a machine: loads drivers, mounts the host's file tree below a private layer, sets
+//! host name and network, and serves commands until the machine is turned off.
 
 use super::console::print;
 use super::{agent, network, sys};
@@ -12,9 +12,9 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the modules lie in the first root file system; their names begin with their numbers in the order of loading.
+/// The directory of modules in the initramfs; their names begin with numbers in the order of loading.
 pub const MODULES: &str = "/modules";
-/// Directories that the machine has of its own: it sees next to nothing of the host's.
+/// Directories that are the machine's own: almost nothing of the host's is visible there.
 const OWN: [(&str, u32); 19] = [
     ("dev", 0o755),
     ("home", 0o755),
@@ -36,10 +36,10 @@ const OWN: [(&str, u32); 19] = [
     ("var/spool", 0o755),
     ("var/tmp", 0o1777),
 ];
-/// Those that file systems of the machine's own are mounted on. What the host shares below them stays to be seen.
+/// Those of them that are file systems of their own. What the host shares below them stays visible.
 const MOUNTED: [(&str, &str); 2] = [("/run", "mode=0755"), ("/tmp", "mode=1777")];
 
-/// Runs as the machine's first process. Never returns: a machine without one would panic.
+/// Runs as the machine's first process. It never returns: without it, the kernel would panic.
 pub fn main() -> ! {
     if let Err(error) = start() {
         print(&format!("vshmem: the machine can't start: {error}"));
@@ -71,13 +71,13 @@ fn start() -> Result<()> {
         table::guest(&settings.launcher).driver_failed(&why);
     }
     identify(&settings)?;
-    // Caches are dropped before each command; the kernel need not log that each time.
+    // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     table::guest(&settings.launcher).set_pool_owner(settings.uid)?;
     agent::serve(&settings)
 }
 
-/// Loads all modules. That vshmem.ko can't be loaded is no failure: the answer is why.
+/// Loads all modules. Returns why vshmem.ko could not be loaded, which is not an error.
 fn load_modules() -> Result<Option<String>> {
     let mut driver_failed = None;
     let mut files: Vec<PathBuf> = fs::read_dir(MODULES)
@@ -101,13 +101,13 @@ fn load_modules() -> Result<Option<String>> {
             }
             loaded => loaded.explain(|| format!("could not load {}", file.display()))?,
         }
-        // The first root file system is memory.
+        // The initramfs is memory.
         let _ = fs::remove_file(&file);
     }
     Ok(driver_failed)
 }
 
-/// The host's tree, read-only, under a layer of memory that takes what is written.
+/// The host's file tree, read-only, below a tmpfs for what is written.
 fn build_root(settings: &Settings) -> Result<PathBuf> {
     let (lower, memory, root) = (
         Path::new("/lower"),
@@ -127,7 +127,8 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     make_directory(&memory.join("work"))?;
     skeleton(&upper).explain(|| "could not make the machine's own directories".into())?;
     let options = "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work";
-    // An ordinary user's hypervisor process can't tell root's files from others': set-user-id programs would make root of this machine somebody else.
+    // An ordinary user's hypervisor process maps root's files to another user, so set-user-id programs would
+    // not become root of this machine.
     let flags = if settings.uid == 0 {
         0
     } else {
@@ -144,7 +145,7 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// What every program expects to be there, in the private layer, as root's.
+/// Directories that programs expect, in the private layer, owned by root.
 fn skeleton(upper: &Path) -> std::io::Result<()> {
     fs::create_dir_all(upper)?;
     for (name, mode) in OWN {
@@ -156,7 +157,7 @@ fn skeleton(upper: &Path) -> std::io::Result<()> {
     symlink("/run/lock", upper.join("var/lock"))
 }
 
-/// What the machine can write to comes by a device of its own, without the layer above it and without what a cache would hold back.
+/// Writable shares have a 9p device of their own, without the layer above and without a write-back cache.
 fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> {
     let mut shares = shares.iter().filter(|share| share.writable).peekable();
     if shares.peek().is_none() {
@@ -176,7 +177,7 @@ fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> 
     Ok(())
 }
 
-/// Mounts a file system of the machine's own over a directory. What is shared below it is seen through it.
+/// Mounts a file system over a directory. What is shared below stays visible.
 fn mount_over(target: &str, options: &str, shares: &[Share]) -> Result<()> {
     let kept = Path::new("/mnt");
     let explain = || format!("could not keep what is shared below {target} in sight");
@@ -195,7 +196,7 @@ fn mount_over(target: &str, options: &str, shares: &[Share]) -> Result<()> {
     sys::unmount(kept).explain(explain)
 }
 
-/// Makes a place for a mount, in directories that belong to whom they do on the host.
+/// Makes a mount point; its directories have the same owners as on the host.
 fn make_mount_point(host: &Path, own: &Path, below: &Path) -> std::io::Result<()> {
     let (mut from, mut to) = (host.to_path_buf(), own.to_path_buf());
     for part in below {
@@ -214,7 +215,7 @@ fn make_mount_point(host: &Path, own: &Path, below: &Path) -> std::io::Result<()
     Ok(())
 }
 
-/// The directories that are the machine's own and not the host's.
+/// Mounts the directories that are the machine's own.
 fn own_directories(shares: &[Share]) -> Result<()> {
     for (target, options) in MOUNTED {
         mount_over(target, options, shares)?;
@@ -224,10 +225,10 @@ fn own_directories(shares: &[Share]) -> Result<()> {
     make_directory(Path::new("/dev/pts"))?;
     mount_own("devpts", "/dev/pts", "mode=0620,ptmxmode=0666")?;
     make_directory(Path::new("/dev/mqueue"))?;
-    // Kernels may come without these two.
+    // Kernels may lack these two.
     let _ = mount_own("mqueue", "/dev/mqueue", "");
     let _ = mount_own("cgroup2", "/sys/fs/cgroup", "");
-    // A nicety.
+    // Not essential.
     if let Err(error) = forbid_suspend() {
         print(&format!("vshmem: {error}"));
     }
@@ -242,11 +243,11 @@ fn own_directories(shares: &[Share]) -> Result<()> {
     Ok(())
 }
 
-/// Makes who writes to /sys/power/state get EROFS. Linux does not resume the 9p that the host's file tree comes by (its drivers have no
-/// power management), so that a machine would come back unable to read a file.
+/// Makes writes to /sys/power/state fail with EROFS. Linux can't resume the 9p transports of the host's file
+/// tree, which have no power management: after a suspend, the machine could not read any file.
 fn forbid_suspend() -> Result<()> {
     let power = Path::new("/sys/power");
-    // Kernels may come without it.
+    // Kernels may lack it.
     if !power.exists() {
         return Ok(());
     }
@@ -265,7 +266,7 @@ fn make_directory(path: &Path) -> Result<()> {
     fs::create_dir_all(path).explain(|| format!("could not make {}", path.display()))
 }
 
-/// Name and network.
+/// Sets host name and network.
 fn identify(settings: &Settings) -> Result<()> {
     sys::set_host_name(&settings.name).explain(|| "could not set the machine's name".into())?;
     network::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
@@ -285,12 +286,12 @@ fn identify(settings: &Settings) -> Result<()> {
         )
         .explain(|| "could not set the address of eth0".into())?;
     }
-    // Into the private layer; the host's own files stay as they are.
+    // Into the private layer; the host's own files don't change.
     for (file, text) in [
         ("/etc/hosts", hosts),
         ("/etc/hostname", format!("{}\n", settings.name)),
     ] {
-        // The host's may be hidden, and can't be copied then.
+        // The host's file may be masked, and can't be copied up then.
         let _ = fs::remove_file(file);
         let _ = fs::write(file, text);
     }

@@ -1,5 +1,5 @@
-//! Starts one command in the machine, as the user who asked for it, in a control group of its own so that
-//! nothing it starts can outlive an order to kill it.
+//! Starts commands in the machine, as the user who asked for it. Each has a cgroup of its own, so that
+//! nothing that it starts outlives a kill.
 
 use super::poller::set_nonblocking;
 use super::sys::HighPriority;
@@ -27,11 +27,11 @@ const NOT_FOUND: u8 = 127;
 pub struct RunningCommand {
     /// Its first process.
     pub pid: i32,
-    /// Where its input goes; `None` once that has ended.
+    /// Its standard input; `None` once it was closed.
     pub input: Option<File>,
-    /// Where its output comes from; `None` once that has ended.
+    /// Its standard output; `None` once it has ended.
     pub output: Option<File>,
-    /// The same for its error stream.
+    /// Its standard error; `None` once it has ended.
     pub errors: Option<File>,
     /// Our end of its terminal, if it has one.
     pub terminal: Option<File>,
@@ -39,30 +39,30 @@ pub struct RunningCommand {
 }
 
 /// Why a command could not be started.
-pub struct Refusal {
-    /// The exit code that stands for it.
+pub struct StartError {
+    /// The exit code for it.
     pub code: u8,
     /// A sentence.
     pub message: String,
 }
 
-/// What starts commands.
+/// Starts commands.
 pub trait Starter {
-    /// Commands are about to be started.
+    /// Called before the first command of a session.
     fn prepare(&mut self);
     /// Starts one.
-    fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal>;
+    fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError>;
 }
 
 impl RunningCommand {
     /// Sends a signal to the command's process group.
     pub fn signal(&self, signal: i32) {
-        // SAFETY: plain values. The group's leader is our child and not reaped before `ended` is set, so
-        // the number is not another's.
+        // SAFETY: plain values. The group's leader is our child and not reaped before `ended` is set, so its
+        // pid was not reused.
         unsafe { libc::kill(-self.pid, signal) };
     }
 
-    /// Kills the command and all that it started.
+    /// Kills the command and its descendants.
     pub fn kill(&self) {
         if fs::write(self.group.path.join("cgroup.kill"), "1").is_err() {
             self.signal(libc::SIGKILL);
@@ -70,14 +70,14 @@ impl RunningCommand {
     }
 }
 
-/// A control group; removed when its last process is gone.
+/// A cgroup; removed when it is empty.
 struct Group {
     path: PathBuf,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Fails while processes are left in the background, whose group is then swept by a later command.
+        // Fails while processes run in the background; a later command removes the group then.
         let _ = fs::remove_dir(&self.path);
     }
 }
@@ -89,7 +89,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// None was started yet. This process gets room for the descriptors of many.
+    /// Raises the limit of open files, for many commands.
     pub fn new() -> Commands {
         Commands {
             started: 0,
@@ -104,11 +104,11 @@ impl Starter for Commands {
         refresh();
     }
 
-    fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal> {
+    fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError> {
         self.started += 1;
-        // Without one, programs complain themselves.
-        let _ = make_home(order);
-        check_needs(&order.needs)?;
+        // Programs complain themselves if they lack one.
+        let _ = make_home(request);
+        check_needs(&request.needs)?;
         let group = Group {
             path: format!("/sys/fs/cgroup/vshmem.{}", self.started).into(),
         };
@@ -117,39 +117,44 @@ impl Starter for Commands {
                 .write(true)
                 .open(group.path.join("cgroup.procs"))
         });
-        let mut command = command(order)?;
-        join_group(&mut command, procs.ok(), order.terminal.is_some());
-        user::switch(&mut command, order.uid, order.gid, order.groups.clone());
+        let mut command = command(request)?;
+        join_group(&mut command, procs.ok(), request.terminal.is_some());
+        user::switch(
+            &mut command,
+            request.uid,
+            request.gid,
+            request.groups.clone(),
+        );
         descriptors::restore(&mut command, &self.limit);
-        // Hundreds of programs that were started before would share the processor with what is to become this one.
-        let priority = HighPriority::take();
-        priority.keep_from(&mut command);
+        // Hundreds of programs that are running would otherwise compete with the one that is being started.
+        let priority = HighPriority::raise();
+        priority.reset_in(&mut command);
         let program = command.get_program().to_os_string();
-        spawn(command, order, group).map_err(|e| refusal(&program, &e))
+        spawn(command, request, group).map_err(|e| refusal(&program, &e))
     }
 }
 
-fn command(order: &Start) -> Result<Command, Refusal> {
-    let [first, args @ ..] = &order.argv[..] else {
-        return Err(Refusal {
+fn command(request: &Start) -> Result<Command, StartError> {
+    let [first, args @ ..] = &request.argv[..] else {
+        return Err(StartError {
             code: CANNOT_RUN,
             message: "no command was given".into(),
         });
     };
     let mut command;
-    if order.login {
-        let shell = order.argv.iter().find(|shell| can_run(shell));
+    if request.login {
+        let shell = request.argv.iter().find(|shell| can_run(shell));
         let shell = shell.unwrap_or(first);
         command = Command::new(shell);
         command.arg0(login_name(shell)).env_clear();
-        command.envs(order.env.iter().map(|(key, value)| (key, value)));
+        command.envs(request.env.iter().map(|(key, value)| (key, value)));
         command.env("SHELL", shell);
     } else {
         command = Command::new(first);
         command.args(args).env_clear();
-        command.envs(order.env.iter().map(|(key, value)| (key, value)));
+        command.envs(request.env.iter().map(|(key, value)| (key, value)));
     }
-    command.current_dir(directory(order)?);
+    command.current_dir(directory(request)?);
     Ok(command)
 }
 
@@ -157,17 +162,17 @@ fn can_run(program: &OsStr) -> bool {
     Path::new(program).is_file() && access(program, Access::EXEC_OK).is_ok()
 }
 
-/// What a shell is called that is to behave as at a login.
+/// The name by which a shell knows that it is a login shell.
 fn login_name(shell: &OsStr) -> OsString {
     let mut name = OsString::from("-");
     name.push(Path::new(shell).file_name().unwrap_or(shell));
     name
 }
 
-fn spawn(mut command: Command, order: &Start, group: Group) -> io::Result<RunningCommand> {
+fn spawn(mut command: Command, request: &Start, group: Group) -> io::Result<RunningCommand> {
     signals::unblock(&mut command);
-    if let Some(size) = order.terminal {
-        let terminal = Terminal::open(size, order.uid, order.gid)?;
+    if let Some(size) = request.terminal {
+        let terminal = Terminal::open(size, request.uid, request.gid)?;
         command.stdin(terminal.theirs.try_clone()?);
         command.stdout(terminal.theirs.try_clone()?);
         command.stderr(terminal.theirs);
@@ -184,7 +189,7 @@ fn spawn(mut command: Command, order: &Start, group: Group) -> io::Result<Runnin
         let pid = command.spawn()?.id() as i32;
         return Ok(RunningCommand { pid, ..running });
     }
-    command.stdin(match order.stdin {
+    command.stdin(match request.stdin {
         true => Stdio::piped(),
         false => Stdio::null(),
     });
@@ -207,7 +212,7 @@ impl RunningCommand {
         }
     }
 
-    /// What to watch.
+    /// Descriptors to watch.
     pub fn descriptors(&self) -> Vec<RawFd> {
         let ends = [&self.input, &self.output, &self.errors];
         ends.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
@@ -218,7 +223,7 @@ impl RunningCommand {
     }
 }
 
-fn refusal(program: &OsString, error: &io::Error) -> Refusal {
+fn refusal(program: &OsString, error: &io::Error) -> StartError {
     let code = if error.kind() == io::ErrorKind::NotFound {
         NOT_FOUND
     } else {
@@ -228,21 +233,21 @@ fn refusal(program: &OsString, error: &io::Error) -> Refusal {
         io::ErrorKind::NotFound => "there is no such command".into(),
         _ => error.to_string(),
     };
-    Refusal {
+    StartError {
         code,
         message: format!("could not run {}: {why}", program.to_string_lossy()),
     }
 }
 
-/// A library that can't be preloaded would be left out with no more than a warning.
-fn check_needs(needs: &[OsString]) -> Result<(), Refusal> {
+/// The dynamic loader only warns of a library that can't be preloaded.
+fn check_needs(needs: &[OsString]) -> Result<(), StartError> {
     for path in needs {
         if let Err(error) = File::open(path) {
             let path = path.to_string_lossy();
             let why = format!(
                 "the machine can't see {path} ({error}): machines see what was shared with them when they were started (vshmem up --share)"
             );
-            return Err(Refusal {
+            return Err(StartError {
                 code: OUR_FAILURE,
                 message: why,
             });
@@ -251,22 +256,23 @@ fn check_needs(needs: &[OsString]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn directory(order: &Start) -> Result<&Path, Refusal> {
-    let cwd = Path::new(&order.cwd);
+fn directory(request: &Start) -> Result<&Path, StartError> {
+    let cwd = Path::new(&request.cwd);
     if cwd.is_dir() {
         Ok(cwd)
-    } else if order.cwd_optional {
+    } else if request.cwd_optional {
         Ok(Path::new("/"))
     } else {
         let message = format!("the machine has no directory {}", cwd.display());
-        Err(Refusal {
+        Err(StartError {
             code: CANNOT_RUN,
             message,
         })
     }
 }
 
-/// Has a command begin a session, in the control group whose processes these are; its standard input may be the terminal of that.
+/// Makes a command start in a new session and in the cgroup with this `cgroup.procs`. With `terminal`, its
+/// standard input becomes the controlling terminal.
 fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
     let join = move || {
         if let Some(mut procs) = procs.as_ref() {
@@ -280,16 +286,16 @@ fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
         }
         Ok(())
     };
-    // SAFETY: the closure makes system calls only; it takes no lock and no memory.
+    // SAFETY: the closure makes system calls only; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(join) };
 }
 
-/// Programs on the host may have been rebuilt since somebody ran commands: forget what was read of them.
+/// Drops caches: programs on the host may have been rebuilt since the last command.
 fn refresh() {
     let _ = fs::write("/proc/sys/vm/drop_caches", "2");
 }
 
-/// Removes control groups whose last process is gone.
+/// Removes empty cgroups.
 fn sweep() {
     for entry in fs::read_dir("/sys/fs/cgroup")
         .into_iter()
@@ -302,9 +308,9 @@ fn sweep() {
     }
 }
 
-/// The machine has no home directories of the host's: whoever runs a command in it gets an empty one.
-fn make_home(order: &Start) -> io::Result<()> {
-    let home = order.env.iter().find(|(key, _)| key == "HOME");
+/// The machine has none of the host's home directories. A user who runs a command gets an empty one.
+fn make_home(request: &Start) -> io::Result<()> {
+    let home = request.env.iter().find(|(key, _)| key == "HOME");
     let Some(home) = home
         .map(|(_, home)| Path::new(home))
         .filter(|home| home.is_absolute())
@@ -316,16 +322,16 @@ fn make_home(order: &Start) -> io::Result<()> {
     }
     fs::create_dir_all(home)?;
     fs::set_permissions(home, fs::Permissions::from_mode(0o700))?;
-    chown(home, Some(order.uid), Some(order.gid))
+    chown(home, Some(request.uid), Some(request.gid))
 }
 
 #[cfg(any(test, feature = "fuzz"))]
 pub mod doubles {
-    //! What stands in for commands where there is no machine.
+    //! Stand-ins for commands, without a machine.
 
     use super::*;
 
-    /// Starts commands as they are, on this kernel, as who calls.
+    /// Starts commands on this kernel, as the caller.
     #[cfg(test)]
     pub struct Plain;
 
@@ -333,29 +339,29 @@ pub mod doubles {
     impl Starter for Plain {
         fn prepare(&mut self) {}
 
-        fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal> {
-            let mut command = command(order)?;
-            join_group(&mut command, None, order.terminal.is_some());
+        fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError> {
+            let mut command = command(request)?;
+            join_group(&mut command, None, request.terminal.is_some());
             let program = command.get_program().to_os_string();
-            spawn(command, order, Group::none()).map_err(|e| refusal(&program, &e))
+            spawn(command, request, Group::none()).map_err(|e| refusal(&program, &e))
         }
     }
 
-    /// Starts nothing: commands take their input and say it again.
+    /// Starts nothing: commands echo their input.
     pub struct Echoes;
 
     impl Starter for Echoes {
         fn prepare(&mut self) {}
 
-        fn start(&mut self, order: &Start) -> Result<RunningCommand, Refusal> {
+        fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError> {
             let (ours, theirs) = std::os::unix::net::UnixStream::pair()
-                .map_err(|error| refusal(&order.argv[0], &error))?;
+                .map_err(|error| refusal(&request.argv[0], &error))?;
             let ours = File::from(OwnedFd::from(ours));
             let theirs = File::from(OwnedFd::from(theirs));
             let running = RunningCommand {
-                // No process has this number.
+                // No process has this pid.
                 pid: i32::MAX,
-                input: order.stdin.then_some(ours),
+                input: request.stdin.then_some(ours),
                 output: Some(theirs),
                 errors: None,
                 terminal: None,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Writes to the console, which the host keeps as a file.
+/// Writes to the console, which the host logs.
 pub fn print(text: &str) {
     let _ = fs::write("/dev/console", format!("{text}\n"));
 }

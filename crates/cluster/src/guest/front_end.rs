@@ -1,4 +1,4 @@
-//! Keeps the machine's front end running: this program once more.
+//! Keeps the machine's front end running, which is another process of this program.
 
 use super::console::print;
 use crate::launcher::table;
@@ -7,7 +7,7 @@ use crate::state::settings::Settings;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Before one that has ended is followed by another.
+/// Pause before it is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The front end's process.
@@ -18,7 +18,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// One that is to be started at once.
+    /// A front end that is due at once.
     pub fn new(settings: &Settings) -> FrontEnd {
         FrontEnd {
             arguments: table::guest(&settings.launcher).front_end(settings.uid),
@@ -27,17 +27,17 @@ impl FrontEnd {
         }
     }
 
-    /// When it is to be started, if it does not run.
+    /// When it is due, if it does not run.
     pub fn deadline(&self) -> Option<Instant> {
         self.pid.is_none().then_some(self.due)
     }
 
-    /// Starts it if it does not run and it is time.
+    /// Starts it if it is due.
     pub fn start_if_due(&mut self) {
         if self.pid.is_some() || Instant::now() < self.due {
             return;
         }
-        // The file of the first process stays there, though the first root file system is out of sight.
+        // The first process still has its file, although the initramfs is out of sight.
         let mut command = Command::new("/proc/self/exe");
         command.args(&self.arguments);
         command.env_clear().stdin(Stdio::null());

@@ -1,4 +1,4 @@
-//! Gives the machine's network card its address, with the calls of netdevice(7).
+//! Configures the machine's network card, by the ioctls of netdevice(7).
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -37,7 +37,7 @@ fn socket() -> io::Result<OwnedFd> {
 }
 
 fn request(interface: &str) -> libc::ifreq {
-    // SAFETY: all zeros is a value of this C structure of integers and pointers.
+    // SAFETY: all zeros is a valid value of this C structure of integers and pointers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {

@@ -1,17 +1,17 @@
-//! Edge-triggered epoll: the only way to sleep on a virtio-serial port whose host end is closed, as plain poll
-//! reports "hung up" at once for as long as that lasts.
+//! Edge-triggered epoll, the only way to sleep on a virtio-serial port whose host end is closed: poll would
+//! return POLLHUP at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
-/// Tells which of many descriptors something happened to.
+/// Watches descriptors.
 pub struct Poller {
     epoll: OwnedFd,
 }
 
 impl Poller {
-    /// A poller that watches nothing yet.
+    /// A poller without descriptors.
     pub fn new() -> io::Result<Poller> {
         // SAFETY: a plain value; the result is checked below.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -23,7 +23,7 @@ impl Poller {
         Ok(Poller { epoll })
     }
 
-    /// Watches a descriptor, which must not block, until it is closed; `token` names it in [`Poller::wait`].
+    /// Watches a non-blocking descriptor until it is closed; `token` identifies it in [`Poller::wait`].
     pub fn add(&self, fd: RawFd, token: usize) -> io::Result<()> {
         let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
         let mut event = libc::epoll_event {
@@ -39,7 +39,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Sleeps until something happens or the time has come; the tokens of the descriptors that it happened to.
+    /// Sleeps until an event or the deadline; returns the tokens of descriptors with events.
     pub fn wait(&self, deadline: Option<Instant>) -> io::Result<Vec<usize>> {
         let timeout = deadline.map_or(-1, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -73,7 +73,7 @@ impl Poller {
     }
 }
 
-/// Makes reads and writes return at once.
+/// Makes a descriptor non-blocking.
 pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
     // SAFETY: both calls take plain values.
     unsafe {

@@ -1,8 +1,9 @@
 //! One channel for commands, and the commands that a host runs over it.
 //!
-//! Nothing here blocks: [`Session::service`] does a part of what can be done now, and is called again when more can be, or when something has
-//! happened to the port or to a command. Commands take turns at the port, a frame for each of their outputs, and none is read from while much
-//! has not been taken by the host: so memory is bounded, and who says much holds up others no longer than that takes.
+//! Nothing here blocks. [`Session::service`] does some of what can be done now, and is called again when
+//! there is more, or after an event of the port or of a command. Commands take turns at the port, with a
+//! frame for each of their outputs, and are not read from while the host lags behind. So memory is bounded,
+//! and a command with much output delays others by a turn only.
 
 use super::command::Starter;
 use super::poller::{set_nonblocking, Poller};
@@ -20,19 +21,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Output is not read from commands while this much of it has not been taken by the host.
+/// Commands are not read from while so many bytes wait for the host.
 const BACKLOG: usize = 256 * 1024;
 /// The kernel's driver copies each write into one buffer; larger ones fail.
 const MAX_WRITE: usize = 32 * 1024;
-/// So much is done for one channel before others have their turn: frames are obeyed, and commands say something.
+/// Frames that are handled, and turns of commands, before other channels are served.
 const FRAMES: usize = 64;
 const TURNS: usize = 64;
 
-/// The kernel learns later that the host's end was closed or opened than what came in through it. So an end that was
-/// opened again at once may seem closed for a moment; only one that stays closed for this long is taken for it.
+/// The kernel learns of the host closing and opening its end later than of the bytes in between. So an end
+/// that was opened again at once may seem closed for a moment; it counts as closed after this time.
 const HUNG_UP_AFTER: Duration = Duration::from_millis(50);
 
-/// What a session needs of its context.
+/// What a session needs of the agent.
 pub struct Context<'a> {
     /// Watches descriptors.
     pub poller: &'a Poller,
@@ -40,17 +41,17 @@ pub struct Context<'a> {
     pub starter: &'a mut dyn Starter,
 }
 
-/// What something has happened to.
+/// The source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The port of the session in this index.
+    /// The port of the session with this index.
     Port(usize),
-    /// One of its commands.
+    /// A command of the session with this index.
     Command(usize, u16),
 }
 
 impl Source {
-    /// As a number for the poller.
+    /// As a token for the poller.
     pub fn token(self) -> usize {
         match self {
             Source::Port(index) => index << 17,
@@ -73,14 +74,14 @@ pub struct Session {
     index: usize,
     out: VecDeque<u8>,
     state: State,
-    /// Since when the host's end has seemed closed to a session.
+    /// Since when the host's end has seemed closed.
     closed_since: Option<Instant>,
 }
 
 enum State {
-    /// For a greeting; with what came in and may be the beginning of one.
+    /// Waiting for a greeting; with input that may be the beginning of one.
     Waiting(Vec<u8>),
-    /// A host is there.
+    /// A host is connected.
     Active(Active),
 }
 
@@ -88,16 +89,16 @@ enum State {
 struct Active {
     nonce: Nonce,
     parser: Parser,
-    /// Whole frames may have been read that were not obeyed yet.
+    /// There may be whole frames that were not handled yet.
     unread: bool,
-    /// The host has asked whether we are here.
+    /// The host has repeated its greeting.
     asked: bool,
     has_started_some: bool,
     streams: BTreeMap<u16, Stream>,
     ready: RunQueue,
 }
 
-/// Those whose turn comes, each of them once.
+/// Commands that are ready for their turn, each of them once.
 #[derive(Default)]
 struct RunQueue {
     order: VecDeque<u16>,
@@ -121,14 +122,14 @@ impl RunQueue {
 impl Session {
     /// Opens a port and watches it.
     pub fn open(device: &Path, index: usize, poller: &Poller) -> io::Result<Session> {
-        // A console must not become the terminal that controls this process.
+        // A console must not become this process's controlling terminal.
         let mut options = File::options();
         let port = options
             .read(true)
             .write(true)
             .custom_flags(libc::O_NOCTTY)
             .open(device)?;
-        // For as long as it is open: the kernel forgets it with the last who closes it.
+        // The mode lasts as long as the port is open.
         if port.is_terminal() {
             sys::make_raw(port.as_raw_fd())?;
         }
@@ -163,7 +164,7 @@ impl Session {
         true
     }
 
-    /// Something has happened to this command; the session is to be serviced then.
+    /// An event of this command; the session is to be serviced then.
     pub fn mark_ready(&mut self, stream: u16) {
         match &mut self.state {
             State::Active(active) if active.streams.contains_key(&stream) => {
@@ -219,7 +220,7 @@ impl Session {
         Some(self.closed_since? + HUNG_UP_AFTER)
     }
 
-    /// Ends the session, and those of its commands that still run.
+    /// Ends the session, and its commands that still run.
     fn hang_up(&mut self) {
         self.closed_since = None;
         if let State::Active(active) = &self.state {
@@ -249,7 +250,7 @@ impl Session {
                     self.begin(nonce, rest);
                     true
                 }
-                Handled::Nonsense => {
+                Handled::Invalid => {
                     self.hang_up();
                     false
                 }
@@ -257,7 +258,7 @@ impl Session {
         }
     }
 
-    /// Begins a session. Whatever an earlier one has left to say, nobody is there to hear it.
+    /// Begins a session. Output of an earlier one is dropped, since nobody reads it.
     fn begin(&mut self, nonce: Nonce, rest: Vec<u8>) {
         self.out.clear();
         self.out.extend(greeting(&WELCOME, &nonce));
@@ -285,14 +286,14 @@ impl Session {
     }
 }
 
-/// What came of what the host has said.
+/// What came of the host's frames.
 enum Handled {
-    /// It was obeyed, if there was something.
+    /// Some were handled, if true.
     Some(bool),
     /// A new session has begun on the same port.
     Replaced(Nonce),
-    /// It makes no sense.
-    Nonsense,
+    /// They violate the protocol.
+    Invalid,
 }
 
 impl Active {
@@ -312,7 +313,7 @@ impl Active {
             }
             match self.parser.next() {
                 Ok(Some(frame)) if self.handle(&frame, index, context) => {
-                    // To start a program takes long.
+                    // Starting a program takes long.
                     if frame.kind == Kind::Start {
                         break;
                     }
@@ -322,7 +323,7 @@ impl Active {
                     return Handled::Some(done > 0);
                 }
                 Ok(Some(_)) | Err(FrameError::Header(_) | FrameError::Length(_)) => {
-                    return Handled::Nonsense
+                    return Handled::Invalid
                 }
             }
         }
@@ -330,13 +331,13 @@ impl Active {
         Handled::Some(true)
     }
 
-    /// False if it makes no sense.
+    /// False if the frame violates the protocol.
     fn handle(&mut self, frame: &Frame, index: usize, context: &mut Context<'_>) -> bool {
         if frame.kind == Kind::Start {
             return self.start(frame, index, context);
         }
         let stream = self.streams.get_mut(&frame.stream);
-        // If it is not there, it may have ended before the host was told.
+        // An unknown command may have ended before the host knew.
         match frame.kind {
             Kind::Stdin => {
                 self.ready.push(frame.stream);
@@ -362,7 +363,7 @@ impl Active {
 
     fn start(&mut self, frame: &Frame, index: usize, context: &mut Context<'_>) -> bool {
         let number = frame.stream;
-        let (Some(order), false) = (
+        let (Some(request), false) = (
             Start::decode(&frame.payload),
             self.streams.contains_key(&number),
         ) else {
@@ -371,9 +372,9 @@ impl Active {
         if !std::mem::replace(&mut self.has_started_some, true) {
             context.starter.prepare();
         }
-        let stream = Stream::new(number, context.starter.start(&order));
+        let stream = Stream::new(number, context.starter.start(&request));
         for end in stream.descriptors() {
-            // Can fail only for want of memory; the pipe is then served when others are.
+            // Only fails without memory; the pipe is then serviced along with others.
             let _ = context
                 .poller
                 .add(end, Source::Command(index, number).token());
@@ -383,7 +384,7 @@ impl Active {
         true
     }
 
-    /// Has commands take turns while there is room for what they say.
+    /// Lets commands take turns while there is room for their output.
     fn write_some(&mut self, out: &mut VecDeque<u8>) -> bool {
         let mut progress = false;
         for _ in 0..TURNS {

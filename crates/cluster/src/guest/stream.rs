@@ -1,6 +1,6 @@
-//! One command of a session, with what is on its way to it and from it.
+//! One command of a session, with its input and output in flight.
 
-use super::command::{Refusal, RunningCommand};
+use super::command::{RunningCommand, StartError};
 use super::terminal;
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Kind, MAX_DATA, STDIN_WINDOW};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::RawFd;
 
-/// One command. It keeps no more than a window of input, and no output.
+/// One command. It buffers at most a window of input, and no output.
 pub struct Stream {
     number: u16,
     body: Body,
@@ -29,26 +29,26 @@ enum Body {
     },
 }
 
-/// What came of a command's turn.
+/// The outcome of a command's turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It has nothing to say until something happens to one of its descriptors.
+    /// Nothing to do until an event of one of its descriptors.
     Idle,
-    /// It may have more to say.
+    /// There may be more output.
     Again,
-    /// All is said.
+    /// It has ended, and so has its output.
     Over,
 }
 
 impl Stream {
     /// A command that was started, or could not be.
-    pub fn new(number: u16, started: Result<RunningCommand, Refusal>) -> Stream {
+    pub fn new(number: u16, started: Result<RunningCommand, StartError>) -> Stream {
         let body = match started {
             Ok(command) => Body::Runs {
                 command: Box::new(command),
                 told: false,
             },
-            Err(refusal) => Body::Refused(why(&refusal)),
+            Err(error) => Body::Refused(why(&error)),
         };
         Stream {
             number,
@@ -67,7 +67,7 @@ impl Stream {
         }
     }
 
-    /// The process whose end it waits for.
+    /// The pid of its process, until that has ended.
     pub fn pid(&self) -> Option<i32> {
         self.command()
             .filter(|_| self.ended.is_none())
@@ -79,12 +79,12 @@ impl Stream {
         self.ended = Some(ended);
     }
 
-    /// What to watch.
+    /// Descriptors to watch.
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.command().map_or(vec![], RunningCommand::descriptors)
     }
 
-    /// Takes input; nothing ends it. False if it is more than the window has room for.
+    /// Takes input; empty input ends it. False if it exceeds the window.
     pub fn input(&mut self, bytes: &[u8]) -> bool {
         if bytes.is_empty() && !self.input_ended {
             self.input_ended = true;
@@ -99,7 +99,7 @@ impl Stream {
         room
     }
 
-    /// Sends it a signal, or all that it has started if the signal is SIGKILL.
+    /// Sends it a signal. SIGKILL reaches its descendants too.
     pub fn signal(&self, signal: i32) {
         match self.command() {
             Some(command) if signal == libc::SIGKILL => command.kill(),
@@ -108,14 +108,14 @@ impl Stream {
         }
     }
 
-    /// Its terminal has another size.
+    /// The size of its terminal has changed.
     pub fn resize(&self, size: Size) {
         let terminal = self.command().and_then(|command| command.terminal.as_ref());
-        // One that nobody has open any more has no size.
+        // A terminal that nobody has open has no size.
         let _ = terminal.map(|terminal| terminal::resize(terminal, size));
     }
 
-    /// Has it say what it has to say, not much more than a frame for each of its outputs.
+    /// Writes its frames, about one for each of its outputs.
     pub fn turn(&mut self, out: &mut VecDeque<u8>) -> Turn {
         let number = self.number;
         let (command, told) = match &mut self.body {
@@ -154,7 +154,7 @@ impl Stream {
     }
 }
 
-/// Gives a command its input, as far as it takes it. How much that was.
+/// Passes input to a command as far as it reads it. Returns the number of bytes.
 fn feed(input: &mut VecDeque<u8>, to: &mut Option<File>) -> usize {
     let mut taken = 0;
     while !input.is_empty() {
@@ -163,7 +163,7 @@ fn feed(input: &mut VecDeque<u8>, to: &mut Option<File>) -> usize {
             Some(Ok(len)) => len,
             Some(Err(e)) if e.kind() == ErrorKind::WouldBlock => break,
             Some(Err(e)) if e.kind() == ErrorKind::Interrupted => continue,
-            // It reads no more: the rest is thrown away, and counts as taken.
+            // It does not read any more: the rest is discarded, and counts as taken.
             Some(Err(_)) | None => {
                 *to = None;
                 input.len()
@@ -175,7 +175,7 @@ fn feed(input: &mut VecDeque<u8>, to: &mut Option<File>) -> usize {
     taken
 }
 
-/// Passes on what one read gives; false if that is nothing.
+/// Passes on what one read returns; false if that is nothing.
 fn pump(from: &mut Option<File>, terminal: bool, send: impl FnOnce(&[u8])) -> bool {
     let mut bytes = [0; MAX_DATA];
     let Some(reader) = from else { return false };
@@ -186,7 +186,7 @@ fn pump(from: &mut Option<File>, terminal: bool, send: impl FnOnce(&[u8])) -> bo
         }
         Err(e) if e.kind() == ErrorKind::Interrupted => true,
         Err(e) if e.kind() == ErrorKind::WouldBlock => false,
-        // Nobody has the terminal open; somebody may open it again.
+        // Nobody has the terminal open; that may change.
         Err(_) if terminal => false,
         Ok(_) | Err(_) => {
             *from = None;
@@ -195,10 +195,10 @@ fn pump(from: &mut Option<File>, terminal: bool, send: impl FnOnce(&[u8])) -> bo
     }
 }
 
-/// A refusal as the payload of a frame. It may name a path of any length: what is too long for people is cut.
-fn why(refusal: &Refusal) -> Vec<u8> {
-    let mut payload = vec![refusal.code];
-    let text = refusal.message.as_bytes();
+/// A error as the payload of a frame. It may name a path of any length, so it is truncated.
+fn why(error: &StartError) -> Vec<u8> {
+    let mut payload = vec![error.code];
+    let text = error.message.as_bytes();
     payload.extend_from_slice(&text[..text.len().min(MAX_DATA - 1)]);
     payload
 }
@@ -211,12 +211,12 @@ mod tests {
     #[test]
     fn a_refusal_fits_in_a_frame_whatever_it_names() {
         let message = "could not run x: there is no such command".to_string();
-        let short = why(&Refusal {
+        let short = why(&StartError {
             code: 127,
             message: message.clone(),
         });
         assert_eq!(short.split_first(), Some((&127, message.as_bytes())));
-        let long = why(&Refusal {
+        let long = why(&StartError {
             code: 126,
             message: "\u{fffd}".repeat(MAX_PAYLOAD / 2),
         });

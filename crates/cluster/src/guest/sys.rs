@@ -1,4 +1,4 @@
-//! The system calls of a first process that the standard library does not have.
+//! System calls of a first process that the standard library lacks.
 
 use rustix::process::setpriority_process;
 use std::ffi::CString;
@@ -40,12 +40,12 @@ pub fn mount(source: &str, target: &Path, kind: &str, flags: u64, data: &str) ->
     }))
 }
 
-/// Makes `source` visible at `target` too.
+/// Bind-mounts `source` at `target`.
 pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
     mount(&source.to_string_lossy(), target, "none", libc::MS_BIND, "")
 }
 
-/// Lets go of what is mounted there, and below.
+/// Unmounts this and everything below, lazily.
 pub fn unmount(target: &Path) -> io::Result<()> {
     let target = c_path(target)?;
     // SAFETY: a string that lives across the call.
@@ -63,9 +63,10 @@ pub fn change_root(root: &Path) -> io::Result<()> {
     std::env::set_current_dir("/")
 }
 
-/// Has a terminal pass on all bytes as they are.
+/// Sets a terminal's raw mode.
 pub fn make_raw(terminal: RawFd) -> io::Result<()> {
-    // SAFETY: all zeros is a value of this structure of integers, which tcgetattr fills before the others read it.
+    // SAFETY: all zeros is a valid value of this structure of integers, which tcgetattr fills before the
+    // others read it.
     unsafe {
         let mut how: libc::termios = std::mem::zeroed();
         check(libc::c_long::from(libc::tcgetattr(terminal, &mut how)))?;
@@ -79,21 +80,21 @@ pub fn make_raw(terminal: RawFd) -> io::Result<()> {
     }
 }
 
-/// As long as this is there, this process runs before all others, however many want to. It would have others change places with it all the
-/// time if it always did.
+/// The highest priority, for this process and as long as this exists. If it had it all the time, others would
+/// be switched out for it again and again.
 pub struct HighPriority(());
 
 impl HighPriority {
-    /// Takes it, unless that is not allowed.
-    pub fn take() -> HighPriority {
+    /// Takes it, if permitted.
+    pub fn raise() -> HighPriority {
         let _ = setpriority_process(None, -20);
         HighPriority(())
     }
 
-    /// Has a program begin without it. Until then it has it, too: who starts it waits for that.
-    pub fn keep_from(&self, command: &mut Command) {
+    /// Makes a program start without it. The fork has it until then, which its parent waits for.
+    pub fn reset_in(&self, command: &mut Command) {
         let give_up = || Ok(setpriority_process(None, 0)?);
-        // SAFETY: the closure makes one system call; it takes no lock and no memory.
+        // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
         unsafe { command.pre_exec(give_up) };
     }
 }
@@ -117,7 +118,7 @@ pub fn load_module(bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Sets the machine's name.
+/// Sets the host name.
 pub fn set_host_name(name: &str) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of one live string.
     check(libc::c_long::from(unsafe {

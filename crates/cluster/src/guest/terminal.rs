@@ -10,16 +10,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::fchown;
 
-/// Its two ends.
+/// Both ends of a pseudoterminal.
 pub struct Terminal {
-    /// Ours.
+    /// The agent's end.
     pub ours: File,
-    /// The command's.
+    /// The command's end.
     pub theirs: File,
 }
 
 impl Terminal {
-    /// A new one, which belongs to this user.
+    /// A new one, owned by this user.
     pub fn open(size: Size, uid: u32, gid: u32) -> io::Result<Terminal> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags)?;
@@ -27,7 +27,7 @@ impl Terminal {
         unlockpt(&ours)?;
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;
         fchown(&theirs, Some(uid), Some(gid))?;
-        // So that a character is erased as a whole.
+        // Makes erase work on whole UTF-8 characters.
         let mut modes = tcgetattr(&theirs)?;
         modes.input_modes |= InputModes::IUTF8;
         tcsetattr(&theirs, OptionalActions::Now, &modes)?;
@@ -39,7 +39,7 @@ impl Terminal {
     }
 }
 
-/// Tells a terminal, and those who use it, that its size is this one now.
+/// Sets the size, which also signals the terminal's processes.
 pub fn resize(terminal: impl AsFd, size: Size) -> io::Result<()> {
     let size = Winsize {
         ws_row: size.rows,
@@ -50,7 +50,7 @@ pub fn resize(terminal: impl AsFd, size: Size) -> io::Result<()> {
     Ok(tcsetwinsize(terminal, size)?)
 }
 
-/// The character that ends the input of who reads lines.
+/// The character that ends input in canonical mode.
 pub fn end_of_input(terminal: impl AsFd) -> u8 {
     const CTRL_D: u8 = 4;
     tcgetattr(terminal).map_or(CTRL_D, |modes| modes.special_codes[SpecialCodeIndex::VEOF])

@@ -1,4 +1,4 @@
-//! Looking at clusters and ending them.
+//! Listing clusters and ending them.
 
 use crate::client::Client;
 use crate::error::Result;
@@ -12,26 +12,26 @@ use crate::state::record::{Granted, Machine, Record};
 use std::fs;
 use std::time::Duration;
 
-/// How long a machine may take to end by itself.
+/// How long a machine may take to shut down.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A cluster and how its machines are.
+/// A cluster and the state of its machines.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// As written down.
+    /// Its record.
     pub record: Record,
-    /// One for each machine.
+    /// The states of its machines.
     pub states: Vec<MachineState>,
-    /// What machines that died said last.
+    /// The last output of machines that died; otherwise empty.
     pub last_output: Vec<String>,
 }
 
-/// How a cluster's machine that runs is.
+/// The health of a cluster's machine that runs.
 pub fn health(record: &Record, machine: &Machine) -> Health {
     table::of(record).health(record, machine)
 }
 
-/// All clusters of this user. They are only looked at.
+/// All clusters of this user. Nothing is changed.
 pub fn list() -> Result<Vec<Listed>> {
     let mut out = Vec::new();
     for name in cluster_names()? {
@@ -55,13 +55,14 @@ pub fn list() -> Result<Vec<Listed>> {
     Ok(out)
 }
 
-/// Ends what machines that died had of pools, unless another command is at work on the cluster: it may be starting one of them anew,
-/// and names in pools don't tell the new one from the old one.
+/// Declares the machines of a cluster that died dead in their pools. Does nothing while another command holds
+/// the cluster's lock: it may be restarting one of them, and names in pools don't distinguish the new one
+/// from the old one.
 pub fn declare_dead_machines(name: &str) -> Result<()> {
     let Ok(lock) = lock_cluster(name) else {
         return Ok(());
     };
-    // As it is now that nobody else changes it.
+    // Read again, now that nobody else changes it.
     let record = Record::read(name)?.filter(|record| record.boot == boot_id());
     if let Some(mut record) = record {
         let states: Vec<_> = record.machines.iter().map(|m| state(&record, m)).collect();
@@ -75,7 +76,7 @@ pub fn declare_dead_machines(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Ends what one machine had of pools, which does not run. The caller has the cluster's lock.
+/// Declares one machine, which does not run, dead in its pools. The caller has the cluster's lock.
 pub fn declare_one_dead(record: &mut Record, index: usize) {
     let died = |at| match at == index {
         true => MachineState::Died,
@@ -90,7 +91,7 @@ pub fn declare_one_dead(record: &mut Record, index: usize) {
 pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
     let mut cores = Vec::new();
     for name in cluster_names()?.iter().filter(|name| *name != except) {
-        // A record that can't be read is no reason not to start another cluster.
+        // An unreadable record does not keep another cluster from being started.
         let Some(record) = Record::read(name).ok().flatten() else {
             continue;
         };
@@ -106,8 +107,8 @@ pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
     Ok(cores)
 }
 
-/// Ends what machines that died had of other pools than the cluster's, once: others may call their machines the same. The
-/// caller has the cluster's lock.
+/// Declares machines that died dead in pools other than the cluster's, once: other clusters may use the same
+/// names. The caller has the cluster's lock.
 fn declare_dead_elsewhere(record: &mut Record, states: &[MachineState]) {
     let (cluster, launcher) = (record.pool.clone(), table::of(record));
     for (machine, state) in record.machines.iter_mut().zip(states) {
@@ -123,7 +124,7 @@ fn declare_dead_elsewhere(record: &mut Record, states: &[MachineState]) {
     }
 }
 
-/// Whether a machine that died had other pools than the cluster's.
+/// Whether a machine that died had pools other than the cluster's.
 fn has_left_others(record: &Record, states: &[MachineState]) -> bool {
     let other = |pool: &Granted| pool.path != record.pool;
     let machines = record.machines.iter().zip(states);
@@ -131,14 +132,14 @@ fn has_left_others(record: &Record, states: &[MachineState]) -> bool {
     died.any(|(machine, _)| machine.pools.iter().any(other))
 }
 
-/// Tells those who use the cluster's pool which of its machines died. They may know: the pool may be gone, too.
+/// Declares machines that died dead in the cluster's pool. The pool may not exist any more.
 fn declare_dead(record: &Record, states: &[MachineState]) {
     let died = |state: &MachineState| *state == MachineState::Died;
     if !states.iter().any(died) || !record.pool.exists() {
         return;
     }
     let pools = pools::find(Some(&table::of(record).pool_reference(record))).unwrap_or_default();
-    // A pool that is damaged or full has no use for the news.
+    // A pool that is damaged or full is skipped.
     for client in pools.iter().filter_map(|pool| Client::join(pool).ok()) {
         for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {
             client.declare_dead(&machine.name);
@@ -146,7 +147,7 @@ fn declare_dead(record: &Record, states: &[MachineState]) {
     }
 }
 
-/// Removes the sockets that a machine has left.
+/// Removes the sockets of a machine that has ended.
 pub fn remove_sockets(directory: &std::path::Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -159,7 +160,8 @@ pub fn remove_sockets(directory: &std::path::Path) {
     }
 }
 
-/// Ends the machines of one cluster, or of all, and removes what belongs to them. Returns the clusters' names.
+/// Ends the machines of one cluster, or of all, and removes everything that belongs to them. Returns the
+/// clusters' names.
 pub fn down(cluster: Option<&str>) -> Result<Vec<String>> {
     let names = match cluster {
         Some(name) => vec![name.to_string()],
@@ -170,7 +172,7 @@ pub fn down(cluster: Option<&str>) -> Result<Vec<String>> {
             return Err(no_cluster(name));
         }
         let lock = lock_cluster(name)?;
-        // A record that can't be read must not keep its directory from being removed.
+        // An unreadable record does not keep the directory from being removed.
         let record = Record::read(name).ok().flatten();
         remove(name, record.as_ref())?;
         drop(lock);
@@ -178,7 +180,7 @@ pub fn down(cluster: Option<&str>) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Ends what a record names and removes all that belongs to the cluster. The caller has its lock.
+/// Ends a cluster's machines and removes everything that belongs to it. The caller has its lock.
 pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
     if let Some(record) = record.filter(|record| record.boot == boot_id()) {
         std::thread::scope(|scope| {
@@ -193,9 +195,9 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
     }
     if let Some(record) = record {
         if record.doorbell {
-            table::of(record).end_service(&record.pool);
+            table::of(record).stop_serving(&record.pool);
         }
-        // Processes of this host may use the pool on without its file.
+        // Processes of this host may go on using the pool without its file.
         let all_died = vec![MachineState::Died; record.machines.len()];
         declare_dead(record, &all_died);
         declare_dead_elsewhere(&mut record.clone(), &all_died);

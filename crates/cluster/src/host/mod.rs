@@ -1,4 +1,11 @@
 //! What commands on the host do with clusters.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `up`, `restart`, `wait` | starting machines, and waiting until they take commands |
+//! | `cluster` | listing clusters and ending them |
+//! | `users` | users of a pool |
+//! | `names` | names for completion |
 
 pub mod cluster;
 pub mod names;

@@ -1,5 +1,5 @@
-//! The names of what there is, for who types a command: read from what is written down. Nothing is made, opened, asked or cleaned up for it, and
-//! what can't be read has no names.
+//! Names for completion on the command line, from records. Nothing is made, opened, asked or cleaned up for
+//! it, and unreadable records have no names.
 
 use crate::launcher::table::attached::{Attached, ATTACHED};
 use crate::state::directories::{is_private, names_in, runtime_path};
@@ -7,7 +7,7 @@ use crate::state::record::{Granted, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The user's directory of records, if it is there.
+/// The user's runtime directory, if it exists.
 fn runtime() -> Option<PathBuf> {
     let path = runtime_path();
     let is_ours = fs::symlink_metadata(&path).is_ok_and(|meta| is_private(&meta));
@@ -25,24 +25,24 @@ fn record(cluster: &str) -> Option<Record> {
     Record::read(cluster).ok().flatten()
 }
 
-/// Clusters.
+/// Names of clusters.
 pub fn clusters() -> Vec<String> {
     names("")
 }
 
-/// Machines of a cluster.
+/// Names of a cluster's machines.
 pub fn machines(cluster: &str) -> Vec<String> {
     let machines = record(cluster).map(|record| record.machines);
     let machines = machines.into_iter().flatten();
     machines.map(|machine| machine.name).collect()
 }
 
-/// Machines that were attached.
+/// Names of attached machines.
 pub fn attached() -> Vec<String> {
     names(ATTACHED)
 }
 
-/// The pools that machines of a cluster and attached ones were given, by their names there.
+/// Names of the pools that a cluster's machines and attached ones have.
 pub fn granted(cluster: &str) -> Vec<String> {
     let ours = record(cluster).map(|record| record.machines);
     let ours = ours.into_iter().flatten().flat_map(|machine| machine.pools);

@@ -1,4 +1,4 @@
-//! Starts machines of a cluster anew: those that died, and those that run, whose power is cut.
+//! Restarts machines of a cluster: those that died, and running ones, whose power is cut.
 
 use super::cluster;
 use super::wait::wait;
@@ -21,13 +21,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long another command may be at work on the cluster.
+/// How long another command may hold the cluster's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a machine may take to end by itself.
+/// How long a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Starts the machines of these names anew, together, as `up` has started them. Their processes are dead by then, and
-/// nobody waits for what those held; the others run on. Pools that were granted to them later are theirs no more.
+/// Restarts the machines of these names together, with what they had after `up`. Before that, their processes
+/// are declared dead, so that nobody waits for what those held; other machines run on. Pools that were
+/// granted later are lost.
 pub fn restart(
     cluster: &str,
     names: &[String],
@@ -42,7 +43,7 @@ pub fn restart(
         .hint("Wait until it is done, or end it.")
     })?;
     let (record, indices) = find(cluster, names, &lock)?;
-    // What can be known to fail fails before anything is ended.
+    // Failures that can be foreseen occur before anything is ended.
     check(&record, &indices)?;
     let launcher = table::of(&record);
     let software = {
@@ -57,16 +58,16 @@ pub fn restart(
     };
     let initramfs = Initramfs::write(cluster, &software)?;
     serve(&record)?;
-    together(record, &indices, (&software, &initramfs), timeout, report)
+    restart_all(record, &indices, (&software, &initramfs), timeout, report)
         .map_err(|error| interrupt::check().err().unwrap_or(error))?;
     drop(lock);
     Ok(())
 }
 
-/// The cluster's record, and where in it the machines of these names are; if none are named, all that died.
+/// The cluster's record, and the indices of the machines of these names; if there are none, of all that died.
 fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<usize>)> {
     let Some(record) = Record::read(cluster)? else {
-        // The lock's file was made for nothing.
+        // Taking the lock has made its file.
         forget_cluster(cluster)?;
         return Err(no_cluster(cluster));
     };
@@ -100,7 +101,7 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
     Ok((record, indices))
 }
 
-/// An error if the machines in these indices can't start, as far as that can be known while they run.
+/// An error if these machines can't be started, as far as that can be known while they run.
 fn check(record: &Record, indices: &[usize]) -> Result<()> {
     let launcher = table::of(record);
     launcher.check_host()?;
@@ -119,7 +120,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
         if launcher.has_own_memory() {
             continue;
         }
-        // That of a machine that runs comes back.
+        // The memory of a machine that runs will be free again.
         let promised = state(record, machine) == MachineState::Died;
         memory::check_available(record.memory, promised).explain(|| {
             let (name, memory) = (&machine.name, record.memory >> 20);
@@ -129,7 +130,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The pools that machines begin with are there.
+/// An error unless the pools that machines start with exist.
 fn check_pools(record: &Record) -> Result<()> {
     let anew = format!(
         "Start the cluster anew with: vshmem down -c {0} && vshmem up --cluster {0}",
@@ -155,8 +156,8 @@ fn check_pools(record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// Has the pools served that machines begin with, and returns a socket for each; or none, if none are. With the last machine that has
-/// a pool ends its service.
+/// Makes the back end serve the pools that machines start with, if it does; returns a socket for each. It
+/// stops serving a pool with the last machine that has it.
 fn serve(record: &Record) -> Result<Vec<PathBuf>> {
     let pools = record.first_pools.iter().filter(|_| record.doorbell);
     pools
@@ -164,7 +165,7 @@ fn serve(record: &Record) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// For reading and writing.
+/// Opens a file to read and write.
 fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
@@ -180,23 +181,23 @@ impl Drop for Starting {
     }
 }
 
-fn together(
+fn restart_all(
     mut record: Record,
     indices: &[usize],
-    means: (&Software, &Initramfs),
+    start: (&Software, &Initramfs),
     timeout: Duration,
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    // All first: none is to be wired to one that ends.
+    // All of them first, so that none is linked to one that ends.
     for &index in indices {
         end(&mut record, index)?;
     }
     let mut starting = Vec::new();
     for &index in indices {
-        starting.push((index, begin(&mut record, index, means, report)?));
+        starting.push((index, begin(&mut record, index, start, report)?));
     }
     wait(&record, indices.to_vec(), timeout, &mut |name| {
-        // Whatever becomes of the others.
+        // It stays even if others fail.
         for (index, machine) in &mut starting {
             if record.machines[*index].name == name {
                 machine.0 = None;
@@ -206,7 +207,7 @@ fn together(
     })
 }
 
-/// Starts the machine anew, and writes that down.
+/// Starts the machine again, and updates the record.
 fn begin(
     record: &mut Record,
     index: usize,
@@ -230,7 +231,7 @@ fn begin(
     let starting = Starting(Some(running.clone()));
     record.machines[index].runs = Some(running);
     record.machines[index].since = Some(vshmem_agent::now());
-    // While it was dead, a machine of another cluster may have come to its cores.
+    // A machine of another cluster may have got its cores in the meantime.
     let taken = cluster::cores_in_use(&record.name)?;
     let cores = &mut record.machines[index].cores;
     cores.retain(|core| !taken.contains(core));
@@ -243,7 +244,7 @@ fn begin(
     Ok(starting)
 }
 
-/// Ends a machine if it runs, and all that its processes have in pools. It has the pools again then that it began with.
+/// Ends a machine if it runs, declares it dead in its pools, and gives it the pools that it started with.
 fn end(record: &mut Record, index: usize) -> Result<()> {
     if let Some(running) = record.machines[index].runs.as_ref().filter(|it| it.alive()) {
         running.end(EXIT_TIMEOUT);
@@ -255,9 +256,9 @@ fn end(record: &mut Record, index: usize) -> Result<()> {
     cluster::declare_one_dead(record, index);
     let machine = &mut record.machines[index];
     machine.pools.clone_from(&record.first_pools);
-    // Even if `up` was cut off: from now on there is something to keep.
+    // Even if `up` was interrupted: from now on there is something to keep.
     record.starter = None;
-    // The sockets that it has left would be taken for those of the new one.
+    // Old sockets would be taken for those of the new machine.
     cluster::remove_sockets(&record.machine_directory(&record.machines[index])?);
     record.write()
 }

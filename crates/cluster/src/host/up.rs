@@ -22,19 +22,19 @@ use crate::state::settings::address;
 use crate::state::share::{self, Share};
 use std::path::{Path, PathBuf};
 
-/// No launcher gives machines more channels for commands.
+/// No launcher has more channels for commands.
 const MAX_CHANNELS: usize = 99;
 
-/// More machines than this would need more than one network hub's worth of processes on one host.
+/// More machines would need more than one network hub's worth of processes on one host.
 const MAX_MACHINES: u32 = 32;
 
-/// Starts a cluster. If it fails or is interrupted, nothing of it is left.
+/// Starts a cluster. Nothing of it is left if that fails or is interrupted.
 pub fn up(
     launcher: &dyn Launcher,
     options: &Options,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Record> {
-    // Ctrl-C reaches the programs that were started, too: that one of them failed is then not what happened.
+    // Ctrl-C also reaches the programs that were started: that they failed is not the reason then.
     begin(launcher, options, report).map_err(|error| interrupt::check().err().unwrap_or(error))
 }
 
@@ -65,10 +65,10 @@ fn begin(
                 )),
             );
         }
-        // An `up` that was cut off has left it, or an earlier boot of the host.
+        // Left by an interrupted `up`, or by an earlier boot of the host.
         cluster::remove(&options.cluster, Some(&record))?;
     }
-    // Records may be lost, also of a cluster that runs.
+    // The record of a cluster that runs may be lost.
     users::check_unused(&pool::path(&options.cluster).to_string_lossy())
         .map_err(|error| error.code(OUR_FAILURE))?;
     pool::remove(&options.cluster)?;
@@ -112,7 +112,7 @@ fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// An error unless the launcher's machines can be given their pool by the transport that was chosen.
+/// An error unless the launcher has the transport that was chosen.
 fn check_transport(launcher: &dyn Launcher, options: &Options) -> Result<()> {
     let Some(transport) = &options.transport else {
         return Ok(());
@@ -131,7 +131,7 @@ fn check_transport(launcher: &dyn Launcher, options: &Options) -> Result<()> {
     }
 }
 
-/// Ends and removes all that was started, unless it is kept.
+/// Ends and removes everything that was started, unless it is kept.
 struct Started {
     name: String,
     record: Option<Record>,
@@ -191,7 +191,7 @@ fn start(
     Ok(record)
 }
 
-/// Paths of sockets must be short: 108 bytes, with the zero at the end (unix(7)).
+/// A socket's path has 107 bytes at most (unix(7)).
 fn check_length(directory: &Path) -> Result<()> {
     let longest = channel_socket(&directory.join("vm31"), MAX_CHANNELS);
     if longest.as_os_str().len() < 108 {
@@ -204,7 +204,7 @@ fn check_length(directory: &Path) -> Result<()> {
     .hint("Set XDG_RUNTIME_DIR to a private directory of yours with a shorter name."))
 }
 
-/// Directories, pool and record.
+/// Makes directories, pool and record.
 fn prepare(
     launcher: &dyn Launcher,
     options: &Options,
@@ -265,7 +265,7 @@ fn prepare(
     })
 }
 
-/// The pools that each machine starts with: the cluster's own, then others of this host.
+/// The pools that each machine starts with: the cluster's own, then other pools of this host.
 fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
     let mut pools = vec![Granted {
         name: launcher.pool_name(&options.cluster),
@@ -320,8 +320,8 @@ fn boot(
     Ok(())
 }
 
-/// Has the pools served, and says description waiters are woken. Doorbells that were not asked for are done without if they can't be had.
-/// Returns a socket for each pool, or none at all.
+/// Makes the back end serve the pools, and reports how waiters are woken. If doorbells were not requested,
+/// the machines do without them where they can't be had. Returns the socket of each pool, or none.
 fn serve_doorbells(
     launcher: &dyn Launcher,
     options: &Options,
@@ -363,7 +363,7 @@ fn serve_doorbells(
     Ok(doorbell_sockets)
 }
 
-/// The machines' ends of the network, if there is to be one.
+/// The machines' ends of the network's links, if there is a network.
 fn links(options: &Options) -> Result<Vec<Option<Vec<Link>>>> {
     if !options.network || options.machines < 2 {
         return Ok((0..options.machines).map(|_| None).collect());
@@ -372,7 +372,7 @@ fn links(options: &Options) -> Result<Vec<Option<Vec<Link>>>> {
     Ok(links.map(Some).collect())
 }
 
-/// Pins virtual cores where each can have a core of its own: two that spin must never share one.
+/// Pins virtual cores if each can have a core of its own: two of them that spin must never share one.
 fn pin_cores(launcher: &dyn Launcher, record: &mut Record) -> Result<()> {
     if !launcher.can_pin() {
         return Ok(());

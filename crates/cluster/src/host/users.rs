@@ -1,4 +1,4 @@
-//! Who uses a pool of this host: programs, and machines.
+//! Users of a pool of this host: programs and machines.
 
 use super::cluster;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::state::machine::{state, MachineState};
 use crate::state::record::{Granted, Record};
 use std::path::Path;
 
-/// An error if somebody uses the pool of this name, or at this path.
+/// An error if the pool of this name or path is in use.
 pub fn check_unused(pool: &str) -> Result<()> {
     let users = users(pool)?;
     if users.is_empty() {
@@ -29,7 +29,8 @@ pub fn check_unused(pool: &str) -> Result<()> {
     ))
 }
 
-/// Nobody waits any longer for what machines that died, or are off, held in the pool of this name, or at this path.
+/// Declares machines that died, or are off, dead in the pool of this name or path, so that nobody waits for
+/// what they held.
 pub fn declare_dead_machines(pool: &str) -> Result<()> {
     let Some(pool) = &path_of(pool) else {
         return Ok(());
@@ -57,7 +58,7 @@ fn have(pools: &[Granted], pool: &Path) -> bool {
     pools.iter().any(|had| is(&had.path, pool))
 }
 
-/// Both are the same file; the second has no symbolic links in it.
+/// Both are the same file; the second path has no symbolic links.
 fn is(had: &Path, pool: &Path) -> bool {
     had == pool || had.canonicalize().is_ok_and(|had| had == pool)
 }
@@ -68,7 +69,7 @@ fn users(pool: &str) -> Result<Vec<String>> {
         return Ok(users);
     };
     for name in cluster_names()? {
-        // One whose record can't be read may be anybody's.
+        // A cluster whose record can't be read may use any pool.
         if let Some(record) = Record::read(&name).ok().flatten() {
             users.extend(machines(&record, &path));
         }
@@ -82,7 +83,8 @@ fn users(pool: &str) -> Result<Vec<String>> {
     Ok(users)
 }
 
-/// A cluster's machines that have a pool; if none of them runs, the cluster itself if it can be started anew with it.
+/// A cluster's running machines that have a pool; if there are none, the cluster itself if it can be
+/// restarted with the pool.
 fn machines(record: &Record, pool: &Path) -> Vec<String> {
     let runs = |machine| state(record, machine) != MachineState::Died;
     let cluster = &record.name;
@@ -97,7 +99,7 @@ fn machines(record: &Record, pool: &Path) -> Vec<String> {
     users
 }
 
-/// Programs that are at work in a pool. One that is damaged is in nobody's use.
+/// Programs in a pool. A pool that is damaged has none.
 fn programs(pool: &str) -> Vec<String> {
     let found = pools::find(Some(pool)).ok();
     let found = found.iter().flatten().next();
@@ -126,7 +128,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::Mutex;
 
-    /// The user's runtime directory goes when nothing is in it.
+    /// The tests share the user's runtime directory, which is removed when it is empty.
     static RUNTIME: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -137,13 +139,13 @@ mod tests {
         crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let client = Client::join(&pools::find(Some(&path)).unwrap()[0]).unwrap();
         assert!(check_unused(&path).is_ok(), "who only looks does not count");
-        // Programs say when they have begun.
+        // Programs announce that they have begun.
         let c = client.context();
         c.pool.proc(c.me.slot).unwrap().started.store(1, SeqCst);
         let why = check_unused(&path).unwrap_err();
         assert!(why.to_string().contains("1 process here"), "{why}");
         assert_eq!(why.exit_code(), 1);
-        // Killed, it has said nothing.
+        // As by SIGKILL.
         client.die();
         let after = check_unused(&path);
         crate::pools::remove(&path).unwrap();

@@ -8,7 +8,7 @@ use crate::launcher::table;
 use crate::state::record::Record;
 use std::time::Duration;
 
-/// Waits until the machines in these indices take commands; `ready` hears of each.
+/// Waits until these machines take commands, and calls `ready` with each name.
 pub fn wait(
     record: &Record,
     mut waiting: Vec<usize>,

@@ -1,16 +1,16 @@
-//! Gives each virtual core a core of its own, when there are enough.
+//! Pins virtual cores to cores of the host, one each, if there are enough.
 
 use std::fs;
 use std::io;
 
-/// The cores that this process may use, one thread of each physical core before the others.
+/// The cores that this process may use; the first thread of each physical core comes before the others.
 pub fn available_cores() -> Vec<usize> {
     let mut cores = allowed();
     cores.sort_by_key(|&core| (rank_among_siblings(core), core));
     cores
 }
 
-/// Divides `cores` among machines; `None` unless each virtual core can have its own.
+/// Assigns `cores` to machines; `None` unless each virtual core can have its own.
 pub fn assign_cores(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<usize>>> {
     let (machines, cpus) = (machines as usize, cpus as usize);
     (cores.len() >= machines.checked_mul(cpus)?).then(|| {
@@ -22,7 +22,7 @@ pub fn assign_cores(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec
     })
 }
 
-/// The thread of a process that calls itself by this number: in a PID namespace it has another one there.
+/// The thread of a process whose id in its own PID namespace is this one.
 pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
     for entry in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// The last of the numbers that a thread has, in the innermost namespace.
+/// A thread's id in its innermost PID namespace.
 fn pid_inside(status: &str) -> Option<i32> {
     let line = status
         .lines()
@@ -83,7 +83,7 @@ fn rank_among_siblings(core: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// A list of cores as the kernel writes it: `0-2,8`.
+/// Parses a list of cores of the kernel: `0-2,8`.
 pub(crate) fn parse_list(text: &str) -> Vec<usize> {
     let mut out = Vec::new();
     for part in text.trim().split(',') {

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::pools;
 use crate::state::record::Granted;
 
-/// Declares a machine dead in these pools. `release` is called with each of them.
+/// Declares a machine dead in these pools, and calls `release` with each of them.
 pub fn declare_in(pools: &[Granted], machine: &str, release: &mut dyn FnMut(&Granted)) {
     for pool in pools {
         declare(pool, machine);
@@ -12,7 +12,7 @@ pub fn declare_in(pools: &[Granted], machine: &str, release: &mut dyn FnMut(&Gra
     }
 }
 
-/// Declares a machine dead in a pool. A pool that is damaged, full or gone has no use for the news.
+/// Declares a machine dead in a pool. A pool that is damaged, full or gone is skipped.
 pub fn declare(pool: &Granted, machine: &str) {
     for client in clients(pool) {
         let is_known = pool
@@ -25,7 +25,7 @@ pub fn declare(pool: &Granted, machine: &str) {
     }
 }
 
-/// The pool, open, if it is there and whole.
+/// A client of the pool, if it exists and can be opened.
 pub fn clients(pool: &Granted) -> impl Iterator<Item = Client> {
     let path = pool.path.to_string_lossy();
     let there = pool.path.exists();

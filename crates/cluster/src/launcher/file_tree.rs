@@ -1,6 +1,7 @@
-//! A file tree that is put together of parts of this host's, by bind mounts in a mount namespace of its own.
+//! A file tree made of mounts of this host's, by bind mounts in a mount namespace.
 //!
-//! What is mounted below a part does not come with it, and what is mounted there later does not either: a namespace's mounts are private.
+//! File systems that are mounted below a part are not visible in the tree, and neither are later mounts: a
+//! namespace's mounts are private.
 
 use crate::error::{Explain, Result};
 use crate::state::directories::runtime_directory;
@@ -13,26 +14,26 @@ use std::io;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What a tree consists of.
+/// What a tree is made of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileTree {
-    /// In the order in which they are mounted.
-    parts: Vec<Share>,
-    /// Symbolic links, and where they lead.
+    /// The bind mounts, in order.
+    mounts: Vec<Share>,
+    /// Symbolic links and their targets.
     links: Vec<(PathBuf, PathBuf)>,
-    /// Below parts, and shown empty.
-    blank: Vec<PathBuf>,
+    /// Paths below the mounts that are masked.
+    masked: Vec<PathBuf>,
 }
 
 impl FileTree {
-    /// The system, and these.
+    /// The system's files, and these.
     pub fn of(shares: &[Share]) -> Result<FileTree> {
-        let mut parts = shares.to_vec();
+        let mut mounts = shares.to_vec();
         let mut links = Vec::new();
         for path in SYSTEM.map(PathBuf::from) {
             match fs::read_link(&path) {
                 Ok(target) => links.push((path, target)),
-                Err(_) if path.is_dir() && !parts.iter().any(|part| part.path == path) => parts
+                Err(_) if path.is_dir() && !mounts.iter().any(|part| part.path == path) => mounts
                     .push(Share {
                         path,
                         writable: false,
@@ -40,43 +41,43 @@ impl FileTree {
                 Err(_) => (),
             }
         }
-        // A part before what lies in it.
-        parts.sort_by(|one, other| one.path.cmp(&other.path));
-        let mut blank = vec![runtime_directory()?];
+        // Each directory before those in it.
+        mounts.sort_by(|one, other| one.path.cmp(&other.path));
+        let mut masked = vec![runtime_directory()?];
         if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
-            blank.push(runtime.into());
+            masked.push(runtime.into());
         }
-        private(Path::new("/etc"), &mut blank);
-        blank.retain(|path| !parts.iter().any(|part| part.path.starts_with(path)));
+        private(Path::new("/etc"), &mut masked);
+        masked.retain(|path| !mounts.iter().any(|part| part.path.starts_with(path)));
         Ok(FileTree {
-            parts,
+            mounts,
             links,
-            blank,
+            masked,
         })
     }
 
-    /// Puts it together in a directory, where nobody else sees it.
-    pub fn build(&self, root: &Path, nothing: &Nothing) -> Result<()> {
+    /// Builds the tree in a directory. The caller has a mount namespace of its own.
+    pub fn build(&self, root: &Path, empty: &Empty) -> Result<()> {
         let inside = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         for (path, target) in &self.links {
             symlink(target, inside(path)).explain(|| format!("linking {}", path.display()))?;
         }
-        for part in &self.parts {
+        for part in &self.mounts {
             let target = inside(&part.path);
             make_mount_point(&part.path, &target)
-                .and_then(|()| bind(&part.path, &target, part.writable, nothing))
+                .and_then(|()| bind(&part.path, &target, part.writable, empty))
                 .explain(|| format!("sharing {}", part.path.display()))?;
         }
-        for path in &self.blank {
-            nothing
-                .cover(&inside(path))
+        for path in &self.masked {
+            empty
+                .mask(&inside(path))
                 .explain(|| format!("hiding {}", path.display()))?;
         }
         Ok(())
     }
 }
 
-/// What not everybody can read: it lies in a directory that machines see, and is none of their business.
+/// Files that not everybody can read, in a directory that machines see: they are masked.
 fn private(directory: &Path, out: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries {
@@ -94,26 +95,26 @@ fn private(directory: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// An empty directory and an empty file, to be put over what is not to be seen.
-pub struct Nothing {
+/// An empty directory and an empty file, to be mounted over what is masked.
+pub struct Empty {
     directory: PathBuf,
     file: PathBuf,
 }
 
-impl Nothing {
-    /// Makes them, in this directory.
-    pub fn make(directory: &Path) -> io::Result<Nothing> {
+impl Empty {
+    /// Makes them in this directory.
+    pub fn make(directory: &Path) -> io::Result<Empty> {
         let (empty, file) = (directory.join("directory"), directory.join("file"));
         fs::create_dir_all(&empty)?;
         File::create(&file)?;
-        Ok(Nothing {
+        Ok(Empty {
             directory: empty,
             file,
         })
     }
 
-    /// Covers what is there, if anything is.
-    fn cover(&self, target: &Path) -> io::Result<()> {
+    /// Masks this path if it exists.
+    fn mask(&self, target: &Path) -> io::Result<()> {
         let Ok(meta) = fs::symlink_metadata(target) else {
             return Ok(());
         };
@@ -126,7 +127,7 @@ impl Nothing {
     }
 }
 
-/// A place for a mount, unless there is one.
+/// Makes a mount point unless it exists.
 fn make_mount_point(source: &Path, target: &Path) -> io::Result<()> {
     if target.exists() {
         return Ok(());
@@ -140,16 +141,17 @@ fn make_mount_point(source: &Path, target: &Path) -> io::Result<()> {
     File::create(target).map(drop)
 }
 
-/// Makes a directory or a file visible at another place, without what is mounted below it.
-fn bind(source: &Path, target: &Path, writable: bool, nothing: &Nothing) -> io::Result<()> {
+/// Bind-mounts a directory or file, without what is mounted below it.
+fn bind(source: &Path, target: &Path, writable: bool, empty: &Empty) -> io::Result<()> {
     match mount_bind(source, target) {
-        // In a user namespace the kernel shows a directory only together with what is mounted there, lest it bare what that hides.
+        // In a user namespace, the kernel only binds a directory with all mounts below it, because they might
+        // hide something.
         Err(rustix::io::Errno::INVAL) => {
             mount_bind_recursive(source, target)?;
             protect(target, writable)?;
             let mounts = fs::read_to_string("/proc/self/mountinfo")?;
             for below in mounts_below(&mounts, target) {
-                nothing.cover(&below)?;
+                empty.mask(&below)?;
             }
             Ok(())
         }
@@ -160,11 +162,11 @@ fn bind(source: &Path, target: &Path, writable: bool, nothing: &Nothing) -> io::
     }
 }
 
-/// Takes from a mount what machines need not have.
+/// Removes rights from a mount that machines don't need.
 fn protect(target: &Path, writable: bool) -> io::Result<()> {
     let has = rustix::fs::statvfs(target)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV;
-    // The kernel lets nobody drop these in a user namespace.
+    // In a user namespace, the kernel does not permit to clear these flags.
     let kept = [
         (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
         (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
@@ -181,7 +183,7 @@ fn protect(target: &Path, writable: bool) -> io::Result<()> {
     Ok(mount_remount(target, flags, "")?)
 }
 
-/// Where something is mounted below a directory, but for what is below such a place in turn.
+/// The mounts below a directory, without those below another one of them.
 fn mounts_below(mounts: &str, directory: &Path) -> Vec<PathBuf> {
     let all = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     let mut below: Vec<PathBuf> = all
@@ -198,7 +200,7 @@ fn mounts_below(mounts: &str, directory: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// As the kernel writes paths: what would end a word is `\` and three octal digits.
+/// A path of /proc/PID/mountinfo, where some characters are `\` and three octal digits.
 fn unescaped(text: &str) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     let mut out = Vec::new();
@@ -285,15 +287,15 @@ mod tests {
         ])
         .unwrap();
         let position = |path: &str| {
-            tree.parts
+            tree.mounts
                 .iter()
                 .position(|part| part.path == Path::new(path))
                 .unwrap()
         };
         assert!(position("/a") < position("/a/b") && position("/usr") < position("/usr/share"));
-        assert!(tree.parts[position("/usr")].writable && !tree.parts[position("/etc")].writable);
+        assert!(tree.mounts[position("/usr")].writable && !tree.mounts[position("/etc")].writable);
         assert!(tree
-            .blank
+            .masked
             .iter()
             .any(|path| path == Path::new("/etc/shadow")));
     }

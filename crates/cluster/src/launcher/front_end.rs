@@ -1,5 +1,5 @@
-//! The host's end of the channel to a machine's front end, which is told which pools the machine has and says when they can be used.
-//! `docs/protocol.md` specifies it.
+//! The host's end of the channel to a machine's front end: it sends the list of the machine's pools, and
+//! receives which of them can be used. `docs/protocol.md` specifies it.
 
 use crate::error::{Error, Explain, Result};
 use crate::printable;
@@ -15,16 +15,16 @@ use vshmem_agent::guest::protocol::{
     DriverStatus, Empty, GrantResponse, GrantedPool, GuestRequest, GuestStatus, LONGEST,
 };
 
-/// How long another command may talk to the same front end.
+/// How long another command may use the same channel.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When a request is repeated: the machine's kernel may tell that the host before has closed its end when this one's request was read
-/// already, and the answer is dropped then. Each time it is waited twice as long.
-const AGAIN: Duration = Duration::from_millis(300);
-/// Sockets take no time limit of zero.
+/// Time to the first repetition of a request; it doubles each time. An answer is lost if the machine's kernel
+/// reports the hang-up of the host before it after this request was read.
+const REPEAT_AFTER: Duration = Duration::from_millis(300);
+/// A socket's timeout can't be zero.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// Says which pools the machine has, all of them; what is missing was taken away.
+/// Sends the whole list of the machine's pools. Those that are missing were revoked.
 pub fn set_pools(
     socket: &Path,
     pools: Vec<GrantedPool>,
@@ -41,7 +41,7 @@ pub fn set_pools(
     Ok(answer)
 }
 
-/// Asks how it is.
+/// Asks for the front end's status.
 pub fn status(socket: &Path, timeout: Duration) -> Result<GuestStatus> {
     let ask = GuestRequest {
         status: Some(Empty::default()),
@@ -50,15 +50,15 @@ pub fn status(socket: &Path, timeout: Duration) -> Result<GuestStatus> {
     request(socket, ask, timeout)
 }
 
-/// Why a machine's driver could not be loaded; `None` if it was, or if nobody tried.
-pub fn without_driver(status: &GuestStatus) -> Option<String> {
+/// Why a machine's driver could not be loaded; `None` if it was loaded, or not tried.
+pub fn driver_error(status: &GuestStatus) -> Option<String> {
     match &status.driver {
         DriverStatus::Loaded(_) => None,
         DriverStatus::Failed(why) => Some(printable(why)),
     }
 }
 
-/// One request and the answer to it. Other lines are skipped.
+/// Sends a request and waits for its answer. Other lines are skipped.
 fn request<T: DeserializeOwned>(
     socket: &Path,
     mut ask: GuestRequest,
@@ -73,19 +73,19 @@ fn request<T: DeserializeOwned>(
         )
     };
     let mut stream = UnixStream::connect(socket).explain(reach)?;
-    ask.id = number();
+    ask.id = request_id();
     let text = serde_json::to_string(&ask).expect("a request is plain data");
-    // Whoever was here before may have left half a line.
-    let order = format!("\n{text}\n");
+    // The host before may have left half a line.
+    let line = format!("\n{text}\n");
     stream
         .set_write_timeout(Some(timeout.max(MIN_TIMEOUT)))
         .explain(reach)?;
     let mut lines = Lines::default();
-    let (mut again, mut pause) = (Instant::now(), AGAIN);
+    let (mut again, mut pause) = (Instant::now(), REPEAT_AFTER);
     loop {
         let now = Instant::now();
         if now >= again {
-            stream.write_all(order.as_bytes()).explain(reach)?;
+            stream.write_all(line.as_bytes()).explain(reach)?;
             again = now + pause;
             pause *= 2;
         }
@@ -112,7 +112,7 @@ fn request<T: DeserializeOwned>(
     }
 }
 
-/// What a line says, if it answers the request of this number.
+/// The answer in a line, if it is the one to this request.
 pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<Result<T>> {
     let answer: Value = serde_json::from_slice(line).ok()?;
     if answer.get("id")?.as_u64() != Some(id) {
@@ -128,7 +128,7 @@ pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<
     }))
 }
 
-/// The hypervisor serves one connection at a time; others would wait without knowing for what.
+/// The hypervisor serves one connection at a time; others would wait without an explanation.
 fn lock(socket: &Path) -> Result<File> {
     let path = socket.with_extension("lock");
     let deadline = Instant::now() + LOCK_TIMEOUT;
@@ -145,15 +145,15 @@ fn lock(socket: &Path) -> Result<File> {
     }
 }
 
-/// A number that no other request has.
-fn number() -> u64 {
+/// A request id that is unlikely to be used by another one.
+fn request_id() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = now.unwrap_or_default().as_nanos() as u64;
-    // As many bits as every JSON library keeps.
+    // As many bits as every JSON library preserves.
     (nanoseconds ^ (u64::from(std::process::id()) << 32)) & ((1 << 53) - 1)
 }
 
-/// Cuts what comes in into lines; what is too long for one is dropped.
+/// Splits input into lines; lines that are too long are dropped.
 #[derive(Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
@@ -162,7 +162,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Takes what was read.
+    /// Adds input.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -194,7 +194,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::path::PathBuf;
 
-    /// A front end that answers the first request with these lines; `ID` in them is the request's number.
+    /// A front end that answers the first request with these lines; `ID` in them stands for the request's id.
     fn served(name: &str, answer: &'static str) -> (PathBuf, std::thread::JoinHandle<String>) {
         let directory =
             std::env::temp_dir().join(format!("vshmem-fe-{name}-{}", std::process::id()));
@@ -212,7 +212,7 @@ mod tests {
             let request: Value = serde_json::from_str(&line).unwrap();
             let id = request["id"].to_string();
             let _ = stream.write_all(answer.replace("ID", &id).as_bytes());
-            // Until the host has gone.
+            // Until the host has disconnected.
             let _ = reader.read_line(&mut String::new());
             line
         });
@@ -253,7 +253,7 @@ mod tests {
             \"pools\":[{\"name\":\"work\",\"address\":\"x\",\"member\":3,\"state\":\"ready\"}]}\n";
         let (path, thread) = served("status", said);
         let heard = status(&path, Duration::from_secs(20)).unwrap();
-        assert_eq!(without_driver(&heard).unwrap(), "it is another kernel's");
+        assert_eq!(driver_error(&heard).unwrap(), "it is another kernel's");
         assert_eq!(heard.pools[0].member, Some(3));
         finish(&path, thread);
     }

@@ -1,14 +1,14 @@
-//! What machines print, as files.
+//! Log files of machines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a log is that was put rotated when it had become long.
+/// The path of a log that was rotated.
 pub fn rotated(log: &Path) -> PathBuf {
     log.with_extension("log.old")
 }
 
-/// The last lines of a log, each on a line of its own.
+/// The last lines of a log, each preceded by a line break.
 pub fn tail(log: &Path) -> String {
     let read = |path: &Path| fs::read(path).unwrap_or_default();
     let bytes = [read(&rotated(log)), read(log)].concat();

@@ -1,15 +1,15 @@
-//! What can start machines, a folder for each: starting a machine, watching it and ending it is asked of a
-//! [`traits::Launcher`].
+//! Launchers, which start machines, watch and end them, a folder for each. [`traits::Launcher`] is their
+//! interface.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`table`], [`running`] | the launchers that there are, and what they have started |
-//! | [`traits`] | what is asked of each, on the host and in a machine |
-//! | [`options`], [`starting`] | what a cluster is to be, and what starting a machine is to all launchers |
+//! | [`table`], [`running`] | all launchers, and what they have started |
+//! | [`traits`] | a launcher's interface, on the host and in a machine |
+//! | [`options`], [`starting`] | options of a new cluster, and what launchers share in starting a machine |
 //! | [`network`] | the links between a cluster's machines |
-//! | [`pool`], [`dead`] | the pool of a cluster, and what machines that died held |
+//! | [`pool`], [`dead`] | the pool of a cluster, and declaring machines dead |
 //! | [`file_tree`] | the file tree that a machine sees |
-//! | [`front_end`], [`log`], [`affinity`] | a machine's front end, what it prints, the cores that it runs on |
+//! | [`front_end`], [`log`], [`affinity`] | a machine's front end, its logs, its cores |
 
 pub mod affinity;
 pub mod dead;

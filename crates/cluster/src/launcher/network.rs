@@ -1,6 +1,6 @@
-//! The network between a cluster's machines: the first machine is wired to each of the others. A link is a pair of
-//! sockets, an end in each hypervisor process. In a machine its links meet in a hub, so that they can be replaced when
-//! the machine at the other end is started anew.
+//! The network between a cluster's machines: a star, in which the first machine is linked to each of the
+//! others. A link is a pair of sockets, one in each hypervisor process. A machine's links meet in a hub, so
+//! that one can be replaced when its peer is restarted.
 
 use crate::error::{Explain, Result};
 use crate::state::machine::{state, MachineState};
@@ -8,7 +8,7 @@ use crate::state::record::{Machine, Record};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// A link's end.
+/// One end of a link.
 pub struct Link {
     /// The index of the machine at the other end.
     pub peer: u32,
@@ -16,10 +16,10 @@ pub struct Link {
     pub socket: OwnedFd,
 }
 
-/// The machine that is wired to all others.
+/// The centre of the star.
 const FIRST: u32 = 0;
 
-/// The links of each of so many machines.
+/// The links of each machine.
 pub fn star(machines: u32) -> Result<Vec<Vec<Link>>> {
     let mut first = Vec::new();
     let mut others = Vec::new();
@@ -38,7 +38,7 @@ pub fn star(machines: u32) -> Result<Vec<Vec<Link>>> {
     Ok(others)
 }
 
-/// The machines that run and that one of this index is wired to.
+/// The running machines that the machine of this index is linked to.
 pub fn neighbours(record: &Record, index: u32) -> impl Iterator<Item = &Machine> {
     let all = record.machines.iter();
     all.filter(move |other| {
@@ -47,7 +47,7 @@ pub fn neighbours(record: &Record, index: u32) -> impl Iterator<Item = &Machine>
     })
 }
 
-/// A new link's two ends.
+/// Both ends of a new link.
 pub fn socket_pair() -> Result<(OwnedFd, OwnedFd)> {
     let pair = UnixStream::pair().explain(|| "could not make a pair of sockets".into())?;
     Ok((pair.0.into(), pair.1.into()))

@@ -1,51 +1,51 @@
-//! What a cluster is to be.
+//! Options of a new cluster, and the progress of starting it.
 
 use crate::boot::driver;
 use crate::state::ports::Ports;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to start.
+/// Options of a new cluster.
 #[derive(Clone)]
 pub struct Options {
     /// The cluster's name.
     pub cluster: String,
-    /// How many machines.
+    /// Number of machines.
     pub machines: u32,
-    /// Virtual cores of each.
+    /// Virtual cores of each machine.
     pub cpus: u32,
-    /// Memory of each, in bytes.
+    /// Memory of each machine in bytes.
     pub memory: u64,
-    /// The transport by which the machines are given it, if not the launcher's first.
+    /// The transport of the pool, if not the launcher's default.
     pub transport: Option<String>,
     /// Size of the pool in bytes, a power of two.
     pub pool_size: u64,
-    /// Pools of this host that they get beside it: names or paths.
+    /// Further pools of this host for the machines: names or paths.
     pub pools: Vec<String>,
-    /// Pools have all of their memory before the machines start, and keep it.
+    /// Back all pools with memory before the machines start, for good.
     pub reserve: bool,
-    /// Directories that they see beside the system's: `DIR`, `DIR:ro` or `DIR:rw`.
+    /// Directories that machines see besides the system's: `DIR`, `DIR:ro` or `DIR:rw`.
     pub shares: Vec<String>,
-    /// Room for pools that they are granted later.
+    /// Ports for pools that are granted later.
     pub ports: Ports,
     /// A network between the machines.
     pub network: bool,
-    /// Doorbells between the machines, by the back end; if not said, where they have the driver.
+    /// Doorbells between the machines, served by the back end; by default, if the machines load the driver.
     pub doorbell: Option<bool>,
     /// The driver that the machines load.
     pub driver: driver::Choice,
-    /// What carries out their instructions, if not the best that works.
+    /// The accelerator; by default, the best one that works.
     pub accel: Option<String>,
-    /// A kernel image to use.
+    /// The kernel image; by default, one that is found.
     pub kernel: Option<PathBuf>,
-    /// How long the machines may take to boot.
+    /// Time limit for booting.
     pub timeout: Duration,
 }
 
-/// What `up` is doing.
+/// Progress of starting machines.
 #[derive(Debug, Clone)]
 pub enum Progress {
-    /// Something worth a line.
+    /// A message for the user.
     Message(String),
     /// This machine takes commands now.
     Ready(String),

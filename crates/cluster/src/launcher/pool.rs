@@ -1,5 +1,5 @@
-//! The pool that a cluster's machines share: a named pool of the user who starts them. By its name, `cluster.NAME`, processes on the host can
-//! use it too.
+//! The pool of a cluster: a named pool of the user who starts the machines. Processes on the host can use it
+//! by its name, `cluster.NAME`.
 
 use crate::error::{Error, Result};
 use crate::limits::Limit;
@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use vshmem_transport::{remove_local, PoolRef, RemoveError};
 
-/// Messages of 64 KiB fit, with a little to spare for headers that programs put before them.
+/// Messages of 64 KiB, and headers that programs put before them.
 const MAX_MESSAGE: u64 = 65536 + 4096;
-/// A queue holds a few of the longest messages.
+/// A queue holds a few messages of that size.
 const QUEUE_BYTES: u64 = 4 * MAX_MESSAGE;
 
 fn name(cluster: &str) -> String {
@@ -24,9 +24,7 @@ pub fn path(cluster: &str) -> PathBuf {
     OsStr::from_bytes(pool.path().to_bytes()).into()
 }
 
-/// Makes an empty pool.
-///
-/// With a `head`, its file can be shown to machines as persistent memory.
+/// Makes an empty pool. With a `head`, machines can be given its file as persistent memory.
 pub fn create(cluster: &str, size: u64, head: bool) -> Result<()> {
     let limits = [("msgmax", MAX_MESSAGE), ("msgmnb", QUEUE_BYTES)]
         .map(|(name, value)| Limit::new(name, value).expect("both are limits and fit"));

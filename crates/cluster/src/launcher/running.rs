@@ -5,13 +5,13 @@ use crate::state::process::Process;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A machine that was started, as long as it runs.
+/// What runs a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Running {
     /// A process of this host.
     Process(Process),
-    /// A domain beside it.
+    /// A domain on the same hypervisor.
     Domain(Domain),
 }
 
@@ -24,7 +24,7 @@ impl Running {
         }
     }
 
-    /// Ends it, by force after `timeout`, and returns when it is gone (or nothing helps).
+    /// Ends it, by force after `timeout`, and returns when it has ended (or nothing helps).
     pub fn end(&self, timeout: Duration) {
         match self {
             Running::Process(process) => process.end(timeout),
@@ -32,7 +32,7 @@ impl Running {
         }
     }
 
-    /// Its process on this host, if it is one.
+    /// Its pid, if it is a process.
     pub fn pid(&self) -> Option<i32> {
         match self {
             Running::Process(process) => Some(process.pid),
@@ -40,7 +40,7 @@ impl Running {
         }
     }
 
-    /// Its domain's id, if it is one.
+    /// Its domain id, if it is a domain.
     pub fn domain(&self) -> Option<u16> {
         match self {
             Running::Process(_) => None,

@@ -1,4 +1,4 @@
-//! What starting a machine is to all launchers: what it is told, and why it did not come up.
+//! What launchers share when they start a machine: its settings, and the reasons of a failure.
 
 use super::traits::Launcher;
 use crate::error::{Error, Result};
@@ -7,10 +7,10 @@ use crate::state::settings::{address, Network, Settings};
 use crate::user::uid;
 use std::time::{Duration, Instant};
 
-/// How long it may take to end for who has closed all it had.
+/// How long a process may take to end after it has closed its descriptors.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What the machine in this index is told.
+/// The settings of the machine with this index.
 pub fn settings(
     launcher: &dyn Launcher,
     record: &Record,
@@ -40,7 +40,7 @@ pub fn settings(
     }
 }
 
-/// An error unless the machine in this index runs.
+/// An error unless the machine with this index runs.
 pub fn check_alive(launcher: &dyn Launcher, record: &Record, index: usize) -> Result<()> {
     match &record.machines[index].runs {
         Some(running) if running.alive() => Ok(()),
@@ -48,7 +48,8 @@ pub fn check_alive(launcher: &dyn Launcher, record: &Record, index: usize) -> Re
     }
 }
 
-/// What became of a machine that was started just now; if that is an error because it has ended, what it said is told instead.
+/// The outcome of something done with a machine that was just started. If it is an error because the machine
+/// has ended, the error says that, with the machine's last output.
 pub fn or_exit_reason<T>(
     launcher: &dyn Launcher,
     record: &Record,
@@ -59,7 +60,7 @@ pub fn or_exit_reason<T>(
         Ok(it) => return Ok(it),
         Err(error) => error,
     };
-    // Others see what it had closed a moment before it has ended.
+    // Peers see closed descriptors a moment before the process has ended.
     let deadline = Instant::now() + EXIT_TIMEOUT;
     loop {
         check_alive(launcher, record, index)?;
@@ -70,7 +71,7 @@ pub fn or_exit_reason<T>(
     }
 }
 
-/// Why the machine in this index did not come up, with what it said last.
+/// The error for a machine that did not come up, with its last output.
 pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: &str) -> Error {
     let machine = &record.machines[index];
     let words = launcher.last_output(record, machine);

@@ -1,6 +1,6 @@
-//! The launchers that there are.
+//! The table of all launchers.
 
-/// Machines that others have started: so far, one launcher can adopt them.
+/// Machines that something else has started: so far, one launcher can attach to them.
 pub use super::qemu::attached;
 #[cfg(any(test, feature = "fuzz"))]
 pub use super::qemu::fuzz::READERS;
@@ -13,7 +13,7 @@ use super::xen::launcher::Xen;
 use crate::error::Result;
 use crate::state::record::Record;
 
-/// The launchers; the first one is what machines are started by if nothing else is said.
+/// All launchers; the first one is the default.
 pub fn launchers() -> [&'static dyn Launcher; 2] {
     [&Qemu, &Xen]
 }
@@ -39,7 +39,7 @@ pub fn guest(launcher: &str) -> &'static dyn Guest {
     by_name(launcher).unwrap_or(launchers()[0]).guest()
 }
 
-/// The machine of this name, to be granted pools: of the cluster, else an adopted one.
+/// The machine of this name, to grant pools to: one of the cluster, else an attached one.
 pub fn target(cluster: &str, name: &str) -> Result<Target> {
     Target::find(cluster, name, &|record| of(record).check_grants(name))
 }

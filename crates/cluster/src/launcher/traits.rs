@@ -1,4 +1,4 @@
-//! What is asked of a launcher, on the host ([`Launcher`]) and in a machine ([`Guest`]).
+//! The interface of a launcher, on the host ([`Launcher`]) and in a machine ([`Guest`]).
 
 use super::network::Link;
 use super::options::Options;
@@ -12,33 +12,33 @@ use crate::state::ports::Ports;
 use crate::state::record::{Granted, Machine, Record};
 use std::path::{Path, PathBuf};
 
-/// What can start machines.
+/// Starts machines.
 pub trait Launcher: Sync {
-    /// What it is called on command lines.
+    /// Its name on command lines.
     fn name(&self) -> &'static str;
 
-    /// For people, in a line of a help text.
+    /// A line of a help text.
     fn about(&self) -> &'static str;
 
-    /// What it takes, in a sentence for `vshmem up --help`.
+    /// Its requirements, as a sentence for `vshmem up --help`.
     fn needs(&self) -> &'static str;
 
-    /// What can carry out the machines' instructions, as records say; and for people, if it can be chosen.
+    /// Its accelerators, as in records, with help texts for those that can be chosen.
     fn accelerators(&self) -> &'static [(&'static str, &'static str)];
 
-    /// The transports by which its machines can be given their pool; the first one if nothing else is said.
+    /// The transports by which its machines can be given their pool, the default first.
     fn transports(&self) -> &'static [&'static str];
 
-    /// What clusters have, unless something else is asked for.
+    /// Defaults of clusters.
     fn defaults(&self) -> Defaults;
 
-    /// An error unless it can be used here; asked before anything is downloaded, made or ended.
+    /// An error unless it can be used on this host. Called before anything is downloaded, made or ended.
     fn check_host(&self) -> Result<()>;
 
-    /// An error unless it can be used so.
+    /// An error unless it supports these options.
     fn check(&self, options: &Options) -> Result<()>;
 
-    /// An error unless machines of this cluster can be started anew, as far as that can be known while they run.
+    /// An error unless machines of this cluster can be restarted, as far as that can be known while they run.
     fn check_restart(&self, _record: &Record) -> Result<()> {
         Ok(())
     }
@@ -48,10 +48,10 @@ pub trait Launcher: Sync {
         Ok(())
     }
 
-    /// How many channels for commands each machine has.
+    /// Channels for commands that each machine has.
     fn channels(&self) -> usize;
 
-    /// Doorbells between its machines are the back end's, which [`Launcher::serve`] asks.
+    /// The back end passes doorbells on between its machines ([`Launcher::serve`]).
     fn needs_back_end(&self) -> bool {
         false
     }
@@ -61,29 +61,29 @@ pub trait Launcher: Sync {
         false
     }
 
-    /// A machine is told when the host's end of a channel is closed.
+    /// A machine notices when the host's end of a channel is closed.
     fn reports_hang_up(&self) -> bool {
         false
     }
 
-    /// Machines, and the pool that they share, have memory of their own, and take none of this host's.
+    /// Machines and their pool have memory of their own, apart from this host's.
     fn has_own_memory(&self) -> bool {
         false
     }
 
-    /// What machines call the pool of their cluster.
+    /// The name of a cluster's pool in its machines.
     fn pool_name(&self, cluster: &str) -> String;
 
-    /// The file of the pool that a cluster's machines share.
+    /// The file of a cluster's pool.
     fn pool_path(&self, cluster: &str) -> PathBuf;
 
-    /// That pool as commands on this host take it.
+    /// A cluster's pool as commands on this host name it.
     fn pool_reference(&self, record: &Record) -> String {
         record.pool.to_string_lossy().into_owned()
     }
 
-    /// Finds what machines boot that are given their pool by this transport, if it is not the first one. `accelerator` is one of its own; none: the
-    /// best that works.
+    /// Finds what machines boot. `transport` is that of their pool, if not the default; `accelerator` is one
+    /// of its own; by default, the best one that works.
     fn software(
         &self,
         transport: Option<&str>,
@@ -93,41 +93,40 @@ pub trait Launcher: Sync {
         report: &mut dyn FnMut(&str),
     ) -> Result<Software>;
 
-    /// Processes that wait in a machine are woken from others, rather than look by themselves.
+    /// Waiters in a machine are woken by other kernels; otherwise they poll.
     fn wakes(&self, record: &Record) -> bool {
         (record.doorbell || !self.needs_back_end()) && record.driver.is_some()
     }
 
-    /// Makes that pool.
+    /// Makes a cluster's pool.
     fn create_pool(&self, record: &mut Record) -> Result<()>;
 
-    /// Removes it. The machines have ended; it may be gone already.
+    /// Removes a cluster's pool, if it still exists. The machines have ended.
     fn remove_pool(&self, record: &Record) -> Result<()>;
 
-    /// Has a pool served by the back end; returns the socket that machines connect to.
+    /// Makes the back end serve a pool; returns the socket that machines connect to.
     fn serve(&self, _pool: &Path) -> Result<PathBuf> {
         Err(Error::new("its machines need no back end"))
     }
 
-    /// The pool is served no longer.
-    fn end_service(&self, _pool: &Path) {}
+    /// Stops serving a pool.
+    fn stop_serving(&self, _pool: &Path) {}
 
-    /// A machine has let go of a pool: it is served no longer if no other machine uses it. `process` is the one that ran
-    /// the machine.
+    /// A machine does not use a pool any more, so it is not served any longer if no other machine uses it.
+    /// `process` is the pid that ran the machine.
     fn release_pool(&self, _pool: &Granted, _machine: &str, _process: Option<i32>) {}
 
-    /// New links of a machine that is started anew, to those that run. `report` hears of a machine that does not take its
-    /// end.
+    /// Links a machine that is restarted to its neighbours again. Reports neighbours that refuse.
     fn reconnect(
         &self,
         _record: &Record,
-        _place: usize,
+        _index: usize,
         _tell: &mut dyn FnMut(&str),
     ) -> Result<Vec<Link>> {
         Ok(vec![])
     }
 
-    /// Starts the machine in this index. It ends with this process, unless it is let go of.
+    /// Starts the machine with this index. It ends with this process unless it is kept.
     fn start(
         &self,
         record: &Record,
@@ -137,22 +136,22 @@ pub trait Launcher: Sync {
     ) -> Result<(Running, Keep)>;
 
     /// Pins a machine's virtual cores to these.
-    fn pin(&self, _record: &Record, _place: usize, _cores: &[usize]) -> Result<()> {
+    fn pin(&self, _record: &Record, _index: usize, _cores: &[usize]) -> Result<()> {
         Ok(())
     }
 
-    /// Whether a machine that takes commands can use the pool, too.
+    /// Whether a machine that takes commands can use the pool as well.
     fn has_pool(&self, _record: &Record, _machine: &Machine) -> Result<bool> {
         Ok(true)
     }
 
-    /// How a machine that runs is.
+    /// The health of a machine that runs.
     fn health(&self, record: &Record, machine: &Machine) -> Health;
 
-    /// The last lines that a machine has said, for an error message.
+    /// The last lines that a machine has printed, for an error message.
     fn last_output(&self, record: &Record, machine: &Machine) -> String;
 
-    /// What may help where a machine does not boot.
+    /// A hint for machines that do not boot.
     fn boot_hint(&self) -> &'static str;
 
     /// The machine's side.
@@ -163,15 +162,15 @@ pub trait Launcher: Sync {
 pub struct StartOptions<'a> {
     /// What they boot.
     pub software: &'a Software,
-    /// And from where.
+    /// Their initramfs.
     pub initramfs: &'a Initramfs,
-    /// Room for pools that they are granted later.
+    /// Ports for pools that are granted later.
     pub ports: Ports,
-    /// Where the back end serves each of their pools, or nothing.
+    /// The sockets at which the back end serves their pools, in order; empty if it does not.
     pub doorbell_sockets: &'a [PathBuf],
 }
 
-/// What clusters have, unless something else is asked for.
+/// Defaults of clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defaults {
     /// Size of their pool in bytes.
@@ -180,23 +179,23 @@ pub struct Defaults {
     pub network: bool,
 }
 
-/// What is to be called when a machine that was started may outlive this process.
+/// Lets a machine that was started outlive this process.
 pub type Keep = Box<dyn FnOnce() -> Result<()>>;
 
-/// What machines of a launcher have that others have in another way; asked in the machine.
+/// A launcher's side in the machine.
 pub trait Guest: Sync {
-    /// How the host's file tree comes: the option `trans` of 9p.
+    /// The transport of the host's file tree: the option `trans` of 9p.
     fn file_transport(&self) -> &'static str;
 
-    /// The device files of the channels for commands, when there are so many.
+    /// The device files of the channels for commands, once there are `count`.
     fn channels(&self, count: usize) -> Result<Vec<PathBuf>>;
 
-    /// Lets this user map the pools that are there from the start.
+    /// Permits this user to map the pools that are there from the start.
     fn set_pool_owner(&self, uid: u32) -> Result<()>;
 
-    /// Notes why the driver could not be loaded, for the front end to report.
+    /// Records why the driver could not be loaded, for the front end to report.
     fn driver_failed(&self, _why: &str) {}
 
-    /// What the front end is called by, as arguments of this program.
+    /// The arguments of this program that start the front end.
     fn front_end(&self, uid: u32) -> Vec<String>;
 }

@@ -1,4 +1,5 @@
-//! The user's directories: what lives until the host is turned off, by cluster, and what may be kept.
+//! The user's directories: one for what lives until the host shuts down, with a directory for each cluster,
+//! and a cache.
 
 use crate::error::{Error, Explain, Result};
 use crate::user::uid;
@@ -6,7 +7,7 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The boot of this host.
+/// The id of this host's boot.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .unwrap_or_default()
@@ -14,7 +15,7 @@ pub fn boot_id() -> String {
         .into()
 }
 
-/// Where the user's directory for what lives until the computer is turned off is, if there is one.
+/// The path of the user's runtime directory, which may not exist.
 pub fn runtime_path() -> PathBuf {
     let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let usable =
@@ -25,14 +26,14 @@ pub fn runtime_path() -> PathBuf {
     }
 }
 
-/// The user's directory for what lives until the computer is turned off; made if need be.
+/// The user's directory for what lives until the host shuts down. It is made if need be.
 pub fn runtime_directory() -> Result<PathBuf> {
     let directory = runtime_path();
     private_directory(&directory)?;
     Ok(directory)
 }
 
-/// The user's directory for what may be kept or thrown away.
+/// The user's cache directory.
 pub fn cache_directory() -> Result<PathBuf> {
     let set = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -51,7 +52,7 @@ pub fn cache_directory() -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Makes a directory that only its owner can enter, or checks that an existing one is so.
+/// Makes a directory that only its owner can enter, or checks an existing one.
 pub fn private_directory(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
@@ -75,7 +76,7 @@ pub fn private_directory(path: &Path) -> Result<()> {
     .hint("Remove it, or set XDG_RUNTIME_DIR to a private directory of yours."))
 }
 
-/// Is it a directory that only this user can enter?
+/// Whether it is a directory that only this user can enter.
 pub fn is_private(meta: &fs::Metadata) -> bool {
     meta.is_dir() && meta.uid() == uid() && meta.mode() & 0o077 == 0
 }
@@ -91,7 +92,7 @@ pub fn check_name(name: &str) -> Result<()> {
         .hint("A name has 1 to 24 letters, digits, '-' and '_'."))
 }
 
-/// The names of what has a directory in this one.
+/// The names of the directories in this one.
 pub fn names_in(directory: &Path) -> std::io::Result<Vec<String>> {
     let mut names: Vec<String> = fs::read_dir(directory)?
         .flatten()
@@ -109,12 +110,12 @@ pub fn cluster_directory(name: &str) -> Result<PathBuf> {
     Ok(runtime_directory()?.join(name))
 }
 
-/// The names of all clusters that are written down.
+/// The names of all clusters that have a record.
 pub fn cluster_names() -> Result<Vec<String>> {
     let directory = runtime_directory()?;
     let names = names_in(&directory).explain(|| format!("reading {}", directory.display()))?;
     if names.is_empty() {
-        // Looking leaves nothing behind; the directory stays if anything else is in it.
+        // Looking leaves nothing behind. This fails if anything else is in the directory.
         let _ = fs::remove_dir(&directory);
     }
     Ok(names)

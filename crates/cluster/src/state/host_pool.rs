@@ -1,4 +1,4 @@
-//! A pool of this host that machines can be given.
+//! A pool of this host that can be given to machines.
 
 use crate::error::{Error, Result};
 use crate::pools;
@@ -11,7 +11,7 @@ use vshmem_transport::{resolve, PoolRef};
 /// A pool of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPool {
-    /// What machines call it unless they are told otherwise.
+    /// Its name in machines, unless they get another.
     pub name: String,
     /// Its file.
     pub path: PathBuf,
@@ -19,14 +19,14 @@ pub struct HostPool {
     pub size: u64,
 }
 
-/// What to do where there is no memory for all of a pool.
+/// The hint if there is not enough memory for a whole pool.
 pub const UNRESERVED: &str = "Free some, or make a smaller pool. Without --reserve its memory is taken where it is used, and a machine that finds none then is killed.";
 
 /// The longest name of a pool.
 const MAX_LENGTH: usize = 64;
 
 impl HostPool {
-    /// The pool of this name, or at this path, which exists and has a size that devices can have.
+    /// The pool of this name or path. It must exist and have a size that devices can have.
     pub fn find(pool: &str) -> Result<HostPool> {
         let none = |why: String| Error::new(format!("there is no pool {pool}: {why}")).code(1);
         let found = resolve(pool.as_bytes()).map_err(|e| none(e.to_string()))?;
@@ -52,12 +52,12 @@ impl HostPool {
         Ok(HostPool { name, path, size })
     }
 
-    /// Gives all of it memory, for good: a machine that touches what has none is killed on a full host.
+    /// Backs all of it with memory: on a full host, a machine that touches an unbacked page is killed.
     pub fn reserve(&self) -> Result<()> {
         pools::reserve(&self.path.to_string_lossy(), UNRESERVED)
     }
 
-    /// Under another name.
+    /// The same pool, under another name in machines.
     pub fn named(mut self, name: Option<&str>) -> Result<HostPool> {
         if let Some(name) = name {
             self.name = name.into();
@@ -67,7 +67,7 @@ impl HostPool {
     }
 }
 
-/// The file that a name or path means; it need not exist any more.
+/// The file of a pool's name or path; it need not exist any more.
 pub fn path_of(pool: &str) -> Option<PathBuf> {
     resolve(pool.as_bytes()).ok().map(|found| file_of(&found))
 }
@@ -77,7 +77,7 @@ fn file_of(pool: &PoolRef) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.into())
 }
 
-/// A file without a name of its own is called as its last part.
+/// The name of a pool that was given by its path.
 fn name_of(path: &Path) -> String {
     path.file_name()
         .unwrap_or_default()
@@ -85,7 +85,7 @@ fn name_of(path: &Path) -> String {
         .into()
 }
 
-/// An error unless a machine's pool can be called so.
+/// An error unless it can be a pool's name in machines.
 pub fn check_name(name: &str) -> Result<()> {
     let fine = |c: u8| c.is_ascii_alphanumeric() || b"._-".contains(&c);
     if (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(fine) {
@@ -104,7 +104,7 @@ fn check_contents(name: &str, pool: &PoolRef) -> Result<()> {
     let opened = Pool::open(handle.mem())
         .map(|_| ())
         .map_err(|e| refused(e.to_string()));
-    // SAFETY: nobody has seen the memory: the pool was dropped.
+    // SAFETY: nothing refers to the memory: the pool was dropped.
     unsafe { handle.close() };
     opened
 }

@@ -1,4 +1,4 @@
-//! Locks that keep two commands from changing one cluster, or from using one channel.
+//! Locks that keep two commands from changing the same cluster, or using the same channel.
 
 use super::directories::{check_name, cluster_directory, runtime_directory};
 use crate::error::{Error, Explain, Result};
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Keeps other `vshmem` commands from changing the same cluster; dropped with the value.
+/// Keeps other `vshmem` commands from changing the same cluster; released when it is dropped.
 pub struct Lock(#[allow(dead_code)] File);
 
 /// Takes a file's lock; `None` if another holds it and `wait` is false.
@@ -37,7 +37,7 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
     )))
 }
 
-/// Takes a cluster's lock, for starting or stopping it.
+/// Takes a cluster's lock, to start or stop it.
 pub fn lock_cluster(name: &str) -> Result<Lock> {
     try_lock_cluster(name)?.ok_or_else(|| {
         Error::new(format!(
@@ -53,13 +53,13 @@ pub fn try_lock_cluster(name: &str) -> Result<Option<Lock>> {
     lock_at(&runtime_directory()?.join(format!("{name}.lock")))
 }
 
-/// Takes the lock whose file is at this path, which may be removed by who holds it.
+/// Takes the lock whose file is at this path. Its holder may remove the file.
 pub fn lock_at(path: &Path) -> Result<Option<Lock>> {
     loop {
         let Some(file) = lock_file(path, false)? else {
             return Ok(None);
         };
-        // Whoever held the lock before may have removed the file since we opened it.
+        // The holder before may have removed the file since it was opened here.
         if is_at(&file, path) {
             return Ok(Some(Lock(file)));
         }

@@ -1,4 +1,4 @@
-//! How machines are, and finding them by name.
+//! The state of machines, and finding them by name.
 
 use super::directories::{boot_id, cluster_names};
 use super::process::Process;
@@ -8,11 +8,11 @@ use crate::launcher::running::Running;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How a machine is.
+/// State of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MachineState {
-    /// `vshmem up` is at work.
+    /// `vshmem up` is starting it.
     Starting,
     /// It takes commands.
     Running,
@@ -20,7 +20,7 @@ pub enum MachineState {
     Died,
 }
 
-/// How a machine is now.
+/// A machine's state now.
 pub fn state(record: &Record, machine: &Machine) -> MachineState {
     let here = record.boot == boot_id();
     let alive = |process: &Option<Process>| here && process.is_some_and(|p| p.alive());
@@ -33,26 +33,26 @@ pub fn state(record: &Record, machine: &Machine) -> MachineState {
     }
 }
 
-/// How a machine that runs is.
+/// Health of a machine that runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Health {
-    /// What the pools that it has are called there.
+    /// Its pools, by their names there.
     pub pools: Vec<String>,
     /// Its front end answers.
     pub front_end: bool,
-    /// Why the driver could not be loaded there.
+    /// Why its driver could not be loaded.
     pub no_driver: Option<String>,
 }
 
-/// As it is written down, of a machine that does not answer.
-pub fn written_down(pools: &[Granted]) -> Health {
+/// From the record, if the machine does not answer.
+pub fn health_on_record(pools: &[Granted]) -> Health {
     Health {
         pools: pools.iter().map(|pool| pool.name.clone()).collect(),
         ..Health::default()
     }
 }
 
-/// The cluster of this name and, in it, the machines of these names (all, if none are given), which must run.
+/// A cluster and its machines of these names (all, if none are given), which must run.
 pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
     let record = Record::read(cluster)?.ok_or_else(|| no_cluster(cluster))?;
     let mut machines = Vec::new();
@@ -80,7 +80,7 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
     Ok((record, machines))
 }
 
-/// Where in a record the machine of this name is.
+/// The index of a machine in a record.
 pub fn index_of(record: &Record, name: &str) -> Result<usize> {
     let found = record.machines.iter().position(|m| m.name == name);
     found.ok_or_else(|| {
@@ -90,7 +90,7 @@ pub fn index_of(record: &Record, name: &str) -> Result<usize> {
     })
 }
 
-/// Why there is none of this name to be found.
+/// The error for a cluster that does not exist.
 pub fn no_cluster(name: &str) -> Error {
     let others = cluster_names().unwrap_or_default();
     let hint = match others.len() {

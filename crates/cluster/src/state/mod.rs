@@ -1,12 +1,12 @@
-//! What commands on the host write down of clusters and machines, and where.
+//! What commands on the host store about clusters and machines, and where.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | `directories`, `lock` | the user's directories, and locks in them |
-//! | `record`, `machine` | clusters as written down, and how their machines are |
-//! | `process`, `ports`, `share` | what records consist of |
-//! | `host_pool` | pools of this host that machines can be given |
-//! | `settings` | what a machine is told on its kernel's command line |
+//! | `record`, `machine` | records of clusters, and the state of their machines |
+//! | `process`, `ports`, `share` | parts of records |
+//! | `host_pool` | pools of this host that can be given to machines |
+//! | `settings` | a machine's settings, on its kernel's command line |
 
 pub mod directories;
 pub mod host_pool;

@@ -1,21 +1,21 @@
-//! Room in machines for pools that they are granted while they run.
+//! Ports of a machine for pools that it is granted while it runs.
 
 use serde::{Deserialize, Serialize};
 
-/// The ports that a machine has.
+/// A machine's ports for pools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// For pools that are granted while it runs.
+    /// Ports for pools that are granted while it runs.
     pub spare: u32,
-    /// The largest pool that goes into one of those, in bytes; a power of two.
+    /// The largest pool that fits behind one of them, in bytes; a power of two.
     pub largest: u64,
 }
 
-/// The most ports of a machine: there are 32 slots for devices on its root bus, and others need some.
+/// Ports that a machine can have: its root bus has 32 slots, and other devices need some.
 pub const MAX: u32 = 20;
 
 impl Ports {
-    /// What a machine has unless something else is asked for.
+    /// A machine's ports by default.
     pub const DEFAULT: Ports = Ports {
         spare: 6,
         largest: 2 << 30,

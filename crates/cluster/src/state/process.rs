@@ -1,22 +1,21 @@
-//! Processes known by number and start time, so that a number which the kernel has given to another process since
-//! is not mistaken for the old one.
+//! Processes by pid and start time, so that a process is not taken for another one that had its pid before.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// One process, for as long as the computer runs.
+/// A process of this boot of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Its pid.
     pub pid: i32,
-    /// When it started, in clock ticks since the computer did.
+    /// Its start time, in clock ticks since boot.
     pub started: u64,
 }
 
 impl Process {
-    /// The process that has this number now.
+    /// The process that has this pid now.
     pub fn find(pid: i32) -> Option<Process> {
         let (state, started) = stat(pid)?;
         (state != b'Z').then_some(Process { pid, started })
@@ -33,7 +32,7 @@ impl Process {
         Process::find(self.pid) == Some(*self)
     }
 
-    /// Asks it to end, insists after `timeout`, and returns when it is gone (or nothing helps).
+    /// Sends SIGTERM, after the timeout SIGKILL, and returns when it has ended (or nothing helps).
     pub fn end(&self, timeout: Duration) {
         for (signal, timeout) in [
             (libc::SIGTERM, timeout),
@@ -42,7 +41,7 @@ impl Process {
             if !self.alive() {
                 return;
             }
-            // SAFETY: plain values; the process was just seen to be the one that is meant.
+            // SAFETY: plain values; the process was just seen to be the right one.
             unsafe { libc::kill(self.pid, signal) };
             let deadline = Instant::now() + timeout;
             while self.alive() && Instant::now() < deadline {
@@ -52,13 +51,13 @@ impl Process {
     }
 }
 
-/// State and start time, the third and the 22nd field of /proc/PID/stat.
+/// State and start time, fields 3 and 22 of /proc/PID/stat.
 fn stat(pid: i32) -> Option<(u8, u64)> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 pub(crate) fn parse_stat(text: &str) -> Option<(u8, u64)> {
-    // The second field is the name in parentheses, which may hold anything, parentheses too.
+    // The second field is the name in parentheses, which may contain anything, even parentheses.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.bytes().next()?;

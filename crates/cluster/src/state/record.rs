@@ -1,4 +1,4 @@
-//! Clusters and their machines, as they are written down.
+//! Records of clusters and their machines.
 
 use super::directories::{boot_id, cluster_directory};
 use super::ports::Ports;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
 
-/// A pool that a machine was given.
+/// A pool that a machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
-    /// What it is called in the machine.
+    /// Its name in the machine.
     pub name: String,
     /// Its file.
     pub path: PathBuf,
@@ -22,10 +22,11 @@ pub struct Granted {
     pub size: u64,
     /// The back end serves it to this machine.
     pub doorbell: bool,
-    /// Which member the machine is, if its front end has said so.
+    /// The member that the machine is, if its front end has reported it.
     #[serde(default)]
     pub member: Option<MemberId>,
-    /// The transport, if it is not the launcher's first. Then the machine has had it since it started, and keeps it.
+    /// The transport, if it is not the launcher's default. The machine then started with the pool, and can't
+    /// lose it.
     #[serde(default)]
     pub transport: Option<String>,
 }
@@ -37,21 +38,22 @@ pub struct Machine {
     pub name: String,
     /// Its index among the machines.
     pub index: u32,
-    /// Seconds since the epoch when it was started last, if not with the cluster.
+    /// Seconds since the epoch when it was last started, if not with the cluster.
     #[serde(default)]
     pub since: Option<u64>,
-    /// What runs it.
+    /// Its process or domain.
     pub runs: Option<Running>,
     /// Its address on the network between the machines.
     pub address: Option<String>,
-    /// The host's core that each of its virtual cores is pinned to; empty if none is.
+    /// The host's core that each of its virtual cores is pinned to; empty if they are not pinned.
     pub cores: Vec<usize>,
-    /// The pools that it has, or was about to be given or to lose when a command was cut off: the hypervisor knows better.
+    /// Its pools, and those that an interrupted command was about to plug in or take out; the hypervisor
+    /// knows which.
     #[serde(default)]
     pub pools: Vec<Granted>,
 }
 
-/// A cluster, as written down.
+/// The record of a cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// Version of this format.
@@ -60,12 +62,12 @@ pub struct Record {
     pub name: String,
     /// The boot of the host that it belongs to.
     pub boot: String,
-    /// The `vshmem up` that starts it, while it does.
+    /// The `vshmem up` that is starting it, if one is.
     pub starter: Option<Process>,
     /// The process that owns the pool, if one does.
     #[serde(default)]
     pub owner: Option<Process>,
-    /// What carries out the machines' instructions.
+    /// The accelerator: how the machines' instructions are executed.
     pub accel: String,
     /// The kernel that the machines run.
     pub kernel: PathBuf,
@@ -77,7 +79,7 @@ pub struct Record {
     pub pool: PathBuf,
     /// Size of the pool in bytes.
     pub pool_size: u64,
-    /// The transport by which machines are given it, if not the launcher's first.
+    /// The transport of the pool, if not the launcher's default.
     #[serde(default)]
     pub transport: Option<String>,
     /// The back end serves doorbells on the pool.
@@ -86,13 +88,13 @@ pub struct Record {
     /// The driver that the machines load, if any.
     #[serde(default)]
     pub driver: Option<PathBuf>,
-    /// Room for pools that machines are granted while they run.
+    /// Ports for pools that machines are granted while they run.
     #[serde(default)]
     pub ports: Ports,
-    /// What machines see of this host's files beside the system.
+    /// Files of this host that machines see, besides the system's.
     #[serde(default)]
     pub shares: Vec<Share>,
-    /// How many channels for commands each machine has.
+    /// Channels for commands that each machine has.
     pub channels: usize,
     /// Seconds since the epoch when it was started.
     pub since: u64,
@@ -108,7 +110,7 @@ pub const VERSION: u32 = 2;
 const RECORD: &str = "cluster.json";
 
 impl Record {
-    /// It was up in this boot of the host, and has its pool: if its machines have died they can be started anew.
+    /// It was up in this boot of the host, and its pool exists: machines that died can be restarted.
     pub fn is_left_to_restart(&self) -> bool {
         self.boot == boot_id() && self.starter.is_none() && self.pool.exists()
     }
@@ -141,7 +143,7 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// Writes the record, whole or not at all.
+    /// Replaces the record atomically.
     pub fn write(&self) -> Result<()> {
         let path = cluster_directory(&self.name)?.join(RECORD);
         let new = path.with_extension("new");
@@ -151,7 +153,7 @@ impl Record {
             .explain(|| format!("could not write {}", path.display()))
     }
 
-    /// The directory of one machine's sockets and logs.
+    /// The directory of a machine's sockets and logs.
     pub fn machine_directory(&self, machine: &Machine) -> Result<PathBuf> {
         Ok(cluster_directory(&self.name)?.join(&machine.name))
     }

@@ -1,10 +1,10 @@
-//! What a machine is told on its kernel's command line: written by the host, read by the guest.
+//! A machine's settings: the host passes them on the kernel's command line, and the guest reads them there.
 
 use super::share::{self, Share};
 use crate::error::{Error, Result};
 use std::net::Ipv4Addr;
 
-/// Printed on the console when a probe boot has come this far.
+/// Printed on the console by a machine that was only booted to see whether that works.
 pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 
 /// A machine's settings.
@@ -12,30 +12,30 @@ pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 pub struct Settings {
     /// The machine's name, `vm0` and so on.
     pub name: String,
-    /// The pools that it is given, in the order of its devices.
+    /// Names of its pools, in the order of its devices.
     pub pools: Vec<String>,
-    /// Those that it is given as DAX devices.
+    /// Names of its pools that are DAX devices.
     pub dax: Vec<String>,
-    /// The user who started it, who may use its pools.
+    /// The user who started it and may use its pools.
     pub uid: u32,
-    /// How many channels for commands it has.
+    /// Channels for commands that it has.
     pub channels: usize,
-    /// Its place on the network between the machines.
+    /// Its network, if it has one.
     pub network: Option<Network>,
-    /// What it sees of the host's files beside the system.
+    /// Files of the host that it sees, besides the system's.
     pub shares: Vec<Share>,
-    /// What has started it.
+    /// The launcher that has started it.
     pub launcher: String,
-    /// Only say that the machine boots.
+    /// Only report that the machine boots.
     pub probe: bool,
 }
 
-/// A machine's place on the network.
+/// The network between the machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    /// Its own address.
+    /// This machine's address.
     pub address: Ipv4Addr,
-    /// How many machines there are.
+    /// The number of machines.
     pub machines: u32,
 }
 
@@ -45,7 +45,7 @@ pub fn address(index: u32) -> Ipv4Addr {
 }
 
 impl Settings {
-    /// As words for the kernel's command line.
+    /// As parameters of a kernel.
     pub fn to_command_line(&self) -> String {
         let mut out = format!(
             "vshmem.name={} vshmem.pools={} vshmem.uid={} vshmem.channels={}",
@@ -70,7 +70,7 @@ impl Settings {
         out
     }
 
-    /// From /proc/cmdline; words that are not ours are skipped.
+    /// From /proc/cmdline; other parameters are skipped.
     pub fn from_command_line(line: &str) -> Result<Settings> {
         let mut out = Settings {
             name: "vm".into(),
@@ -107,7 +107,7 @@ impl Settings {
     }
 }
 
-/// Names with commas between them; there may be none.
+/// Comma-separated names, perhaps none.
 fn names(list: &str) -> Vec<String> {
     let all = list.split(',').filter(|name| !name.is_empty());
     all.map(String::from).collect()

@@ -1,4 +1,4 @@
-//! What machines see of this host's files: the system's programs and libraries, and the directories that are shared with them.
+//! The files of this host that machines see: the system's programs and libraries, and shared directories.
 
 use super::directories::runtime_directory;
 use crate::error::{Error, Result};
@@ -9,12 +9,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The tag of what machines see of the host's files.
+/// The 9p mount tag of the files that machines see.
 pub const ROOT_TAG: &str = "root";
-/// And of the same to write to.
+/// The same for the files that they can write to.
 pub const WRITABLE_TAG: &str = "writable";
 
-/// The system's programs and libraries, and what they are configured by. `/usr/local` may be a file system of its own.
+/// The system's programs, libraries and configuration. `/usr/local` may be a file system of its own.
 pub const SYSTEM: [&str; 10] = [
     "/bin",
     "/etc",
@@ -28,18 +28,18 @@ pub const SYSTEM: [&str; 10] = [
     "/usr/local",
 ];
 
-/// A directory of this host, or a file, that machines see where it is here.
+/// A directory or file of this host that machines see at the same path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// Without symbolic links in it.
+    /// A path without symbolic links.
     pub path: PathBuf,
     /// Machines can write to it.
     pub writable: bool,
 }
 
-/// Machines have these of their own.
+/// Directories that machines have of their own.
 const MACHINE_OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
-/// What lies below these is shared only if it is asked for: other programs keep there what is nobody's business.
+/// Directories that are only shared on request, because other programs have private files below them.
 const PRIVATE: [&str; 8] = [
     "/boot",
     "/dev",
@@ -50,11 +50,11 @@ const PRIVATE: [&str; 8] = [
     "/var/log",
     "/var/spool",
 ];
-/// What is shared without being asked for is none of these, and none has one of them in it.
+/// Neither these directories nor their parents are shared unless requested.
 const BROAD: [&str; 9] = [
     "/dev/shm", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var/tmp",
 ];
-/// The kernel's command line has room for so many bytes of paths.
+/// Bytes that paths can take on the kernel's command line.
 const MAX_PATHS_LENGTH: usize = 1200;
 
 impl Share {
@@ -97,7 +97,7 @@ impl Share {
             .map_err(|error| error.hint("Open it with chmod o+rx, or start the machines as an ordinary user."));
         }
         let runtime = runtime_directory()?;
-        // Who can write where it lies could put another in its place.
+        // Write access to the parent directory would allow to replace it.
         if path.starts_with(&runtime) || writable && runtime.starts_with(&path) {
             return refused(format!(
                 "{} can't be shared{}: machines are controlled by what lies in {}",
@@ -110,7 +110,7 @@ impl Share {
     }
 }
 
-/// What machines see: what the user wants, and what programs of this directory need. `report` hears what that is.
+/// What machines see: what the user wants, and what programs of the current directory need.
 pub fn choose(wanted: &[String], report: &mut dyn FnMut(&str)) -> Result<Vec<Share>> {
     let mut shares = Vec::new();
     for text in wanted {
@@ -175,13 +175,14 @@ fn add(shares: &mut Vec<Share>, path: PathBuf) {
     }
 }
 
-/// Whether machines see this path, which has no symbolic links in it.
+/// Whether machines see this path, which has no symbolic links.
 pub fn is_visible(shares: &[Share], path: &Path) -> bool {
     let system = SYSTEM.iter().any(|part| path.starts_with(part));
     system || shares.iter().any(|share| path.starts_with(&share.path))
 }
 
-/// The first file among the words of a command that this host has, and the machines with these shares don't see.
+/// The first file among the words of a command that exists here and that machines with these shares don't
+/// see.
 pub fn first_invisible(shares: &[Share], here: &Path, words: &[OsString]) -> Option<PathBuf> {
     let is_named =
         |(index, word): &(usize, &OsString)| *index > 0 || word.as_encoded_bytes().contains(&b'/');
@@ -203,13 +204,13 @@ fn homes() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The user whom root's machines run as can't enter it.
+/// The user that root's machines run as can't enter it.
 fn is_closed(directory: &Path) -> bool {
     let open = |meta: fs::Metadata| meta.permissions().mode() & 0o5 == 0o5;
     user::of_machine(0).is_some() && !fs::metadata(directory).is_ok_and(open)
 }
 
-/// Why a directory is not shared without being asked for, if it is not.
+/// Why a directory is only shared on request; `None` if it is shared anyway.
 fn why_not(directory: &Path, homes: &[PathBuf]) -> Option<&'static str> {
     let has = |other: &Path| other.starts_with(directory);
     if homes.iter().any(|home| has(home)) {
@@ -227,7 +228,7 @@ fn why_not(directory: &Path, homes: &[PathBuf]) -> Option<&'static str> {
     kept.then_some("is the system's")
 }
 
-/// Shares as one word of a kernel's command line.
+/// Shares as one parameter of a kernel.
 pub fn encode(shares: &[Share]) -> String {
     let one = |share: &Share| {
         let mut out = String::new();
@@ -247,7 +248,7 @@ pub fn encode(shares: &[Share]) -> String {
     shares.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-/// The shares that such a word tells of.
+/// Shares from such a parameter.
 pub fn decode(word: &str) -> Option<Vec<Share>> {
     let parts = word.split(',').filter(|part| !part.is_empty());
     let one = |part: &str| {
@@ -267,7 +268,7 @@ pub fn decode(word: &str) -> Option<Vec<Share>> {
             });
         }
         let path = PathBuf::from(String::from_utf8(bytes).ok()?);
-        // It comes from the host, whom a machine believes; but it is joined to other paths.
+        // It comes from the host, which a machine trusts, but it is joined to other paths.
         let plain = path.components().all(|part| part != Component::ParentDir);
         (path.is_absolute() && plain).then_some(Share { path, writable })
     };
@@ -362,7 +363,7 @@ mod tests {
             first_invisible(&[], &directory, &words(&["perl", "program"])),
             file
         );
-        // By its name alone a command is looked for elsewhere.
+        // A command without a slash is looked up in PATH.
         assert_eq!(
             first_invisible(
                 &[],

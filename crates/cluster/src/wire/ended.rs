@@ -12,7 +12,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// The exit code by which a shell would tell it.
+    /// The exit code by which a shell reports it.
     pub fn code(self) -> u8 {
         match self {
             Ended::Exited(code) => code,
@@ -20,7 +20,7 @@ impl Ended {
         }
     }
 
-    /// From what `waitpid` says.
+    /// From the status of `waitpid`.
     pub fn from_wait(status: i32) -> Ended {
         if libc::WIFSIGNALED(status) {
             Ended::Killed(libc::WTERMSIG(status) as u8)

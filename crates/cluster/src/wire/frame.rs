@@ -1,8 +1,8 @@
-//! Length-prefixed frames: one byte of kind, two of the stream's number, a zero byte, four bytes of length, the payload. Numbers are
-//! little-endian.
+//! Frames: a byte for the kind, two for the stream's number, a zero byte, four bytes for the length, the
+//! payload. Numbers are little-endian.
 //!
-//! Both ends take what they read for untrusted: a guest may be broken or hostile, and so may be what is left of
-//! an earlier session.
+//! Both ends distrust what they read: a guest may be broken or hostile, and the rest of an earlier session
+//! may be in the way.
 
 use super::greeting::Nonce;
 use std::fmt;
@@ -11,13 +11,13 @@ use std::fmt;
 pub const MAX_PAYLOAD: usize = 4 << 20;
 /// The longest payload of a frame that carries input or output.
 pub const MAX_DATA: usize = 16 << 10;
-/// So many commands can run in one session; their streams have the numbers below this one.
+/// Commands that can run at once in one session; their numbers are below this one.
 pub const MAX_STREAMS: u16 = 1024;
-/// The most bytes of standard input that may be on their way to a command which has not read them.
+/// Bytes of standard input that may be in flight to a command that has not read them.
 pub const STDIN_WINDOW: usize = 64 * 1024;
 const HEADER: usize = 8;
 
-/// What a frame says. The numbers are the protocol.
+/// The kind of a frame. The numbers are part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -27,7 +27,7 @@ pub enum Kind {
     Stdin = 2,
     /// Host: send this signal (one byte) to the command.
     Signal = 3,
-    /// Host: the size of the command's terminal is another ([`super::start::Size`]).
+    /// Host: the size of the command's terminal has changed ([`super::start::Size`]).
     Resize = 4,
     /// Agent: the command runs.
     Started = 16,
@@ -37,11 +37,12 @@ pub enum Kind {
     Stdout = 18,
     /// Agent: output for the error stream.
     Stderr = 19,
-    /// Agent: so many bytes of input were taken by the command or thrown away (four bytes).
+    /// Agent: the command has read or discarded so many bytes of input (four bytes).
     Taken = 20,
-    /// Agent: the command has ended ([`super::Ended`]); the last frame of a stream, whose number may be used again.
+    /// Agent: the command has ended ([`super::ended::Ended`]); the last frame of a stream, whose number may
+    /// be reused.
     Exit = 21,
-    /// Agent: the session is known; the answer to a greeting that is repeated. It belongs to no stream.
+    /// Agent: the session is known; answers a repeated greeting. It belongs to no stream.
     Here = 22,
 }
 
@@ -67,11 +68,11 @@ impl Kind {
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What it says.
+    /// Its kind.
     pub kind: Kind,
-    /// Which command's it is.
+    /// The number of its command.
     pub stream: u16,
-    /// What it carries.
+    /// Its contents.
     pub payload: Vec<u8>,
 }
 
@@ -80,7 +81,7 @@ pub struct Frame {
 pub enum FrameError {
     /// No frame begins with these four bytes.
     Header([u8; 4]),
-    /// A frame claims to be longer than any may be.
+    /// A frame claims to be too long.
     Length(u32),
 }
 
@@ -116,16 +117,16 @@ pub enum Interruption {
     Greeting(Nonce),
 }
 
-/// Cuts what comes in into frames.
+/// Splits input into frames.
 #[derive(Default)]
 pub struct Parser {
     buffer: Vec<u8>,
-    /// How much of it has been made into frames.
+    /// Bytes that were made into frames.
     used: usize,
 }
 
 impl Parser {
-    /// A parser that begins with bytes that were read before it was made.
+    /// A parser that starts with input that was read earlier.
     pub fn new(rest: Vec<u8>) -> Parser {
         Parser {
             buffer: rest,
@@ -170,7 +171,7 @@ impl Parser {
         }))
     }
 
-    /// Whether a greeting stands where a frame would begin: its sender began a new session.
+    /// Whether there is a greeting in place of a frame: its sender began a new session.
     pub fn interruption(&mut self, half: &[u8; 16]) -> Interruption {
         let left = &self.buffer[self.used..];
         let len = left.len().min(16);
@@ -185,7 +186,7 @@ impl Parser {
         Interruption::Greeting(nonce)
     }
 
-    /// What was read and not made into a frame.
+    /// Input that was not made into a frame.
     pub fn into_rest(mut self) -> Vec<u8> {
         self.buffer.split_off(self.used)
     }

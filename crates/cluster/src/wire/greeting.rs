@@ -1,4 +1,4 @@
-//! How a session begins.
+//! The greeting that begins a session.
 
 /// First half of the host's greeting; its last digit is the version of the protocol.
 pub const HELLO: [u8; 16] = *b"vshmem-hello-/2\n";
@@ -7,7 +7,7 @@ pub const WELCOME: [u8; 16] = *b"vshmem-welcom/2\n";
 /// The random half of a greeting.
 pub type Nonce = [u8; 16];
 
-/// A greeting as it goes over the wire.
+/// A greeting as bytes.
 pub fn greeting(half: &[u8; 16], nonce: &Nonce) -> [u8; 32] {
     let mut out = [0; 32];
     out[..16].copy_from_slice(half);
@@ -15,7 +15,8 @@ pub fn greeting(half: &[u8; 16], nonce: &Nonce) -> [u8; 32] {
     out
 }
 
-/// Looks for a greeting in what came in. Drops all before it, and it; leaves what may be the beginning of one.
+/// Looks for a greeting in the input, and removes it with everything before it. Keeps what may be the
+/// beginning of one.
 pub fn find_greeting(buffer: &mut Vec<u8>, half: &[u8; 16]) -> Option<Nonce> {
     let at = buffer.windows(16).position(|window| window == half);
     match at {

@@ -1,18 +1,19 @@
-//! The order to start a command, as bytes.
+//! The request to start a command, as bytes.
 //!
-//! Lists and strings are preceded by their length (four bytes, little-endian); strings are bytes, as Linux has them.
+//! Lists and strings are preceded by their length (four bytes, little-endian); strings are bytes, as on
+//! Linux.
 
 use super::frame::MAX_PAYLOAD;
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// How large a terminal is, in characters.
+/// Size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// Lines.
     pub rows: u16,
-    /// Characters in each.
+    /// Columns.
     pub columns: u16,
 }
 
@@ -33,10 +34,11 @@ impl Size {
     }
 }
 
-/// What to start, and as whom.
+/// What to start, and as which user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Start {
-    /// The program and its arguments; with `login`, shells, of which the first one is started that the machine has.
+    /// The program and its arguments. With `login`, a list of shells, of which the first that exists is
+    /// started.
     pub argv: Vec<OsString>,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
@@ -44,9 +46,9 @@ pub struct Start {
     pub cwd: OsString,
     /// Start in `/` if the machine does not have `cwd`.
     pub cwd_optional: bool,
-    /// Standard input follows in frames; else it is empty.
+    /// Standard input follows in frames; otherwise it is empty.
     pub stdin: bool,
-    /// It is a login shell.
+    /// A login shell.
     pub login: bool,
     /// It gets a terminal of this size for input and output.
     pub terminal: Option<Size>,
@@ -56,7 +58,7 @@ pub struct Start {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Paths of the host that the command needs although they lie in a directory that is the machine's own.
+    /// Paths of the host that the command needs, in directories where the machine has its own files.
     pub needs: Vec<OsString>,
 }
 
@@ -140,7 +142,7 @@ fn put(out: &mut Vec<u8>, number: u32) {
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // A length that does not fit makes the whole too long, which encode refuses.
+    // A length that does not fit makes the request too long, which encode refuses.
     put(out, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
     out.extend_from_slice(bytes);
 }
@@ -175,7 +177,7 @@ impl Reader<'_> {
     }
 
     fn list(&mut self) -> Option<Vec<OsString>> {
-        // Each item takes a byte or more, so a false count runs out of bytes before it takes much memory.
+        // Each item takes a byte or more, so a wrong count runs out of bytes before it takes much memory.
         (0..self.number()?).map(|_| self.string()).collect()
     }
 }

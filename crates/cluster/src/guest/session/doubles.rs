@@ -13,10 +13,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// The number of the session that has begun.
+/// The random number of the session.
 pub const NONCE: [u8; 16] = [7; 16];
 
-/// The agent, and the host's end of its channel unless somebody else has that.
+/// The agent, and the host's end of its channel unless a test has taken that.
 pub struct Machine {
     session: Session,
     poller: Poller,
@@ -25,12 +25,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// One whose commands start nothing, and say what they hear.
+    /// Its commands only echo their input.
     pub fn echoes() -> Machine {
         Machine::new(Box::new(Echoes))
     }
 
-    /// One whose commands run on this kernel.
+    /// Its commands run on this kernel.
     #[cfg(test)]
     pub fn plain() -> Machine {
         Machine::new(Box::new(Plain))
@@ -53,7 +53,7 @@ impl Machine {
         machine
     }
 
-    /// The host's end, where the answer to the greeting comes first.
+    /// The host's end, after the answer to the greeting.
     #[cfg(test)]
     pub fn take_host(&mut self) -> UnixStream {
         let mut host = self.host.take().expect("it was not taken");
@@ -62,14 +62,14 @@ impl Machine {
         host
     }
 
-    /// The host says this.
+    /// Input from the host.
     pub fn hear(&mut self, bytes: &[u8]) {
         if let Some(host) = &mut self.host {
             let _ = host.write(bytes);
         }
     }
 
-    /// Does what can be done now, though not for ever.
+    /// Services the session as long as there is something to do, within limits.
     pub fn work(&mut self) {
         for _ in 0..1000 {
             let tokens = self.poller.wait(Some(Instant::now())).expect("an epoll");
@@ -114,12 +114,12 @@ impl Machine {
         }
     }
 
-    /// How many bytes wait for the host.
+    /// Bytes that wait for the host.
     pub fn backlog(&self) -> usize {
         self.session.out.len()
     }
 
-    /// A host is there.
+    /// A host is connected.
     #[cfg(test)]
     pub fn has_host(&self) -> bool {
         matches!(self.session.state, State::Active(_))

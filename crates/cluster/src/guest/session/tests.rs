@@ -1,4 +1,4 @@
-//! Sessions with a real host at the other end, and with one that lies. The commands run on this kernel.
+//! Sessions with a real host at the other end, and with a lying one. The commands run on this kernel.
 
 use super::doubles::{Machine, NONCE};
 use super::BACKLOG;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A shell's command as an order.
-fn order(script: &str) -> Start {
+/// A request to run a shell command.
+fn request(script: &str) -> Start {
     // SAFETY: these calls take nothing.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
     Start {
@@ -30,7 +30,7 @@ fn order(script: &str) -> Start {
     }
 }
 
-/// A host and a machine, and what each command has printed.
+/// A host and a machine, and the output of each command.
 struct Run {
     machine: Machine,
     group: Group,
@@ -92,7 +92,7 @@ fn is_gone(pid: i32) -> bool {
 #[test]
 fn many_commands_have_their_own_output_and_end() {
     let orders: Vec<_> = (0..64)
-        .map(|i| order(&format!("echo out {i}; echo err {i} >&2; exit {i}")))
+        .map(|i| request(&format!("echo out {i}; echo err {i} >&2; exit {i}")))
         .collect();
     let mut run = Run::start(&orders);
     run.until(|run| !run.group.runs());
@@ -107,8 +107,8 @@ fn many_commands_have_their_own_output_and_end() {
 
 #[test]
 fn one_that_floods_holds_up_nobody() {
-    let mut orders = vec![order("exec yes"), order("exec yes >&2")];
-    orders.extend((0..20).map(|i| order(&format!("echo {i}; sleep 0.2; exit {i}"))));
+    let mut orders = vec![request("exec yes"), request("exec yes >&2")];
+    orders.extend((0..20).map(|i| request(&format!("echo {i}; sleep 0.2; exit {i}"))));
     let mut run = Run::start(&orders);
     run.until(|run| (2..22).all(|i| run.code(i).is_some()));
     for i in 2..22 {
@@ -127,7 +127,7 @@ fn one_that_floods_holds_up_nobody() {
 
 #[test]
 fn a_host_that_does_not_read_costs_no_memory() {
-    let mut run = Run::start(&[order("exec yes"), order("exec yes")]);
+    let mut run = Run::start(&[request("exec yes"), request("exec yes")]);
     for _ in 0..200 {
         run.machine.work();
         assert!(run.machine.backlog() <= BACKLOG + 4 * MAX_DATA);
@@ -141,9 +141,9 @@ fn a_host_that_does_not_read_costs_no_memory() {
 fn input_goes_to_its_command_as_it_takes_it() {
     let told = Start {
         stdin: true,
-        ..order("sleep 0.2; cat; exit 5")
+        ..request("sleep 0.2; cat; exit 5")
     };
-    let mut run = Run::start(&[told, order("cat; exit 6")]);
+    let mut run = Run::start(&[told, request("cat; exit 6")]);
     let mut sent = Vec::new();
     while sent.len() < 1 << 20 {
         if let Some(room @ 1..) = run.group.input_room() {
@@ -162,8 +162,8 @@ fn input_goes_to_its_command_as_it_takes_it() {
 
 #[test]
 fn a_terminal_is_one() {
-    // A shell that runs the tests in the background has it ignored, and programs keep what is ignored.
-    // SAFETY: plain values.
+    // A shell that runs the tests in the background ignores it, and programs inherit that. SAFETY: plain
+    // values.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     let terminal = Some(Size {
         rows: 11,
@@ -172,22 +172,22 @@ fn a_terminal_is_one() {
     let told = Start {
         stdin: true,
         terminal,
-        ..order("tty; stty size; cat; exit 3")
+        ..request("tty; stty size; cat; exit 3")
     };
     let mut run = Run::start(&[told]);
     run.until(|run| run.said(0).contains("11 77\r\n"));
     assert!(run.said(0).starts_with("/dev/pts/"), "{}", run.said(0));
-    // A shell that is interrupted between two commands goes on with the next one, so both say first that they wait.
+    // An interrupted shell goes on with its next command, so both first report that they wait.
     run.group.input(b"x\n");
     run.until(|run| run.said(0).ends_with("x\r\nx\r\n"));
     run.group.input(b"\x03");
     run.until(|run| !run.group.runs());
     assert_eq!(run.code(0), Some(130), "{}", run.said(0));
-    // The end of input is what somebody would type.
+    // The end of input is a character.
     let told = Start {
         stdin: true,
         terminal,
-        ..order("cat; exit 4")
+        ..request("cat; exit 4")
     };
     let mut run = Run::start(&[told]);
     run.group.input(&[]);
@@ -201,7 +201,7 @@ fn a_login_shell_is_the_first_that_is_there() {
         argv: vec!["/no/such/shell".into(), "/bin/sh".into()],
         login: true,
         stdin: true,
-        ..order("")
+        ..request("")
     };
     let mut run = Run::start(&[told]);
     run.group.input(b"echo $0 $SHELL; exit 9\n");
@@ -212,12 +212,12 @@ fn a_login_shell_is_the_first_that_is_there() {
 
 #[test]
 fn a_number_is_free_again_after_its_commands_end() {
-    let mut run = Run::start(&[order("exit 1")]);
+    let mut run = Run::start(&[request("exit 1")]);
     run.until(|run| !run.group.runs());
     let mut again = Machine::plain();
     for _ in 0..3 {
         let mut frame = Vec::new();
-        let payload = order("exit 0").encode().unwrap();
+        let payload = request("exit 0").encode().unwrap();
         encode(Kind::Start, 5, &payload, &mut frame);
         again.hear(&frame);
         let begun = Instant::now();
@@ -228,10 +228,10 @@ fn a_number_is_free_again_after_its_commands_end() {
         again.work();
         assert!(again.has_host());
     }
-    // While its command runs it is not.
+    // Not while its command runs.
     for expected in [true, false] {
         let mut frame = Vec::new();
-        let payload = order("exec sleep 60").encode().unwrap();
+        let payload = request("exec sleep 60").encode().unwrap();
         encode(Kind::Start, 5, &payload, &mut frame);
         again.hear(&frame);
         again.work();
@@ -246,7 +246,7 @@ fn who_leaves_takes_all_commands_along() {
         let host: UnixStream = machine.take_host();
         for stream in [0, 1, MAX_STREAMS - 1] {
             let mut frame = Vec::new();
-            let payload = order("exec sleep 60").encode().unwrap();
+            let payload = request("exec sleep 60").encode().unwrap();
             encode(Kind::Start, stream, &payload, &mut frame);
             (&host).write_all(&frame).unwrap();
         }
@@ -254,7 +254,7 @@ fn who_leaves_takes_all_commands_along() {
         let pids = machine.pids();
         assert_eq!(pids.len(), 3);
         if greets {
-            // Another one, who comes by the same port.
+            // Another host at the same port.
             (&host).write_all(&greeting(&HELLO, &[8; 16])).unwrap();
         } else {
             drop(host);
@@ -269,7 +269,7 @@ fn who_leaves_takes_all_commands_along() {
     }
 }
 
-/// Frames that make sense by themselves, in any order, among noise.
+/// Valid frames in any order, among noise.
 #[test]
 fn no_host_brings_an_agent_down() {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -281,7 +281,7 @@ fn no_host_brings_an_agent_down() {
     };
     let start = Start {
         stdin: true,
-        ..order("echo")
+        ..request("echo")
     };
     let start = start.encode().unwrap();
     for _ in 0..50 {

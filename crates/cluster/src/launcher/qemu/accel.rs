@@ -1,23 +1,23 @@
 //! KVM or TCG.
 
-/// How a machine's instructions are carried out.
+/// QEMU's accelerator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accel {
-    /// By the processor.
+    /// Virtualization by the processor.
     Kvm,
-    /// By translation.
+    /// Translation.
     Tcg,
 }
 
 impl Accel {
-    /// The one that records call so.
+    /// The accelerator of this name.
     pub fn named(name: &str) -> Option<Accel> {
         [Accel::Kvm, Accel::Tcg]
             .into_iter()
             .find(|accel| accel.name() == name)
     }
 
-    /// As written in records and on QEMU's command line.
+    /// Its name in records and on QEMU's command line.
     pub fn name(self) -> &'static str {
         match self {
             Accel::Kvm => "kvm",
@@ -25,10 +25,12 @@ impl Accel {
         }
     }
 
-    /// The guest kernel's parameters. Translated code does not speculate, and all cores' time stamps come from one clock. On a busy host a
-    /// kernel that counts the ticks of its first moments, to see that the timer works, finds too few and gives up. QEMU tells
-    /// an AMD processor's kernel, as of an emulated one, to keep off the last 12 GiB below 1 TiB, where DMA of the host's own devices can't go.
-    /// The firmware of QEMU 10 puts the ports for pools right there.
+    /// Parameters of the guest's kernel.
+    ///
+    /// Translated code does not speculate (`mitigations`), and all cores have one clock (`tsc`). On a busy
+    /// host, the kernel's check that the timer ticks can fail (`no_timer_check`). QEMU tells the kernel of an
+    /// AMD processor not to use the last 12 GiB below 1 TiB, where DMA of the host's own devices can't go;
+    /// but the firmware of QEMU 10 puts the ports for pools there (`pci=no_e820`).
     pub fn kernel_parameters(self) -> &'static str {
         match self {
             Accel::Kvm => "console=ttyS0 quiet panic=-1",
@@ -41,8 +43,8 @@ impl Accel {
     pub fn arguments(self) -> [&'static str; 4] {
         match self {
             Accel::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // Five-level page tables would only make translation slower. `rep movsb` is carried out byte by byte: a
-            // C library that does not find it praised (ERMS, FSRM) copies by vectors, several times as fast.
+            // Five-level page tables slow translation down. `rep movsb` is executed byte by byte: without the
+            // flags that recommend it (ERMS, FSRM), C libraries copy by vectors, several times as fast.
             Accel::Tcg => {
                 let cpu = "max,la57=off,erms=off,fsrm=off";
                 ["-accel", "tcg,thread=multi", "-cpu", cpu]

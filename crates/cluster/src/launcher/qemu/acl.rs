@@ -1,5 +1,5 @@
-//! Files that QEMU is to open anew by a descriptor that it was given: the kernel asks then whether it may, and the user whom root's machines run
-//! as may not. For that moment an access control list (acl(5)) says that it may.
+//! Temporary access control lists (acl(5)) for files that QEMU opens again through a descriptor. The kernel
+//! checks permissions then, and the user that root's machines run as has none.
 
 use crate::error::{Explain, Result};
 use crate::user::MACHINE_USERS;
@@ -18,10 +18,10 @@ const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// For entries that name nobody.
+/// The id of entries that name no user.
 const NOBODY: u32 = u32::MAX;
 
-/// A file that these users may read and write, until this is dropped.
+/// Permission for these users to read and write a file, until it is dropped.
 pub struct TemporaryAcl {
     file: File,
     mode: u32,
@@ -29,8 +29,8 @@ pub struct TemporaryAcl {
 }
 
 impl TemporaryAcl {
-    /// Lends it. That was done for another one who has not given it back, perhaps: it is then this one who does.
-    pub fn to(path: &Path, users: &[u32]) -> Result<TemporaryAcl> {
+    /// Grants it. An earlier one may not have been dropped; then this one restores the file's permissions.
+    pub fn grant(path: &Path, users: &[u32]) -> Result<TemporaryAcl> {
         let failed = || {
             format!(
                 "could not lend {} to QEMU by an access control list",
@@ -56,7 +56,7 @@ impl TemporaryAcl {
         all.extend([own[1], (MASK, 7, NOBODY), own[2]]);
         let written = fsetxattr(&file, LIST, &encoded(&all), XattrFlags::empty());
         written.map_err(io::Error::from).explain(failed)?;
-        // Of an earlier loan that was not given back nothing is to be left.
+        // Nothing is left of an earlier one that was not dropped.
         let ours = |user: u32| MACHINE_USERS.contains(&user);
         let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));
         let [user, group, other] = own.map(|(_, bits, _)| u32::from(bits));
@@ -77,7 +77,7 @@ impl Drop for TemporaryAcl {
             Some(list) => drop(fsetxattr(&self.file, LIST, list, XattrFlags::empty())),
             None => {
                 let _ = fremovexattr(&self.file, LIST);
-                // What was the list's mask has become the group's rights.
+                // The list's mask has become the group's permissions.
                 let _ = self.file.set_permissions(Permissions::from_mode(self.mode));
             }
         }
@@ -96,7 +96,7 @@ fn list_of(file: &File) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Tag, rights and user of each entry.
+/// Tag, permissions and user of each entry.
 fn entries(list: &[u8]) -> Vec<(u16, u16, u32)> {
     let entries = list.get(4..).unwrap_or_default().chunks_exact(8);
     let entry = |e: &[u8]| {
@@ -129,8 +129,8 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-        let first = match TemporaryAcl::to(&path, &[MACHINE_USERS.start]) {
-            // A kernel may come without such lists.
+        let first = match TemporaryAcl::grant(&path, &[MACHINE_USERS.start]) {
+            // The kernel may not support access control lists.
             Err(error) if error.to_string().contains("not supported") => {
                 return std::fs::remove_file(&path).unwrap()
             }
@@ -141,9 +141,9 @@ mod tests {
             list.contains(&(USER, 6, MACHINE_USERS.start))
                 && list.contains(&(GROUP_OBJ, 0, NOBODY))
         );
-        // One that was never given back does not stay.
+        // One that was never dropped does not stay.
         std::mem::forget(first);
-        drop(TemporaryAcl::to(&path, &[MACHINE_USERS.start + 1]).unwrap());
+        drop(TemporaryAcl::grant(&path, &[MACHINE_USERS.start + 1]).unwrap());
         let file = File::open(&path).unwrap();
         assert_eq!((mode(), list_of(&file).unwrap()), (0o600, None));
         std::fs::remove_file(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Adopts machines that Vshmem did not start, and lets go of them again.
+//! Attaches machines that Vshmem did not start, and detaches them.
 
 use super::attached::{self, Attached, Monitor, VERSION};
 use super::qmp::Qmp;
@@ -13,18 +13,18 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use vshmem_agent::guest::protocol::PORT;
 
-/// What to adopt.
+/// Options of `vshmem attach`.
 #[derive(Debug, Clone)]
 pub struct AttachOptions {
-    /// What it is to be called.
+    /// The machine's name.
     pub name: String,
-    /// How its QEMU is reached.
-    pub reach: Monitor,
-    /// The back end serves its pools; if not said, where its QEMU runs as this user or root.
+    /// The monitor of its QEMU.
+    pub monitor: Monitor,
+    /// The back end serves its pools; by default, if its QEMU runs as this user or root.
     pub doorbell: Option<bool>,
 }
 
-/// What QEMU calls the channel that is plugged into a machine that has none, and its end in the machine.
+/// QEMU's ids of the channel that is added to a machine without one, and of the channel's port.
 const CHANNEL: &str = "vshmem-agent";
 const PLUG: &str = "vshmem-agent-port";
 /// How long QEMU may take to answer.
@@ -36,21 +36,21 @@ const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// A machine that was attached.
 #[derive(Debug, Clone)]
 pub struct AttachResult {
-    /// What is known of it.
+    /// Its record.
     pub record: Attached,
-    /// Why the pools that it is granted have no doorbells, if so.
+    /// Why its pools will have no doorbells, if so.
     pub no_doorbells: Option<&'static str>,
-    /// Why its front end can't be talked to, if so.
+    /// Why its front end can't be reached, if so.
     pub no_channel: Option<String>,
 }
 
-/// Adopts a machine.
+/// Attaches a machine.
 pub fn attach(options: &AttachOptions) -> Result<AttachResult> {
     check_name(&options.name)?;
     let lock = attached::lock(&options.name)?.ok_or_else(|| busy(&options.name))?;
     let made = begin(options);
     if made.is_err() {
-        // Nothing is left of what could not be attached.
+        // Nothing is left of a machine that could not be attached.
         if matches!(Attached::read(&options.name), Ok(None)) {
             attached::forget_lock(&options.name)?;
         }
@@ -60,7 +60,7 @@ pub fn attach(options: &AttachOptions) -> Result<AttachResult> {
 }
 
 fn begin(options: &AttachOptions) -> Result<AttachResult> {
-    let reach = match &options.reach {
+    let monitor = match &options.monitor {
         Monitor::Qmp(socket) => Monitor::Qmp(
             socket
                 .canonicalize()
@@ -76,7 +76,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
         }
     };
     if let Some(known) = Attached::read(&options.name)? {
-        if known.reach != reach {
+        if known.monitor != monitor {
             return Err(
                 Error::new(format!("{} is another machine", options.name)).hint(format!(
                     "Choose another name, or let go of it: vshmem detach {}",
@@ -89,7 +89,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
         version: VERSION,
         name: options.name.clone(),
         boot: boot_id(),
-        reach,
+        monitor,
         doorbell: false,
         channel: None,
         since: vshmem_agent::now(),
@@ -103,7 +103,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
         served,
         plug::can_unplug_doorbell(&mut qmp)?,
     );
-    // It is written down first, so that there is a directory for the channel.
+    // The record is written first, so that there is a directory for the channel.
     record.write()?;
     let no_channel = match channel(&mut qmp, &record) {
         Ok(label) => {
@@ -121,7 +121,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
     })
 }
 
-/// Why the pools that a machine is granted have no doorbells: as `grant` does it.
+/// Why the machine's pools will have no doorbells, by the same rules as in `grant`.
 fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'static str> {
     match wished {
         Some(false) => Some("they were not wanted"),
@@ -130,7 +130,7 @@ fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'s
     }
 }
 
-/// Lets go of a machine, which must have no pool any more.
+/// Detaches a machine, which must not have any pools.
 pub fn detach(name: &str) -> Result<()> {
     let none = || Error::new(format!("there is no attached machine {name}")).code(1);
     let mut target = Target::attached(name)?.ok_or_else(none)?;
@@ -155,7 +155,7 @@ pub fn detach(name: &str) -> Result<()> {
     record.forget()
 }
 
-/// Names that could be taken for those of machines that `vshmem up` starts are refused.
+/// Refuses names that `vshmem up` could give to its machines.
 fn check_name(name: &str) -> Result<()> {
     directories::check_name(name).map_err(|_| {
         Error::new(format!("{name:?} can't be a machine's name"))
@@ -186,12 +186,12 @@ fn busy(name: &str) -> Error {
         .hint("Wait until it is done, or end it.")
 }
 
-/// What QEMU calls the channel to the machine's front end; it is plugged in if the machine has none.
+/// QEMU's id of the channel to the machine's front end, which is added if the machine has none.
 fn channel(qmp: &mut Qmp, record: &Attached) -> Result<String> {
     if let Some(label) = existing(qmp)? {
         return Ok(label);
     }
-    match &record.reach {
+    match &record.monitor {
         Monitor::Libvirt(domain) => {
             domain.add_channel(PORT)?;
             existing(qmp)?.ok_or_else(|| Error::new("libvirt's channel is not among QEMU's"))
@@ -204,7 +204,7 @@ fn channel(qmp: &mut Qmp, record: &Attached) -> Result<String> {
     }
 }
 
-/// Whether a front end listens at a channel, which may have been plugged in just now.
+/// Whether a front end listens at a channel, which may have been added just now.
 fn listens(qmp: &mut Qmp, label: &str) -> Result<bool> {
     let deadline = Instant::now() + LISTEN_TIMEOUT;
     loop {
@@ -219,7 +219,7 @@ fn listens(qmp: &mut Qmp, label: &str) -> Result<bool> {
 }
 
 fn plug_channel(qmp: &mut Qmp, path: PathBuf) -> Result<()> {
-    // What a command that was cut off has left.
+    // Left by an interrupted command.
     let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;
     let _ = std::fs::remove_file(&path);
     let address = json!({"type": "unix", "data": {"path": path}});
@@ -235,7 +235,7 @@ fn plug_channel(qmp: &mut Qmp, path: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// The channel that the machine has, as QEMU calls it.
+/// QEMU's id of the machine's channel, if it has one.
 fn existing(qmp: &mut Qmp) -> Result<Option<String>> {
     for list in ["/machine/peripheral", "/machine/peripheral-anon"] {
         let devices = qmp.call("qom-list", json!({ "path": list }))?;
@@ -261,13 +261,13 @@ fn existing(qmp: &mut Qmp) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Takes the channel out again, if it is the one that was plugged in.
+/// Removes the channel, if Vshmem added it.
 fn remove_channel(record: &Attached) -> Result<()> {
     if record.channel.as_deref() != Some(CHANNEL) {
         return Ok(());
     }
     let mut qmp = record.qmp(ANSWER_TIMEOUT)?;
-    // The machine may have been started anew, without it.
+    // The machine may have been restarted without it.
     let _ = qmp.try_call("device_del", json!({"id": PLUG}))?;
     let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;
     Ok(())

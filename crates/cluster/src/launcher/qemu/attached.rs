@@ -1,5 +1,5 @@
-//! Machines that Vshmem did not start: how they are reached, and which pools they were granted. Each has a directory of its own
-//! below `.attached` in the user's runtime directory.
+//! Records of attached machines, which Vshmem did not start: their monitors and their pools. Each has a
+//! directory below `.attached` in the user's runtime directory.
 
 use super::libvirt::Domain;
 use super::qmp::Qmp;
@@ -14,62 +14,63 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a machine's QEMU is reached.
+/// The monitor of a machine's QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Monitor {
-    /// A socket at which QEMU serves its monitor protocol.
+    /// A socket at which QEMU serves QMP.
     Qmp(PathBuf),
-    /// libvirt.
+    /// By way of libvirt.
     Libvirt(Domain),
 }
 
-/// A machine that Vshmem did not start.
+/// The record of an attached machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attached {
     /// Version of this format.
     pub version: u32,
-    /// What it is called.
+    /// The machine's name.
     pub name: String,
     /// The boot of the host that it belongs to.
     pub boot: String,
-    /// How its QEMU is reached.
-    pub reach: Monitor,
+    /// The monitor of its QEMU.
+    #[serde(rename = "reach")]
+    pub monitor: Monitor,
     /// The back end serves its pools.
     pub doorbell: bool,
-    /// What QEMU calls the channel to its front end, if it has one.
+    /// QEMU's id of the channel to its front end, if it has one.
     pub channel: Option<String>,
-    /// Seconds since the epoch when it was adopted.
+    /// Seconds since the epoch when it was attached.
     pub since: u64,
-    /// The pools that it has.
+    /// Its pools.
     pub pools: Vec<Granted>,
 }
 
 /// The format that this program writes.
 pub const VERSION: u32 = 1;
 const RECORD: &str = "machine.json";
-/// Where the records are, in the user's directory.
+/// The directory of the records, in the user's directory.
 pub const ATTACHED: &str = ".attached";
 
-/// Where the records are. No cluster's name begins with a dot.
+/// The directory of the records. No cluster's name begins with a dot.
 fn all() -> Result<PathBuf> {
     Ok(runtime_directory()?.join(ATTACHED))
 }
 
-/// The directory of one.
+/// The directory of one machine.
 pub fn directory(name: &str) -> Result<PathBuf> {
     check_name(name)?;
     Ok(all()?.join(name))
 }
 
-/// Keeps other commands from changing the same machine; `None` if another does.
+/// Keeps other commands from changing the same machine; `None` if another one holds the lock.
 pub fn lock(name: &str) -> Result<Option<Lock>> {
     check_name(name)?;
     private_directory(&all()?)?;
     lock_at(&all()?.join(format!("{name}.lock")))
 }
 
-/// All of this user's, by name.
+/// All attached machines of this user, by name.
 pub fn list() -> Result<Vec<Attached>> {
     let entries = fs::read_dir(all()?).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -82,7 +83,7 @@ pub fn list() -> Result<Vec<Attached>> {
     Ok(out)
 }
 
-/// Removes a lock's file, and the directories above if nothing else is in them. The caller has the lock.
+/// Removes a lock's file, and the directories above if they are empty. The caller has the lock.
 pub fn forget_lock(name: &str) -> Result<()> {
     let all = all()?;
     let _ = fs::remove_file(all.join(format!("{name}.lock")));
@@ -111,7 +112,7 @@ impl Attached {
         Ok((record.boot == boot_id()).then_some(record))
     }
 
-    /// Writes the record, whole or not at all.
+    /// Replaces the record atomically.
     pub fn write(&self) -> Result<()> {
         let directory = directory(&self.name)?;
         private_directory(&all()?)?;
@@ -123,7 +124,7 @@ impl Attached {
             .explain(|| format!("could not write {}", path.display()))
     }
 
-    /// Removes all that is written down of it. The caller has its lock.
+    /// Removes the record and its directory. The caller has the lock.
     pub fn forget(&self) -> Result<()> {
         let directory = directory(&self.name)?;
         match fs::remove_dir_all(&directory) {
@@ -137,7 +138,7 @@ impl Attached {
 
     /// A connection to its QEMU.
     pub fn qmp(&self, timeout: Duration) -> Result<Qmp> {
-        match &self.reach {
+        match &self.monitor {
             Monitor::Qmp(socket) => Qmp::connect(socket, timeout),
             Monitor::Libvirt(domain) => Ok(Qmp::through(domain.clone())),
         }
@@ -145,8 +146,8 @@ impl Attached {
 
     /// It runs, as far as can be seen.
     pub fn runs(&self) -> bool {
-        match &self.reach {
-            // Of QEMU that has ended nobody listens at the socket.
+        match &self.monitor {
+            // A QEMU that has ended does not listen at its socket.
             Monitor::Qmp(socket) => std::os::unix::net::UnixStream::connect(socket).is_ok(),
             Monitor::Libvirt(domain) => domain.runs().unwrap_or(false),
         }

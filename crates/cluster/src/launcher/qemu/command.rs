@@ -60,9 +60,9 @@ pub struct Detach {
     name: Vec<String>,
 }
 
-/// Adopts a machine.
+/// Attaches a machine.
 pub fn attach(attach: &Attach) -> Result<u8> {
-    let reach = match (&attach.qmp, &attach.libvirt) {
+    let monitor = match (&attach.qmp, &attach.libvirt) {
         (Some(socket), _) => Monitor::Qmp(absolute(socket)?),
         (None, Some(name)) => Monitor::Libvirt(Domain {
             name: name.clone(),
@@ -75,13 +75,13 @@ pub fn attach(attach: &Attach) -> Result<u8> {
             spare: attach.spare_pools,
             largest: attach.largest_pool,
         };
-        print(&describe_persistent(&attach.name, &reach, ports)?)?;
+        print(&describe_persistent(&attach.name, &monitor, ports)?)?;
         return Ok(0);
     }
     let chosen = attach.doorbell || attach.no_doorbell;
     let done = adopt(&AttachOptions {
         name: attach.name.clone(),
-        reach,
+        monitor,
         doorbell: chosen.then_some(!attach.no_doorbell),
     })?;
     let name = &done.record.name;
@@ -103,7 +103,7 @@ fn absolute(path: &PathBuf) -> Result<PathBuf> {
         .map_err(|e| Error::new(format!("{} is no path: {e}", path.display())).code(2))
 }
 
-/// Lets go of machines.
+/// Detaches machines.
 pub fn detach(detach: &Detach) -> Result<u8> {
     let mut code = 0;
     for name in &detach.name {

@@ -1,4 +1,4 @@
-//! Doorbells: a cluster's pool is served by the back end, which is started if need be and ends with the last pool.
+//! The back end, which serves pools with doorbells. It is started if need be, and ends with the last pool.
 
 use crate::error::{Error, Explain, Result};
 use crate::state::directories::runtime_directory;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use vshmem_agent::ivshmem::client::{ensure, request, status};
 use vshmem_agent::ivshmem::{Directory, PeerStatus, PoolStatus, Program, Request};
 
-/// How many ways there are to ring a machine.
+/// MSI vectors of a machine's doorbell device.
 pub const VECTORS: usize = 2;
 
-/// A machine has let go of a pool: it is served no longer if no other machine uses it.
+/// A machine does not use a pool any more, so it is not served any longer if no other machine uses it.
 pub fn release(pool: &Granted, machine: &str, process: Option<i32>) {
     if pool.doorbell {
         end_if_unused(&pool.path, machine, process);
@@ -24,7 +24,7 @@ pub fn directory() -> Result<PathBuf> {
     Ok(runtime_directory()?.join(".agent"))
 }
 
-/// Has a pool served; returns the socket that machines connect to.
+/// Makes the back end serve a pool; returns the socket that machines connect to.
 pub fn serve(pool: &Path) -> Result<PathBuf> {
     let program = Program {
         path: std::env::current_exe().explain(|| "this program's own file is not known".into())?,
@@ -41,7 +41,7 @@ pub fn serve(pool: &Path) -> Result<PathBuf> {
     socket.ok_or_else(|| Error::new("the back end does not say where it serves the pool"))
 }
 
-/// Tells the back end what a machine is called.
+/// Gives a machine's name to the back end.
 pub fn name(pid: i32, name: &str) -> Result<()> {
     let call = Request::Name {
         pid: pid as u32,
@@ -51,7 +51,7 @@ pub fn name(pid: i32, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The pool is served no longer. Waits until the back end has ended, if that was its last.
+/// Stops serving a pool. If it was the last one, waits until the back end has ended.
 pub fn end(pool: &Path) {
     let Ok(directory) = directory().map(|path| Directory::named(&path)) else {
         return;
@@ -62,7 +62,7 @@ pub fn end(pool: &Path) {
     };
     for found in before.pools.iter().filter(|found| served(&found.path)) {
         let pool = found.name.clone();
-        // What can't be dropped now is dropped when its file and its machines are gone.
+        // A pool that can't be dropped now is dropped when its file and its machines are gone.
         let _ = request(&directory, &Request::Drop { pool });
     }
     let deadline = Instant::now() + Duration::from_secs(2);
@@ -74,8 +74,8 @@ pub fn end(pool: &Path) {
     }
 }
 
-/// The pool is served no longer if no machine is connected to it, and the back end was started for machines only. A machine of this
-/// name or process has just let go of it, and may still be written down as connected for a moment.
+/// Stops serving a pool if no machine is connected to it, and the back end was started for machines only. A
+/// machine of this name or process has just disconnected, and may still be listed for a moment.
 fn end_if_unused(pool: &Path, name: &str, process: Option<i32>) {
     let Ok(directory) = directory().map(|path| Directory::named(&path)) else {
         return;

@@ -1,11 +1,11 @@
-//! What reads what QEMU says, and what is written down of it, as functions from bytes. It panics where a reader has a
+//! Parsers of QEMU's answers, and of records about them, as functions of bytes. They panic if a parser is at
 //! fault.
 
 use super::attached::Attached;
 use super::{pci, plug, probe, qmp};
 use serde_json::Value;
 
-/// A reader.
+/// A parser under test.
 type Reader = fn(&[u8]);
 
 /// All of them, by name.
@@ -25,7 +25,7 @@ fn monitor(text: &[u8]) {
     if let Ok(tree) = pci::read(&value) {
         for size in [1 << 20, 1 << 30, u64::MAX] {
             if let Ok(bus) = tree.bus_for(size) {
-                assert!(bus.room >= size, "a bus with room");
+                assert!(bus.largest >= size, "a bus with room");
             }
         }
         assert!(
@@ -35,7 +35,7 @@ fn monitor(text: &[u8]) {
     }
 }
 
-/// Records of machines that were attached, and of what machines boot on.
+/// Records of attached machines, and verdicts about KVM.
 fn attached(text: &[u8]) {
     if let Ok(attached) = serde_json::from_slice::<Attached>(text) {
         serde_json::to_vec(&attached).expect("plain data");

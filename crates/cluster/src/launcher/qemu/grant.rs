@@ -1,8 +1,8 @@
-//! Gives pools to machines that run, and takes them away.
+//! Grants pools to machines that run, and revokes them.
 //!
-//! What a machine has is asked from QEMU each time; the record says which file is behind it. So a command that was cut off at
-//! any point does no harm: the record is written before anything is plugged in and after everything is taken out, and the
-//! next command on the machine begins by clearing away what is between the two ([`Hotplug::begin`]).
+//! Which pools a machine has is asked from QEMU each time; the record only adds their files. So an
+//! interrupted command does no harm: the record is written before anything is plugged in and after everything
+//! is unplugged, and the next command on the machine cleans up what is between the two ([`Hotplug::begin`]).
 
 use super::doorbell;
 use super::pci::{self, Devices, FreeBus, PoolDevice};
@@ -19,29 +19,29 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use vshmem_agent::guest::protocol::{GrantResponse, GrantedPool, GuestPool};
 
-/// A pool that a machine has now.
+/// A pool that was granted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GrantResult {
-    /// What it is called in the machine.
+    /// Its name in the machine.
     pub name: String,
-    /// Its device's address there.
+    /// Its device's PCI address there.
     pub address: String,
     /// The machine had it already.
     pub before: bool,
-    /// Programs in the machine can use it, as its front end says; else why that is not known.
+    /// Programs in the machine can use it, as its front end reports; otherwise why that is not known.
     pub usable: std::result::Result<(), String>,
-    /// From the beginning until then.
+    /// Time that granting it took.
     pub took: Duration,
 }
 
-/// How long a front end that has just been started may take to listen.
+/// How long a front end that was just started may take to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a front end may take to say how it is.
+/// How long a front end may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often QEMU is asked what has become of an order.
+/// Interval at which QEMU is asked for the outcome of a command.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Gives a machine a pool.
+/// Grants a machine a pool.
 pub fn grant(target: &mut Target, pool: &HostPool, timeout: Duration) -> Result<GrantResult> {
     let begun = Instant::now();
     let mut hotplug = Hotplug::begin(target)?;
@@ -67,7 +67,8 @@ pub fn grant(target: &mut Target, pool: &HostPool, timeout: Duration) -> Result<
     })
 }
 
-/// Takes a pool away from a machine; returns what it was called there. `pool` is that, or a name or path on this host.
+/// Revokes a pool from a machine; returns its name there. `pool` is that name, or a name or path on this
+/// host.
 pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<String> {
     let mut hotplug = Hotplug::begin(target)?;
     let name = hotplug.named(pool)?;
@@ -84,12 +85,12 @@ pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<Stri
     hotplug.record_members()?;
     hotplug.unplug(&plugged, timeout)?;
     hotplug.clean_up(&name)?;
-    // Names of devices that are gone mean nothing; that it is not heard does no harm.
+    // The front end ignores devices that are gone, so it need not hear of this.
     let _ = hotplug.announce_all(ANSWER_TIMEOUT);
     Ok(name)
 }
 
-/// The pools that a machine has, each with its device's address; what commands that were cut off have left is cleared away.
+/// The pools that a machine has, with their devices' addresses. Cleans up after interrupted commands.
 pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
     let hotplug = Hotplug::begin(target)?;
     let all = hotplug.target.pools().iter();
@@ -102,7 +103,7 @@ pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
     Ok(all.filter_map(with).collect())
 }
 
-/// Hotplug on one machine's pools.
+/// Plugs pools into one machine, and unplugs them.
 struct Hotplug<'a> {
     target: &'a mut Target,
     qmp: Qmp,
@@ -110,7 +111,7 @@ struct Hotplug<'a> {
 }
 
 impl<'a> Hotplug<'a> {
-    /// Asks what the machine has, and makes the record agree.
+    /// Asks QEMU which pools the machine has, and updates the record.
     fn begin(target: &'a mut Target) -> Result<Hotplug<'a>> {
         let mut qmp = target.qmp()?;
         let devices = query_devices(&mut qmp)?;
@@ -124,12 +125,12 @@ impl<'a> Hotplug<'a> {
         for pool in known.iter().filter(gone) {
             hotplug.clean_up(&pool.name)?;
         }
-        hotplug.adopt_unknown()?;
+        hotplug.record_unknown()?;
         Ok(hotplug)
     }
 
-    /// Writes down what the machine has and nobody has written down.
-    fn adopt_unknown(&mut self) -> Result<()> {
+    /// Adds pools to the record that the machine has and the record lacks.
+    fn record_unknown(&mut self) -> Result<()> {
         let mut pools = self.target.pools().to_vec();
         for plugged in &self.devices.plugged {
             if pools.iter().any(|pool| pool.name == plugged.pool) {
@@ -154,7 +155,8 @@ impl<'a> Hotplug<'a> {
         Ok(())
     }
 
-    /// Whether the machine has the pool under this name already. An error if it has it under another, or another under this.
+    /// Whether the machine has the pool under this name already. It is an error if it has the pool under
+    /// another name, or another pool under this name.
     fn has(&self, pool: &HostPool) -> Result<bool> {
         let machine = self.target.name();
         let known = self.target.pools();
@@ -210,13 +212,14 @@ impl<'a> Hotplug<'a> {
         self.target.set_pools(pools)?;
         let plugged = self.plug_served(&granted, &bus);
         plugged.map_err(|error| {
-            // What can't be cleared away now is when the next command begins.
+            // What can't be cleaned up now is when the next command begins.
             let _ = self.clean_up(&pool.name);
             with_name(error, self.target.name())
         })
     }
 
-    /// Another command may end the back end between the two, when it takes the pool away from the last machine that has it.
+    /// Another command may end the back end in between, when it revokes the pool from the last machine that
+    /// has it.
     fn plug_served(&mut self, pool: &Granted, bus: &FreeBus) -> Result<()> {
         let mut tries = 2;
         loop {
@@ -244,7 +247,7 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// The process that connects to the back end for the machine, if it can be known.
+    /// The pid that connects to the back end for the machine, if it is known.
     fn connects(&self) -> Option<i32> {
         match self.target.access() {
             FileAccess::Paths => self.qmp.process(),
@@ -252,7 +255,7 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// Waits until the machine's firmware or kernel has given the device an address.
+    /// Waits until the machine's firmware or kernel has assigned an address to the device.
     fn await_device(&mut self, name: &str, timeout: Duration) -> Result<PoolDevice> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -277,7 +280,8 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// Tells the front end which pools there are, and whether it can use this one. Inside, why that is not known.
+    /// Sends the front end the list of pools. The inner error says why it is not known whether the front end
+    /// can use this one.
     fn announce(
         &mut self,
         name: &str,
@@ -303,7 +307,7 @@ impl<'a> Hotplug<'a> {
         )))
     }
 
-    /// `None`: nobody listens.
+    /// `None` if no front end listens.
     fn announce_all(&mut self, timeout: Duration) -> Result<Option<GrantResponse>> {
         let Some(channel) = self.channel()? else {
             return Ok(None);
@@ -336,7 +340,7 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// What the machine calls a pool that is given by its name there, or as on this host.
+    /// The machine's name of a pool that is given by that name, or by a name or path on this host.
     fn named(&self, pool: &str) -> Result<String> {
         if self.devices.of(pool).is_some() {
             return Ok(pool.into());
@@ -360,7 +364,7 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// An error if the machine has had it since it started, by a transport whose devices QEMU can't take away.
+    /// An error if the machine started with the pool as a device that QEMU can't unplug.
     fn check_not_fixed(&self, name: &str) -> Result<()> {
         let known = self.target.pools().iter().find(|pool| pool.name == name);
         let Some(transport) = known.and_then(|pool| pool.transport.as_ref()) else {
@@ -373,7 +377,7 @@ impl<'a> Hotplug<'a> {
         .hint("It goes with the machine: vshmem down."))
     }
 
-    /// An error if QEMU would crash.
+    /// An error if unplugging the pool would crash QEMU.
     fn check_unpluggable(&mut self, name: &str) -> Result<()> {
         let mut known = self.target.pools().iter();
         let doorbell = known.any(|pool| pool.name == name && pool.doorbell);
@@ -387,7 +391,8 @@ impl<'a> Hotplug<'a> {
         .hint("Turn the machine off with --force or vshmem down. Pools that are granted later, or all with vshmem up --no-doorbell, can be revoked."))
     }
 
-    /// Writes down which members of its pools the machine is, as its front end says: when it is dead, nobody can.
+    /// Records which members of its pools the machine is, as its front end reports; once the machine is dead,
+    /// nobody can.
     fn record_members(&mut self) -> Result<()> {
         let mut pools = self.target.pools().to_vec();
         for told in self.guest_pools().unwrap_or_default() {
@@ -403,7 +408,7 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// The machine's pools as its front end access them, if there is one.
+    /// The machine's pools as its front end sees them, if it has one.
     fn guest_pools(&mut self) -> Option<Vec<GuestPool>> {
         let channel = self.target.channel(&mut self.qmp).ok()??;
         let status = channel
@@ -412,7 +417,7 @@ impl<'a> Hotplug<'a> {
         Some(status?.ok()?.pools)
     }
 
-    /// Asks the machine to let go of a pool, and waits until it has.
+    /// Asks the machine to release a pool's device, and waits until it has.
     fn unplug(&mut self, plugged: &PoolDevice, timeout: Duration) -> Result<()> {
         match self.target.domain() {
             Some(domain) => domain.unplug(&plugged.id)?,
@@ -436,7 +441,7 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// The device is gone, and whoever started the machine knows.
+    /// The device is gone, and libvirt knows if it has started the machine.
     fn is_unplugged(&mut self, plugged: &PoolDevice) -> Result<bool> {
         self.devices = query_devices(&mut self.qmp)?;
         if self.devices.of(&plugged.pool).is_some() {
@@ -448,7 +453,7 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// Waits until nothing is left of a device that is gone.
+    /// Waits until QEMU has released everything behind a device that is gone.
     fn await_removal(&mut self, name: &str) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(5);
         while !plug::clear(&mut self.qmp, name)? {
@@ -464,7 +469,7 @@ impl<'a> Hotplug<'a> {
         Ok(())
     }
 
-    /// The machine does not have the pool: nothing of it is left in QEMU, in the pool or in the record.
+    /// Removes a pool that the machine does not have from QEMU, from its members and from the record.
     fn clean_up(&mut self, name: &str) -> Result<()> {
         self.await_removal(name)?;
         let mut pools = self.target.pools().to_vec();

@@ -1,4 +1,4 @@
-//! What machines of QEMU have, seen from inside.
+//! The side of the launcher that runs in a machine.
 
 use crate::error::{Error, Explain, Result};
 use crate::launcher::traits::Guest;
@@ -10,15 +10,15 @@ use vshmem_agent::guest::Devices;
 use vshmem_transport::dax::Dax;
 use vshmem_transport::{PoolRef, Transport};
 
-/// The name that virtio-serial ports carry, before their number.
+/// The names of the channels' virtio-serial ports begin with this, followed by a number.
 pub const PORT_NAME: &str = "vshmem.";
 /// How long the kernel may take to announce the ports.
 const PORTS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The machine's side.
-pub struct Side;
+pub struct QemuGuest;
 
-impl Guest for Side {
+impl Guest for QemuGuest {
     fn file_transport(&self) -> &'static str {
         "virtio"
     }
@@ -42,7 +42,7 @@ impl Guest for Side {
     }
 }
 
-/// The device files of the channels, waiting for the kernel to announce them all.
+/// The device files of the channels, once the kernel has announced them all.
 fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
     let deadline = Instant::now() + PORTS_TIMEOUT;
     loop {
@@ -71,7 +71,7 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lets the machine's user map the pools that are there from the start.
+/// Permits the machine's user to map the pools that are there from the start.
 fn open_pools(uid: u32) -> Result<()> {
     let devices = "/sys/bus/pci/devices";
     for entry in fs::read_dir(devices)

@@ -1,4 +1,4 @@
-//! How machines are, as their QEMU and their front ends say.
+//! The health of machines, from their QEMU and their front ends.
 
 use super::attached::{self, Attached};
 use super::qmp::Qmp;
@@ -7,24 +7,24 @@ use super::target::Target;
 use super::{doorbell, pci, plug};
 use crate::error::Result;
 use crate::launcher::{dead, front_end};
-use crate::state::machine::{written_down, Health};
+use crate::state::machine::{health_on_record, Health};
 use crate::state::record::{Machine, Record};
 use serde_json::json;
 use std::time::Duration;
 
-/// An attached machine and how it is; nothing of one that is off.
+/// An attached machine and its health.
 #[derive(Debug, Clone)]
 pub struct AttachedStatus {
-    /// As written down.
+    /// Its record.
     pub record: Attached,
-    /// How it is.
+    /// `None` if it does not run.
     pub health: Option<Health>,
 }
 
-/// How long each of QEMU and a front end may take to answer: one that is busy is shown as it is written down.
+/// How long QEMU and a front end may each take to answer; of a machine that is too busy, the record is shown.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// Of a cluster's machine.
+/// The health of a cluster's machine.
 pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
     let asked = || -> Result<Health> {
         let directory = record.machine_directory(machine)?;
@@ -33,7 +33,7 @@ pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
         let socket = agent_socket(&directory);
         ask(&mut qmp, open.then_some(socket.as_path()))
     };
-    asked().unwrap_or_else(|_| written_down(&machine.pools))
+    asked().unwrap_or_else(|_| health_on_record(&machine.pools))
 }
 
 /// All of this user's attached machines.
@@ -55,7 +55,7 @@ fn of_attached(record: &Attached) -> Health {
         let open = channel.filter(|channel| channel.open);
         ask(&mut qmp, open.as_ref().map(|open| open.socket.as_path()))
     };
-    asked().unwrap_or_else(|_| written_down(&record.pools))
+    asked().unwrap_or_else(|_| health_on_record(&record.pools))
 }
 
 fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
@@ -68,11 +68,11 @@ fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
             .map(|plugged| plugged.pool)
             .collect(),
         front_end: status.is_some(),
-        no_driver: status.as_ref().and_then(front_end::without_driver),
+        no_driver: status.as_ref().and_then(front_end::driver_error),
     })
 }
 
-/// An attached machine that is off has no pools: what it has left in them is cleared away.
+/// Cleans up after an attached machine that does not run: it has no pools.
 pub fn clear_attached(name: &str) -> Result<()> {
     let Some(mut target) = Target::attached(name)? else {
         return Ok(());

@@ -27,13 +27,13 @@ use std::time::Duration;
 /// How long QEMU may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
-/// What machines load besides, to find a pool that they are given as a DAX device.
+/// Further modules for machines with a pool that is a DAX device.
 const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
 const DAX: &str = "dax";
 /// Channels for commands that each machine has.
 const CHANNELS: usize = 12;
 
-/// What machines call the pool of their cluster.
+/// The name of a cluster's pool in its machines.
 const DEFAULT: &str = "default";
 
 /// QEMU, on KVM or TCG.
@@ -152,7 +152,7 @@ impl Launcher for Qemu {
         doorbell::serve(pool)
     }
 
-    fn end_service(&self, pool: &Path) {
+    fn stop_serving(&self, pool: &Path) {
         doorbell::end(pool);
     }
 
@@ -201,11 +201,11 @@ impl Launcher for Qemu {
     }
 
     fn guest(&self) -> &'static dyn Guest {
-        &guest::Side
+        &guest::QemuGuest
     }
 }
 
-/// Starts the QEMU of the machine in this index.
+/// Starts the QEMU of the machine with this index.
 fn start(
     record: &Record,
     index: usize,
@@ -233,7 +233,7 @@ fn start(
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
     let grant_access = |user| {
         plain
-            .map(move |pool| TemporaryAcl::to(pool.path, &[user]))
+            .map(move |pool| TemporaryAcl::grant(pool.path, &[user]))
             .collect()
     };
     let acls: Vec<TemporaryAcl> = user.map_or(Ok(vec![]), grant_access)?;
@@ -256,12 +256,12 @@ fn start(
     Ok((process, guard))
 }
 
-/// Whether that is the transport for which QEMU shows the machine persistent memory.
+/// Whether this is the transport for which QEMU provides persistent memory.
 fn is_dax(transport: &Option<String>) -> bool {
     transport.as_deref() == Some(DAX)
 }
 
-/// What QEMU is told about pools, where the back end serves them at these sockets, or at none.
+/// The files of pools, with the sockets at which the back end serves them, if it does.
 fn pool_files<'a>(pools: &'a [Granted], doorbell_sockets: &'a [PathBuf]) -> Vec<PoolFile<'a>> {
     let file = |(index, pool): (usize, &'a Granted)| PoolFile {
         name: &pool.name,
@@ -287,7 +287,7 @@ fn pin(record: &Record, index: usize, cores: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// The monitor of a machine that was just started, when it answers.
+/// The monitor of a machine that was just started, once it answers.
 fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
     let directory = record.machine_directory(&record.machines[index])?;
     let socket = monitor_socket(&directory);

@@ -1,4 +1,4 @@
-//! Machines that libvirt has started, by its command `virsh`.
+//! Machines that libvirt has started, through its command `virsh`.
 
 use super::doorbell::VECTORS;
 use super::pci::FreeBus;
@@ -18,12 +18,12 @@ use std::process::{Command, Stdio};
 pub struct Domain {
     /// Its name.
     pub name: String,
-    /// Which libvirt; its default if not said.
+    /// The URI of libvirt, if not its default.
     pub connect: Option<String>,
 }
 
 impl Domain {
-    /// Runs `virsh`, which reads `input`; returns what it prints.
+    /// Runs `virsh` with this input; returns its output.
     fn virsh(&self, words: &[&str], input: &str) -> Result<String> {
         let mut arguments: Vec<OsString> = vec!["--quiet".into()];
         if let Some(connect) = &self.connect {
@@ -43,7 +43,7 @@ impl Domain {
                 )
             })?;
         if let Some(mut pipe) = child.stdin.take() {
-            // Who does not read it says why.
+            // If it does not read the input, its error says why.
             let _ = pipe.write_all(input.as_bytes());
         }
         let out = child
@@ -69,7 +69,7 @@ impl Domain {
         )))
     }
 
-    /// Passes an order on to QEMU's monitor.
+    /// Passes a command to QEMU's monitor.
     pub fn monitor(&self, order: &str) -> Result<Value> {
         let text = self.virsh(&["qemu-monitor-command", &self.name, order], "")?;
         serde_json::from_str(&text)
@@ -86,14 +86,14 @@ impl Domain {
         self.virsh(&["destroy", &self.name], "").map(|_| ())
     }
 
-    /// Plugs a pool in, so that libvirt knows of it.
+    /// Plugs a pool in, by way of libvirt.
     pub fn plug(&self, pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<()> {
         let xml = shmem(pool, doorbell, bus)?;
         self.virsh(&["attach-device", &self.name, "/dev/stdin", "--live"], &xml)?;
         Ok(())
     }
 
-    /// Asks the machine to let go of the device of this name.
+    /// Asks the machine to release the device of this id.
     pub fn unplug(&self, id: &str) -> Result<()> {
         let words = ["detach-device-alias", &self.name, id, "--live"];
         match self.virsh(&words, "") {
@@ -103,14 +103,13 @@ impl Domain {
         }
     }
 
-    /// Whether libvirt has a device of this name in its description of the domain. It hears from QEMU that one is gone, and
-    /// takes it out a moment later.
+    /// Whether libvirt still lists the device of this id. It removes it a moment after QEMU has.
     pub fn lists(&self, id: &str) -> Result<bool> {
         let description = self.virsh(&["dumpxml", &self.name], "")?;
         Ok(description.contains(&format!("<alias name='{id}'/>")))
     }
 
-    /// Gives the machine a channel of this name to the host.
+    /// Adds a channel of this name between machine and host.
     pub fn add_channel(&self, name: &str) -> Result<()> {
         let xml = channel(name);
         self.virsh(&["attach-device", &self.name, "/dev/stdin", "--live"], &xml)?;
@@ -118,12 +117,12 @@ impl Domain {
     }
 }
 
-/// libvirt's description of a channel to the host.
+/// A channel to the host, in libvirt's XML.
 pub fn channel(name: &str) -> String {
     format!("<channel type='unix'>\n  <target type='virtio' name='{name}'/>\n</channel>\n")
 }
 
-/// libvirt's description of a pool's device on a bus.
+/// A pool's device on a bus, in libvirt's XML.
 fn shmem(pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<String> {
     let name = &pool.name;
     let wrong = |what: String| Err(Error::new(what));
@@ -160,7 +159,7 @@ fn shmem(pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<Strin
             "libvirt takes pools right in /dev/shm only, and {path} is elsewhere: make one with vshmem pool create /dev/shm/NAME"
         ));
     }
-    // With a slash, as in a path, libvirt would refuse it; the name means nothing if the back end brings the memory.
+    // libvirt refuses a slash here, as in a path. The name means nothing if the back end provides the memory.
     let (file, alias) = (escaped(&file), Generation::new().device(name));
     Ok(format!(
         "<shmem name='{file}'>\n  {model}{memory}\n  <alias name='ua-{alias}'/>\n  \
@@ -168,7 +167,7 @@ fn shmem(pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<Strin
     ))
 }
 
-/// As a value in XML.
+/// Escapes a value for XML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -193,7 +192,7 @@ mod tests {
     fn bus(name: &str) -> FreeBus {
         FreeBus {
             bus: name.into(),
-            room: 0,
+            largest: 0,
         }
     }
 

@@ -1,4 +1,5 @@
-//! What a machine's console and its QEMU say, kept in files that do not grow for ever: a machine writes as much as it likes.
+//! Log files of a machine's console and its QEMU. Their size is limited, since a machine prints as much as it
+//! likes.
 
 use crate::error::{Explain, Result};
 use crate::launcher::log::{rotated, tail};
@@ -10,19 +11,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A log that has as many bytes is put rotated, in the place of the one before.
+/// Size at which a log is rotated; one rotated log is kept.
 const MAX: usize = 256 << 10;
-/// How long what was said last may take to be written down: there is always more to come as long as QEMU runs,
+/// How long to wait for the latest output of a QEMU that runs: there may always be more.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// and an end of it once it has ended, also on a host that is busy.
+/// How long to wait for the last output of a QEMU that has ended, even on a busy host.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the machine's kernel and first process print.
+/// Output of the machine's kernel and first process.
 pub fn console(directory: &Path) -> PathBuf {
     directory.join("console.log")
 }
 
-/// What QEMU itself prints.
+/// Output of QEMU.
 pub fn qemu(directory: &Path) -> PathBuf {
     directory.join("qemu.log")
 }
@@ -39,7 +40,7 @@ impl Log {
         Ok(Log { path, file, len: 0 })
     }
 
-    /// What can't be written is lost: the machine goes on.
+    /// Drops output that can't be written: the machine goes on.
     fn put(&mut self, bytes: &[u8]) {
         if self.len + bytes.len() > MAX {
             let _ = fs::rename(&self.path, rotated(&self.path));
@@ -53,7 +54,7 @@ impl Log {
     }
 }
 
-/// Keeps a machine's logs.
+/// Writes a machine's logs.
 pub struct LogWriter {
     console: (UnixStream, Log),
     qemu: (UnixStream, Log),
@@ -62,11 +63,11 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Of what comes from these.
+    /// Of what comes from these sockets.
     pub fn new(directory: &Path, said: UnixStream, errors: UnixStream) -> Result<LogWriter> {
         let failed = || format!("could not make the logs in {}", directory.display());
         let lock = File::open(directory).explain(failed)?;
-        // That of a machine that was here before may have something left to write.
+        // The writer of an earlier machine of this name may not be done.
         flock(&lock, FlockOperation::LockExclusive)
             .map_err(io::Error::from)
             .explain(failed)?;
@@ -77,7 +78,8 @@ impl LogWriter {
         })
     }
 
-    /// Writes until nobody is left who says anything. If the lifeline ends without a word, whoever holds it has died: `lost` is called.
+    /// Writes until both sockets are closed. If the lifeline closes without a byte, its holder has died, and
+    /// `lost` is called.
     pub fn run<L: Read + AsRawFd>(mut self, lifeline: &mut L, lost: &dyn Fn()) {
         let mut open = [true; 3];
         while open[0] || open[1] {
@@ -109,7 +111,7 @@ impl LogWriter {
     }
 }
 
-/// False at the end.
+/// False at the end of input.
 fn copy_some(from: &mut impl Read, to: &mut Log) -> bool {
     let mut bytes = [0; 16 << 10];
     match from.read(&mut bytes) {
@@ -122,7 +124,8 @@ fn copy_some(from: &mut impl Read, to: &mut Log) -> bool {
     }
 }
 
-/// The last lines of a machine's logs, for an error message; of one whose QEMU has ended, all of them.
+/// The last lines of a machine's logs, for an error message. If its QEMU has ended, waits until all output is
+/// written.
 pub fn last_output(directory: &Path, ended: bool) -> String {
     wait_until_written(
         directory,

@@ -1,20 +1,19 @@
-//! QEMU: its command line, and starting it.
+//! QEMU.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `launcher`, `guest` | what is asked of a launcher, on the host and in a machine |
+//! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
 //! | `options`, `program` | QEMU's options, and starting it |
 //! | `accel`, `probe` | KVM or TCG |
-//! | `sandbox` | what QEMU may have of this host, and no more |
-//! | `logs` | what machines and QEMU print |
-//! | `acl` | files that QEMU may open for a moment |
-//! | `sockets`, `qmp` | a QEMU's sockets, and what is said to a running one |
-//! | `ports` | where pools are plugged in |
+//! | `sandbox`, `acl` | what QEMU may access on this host |
+//! | `logs` | output of machines and of QEMU |
+//! | `sockets`, `qmp` | a QEMU's sockets, and its monitor protocol |
+//! | `ports` | the ports that pools are plugged into |
 //! | `netdev` | the network between machines |
 //! | `doorbell` | pools that the back end serves |
-//! | `grant`, `plug`, `pci`, `target` | giving pools to machines that run, and taking them away |
+//! | `grant`, `plug`, `pci`, `target` | granting pools to machines that run, and revoking them |
 //! | `attach`, `attached`, `libvirt`, `persistent` | machines that Vshmem did not start |
-//! | `health` | how machines are |
+//! | `health` | the health of machines |
 
 mod accel;
 mod acl;

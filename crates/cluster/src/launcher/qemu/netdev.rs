@@ -1,4 +1,4 @@
-//! A machine's links, as QEMU calls them, and a new link for a QEMU that runs.
+//! The network between machines as QEMU's netdevs.
 
 use super::qmp::Qmp;
 use super::sockets::monitor_socket;
@@ -14,18 +14,18 @@ use std::time::Duration;
 /// How long QEMU may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What QEMU calls a link.
+/// The id of a link's netdev.
 pub fn socket_id(to: u32) -> String {
     format!("link{to}")
 }
 
-/// What QEMU calls a link's port of the hub.
+/// The id of a link's port of the hub.
 pub fn hubport_id(to: u32) -> String {
     format!("port{to}")
 }
 
-/// The links of a machine that is started anew: those to machines that run, which get their ends here. `report` hears of a machine that
-/// does not take its end: an older `vshmem` has started it.
+/// Links a machine that is restarted to its neighbours that run; returns its ends of the links. Reports
+/// neighbours that refuse: an older `vshmem` has started them.
 pub fn reconnect(record: &Record, index: usize, report: &mut dyn FnMut(&str)) -> Result<Vec<Link>> {
     let machine = &record.machines[index];
     let mut ours = Vec::new();
@@ -47,7 +47,7 @@ pub fn reconnect(record: &Record, index: usize, report: &mut dyn FnMut(&str)) ->
     Ok(ours)
 }
 
-/// A QEMU's monitor. It may have been started a moment ago, and not listen yet.
+/// A QEMU's monitor. A QEMU that was just started may not listen yet.
 fn monitor(socket: &Path) -> Result<Qmp> {
     let mut why = None;
     let found = interrupt::wait_for(ANSWER_TIMEOUT, || {
@@ -57,11 +57,11 @@ fn monitor(socket: &Path) -> Result<Qmp> {
     found.ok_or_else(|| why.unwrap_or_else(|| Error::new("QEMU does not answer")))
 }
 
-/// Gives a machine that runs a new link to another one.
+/// Replaces a running machine's link to another machine.
 fn replace(qmp: &mut Qmp, to: u32, end: OwnedFd) -> Result<()> {
     let (link, port) = (socket_id(to), hubport_id(to));
     for id in [&port, &link] {
-        // There is none if the other one was away when this one was started.
+        // There is none if the other machine was not running when this one was started.
         let _refused = qmp.try_call("netdev_del", json!({ "id": id }))?;
     }
     qmp.getfd(&link, end)?;

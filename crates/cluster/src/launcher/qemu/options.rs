@@ -1,4 +1,4 @@
-//! A machine as QEMU's options.
+//! QEMU's options for a machine.
 
 use super::accel::Accel;
 use super::doorbell::VECTORS;
@@ -17,27 +17,27 @@ use std::path::{Path, PathBuf};
 use vshmem_agent::guest::protocol::PORT;
 use vshmem_transport::head::HEAD;
 
-/// A file that a machine gets as a pool.
+/// A pool's file.
 pub struct PoolFile<'a> {
-    /// What it is called in the machine.
+    /// Its name in the machine.
     pub name: &'a str,
-    /// Where it is.
+    /// Its path.
     pub path: &'a Path,
     /// Its size in bytes, a power of two.
     pub size: u64,
-    /// Where the back end serves it, if machines are to ring each other.
+    /// The socket at which the back end serves it, if it has doorbells.
     pub doorbell: Option<&'a Path>,
-    /// It is shown as persistent memory, with what its file has before it.
+    /// The machine gets it as persistent memory, with the head of its file.
     pub dax: bool,
 }
 
-/// A machine to start.
+/// What a machine consists of.
 pub struct MachineSpec<'a> {
-    /// What the machine is told.
+    /// What the host passes to the machine.
     pub settings: &'a Settings,
-    /// As what QEMU shows up in lists of processes.
+    /// The name of the QEMU process in process lists.
     pub title: String,
-    /// Carries out its instructions.
+    /// Its accelerator.
     pub accel: Accel,
     /// Virtual cores.
     pub cpus: u32,
@@ -45,24 +45,24 @@ pub struct MachineSpec<'a> {
     pub memory: u64,
     /// Kernel image.
     pub kernel: &'a Path,
-    /// First root file system.
+    /// Initramfs.
     pub initramfs: &'a Path,
-    /// For sockets and logs.
+    /// Directory of its sockets and logs.
     pub directory: &'a Path,
     /// Pools that it starts with.
     pub pools: Vec<PoolFile<'a>>,
     /// Ports for pools.
     pub ports: Ports,
-    /// Its end of a link to each neighbour that there is, if it has a network.
+    /// Its ends of the links to its neighbours, if it has a network.
     pub links: Option<Vec<Link>>,
-    /// Number of the machine, for its hardware address.
+    /// Index of the machine, for its MAC address.
     pub index: u32,
 }
 
-/// What QEMU must not do, whatever a machine makes of it. Which core runs what is set from outside.
+/// System calls that QEMU must not make, even if a machine takes it over. Cores are pinned from outside.
 const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
-/// The arguments for a machine, and the descriptors that are named in them.
+/// The arguments for a machine, and the descriptors that they name.
 pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     let mut out = Arguments::default();
     out.add("-name", &spec.title);
@@ -72,7 +72,7 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     out.add("-display", "none");
     out.add("-machine", "q35");
     out.words.extend(spec.accel.arguments().map(String::from));
-    // With room for one processor only, TCG emulates locked instructions by plain loads and stores: they would not be
+    // With at most one processor, TCG emulates locked instructions by plain loads and stores, which are not
     // atomic between machines.
     let room = spec.cpus.max(2);
     out.add("-smp", &format!("cpus={},maxcpus={room}", spec.cpus));
@@ -112,12 +112,12 @@ impl Arguments {
         self.words.extend([option.into(), value.into()]);
     }
 
-    /// As which file QEMU finds one more descriptor.
+    /// Adds a descriptor; returns the path at which QEMU finds it.
     fn file(&mut self, descriptor: Descriptor) -> String {
         path_of(self.descriptors.add(descriptor))
     }
 
-    /// A character device that is a socket at which QEMU listens.
+    /// Adds a character device: a socket at which QEMU listens.
     fn listen(&mut self, id: &str, socket: PathBuf) {
         let fd = self.descriptors.add(Descriptor::Listen(socket));
         self.add(
@@ -127,7 +127,8 @@ impl Arguments {
     }
 }
 
-/// What the machine sees of this host's files: all of it to read, and once more what it can write to. A device serves one mount.
+/// 9p devices for the files that the machine sees: one to read all of them, and one for those that it can
+/// write to. A device serves one mount.
 fn files(out: &mut Arguments, shares: &[Share]) {
     let mut add = |tag: &str, options: &str| {
         let local = format!("local,id={tag},path={}", sandbox::SHARED);
@@ -146,7 +147,7 @@ fn files(out: &mut Arguments, shares: &[Share]) {
     }
 }
 
-/// Each pool behind a port of its own, and ports for those that come later.
+/// Each pool behind a port of its own, and spare ports.
 fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
     for port in ports::devices(spec.ports, spec.pools.len()) {
         out.add("-device", &port);
@@ -183,7 +184,7 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
     }
 }
 
-/// The machine's memory, and room for persistent memory beside it.
+/// The machine's memory, and address space for persistent memory.
 fn memory(spec: &MachineSpec<'_>) -> String {
     let size = format!("size={}k", spec.memory / 1024);
     let dax = spec.pools.iter().filter(|pool| pool.dax);
@@ -196,13 +197,13 @@ fn memory(spec: &MachineSpec<'_>) -> String {
     }
 }
 
-/// The length of a file that has a pool of this size and what comes before it.
+/// The length of a pool's file with a head.
 fn with_head(size: u64) -> u64 {
     HEAD + size.next_multiple_of(HEAD)
 }
 
 fn channels(out: &mut Arguments, spec: &MachineSpec<'_>) {
-    // Port 0 is kept for consoles, the last one is the front end's.
+    // Port 0 is reserved for consoles; the last one is the front end's.
     let agent = spec.settings.channels + 1;
     let ports = agent + 1;
     out.add(
@@ -227,7 +228,7 @@ fn channels(out: &mut Arguments, spec: &MachineSpec<'_>) {
     );
 }
 
-/// The machine's links and its card meet in a hub inside this QEMU.
+/// The machine's links and its network card meet in a hub inside this QEMU.
 fn network(out: &mut Arguments, links: &[Link], index: u32) {
     for Link { peer, socket } in links {
         let fd = out

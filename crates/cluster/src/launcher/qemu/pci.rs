@@ -1,4 +1,4 @@
-//! What QEMU says of a machine's PCI devices: which pools it has and where, and which ports are free.
+//! A machine's PCI devices, from QEMU: its pools with their addresses, and free ports.
 
 use super::ports::pool_of_device;
 use crate::error::{Error, Result};
@@ -7,26 +7,26 @@ use serde_json::Value;
 /// A pool's device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolDevice {
-    /// What the pool is called in the machine.
+    /// The pool's name in the machine.
     pub pool: String,
-    /// What the device is called.
+    /// The device's id.
     pub id: String,
-    /// Where the machine finds it, as its kernel writes addresses.
+    /// Its PCI address in the machine, as Linux writes it.
     pub address: String,
     /// The machine has mapped the pool's memory.
     pub mapped: bool,
 }
 
-/// A free bus that a device can be plugged into.
+/// A bus that a device can be plugged into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreeBus {
-    /// The bus, as QEMU calls it.
+    /// Its id.
     pub bus: String,
     /// The largest device memory that fits, in bytes.
-    pub room: u64,
+    pub largest: u64,
 }
 
-/// A machine's devices, as far as they matter here.
+/// A machine's pool devices and free buses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices {
     /// Pools.
@@ -35,9 +35,9 @@ pub struct Devices {
     pub free: Vec<FreeBus>,
 }
 
-/// Root ports of QEMU, and the downstream port of a switch: vendor and device.
+/// Vendor and device of QEMU's root ports, and of the downstream port of a switch.
 const PORTS: [(u64, u64); 3] = [(0x1b36, 0x0c), (0x8086, 0x3420), (0x104c, 0x8233)];
-/// The host bridge of QEMU's machine `pc`, whose root bus takes devices while it runs.
+/// The host bridge of QEMU's machine `pc`, whose root bus supports hotplug.
 const I440FX: (u64, u64) = (0x8086, 0x1237);
 const I440FX_BUS: &str = "pci.0";
 
@@ -64,20 +64,20 @@ impl Devices {
 
     /// The smallest free bus for a pool of this size.
     pub fn bus_for(&self, size: u64) -> Result<&FreeBus> {
-        let fits = self.free.iter().filter(|free| free.room >= size);
-        fits.min_by_key(|free| free.room)
+        let fits = self.free.iter().filter(|free| free.largest >= size);
+        fits.min_by_key(|free| free.largest)
             .ok_or_else(|| self.no_bus(size))
     }
 
     fn no_bus(&self, size: u64) -> Error {
-        match self.free.iter().map(|free| free.room).max() {
+        match self.free.iter().map(|free| free.largest).max() {
             None => Error::new("it has no free port to plug a pool into").hint(
                 "Revoke another pool, or start it with more (vshmem up --spare-pools, or what vshmem attach --print says).",
             ),
-            Some(room) => Error::new(format!(
+            Some(largest) => Error::new(format!(
                 "the pool has {} MiB, and its largest free port has room for {} MiB",
                 size >> 20,
-                room >> 20
+                largest >> 20
             ))
             .hint("Make a smaller pool, or start it with larger ports (vshmem up --largest-pool, or what vshmem attach --print says)."),
         }
@@ -108,7 +108,7 @@ fn visit(device: &Value, devices: &mut Devices) {
     if kind == I440FX && number("slot") == Some(0) {
         devices.free.push(FreeBus {
             bus: I440FX_BUS.into(),
-            room: u64::MAX,
+            largest: u64::MAX,
         });
     }
     let Some(bridge) = device.get("pci_bridge") else {
@@ -118,20 +118,20 @@ fn visit(device: &Value, devices: &mut Devices) {
     if behind.is_empty() && PORTS.contains(&kind) && !id.is_empty() {
         devices.free.push(FreeBus {
             bus: id.into(),
-            room: room(bridge).unwrap_or(0),
+            largest: largest_window(bridge).unwrap_or(0),
         });
     }
     behind.iter().for_each(|device| visit(device, devices));
 }
 
-/// QEMU knows bus numbers only as far as the machine has set them, which its firmware does; there is one domain.
+/// QEMU only knows bus numbers that the machine's firmware has assigned. There is one PCI domain.
 fn address(device: &Value) -> Option<String> {
     let number = |key: &str| device.get(key).and_then(Value::as_u64);
     let (bus, slot, function) = (number("bus")?, number("slot")?, number("function")?);
     Some(format!("0000:{bus:02x}:{slot:02x}.{function}"))
 }
 
-/// BAR 2 is the pool. One that is not mapped has the address -1, or 0 if its kernel had no room for it.
+/// BAR 2 is the pool. If it is not mapped, its address is -1, or 0 if the kernel had no room for it.
 fn is_mapped(device: &Value) -> bool {
     let is_memory = |region: &&Value| region.get("bar").and_then(Value::as_u64) == Some(2);
     let memory = list(device, "regions").iter().find(is_memory);
@@ -140,8 +140,8 @@ fn is_mapped(device: &Value) -> bool {
         .is_some_and(|address| !matches!(address, -1 | 0))
 }
 
-/// The largest power of two that fits, at a multiple of itself, into the memory that is reserved behind a port.
-fn room(bridge: &Value) -> Option<u64> {
+/// The largest naturally aligned power of two that fits into the memory window of a port.
+fn largest_window(bridge: &Value) -> Option<u64> {
     let range = bridge.get("bus")?.get("prefetchable_range")?;
     let base = range.get("base")?.as_u64()?;
     let limit = range.get("limit")?.as_u64()?;

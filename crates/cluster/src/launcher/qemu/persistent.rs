@@ -1,4 +1,5 @@
-//! What makes a machine that Vshmem does not start ready for pools, for ever: options of QEMU, or parts of libvirt's XML.
+//! Persistent configuration for machines that Vshmem does not start: options of QEMU, or parts of libvirt's
+//! XML.
 
 use super::attached::Monitor;
 use super::libvirt::{channel, escaped};
@@ -7,11 +8,12 @@ use crate::error::{Error, Result};
 use crate::state::ports::{Ports, MAX};
 use vshmem_agent::guest::protocol::PORT;
 
-/// What QEMU is to call the channel to the front end. Not as one that is plugged in later, which is taken out again.
+/// QEMU's id of the channel to the front end. It differs from that of a channel that is added later, which is
+/// removed again.
 const CHANNEL: &str = "vshmem-channel";
 
-/// As text for the person who is to put it there.
-pub fn describe(name: &str, reach: &Monitor, ports: Ports) -> Result<String> {
+/// The configuration as text for the user.
+pub fn describe(name: &str, monitor: &Monitor, ports: Ports) -> Result<String> {
     let fine = (1..=MAX).contains(&ports.spare) && ports.largest.is_power_of_two();
     if !fine {
         return Err(Error::new(format!(
@@ -19,7 +21,7 @@ pub fn describe(name: &str, reach: &Monitor, ports: Ports) -> Result<String> {
         ))
         .code(2));
     }
-    match reach {
+    match monitor {
         Monitor::Qmp(socket) => {
             let agent = socket.with_file_name(format!("{name}-agent.sock"));
             Ok(options(
@@ -97,12 +99,12 @@ mod tests {
 
     #[test]
     fn odd_numbers_are_refused() {
-        let reach = Monitor::Qmp("/x".into());
+        let monitor = Monitor::Qmp("/x".into());
         let none = Ports { spare: 0, ..PORTS };
         let odd = Ports {
             largest: 3,
             ..PORTS
         };
-        assert!(describe("a", &reach, none).is_err() && describe("a", &reach, odd).is_err());
+        assert!(describe("a", &monitor, none).is_err() && describe("a", &monitor, odd).is_err());
     }
 }

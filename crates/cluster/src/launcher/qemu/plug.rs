@@ -1,4 +1,4 @@
-//! Plugs a pool into a machine that runs, and unplugs it: what is said to QEMU.
+//! Plugs a pool into a machine that runs, and unplugs it, through QMP.
 
 use super::acl::TemporaryAcl;
 use super::doorbell::VECTORS;
@@ -13,16 +13,16 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// How a QEMU gets at files and sockets of this host.
+/// How a QEMU accesses files and sockets of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileAccess {
-    /// By their paths.
+    /// By path.
     Paths,
-    /// It is in a sandbox and gets descriptors. It may run as another user than this one.
+    /// By descriptor: it is in a sandbox. It may run as this other user.
     Descriptors(Option<u32>),
 }
 
-/// Plugs a pool in. `doorbell` is where the back end serves it, if it does.
+/// Plugs a pool in. `doorbell` is the socket at which the back end serves it, if it does.
 pub fn plug(
     qmp: &mut Qmp,
     access: FileAccess,
@@ -59,7 +59,7 @@ pub fn plug(
     qmp.call("device_add", arguments).map(|_| ())
 }
 
-/// Has QEMU map a pool's file.
+/// Makes QEMU map a pool's file.
 fn add_memory(qmp: &mut Qmp, access: FileAccess, pool: &Granted, backing: &str) -> Result<()> {
     let memory = |path: &Path| {
         json!({"qom-type": "memory-backend-file", "id": backing, "share": true,
@@ -71,34 +71,34 @@ fn add_memory(qmp: &mut Qmp, access: FileAccess, pool: &Granted, backing: &str) 
     let file = File::options().read(true).write(true).open(&pool.path);
     let file = file.explain(|| format!("could not open {}", pool.path.display()))?;
     let _acl = user
-        .map(|user| TemporaryAcl::to(&pool.path, &[user]))
+        .map(|user| TemporaryAcl::grant(&pool.path, &[user]))
         .transpose()?;
     let (number, set) = qmp.add_fd(&file.into())?;
-    // Opened anew, by its number: that is all that this object can do.
+    // Opened again, through the descriptor: `memory-backend-file` only takes paths.
     let added = qmp.call("object-add", memory(Path::new(&sandbox::path_of(number))));
     qmp.call("remove-fd", json!({ "fdset-id": set }))?;
     added.map(drop)
 }
 
-/// Asks the machine to let go of a pool.
+/// Asks the machine to release a pool's device.
 pub fn unplug(qmp: &mut Qmp, plugged: &PoolDevice) -> Result<()> {
     match qmp.try_call("device_del", json!({"id": plugged.id}))? {
-        // It was asked before, or has just let go.
+        // It was asked before, or has just released it.
         Err(why) if why.contains("in the process of unplug") || why.contains("not found") => Ok(()),
         Err(why) => Err(Error::new(format!("QEMU refused device_del: {why}"))),
         Ok(_) => Ok(()),
     }
 }
 
-/// Whether QEMU survives it when a device with doorbells is unplugged. Without KVM it keeps watching the descriptors of the
-/// device's vectors, for a device that is gone, and crashes as soon as it gets another descriptor of that number (7.2; later
-/// ones have the same lines).
+/// Whether QEMU survives unplugging a device with doorbells. Without KVM, QEMU goes on watching the
+/// descriptors of the device's vectors, and crashes when it gets another descriptor of the same number (7.2;
+/// later versions have the same lines).
 pub fn can_unplug_doorbell(qmp: &mut Qmp) -> Result<bool> {
     let told = qmp.call("query-kvm", json!({}))?;
     Ok(told.get("enabled").and_then(Value::as_bool) == Some(true))
 }
 
-/// Removes what stood behind a device that is gone. Whether nothing is left: QEMU may hold on for a moment.
+/// Removes what is left behind a device that is gone. True if nothing is left: QEMU may need a moment.
 pub fn clear(qmp: &mut Qmp, pool: &str) -> Result<bool> {
     let mut clean = true;
     for (command, id) in behind(qmp, pool)? {
@@ -107,7 +107,7 @@ pub fn clear(qmp: &mut Qmp, pool: &str) -> Result<bool> {
     Ok(clean)
 }
 
-/// What is behind a pool's device, each with the command that removes it.
+/// The objects behind a pool's device, each with the command that removes it.
 fn behind(qmp: &mut Qmp, pool: &str) -> Result<Vec<(&'static str, String)>> {
     let is_it = |id: &&str| pool_of_backing(id) == Some(pool);
     let objects = qmp.call("qom-list", json!({"path": "/objects"}))?;
@@ -121,14 +121,14 @@ fn behind(qmp: &mut Qmp, pool: &str) -> Result<Vec<(&'static str, String)>> {
     Ok(objects.chain(chardevs).collect())
 }
 
-/// The file of a pool that is plugged in, if QEMU opened it by itself.
+/// The file of a pool that is plugged in, if QEMU opened it by path.
 pub fn file(qmp: &mut Qmp, pool: &str) -> Result<Option<PathBuf>> {
     for (command, id) in behind(qmp, pool)? {
         if command == "object-del" {
             let asked = json!({"path": format!("/objects/{id}"), "property": "mem-path"});
             let path = qmp.try_call("qom-get", asked)?.ok();
             let path = path.as_ref().and_then(Value::as_str).map(PathBuf::from);
-            // What was behind a descriptor is not known any more.
+            // The path behind a descriptor is not known any more.
             return Ok(path.filter(|path| sandbox::descriptor_at(path).is_none()));
         }
     }
@@ -140,22 +140,22 @@ fn names<'a>(list: &'a Value, key: &'static str) -> impl Iterator<Item = &'a str
     items.filter_map(move |item| item.get(key)?.as_str())
 }
 
-/// How a machine's front end can be talked to.
+/// The channel to a machine's front end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
     /// QEMU's end of it.
     pub socket: PathBuf,
-    /// Somebody listens in the machine.
+    /// A front end listens.
     pub open: bool,
 }
 
-/// The channel of this label among QEMU's.
+/// The channel of this label.
 pub fn channel(qmp: &mut Qmp, label: &str) -> Result<Option<Channel>> {
     let all = qmp.call("query-chardev", json!({}))?;
     Ok(channel_in(&all, label))
 }
 
-/// Whether somebody in the machine listens to the channel of this label, if there is such a one.
+/// Whether a front end listens at the channel of this label, if it exists.
 pub fn is_open(qmp: &mut Qmp, label: &str) -> Result<Option<bool>> {
     let all = qmp.call("query-chardev", json!({}))?;
     Ok(labelled(&all, label).map(opened))

@@ -1,17 +1,17 @@
-//! The ports of a machine that pools are plugged into, and what QEMU calls all that belongs to a pool.
+//! The ports that pools are plugged into, and the ids of what belongs to a pool.
 //!
-//! Pools sit behind PCIe root ports, one each: only there can they be taken away from a machine that runs, and only with memory
-//! reserved behind the port does a guest find room for one that comes later. ACPI plugs, as is the default of q35: PCIe's
-//! own way takes seconds.
+//! Each pool is behind a PCIe root port of its own: only there can it be unplugged while the machine runs. A
+//! guest only finds room for a device that comes later if memory is reserved behind its port. Hotplug is by
+//! ACPI, as is q35's default: PCIe's native hotplug takes seconds.
 
 use crate::state::ports::Ports;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// QEMU's options for all ports: those of the pools that the machine starts with, then the spare ones.
+/// QEMU's options for all ports: first those of the pools that the machine starts with, then spare ones.
 pub fn devices(ports: Ports, taken: usize) -> Vec<String> {
     let spare = ports.spare as usize;
     let reserve = |index: usize| match index < taken {
-        // The firmware sees what is behind it.
+        // The firmware sees the device behind it.
         true => String::new(),
         // The firmware aligns it to less than its size.
         false => format!(",pref64-reserve={}", ports.largest.saturating_mul(2)),
@@ -19,50 +19,50 @@ pub fn devices(ports: Ports, taken: usize) -> Vec<String> {
     (0..taken + spare)
         .map(|index| {
             let (id, number, room) = (port(index), index + 1, reserve(index));
-            // Without I/O ports, which there are too few of, and which no pool needs.
+            // No I/O ports: they are scarce, and pools don't need them.
             format!("pcie-root-port,id={id},bus=pcie.0,chassis={number},slot={number},io-reserve=0{room}")
         })
         .collect()
 }
 
-/// What the port of this index is called.
+/// The id of the port with this index.
 pub fn port(index: usize) -> String {
     format!("vshmem-port{index}")
 }
 
-/// A plugging-in, in the names of what belongs to it: QEMU keeps the memory of a device that is gone for some milliseconds, and
-/// ends if it gets another of that name.
+/// Distinguishes the ids of devices for the same pool: QEMU keeps the memory of an unplugged device for some
+/// milliseconds, and ends if another one gets the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation(pub u32);
 
 impl Generation {
-    /// When the machine starts.
+    /// Of devices that the machine starts with.
     pub const FIRST: Generation = Generation(0);
 
-    /// One like no other of late.
+    /// One that was not used lately.
     pub fn new() -> Generation {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let milliseconds = now.unwrap_or_default().as_millis() as u32;
         Generation(milliseconds.max(1))
     }
 
-    /// What the device of a pool is called.
+    /// The id of a pool's device.
     pub fn device(self, pool: &str) -> String {
         format!("{DEVICE}{:08x}-{pool}", self.0)
     }
 
-    /// What the memory of a pool is called, or the connection to the back end that brings it.
+    /// The id of a pool's memory, or of the connection to the back end that provides it.
     pub fn backing(self, pool: &str) -> String {
         format!("{BACKING}{:08x}-{pool}", self.0)
     }
 }
 
-/// The pool whose device is called so. libvirt wants names that are given to it to begin with `ua-`.
+/// The pool of a device. libvirt requires aliases to begin with `ua-`.
 pub fn pool_of_device(id: &str) -> Option<&str> {
     pool_in(id.strip_prefix("ua-").unwrap_or(id), DEVICE)
 }
 
-/// The pool whose memory or connection is called so. libvirt makes both names out of that of the device.
+/// The pool of a memory object or connection. libvirt derives both ids from the device's alias.
 pub fn pool_of_backing(id: &str) -> Option<&str> {
     let libvirt = || {
         let rest = id.strip_prefix("shmmem-").or(id.strip_prefix("char"))?;

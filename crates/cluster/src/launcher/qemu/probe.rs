@@ -1,5 +1,5 @@
-//! Finds out whether machines can run on KVM: by booting one. A `/dev/kvm` that can be opened says little; inside
-//! virtual machines there are some on which no stock kernel boots.
+//! Finds out whether machines run on KVM, by booting one. That `/dev/kvm` can be opened says little: nested
+//! virtualization may fail with any stock kernel.
 
 use super::accel::Accel;
 use super::options::MachineSpec;
@@ -17,10 +17,10 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a machine that boots on KVM may take to say so. It takes about a second.
+/// How long a machine may take to boot on KVM. It takes about a second.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Decides by what the user wants and what works, and says why. `report` hears of a probe.
+/// Chooses the accelerator by what the user wants and what works, and describes the choice.
 pub fn choose(
     wanted: Option<Accel>,
     kernel: &Kernel,
@@ -49,7 +49,7 @@ fn detect(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Result<(Accel, &'sta
     }
 }
 
-/// The verdict of an earlier probe of the same kernel in this boot of the host, or of one made now.
+/// The verdict of an earlier probe with this kernel in this boot of the host, or of one made now.
 fn cached(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Result<Accel> {
     let runtime = runtime_directory()?;
     let file = std::env::temp_dir().join(format!("vshmem-accel-{}", uid()));
@@ -81,7 +81,7 @@ pub(crate) fn parse_verdict(text: &str, question: &str) -> Option<Accel> {
     Accel::named(lines.next()?)
 }
 
-/// Boots a machine on KVM whose first process says so and turns it off.
+/// Boots a machine on KVM whose first process reports that and turns it off.
 fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     let initramfs = directory.join("initramfs");
     initramfs::write(&initramfs, &[])?;

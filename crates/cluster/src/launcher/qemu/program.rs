@@ -9,13 +9,13 @@ use crate::state::share::{self, Share};
 use crate::user;
 use std::path::{Path, PathBuf};
 
-/// What it is called on command lines.
+/// The launcher's name on command lines.
 pub const NAME: &str = "qemu";
 
-/// The kernel's own limit is 2048, with its other parameters.
+/// The kernel's limit is 2048, with its other parameters.
 const MAX_LENGTH: usize = 1900;
 
-/// QEMU's file. An error unless it is installed; asked before anything is downloaded or made.
+/// The path of QEMU. An error unless it is installed; called before anything is downloaded or made.
 pub fn installed() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut files = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
@@ -26,7 +26,7 @@ pub fn installed() -> Result<PathBuf> {
     })
 }
 
-/// What QEMU needs of this host for itself, if it is not installed as the system's.
+/// Directories that QEMU itself needs, if it is not installed in the system's.
 fn own_files(program: &Path) -> Vec<Share> {
     let directory = program.parent().unwrap_or(Path::new("/"));
     let data = directory.with_file_name("share").join("qemu");
@@ -39,7 +39,7 @@ fn own_files(program: &Path) -> Vec<Share> {
     parts.filter(missing).map(share).collect()
 }
 
-/// Starts a machine's QEMU, which outlives this process if it is let go of.
+/// Starts a machine's QEMU, which outlives this process if it is kept.
 pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
     let program = installed()?;
     let (arguments, descriptors) = arguments(spec);

@@ -1,7 +1,6 @@
-//! The little that we say to a running QEMU over its monitor protocol (QMP): to its socket, or through libvirt.
+//! The monitor protocol (QMP) of a running QEMU, at its socket or through libvirt.
 //!
-//! Nothing here waits for events: what has become of an order is asked, since that is also how one finds out what a command that was
-//! cut off has left.
+//! Nothing here waits for events. The outcome of a command is polled, as it is after an interrupted command.
 
 use super::libvirt::Domain;
 use crate::error::{Error, Explain, Result};
@@ -23,11 +22,11 @@ enum Connection {
     Libvirt(Domain),
 }
 
-/// Longer lines than any answer of QEMU.
+/// Longer than any line of QEMU.
 const MAX_LENGTH: u64 = 16 << 20;
 
 impl Qmp {
-    /// Connects and leaves the negotiation mode. QEMU answers one connection of a socket at a time.
+    /// Connects and leaves the negotiation mode. QEMU serves one connection of a socket at a time.
     pub fn connect(socket: &Path, timeout: Duration) -> Result<Qmp> {
         let open = || -> std::io::Result<Qmp> {
             let stream = UnixStream::connect(socket)?;
@@ -48,19 +47,19 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// By way of libvirt, which keeps the monitors of its machines to itself.
+    /// Through libvirt, which has the monitors of its machines to itself.
     pub fn through(domain: Domain) -> Qmp {
         Qmp {
             connection: Connection::Libvirt(domain),
         }
     }
 
-    /// QEMU's process, if it can be known.
+    /// QEMU's pid, if it is known.
     pub fn process(&self) -> Option<i32> {
         self.peer().map(|peer| peer.pid).filter(|pid| *pid > 0)
     }
 
-    /// Whether it may connect to the back end, which serves its user and root.
+    /// Whether it may connect to the back end, which serves its own user and root.
     pub fn is_served(&self) -> bool {
         self.peer()
             .is_some_and(|peer| peer.uid == 0 || peer.uid == uid())
@@ -76,7 +75,8 @@ impl Qmp {
             gid: 0,
         };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes, the size of the structure, which lives across the call.
+        // SAFETY: the kernel writes at most `len` bytes, the size of the structure, which lives across the
+        // call.
         let known = unsafe {
             libc::getsockopt(
                 reader.get_ref().as_raw_fd(),
@@ -89,26 +89,26 @@ impl Qmp {
         (known == 0).then_some(peer)
     }
 
-    /// The thread of each virtual core, in their order.
+    /// The thread of each virtual core, in order.
     pub fn core_threads(&mut self) -> Result<Vec<i32>> {
         let answer = self.call("query-cpus-fast", json!({}))?;
         parse_threads(&answer)
             .ok_or_else(|| Error::new(format!("QEMU's answer about its cores is odd: {answer}")))
     }
 
-    /// Has QEMU do something, which it must not refuse.
+    /// Executes a command, which QEMU must not refuse.
     pub fn call(&mut self, command: &str, arguments: Value) -> Result<Value> {
         self.try_call(command, arguments)?
             .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
-    /// Gives QEMU a descriptor, under this name.
+    /// Passes a descriptor to QEMU, under this name.
     pub fn getfd(&mut self, name: &str, descriptor: OwnedFd) -> Result<()> {
         self.call_with("getfd", json!({ "fdname": name }), &descriptor)
             .map(drop)
     }
 
-    /// Gives QEMU a descriptor until this is taken back. Returns by which number it knows it, and what it is taken back by.
+    /// Passes a descriptor to QEMU. Returns QEMU's number of it, and the set by which it is removed again.
     pub fn add_fd(&mut self, descriptor: &OwnedFd) -> Result<(i32, Value)> {
         let answer = self.call_with("add-fd", json!({}), descriptor)?;
         let number = answer.get("fd").and_then(Value::as_i64);
@@ -121,7 +121,7 @@ impl Qmp {
         }
     }
 
-    /// Has QEMU do something with a descriptor, which it must not refuse.
+    /// Executes a command that takes a descriptor, which QEMU must not refuse.
     fn call_with(
         &mut self,
         command: &str,
@@ -138,7 +138,7 @@ impl Qmp {
             .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
-    /// Asks QEMU to do something. Inside, why it refuses.
+    /// Executes a command. The inner error is QEMU's.
     pub fn try_call(
         &mut self,
         command: &str,
@@ -158,7 +158,7 @@ impl Qmp {
         }
     }
 
-    /// The answer to what was asked last.
+    /// The answer to the last command.
     fn read_result(&mut self, command: &str) -> Result<std::result::Result<Value, String>> {
         let Connection::Socket(reader) = &mut self.connection else {
             return Err(Error::new(format!("libvirt answers {command} at once")));
@@ -172,7 +172,7 @@ impl Qmp {
     }
 }
 
-/// Sends a few bytes, and a descriptor with them.
+/// Sends a few bytes, with a descriptor.
 fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> std::io::Result<()> {
     use rustix::net::{sendmsg, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -184,7 +184,7 @@ fn send_with(socket: &UnixStream, bytes: &[u8], descriptor: &OwnedFd) -> std::io
     (&*socket).write_all(&bytes[sent..])
 }
 
-/// What an answer says; `None` if it is none.
+/// The result in an answer; `None` if it is something else.
 pub(crate) fn result_of(answer: &Value) -> Option<std::result::Result<Value, String>> {
     if let Some(error) = answer.get("error") {
         let words = error.get("desc").and_then(Value::as_str);

@@ -1,13 +1,14 @@
-//! Starts QEMU where there is nothing but what its machine may have: in namespaces of its own, with a file tree of its own, no network, no other
-//! process, and no right of root's.
+//! Starts QEMU in a sandbox: in namespaces of its own, with a file tree of its own, without a network, other
+//! processes or root's rights.
 //!
-//! This program is called anew for it, as `vshmem-sandbox`, so that what is prepared between `fork` and `exec` is prepared by a process with
-//! one thread. It stays beside QEMU and keeps its logs ([`super::logs`]). What QEMU uses besides its programs and libraries it gets as
-//! descriptors, which are opened by the process that becomes QEMU: who listens and connects by them is QEMU, for who asks the kernel.
+//! This program is executed again for that, as `vshmem-sandbox`, so that a process with one thread makes the
+//! preparations between `fork` and `exec`. It stays beside QEMU and writes its logs ([`super::logs`]). Apart
+//! from programs and libraries, QEMU gets files and sockets as descriptors. The process that becomes QEMU
+//! opens them: the kernel reports the process that listened or connected as a socket's peer.
 
 use super::logs;
 use crate::error::{Error, Explain, Result};
-use crate::launcher::file_tree::{FileTree, Nothing};
+use crate::launcher::file_tree::{Empty, FileTree};
 use crate::state::process::Process;
 use crate::user::uid;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
@@ -24,93 +25,93 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
-/// As what this program is called for it.
+/// The name by which this program is executed for it.
 pub const NAME: &str = "vshmem-sandbox";
-/// The program.
+/// QEMU's program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
-/// QEMU's descriptors begin here, above all that this program has.
+/// Number of QEMU's first descriptor, above all that this program has.
 const FIRST: RawFd = 512;
 /// Where QEMU finds its own descriptors. It looks there by itself, too, when a machine makes a file.
 const DESCRIPTORS: &str = "/proc/self/fd";
-/// Where the tree lies that the machine sees.
+/// Where the file tree is that the machine sees.
 pub const SHARED: &str = "/shared";
-/// The devices that it has, if the host has them.
+/// Devices that QEMU has, if the host has them.
 const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];
 
-/// Something that QEMU gets a descriptor for.
+/// A descriptor for QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Descriptor {
-    /// It listens at this path.
+    /// A socket that listens at this path.
     Listen(PathBuf),
-    /// It is connected to who listens at this path.
+    /// A socket that is connected to this path.
     Connect(PathBuf),
-    /// It reads this file.
+    /// This file, read-only.
     Read(PathBuf),
-    /// It reads and writes this file.
+    /// This file, to read and write.
     Write(PathBuf),
-    /// One that the caller has.
+    /// A descriptor of the caller's.
     Inherited(RawFd),
-    /// What is written to it is the machine's console.
+    /// Where the machine's console is written.
     Console,
 }
 
-/// The descriptors that QEMU gets, in the spec of their numbers.
+/// QEMU's descriptors, in the order of their numbers.
 #[derive(Debug, Default)]
 pub struct Descriptors(pub Vec<Descriptor>);
 
 impl Descriptors {
-    /// One more; returns its number.
+    /// Adds one; returns its number.
     pub fn add(&mut self, descriptor: Descriptor) -> RawFd {
         self.0.push(descriptor);
         FIRST + self.0.len() as RawFd - 1
     }
 }
 
-/// As which file QEMU finds a descriptor of its own.
+/// The path at which QEMU finds one of its descriptors.
 pub fn path_of(descriptor: RawFd) -> String {
     format!("{DESCRIPTORS}/{descriptor}")
 }
 
-/// The descriptor of QEMU's that such a file is.
+/// The descriptor at such a path.
 pub fn descriptor_at(path: &Path) -> Option<RawFd> {
     path.strip_prefix(DESCRIPTORS).ok()?.to_str()?.parse().ok()
 }
 
-/// What is to be started.
+/// What to start in a sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SandboxSpec {
-    /// What it is called in lists of processes.
+    /// Its name in process lists.
     pub name: String,
-    /// QEMU's file.
+    /// QEMU's path.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// Its descriptors.
     pub descriptors: Vec<Descriptor>,
-    /// What it needs of this host for itself.
+    /// The file tree that QEMU itself sees.
     pub own: FileTree,
-    /// What the machine sees.
+    /// The file tree that the machine sees.
     pub shared: FileTree,
-    /// As whom it runs, if not as who calls.
+    /// The user that it runs as, if not the caller.
     pub user: Option<u32>,
     /// The machine's directory.
     pub directory: PathBuf,
 }
 
-/// What has become of it.
+/// The outcome of starting QEMU.
 #[derive(Debug, Serialize, Deserialize)]
 enum StartResult {
-    /// QEMU runs, as this process.
+    /// QEMU runs, with this pid.
     Runs(i32),
-    /// It does not, and what helps.
+    /// It does not: message and hint.
     Failed(String, Option<String>),
 }
 
-/// Streams QEMU when it is dropped, or this process dies, unless it is let go of: nobody would know of it.
+/// Kills QEMU when it is dropped, or this process dies, unless QEMU is kept: it would not be in any record.
 pub struct KillGuard(ChildStdin);
 
 impl KillGuard {
-    /// It is written down.
+    /// QEMU is in a record now.
     pub fn keep(mut self) -> Result<()> {
         self.0
             .write_all(b"\n")
@@ -118,7 +119,7 @@ impl KillGuard {
     }
 }
 
-/// Starts QEMU. When it is let go of, it outlives this process and its terminal.
+/// Starts QEMU. If it is kept, it outlives this process and its terminal.
 pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
     let failed = || "could not start QEMU's sandbox".to_string();
     let mut command = Command::new("/proc/self/exe");
@@ -141,13 +142,13 @@ pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
         }
         Ok(())
     };
-    // SAFETY: the closure makes system calls only; it takes no lock and no memory.
+    // SAFETY: the closure makes system calls only; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(prepare) };
     let mut child = command.spawn().explain(failed)?;
     let text = serde_json::to_vec(spec).map_err(|e| Error::new(format!("{}: {e}", failed())))?;
     let ends = child.stdin.take().zip(child.stdout.take());
     let (mut input, mut output) = ends.ok_or_else(|| Error::new(failed()))?;
-    // An spec is a line.
+    // A line of JSON.
     input
         .write_all(&[&text[..], b"\n"].concat())
         .explain(failed)?;
@@ -176,7 +177,7 @@ impl Descriptor {
     }
 }
 
-/// Begins what [`start`] has called this program for, and stays until QEMU has ended.
+/// The program that [`start`] executes. Ends after QEMU.
 pub fn main() -> ! {
     let failed = |error: Error| {
         let (what, hint) = error.parts();
@@ -193,10 +194,10 @@ pub fn main() -> ! {
     let Ok((pid, logs)) = begun else {
         std::process::exit(1)
     };
-    // Whoever reads what the caller prints waits for the end of all who could.
+    // A reader of the caller's output waits until all descriptors for it are closed.
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         for fd in 1..3 {
-            // SAFETY: plain values; nothing of ours is at these numbers that is used any more.
+            // SAFETY: plain values; nothing here uses these numbers any more.
             unsafe { libc::dup2(null.as_raw_fd(), fd) };
         }
     }
@@ -209,7 +210,7 @@ pub fn main() -> ! {
     std::process::exit(0)
 }
 
-/// QEMU's process, which runs, and what it says.
+/// QEMU's pid, and the writer of its logs.
 fn begin() -> Result<(i32, logs::LogWriter)> {
     let mut text = String::new();
     io::stdin()
@@ -241,7 +242,7 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
     }
     drop((their_console, their_errors, their_verdict));
     for fd in spec.descriptors.iter().filter_map(Descriptor::inherited) {
-        // SAFETY: they are this process's by inheritance, and nothing else here knows of them.
+        // SAFETY: inherited by this process, where nothing else uses them.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     let mut said = Vec::new();
@@ -258,13 +259,13 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
     Err(hint.map_or(error.clone(), |hint| error.hint(hint)))
 }
 
-/// What this process has of the ends of QEMU's.
+/// QEMU's output.
 struct Streams {
     console: OwnedFd,
     errors: OwnedFd,
 }
 
-/// A child in namespaces of its own.
+/// Forks a child into new namespaces.
 fn fork() -> Result<i32> {
     let mut flags = libc::CLONE_NEWNS
         | libc::CLONE_NEWPID
@@ -275,7 +276,7 @@ fn fork() -> Result<i32> {
     if uid() != 0 {
         flags |= libc::CLONE_NEWUSER;
     }
-    // SAFETY: without a stack of its own the child goes on as after fork; this process has one thread.
+    // SAFETY: without a stack of its own, the child goes on as after fork; this process has one thread.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0, 0, 0, 0) };
     match pid {
         -1 => Err(no_namespaces(&io::Error::last_os_error())),
@@ -283,7 +284,7 @@ fn fork() -> Result<i32> {
     }
 }
 
-/// There are no such namespaces here.
+/// The error for a host that does not permit namespaces.
 fn no_namespaces(why: &io::Error) -> Error {
     let text = format!(
         "QEMU can't be kept from this host's files: the kernel gives it no namespaces ({why})"
@@ -307,11 +308,11 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     let failed = || "could not put QEMU's file tree together".to_string();
     rustix::mount::mount("tmpfs", root, "tmpfs", MountFlags::NOSUID, c"mode=0755")
         .map_err(|why| no_namespaces(&why.into()))?;
-    let nothing = Nothing::make(&root.join("nothing")).explain(failed)?;
-    spec.own.build(root, &nothing)?;
+    let empty = Empty::make(&root.join("nothing")).explain(failed)?;
+    spec.own.build(root, &empty)?;
     let shared = root.join(SHARED.trim_start_matches('/'));
     fs::create_dir_all(&shared).explain(failed)?;
-    spec.shared.build(&shared, &nothing)?;
+    spec.shared.build(&shared, &empty)?;
     devices(root, spec.user)?;
     mount_descriptors(root).explain(failed)?;
     pivot_into(root).explain(failed)?;
@@ -327,7 +328,7 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         (ends.errors.as_raw_fd(), 1),
         (ends.errors.as_raw_fd(), 2),
     ] {
-        // SAFETY: plain values; nothing of ours uses what was at these numbers.
+        // SAFETY: plain values; nothing here uses what was at these numbers.
         unsafe { libc::dup2(from, to) };
     }
     let mut command = Command::new(&spec.program);
@@ -342,14 +343,14 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     )))
 }
 
-/// In the new user namespace this user is called as outside, and is the only one.
+/// Maps this user, and no other, into the new user namespace.
 fn map_user((uid, gid): (u32, u32)) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
-/// Opens QEMU's descriptors, and puts them where QEMU is told that they are. It gets no others.
+/// Opens QEMU's descriptors at their numbers. It gets no others.
 fn install_descriptors(spec: &SandboxSpec, console: &OwnedFd) -> Result<()> {
     for (index, descriptor) in spec.descriptors.iter().enumerate() {
         let opened = descriptor.open(console)?;
@@ -363,7 +364,7 @@ fn install_descriptors(spec: &SandboxSpec, console: &OwnedFd) -> Result<()> {
         }
     }
     for fd in 3..FIRST {
-        // SAFETY: plain values; what is not open is no harm.
+        // SAFETY: plain values; a number that is not open does no harm.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(())
@@ -386,7 +387,7 @@ impl Descriptor {
                 .explain(|| format!("could not connect to {}", path.display())),
             Descriptor::Read(path) => file(path, false),
             Descriptor::Write(path) => file(path, true),
-            // SAFETY: the caller has handed it to this process, where nothing else knows of it.
+            // SAFETY: the caller has passed it to this process, where nothing else uses it.
             Descriptor::Inherited(fd) => Ok(unsafe { OwnedFd::from_raw_fd(*fd) }),
             Descriptor::Console => console
                 .try_clone()
@@ -395,7 +396,8 @@ impl Descriptor {
     }
 }
 
-/// The few devices that QEMU uses. Who gives up root could not open all of the host's, and gets some of its own.
+/// Makes the devices that QEMU uses. A process that gives up root's rights can't open the host's, and gets
+/// nodes of its own.
 fn devices(root: &Path, user: Option<u32>) -> Result<()> {
     let directory = root.join("dev");
     fs::create_dir(&directory).explain(|| format!("making {}", directory.display()))?;
@@ -427,14 +429,14 @@ fn device(theirs: &Path, ours: &Path, number: u64, user: Option<u32>) -> io::Res
     Ok(rustix::mount::mount_bind(theirs, ours)?)
 }
 
-/// Of the host's /proc QEMU sees its own descriptors only.
+/// Of /proc, QEMU only sees its own descriptors.
 fn mount_descriptors(root: &Path) -> io::Result<()> {
     let directory = root.join(DESCRIPTORS.trim_start_matches('/'));
     fs::create_dir_all(&directory)?;
     Ok(rustix::mount::mount_bind(DESCRIPTORS, &directory)?)
 }
 
-/// Makes a directory, on which a file system is mounted, the root of this process, and forgets all other mounts.
+/// Makes a mount point the root directory, and detaches all other mounts.
 fn pivot_into(root: &Path) -> io::Result<()> {
     std::env::set_current_dir(root)?;
     rustix::process::pivot_root(".", ".")?;
@@ -444,7 +446,7 @@ fn pivot_into(root: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount_remount("/", flags, "")?)
 }
 
-/// Becomes a user who has nothing on this host. All capabilities go with it.
+/// Becomes a user without rights on this host. All capabilities are lost.
 fn drop_root(user: u32) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
     rustix::thread::set_thread_groups(&[])?;
@@ -452,7 +454,8 @@ fn drop_root(user: u32) -> io::Result<()> {
     Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
-/// QEMU keeps the descriptors of each machine that has ever shared a pool with this one: as many as it may have.
+/// Raises the limit of open files to its maximum: QEMU keeps descriptors of each machine that ever shared a
+/// pool with this one.
 fn raise_limit() -> io::Result<()> {
     use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -463,7 +466,7 @@ fn raise_limit() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// A file that QEMU can read though it gives up root: this one, or else a copy in the machine's directory.
+/// A file that QEMU can read without root's rights: this one, or a copy in the machine's directory.
 pub fn readable(file: &Path, user: Option<u32>, directory: &Path) -> Result<PathBuf> {
     let failed = || format!("could not read {}", file.display());
     if user.is_none() || fs::metadata(file).explain(failed)?.mode() & 0o4 != 0 {

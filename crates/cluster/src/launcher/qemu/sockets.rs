@@ -1,4 +1,4 @@
-//! The sockets of a machine's QEMU, and what QEMU calls what is behind them.
+//! The sockets of a machine's QEMU.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ pub fn monitor_socket(directory: &Path) -> PathBuf {
     directory.join("qmp.sock")
 }
 
-/// What QEMU calls the channel to a machine's front end.
+/// QEMU's id of the channel to a machine's front end.
 pub const AGENT: &str = "agent";
 
-/// The socket by which a machine's front end is talked to.
+/// The socket of that channel.
 pub fn agent_socket(directory: &Path) -> PathBuf {
     directory.join("agent.sock")
 }

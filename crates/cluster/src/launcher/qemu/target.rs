@@ -1,4 +1,5 @@
-//! A machine that pools are granted to and revoked from: one of a cluster, or one that was attached. It is locked meanwhile.
+//! The machine that pools are granted to and revoked from: one of a cluster, or an attached one. It is
+//! locked.
 
 use super::attached::{self, Attached, Monitor};
 use super::libvirt::Domain;
@@ -13,7 +14,7 @@ use crate::state::record::{Granted, Machine, Record};
 use crate::{interrupt, user};
 use std::time::Duration;
 
-/// A machine, locked.
+/// A locked machine.
 pub struct Target {
     home: Home,
     _lock: Lock,
@@ -24,13 +25,13 @@ enum Home {
     Attached(Attached),
 }
 
-/// How long another command may be at work on the same machine.
+/// How long another command may hold the machine's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long QEMU may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Target {
-    /// The machine of this name: of the cluster, which passes `check`, else an attached one.
+    /// The machine of this name: one of the cluster, which must pass `check`, else an attached one.
     pub fn find(
         cluster: &str,
         name: &str,
@@ -43,7 +44,7 @@ impl Target {
         if let Some(found) = Target::attached(name)? {
             return Ok(found);
         }
-        // For what it says about clusters and their machines.
+        // For its error about clusters and machines.
         find(cluster, &[name.to_string()])?;
         Err(Error::new(format!("there is no machine {name}")))
     }
@@ -54,7 +55,7 @@ impl Target {
             return Ok(None);
         }
         let lock = waited_for(|| attached::lock(name), name)?;
-        // Another command may have let go of it meanwhile.
+        // Another command may have detached it in the meantime.
         let Some(record) = Attached::read(name)? else {
             return Ok(None);
         };
@@ -72,7 +73,7 @@ impl Target {
         let lock = waited_for(|| try_lock_cluster(cluster), name)?;
         let found = find(cluster, &[name.to_string()]);
         if !cluster_directory(cluster)?.exists() {
-            // The lock's file was made anew.
+            // Taking the lock has made its file again.
             forget_cluster(cluster)?;
         }
         let (record, _) = found?;
@@ -92,7 +93,7 @@ impl Target {
         &record.machines[index]
     }
 
-    /// What it is called.
+    /// The machine's name.
     pub fn name(&self) -> &str {
         match &self.home {
             Home::Cluster { record, index } => &Target::machine(record, *index).name,
@@ -100,7 +101,7 @@ impl Target {
         }
     }
 
-    /// The pools that are written down.
+    /// The pools in its record.
     pub fn pools(&self) -> &[Granted] {
         match &self.home {
             Home::Cluster { record, index } => &Target::machine(record, *index).pools,
@@ -108,7 +109,7 @@ impl Target {
         }
     }
 
-    /// Writes down which pools it has.
+    /// Writes its pools into the record.
     pub fn set_pools(&mut self, pools: Vec<Granted>) -> Result<()> {
         match &mut self.home {
             Home::Cluster { record, index } => {
@@ -122,7 +123,7 @@ impl Target {
         }
     }
 
-    /// The back end is to serve its pools.
+    /// The back end serves its pools.
     pub fn doorbell(&self) -> bool {
         match &self.home {
             Home::Cluster { record, .. } => record.doorbell,
@@ -141,7 +142,7 @@ impl Target {
         }
     }
 
-    /// How its front end can be talked to; `None` if it has no such channel.
+    /// The channel to its front end; `None` if it has none.
     pub fn channel(&self, qmp: &mut Qmp) -> Result<Option<Channel>> {
         match &self.home {
             Home::Cluster { record, index } => {
@@ -157,7 +158,7 @@ impl Target {
         }
     }
 
-    /// How its QEMU gets at pools.
+    /// How its QEMU accesses pools.
     pub fn access(&self) -> FileAccess {
         match &self.home {
             Home::Cluster { record, index } => {
@@ -167,16 +168,16 @@ impl Target {
         }
     }
 
-    /// A front end starts with the machine, so it is worth a moment's wait.
+    /// A front end starts with the machine, so it is worth waiting a moment for it.
     pub fn has_front_end(&self) -> bool {
         matches!(self.home, Home::Cluster { .. })
     }
 
-    /// libvirt's domain, if it must be asked to plug.
+    /// Its domain, if libvirt must be asked for changes.
     pub fn domain(&self) -> Option<&Domain> {
         match &self.home {
             Home::Attached(Attached {
-                reach: Monitor::Libvirt(domain),
+                monitor: Monitor::Libvirt(domain),
                 ..
             }) => Some(domain),
             _ => None,
@@ -191,13 +192,13 @@ impl Target {
         }
     }
 
-    /// Turns the machine off at once, as if its power failed.
+    /// Turns the machine off, like a power failure.
     pub fn power_off(&self) -> Result<()> {
         if let Some(domain) = self.domain() {
             return domain.destroy();
         }
         let mut qmp = self.qmp()?;
-        // The answer may get lost with QEMU.
+        // QEMU may end before it answers.
         let _ = qmp.try_call("quit", serde_json::json!({}));
         drop(qmp);
         let gone = interrupt::wait_for(Duration::from_secs(10), || {
@@ -217,7 +218,7 @@ impl Target {
     }
 }
 
-/// A lock that another command may hold for a moment.
+/// Waits for a lock that another command may hold.
 fn waited_for(lock: impl Fn() -> Result<Option<Lock>>, name: &str) -> Result<Lock> {
     interrupt::wait_for(LOCK_TIMEOUT, lock)?.ok_or_else(|| {
         Error::new(format!("another vshmem command is at work on {name}"))

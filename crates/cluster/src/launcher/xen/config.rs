@@ -1,26 +1,26 @@
-//! What xl is told about a domain.
+//! The configuration of a domain, for xl.
 
 use crate::error::{Error, Result};
 use crate::state::record::{Machine, Record};
 use crate::state::share::Share;
 use std::path::{Path, PathBuf};
 
-/// What xl calls a machine.
+/// The name of a machine's domain.
 pub fn name_of(record: &Record, machine: &Machine) -> String {
     format!("vshmem-{}-{}", record.name, machine.name)
 }
 
-/// A domain to start.
+/// The configuration of a domain.
 pub struct Config<'a> {
-    /// Its name among the domains.
+    /// Its name.
     pub name: String,
     /// Its UUID.
     pub uuid: &'a str,
     /// Its kernel, unpacked.
     pub kernel: &'a Path,
-    /// Its first root file system.
+    /// Its initramfs.
     pub initramfs: &'a Path,
-    /// What it is told on its kernel's command line.
+    /// Its kernel's parameters.
     pub settings: String,
     /// Virtual cores.
     pub cpus: u32,
@@ -28,29 +28,30 @@ pub struct Config<'a> {
     pub memory: u64,
     /// The file tree that it sees.
     pub root: PathBuf,
-    /// What of dom0's files is in it, beside the system's.
+    /// Files of dom0 in that tree, besides the system's.
     pub shares: &'a [Share],
     /// The sockets of its channels.
     pub channels: Vec<PathBuf>,
 }
 
 impl Config<'_> {
-    /// As xl.cfg(5) says.
+    /// In the format of xl.cfg(5).
     ///
     /// # Errors
-    /// A path has characters that xl takes for its own.
+    /// A path has characters that mean something to xl.
     pub fn text(&self) -> Result<String> {
         let (kernel, initramfs, root) = (
             plain(self.kernel)?,
             plain(self.initramfs)?,
             plain(&self.root)?,
         );
-        // Up to 4.17, libxl gives the first channel the number of the domain's console, and it is lost.
+        // Up to 4.17, libxl gives the first channel the number of the domain's console, which makes it
+        // unusable.
         let mut channels = vec![channel("unused", &self.root.with_extension("unused"))?];
         for (number, socket) in self.channels.iter().enumerate() {
             channels.push(channel(&format!("vshmem{number}"), socket)?);
         }
-        // It is never moved to a computer with another clock, so it can read this one's.
+        // The domain is never migrated to a host with another clock, so it can use this host's.
         Ok(format!(
             "name = \"{}\"\nuuid = \"{}\"\ntype = \"pvh\"\nkernel = \"{kernel}\"\nramdisk = \"{initramfs}\"\n\
              extra = \"console=hvc0 quiet panic=-1 {}\"\nmemory = {}\nvcpus = {}\n\

@@ -1,4 +1,4 @@
-//! A domain that runs.
+//! A domain that was started.
 
 use serde::{Deserialize, Serialize};
 use std::process::{Command, Stdio};
@@ -6,10 +6,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 pub const PROGRAM: &str = "xl";
-/// How long a domain may be seen after it was destroyed.
+/// How long a domain may be visible after it was destroyed.
 const DESTROY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A domain, as long as it exists: ids are given again, so its UUID belongs to it.
+/// A domain by id and UUID: ids are reused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
     /// Its id.
@@ -19,7 +19,7 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// It exists. xl's own process destroys it when it has turned itself off, or has crashed.
+    /// It exists. xl's process destroys it when it shuts down or crashes.
     pub fn alive(&self) -> bool {
         vshmem_agent::xen::is_domain(self.domain, &self.uuid).unwrap_or(false)
     }
@@ -29,7 +29,7 @@ impl Domain {
         self.alive() && vshmem_agent::xen::has_attached(self.domain, pool).unwrap_or(false)
     }
 
-    /// Destroys it, as if its power failed, and returns when it is gone (or nothing helps).
+    /// Destroys it, like a power failure, and returns when it is gone (or nothing helps).
     pub fn end(&self) {
         if !self.alive() {
             return;
@@ -47,6 +47,6 @@ pub fn destroy(domain: u16) {
     command
         .args(["destroy", &domain.to_string()])
         .stdin(Stdio::null());
-    // Whether it is gone is looked at afterwards.
+    // The caller looks whether it is gone.
     let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }

@@ -1,4 +1,4 @@
-//! What domains have, seen from inside. Their channels are consoles beside the first one.
+//! A domain's side of the launcher. Its channels are consoles, the first console aside.
 
 use crate::error::{Error, Result};
 use crate::launcher::traits::Guest;
@@ -7,25 +7,25 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to make them.
-const TIMEOUT: Duration = Duration::from_secs(20);
-/// Linux has so many at the most. The first one is not a channel.
-const MAX: usize = 8;
+/// How long the kernel may take to make the consoles.
+const CONSOLES_TIMEOUT: Duration = Duration::from_secs(20);
+/// Linux supports at most so many consoles. The first one is not a channel.
+const MAX_CONSOLES: usize = 8;
 
 /// The machine's side.
-pub struct Side;
+pub struct XenGuest;
 
-impl Guest for Side {
+impl Guest for XenGuest {
     fn file_transport(&self) -> &'static str {
         "xen"
     }
 
-    /// The domain itself tells how many there are.
+    /// The domain knows its number of channels.
     fn channels(&self, _: usize) -> Result<Vec<PathBuf>> {
         find()
     }
 
-    /// They stay root's, who alone can start a domain.
+    /// They stay root's, since only root can start a domain.
     fn set_pool_owner(&self, _: u32) -> Result<()> {
         Ok(())
     }
@@ -39,11 +39,11 @@ impl Guest for Side {
 fn find() -> Result<Vec<PathBuf>> {
     let count =
         vshmem_agent::xen::further_consoles().map_err(|error| Error::new(error.to_string()))?;
-    let deadline = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + CONSOLES_TIMEOUT;
     loop {
-        let all = (1..MAX).map(|number| PathBuf::from(format!("/dev/hvc{number}")));
+        let all = (1..MAX_CONSOLES).map(|number| PathBuf::from(format!("/dev/hvc{number}")));
         let found: Vec<PathBuf> = all.filter(|device| is_there(device)).collect();
-        if found.len() >= count.clamp(1, MAX - 1) {
+        if found.len() >= count.clamp(1, MAX_CONSOLES - 1) {
             return Ok(found);
         }
         if Instant::now() > deadline {
@@ -56,7 +56,7 @@ fn find() -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Device files of those that are not there can't be opened.
+/// Device files without a console can't be opened.
 fn is_there(device: &Path) -> bool {
     let mut options = File::options();
     options

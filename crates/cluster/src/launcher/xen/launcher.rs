@@ -18,12 +18,12 @@ use crate::state::record::{Machine, Record};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// As records say what carries out the machines' instructions.
+/// The accelerator, as in records.
 pub const NAME: &str = "xen";
 const MODULES: &str = include_str!("../../../../../images/modules-xen.txt");
-/// The driver that dom0 and the domains load.
+/// The driver of dom0 and the domains.
 const DRIVER: &str = "vshmem_xen";
-/// Linux has room for eight consoles: the first one, the one that libxl loses, and these.
+/// Linux supports eight consoles: the first one, the one that libxl breaks, and these.
 const CHANNELS: usize = 6;
 
 /// Xen.
@@ -53,7 +53,7 @@ impl Launcher for Xen {
     fn defaults(&self) -> Defaults {
         Defaults {
             pool_size: 16 << 20,
-            // Between domains there is none so far.
+            // There is none between domains so far.
             network: false,
         }
     }
@@ -114,7 +114,7 @@ impl Launcher for Xen {
             return Err(Error::new(format!("there is no {DRIVER}.ko for the machines' kernel {version}, which they need on Xen"))
                 .hint("Install it, as root: make -C kmod dkms-install. Or build it by kmod/build.sh --xen, and name it with --driver."));
         }
-        // xl may lack the memory for unpacking it.
+        // xl may lack the memory to unpack it.
         if let Some(unpacked) = vmlinux::unpacked(&software.kernel, report) {
             software.image = unpacked;
         }
@@ -130,7 +130,7 @@ impl Launcher for Xen {
         owner::pool_path(cluster)
     }
 
-    /// Domains find theirs by name only.
+    /// Domains only find it by name.
     fn pool_reference(&self, record: &Record) -> String {
         owner::pool_name(&record.name)
     }
@@ -190,7 +190,7 @@ impl Launcher for Xen {
         }
     }
 
-    /// As far as xenconsoled was told to keep what domains print.
+    /// As far as xenconsoled is configured to keep a log.
     fn last_output(&self, record: &Record, machine: &Machine) -> String {
         let log = format!(
             "/var/log/xen/console/guest-{}.log",
@@ -204,11 +204,11 @@ impl Launcher for Xen {
     }
 
     fn guest(&self) -> &'static dyn Guest {
-        &guest::Side
+        &guest::XenGuest
     }
 }
 
-/// Xen, as root in dom0, with what is needed there.
+/// An error unless this is root in dom0, with what is needed there.
 fn check_host() -> Result<()> {
     // SAFETY: takes nothing, and always succeeds.
     if unsafe { libc::geteuid() } != 0 {

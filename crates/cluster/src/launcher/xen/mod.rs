@@ -1,12 +1,13 @@
 //! Xen: domains that `xl` starts in dom0.
 //!
-//! A domain's file tree and its channels are served by the QEMU that xl starts for it, from Debian's package qemu-system-xen; its pool is dom0's, which a
-//! process of ours, `vshmem xen own`, gives to the domains by name. `docs/xen.md` describes it.
+//! The QEMU that xl starts for a domain serves its file tree and its channels; it comes with Debian's package
+//! qemu-system-xen. The pool is dom0's: a process of ours, `vshmem xen own`, gives it to the domains by name.
+//! `docs/xen.md` describes it.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `launcher`, `guest` | what is asked of a launcher, on the host and in a machine |
-//! | `config` | what xl is told about a domain |
+//! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
+//! | `config` | the configuration of a domain |
 //! | `namespace` | the file tree that a domain sees |
 //! | `domain`, `xl` | a domain, and creating one by xl |
 //! | `owner` | the process that owns a cluster's pool |

@@ -1,21 +1,21 @@
-//! The file tree that a domain sees, made in a mount namespace that `xl create` and what it starts for the domain have for themselves. So nothing
-//! of it is left when they have ended.
+//! The file tree that a domain sees, in a mount namespace of `xl create` and the processes that it starts. It
+//! goes with them.
 
 use crate::error::Result;
-use crate::launcher::file_tree::{FileTree, Nothing};
+use crate::launcher::file_tree::{Empty, FileTree};
 use crate::state::share::Share;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The steps, prepared.
+/// A mount namespace that is ready to be entered.
 pub struct MountNamespace {
     root: PathBuf,
     tree: FileTree,
 }
 
 impl MountNamespace {
-    /// One that is seen at this directory, which is empty.
+    /// One with the tree at this directory, which is empty.
     pub fn at(root: &Path, shares: &[Share]) -> Result<MountNamespace> {
         Ok(MountNamespace {
             root: root.into(),
@@ -23,13 +23,13 @@ impl MountNamespace {
         })
     }
 
-    /// Makes it, for this process and what it starts.
+    /// Makes it, for this process and its children.
     pub fn enter(&self) -> io::Result<()> {
         // SAFETY: a plain value.
         if unsafe { libc::unshare(libc::CLONE_NEWNS) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // What is mounted here must not show in dom0, nor what dom0 mounts later in here.
+        // Mounts must neither appear in dom0 nor come from there later.
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         rustix::mount::mount_change("/", private)?;
         rustix::mount::mount(
@@ -39,8 +39,8 @@ impl MountNamespace {
             MountFlags::NOSUID,
             c"mode=0755",
         )?;
-        let nothing = Nothing::make(&self.root.join(".nothing"))?;
-        let built = self.tree.build(&self.root, &nothing);
+        let empty = Empty::make(&self.root.join(".nothing"))?;
+        let built = self.tree.build(&self.root, &empty);
         built.map_err(|error| io::Error::other(error.to_string()))?;
         let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
         Ok(rustix::mount::mount_remount(&self.root, flags, "")?)
@@ -53,10 +53,10 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// A child sees what is shared and can't write to it there, but where it is. It sees nothing else.
+    /// A child sees what is shared, and nothing else, and can't write to it there.
     #[test]
     fn the_tree_is_what_is_shared_and_read_only() {
-        // SAFETY: takes nothing.
+        // SAFETY: takes empty.
         if unsafe { libc::geteuid() } != 0 {
             return;
         }

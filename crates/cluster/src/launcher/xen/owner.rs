@@ -1,4 +1,5 @@
-//! The process that owns a cluster's pool: `vshmem xen own`, which gives it to the cluster's domains, and takes it back when they are gone.
+//! The process that owns a cluster's pool: `vshmem xen own`, which gives it to the cluster's domains, and
+//! takes it back when they are gone.
 
 use super::config::name_of;
 use crate::error::{Error, Explain, Result};
@@ -13,22 +14,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long it may take to make the pool.
+/// How long making the pool may take.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it may take to withdraw it.
+/// How long withdrawing the pool may take.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a cluster's pool is called in all its domains. XenStore takes no dots.
+/// The name of a cluster's pool in its domains. XenStore does not permit dots.
 pub fn pool_name(cluster: &str) -> String {
     format!("cluster-{cluster}")
 }
 
-/// Its file.
+/// The file of a cluster's pool.
 pub fn pool_path(cluster: &str) -> PathBuf {
     Path::new("/dev/vshmem-xen").join(pool_name(cluster))
 }
 
-/// Starts it, and waits until the pool is there.
+/// Starts the process, and waits until the pool exists.
 pub fn start(record: &mut Record) -> Result<()> {
     let log = cluster_directory(&record.name)?.join("own.log");
     let mut child = spawn(record, &log)?;
@@ -82,14 +83,14 @@ fn spawn(record: &Record, log: &Path) -> Result<Child> {
         unsafe { libc::setsid() };
         Ok(())
     };
-    // SAFETY: the closure makes one system call; it takes no lock and no memory.
+    // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(own_session) };
     command
         .spawn()
         .explain(|| "could not start vshmem xen own".into())
 }
 
-/// Ends it; then there is no pool any more.
+/// Ends the process, and withdraws the pool.
 pub fn end(record: &Record) -> Result<()> {
     if let Some(owner) = &record.owner {
         owner.end(EXIT_TIMEOUT);
@@ -97,13 +98,14 @@ pub fn end(record: &Record) -> Result<()> {
     if !record.pool.exists() {
         return Ok(());
     }
-    // It was killed before it could withdraw it; or another process serves a pool of that name, for another user's cluster: then that stays.
+    // Either it was killed before it could withdraw the pool, or another process serves a pool of that name
+    // for another user's cluster, which then stays.
     vshmem_agent::xen::withdraw(&pool_name(&record.name))
         .map(|_| ())
         .map_err(|error| Error::new(error.to_string()))
 }
 
-/// That it does not run any more.
+/// The error for a process that has ended.
 pub fn ended(record: &Record) -> Error {
     let said =
         cluster_directory(&record.name).map(|directory| log::tail(&directory.join("own.log")));

@@ -1,4 +1,4 @@
-//! Running xl: a domain is created, and destroyed.
+//! Creates domains by xl.
 
 use super::config::Config;
 use super::domain::{destroy, Domain, PROGRAM};
@@ -16,9 +16,9 @@ pub fn is_installed() -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(PROGRAM).is_file())
 }
 
-/// Creates a domain. What is needed for that lies in its directory.
+/// Creates a domain. Its configuration and log are in the machine's directory.
 pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
-    // One that a command has left which was killed before it could write it down.
+    // Left by a command that was killed before it could write the record.
     if let Some(left) = id_of(&config.name) {
         destroy(left);
     }
@@ -33,11 +33,12 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
     command.arg("create").arg(&file).current_dir("/");
     command.stdin(Stdio::null()).stdout(output).stderr(copy);
     let prepare = move || {
-        // SAFETY: takes nothing. In a session of its own, it outlives the terminal, and is not interrupted half-way.
+        // SAFETY: takes nothing. In a session of its own, it outlives the terminal, and is not interrupted
+        // half-way.
         unsafe { libc::setsid() };
         namespace.enter()
     };
-    // SAFETY: the closure takes memory, which glibc has whole in a forked child, and no other lock.
+    // SAFETY: the closure allocates, which glibc permits in a forked child, and takes no other lock.
     unsafe { command.pre_exec(prepare) };
     let done = command.status().map_err(|e| {
         Error::new(format!(
