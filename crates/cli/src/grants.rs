@@ -114,7 +114,7 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 
 /// Gives a pool to machines.
 pub fn grant(grant: &Grant) -> Result<u8> {
-    let pool = HostPool::find(&grant.pool)?.named(grant.name.as_deref())?;
+    let pool = HostPool::find(&grant.pool)?.with_name(grant.name.as_deref())?;
     if grant.reserve {
         pool.reserve()?;
     }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_has_left_is_mended_and_told() {
+    fn leftovers_of_dead_processes_are_repaired_and_reported() {
         with_pool("mended", |pool| {
             let client = Client::join(pool).unwrap();
             let c = client.context();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_reported() {
         with_pool("damaged", |pool| {
             let client = Client::join(pool).unwrap();
             let c = client.context();

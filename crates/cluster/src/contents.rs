@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_is_seen_and_removed() {
+    fn objects_are_listed_and_removed() {
         let path = format!("/dev/shm/vshmem-view-test-{}", std::process::id());
         crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let pool = &crate::pools::find(Some(&path)).unwrap()[0];

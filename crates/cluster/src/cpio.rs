@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_back() {
+    fn an_archive_can_be_read_back() {
         let entries = parse(&sample());
         assert_eq!(
             entries,

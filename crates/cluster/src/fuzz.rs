@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_read_what_they_should() {
+    fn samples_are_parsed() {
         let samples: [(&str, &[u8]); 7] = [
             ("front end", b"{\"id\":7,\xff\"ready\":[],\"failed\":[]}\n"),
             (

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_limits_are_refused() {
         assert!(Limit::new("semmax", 1).unwrap_err().contains("semmni"));
         assert!(Limit::new("semmni", 0).is_err());
         assert!(Limit::new("semmni", 1 << 32).is_err());

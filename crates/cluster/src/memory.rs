@@ -43,9 +43,9 @@ pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
 fn status(file: &CStr) -> Option<libc::statfs> {
     let mut status = MaybeUninit::zeroed();
     // SAFETY: a terminated string, and room for one structure, which the kernel fills.
-    let told = unsafe { libc::statfs(file.as_ptr(), status.as_mut_ptr()) } == 0;
+    let ok = unsafe { libc::statfs(file.as_ptr(), status.as_mut_ptr()) } == 0;
     // SAFETY: filled in; zeros are a value, too.
-    told.then(|| unsafe { status.assume_init() })
+    ok.then(|| unsafe { status.assume_init() })
 }
 
 fn available(meminfo: &str) -> Option<u64> {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_some_memory_and_not_for_any() {
+    fn some_memory_is_available_and_not_any_amount() {
         for promised in [true, false] {
             assert!(check_available(1 << 20, promised).is_ok());
             assert!(check_available(1 << 60, promised).is_err());
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_memory_are_judged_by_it() {
+    fn only_files_in_tmpfs_count() {
         assert!(available_for(c"/dev/shm").is_some());
         assert_eq!(available_for(c"/proc"), None);
         assert_eq!(available_for(c"/nowhere"), None);

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_whose_lock_is_held_is_looked_at() {
+    fn a_pool_whose_lock_is_held_is_sampled() {
         let scene = Scene::new("lock");
         let watched = scene.watched();
         watched.pool.root().lock.store(u32::MAX >> 1, SeqCst);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_full_of_nonsense_is_looked_at() {
+    fn a_corrupted_pool_is_sampled() {
         let scene = Scene::new("nonsense");
         let watched = scene.watched();
         let file = std::fs::File::options().write(true).open(&scene.0).unwrap();

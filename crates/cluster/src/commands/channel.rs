@@ -131,7 +131,7 @@ impl Channel {
         }
     }
 
-    /// Has the machine told when this end is closed.
+    /// Makes sure that the machine is told when this end is closed.
     fn notify_hang_up(&mut self) -> Result<()> {
         let last = greeting(&HELLO, &nonce()?);
         let said = HangUpNotice::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
@@ -193,7 +193,7 @@ impl Channel {
                 Ok(len) => drop(self.out.drain(..len)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(_) => return Err(gone()),
+                Err(_) => return Err(machine_lost()),
             }
         }
         Ok(())
@@ -203,17 +203,17 @@ impl Channel {
     pub fn receive(&mut self) -> Result<()> {
         let mut bytes = [0; 64 * 1024];
         match self.stream.read(&mut bytes) {
-            Ok(0) => Err(gone()),
+            Ok(0) => Err(machine_lost()),
             Ok(len) => {
                 self.parser.push(&bytes[..len]);
                 self.session.look_for_welcome(&bytes[..len]);
                 match self.session.lost {
-                    true => Err(forgotten()),
+                    true => Err(session_lost()),
                     false => Ok(()),
                 }
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-            Err(_) => Err(gone()),
+            Err(_) => Err(machine_lost()),
         }
     }
 
@@ -225,7 +225,7 @@ impl Channel {
                     kind: Kind::Here, ..
                 })) => (),
                 Ok(frame) => return Ok(frame),
-                Err(_) if self.session.lost => return Err(forgotten()),
+                Err(_) if self.session.lost => return Err(session_lost()),
                 Err(e) => return Err(protocol_error(&e.to_string())),
             }
         }
@@ -245,11 +245,11 @@ fn check_interrupt() -> Result<()> {
     })
 }
 
-fn gone() -> Error {
+fn machine_lost() -> Error {
     Error::new("the machine has gone away").hint("See vshmem ps.")
 }
 
-fn forgotten() -> Error {
+fn session_lost() -> Error {
     Error::new("what ran is gone: the machine was reset meanwhile")
         .hint("Run it again; the machine's console.log may say why.")
 }
@@ -308,7 +308,7 @@ fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
             Ok(Some(stream))
         }
         Err(Errno::NOENT | Errno::AGAIN) => Ok(None),
-        Err(Errno::CONNREFUSED) => Err(gone()),
+        Err(Errno::CONNREFUSED) => Err(machine_lost()),
         Err(e) => {
             let e = std::io::Error::from(e);
             Err(Error::new(format!(
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_is_asked_now_and_then() {
+    fn an_agent_is_pinged_now_and_then() {
         let (mut channel, mut agent) = channel();
         channel.ping().unwrap();
         channel.ping().unwrap();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_was_born_later_is_noticed_wherever_the_one_before_was_cut_off() {
+    fn a_new_agent_is_noticed_wherever_the_earlier_one_was_cut_off() {
         let answer = greeting(&WELCOME, &[7; 16]);
         for cut in [0, 1, 8, 9, 1000] {
             for step in [1, 5, 64] {
@@ -361,12 +361,12 @@ mod tests {
                 encode(Kind::Stdout, 0, &[b'x'; 2000], &mut said);
                 said.truncate(cut);
                 said.extend_from_slice(&answer);
-                let told = said.chunks(step).any(|part| {
+                let noticed = said.chunks(step).any(|part| {
                     agent.write_all(part).unwrap();
                     channel.receive().is_err()
                 });
-                assert!(told, "cut after {cut}, in steps of {step}");
-                let why = forgotten().to_string();
+                assert!(noticed, "cut after {cut}, in steps of {step}");
+                let why = session_lost().to_string();
                 assert!(channel
                     .next()
                     .map_or_else(|e| e.to_string() == why, |frame| frame.is_none()));
@@ -390,14 +390,14 @@ mod tests {
         rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         rustix::net::listen(&listener, 1).unwrap();
         let waiting: Vec<_> = std::iter::from_fn(|| connect_to(&path).unwrap()).collect();
-        assert!((1..10).contains(&waiting.len()), "as many as it was told");
+        assert!((1..10).contains(&waiting.len()), "as many as its backlog");
         drop(listener);
         assert!(connect_to(&path).is_err(), "it has ended");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
-    fn who_is_here_is_heard_and_no_more() {
+    fn a_confirmed_session_goes_on() {
         let (mut channel, mut agent) = channel();
         channel.session.last_input -= Duration::from_secs(9);
         let mut said = Vec::new();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_has_ended_has_ended() {
+    fn the_end_of_a_command_outlasts_a_reset() {
         let (mut channel, mut agent) = channel();
         let mut said = Vec::new();
         encode(Kind::Exit, 0, &Ended::Exited(3).to_bytes(), &mut said);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_prints_means_nothing() {
+    fn a_welcome_in_output_means_nothing() {
         let (mut channel, mut agent) = channel();
         let mut said = Vec::new();
         encode(Kind::Stdout, 0, &greeting(&WELCOME, &[8; 16]), &mut said);

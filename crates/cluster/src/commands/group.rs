@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_takes_so_many_and_no_more() {
+    fn a_machine_takes_a_limited_number_of_commands() {
         let record = record();
         let job = |number: usize| Job {
             location: Location::Machine(

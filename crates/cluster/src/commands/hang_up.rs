@@ -95,7 +95,7 @@ mod tests {
 
     /// The first one's child is not kept waiting by the second one's.
     #[test]
-    fn it_is_said_when_one_is_dropped() {
+    fn the_greeting_is_sent_when_the_notice_is_dropped() {
         let (mut machine, host) = UnixStream::pair().expect("a pair");
         let (_other, others_host) = UnixStream::pair().expect("a pair");
         let lock = std::fs::File::open("/dev/null").expect("a file");

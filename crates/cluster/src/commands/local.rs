@@ -251,34 +251,34 @@ mod tests {
     }
 
     #[test]
-    fn a_local_program_runs_as_whom_it_is_told() {
+    fn a_local_program_runs_as_the_requested_user() {
         let other = Identity {
             uid: 65534,
             gid: 65533,
             groups: vec![65532],
         };
         let test = r#"[ "$(id -u):$(id -g):$(id -G)" = "65534:65533:65533 65532" ]"#;
-        let told = Job {
+        let other_job = Job {
             identity: other,
             ..job(test)
         };
         if Identity::current().uid == 0 {
-            assert!(succeeds(&told) && !succeeds(&job(test)));
+            assert!(succeeds(&other_job) && !succeeds(&job(test)));
             return;
         }
-        let why = Local::start(&told, &raise()).map(|_| ()).unwrap_err();
+        let why = Local::start(&other_job, &raise()).map(|_| ()).unwrap_err();
         assert_eq!(why.exit_code(), CANNOT_RUN);
         assert!(why.to_string().contains("Only root"), "{why}");
     }
 
     #[test]
-    fn a_local_program_ends_with_who_runs_it_whoever_it_is() {
-        let mut told = job("sleep 60");
-        if told.identity.uid == 0 {
-            (told.identity.uid, told.identity.gid) = (65534, 65534);
+    fn a_local_program_ends_with_its_parent_whatever_its_user() {
+        let mut other_job = job("sleep 60");
+        if other_job.identity.uid == 0 {
+            (other_job.identity.uid, other_job.identity.gid) = (65534, 65534);
         }
         // The thread that starts it ends.
-        let started = std::thread::spawn(move || Local::start(&told, &raise()).unwrap().child);
+        let started = std::thread::spawn(move || Local::start(&other_job, &raise()).unwrap().child);
         let mut child = started.join().unwrap();
         let begun = Instant::now();
         child.wait().unwrap();
@@ -286,16 +286,16 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_none_is_named() {
+    fn a_missing_directory_is_named() {
         for (cwd, why) in [
             ("/no/such", "there is no directory /no/such"),
             ("/dev/null", "could not enter /dev/null: Not a directory"),
         ] {
-            let told = Job {
+            let other_job = Job {
                 cwd: Some(cwd.into()),
                 ..job("true")
             };
-            let error = Local::start(&told, &raise()).map(|_| ()).unwrap_err();
+            let error = Local::start(&other_job, &raise()).map(|_| ()).unwrap_err();
             assert_eq!(error.exit_code(), CANNOT_RUN);
             assert!(error.to_string().starts_with(why), "{error}");
         }

@@ -37,10 +37,10 @@ impl Raw {
     pub fn begin() -> std::io::Result<Raw> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            let tell = std::panic::take_hook();
+            let default_hook = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |panic| {
                 restore();
-                tell(panic);
+                default_hook(panic);
             }));
         });
         let before = tcgetattr(stdin())?;

@@ -25,7 +25,7 @@ enum Body {
     Refused(Vec<u8>),
     Runs {
         command: Box<RunningCommand>,
-        told: bool,
+        announced: bool,
     },
 }
 
@@ -46,7 +46,7 @@ impl Stream {
         let body = match started {
             Ok(command) => Body::Runs {
                 command: Box::new(command),
-                told: false,
+                announced: false,
             },
             Err(error) => Body::Refused(why(&error)),
         };
@@ -118,14 +118,14 @@ impl Stream {
     /// Writes its frames, about one for each of its outputs.
     pub fn turn(&mut self, out: &mut VecDeque<u8>) -> Turn {
         let number = self.number;
-        let (command, told) = match &mut self.body {
+        let (command, announced) = match &mut self.body {
             Body::Refused(why) => {
                 encode(Kind::Failed, number, why, out);
                 return Turn::Over;
             }
-            Body::Runs { command, told } => (command, told),
+            Body::Runs { command, announced } => (command, announced),
         };
-        if !std::mem::replace(told, true) {
+        if !std::mem::replace(announced, true) {
             encode(Kind::Started, number, &[], out);
         }
         let terminal = command.terminal.is_some();

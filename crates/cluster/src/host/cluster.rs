@@ -6,7 +6,7 @@ use crate::launcher::running::Running;
 use crate::launcher::{dead, table};
 use crate::pools;
 use crate::state::directories::{boot_id, cluster_directory, cluster_names};
-use crate::state::lock::{forget_cluster, lock_cluster};
+use crate::state::lock::{lock_cluster, remove_cluster_directory};
 use crate::state::machine::{no_cluster, state, Health, MachineState};
 use crate::state::record::{Granted, Machine, Record};
 use std::fs;
@@ -203,5 +203,5 @@ pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
         declare_dead_elsewhere(&mut record.clone(), &all_died);
         table::of(record).remove_pool(record)?;
     }
-    forget_cluster(name)
+    remove_cluster_directory(name)
 }

@@ -12,7 +12,7 @@ use crate::launcher::starting::or_exit_reason;
 use crate::launcher::table;
 use crate::launcher::traits::StartOptions;
 use crate::state::directories::{boot_id, private_directory};
-use crate::state::lock::{forget_cluster, try_lock_cluster, Lock};
+use crate::state::lock::{remove_cluster_directory, try_lock_cluster, Lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
 use crate::state::record::Record;
 use crate::{interrupt, memory};
@@ -68,7 +68,7 @@ pub fn restart(
 fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<usize>)> {
     let Some(record) = Record::read(cluster)? else {
         // Taking the lock has made its file.
-        forget_cluster(cluster)?;
+        remove_cluster_directory(cluster)?;
         return Err(no_cluster(cluster));
     };
     if record.boot != boot_id() {

@@ -276,7 +276,7 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
         transport: options.transport.clone(),
     }];
     for wanted in &options.pools {
-        let HostPool { name, path, size } = HostPool::find(wanted)?.named(None)?;
+        let HostPool { name, path, size } = HostPool::find(wanted)?.with_name(None)?;
         if pools.iter().any(|pool| pool.name == name) {
             return Err(Error::new(format!("two pools would be called {name}")).code(2));
         }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::state::directories::{boot_id, cluster_directory, private_directory};
-    use crate::state::lock::forget_cluster;
+    use crate::state::lock::remove_cluster_directory;
     use serde_json::json;
     use std::sync::atomic::Ordering::SeqCst;
     use std::sync::Mutex;
@@ -153,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_machine_held_is_given_free_by_a_check_and_not_by_a_look() {
+    fn a_check_declares_dead_machines_dead_and_a_listing_does_not() {
         let _turn = RUNTIME.lock();
-        let name = format!("settle{}", std::process::id());
+        let name = format!("users{}", std::process::id());
         let path = format!("/dev/shm/vshmem-{name}");
         crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
         let found = &pools::find(Some(&path)).unwrap()[0];
@@ -183,7 +183,7 @@ mod tests {
         );
         declare_dead_machines(&path).unwrap();
         let after = lives();
-        forget_cluster(&name).unwrap();
+        remove_cluster_directory(&name).unwrap();
         crate::pools::remove(&path).unwrap();
         assert_eq!((before, after), ((true, true), false));
     }

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_shared_out_only_if_they_suffice() {
+    fn cores_are_assigned_only_if_they_suffice() {
         assert_eq!(assign_cores(&[0, 1], 2, 1), Some(vec![vec![0], vec![1]]));
         assert_eq!(
             assign_cores(&[4, 5, 6, 7, 0], 2, 2),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_found_by_what_they_call_themselves() {
+    fn threads_are_found_by_their_pid_inside() {
         assert_eq!(
             pid_inside("Pid:\t7\nNSpid:\t812\t7\nThreads:\t1\n"),
             Some(7)

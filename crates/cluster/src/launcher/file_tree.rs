@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_not_everybody_can_read_is_found() {
+    fn files_that_not_everybody_can_read_are_found() {
         let directory = std::env::temp_dir().join(format!("vshmem-private-{}", std::process::id()));
         let mode = |path: &str, mode| {
             fs::set_permissions(directory.join(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_comes_before_what_lies_in_it() {
+    fn a_directory_is_mounted_before_those_in_it() {
         let share = |path: &str| Share {
             path: path.into(),
             writable: true,

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told() {
+    fn a_refusal_is_an_error() {
         let (path, thread) = served("refusal", "{\"id\":ID,\"error\":\"no\\u0007 pools\"}\n");
         let error = status(&path, Duration::from_secs(20)).unwrap_err();
         assert!(error.to_string().ends_with("refuses: no pools"), "{error}");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_not_waited_for() {
+    fn a_front_end_that_does_not_answer_times_out() {
         let (path, thread) = served("silent", "{\"id\":2}\n");
         let error = status(&path, Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("does not answer"), "{error}");

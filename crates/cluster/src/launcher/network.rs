@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_wired_to_all_others() {
+    fn the_first_machine_is_linked_to_all_others() {
         let ends: Vec<Vec<u32>> = star(3)
             .unwrap()
             .iter()

@@ -58,7 +58,7 @@ impl HostPool {
     }
 
     /// The same pool, under another name in machines.
-    pub fn named(mut self, name: Option<&str>) -> Result<HostPool> {
+    pub fn with_name(mut self, name: Option<&str>) -> Result<HostPool> {
         if let Some(name) = name {
             self.name = name.into();
         }

@@ -76,7 +76,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Removes a cluster's directory and lock file, and the user's directory if that was the last one.
-pub fn forget_cluster(name: &str) -> Result<()> {
+pub fn remove_cluster_directory(name: &str) -> Result<()> {
     let directory = cluster_directory(name)?;
     match fs::remove_dir_all(&directory) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn homes_and_what_has_secrets_are_not_implied() {
+    fn private_directories_are_only_shared_on_request() {
         let homes = ["/home/me".into(), "/root".into()];
         for wide in [
             "/",
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_have_of_their_own_is_refused() {
+    fn directories_that_machines_have_themselves_are_refused() {
         for text in [
             "/",
             "/proc",
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_do_not_see_is_told() {
+    fn invisible_files_are_found() {
         let directory = std::env::temp_dir().join(format!("vshmem-unseen-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let directory = directory.canonicalize().unwrap();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_see_is_known() {
+    fn visible_paths_are_known() {
         let shares = [Share::new("/data/x".into())];
         for path in ["/usr/bin/perl", "/etc/passwd", "/data/x", "/data/x/y"] {
             assert!(is_visible(&shares, Path::new(path)), "{path}");

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn no_garbage_is_taken_for_a_frame() {
+    fn garbage_is_no_frame() {
         for byte in 0..=255u8 {
             let ok = Kind::from_byte(byte).is_some();
             assert_eq!(

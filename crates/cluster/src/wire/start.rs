@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn an_order_survives_the_wire() {
+    fn a_request_survives_the_wire() {
         let bytes = sample().encode().unwrap();
         assert_eq!(Start::decode(&bytes), Some(sample()));
     }
 
     #[test]
-    fn a_damaged_order_is_refused() {
+    fn a_damaged_request_is_refused() {
         let bytes = sample().encode().unwrap();
         for len in 0..bytes.len() {
             assert_eq!(Start::decode(&bytes[..len]), None, "cut at {len}");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_an_order_is_refused() {
+    fn too_long_a_request_is_refused() {
         let mut start = sample();
         start.argv.push("x".repeat(MAX_PAYLOAD).into());
         assert!(start.encode().is_err());

@@ -38,14 +38,14 @@ struct Run {
 }
 
 impl Run {
-    fn start(orders: &[Start]) -> Run {
+    fn start(requests: &[Start]) -> Run {
         let mut machine = Machine::plain();
         let host = machine.take_host();
         host.set_nonblocking(false).unwrap();
         let mut sender = host.try_clone().unwrap();
-        let said: Vec<_> = orders.iter().map(|_| Rc::default()).collect();
+        let said: Vec<_> = requests.iter().map(|_| Rc::default()).collect();
         let outputs = said.iter().map(|list| Output::to(None, list)).collect();
-        for (stream, order) in orders.iter().enumerate() {
+        for (stream, order) in requests.iter().enumerate() {
             let mut frame = Vec::new();
             let payload = order.encode().unwrap();
             encode(Kind::Start, stream as u16, &payload, &mut frame);
@@ -91,10 +91,10 @@ fn is_gone(pid: i32) -> bool {
 
 #[test]
 fn many_commands_have_their_own_output_and_end() {
-    let orders: Vec<_> = (0..64)
+    let requests: Vec<_> = (0..64)
         .map(|i| request(&format!("echo out {i}; echo err {i} >&2; exit {i}")))
         .collect();
-    let mut run = Run::start(&orders);
+    let mut run = Run::start(&requests);
     run.until(|run| !run.group.runs());
     for i in 0..64 {
         assert_eq!(run.code(i), Some(i as u8));
@@ -106,10 +106,10 @@ fn many_commands_have_their_own_output_and_end() {
 }
 
 #[test]
-fn one_that_floods_holds_up_nobody() {
-    let mut orders = vec![request("exec yes"), request("exec yes >&2")];
-    orders.extend((0..20).map(|i| request(&format!("echo {i}; sleep 0.2; exit {i}"))));
-    let mut run = Run::start(&orders);
+fn a_command_that_floods_delays_no_other() {
+    let mut requests = vec![request("exec yes"), request("exec yes >&2")];
+    requests.extend((0..20).map(|i| request(&format!("echo {i}; sleep 0.2; exit {i}"))));
+    let mut run = Run::start(&requests);
     run.until(|run| (2..22).all(|i| run.code(i).is_some()));
     for i in 2..22 {
         assert_eq!(run.said(i), format!("{}\n", i - 2));
@@ -139,11 +139,11 @@ fn a_host_that_does_not_read_costs_no_memory() {
 
 #[test]
 fn input_goes_to_its_command_as_it_takes_it() {
-    let told = Start {
+    let start = Start {
         stdin: true,
         ..request("sleep 0.2; cat; exit 5")
     };
-    let mut run = Run::start(&[told, request("cat; exit 6")]);
+    let mut run = Run::start(&[start, request("cat; exit 6")]);
     let mut sent = Vec::new();
     while sent.len() < 1 << 20 {
         if let Some(room @ 1..) = run.group.input_room() {
@@ -169,12 +169,12 @@ fn a_terminal_is_one() {
         rows: 11,
         columns: 77,
     });
-    let told = Start {
+    let start = Start {
         stdin: true,
         terminal,
         ..request("tty; stty size; cat; exit 3")
     };
-    let mut run = Run::start(&[told]);
+    let mut run = Run::start(&[start]);
     run.until(|run| run.said(0).contains("11 77\r\n"));
     assert!(run.said(0).starts_with("/dev/pts/"), "{}", run.said(0));
     // An interrupted shell goes on with its next command, so both first report that they wait.
@@ -184,26 +184,26 @@ fn a_terminal_is_one() {
     run.until(|run| !run.group.runs());
     assert_eq!(run.code(0), Some(130), "{}", run.said(0));
     // The end of input is a character.
-    let told = Start {
+    let start = Start {
         stdin: true,
         terminal,
         ..request("cat; exit 4")
     };
-    let mut run = Run::start(&[told]);
+    let mut run = Run::start(&[start]);
     run.group.input(&[]);
     run.until(|run| !run.group.runs());
     assert_eq!(run.code(0), Some(4));
 }
 
 #[test]
-fn a_login_shell_is_the_first_that_is_there() {
-    let told = Start {
+fn a_login_shell_is_the_first_that_exists() {
+    let start = Start {
         argv: vec!["/no/such/shell".into(), "/bin/sh".into()],
         login: true,
         stdin: true,
         ..request("")
     };
-    let mut run = Run::start(&[told]);
+    let mut run = Run::start(&[start]);
     run.group.input(b"echo $0 $SHELL; exit 9\n");
     run.until(|run| !run.group.runs());
     assert!(run.said(0).contains("-sh /bin/sh\n"), "{}", run.said(0));
@@ -240,7 +240,7 @@ fn a_number_is_free_again_after_its_commands_end() {
 }
 
 #[test]
-fn who_leaves_takes_all_commands_along() {
+fn a_host_that_hangs_up_ends_its_commands() {
     for greets in [false, true] {
         let mut machine = Machine::plain();
         let host: UnixStream = machine.take_host();

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_given_back_as_it_was() {
+    fn permissions_of_a_file_are_restored() {
         let path = Path::new("/dev/shm").join(format!("vshmem-acl-{}", std::process::id()));
         std::fs::write(&path, "").unwrap();
         let mode = || std::fs::metadata(&path).unwrap().mode() & 0o7777;

@@ -52,7 +52,7 @@ pub fn attach(options: &AttachOptions) -> Result<AttachResult> {
     if made.is_err() {
         // Nothing is left of a machine that could not be attached.
         if matches!(Attached::read(&options.name), Ok(None)) {
-            attached::forget_lock(&options.name)?;
+            attached::remove_lock(&options.name)?;
         }
     }
     drop(lock);
@@ -152,7 +152,7 @@ pub fn detach(name: &str) -> Result<()> {
             doorbell::release(pool, name, None)
         });
     }
-    record.forget()
+    record.remove()
 }
 
 /// Refuses names that `vshmem up` could give to its machines.
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_kvm_there_are_no_doorbells_whatever_is_wished() {
+    fn without_kvm_there_are_no_doorbells() {
         for wished in [None, Some(true), Some(false)] {
             assert!(why_no_doorbells(wished, true, false).is_some());
         }

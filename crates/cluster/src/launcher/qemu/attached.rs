@@ -84,7 +84,7 @@ pub fn list() -> Result<Vec<Attached>> {
 }
 
 /// Removes a lock's file, and the directories above if they are empty. The caller has the lock.
-pub fn forget_lock(name: &str) -> Result<()> {
+pub fn remove_lock(name: &str) -> Result<()> {
     let all = all()?;
     let _ = fs::remove_file(all.join(format!("{name}.lock")));
     let _ = fs::remove_dir(&all);
@@ -125,7 +125,7 @@ impl Attached {
     }
 
     /// Removes the record and its directory. The caller has the lock.
-    pub fn forget(&self) -> Result<()> {
+    pub fn remove(&self) -> Result<()> {
         let directory = directory(&self.name)?;
         match fs::remove_dir_all(&directory) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -133,7 +133,7 @@ impl Attached {
             }
             _ => (),
         }
-        forget_lock(&self.name)
+        remove_lock(&self.name)
     }
 
     /// A connection to its QEMU.

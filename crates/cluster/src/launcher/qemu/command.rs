@@ -5,8 +5,8 @@ use crate::output::print;
 use clap::Args;
 use std::path::PathBuf;
 use vshmem_cluster::{
-    attach as adopt, describe_persistent, detach as let_go, AttachOptions, Domain, Error, Monitor,
-    Ports, Result,
+    attach as attach_machine, describe_persistent, detach as detach_machine, AttachOptions, Domain,
+    Error, Monitor, Ports, Result,
 };
 
 #[derive(Args)]
@@ -79,18 +79,18 @@ pub fn attach(attach: &Attach) -> Result<u8> {
         return Ok(0);
     }
     let chosen = attach.doorbell || attach.no_doorbell;
-    let done = adopt(&AttachOptions {
+    let done = attach_machine(&AttachOptions {
         name: attach.name.clone(),
         monitor,
         doorbell: chosen.then_some(!attach.no_doorbell),
     })?;
     let name = &done.record.name;
-    let bells = match done.no_doorbells {
+    let doorbells = match done.no_doorbells {
         None => "have doorbells".into(),
         Some(why) => format!("have no doorbells: {why}"),
     };
     print(&format!(
-        "{name} is attached; pools that it is granted {bells}\n"
+        "{name} is attached; pools that it is granted {doorbells}\n"
     ))?;
     if let Some(why) = done.no_channel {
         eprintln!("vshmem: the front end of {name} will not say what it can use: {why}");
@@ -107,7 +107,7 @@ fn absolute(path: &PathBuf) -> Result<PathBuf> {
 pub fn detach(detach: &Detach) -> Result<u8> {
     let mut code = 0;
     for name in &detach.name {
-        if let Err(error) = let_go(name) {
+        if let Err(error) = detach_machine(name) {
             eprintln!("vshmem: {error}");
             code = if code == 0 { error.exit_code() } else { code };
         }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_read_what_they_should() {
+    fn samples_are_parsed() {
         let answer: &[u8] = br#"{"return":[{"bus":0,"devices":[{"qdev_id":"","id":{"vendor":32902,"device":4663},"slot":0}]}]}"#;
         for end in 0..=answer.len() {
             monitor(&answer[..end]);

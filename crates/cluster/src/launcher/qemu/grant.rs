@@ -287,19 +287,19 @@ impl<'a> Hotplug<'a> {
         name: &str,
         timeout: Duration,
     ) -> Result<std::result::Result<(), String>> {
-        let told = match self.announce_all(timeout) {
+        let answer = match self.announce_all(timeout) {
             Err(error) => return Ok(Err(error.to_string())),
-            Ok(told) => told,
+            Ok(answer) => answer,
         };
-        let Some(told) = told else {
+        let Some(answer) = answer else {
             return Ok(Err(
                 "no front end in the machine listens (vshmem agent --guest)".into(),
             ));
         };
-        if told.ready.iter().any(|ready| ready == name) {
+        if answer.ready.iter().any(|ready| ready == name) {
             return Ok(Ok(()));
         }
-        let failed = told.failed.iter().find(|failed| failed.name == name);
+        let failed = answer.failed.iter().find(|failed| failed.name == name);
         let why = failed.map_or("it does not say why", |failed| failed.why.as_str());
         let machine = self.target.name();
         Err(Error::new(format!(
@@ -395,9 +395,9 @@ impl<'a> Hotplug<'a> {
     /// nobody can.
     fn record_members(&mut self) -> Result<()> {
         let mut pools = self.target.pools().to_vec();
-        for told in self.guest_pools().unwrap_or_default() {
-            let pool = pools.iter_mut().find(|pool| pool.name == told.name);
-            if let (Some(pool), Some(number)) = (pool, told.member) {
+        for seen in self.guest_pools().unwrap_or_default() {
+            let pool = pools.iter_mut().find(|pool| pool.name == seen.name);
+            if let (Some(pool), Some(number)) = (pool, seen.member) {
                 let member = dead::clients(pool).find_map(|client| client.member(number));
                 pool.member = member.or(pool.member);
             }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libvirt_would_refuse_is_refused() {
+    fn pools_that_libvirt_would_refuse_are_refused() {
         let refused =
             |pool: &Granted, name: &str| shmem(pool, None, &bus(name)).unwrap_err().to_string();
         assert!(refused(&pool("a.b", "/dev/shm/x"), "pci.1").contains("dots"));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_late_is_waited_for() {
+    fn late_output_is_waited_for() {
         let directory = std::env::temp_dir().join(format!("vshmem-late-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let (_, said) = UnixStream::pair().unwrap();

@@ -32,8 +32,9 @@ pub fn reconnect(record: &Record, index: usize, report: &mut dyn FnMut(&str)) ->
     for other in neighbours(record, machine.index) {
         let (one, theirs) = socket_pair()?;
         let socket = monitor_socket(&record.machine_directory(other)?);
-        let wired = monitor(&socket).and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
-        match wired {
+        let replaced =
+            monitor(&socket).and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
+        match replaced {
             Ok(()) => ours.push(Link {
                 peer: other.index,
                 socket: one,

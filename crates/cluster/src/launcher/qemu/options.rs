@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_write_to_is_a_device_of_its_own() {
+    fn writable_shares_have_a_device_of_their_own() {
         let mut out = Arguments::default();
         let share = |writable| Share {
             path: "/a".into(),

@@ -94,8 +94,8 @@ pub fn unplug(qmp: &mut Qmp, plugged: &PoolDevice) -> Result<()> {
 /// descriptors of the device's vectors, and crashes when it gets another descriptor of the same number (7.2;
 /// later versions have the same lines).
 pub fn can_unplug_doorbell(qmp: &mut Qmp) -> Result<bool> {
-    let told = qmp.call("query-kvm", json!({}))?;
-    Ok(told.get("enabled").and_then(Value::as_bool) == Some(true))
+    let answer = qmp.call("query-kvm", json!({}))?;
+    Ok(answer.get("enabled").and_then(Value::as_bool) == Some(true))
 }
 
 /// Removes what is left behind a device that is gone. True if nothing is left: QEMU may need a moment.

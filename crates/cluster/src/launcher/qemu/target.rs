@@ -8,7 +8,7 @@ use super::qmp::Qmp;
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use crate::error::{Error, Result};
 use crate::state::directories::cluster_directory;
-use crate::state::lock::{forget_cluster, try_lock_cluster, Lock};
+use crate::state::lock::{remove_cluster_directory, try_lock_cluster, Lock};
 use crate::state::machine::{find, state, MachineState};
 use crate::state::record::{Granted, Machine, Record};
 use crate::{interrupt, user};
@@ -54,7 +54,7 @@ impl Target {
         if Attached::read(name)?.is_none() {
             return Ok(None);
         }
-        let lock = waited_for(|| attached::lock(name), name)?;
+        let lock = wait_for_lock(|| attached::lock(name), name)?;
         // Another command may have detached it in the meantime.
         let Some(record) = Attached::read(name)? else {
             return Ok(None);
@@ -70,11 +70,11 @@ impl Target {
         name: &str,
         check: &dyn Fn(&Record) -> Result<()>,
     ) -> Result<Target> {
-        let lock = waited_for(|| try_lock_cluster(cluster), name)?;
+        let lock = wait_for_lock(|| try_lock_cluster(cluster), name)?;
         let found = find(cluster, &[name.to_string()]);
         if !cluster_directory(cluster)?.exists() {
             // Taking the lock has made its file again.
-            forget_cluster(cluster)?;
+            remove_cluster_directory(cluster)?;
         }
         let (record, _) = found?;
         check(&record)?;
@@ -219,7 +219,7 @@ impl Target {
 }
 
 /// Waits for a lock that another command may hold.
-fn waited_for(lock: impl Fn() -> Result<Option<Lock>>, name: &str) -> Result<Lock> {
+fn wait_for_lock(lock: impl Fn() -> Result<Option<Lock>>, name: &str) -> Result<Lock> {
     interrupt::wait_for(LOCK_TIMEOUT, lock)?.ok_or_else(|| {
         Error::new(format!("another vshmem command is at work on {name}"))
             .hint("Wait until it is done, or end it.")

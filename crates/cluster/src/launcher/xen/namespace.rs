@@ -55,7 +55,7 @@ mod tests {
 
     /// A child sees what is shared, and nothing else, and can't write to it there.
     #[test]
-    fn the_tree_is_what_is_shared_and_read_only() {
+    fn the_tree_is_read_only_and_has_shared_files_only() {
         // SAFETY: takes empty.
         if unsafe { libc::geteuid() } != 0 {
             return;
