@@ -5,13 +5,13 @@
 //! | `launcher`, `guest` | a launcher's interface, on the host and in a machine |
 //! | `options`, `program` | QEMU's options, and starting it |
 //! | `accel`, `probe` | KVM or TCG |
-//! | `sandbox`, `acl` | what QEMU may access on this host |
+//! | `sandbox`, `confined`, `acl` | what QEMU may access on this host |
 //! | `logs` | output of machines and of QEMU |
 //! | `sockets`, `qmp` | a QEMU's sockets, and its monitor protocol |
 //! | `ports` | the ports that pools are plugged into |
 //! | `netdev` | the network between machines |
 //! | `doorbell` | pools that the back end serves |
-//! | `grant`, `plug`, `pci`, `target` | granting pools to machines that run, and revoking them |
+//! | `grant`, `hotplug`, `plug`, `pci`, `target` | granting pools to machines that run, and revoking them |
 //! | `attach`, `attached`, `libvirt`, `persistent` | machines that Vshmem did not start |
 //! | `health` | the health of machines |
 
@@ -19,12 +19,14 @@ mod accel;
 mod acl;
 pub mod attach;
 pub mod attached;
+pub mod confined;
 pub mod doorbell;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod grant;
 mod guest;
 pub mod health;
+mod hotplug;
 pub mod launcher;
 pub mod libvirt;
 mod logs;
