@@ -30,11 +30,11 @@ pub fn set_pools(
     pools: Vec<GrantedPool>,
     timeout: Duration,
 ) -> Result<GrantResponse> {
-    let ask = GuestRequest {
+    let message = GuestRequest {
         pools: Some(pools),
         ..GuestRequest::default()
     };
-    let mut answer: GrantResponse = request(socket, ask, timeout)?;
+    let mut answer: GrantResponse = request(socket, message, timeout)?;
     for failed in &mut answer.failed {
         failed.why = printable(&failed.why);
     }
@@ -43,11 +43,11 @@ pub fn set_pools(
 
 /// Asks for the front end's status.
 pub fn status(socket: &Path, timeout: Duration) -> Result<GuestStatus> {
-    let ask = GuestRequest {
+    let message = GuestRequest {
         status: Some(Empty::default()),
         ..GuestRequest::default()
     };
-    request(socket, ask, timeout)
+    request(socket, message, timeout)
 }
 
 /// Why a machine's driver could not be loaded; `None` if it was loaded, or not tried.
@@ -61,7 +61,7 @@ pub fn driver_error(status: &GuestStatus) -> Option<String> {
 /// Sends a request and waits for its answer. Other lines are skipped.
 fn request<T: DeserializeOwned>(
     socket: &Path,
-    mut ask: GuestRequest,
+    mut message: GuestRequest,
     timeout: Duration,
 ) -> Result<T> {
     let deadline = Instant::now() + timeout;
@@ -73,8 +73,8 @@ fn request<T: DeserializeOwned>(
         )
     };
     let mut stream = UnixStream::connect(socket).explain(reach)?;
-    ask.id = request_id();
-    let text = serde_json::to_string(&ask).expect("a request is plain data");
+    message.id = request_id();
+    let text = serde_json::to_string(&message).expect("a request is plain data");
     // The host before may have left half a line.
     let line = format!("\n{text}\n");
     stream
@@ -105,7 +105,7 @@ fn request<T: DeserializeOwned>(
             Err(e) => return Err(e).explain(reach),
         }
         while let Some(line) = lines.next() {
-            if let Some(answer) = parse_answer(&line, ask.id) {
+            if let Some(answer) = parse_answer(&line, message.id) {
                 return answer;
             }
         }
