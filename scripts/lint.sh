@@ -61,13 +61,13 @@ lint_budget() {
 # What knows one hypervisor, or one way of sharing memory, stands in its folder; the others are the tables that list them.
 lint_house() {
     tables='crates/(transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))|cli/src/(main|commands))\.rs:'
-    folders='crates/(transport/(local|ivshmem|xen)|cluster/src/launcher/(qemu|xen))/'
+    folders='crates/(transport/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen))/'
     ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' | grep -vE "^($tables|$folders)" || {
         echo "Outside of the folders of transports and launchers, and of the tables that list them, no file names a hypervisor."
         return 1
     }
-    for folder in local ivshmem xen; do
-        others=$(printf '%s\n' local ivshmem xen | grep -vx "$folder" | paste -sd '|')
+    for folder in dax local ivshmem xen; do
+        others=$(printf '%s\n' dax local ivshmem xen | grep -vx "$folder" | paste -sd '|')
         ! git grep -nE "(crate|vshmem_transport|vshmem_agent)::($others)\>" -- "crates/transport/$folder" || {
             echo "The transport $folder uses another one."
             return 1

@@ -516,7 +516,7 @@ msgget(2) explain them. The number of IPC objects is also limited by the pool's 
         /// Take memory for all of it now, and keep it
         #[arg(long)]
         reserve: bool,
-        /// Begin its file with what a machine's kernel needs that is shown the file as persistent memory (QEMU's virtio-pmem-pci or nvdimm): it makes a DAX device of the pool then
+        /// Begin its file with what a machine's kernel needs that is shown the file as persistent memory: it makes a DAX device of the pool then
         #[arg(long)]
         dax: bool,
         /// A System V limit other than Linux's default; may be given several times

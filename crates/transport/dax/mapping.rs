@@ -1,7 +1,7 @@
 //! The transport `dax`: pools are the memory of DAX devices, the files `/dev/daxX.Y`.
 //!
 //! Linux makes such a device of memory that is to be mapped and not managed: of persistent memory that a hypervisor
-//! gives to a virtual machine (QEMU's `virtio-pmem-pci` and `nvdimm`), or of memory that lies on CXL. Drivers of Linux
+//! gives to a virtual machine (virtio-pmem, NVDIMM), or of memory that lies on CXL. Drivers of Linux
 //! do all of it, and nothing of Vshmem's is loaded. The memory is mapped write-back, and futexes work on it, but wake
 //! threads of the same kernel only: nobody rings a doorbell, so a thread that waits for another kernel naps.
 //!
