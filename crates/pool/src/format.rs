@@ -1,8 +1,8 @@
 //! Making a pool and opening one.
 
-use crate::heap::Heap;
 use crate::layout::*;
 use crate::mem::Mem;
+use crate::pool::{Geometry, Heap, Limits, Pool};
 use core::fmt;
 use core::sync::atomic::{
     AtomicU64,
@@ -15,49 +15,6 @@ pub const MIN_POOL: u64 = 1 << 20;
 pub const DEFAULT_POOL: u64 = 1 << 30;
 /// Largest pool, in bytes: pages are named by 28 bits.
 pub const MAX_POOL: u64 = 1 << 40;
-
-/// System V limits of a pool, chosen when it is made (`ipcs -l` shows the kernel's). Sizes in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Largest segment.
-    pub shmmax: u64,
-    /// Pages of all segments.
-    pub shmall: u64,
-    /// Segments.
-    pub shmmni: u32,
-    /// Semaphores in a set.
-    pub semmsl: u32,
-    /// Semaphores in all sets.
-    pub semmns: u32,
-    /// Operations in a `semop`.
-    pub semopm: u32,
-    /// Semaphore sets.
-    pub semmni: u32,
-    /// Largest message.
-    pub msgmax: u32,
-    /// Bytes in a new queue.
-    pub msgmnb: u32,
-    /// Queues.
-    pub msgmni: u32,
-}
-
-impl Default for Limits {
-    /// Linux's defaults.
-    fn default() -> Self {
-        Limits {
-            shmmax: u64::MAX - (1 << 24),
-            shmall: u64::MAX - (1 << 24),
-            shmmni: 4096,
-            semmsl: 32000,
-            semmns: 1_024_000_000,
-            semopm: 500,
-            semmni: 32000,
-            msgmax: 8192,
-            msgmnb: 16384,
-            msgmni: 32000,
-        }
-    }
-}
 
 impl Limits {
     fn write(&self, to: &LimitWords) {
@@ -106,25 +63,6 @@ impl Limits {
 pub struct Params {
     /// The limits; counts of IPC objects are lowered to what the pool has room for.
     pub limits: Limits,
-}
-
-/// Offsets and counts of everything in a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Members: offset, count.
-    pub members: (u64, u32),
-    /// Process slots.
-    pub procs: (u64, u32),
-    /// Waiter records.
-    pub waiters: (u64, u32),
-    /// Entries by kind.
-    pub entries: [(u64, u32); 3],
-    /// Hash buckets by kind; the count is a power of two.
-    pub buckets: [(u64, u32); 3],
-    /// The heap of small blocks.
-    pub small: Heap,
-    /// The heap of pages.
-    pub pages: Heap,
 }
 
 /// Why a pool could not be made.
@@ -183,14 +121,6 @@ impl fmt::Display for OpenError {
     }
 }
 impl core::error::Error for OpenError {}
-
-/// A pool that was opened: its memory and a checked copy of every constant.
-#[derive(Clone, Copy, Debug)]
-pub struct Pool {
-    pub(crate) mem: Mem,
-    pub(crate) geometry: Geometry,
-    pub(crate) limits: Limits,
-}
 
 impl Geometry {
     /// Shares `size` bytes out.
@@ -401,132 +331,4 @@ impl Pool {
             limits,
         })
     }
-
-    /// The memory.
-    #[inline]
-    pub fn mem(&self) -> &Mem {
-        &self.mem
-    }
-
-    /// The limits.
-    #[inline]
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// Where things are.
-    #[inline]
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    /// The changing part of the head.
-    #[inline]
-    pub fn root(&self) -> &'static Root {
-        // Checked: open() refuses anything smaller than MIN_POOL.
-        self.fixed(ROOT)
-    }
-
-    /// Counts and free list of a kind.
-    pub fn kind_root(&self, kind: Kind) -> &'static KindRoot {
-        &self.root().kinds[kind as usize]
-    }
-
-    /// Entries that a kind has room for.
-    #[inline]
-    pub fn capacity(&self, kind: Kind) -> u32 {
-        self.geometry.entries[kind as usize].1
-    }
-
-    /// Offset of an entry; `None` if there is no such index.
-    #[inline]
-    pub fn entry_offset(&self, kind: Kind, index: u32) -> Option<u64> {
-        let (offset, count) = self.geometry.entries[kind as usize];
-        (index < count).then(|| offset + index as u64 * kind.entry_size())
-    }
-
-    /// The common part of an entry.
-    pub fn head(&self, kind: Kind, index: u32) -> Option<&'static Head> {
-        self.entry_offset(kind, index).and_then(|o| self.mem.at(o))
-    }
-
-    /// A segment's entry.
-    #[inline]
-    pub fn shm(&self, index: u32) -> Option<&'static Shm> {
-        self.record(self.geometry.entries[Kind::Shm as usize], index)
-    }
-
-    /// A semaphore set's entry.
-    #[inline]
-    pub fn sem(&self, index: u32) -> Option<&'static Sem> {
-        self.record(self.geometry.entries[Kind::Sem as usize], index)
-    }
-
-    /// A queue's entry.
-    #[inline]
-    pub fn msg(&self, index: u32) -> Option<&'static Msg> {
-        self.record(self.geometry.entries[Kind::Msg as usize], index)
-    }
-
-    /// A waiter record.
-    #[inline]
-    pub fn waiter(&self, index: u32) -> Option<&'static Waiter> {
-        self.record(self.geometry.waiters, index)
-    }
-
-    /// The offset that a reference into the pool has.
-    #[inline]
-    pub fn offset_of<T>(&self, r: &T) -> u64 {
-        (r as *const T as usize - self.mem.base() as usize) as u64
-    }
-
-    /// A semaphore set's entry, on a fast path: `None` also if it is only not known yet whether there is memory for it.
-    #[inline(always)]
-    pub fn known_sem(&self, index: u32) -> Option<&'static Sem> {
-        self.look(self.geometry.entries[Kind::Sem as usize], index, false)
-    }
-
-    /// A queue's entry, likewise.
-    #[inline(always)]
-    pub fn known_msg(&self, index: u32) -> Option<&'static Msg> {
-        self.look(self.geometry.entries[Kind::Msg as usize], index, false)
-    }
-
-    /// A record of a table (offset, count), if there is such an index and memory for it. The tables are those that `open` has checked.
-    #[inline]
-    pub(crate) fn record<T: crate::mem::Shared>(
-        &self,
-        table: (u64, u32),
-        index: u32,
-    ) -> Option<&'static T> {
-        self.look(table, index, true)
-    }
-
-    #[inline(always)]
-    fn look<T: crate::mem::Shared>(
-        &self,
-        (table, count): (u64, u32),
-        index: u32,
-        asks: bool,
-    ) -> Option<&'static T> {
-        let len = size_of::<T>() as u64;
-        let at = table + u64::from(index) * len;
-        // Tables begin on pages.
-        let one_page = len.is_power_of_two();
-        // SAFETY: `Geometry::read` found all of the table to lie inside the mapping.
-        let is_there = index < count && unsafe { self.mem.has_memory(at, len, one_page, asks) };
-        is_there.then(|| self.fixed(at))
-    }
-
-    /// A record at an offset that `open` has checked, or that was computed from checked tables.
-    #[inline]
-    fn fixed<T: crate::mem::Shared>(&self, offset: u64) -> &'static T {
-        debug_assert!(offset as usize + size_of::<T>() <= self.mem.len());
-        // SAFETY: callers pass offsets of tables that `Geometry::read` found to lie inside the mapping, plus an index below
-        // the table's count; the tables are page-aligned and T's size is a multiple of its alignment.
-        unsafe { &*self.mem.base().add(offset as usize).cast::<T>() }
-    }
 }
-
-// SAFETY: atomics only.
-unsafe impl crate::mem::Shared for Head {}

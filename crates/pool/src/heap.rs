@@ -22,26 +22,15 @@
 //! written for the first time only after memory was reserved for it, when blocks are taken: also for the words that giving them
 //! back will write. Giving back needs no memory. Words that may have none are not looked at.
 
-use crate::format::Pool;
-use crate::layout::{BLOCK, CHUNKS, ORDERS, PAGE};
+use crate::layout::{CHUNKS, ORDERS, PAGE};
 use crate::log::{Full, Txn};
+use crate::pool::Pool;
 use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 pub mod audit;
 mod tidy;
 
-/// One of the two heaps of a pool: `count` blocks from `base` on, described by `count` words from `table` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heap {
-    /// Offset of the words.
-    pub table: u64,
-    /// Offset of the first block.
-    pub base: u64,
-    /// Blocks.
-    pub count: u32,
-    /// Pages, or small blocks.
-    pub pages: bool,
-}
+pub use crate::pool::Heap;
 
 /// A range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,34 +86,6 @@ impl Piece {
 }
 
 impl Heap {
-    /// Bytes in a block.
-    pub fn block(&self) -> u64 {
-        if self.pages {
-            PAGE
-        } else {
-            BLOCK
-        }
-    }
-
-    /// Blocks that `len` bytes need.
-    pub fn blocks_for(&self, len: u64) -> Option<u32> {
-        u32::try_from(len.max(1).div_ceil(self.block()))
-            .ok()
-            .filter(|n| *n <= self.count)
-    }
-
-    /// Offset of a block.
-    pub fn offset(&self, block: u32) -> u64 {
-        self.base + block as u64 * self.block()
-    }
-
-    /// The block at an offset, if one begins there.
-    pub fn block_at(&self, offset: u64) -> Option<u32> {
-        let from = offset.checked_sub(self.base)?;
-        let block = u32::try_from(from / self.block()).ok()?;
-        (from % self.block() == 0 && block < self.count).then_some(block)
-    }
-
     fn heads<'p>(&self, pool: &'p Pool) -> &'p [AtomicU64; ORDERS] {
         let root = pool.root();
         if self.pages {

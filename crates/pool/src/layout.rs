@@ -10,12 +10,12 @@ use crate::mem::Shared;
 use crate::pair::Pair;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 
+pub use crate::mem::PAGE;
+
 /// First eight bytes of every pool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"VSHMEM\x01\n");
 /// Version of the layout; another version is another layout.
 pub const VERSION: u32 = 3;
-/// Bytes in a page, the unit of segments.
-pub const PAGE: u64 = 4096;
 /// Bytes in the smallest block of the small heap.
 pub const BLOCK: u64 = 256;
 /// Entries in the pool's own redo log.
@@ -72,7 +72,7 @@ pub struct Superblock {
 // SAFETY: atomics only.
 unsafe impl Shared for Superblock {}
 
-/// Where a table is, as the superblock says it; [`crate::format::Geometry`] is the checked copy.
+/// Where a table is, as the superblock says it; [`crate::Geometry`] is the checked copy.
 #[repr(C)]
 pub struct TableWords {
     /// Offset.
@@ -111,7 +111,7 @@ pub struct GeometryWords {
     pub pages: HeapWords,
 }
 
-/// Limits, as the superblock says them; [`crate::format::Limits`] is the checked copy.
+/// Limits, as the superblock says them; [`crate::Limits`] is the checked copy.
 #[repr(C)]
 pub struct LimitWords {
     /// Largest segment in bytes.
@@ -280,6 +280,8 @@ pub struct Head {
     /// Next entry of the hash chain or of the free list: index + 1.
     pub next: AtomicU64,
 }
+// SAFETY: atomics only.
+unsafe impl Shared for Head {}
 
 /// The IPC object is being removed: it can't be found any more, its memory is on the way back.
 pub const HEAD_DYING: u32 = 1;

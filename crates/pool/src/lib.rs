@@ -10,6 +10,7 @@
 //! | [`pair`] | the 16-byte compare-and-swap |
 //! | [`layout`] | where things are, as structures and constants |
 //! | [`format`](mod@format) | making a pool, opening one |
+//! | [`Pool`], [`Geometry`] | a pool that was opened, and where things are in it |
 //! | [`lock`] | locks that survive their owner |
 //! | [`log`] | the redo log by which slow paths change words |
 //! | [`heap`] | the allocator |
@@ -36,6 +37,7 @@ pub mod mem;
 pub mod member;
 pub mod memory_requests;
 pub mod pair;
+mod pool;
 pub mod process;
 
 #[cfg(test)]
@@ -44,8 +46,9 @@ mod tests;
 pub use budget::Budget;
 pub use ctx::Ctx;
 pub use doorbell::Sleeper;
-pub use format::{FormatError, Limits, OpenError, Params, Pool, DEFAULT_POOL, MIN_POOL};
+pub use format::{FormatError, OpenError, Params, DEFAULT_POOL, MIN_POOL};
 pub use kernel::{Cred, Kernel, Waited};
 pub use mem::{Mem, Sparse};
 pub use member::JoinError;
+pub use pool::{Geometry, Limits, Pool};
 pub use process::ProcId;

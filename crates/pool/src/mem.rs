@@ -6,9 +6,11 @@
 //! keep their memory: only that of segments' pages is ever given back, and no structure lies there
 //! ([`Mem::below`]).
 
-use crate::layout::PAGE;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
+
+/// Bytes in a page, the unit of segments.
+pub const PAGE: u64 = 4096;
 
 /// Types that may be overlaid on pool memory.
 ///

@@ -4,8 +4,8 @@
 //! left belongs to nobody. Nothing that is read is believed: a list is followed for as many steps as there are pieces.
 
 use super::{Heap, Piece, FREE};
-use crate::format::Pool;
 use crate::layout::ORDERS;
+use crate::pool::Pool;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// What is wrong with a free piece.

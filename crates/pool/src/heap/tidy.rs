@@ -6,9 +6,9 @@
 //! zeros, as it was.
 
 use super::{Heap, Merge, Piece, Range};
-use crate::format::Pool;
 use crate::layout::ORDERS;
 use crate::log::{Full, Txn};
+use crate::pool::Pool;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// So many pieces of an order are looked at in a search that must not take long.

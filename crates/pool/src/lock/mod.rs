@@ -30,6 +30,8 @@ use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Orderin
 use core::time::Duration;
 use protocol::{Word, World, HELD};
 
+pub use protocol::Stuck;
+
 /// How long an owner that lives may keep others waiting, in nanoseconds. Owners need microseconds; this is for one whose machine
 /// is paused, or for a scribbled lock word.
 pub const PATIENCE: u64 = 20_000_000_000;
@@ -46,17 +48,6 @@ const HURRY: u64 = 20_000_000;
 
 /// The same by who can note instead what is to be done, in nanoseconds: longer than a busy machine keeps an owner from running.
 const BRIEF: u64 = 1_000_000_000;
-
-/// Why a lock was not to be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stuck {
-    /// The lock's owner lives but has not let go for [`PATIENCE`].
-    Owner,
-    /// The lock's owner lives but has not let go for [`DEAF`], and a signal waits for the caller.
-    Signal,
-    /// The call's budget is spent.
-    Spent,
-}
 
 /// While this lives, the calling thread gets no signal.
 pub struct SignalsBlocked<'a> {

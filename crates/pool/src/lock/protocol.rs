@@ -1,6 +1,5 @@
 //! The lock's algorithm, apart from what it runs on, so that it runs under a model checker too.
 
-use super::Stuck;
 use core::time::Duration;
 
 /// Somebody holds the lock.
@@ -12,6 +11,17 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// So many nanoseconds others are given way before the first sleep.
 const AWAKE: u64 = 200_000;
+
+/// Why a lock was not to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// The lock's owner lives but has not let go for [`PATIENCE`](super::PATIENCE).
+    Owner,
+    /// The lock's owner lives but has not let go for [`DEAF`](super::DEAF), and a signal waits for the caller.
+    Signal,
+    /// The call's budget is spent.
+    Spent,
+}
 
 /// A lock word.
 pub trait Word {
