@@ -71,7 +71,7 @@ impl Transport for Dax {
         let file = Owned::new(sys::open(pool.path(), libc::O_PATH, 0).ok()?);
         let device = Device::behind(file.fd())?;
         PoolRef::device(
-            &Dax,
+            Dax.name(),
             device.address(),
             device.name()?,
             pool.path_text().clone(),
@@ -102,7 +102,7 @@ impl Transport for Dax {
     }
 
     fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError> {
-        if !pool.is_given_by(self) {
+        if pool.giver() != Some(self.name()) {
             return Err(OpenError::WrongTransport);
         }
         let file = Owned::new(sys::open(pool.path(), OPEN_FLAGS, 0)?);
@@ -136,7 +136,7 @@ fn pool_of(device: &Device, address: Address, name: &[u8]) -> Option<PoolRef> {
     let mut path = Path::new();
     path.push(b"/dev/")?;
     path.push(device.name()?)?;
-    PoolRef::device(&Dax, Some(address), name, path)
+    PoolRef::device(Dax.name(), Some(address), name, path)
 }
 
 /// A DAX device: where sysfs has it.

@@ -11,6 +11,8 @@ use crate::pool_ref::Path;
 use crate::sys::{self, Errno};
 use crate::text::Text;
 
+pub(crate) use crate::sys::Owned;
+
 /// Numbers below this are never kept: programs count on getting them, and shells use them by number.
 const LOWEST: u64 = 10;
 /// Floors are not raised with the limit beyond this one: the kernel's table grows with the highest number, and every
@@ -50,33 +52,6 @@ impl Identity {
     /// Whether `fd` is open on this file.
     fn is(self, fd: i32) -> bool {
         fd >= 0 && sys::fstat(fd).is_ok_and(|stat| Identity::of(&stat) == self)
-    }
-}
-
-/// A descriptor that is closed when this goes out of scope.
-#[derive(Debug)]
-pub(crate) struct Owned(i32);
-
-impl Owned {
-    /// Takes over a descriptor that the caller has just opened.
-    pub fn new(fd: i32) -> Owned {
-        Owned(fd)
-    }
-
-    /// The number.
-    pub fn fd(&self) -> i32 {
-        self.0
-    }
-
-    /// The number, which the caller closes from now on.
-    pub fn into_fd(self) -> i32 {
-        core::mem::ManuallyDrop::new(self).0
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        sys::close(self.0);
     }
 }
 

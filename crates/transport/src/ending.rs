@@ -8,6 +8,7 @@
 use core::fmt::Write;
 
 use crate::directory::each_entry;
+use crate::stat;
 use crate::sys::{read_file, syscall};
 use crate::text::Text;
 
@@ -102,7 +103,7 @@ fn all_without_memory(
     // Without a list, or without its main thread there, the process is gone, or in the middle of an exec, or there is no /proc.
     certain &= listed && threads[..count].contains(&pid);
     // The kernel's list ends early where a thread goes while it is read.
-    certain = certain && crate::process::threads_of(pid) == Some(count);
+    certain = certain && stat::of(Some(pid)).is_some_and(|stat| stat.threads == count);
     match (all, certain) {
         (false, _) => Some(false),
         (true, true) => Some(true),

@@ -5,7 +5,6 @@
 
 use core::fmt;
 
-use crate::local::entry::EntryError;
 use crate::sys::Errno;
 
 /// Defines an error enum: its cases with their `errno` and sentence, and `System` for what the kernel says otherwise.
@@ -200,22 +199,6 @@ errors! {
     /// pages, which the kernel does not map twice by other means.
     Lost = ENOMEM, "The program closed the pool's descriptor, and the pool can't be opened again from here.";
 }
-
-/// Makes an error of what keeps a pool from having a place.
-macro_rules! from_no_place {
-    ($($name:ident)*) => {
-        $(impl From<EntryError> for $name {
-            fn from(why: EntryError) -> Self {
-                match why {
-                    EntryError::NotOwn => $name::NotOwnDirectory,
-                    EntryError::System(errno) => errno.into(),
-                }
-            }
-        })*
-    };
-}
-
-from_no_place! { OpenError CreateError RemoveError DiscoverError }
 
 impl From<OpenError> for CreateError {
     fn from(error: OpenError) -> Self {

@@ -2,7 +2,7 @@
 
 use crate::given::{command_line, Grant};
 use crate::ids::IdMap;
-use crate::{process, PoolRef};
+use crate::{stat, PoolRef};
 use std::string::ToString;
 
 /// A reader.
@@ -58,7 +58,7 @@ fn kernel_command_line(line: &[u8]) {
 
 /// `/proc/PID/stat`, whose second field is what a program calls itself.
 fn stat(text: &[u8]) {
-    let _ = process::parse_stat(text);
+    let _ = stat::parse(text);
 }
 
 /// What a person calls a pool. A name leads nowhere else.

@@ -4,11 +4,11 @@ use core::ffi::{c_void, CStr};
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
-use vshmem_pool::Mem;
+use vshmem_pool::{Mem, Pool};
 
 use crate::descriptor::{Descriptor, Identity, Owned};
 use crate::driver::{self, Driver, Slept};
-use crate::error::{MapError, OpenError};
+use crate::error::{JoinError, MapError, OpenError};
 use crate::head;
 use crate::liveness::{self, Heir, Liveness};
 use crate::mapping::{self, MapAt};
@@ -19,7 +19,6 @@ use crate::sys::{self, Errno};
 
 /// `f_type` of file systems, from `linux/magic.h`.
 mod magic {
-    pub const HUGETLBFS: u64 = 0x9584_58f6;
     pub const SYSFS: u64 = 0x6265_6572;
     /// File systems whose files other machines see without sharing their memory.
     pub const NOT_COHERENT: [u64; 9] = [
@@ -99,7 +98,7 @@ impl Handle {
             driver,
             begins,
             size: driver.map_or(len.map(|len| len - begins), |driver| Some(driver.size)),
-            page_size: page_size_of(file.fd()),
+            page_size: mapping::page_size_of(file.fd()),
         };
         Handle::map_whole(file, path, &stat, &offer)
     }
@@ -218,7 +217,7 @@ impl Handle {
     }
 
     /// What tells this kernel from others that use the pool.
-    pub(crate) fn kernel(&self) -> Kernel {
+    fn kernel(&self) -> Kernel {
         match (self.driver, self.backing) {
             (Some(driver), _) => Kernel::Known(driver.identity),
             (None, Backing::File) => Kernel::HOST,
@@ -226,8 +225,17 @@ impl Handle {
         }
     }
 
-    pub(crate) fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
+    /// Finds this kernel's entry among the members of the pool that lies in this memory, or makes one.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join(&self, pool: &Pool) -> Result<u16, JoinError> {
+        self.kernel().join(&self.descriptor, pool)
+    }
+
+    /// This kernel's entry, if it has one.
+    pub fn find_member(&self, pool: &Pool) -> Option<u16> {
+        self.kernel().find(&self.descriptor, pool)
     }
 
     /// Whether threads can sleep on words of the pool in the driver vshmem.ko.
@@ -500,16 +508,6 @@ impl Handle {
         // The program has called `mlockall`, and the kernel does not empty locked mappings.
         sys::unlock(self.mem.base() as usize, self.mem.len());
         attempt()
-    }
-}
-
-/// The granularity of a file's memory: its huge pages, or the machine's pages.
-pub(crate) fn page_size_of(fd: i32) -> u64 {
-    match sys::fstatfs(fd) {
-        Ok(stat) if stat.f_type as u64 == magic::HUGETLBFS && stat.f_bsize > 0 => {
-            stat.f_bsize as u64
-        }
-        _ => sys::page_size(),
     }
 }
 

@@ -12,7 +12,7 @@
 //! | `liveness` | liveness locks, by which everybody learns that a process is dead |
 //! | `member` | who this kernel is among the members of a pool |
 //! | [`ids`] | how this kernel's users and groups are called in pools |
-//! | [`process`], `ending` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
+//! | [`process`], `ending`, `stat` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
 //! | [`head`] | what a file has before the pool, if machines are shown it as persistent memory |
 //! | `driver` | a driver's device file: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |
@@ -61,6 +61,7 @@ mod member;
 mod pool_ref;
 pub mod process;
 mod reserve;
+mod stat;
 mod sys;
 pub mod table;
 mod text;

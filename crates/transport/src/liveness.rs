@@ -81,7 +81,7 @@ pub(crate) fn claim(descriptor: &Descriptor, slot: u32, heir: Heir) -> Option<Li
 /// Maps a page of the description.
 fn hold(file: &Owned, heir: Heir) -> Option<Liveness> {
     // Whole pages of the file: huge ones on hugetlbfs, whose mappings can't be smaller.
-    let len = crate::handle::page_size_of(file.fd()) as usize;
+    let len = crate::mapping::page_size_of(file.fd()) as usize;
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     let page = unsafe { sys::map(0, len, libc::PROT_NONE, flags, file.fd(), 0) }.ok()? as usize;

@@ -5,6 +5,17 @@ use core::ffi::c_void;
 use crate::descriptor::{Descriptor, Lent};
 use crate::sys::{self, Errno, Outcome};
 
+/// `f_type` of hugetlbfs, from `linux/magic.h`.
+const HUGETLBFS: u64 = 0x9584_58f6;
+
+/// The granularity of a file's memory: its huge pages, or the machine's pages.
+pub(crate) fn page_size_of(fd: i32) -> u64 {
+    match sys::fstatfs(fd) {
+        Ok(stat) if stat.f_type as u64 == HUGETLBFS && stat.f_bsize > 0 => stat.f_bsize as u64,
+        _ => sys::page_size(),
+    }
+}
+
 /// Where a range is to be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapAt {

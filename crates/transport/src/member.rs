@@ -14,7 +14,6 @@
 
 use crate::descriptor::{Descriptor, Owned};
 use crate::error::JoinError;
-use crate::handle::Handle;
 use crate::sys::{self, Errno};
 use vshmem_pool::Pool;
 
@@ -36,31 +35,26 @@ pub(crate) enum Kernel {
     ByFile,
 }
 
-impl Handle {
-    /// Finds this kernel's entry among the members of the pool that lies in this memory, or makes one.
-    ///
-    /// # Errors
-    /// See [`JoinError`].
-    pub fn join(&self, pool: &Pool) -> Result<u16, JoinError> {
-        match self.kernel() {
-            Kernel::Known(identity) => enter(pool, identity),
-            Kernel::ByFile => enter(pool, identity_by_file(self.descriptor())?),
-        }
-    }
-
-    /// This kernel's entry, if it has one.
-    pub fn find_member(&self, pool: &Pool) -> Option<u16> {
-        let identity = match self.kernel() {
-            Kernel::Known(identity) => identity,
-            Kernel::ByFile => marked(&sys::fstat(self.descriptor().get()?.fd()).ok()?)?,
-        };
-        pool.find_member(identity)
-    }
-}
-
 impl Kernel {
     /// The kernel that has pools as files.
     pub const HOST: Kernel = Kernel::Known(HOST);
+
+    /// Finds its entry among the members of the pool that has this descriptor, or makes one.
+    pub fn join(self, descriptor: &Descriptor, pool: &Pool) -> Result<u16, JoinError> {
+        match self {
+            Kernel::Known(identity) => enter(pool, identity),
+            Kernel::ByFile => enter(pool, identity_by_file(descriptor)?),
+        }
+    }
+
+    /// Its entry, if it has one.
+    pub fn find(self, descriptor: &Descriptor, pool: &Pool) -> Option<u16> {
+        let identity = match self {
+            Kernel::Known(identity) => identity,
+            Kernel::ByFile => marked(&sys::fstat(descriptor.get()?.fd()).ok()?)?,
+        };
+        pool.find_member(identity)
+    }
 }
 
 fn enter(pool: &Pool, identity: [u8; 16]) -> Result<u16, JoinError> {
@@ -138,6 +132,7 @@ mod tests {
     use crate::descriptor::Identity;
     use crate::local::create_local;
     use crate::pool_ref::{Path, PoolRef};
+    use crate::Handle;
     use std::format;
     use std::thread;
     use std::vec::Vec;

@@ -7,12 +7,14 @@ use crate::error::ResolveError;
 use crate::given::Address;
 use crate::sys;
 use crate::text::Text;
-use crate::Transport;
 
 /// The longest name of a pool, in bytes.
 pub const NAME_MAX: usize = 64;
 /// One more than the longest absolute path of a pool, in bytes.
 pub const PATH_MAX: usize = 1024;
+
+/// Where the directories of named pools are.
+pub const DIRECTORY: &CStr = c"/dev/shm";
 
 /// An absolute path in a fixed buffer.
 pub(crate) type Path = Text<PATH_MAX>;
@@ -34,7 +36,7 @@ pub enum Origin {
 #[derive(Clone, Debug)]
 pub struct PoolRef {
     origin: Origin,
-    giver: Option<&'static dyn Transport>,
+    giver: Option<&'static str>,
     address: Option<Address>,
     name: Name,
     path: Path,
@@ -85,9 +87,9 @@ impl PoolRef {
         })
     }
 
-    /// A pool that a transport gives to this kernel: its device, under a name that is known to be short.
+    /// A pool that the transport of this name gives to this kernel: its device, under a name that is known to be short.
     pub(crate) fn device(
-        giver: &'static dyn Transport,
+        giver: &'static str,
         address: Option<Address>,
         name: &[u8],
         path: Path,
@@ -132,15 +134,9 @@ impl PoolRef {
         self.address
     }
 
-    /// The transport that gives it to this kernel; none for a local pool.
-    pub(crate) fn giver(&self) -> Option<&'static dyn Transport> {
+    /// The name of the transport that gives it to this kernel; none for a local pool.
+    pub(crate) fn giver(&self) -> Option<&'static str> {
         self.giver
-    }
-
-    /// Whether this transport gives it to this kernel.
-    pub(crate) fn is_given_by(&self, transport: &dyn Transport) -> bool {
-        self.giver
-            .is_some_and(|giver| giver.name() == transport.name())
     }
 
     /// The absolute path of the file that is the pool.
@@ -176,7 +172,7 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
 /// The directory of the effective user's named pools: `/dev/shm/vshmem.UID`.
 pub(crate) fn own_directory() -> Option<Path> {
     let mut path = Path::new();
-    path.push(crate::local::DIRECTORY.to_bytes())?;
+    path.push(DIRECTORY.to_bytes())?;
     path.push(b"/vshmem.")?;
     path.push_decimal(u64::from(sys::effective_user()))?;
     Some(path)

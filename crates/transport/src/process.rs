@@ -7,58 +7,10 @@ use core::ffi::CStr;
 use core::fmt::Write;
 
 use crate::ending;
-use crate::sys::{read_file, syscall};
+use crate::stat::{self, Stat};
+use crate::sys::syscall;
 use crate::text::Text;
 use crate::Handle;
-
-/// What `/proc/PID/stat` tells of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
-    /// The letter of its state.
-    state: u8,
-    /// How many threads it has, those included that have ended and are not put away.
-    threads: usize,
-    /// When it started, in clock ticks since boot.
-    start: u64,
-}
-
-/// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no /proc.
-fn stat_of(pid: Option<u32>) -> Option<Stat> {
-    let mut path = Text::<40>::new();
-    match pid {
-        Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,
-        None => path.push(b"/proc/self/stat")?,
-    }
-    stat_at(path.c_str())
-}
-
-/// How many threads a process has, those included that have ended and are not put away.
-pub fn threads_of(pid: u32) -> Option<usize> {
-    stat_of(Some(pid)).map(|stat| stat.threads)
-}
-
-fn stat_at(path: &CStr) -> Option<Stat> {
-    let mut buffer = [0; 1024];
-    parse_stat(read_file(path, &mut buffer)?)
-}
-
-/// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
-pub(crate) fn parse_stat(stat: &[u8]) -> Option<Stat> {
-    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
-    let mut fields = stat[after_name..]
-        .split(|b| *b == b' ')
-        .filter(|f| !f.is_empty());
-    let state = *fields.next()?.first()?;
-    let mut number = |skipped| -> Option<u64> {
-        let field = core::str::from_utf8(fields.nth(skipped)?).ok()?;
-        field.parse().ok()
-    };
-    Some(Stat {
-        state,
-        threads: number(20 - 4)? as usize,
-        start: number(22 - 21)?,
-    })
-}
 
 /// A number for the namespaces in which pids and start times mean something; 0: unknown.
 fn namespaces() -> u32 {
@@ -94,7 +46,7 @@ const TICKS_MASK: u64 = NO_LIVENESS_LOCK - 1;
 /// The calling process's start as the pool keeps it: its namespaces in the high half, 31 bits of
 /// clock ticks in the low half. 0: unknown.
 pub fn started() -> u64 {
-    let ticks = stat_of(None).map_or(0, |stat| stat.start) & TICKS_MASK;
+    let ticks = stat::of(None).map_or(0, |stat| stat.start) & TICKS_MASK;
     u64::from(namespaces()) << 32 | ticks
 }
 
@@ -139,7 +91,7 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
         return true;
     }
     // The pid may have been given to another process.
-    ticks != 0 && stat_of(Some(pid)).is_some_and(|stat| !has_noted(stat.start, ticks))
+    ticks != 0 && stat::of(Some(pid)).is_some_and(|stat| !has_noted(stat.start, ticks))
 }
 
 /// Has a process that seems to hold its liveness lock left? The kernel closes its files before it lets the
@@ -163,7 +115,7 @@ pub fn has_executed(pid: u32, started: u64) -> bool {
         return false;
     }
     let alive = |stat: Stat| has_noted(stat.start, ticks) && ending::is_over(pid) != Some(true);
-    stat_of(Some(pid)).is_some_and(alive)
+    stat::of(Some(pid)).is_some_and(alive)
 }
 
 /// Is the process that began at `start`, and has the pid, the one that noted its pid and its start? A forked child notes it late, by as much
@@ -179,7 +131,7 @@ pub fn is_stopped(pid: u32, started: u64) -> bool {
     if pid == 0 || theirs == 0 || theirs != namespaces() {
         return false;
     }
-    match stat_of(Some(pid)).filter(|stat| has_noted(stat.start, ticks)) {
+    match stat::of(Some(pid)).filter(|stat| has_noted(stat.start, ticks)) {
         // The main thread has ended, but others have not.
         Some(stat) if stat.state == b'Z' => a_thread_is_stopped(pid),
         Some(stat) => STOPPED.contains(&stat.state),
@@ -195,7 +147,7 @@ fn a_thread_is_stopped(pid: u32) -> bool {
     let listed = ending::each_thread(pid, |thread| {
         let mut path = Text::<64>::new();
         stopped |= write!(path, "/proc/{pid}/task/{thread}/stat").is_ok()
-            && stat_at(path.c_str()).is_some_and(|stat| STOPPED.contains(&stat.state));
+            && stat::at(path.c_str()).is_some_and(|stat| STOPPED.contains(&stat.state));
     });
     listed && stopped
 }
@@ -203,20 +155,6 @@ fn a_thread_is_stopped(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn starts_are_parsed_whatever_the_name() {
-        let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
-        let (state, threads, start) = (b'S', 1, 98765);
-        let stat = Stat {
-            state,
-            threads,
-            start,
-        };
-        assert_eq!(parse_stat(line), Some(stat));
-        assert_eq!(parse_stat(b"7 (x"), None);
-        assert_eq!(parse_stat(b"7 (x) S 1"), None);
-    }
 
     #[test]
     fn the_living_are_not_declared_dead() {
@@ -232,7 +170,7 @@ mod tests {
         assert!(!is_gone(me, started() + 1000), "noted late");
         assert!(has_executed(me, started()) && !has_executed(me, started() - 1));
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        while !matches!(stat_of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
+        while !matches!(stat::of(Some(child.id())), Some(Stat { state: b'Z', .. })) {
             std::thread::yield_now();
         }
         let noted = started_now(started());

@@ -59,7 +59,8 @@ pub fn resolve_new(value: &[u8]) -> Result<PoolRef, ResolveError> {
 
 /// The transport that a pool is opened by.
 pub fn transport_of(pool: &PoolRef) -> &'static dyn Transport {
-    pool.giver().unwrap_or(&Local)
+    let is_giver = |transport: &&dyn Transport| pool.giver() == Some(transport.name());
+    transports().into_iter().find(is_giver).unwrap_or(&Local)
 }
 
 /// Opens a pool by its transport.

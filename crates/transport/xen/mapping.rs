@@ -60,7 +60,7 @@ impl Transport for Xen {
     }
 
     fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError> {
-        if !pool.is_given_by(self) {
+        if pool.giver() != Some(self.name()) {
             return Err(OpenError::WrongTransport);
         }
         let file = Owned::new(sys::open(pool.path(), OPEN_FLAGS | libc::O_NOFOLLOW, 0)?);
@@ -80,7 +80,7 @@ fn pool_of(name: &[u8]) -> Option<PoolRef> {
     path.push(DIRECTORY.to_bytes())?;
     path.push(b"/")?;
     path.push(name)?;
-    PoolRef::device(&Xen, None, name, path)
+    PoolRef::device(Xen.name(), None, name, path)
 }
 
 #[cfg(test)]
@@ -93,7 +93,8 @@ mod tests {
         let pool = pool_of(b"work").expect("a pool");
         assert_eq!(pool.path(), c"/dev/vshmem-xen/work");
         assert_eq!((pool.name(), pool.origin()), (&b"work"[..], Origin::Device));
-        assert!(pool.is_given_by(&Xen) && !pool.is_local());
+        assert_eq!(pool.giver(), Some("xen"));
+        assert!(!pool.is_local());
         for bad in [&b"."[..], b"..", b"", b"a/b"] {
             assert!(pool_of(bad).is_none(), "{bad:?}");
         }

@@ -67,7 +67,7 @@ impl Transport for Ivshmem {
     }
 
     fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError> {
-        if !pool.is_given_by(self) {
+        if pool.giver() != Some(self.name()) {
             return Err(OpenError::WrongTransport);
         }
         let directory = pool.path_text().bytes().strip_suffix(b"/resource2");
@@ -110,7 +110,7 @@ fn pool_of(address: Address, name: Option<&[u8]>) -> Option<PoolRef> {
     path.push(written.bytes())?;
     path.push(b"/resource2")?;
     PoolRef::device(
-        &Ivshmem,
+        Ivshmem.name(),
         Some(address),
         name.unwrap_or(written.bytes()),
         path,

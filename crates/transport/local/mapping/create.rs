@@ -11,9 +11,9 @@ use vshmem_pool::{Mem, MIN_POOL};
 
 use crate::descriptor::Owned;
 use crate::error::CreateError;
-use crate::handle::page_size_of;
 use crate::head::{self, HEAD};
 use crate::local::entry::Entry;
+use crate::mapping::page_size_of;
 use crate::pool_ref::PoolRef;
 use crate::sys::{self, Errno};
 use crate::text::Text;

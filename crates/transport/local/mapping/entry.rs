@@ -8,6 +8,7 @@
 use core::ffi::CStr;
 
 use crate::descriptor::Owned;
+use crate::error::{CreateError, DiscoverError, OpenError, RemoveError};
 use crate::pool_ref::{own_directory, Origin, Path, PoolRef};
 use crate::sys::{self, Errno};
 
@@ -28,6 +29,22 @@ impl From<Errno> for EntryError {
         EntryError::System(errno)
     }
 }
+
+/// Makes an error of the reason why an entry can't be had.
+macro_rules! from_entry_error {
+    ($($name:ident)*) => {
+        $(impl From<EntryError> for $name {
+            fn from(why: EntryError) -> Self {
+                match why {
+                    EntryError::NotOwn => $name::NotOwnDirectory,
+                    EntryError::System(errno) => errno.into(),
+                }
+            }
+        })*
+    };
+}
+
+from_entry_error! { OpenError CreateError RemoveError DiscoverError }
 
 /// A directory, and the name of a pool's file in it.
 pub(crate) struct Entry {

@@ -7,12 +7,11 @@
 //! can link a file that it can't read or write, to have it taken for a pool.
 
 mod create;
-pub(crate) mod entry;
+mod entry;
 mod list;
 mod reserved;
 
-use core::ffi::CStr;
-
+pub use crate::pool_ref::DIRECTORY;
 pub use create::{create_local, create_resolved, create_with_head};
 pub(crate) use entry::exists;
 pub use list::{list_local, remove_local, LocalPool};
@@ -24,9 +23,6 @@ use crate::handle::Handle;
 use crate::local::entry::Entry;
 use crate::pool_ref::{Origin, PoolRef};
 use crate::{sys, Transport};
-
-/// Where the directories of named pools are.
-pub const DIRECTORY: &CStr = c"/dev/shm";
 
 /// The transport `local`.
 #[derive(Clone, Copy, Debug)]

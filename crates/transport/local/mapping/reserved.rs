@@ -8,7 +8,7 @@ use core::ffi::CStr;
 
 use crate::descriptor::Owned;
 use crate::error::CreateError;
-use crate::handle::page_size_of;
+use crate::mapping::page_size_of;
 use crate::pool_ref::PoolRef;
 use crate::reserve::{self, KEPT};
 use crate::sys;

@@ -6,7 +6,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::child::in_child;
-use super::{ensure, same, Check, Open, Outcome, Subject, Verdict, READ_WRITE};
+use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict, READ_WRITE};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

@@ -4,7 +4,7 @@ use core::ptr;
 use std::string::String;
 
 use super::child::{linger, outlive_parent, soon, Child, End, Inside};
-use super::{ensure, same, Check, Open, Outcome, Subject, Verdict};
+use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict};
 use crate::Liveness;
 
 pub(super) const CHECKS: &[Check] = &[

@@ -6,7 +6,7 @@ use std::format;
 use std::string::String;
 
 use super::child::{in_child, Child, End};
-use super::{ensure, same, Check, Open, Outcome, Subject, Verdict, READ_WRITE};
+use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict, READ_WRITE};
 use crate::MapError;
 
 pub(super) const CHECKS: &[Check] = &[

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::child::{in_child, soon, Child, End};
 use super::descriptors::close_from;
-use super::{ensure, same, Check, Open, Outcome, Subject, Verdict};
+use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict};
 use crate::{Handle, Slept};
 
 pub(super) const CHECKS: &[Check] = &[

@@ -2,8 +2,7 @@
 
 use core::ffi::c_void;
 
-use super::raw::{again, call, int};
-use super::Outcome;
+use super::raw::{again, call, int, Outcome};
 
 /// Maps memory.
 ///

@@ -7,23 +7,16 @@
 
 pub(crate) mod asleep;
 mod memory;
+mod owned;
 mod raw;
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-use crate::descriptor::Owned;
-
 pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
+pub(crate) use owned::{close, Owned};
 use raw::{again, call, int, outcome};
-pub(crate) use raw::{raw, syscall};
-
-/// A positive `errno` value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub i32);
-
-/// What a system call returns.
-pub(crate) type Outcome<T> = Result<T, Errno>;
+pub(crate) use raw::{raw, syscall, Errno, Outcome};
 
 /// Opens a path, relative to the working directory where it is relative.
 pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Outcome<i32> {
@@ -50,12 +43,6 @@ pub(crate) fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> Outcome<i
         }
     })
     .map(|fd| fd as i32)
-}
-
-/// Closes a descriptor that the caller has just opened.
-pub(crate) fn close(fd: i32) {
-    // SAFETY: closing a number touches no memory. Linux frees the number whatever it returns.
-    let _ = unsafe { call(libc::SYS_close, [int(fd), 0, 0, 0, 0, 0]) };
 }
 
 /// The status of an open file.

@@ -1,6 +1,11 @@
 //! The instruction that enters the kernel, and what comes back.
 
-use super::{Errno, Outcome};
+/// A positive `errno` value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub i32);
+
+/// What a system call returns.
+pub(crate) type Outcome<T> = Result<T, Errno>;
 
 /// Makes a system call with six arguments; unused ones are ignored by the kernel.
 ///

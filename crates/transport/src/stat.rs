@@ -1,0 +1,71 @@
+//! What the kernel tells of a process in a line, `/proc/PID/stat`.
+
+use core::ffi::CStr;
+use core::fmt::Write;
+
+use crate::sys::read_file;
+use crate::text::Text;
+
+/// What `/proc/PID/stat` tells of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// The letter of its state.
+    pub state: u8,
+    /// How many threads it has, those included that have ended and are not put away.
+    pub threads: usize,
+    /// When it started, in clock ticks since boot.
+    pub start: u64,
+}
+
+/// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no /proc.
+pub(crate) fn of(pid: Option<u32>) -> Option<Stat> {
+    let mut path = Text::<40>::new();
+    match pid {
+        Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,
+        None => path.push(b"/proc/self/stat")?,
+    }
+    at(path.c_str())
+}
+
+/// The same of a process or thread whose file this is.
+pub(crate) fn at(path: &CStr) -> Option<Stat> {
+    let mut buffer = [0; 1024];
+    parse(read_file(path, &mut buffer)?)
+}
+
+/// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
+pub(crate) fn parse(stat: &[u8]) -> Option<Stat> {
+    let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
+    let mut fields = stat[after_name..]
+        .split(|b| *b == b' ')
+        .filter(|f| !f.is_empty());
+    let state = *fields.next()?.first()?;
+    let mut number = |skipped| -> Option<u64> {
+        let field = core::str::from_utf8(fields.nth(skipped)?).ok()?;
+        field.parse().ok()
+    };
+    Some(Stat {
+        state,
+        threads: number(20 - 4)? as usize,
+        start: number(22 - 21)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_parsed_whatever_the_name() {
+        let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
+        let (state, threads, start) = (b'S', 1, 98765);
+        let stat = Stat {
+            state,
+            threads,
+            start,
+        };
+        assert_eq!(parse(line), Some(stat));
+        assert_eq!(parse(b"7 (x"), None);
+        assert_eq!(parse(b"7 (x) S 1"), None);
+    }
+}
