@@ -256,7 +256,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for JoinedPool<H> {
     fn spin_rounds(&self) -> u32 {
         match self.lock_wait {
             Some(_) => 0,
-            None => vshmem_wait::spin::rounds(Scope::Machines(self.across())),
+            None => vshmem_wait::rounds(Scope::Machines(self.across())),
         }
     }
 }

@@ -161,7 +161,7 @@ impl Kernel for OpenPool {
     }
 
     fn spin_rounds(&self) -> u32 {
-        vshmem_wait::spin::rounds(self.scope())
+        vshmem_wait::rounds(self.scope())
     }
 
     fn give_way(&self) -> bool {

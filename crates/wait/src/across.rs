@@ -34,7 +34,8 @@ mod memory;
 #[cfg(test)]
 mod model;
 
-use crate::{futex, nap, spin, Waited};
+use crate::nap::{self, Waited};
+use crate::{futex, spin};
 use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use core::time::Duration;
 use vshmem_pool::{Pool, Sleeper};

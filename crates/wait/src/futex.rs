@@ -1,6 +1,6 @@
 //! Waiting on one kernel: futex(2), shared between processes.
 
-use crate::{nap, Waited};
+use crate::nap::{self, Waited};
 use core::ptr::{null, without_provenance};
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;

@@ -24,6 +24,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 pub use across::{Across, Heartbeat};
+pub use nap::Waited;
 
 /// Who may wake a waiter.
 #[derive(Clone, Copy)]
@@ -32,17 +33,6 @@ pub enum Scope<'a> {
     Kernel,
     /// Processes of any kernel that shares the word, which is in this pool.
     Machines(Across<'a>),
-}
-
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
-    /// Woken, or the word had changed already, or for no reason: look at the word.
-    Woken,
-    /// The time was up.
-    TimedOut,
-    /// A signal handler ran.
-    Interrupted,
 }
 
 /// Sleeps while `word` holds `expected`, `timeout` at the most. The word may be in memory shared by processes.
@@ -74,6 +64,14 @@ pub fn wake(word: &AtomicU32, n: u32, scope: Scope<'_>) -> u32 {
             woken
         }
         Scope::Machines(across) => across.wake(word, n),
+    }
+}
+
+/// Rounds of looking at a word (and a [`spin::pause`]) that are worth it now; 0: sleep at once.
+pub fn rounds(scope: Scope<'_>) -> u32 {
+    match scope {
+        Scope::Kernel => spin::rounds(),
+        Scope::Machines(_) => spin::rounds_across(),
     }
 }
 

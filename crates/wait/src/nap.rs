@@ -1,6 +1,5 @@
 //! Waiting where others may change a word who can't wake: naps that grow, with a look at the word after each.
 
-use crate::Waited;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use vshmem_transport::asleep;
@@ -9,6 +8,17 @@ use vshmem_transport::asleep;
 const FIRST: Duration = Duration::from_micros(2);
 /// The longest: how late a sleeper may be.
 const LONGEST: Duration = Duration::from_millis(2);
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Woken, or the word had changed already, or for no reason: look at the word.
+    Woken,
+    /// The time was up.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
 
 pub fn timespec(t: Duration) -> libc::timespec {
     libc::timespec {

@@ -9,7 +9,6 @@
 //!   both come to sleep, find back by a long try now and then: the other one meets nobody asleep meanwhile,
 //!   so it spins as well. And one that has not slept for long tries, too.
 
-use crate::Scope;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
@@ -111,18 +110,22 @@ fn online() -> u32 {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.clamp(1, 1 << 20) as u32
 }
 
-/// Rounds of looking at a word (and a pause) that are worth it now, by who may change the word; 0: sleep at once.
-pub fn rounds(scope: Scope<'_>) -> u32 {
-    match scope {
-        Scope::Kernel if cpus() < 2 => 0,
-        Scope::Kernel => budget(1),
-        // The awaited thread has another processor, whatever this kernel has, and a doorbell or a nap costs
-        // far more.
-        Scope::Machines(_) => ACROSS * budget(SOONER),
+/// Rounds that are worth it where the one that is waited for is of this kernel.
+pub(crate) fn rounds() -> u32 {
+    if cpus() < 2 {
+        0
+    } else {
+        budget(1)
     }
 }
 
-/// Rounds that are worth it on one kernel. New tries come so many times as often.
+/// The same where it may be another kernel's. That has another processor, whatever this kernel has, and a doorbell or a
+/// nap costs far more.
+pub(crate) fn rounds_across() -> u32 {
+    ACROSS * budget(SOONER)
+}
+
+/// The same on one kernel, whatever its processors. New tries come so many times as often.
 fn budget(sooner: u32) -> u32 {
     let budget = BUDGET.load(Relaxed);
     let woke = WOKE.load(Relaxed);
