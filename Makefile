@@ -26,7 +26,7 @@ SONAME  := libvshmem.so.1
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help prepare build demo test test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
+.PHONY: help prepare build demo test test-all test-kvm test-xen soak fuzz sanitize lint site bench bench-xen install uninstall deb clean
 
 help: ## this list
 	@echo 'Vshmem $(VERSION): System V IPC across processes, containers and virtual machines'
@@ -48,11 +48,16 @@ demo: ## two virtual machines, unmodified programs, a table and a plot
 	@$(MAKE) --no-print-directory build
 	@python3 bench/demo.py
 
-test: ## every test suite (about an hour); installs what it needs as demo does
+test: ## what every change needs (a quarter of an hour); installs what it needs as demo does
 	@scripts/prepare.sh --install build
-	@scripts/prepare.sh --install $(or $(SUITES),test) || echo 'Suites are skipped for what is missing.'
+	@scripts/prepare.sh --install $(or $(SUITES),$(shell scripts/test.sh --list-quick)) || echo 'Suites are skipped for what is missing.'
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh $(SUITES)
+
+test-all: ## every test suite (about an hour)
+	@scripts/prepare.sh --install build test || echo 'Suites are skipped for what is missing.'
+	@$(MAKE) --no-print-directory build
+	@scripts/test.sh --all
 
 soak: build ## kills, lies, wake-ups and a fuzzer for hours; scripts/soak.sh says how to choose
 	@scripts/soak.sh
@@ -63,12 +68,12 @@ fuzz: ## a fuzzer in the place of those who write into pools and talk to sockets
 sanitize: build ## AddressSanitizer, ThreadSanitizer and valgrind over the library and its rooms
 	@SANITIZE='$(or $(SANITIZE),unit library valgrind thread)' scripts/sanitize.sh
 
-test-kvm: ## all tests of machines on KVM; where there is none, in an emulated machine that has it (slow; test has a part of it)
+test-kvm: ## all tests of machines on KVM; where there is none, in an emulated machine that has it (slow; test-all has a part of it)
 	@scripts/prepare.sh --install build kvm
 	@$(MAKE) --no-print-directory build
 	@tests/kvm/run.sh $(CASES) || [ $$? -eq 77 ]
 
-test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test has a part of it)
+test-xen: ## all of the port to Xen: Xen and its domains inside QEMU (test-all has a part of it)
 	@tests/xen/run.sh || [ $$? -eq 77 ]
 
 lint: ## layout, lint and licences of everything

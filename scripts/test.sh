@@ -1,9 +1,11 @@
 #!/bin/sh
-# Runs every test suite, each under a time limit, and counts them.
+# Runs test suites, each under a time limit, and counts them.
 #
-#   scripts/test.sh              all suites
-#   scripts/test.sh NAME...      only these
-#   scripts/test.sh --list       their names
+#   scripts/test.sh               those that every change needs, a quarter of an hour: of machines a few cases
+#   scripts/test.sh --all         all suites, whole
+#   scripts/test.sh NAME...       only these, whole
+#   scripts/test.sh --list        the names of all
+#   scripts/test.sh --list-quick  and of the former
 #
 # Ends with "N passed, N failed", and how many were skipped if any was; fails if any suite failed. A suite that is missing has failed.
 # One is skipped for which packages are missing, or that says that it can't be run here (exit status 77); parts of suites are, with a
@@ -48,6 +50,10 @@ names() {
     suites | cut -d'|' -f1
 }
 
+# What every change needs; and the cases of the suite machines that it does.
+QUICK="unit capi conformance hostile programs install bindings machines bench"
+QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
+
 run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
     printf '\n==== %s (at most %s): %s\n' "$1" "$2" "$4"
     if [ ! -e "$3" ]; then
@@ -77,17 +83,21 @@ run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
     return 1
 }
 
-if [ "${1:-}" = --list ]; then
-    names
-    exit 0
-fi
+case ${1:-} in
+--list) names && exit 0 ;;
+--list-quick) echo "$QUICK" && exit 0 ;;
+--all) # shellcheck disable=SC2046 # a list of words
+    set -- $(names) ;;
+'') # shellcheck disable=SC2086 # a list of words
+    set -- $QUICK
+    export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" ;;
+esac
 for name in "$@"; do
     names | grep -qx -- "$name" || {
         echo "There is no suite $name. There are: $(names | tr '\n' ' ')" >&2
         exit 2
     }
 done
-selected=${*:-$(names)}
 
 export CARGO_TARGET_DIR="$target"
 export VSHMEM_LIB="$target/release/libvshmem.so" VSHMEM_BIN="$target/release/vshmem"
@@ -96,7 +106,7 @@ failed=0
 skipped=0
 skipped_parts=0
 summary=
-for name in $selected; do
+for name in "$@"; do
     entry=$(suites | grep "^$name|")
     IFS='|' read -r _ limit needs command <<LINE
 $entry
