@@ -6,42 +6,23 @@
 //! protocol.
 
 pub(crate) mod channel;
+mod devices;
 pub(crate) mod pools;
 pub mod protocol;
+
+pub use devices::Devices;
 
 use crate::error::{Error, Result};
 use channel::Channel;
 use pools::Pools;
-use protocol::{DriverStatus, ErrorResponse, GuestRequest, GuestStatus};
+use protocol::{ErrorResponse, GuestRequest, GuestStatus};
 use std::fs;
 use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use vshmem_transport::{PoolRef, Transport};
 
 /// How often devices are scanned for.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The devices by which a transport gives pools to a machine.
-pub trait Devices {
-    /// The transport.
-    fn transport(&self) -> &'static dyn Transport;
-
-    /// Whether a driver is loaded that has not bound this pool's device yet.
-    fn is_driver_pending(&self, pool: &PoolRef) -> bool;
-
-    /// Whether a driver has bound this pool's device.
-    fn has_driver(&self, pool: &PoolRef) -> bool;
-
-    /// Lets this user map a pool, and no other but root.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    fn set_owner(&self, pool: &PoolRef, owner: u32) -> io::Result<()>;
-
-    /// The state of the driver.
-    fn driver(&self) -> DriverStatus;
-}
 
 /// Serves devices of all these kinds until it is ended; the first kind may have a driver of Vshmem's. Device
 /// files of pools are given to the user `owner`, or stay as they are.
@@ -124,8 +105,10 @@ fn kernel_version() -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::protocol::DriverStatus;
     use super::*;
     use vshmem_transport::{DiscoverError, Handle, OpenError};
+    use vshmem_transport::{PoolRef, Transport};
 
     /// A machine that is given no pools.
     #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The pools of a machine: those that the host grants it, the devices that it has, and the pools that it has
 //! joined.
 
+use super::devices::Devices;
 use super::protocol::{DriverStatus, Failure, GrantResponse, GrantedPool, GuestPool};
-use super::Devices;
 use crate::maintained_pool::MaintainedPool;
 use std::fs;
 use std::io::{self, Write};

@@ -10,7 +10,7 @@
 //! | `doorbell_sender` | a thread that rings doorbells for processes of the host |
 //! | `server` | the loop over all sockets and eventfds |
 //! | `keeper`, `fd_store` | the process that restarts the back end and stores its descriptors, and their protocol |
-//! | `program` | starting the one from the other |
+//! | `program`, `part` | starting the one from the other; what was started so |
 //! | `control`, [`client`] | the control socket's protocol, and its client |
 //! | `directory` | the back end's directory |
 //! | `device` | in a machine: the devices' files and their driver |
@@ -35,6 +35,7 @@ pub mod fuzz;
 mod host_wakeup;
 mod keeper;
 mod message;
+mod part;
 mod peer_table;
 mod program;
 mod served_pool;
@@ -45,5 +46,6 @@ pub use device::{driver_failed, give_device, Devices};
 pub use directory::Directory;
 pub use fd_store::MOST_VECTORS;
 pub use message::receive as receive_message;
+pub use part::run_part;
 pub use peer_table::MOST_PEERS;
-pub use program::{run_part, Part, Program};
+pub use program::{Part, Program};

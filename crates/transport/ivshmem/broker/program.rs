@@ -1,13 +1,11 @@
 //! Starting the two processes of the agent, back end and keeper: the same program with different arguments.
 
-use crate::error::{Explain, Result};
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::Connection;
-use crate::ivshmem::{keeper, server};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -40,24 +38,6 @@ impl Part {
         match self {
             Part::BackEnd => "back-end",
             Part::Keeper => "keeper",
-        }
-    }
-}
-
-/// Runs a part that was started with `--part PART --link FD`.
-///
-/// # Errors
-/// Why the part can't go on.
-pub fn run_part(program: &Program, part: Part, link: RawFd) -> Result<()> {
-    // SAFETY: the process that started this one has left the descriptor open for it, and nothing else here
-    // uses it.
-    let connection = Connection(unsafe { OwnedFd::from_raw_fd(link) });
-    rustix::io::fcntl_setfd(&connection.0, rustix::io::FdFlags::CLOEXEC)
-        .explain(|| "the descriptor given with --link can't be used".into())?;
-    match part {
-        Part::BackEnd => server::serve(program, connection),
-        Part::Keeper => {
-            keeper::run(program, connection).explain(|| "the keeper can't go on".into())
         }
     }
 }
