@@ -4,9 +4,10 @@
     scripts/circles.py            in every crate under crates/
     scripts/circles.py NAME...    in these
 
-A file imports the one that defines what it names, in a `use` or by a path. Re-exports are followed to the
-definition, and are no import by themselves: so a `mod.rs` may hand on what its children define. Code for
-tests does not count. This is no compiler: it relies on how rustfmt lays code out, and sees no methods.
+A file imports the one that defines what it names, in a `use` or by a path. Re-exports are followed
+to the definition, and are no import by themselves: so a `mod.rs` may hand on what its children
+define. Code for tests does not count. This is no compiler: it relies on how rustfmt lays code out,
+and sees no methods.
 """
 
 import re
