@@ -95,7 +95,7 @@ class File:
             yield from child.all()
 
     def find(self, path, is_module=False, seen=()):
-        """The file that a path leads to, and whether it is the module itself; None: another crate's.
+        """The file that a path leads to, and whether it is the module itself; None: not ours.
         A module and a function may have the same name."""
         at = self
         for i, name in enumerate(path):
@@ -183,7 +183,8 @@ def main(names):
             found = circle(list(File(root).all())) if root.exists() else []
             for file, line, what, to in found:
                 failed = True
-                print(f"{file.path.relative_to(ROOT)}:{line}: {what} of {to.path.relative_to(ROOT)}")
+                file, to = (it.path.relative_to(ROOT) for it in (file, to))
+                print(f"{file}:{line}: {what} of {to}")
     if failed:
         print("These files import each other in a circle.")
     return failed
