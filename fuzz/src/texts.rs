@@ -53,7 +53,7 @@ const ROOMS: [Room; 3] = [
             "name",
             "guest session",
             "host session",
-            "adopted",
+            "attached",
         ],
     },
 ];
