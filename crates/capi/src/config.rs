@@ -1,6 +1,6 @@
 //! What the environment says: which pool, and which keys go to it. Read once, when the library is loaded.
 
-use crate::log::Level;
+use crate::log::level::Level;
 use crate::text::Text;
 use core::ffi::{c_char, CStr};
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -4,51 +4,16 @@
 //! open would be seen, closed or inherited by the program. Nothing is written on a path that is fast, so the question whether to costs
 //! nothing there.
 
+pub mod level;
+
+pub use level::Level;
+
 use crate::config::config;
 use crate::raw::{self, syscall};
 use crate::text::Text;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// How much is said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Nothing.
-    Off,
-    /// Calls that fail for a reason that is Vshmem's.
-    Error,
-    /// Calls that fail otherwise than programs expect in their course.
-    Warn,
-    /// That the library is loaded, and which pools are opened.
-    Info,
-    /// Each `*get`, and each call that fails.
-    Debug,
-}
-
-impl Level {
-    /// What is written for it.
-    pub fn from_text(text: &[u8]) -> Option<Level> {
-        match text {
-            b"off" => Some(Level::Off),
-            b"error" => Some(Level::Error),
-            b"warn" => Some(Level::Warn),
-            b"info" => Some(Level::Info),
-            b"debug" => Some(Level::Debug),
-            _ => None,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Level::Off => "off",
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Info => "info",
-            Level::Debug => "debug",
-        }
-    }
-}
 
 /// Is so much to be said?
 #[inline]

@@ -1,6 +1,6 @@
 //! From keys and ids to entries, and back. Everything here that changes something runs under the pool's lock.
 
-use crate::{perm, Ctx, Errno, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
+use crate::{perm, Ctx, Errno, ProcId, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed},
@@ -333,4 +333,30 @@ pub fn give_block(c: &Ctx, txn: &mut Txn, at: u64, bytes: u64) -> Result<(), Err
         },
     )?;
     Ok(())
+}
+
+/// Calls `each` with every IPC object of a kind that may hold something of a process.
+pub fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMut(u32)) {
+    let Some(p) = c.proc(who.slot) else {
+        return;
+    };
+    if p.overflow.load(Relaxed) != 0 {
+        let high = c
+            .pool
+            .kind_root(kind)
+            .high
+            .load(Relaxed)
+            .min(c.pool.capacity(kind) as u64) as u32;
+        let is_used = |index: &u32| {
+            c.head(kind, *index)
+                .is_some_and(|h| h.id.load(Relaxed) != 0)
+        };
+        return (0..high).filter(is_used).for_each(each);
+    }
+    for touched in &p.touched {
+        match Kind::of_reference(touched.load(Relaxed)) {
+            Some((k, index)) if k == kind => each(index),
+            _ => {}
+        }
+    }
 }

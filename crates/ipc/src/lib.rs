@@ -80,6 +80,14 @@ pub(crate) fn pid_word_in(slot: &Proc, member: u16, pid: u32) -> u64 {
     slot.started.load(Relaxed) & !0xffff_ffff | short_pid_word(member, pid)
 }
 
+/// The pid of a process that may be dead, as records keep it; 0 if the slot has another owner by now.
+pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
+    match (c.process(who.slot), c.proc(who.slot)) {
+        (Some((id, member, pid)), Some(slot)) if id == who => pid_word_in(slot, member, pid),
+        _ => 0,
+    }
+}
+
 /// The part of it that a semaphore has room for: `member << 22 | pid`.
 pub(crate) fn short_pid_word(member: u16, pid: u32) -> u64 {
     (u64::from(member) & 0x3ff) << 22 | u64::from(pid) & 0x3f_ffff

@@ -136,7 +136,7 @@ pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {
         return false;
     }
     if !c.owner_is_gone(dead) {
-        each_touched(c, dead, Kind::Shm, |index| {
+        dir::each_touched(c, dead, Kind::Shm, |index| {
             shm::reap_process(c, signals, index, dead)
         });
         return true;
@@ -166,47 +166,13 @@ fn is_clean(c: &Ctx, dead: ProcId) -> bool {
 /// Takes from every IPC object what a process has there.
 fn clean(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
     for kind in Kind::ALL {
-        each_touched(c, dead, kind, |index| match kind {
+        dir::each_touched(c, dead, kind, |index| match kind {
             Kind::Shm => shm::reap_process(c, signals, index, dead),
             Kind::Sem => sem::reap_process(c, signals, index, dead),
             Kind::Msg => msg::reap_process(c, signals, index, dead),
         });
     }
     waiters::reap_process(c, signals, dead);
-}
-
-/// Calls `each` with every IPC object of a kind that may hold something of a process.
-pub(crate) fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMut(u32)) {
-    let Some(p) = c.proc(who.slot) else {
-        return;
-    };
-    if p.overflow.load(Relaxed) != 0 {
-        let high = c
-            .pool
-            .kind_root(kind)
-            .high
-            .load(Relaxed)
-            .min(c.pool.capacity(kind) as u64) as u32;
-        let is_used = |index: &u32| {
-            c.head(kind, *index)
-                .is_some_and(|h| h.id.load(Relaxed) != 0)
-        };
-        return (0..high).filter(is_used).for_each(each);
-    }
-    for touched in &p.touched {
-        match Kind::of_reference(touched.load(Relaxed)) {
-            Some((k, index)) if k == kind => each(index),
-            _ => {}
-        }
-    }
-}
-
-/// The pid of a process that may be dead, as records keep it; 0 if the slot has another owner by now.
-pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
-    match (c.process(who.slot), c.proc(who.slot)) {
-        (Some((id, member, pid)), Some(slot)) if id == who => crate::pid_word_in(slot, member, pid),
-        _ => 0,
-    }
 }
 
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that concerns. The slot stays

@@ -115,7 +115,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
 /// `MSG_INFO`: the highest index in use (0 if none), and what is in use.
 pub fn info(c: &Ctx) -> (i32, MsgInfo) {
     // What those have begun who died while they removed something.
-    super::get::finish_removals(c, &SignalsBlocked::hurried(c.kernel));
+    super::remove::finish_removals(c, &SignalsBlocked::hurried(c.kernel));
     let highest = highest(c);
     let mut info = MsgInfo {
         queues: c.pool.kind_root(Kind::Msg).used.load(Relaxed),

@@ -28,11 +28,14 @@ mod deliver;
 mod done;
 mod end;
 mod get;
+mod lock;
 mod mark;
 #[cfg(test)]
 mod model;
+mod name;
 mod queue;
 mod receive;
+mod remove;
 mod retired;
 mod ring;
 mod scan;
@@ -42,9 +45,10 @@ mod wait;
 mod wary;
 
 pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
-pub(crate) use get::finish_removals;
-pub use get::{get, remove};
+pub use get::get;
 pub use receive::{receive, try_receive_fast};
+pub(crate) use remove::finish_removals;
+pub use remove::remove;
 pub use send::{send, try_send_fast};
 pub(crate) use wait::{drop_waiter, interrupt, reap_process};
 

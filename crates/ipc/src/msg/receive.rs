@@ -3,7 +3,8 @@
 use super::done;
 use super::end::{self, At, MAX_STEP};
 use super::mark::State;
-use super::queue::{name_receiver, Queue, Slow};
+use super::name::name_receiver;
+use super::queue::{Queue, Slow};
 use super::ring::{cells_for, Ring};
 use super::scan::{self, Item, Wanted};
 use super::send::record_use;

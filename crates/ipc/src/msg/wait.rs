@@ -344,7 +344,7 @@ unsafe fn take_given(
     drop(slow);
     if !queue.still() {
         // Its memory was kept for this message.
-        let _ = super::get::finish_removal(c, signals, queue.index, queue.id);
+        let _ = super::remove::finish_removal(c, signals, queue.index, queue.id);
     }
     received
 }
@@ -361,7 +361,7 @@ fn lock_for_waiter<'a>(
         return Ok(slow);
     }
     drop(slow);
-    super::get::finish_removal(c, signals, queue.index, queue.id)?;
+    super::remove::finish_removal(c, signals, queue.index, queue.id)?;
     queue.lock(c, signals)
 }
 
@@ -459,7 +459,7 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
     };
     if dir::is_dying(&queue.entry.head) {
         drop(slow);
-        let _ = super::get::finish_removal(c, signals, index, queue.id);
+        let _ = super::remove::finish_removal(c, signals, index, queue.id);
         return;
     }
     if queue.still() {

@@ -238,7 +238,7 @@ pub fn info(c: &Ctx) -> (i32, SemInfo) {
 pub(crate) fn finish_removals(c: &Ctx) {
     let signals = SignalsBlocked::hurried(c.kernel);
     dir::each_dying(c, Kind::Sem, |index, id| {
-        let _ = super::get::finish_removal(c, &signals, index, id);
+        let _ = super::remove::finish_removal(c, &signals, index, id);
     });
 }
 

@@ -19,6 +19,7 @@ mod fast;
 mod get;
 #[cfg(test)]
 mod model;
+mod remove;
 mod serve;
 mod set;
 mod slow;
@@ -31,7 +32,8 @@ pub use ctl::{
     stat_index, SemDs, SemInfo,
 };
 pub use fast::{op, try_fast};
-pub use get::{get, remove};
+pub use get::get;
+pub use remove::remove;
 pub(crate) use serve::{drop_waiter, interrupt};
 pub(crate) use undo::reap_process;
 

@@ -362,7 +362,7 @@ pub fn withdraw(c: &Ctx, set: &Set, ticket: Ticket) -> Result<(), Errno> {
     if !set.still() {
         // Its remover died on the way: finishing that wakes everybody, the caller too.
         drop(guard);
-        return super::get::finish_removal(c, &signals, set.index, set.id);
+        return super::remove::finish_removal(c, &signals, set.index, set.id);
     }
     let w = ticket.waiter;
     let mut txn = guard.txn();

@@ -328,7 +328,7 @@ fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
     if let Ok(guard) = set.lock(c, &signals) {
         if dir::is_dying(&set.entry.head) {
             drop(guard);
-            let _ = super::get::finish_removal(c, &signals, set.index, set.id);
+            let _ = super::remove::finish_removal(c, &signals, set.index, set.id);
         } else if set.still() {
             let _ = undo::repay_all(c, set, &signals, &guard);
             let _ = serve(c, set, &signals, &guard);

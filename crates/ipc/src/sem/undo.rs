@@ -4,7 +4,7 @@ use super::serve::serve;
 use super::set::{value, with_value, Beside, Set};
 use super::slow::{thaw_all, Gone};
 use super::{Sembuf, SEMVMX};
-use crate::{directory as dir, liveness, Ctx, Errno, ProcId};
+use crate::{directory as dir, Ctx, Errno, ProcId};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::layout::{Kind, Undo, CLEAR_ALL, MAX_PROCS};
@@ -196,7 +196,7 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
     let pid = if who == c.me {
         crate::pid_word(c)
     } else {
-        liveness::pid_word_of(c, who)
+        crate::pid_word_of(c, who)
     };
     let mut changed = Changed::default();
     let cells = set.words(c)?;
@@ -417,7 +417,7 @@ pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: 
     };
     if dir::is_dying(&set.entry.head) {
         drop(guard);
-        let _ = super::get::finish_removal(c, signals, index, set.id);
+        let _ = super::remove::finish_removal(c, signals, index, set.id);
     } else if set.still() {
         let _ = repay(c, &set, signals, &guard, dead);
         sweep(c, &set, signals);

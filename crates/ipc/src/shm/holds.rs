@@ -8,7 +8,7 @@
 //! dies. Every call that asks how many attachments there are does so before, so none sees that it was not
 //! done at once.
 
-use crate::{directory as dir, liveness, pid_word, Ctx, Errno, ProcId};
+use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::layout::{Hold, Kind, Shm};
 use vshmem_pool::lock::Guard;
@@ -161,7 +161,7 @@ pub fn drop_dead_among(
             continue;
         };
         any = true;
-        let pid = liveness::pid_word_of(c, owner);
+        let pid = crate::pid_word_of(c, owner);
         if take_off(c, guard, shm, (link, hold), n, pid)? {
             c.pool.untouch(owner, Kind::Shm.reference(index));
         } else {

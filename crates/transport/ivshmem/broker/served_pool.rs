@@ -13,9 +13,10 @@
 //! may be sent twice: QEMU frees twice what is removed twice, and takes a vector that comes twice for the
 //! next one.
 
+mod collected;
 mod metrics;
 
-use self::metrics::Collected;
+use self::collected::Collected;
 use crate::error::{Error, Explain, Result};
 use crate::ivshmem::control::{MemberStatus, PeerStatus, PoolStatus};
 use crate::ivshmem::doorbell_sender::{self, DoorbellSender};

@@ -1,47 +1,29 @@
 //! The metrics of a served pool.
 
+use super::collected::Collected;
 use super::ServedPool;
 use crate::metrics::{Member, Pool};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use vshmem_ipc::stats;
 use vshmem_pool::layout::Kind;
-
-/// The metrics of a pool are collected at most for this fraction of the time.
-const MAX_SHARE: u32 = 10;
-
-/// The metrics that were collected last.
-pub struct Collected {
-    at: Instant,
-    took: Duration,
-    metrics: Pool,
-}
 
 impl ServedPool {
     /// The metrics that were collected last, if they were.
     pub fn metrics(&self) -> Option<&Pool> {
-        self.collected.as_ref().map(|last| &last.metrics)
+        self.collected.as_ref().map(Collected::metrics)
     }
 
     /// When they were collected.
     pub fn collected_at(&self) -> Option<Instant> {
-        self.collected.as_ref().map(|last| last.at)
+        self.collected.as_ref().map(Collected::at)
     }
 
-    /// Collects the metrics, unless that took long and was not long ago: its duration depends on what the
-    /// pool contains, up to some tenths of a second, and the loop's other work waits meanwhile.
+    /// Collects the metrics, unless that took long and was not long ago.
     pub fn collect_metrics(&mut self) {
-        let begun = Instant::now();
-        let too_early = |last: &Collected| begun < last.at + last.took * MAX_SHARE;
-        if self.collected.as_ref().is_some_and(too_early) {
-            return;
+        if !self.collected.as_ref().is_some_and(Collected::is_recent) {
+            self.collected = Some(Collected::by(|| self.read_metrics()));
         }
-        let metrics = self.read_metrics();
-        self.collected = Some(Collected {
-            at: Instant::now(),
-            took: begun.elapsed(),
-            metrics,
-        });
     }
 
     /// Takes no lock, and trusts nothing that it reads.

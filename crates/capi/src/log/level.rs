@@ -1,0 +1,41 @@
+//! How much `VSHMEM_LOG` asks for.
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// Calls that fail for a reason that is Vshmem's.
+    Error,
+    /// Calls that fail otherwise than programs expect in their course.
+    Warn,
+    /// That the library is loaded, and which pools are opened.
+    Info,
+    /// Each `*get`, and each call that fails.
+    Debug,
+}
+
+impl Level {
+    /// What is written for it.
+    pub fn from_text(text: &[u8]) -> Option<Level> {
+        match text {
+            b"off" => Some(Level::Off),
+            b"error" => Some(Level::Error),
+            b"warn" => Some(Level::Warn),
+            b"info" => Some(Level::Info),
+            b"debug" => Some(Level::Debug),
+            _ => None,
+        }
+    }
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Off => "off",
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}

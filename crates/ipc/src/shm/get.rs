@@ -1,0 +1,172 @@
+//! `shmget`.
+
+use super::{bytes_of, pending, SHM_HUGETLB, SHM_NORESERVE};
+use crate::directory::{self as dir, Found};
+use crate::{liveness, perm, pid_word, Ctx, Errno};
+use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::heap::Range;
+use vshmem_pool::layout::{Kind, PAGE};
+use vshmem_pool::lock::SignalsBlocked;
+use vshmem_pool::log::Txn;
+
+/// Segments up to this size (bytes) get their memory when they are made. Larger ones get it when it is touched, as the kernel's
+/// do (near who touches it first), unless memory is scarce; that there is room for all segments is counted.
+const RESERVED_UP_TO: u64 = 256 << 10;
+/// Segments up to this size are prepared without letting go of the pool's lock.
+const SMALL: u64 = 256 << 10;
+
+/// `shmget`.
+pub fn get(c: &Ctx, key: i32, size: usize, flg: i32) -> Result<i32, Errno> {
+    let signals = SignalsBlocked::attentive(c.kernel);
+    match try_get(c, &signals, key, size as u64, flg) {
+        // The dead may still hold what is missing.
+        Err(Errno::ENOMEM | Errno::ENOSPC) if liveness::free_up(c, &signals) => {
+            try_get(c, &signals, key, size as u64, flg)
+        }
+        result => result,
+    }
+}
+
+fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
+    let guard = dir::lock(c, signals)?;
+    if let Some(id) = existing(c, key, size, flg)? {
+        return Ok(id);
+    }
+    let len = check_new(c, size, flg)?;
+    let heap = &c.pool.geometry().pages;
+    let pages = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
+    let mut txn = guard.txn();
+    let range = dir::allocate(c, heap, &mut txn, pages)?;
+    let is_lazy = flg & SHM_NORESERVE != 0 && !range.dirty && is_ours_alone(c);
+    if is_lazy || len <= SMALL {
+        if !is_lazy {
+            prepare(c, range)?;
+        }
+        return publish(c, txn, range, key, size, flg);
+    }
+    // Preparing takes long: the pages are pending, the lock is free meanwhile.
+    let pending = pending::add(c, &mut txn, range)?;
+    txn.commit()?;
+    drop(guard);
+    let prepared = prepare(c, range);
+    let guard = pending::lock(c, signals, pending)?;
+    let result = prepared.and_then(|()| {
+        if let Some(id) = existing(c, key, size, flg)? {
+            return Ok(Some(id));
+        }
+        let mut txn = guard.txn();
+        txn.put(&pending.owner, 0)?;
+        publish(c, txn, range, key, size, flg).map(Some)
+    });
+    if pending::is_mine(c, pending) {
+        pending::release(c, &guard, pending, true)?;
+    }
+    result?.ok_or(Errno::EINVAL)
+}
+
+fn existing(c: &Ctx, key: i32, size: u64, flg: i32) -> Result<Option<i32>, Errno> {
+    match dir::find(c, Kind::Shm, key, flg)? {
+        Found::Nothing => Ok(None),
+        Found::Existing(index, head) => {
+            let shm = c.shm(index).ok_or(Errno::EINVAL)?;
+            if size > shm.size.load(Relaxed) {
+                return Err(Errno::EINVAL);
+            }
+            dir::admit(c, (index, head), flg).map(Some)
+        }
+    }
+}
+
+/// Checks the limits for a new segment; returns its length in whole pages.
+fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
+    let limits = c.pool.limits();
+    if size < 1 || size > limits.shmmax {
+        return Err(Errno::EINVAL);
+    }
+    let len = size.checked_next_multiple_of(PAGE).ok_or(Errno::ENOSPC)?;
+    let total = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
+    if total
+        .checked_add(len / PAGE)
+        .is_none_or(|t| t > limits.shmall)
+    {
+        return Err(Errno::ENOSPC);
+    }
+    if size > i64::MAX as u64 - PAGE {
+        // No file can be that large.
+        return Err(Errno::EINVAL);
+    }
+    if flg & SHM_HUGETLB != 0 {
+        // As on a kernel that has no huge pages set aside, for those whom it would give some.
+        let may = c.kernel.cred().caps & perm::CAP_IPC_LOCK != 0 || c.kernel.in_group(0);
+        return Err(if may { Errno::ENOMEM } else { Errno::EPERM });
+    }
+    Ok(len)
+}
+
+/// Backs pages with memory and makes them read as zeros.
+fn prepare(c: &Ctx, range: Range) -> Result<(), Errno> {
+    let (at, len) = bytes_of(c, range);
+    // What may not read as zeros is written to here, which must not fail.
+    let backed = if len <= RESERVED_UP_TO || range.dirty || !is_ours_alone(c) {
+        c.reserve(at, len)
+    } else {
+        back_large(c, at, len)
+    };
+    if !backed || (range.dirty && !c.pool.mem().zero(at, len)) {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(())
+}
+
+/// Does only this kernel use the pool, and is its memory this kernel's? Then who touches what can't have memory is only a process. A machine that does
+/// so dies, whoever has made the segment.
+fn is_ours_alone(c: &Ctx) -> bool {
+    c.kernel.rules_pool() && c.pool.is_alone(c.member)
+}
+
+/// Sees to it that a large segment can have memory when it is touched: others of this pool don't take it away, for all are
+/// counted. Where less than twice of what they all can take is to be had, others of the file system could: there it is taken now.
+fn back_large(c: &Ctx, at: u64, len: u64) -> bool {
+    let Some(available) = c.kernel.available_memory() else {
+        return true;
+    };
+    let pages = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
+    let all = pages.saturating_mul(PAGE).saturating_add(len);
+    // What lies beside the segments takes memory, too: the small heap, above all.
+    let available = available.saturating_sub(c.pool.root().small_backed.load(Relaxed));
+    all <= available && (all.saturating_mul(2) <= available || c.reserve(at, len))
+}
+
+fn publish(
+    c: &Ctx,
+    mut txn: Txn,
+    range: Range,
+    key: i32,
+    size: u64,
+    flg: i32,
+) -> Result<i32, Errno> {
+    let limit = c.pool.limits().shmmni;
+    let (index, id) = dir::insert(c, &mut txn, Kind::Shm, key, flg as u32 & 0o777, limit)?;
+    let shm = c.shm(index).ok_or(Errno::EINVAL)?;
+    txn.put(&shm.first, range.first.into())?;
+    txn.put(&shm.pages, range.count.into())?;
+    txn.put(&shm.size, size)?;
+    txn.put(&shm.atime, 0)?;
+    txn.put(&shm.dtime, 0)?;
+    txn.put(&shm.ctime, c.kernel.now() as u64)?;
+    txn.put(&shm.cpid, pid_word(c))?;
+    txn.put(&shm.lpid, 0)?;
+    txn.put(&shm.nattch, 0)?;
+    txn.put(&shm.holds, 0)?;
+    let total = &c.pool.kind_root(Kind::Shm).total;
+    txn.put(
+        total,
+        total.load(Relaxed).saturating_add(range.count.into()),
+    )?;
+    if range.dirty {
+        let kept = &c.pool.root().kept;
+        txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;
+    }
+    txn.commit()?;
+    Ok(id)
+}

@@ -1,0 +1,43 @@
+//! Metrics, and what it cost to collect them.
+
+use crate::metrics::Pool;
+use std::time::{Duration, Instant};
+
+/// The metrics of a pool are collected at most for this fraction of the time: collecting takes up to some tenths of a second, by
+/// what the pool contains, and the loop's other work waits meanwhile.
+const MAX_SHARE: u32 = 10;
+
+/// The metrics that were collected last.
+pub struct Collected {
+    at: Instant,
+    took: Duration,
+    metrics: Pool,
+}
+
+impl Collected {
+    /// Collects metrics.
+    pub fn by(collect: impl FnOnce() -> Pool) -> Collected {
+        let begun = Instant::now();
+        let metrics = collect();
+        Collected {
+            at: Instant::now(),
+            took: begun.elapsed(),
+            metrics,
+        }
+    }
+
+    /// Would it take more than its share of the time to collect them again now?
+    pub fn is_recent(&self) -> bool {
+        Instant::now() < self.at + self.took * MAX_SHARE
+    }
+
+    /// When they were collected.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// The metrics.
+    pub fn metrics(&self) -> &Pool {
+        &self.metrics
+    }
+}
