@@ -12,6 +12,7 @@ extern crate std;
 pub mod census;
 pub mod check;
 mod directory;
+mod end_waits;
 pub mod errno;
 pub mod liveness;
 pub mod msg;
@@ -30,10 +31,10 @@ mod tests;
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Proc;
 
+pub use end_waits::interrupt;
 pub use errno::Errno;
 pub use liveness::leave;
 pub use vshmem_pool::{Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited};
-pub use waiters::interrupt;
 
 /// `IPC_PRIVATE`.
 pub const IPC_PRIVATE: i32 = 0;

@@ -1,6 +1,6 @@
 //! Processes come and go, most of them without saying good-bye.
 
-use crate::{directory as dir, msg, sem, shm, waiters, Budget, Ctx, Kernel, Pool, ProcId};
+use crate::{directory as dir, end_waits, msg, sem, shm, Budget, Ctx, Kernel, Pool, ProcId};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::time::Duration;
 use vshmem_pool::heap::Heap;
@@ -172,7 +172,7 @@ fn clean(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
             Kind::Msg => msg::reap_process(c, signals, index, dead),
         });
     }
-    waiters::reap_process(c, signals, dead);
+    end_waits::reap_process(c, signals, dead);
 }
 
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that concerns. The slot stays

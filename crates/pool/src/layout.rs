@@ -525,9 +525,6 @@ impl Waiter {
 pub const WAITING: u32 = 1;
 /// [`Waiter::status`]: served; the low bits are an errno or 0.
 pub const DONE: u32 = 1 << 31;
-/// [`Waiter::status`], beside [`DONE`]: whoever served the waiter does not know yet whether it lives. Bits 16-29 then tell this
-/// service from others.
-pub const ON_TRUST: u32 = 1 << 30;
 /// [`Waiter::status`]: the bits that hold the errno.
 pub const ERRNO: u32 = 0xffff;
 

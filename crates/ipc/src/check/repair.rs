@@ -2,7 +2,7 @@
 
 use super::finding::high;
 use super::participants;
-use crate::{directory as dir, liveness, msg, sem, shm, waiters, Ctx, Errno, ProcId};
+use crate::{directory as dir, end_waits, liveness, msg, sem, shm, Ctx, Errno, ProcId};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
@@ -105,7 +105,7 @@ fn orphans(c: &Ctx) -> u32 {
     for index in 0..high.min(c.pool.geometry().waiters.1) {
         let owner = c.waiter(index).map_or(0, |w| w.owner.load(Acquire));
         if let Some(dead) = ProcId::of_word(owner).filter(|o| participants::is_dead(c, *o)) {
-            waiters::reap_process(c, &SignalsBlocked::new(c.kernel), dead);
+            end_waits::reap_process(c, &SignalsBlocked::new(c.kernel), dead);
             n += 1;
         }
     }

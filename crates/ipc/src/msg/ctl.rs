@@ -1,7 +1,7 @@
 //! `msgctl`.
 
 use super::queue::Queue;
-use super::{scan, wait};
+use super::{scan, waiter};
 use crate::{directory as dir, perm, pid_of, Ctx, Errno, Perm};
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
@@ -109,7 +109,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32, qbytes: u64) -> Resu
     txn.put(&entry.qbytes, i64::from(qbytes) as u64)?;
     txn.put(&entry.ctime, c.kernel.now() as u64)?;
     txn.commit()?;
-    wait::retry(&slow)
+    waiter::retry(&slow)
 }
 
 /// `MSG_INFO`: the highest index in use (0 if none), and what is in use.

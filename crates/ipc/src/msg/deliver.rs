@@ -5,7 +5,7 @@ use super::mark::{Mark, State};
 use super::queue::Slow;
 use super::ring::{cells_for, Ring};
 use super::scan::{self, Item, Wanted};
-use super::{wait, MSG_NOERROR};
+use super::{waiter, MSG_NOERROR};
 use crate::waiters::{self, Ticket};
 use crate::{pid_word, Errno, ProcId};
 use core::sync::atomic::Ordering::Relaxed;
@@ -37,17 +37,17 @@ pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Res
         };
         let w = ticket.waiter;
         if waiters::is_dead(c, w) {
-            wait::take_out(slow, queue.receivers(), ticket, Err(Errno::EINTR))?;
+            waiter::take_out(slow, queue.receivers(), ticket, Err(Errno::EINTR))?;
             continue;
         }
         if scan::choose(slow, ring, wanted(w)).is_some() {
-            wait::retry_one(slow, ticket)?;
+            waiter::retry_one(slow, ticket)?;
             continue;
         }
         let takes = w.message().flags.load(Relaxed) as i32 & MSG_NOERROR != 0
             || len as u64 <= w.message().len.load(Relaxed);
         if !takes {
-            wait::take_out(slow, queue.receivers(), ticket, Err(Errno::E2BIG))?;
+            waiter::take_out(slow, queue.receivers(), ticket, Err(Errno::E2BIG))?;
             continue;
         }
         return hand_over(slow, ring, tail, ticket, len).map(|()| true);

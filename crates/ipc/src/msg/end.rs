@@ -1,7 +1,7 @@
 //! The two ends of a ring: position and counts, moved by one compare-and-swap.
 
-use crate::MOST_ATTEMPTS;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use crate::{pid_word, Ctx, MOST_ATTEMPTS};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::MsgEnd;
 use vshmem_pool::log::{Full, Txn};
 
@@ -86,6 +86,18 @@ pub fn freeze(end: &MsgEnd) {
 /// Lets fast paths use an end again.
 pub fn thaw(end: &MsgEnd) {
     end.at.hi.fetch_and(!SLOW, AcqRel);
+}
+
+/// Time and pid of the last one at an end. Written only when they change.
+#[inline(always)]
+pub fn record_use(c: &Ctx, end: &MsgEnd, now: i64) {
+    if end.time.load(Relaxed) != now {
+        end.time.store(now, Relaxed);
+    }
+    let pid = pid_word(c);
+    if end.pid.load(Relaxed) != pid {
+        end.pid.store(pid, Relaxed);
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@
 //!   and hand their message over. Earlier ones that were not finished are visible as cells that are taken but not READY: as long as
 //!   there are such, the receiver looks again soon instead of sleeping. The same holds for senders that wait for room.
 
+mod cancel;
 pub(crate) mod check;
 mod ctl;
 mod deliver;
@@ -33,6 +34,7 @@ mod mark;
 #[cfg(test)]
 mod model;
 mod name;
+mod pause;
 mod queue;
 mod receive;
 mod remove;
@@ -41,16 +43,18 @@ mod ring;
 mod scan;
 mod send;
 mod space;
+mod take;
 mod wait;
+mod waiter;
 mod wary;
 
+pub(crate) use cancel::{drop_waiter, interrupt, reap_process};
 pub use ctl::{highest, info, set, stat, stat_index, MsgDs, MsgInfo};
 pub use get::get;
 pub use receive::{receive, try_receive_fast};
 pub(crate) use remove::finish_removals;
 pub use remove::remove;
 pub use send::{send, try_send_fast};
-pub(crate) use wait::{drop_waiter, interrupt, reap_process};
 
 /// `MSG_NOERROR`: a text that is too long is cut.
 pub const MSG_NOERROR: i32 = 0o10000;

@@ -1,47 +1,18 @@
 //! `msgrcv`.
 
 use super::done;
-use super::end::{self, At, MAX_STEP};
+use super::end::{self, record_use, At, MAX_STEP};
 use super::mark::State;
 use super::name::name_receiver;
-use super::queue::{Queue, Slow};
-use super::ring::{cells_for, Ring};
-use super::scan::{self, Item, Wanted};
-use super::send::record_use;
+use super::queue::Queue;
+use super::ring::cells_for;
+use super::scan::{self, Wanted};
+use super::take::{after, take, Incoming, Received};
+use super::waiter::register_receiver;
 use super::wary::Wary;
-use super::{wait, MSG_COPY, MSG_EXCEPT, MSG_NOERROR};
-use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
+use super::{wait, MSG_COPY, MSG_EXCEPT};
+use crate::{perm, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
 use core::sync::atomic::Ordering::Acquire;
-
-/// Where a message goes.
-#[derive(Clone, Copy)]
-pub struct Incoming {
-    /// Buffer for the text.
-    pub text: *mut u8,
-    /// Its size.
-    pub cap: usize,
-    /// Cut the text if it is too long.
-    pub cut: bool,
-}
-
-impl Incoming {
-    /// From the arguments of `msgrcv`.
-    #[inline(always)]
-    fn new(text: *mut u8, cap: usize, flg: i32) -> Incoming {
-        let cut = flg & MSG_NOERROR != 0;
-        Incoming { text, cap, cut }
-    }
-
-    /// Bytes of a message of `len` that are copied: the buffer was found writable for what a message can have, not for
-    /// what a mark says that somebody scribbled.
-    #[inline(always)]
-    fn part_of(&self, c: &Ctx, len: usize) -> usize {
-        len.min(self.cap).min(c.pool.limits().msgmax as usize)
-    }
-}
-
-/// Bytes copied, and type.
-pub type Received = (usize, i64);
 
 enum Attempt {
     Done(Received),
@@ -192,18 +163,6 @@ unsafe fn attempt(
     Ok(Attempt::Slow)
 }
 
-/// The receiving end after a message.
-fn after(head: At, cells: u32, len: usize) -> At {
-    At {
-        pos: head.pos.wrapping_add(cells),
-        bytes: head.bytes.wrapping_add(len as u32),
-        msgs: head.msgs.wrapping_add(1),
-        owner: 0,
-        step: 0,
-        slow: head.slow,
-    }
-}
-
 /// # Safety
 /// As for [`receive`].
 #[cold]
@@ -254,10 +213,7 @@ unsafe fn receive_slowly(
                 return Err(Errno::ENOMSG);
             }
             let unfinished = scan::reap(&slow);
-            (
-                wait::register_receiver(&slow, mtyp, into.cap, flg)?,
-                unfinished,
-            )
+            (register_receiver(&slow, mtyp, into.cap, flg)?, unfinished)
         };
         // SAFETY: as for receive.
         let received =
@@ -267,83 +223,6 @@ unsafe fn receive_slowly(
         }
         spins = 0;
     }
-}
-
-/// Takes the message that is wanted, if it is there, under the lock.
-///
-/// # Safety
-/// As for [`receive`].
-pub unsafe fn take(slow: &Slow, into: Incoming, wanted: Wanted) -> Result<Option<Received>, Errno> {
-    let Some(ring) = slow.queue.ring(slow.c) else {
-        return Ok(None);
-    };
-    let Some(item) = scan::choose(slow, &ring, wanted) else {
-        return Ok(None);
-    };
-    let len = item.mark.len as usize;
-    if len > into.cap {
-        match wanted {
-            _ if !into.cut => return Err(Errno::E2BIG),
-            // A copy is never cut.
-            Wanted::Number(_) => return Err(Errno::EINVAL),
-            _ => {}
-        }
-    }
-    let kind = ring.kind(item.pos);
-    let n = into.part_of(slow.c, len);
-    // SAFETY: the lock is held and both ends are frozen; the caller vouches for the buffer.
-    unsafe { ring.read(item.pos, len, into.text, n) };
-    if !matches!(wanted, Wanted::Number(_)) {
-        consume(slow, &ring, item)?;
-        wait::wake_senders(slow)?;
-    }
-    Ok(Some((n, kind)))
-}
-
-/// Takes a message out of the queue and counts it as received.
-fn consume(slow: &Slow, ring: &Ring, item: Item) -> Result<(), Errno> {
-    let (c, entry) = (slow.c, slow.queue.entry);
-    let head = slow.queue.head();
-    // The head itself stays until the used-up cells at it are freed.
-    let counted = after(head, 0, item.mark.len as usize);
-    let mut txn = slow.guard.txn();
-    txn.set(
-        ring.mark_offset(item.pos),
-        done::consumed(ring, item.pos, item.cells).word(),
-    )?;
-    end::put(&mut txn, &entry.receive, counted)?;
-    txn.put(&entry.receive.time, c.kernel.now() as u64)?;
-    txn.put(&entry.receive.pid, pid_word(c))?;
-    txn.commit()?;
-    scan::advance(slow, ring);
-    Ok(())
-}
-
-/// A message that was handed to the caller.
-pub fn assigned(slow: &Slow, pos: u32) -> Option<(Ring, Item)> {
-    let ring = slow.queue.ring(slow.c)?;
-    let owner = slow.c.me.slot as u16 + 1;
-    let is_it = |i: Item| i.pos == pos && i.mark.state == State::Assigned && i.mark.owner == owner;
-    Some((ring, scan::find(slow, &ring, is_it)?))
-}
-
-/// Takes a message that was handed to the caller.
-///
-/// # Safety
-/// As for [`receive`].
-pub unsafe fn take_assigned(slow: &Slow, into: Incoming, pos: u32) -> Result<Received, Errno> {
-    let (ring, item) = assigned(slow, pos).ok_or(scan::DAMAGED)?;
-    let len = item.mark.len as usize;
-    let n = into.part_of(slow.c, len);
-    let kind = ring.kind(pos);
-    // SAFETY: the message is the caller's; the caller vouches for the buffer.
-    unsafe { ring.read(pos, len, into.text, n) };
-    let mut txn = slow.guard.txn();
-    let used = done::consumed(&ring, pos, item.cells);
-    txn.set(ring.mark_offset(pos), used.word())?;
-    txn.commit()?;
-    scan::advance(slow, &ring);
-    Ok((n, kind))
 }
 
 /// Is there certainly nothing, and nothing on its way?

@@ -1,8 +1,10 @@
 //! `msgctl(IPC_RMID)`.
 
 use super::name::name_the_last;
+use super::pause::Pause;
 use super::queue::{Queue, LOG_ENTRIES};
-use super::{retired, ring, scan, wait};
+use super::waiter::end_all;
+use super::{retired, ring, scan};
 use crate::{directory as dir, perm, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use vshmem_pool::layout::{Kind, HEAD_DYING};
@@ -36,7 +38,7 @@ pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) ->
         id,
         ..Queue::at(c, index)?
     };
-    let mut pause = wait::Pause::new();
+    let mut pause = Pause::new();
     // Memory that somebody is about to write to or read from can't be given to others. It is a matter of
     // nanoseconds, unless that one is stopped: then who cleans up after it finishes this, or who needs room.
     while !try_to_finish(c, signals, &queue)? && pause.nap_briefly(c) {}
@@ -61,7 +63,7 @@ fn try_to_finish(c: &Ctx, signals: &SignalsBlocked, queue: &Queue) -> Result<boo
     if !dir::is_dying(&entry.head) || entry.head.id.load(Relaxed) != queue.id as u32 {
         return Ok(true);
     }
-    wait::end_all(&slow, Err(Errno::EIDRM))?;
+    end_all(&slow, Err(Errno::EIDRM))?;
     name_the_last(c, queue);
     let ring = queue.ring(c);
     // A receiver that was handed a message before has received it, as in the kernel, though it may have to be

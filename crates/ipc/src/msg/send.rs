@@ -2,17 +2,18 @@
 
 use super::deliver::deliver;
 use super::done;
-use super::end::{self, At, MAX_STEP};
+use super::end::{self, record_use, At, MAX_STEP};
 use super::mark::{Mark, State};
 use super::name::name_sender;
+use super::pause::Pause;
 use super::queue::Queue;
 use super::ring::{cells_for, Ring};
 use super::space::{is_due_for_sweep, make_space, Space};
 use super::wait;
+use super::waiter::register_sender;
 use super::wary::Wary;
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use vshmem_pool::layout::MsgEnd;
 use vshmem_pool::lock::SignalsBlocked;
 
 /// A message to be sent.
@@ -196,18 +197,6 @@ fn fits(queue: &Queue, tail: At, len: usize) -> bool {
     fits_in(counts)
 }
 
-/// Time and pid of the last one at an end. Written only when they change.
-#[inline(always)]
-pub fn record_use(c: &Ctx, end: &MsgEnd, now: i64) {
-    if end.time.load(Relaxed) != now {
-        end.time.store(now, Relaxed);
-    }
-    let pid = pid_word(c);
-    if end.pid.load(Relaxed) != pid {
-        end.pid.store(pid, Relaxed);
-    }
-}
-
 /// # Safety
 /// As for [`send`].
 #[cold]
@@ -236,7 +225,7 @@ unsafe fn send_slowly(
     if nowait && matches!(found, Attempt::Full) {
         return Err(Errno::EAGAIN);
     }
-    let (mut pause, mut wary) = (wait::Pause::new(), Wary::new(c));
+    let (mut pause, mut wary) = (Pause::new(), Wary::new(c));
     loop {
         perm::check(c, &queue.entry.head, perm::WRITE)?;
         let is_long = pause.is_long();
@@ -278,7 +267,7 @@ unsafe fn try_send(
         if nowait {
             return Err(Errno::EAGAIN);
         }
-        return wait::register_sender(&slow, message.len).map(Step::Wait);
+        return register_sender(&slow, message.len).map(Step::Wait);
     }
     let ring = match make_space(&slow, signals, cells_for(message.len), leave)? {
         Space::Here(ring) => ring,

@@ -1,7 +1,7 @@
 //! Is a set as it must be? For [`crate::check`].
 
 use super::set::{value, Beside, Set, SLOW};
-use super::{serve, undo, SEMVMX};
+use super::{repay, serve, undo, waiter, SEMVMX};
 use crate::check::finding::{demand, Location, Queued, Report};
 use crate::check::participants;
 use crate::{directory as dir, waiters, Ctx, Errno, ProcId};
@@ -20,7 +20,7 @@ pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<b
     }
     let guard = set.lock(c, signals)?;
     if set.still() {
-        undo::repay_all(c, &set, signals, &guard)?;
+        repay::repay_all(c, &set, signals, &guard)?;
         serve::serve(c, &set, signals, &guard)?;
         undo::sweep(c, &set, signals);
     }
@@ -199,8 +199,8 @@ fn queue(c: &Ctx, set: &Set, location: Location, queued: &mut Queued, report: Re
     participants::queue(c, set.queue(), set.reference(), location, queued, report);
     for ticket in waiters::each(c, set.queue()) {
         let w = ticket.waiter;
-        let n = serve::count(c, w);
-        let sops = || (0..n).map(|i| serve::sop(c, w, i));
+        let n = waiter::count(c, w);
+        let sops = || (0..n).map(|i| waiter::sop(c, w, i));
         let at = Location::Waiter(ticket.index);
         demand(report, n > 0, at, "it waits for nothing", 0);
         for s in sops() {
@@ -214,9 +214,9 @@ fn queue(c: &Ctx, set: &Set, location: Location, queued: &mut Queued, report: Re
                 s.num.into(),
             );
         }
-        let owes = || undo::dead_owner(c, set, n, |i| serve::sop(c, w, i), super::slow::Gone::Now);
+        let owes = || undo::dead_owner(c, set, n, |i| waiter::sop(c, w, i), undo::Gone::Now);
         if let (1, Some(s)) = (n, sops().next()) {
-            let blocked = serve::is_blocked(c, set, s) || owes().is_some();
+            let blocked = waiter::is_blocked(c, set, s) || owes().is_some();
             demand(
                 report,
                 blocked,

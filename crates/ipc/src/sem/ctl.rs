@@ -1,9 +1,10 @@
 //! `semctl`.
 
-use super::serve::{self, serve};
+use super::serve::serve;
 use super::set::{my_pid, value, with_value, Set};
-use super::slow::{is_slow, thaw_all};
-use super::{undo, SEMVMX};
+use super::slow::is_slow;
+use super::waiter::{self, thaw_all};
+use super::{repay, undo, SEMVMX};
 use crate::{directory as dir, perm, pid_of, Ctx, Errno, Perm};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, CLEAR_ALL};
@@ -53,7 +54,7 @@ fn with_lock<T>(
     if !set.still() {
         return Err(Errno::EIDRM);
     }
-    undo::repay_all(c, &set, &signals, &guard)?;
+    repay::repay_all(c, &set, &signals, &guard)?;
     body(&set, &signals, &guard)
 }
 
@@ -93,7 +94,7 @@ pub fn getzcnt(c: &Ctx, id: i32, num: i32) -> Result<i32, Errno> {
 
 fn count_blocked(c: &Ctx, id: i32, num: i32, for_zero: bool) -> Result<i32, Errno> {
     with_lock(c, id, perm::READ, |set, _, _| {
-        Ok(serve::count_blocked(c, set, check_num(set, num)?, for_zero)? as i32)
+        Ok(waiter::count_blocked(c, set, check_num(set, num)?, for_zero)? as i32)
     })
 }
 

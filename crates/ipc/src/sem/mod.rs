@@ -11,21 +11,26 @@
 //! * *Waiters*: a semaphore that a waiter's operations name is SLOW for as long as the waiter stands in the queue. Every change of it
 //!   hence goes through the lock, and the changer serves the queue before it lets go. A waiter registers under the same lock,
 //!   after it found that it can't proceed. So none is missed.
-//! * *Waiters that died* are served by mistake only in a way that is mended before anybody can know ([`trust`]).
+//! * *Waiters that died* are not served: whether a waiter lives is asked under the lock, before it is given anything.
 
+mod cancel;
 pub(crate) mod check;
 mod ctl;
 mod fast;
 mod get;
+mod lock;
 #[cfg(test)]
 mod model;
+mod perform;
 mod remove;
+mod repay;
 mod serve;
 mod set;
 mod slow;
-mod trust;
 mod undo;
+mod waiter;
 
+pub(crate) use cancel::{drop_waiter, interrupt};
 pub(crate) use ctl::finish_removals;
 pub use ctl::{
     getall, getncnt, getpid, getval, getzcnt, highest, info, nsems, set, setall, setval, stat,
@@ -34,8 +39,7 @@ pub use ctl::{
 pub use fast::{op, try_fast};
 pub use get::get;
 pub use remove::remove;
-pub(crate) use serve::{drop_waiter, interrupt};
-pub(crate) use undo::reap_process;
+pub(crate) use repay::reap_process;
 
 /// `SEM_UNDO`.
 pub const SEM_UNDO: i16 = 0x1000;

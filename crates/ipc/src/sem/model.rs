@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 use std::vec::Vec;
 
 mod pair;
-mod trust;
 
 const SLOW: u64 = 1 << 16;
 const WAITING: u64 = 1;

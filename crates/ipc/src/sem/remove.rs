@@ -1,7 +1,7 @@
 //! `semctl(IPC_RMID)`.
 
-use super::serve;
 use super::set::{Set, SLOW};
+use super::waiter;
 use crate::{directory as dir, perm, waiters, Ctx, Errno};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use vshmem_pool::layout::{Kind, Undo, HEAD_DYING};
@@ -43,7 +43,7 @@ pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) ->
         set.cell(c, num)?.lo.fetch_or(SLOW, AcqRel);
     }
     for ticket in waiters::each(c, set.queue()) {
-        serve::end_wait(c, &set, &guard, ticket, Err(Errno::EIDRM))?;
+        waiter::end_wait(c, &set, &guard, ticket, Err(Errno::EIDRM))?;
     }
     let pool_guard = dir::lock(c, signals)?;
     loop {

@@ -7,8 +7,6 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::budget::LOOK;
 use vshmem_pool::layout::{Kind, Sem};
-use vshmem_pool::lock::{Guard, SignalsBlocked};
-use vshmem_pool::log::Log;
 use vshmem_pool::pair::Pair;
 
 /// Bit in the low word: fast paths keep off.
@@ -63,9 +61,6 @@ impl Beside {
             | (self.adjust as u16 as u64) << 32
     }
 }
-
-/// No log has more entries: two for each semaphore, one for each operation of a call.
-const MOST_LOGGED: u64 = 1 << 18;
 
 /// A set that was found: what its entry said, checked.
 #[derive(Clone, Copy)]
@@ -175,18 +170,6 @@ impl Set {
     /// Is it still the set that was found?
     pub fn still(&self) -> bool {
         dir::still(&self.entry.head, self.id)
-    }
-
-    /// Takes the set's lock, and finishes what a dead owner has left.
-    pub fn lock<'a>(&self, c: &'a Ctx, signals: &SignalsBlocked) -> Result<Guard<'a>, Errno> {
-        let log = || Log {
-            at: self.entry.log.load(Relaxed),
-            entries: self.entry.log_entries.load(Relaxed).min(MOST_LOGGED) as u32,
-        };
-        let guard = dir::lock_object(c, signals, &self.entry.lock, log)?;
-        // Whoever died in the middle of that may have been followed by one who could not have the pool's lock.
-        super::undo::finish_clearing(c, self);
-        Ok(guard)
     }
 }
 

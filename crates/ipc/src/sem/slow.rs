@@ -1,80 +1,23 @@
 //! `semop` under the set's lock: several semaphores at once, waiting, contended adjustments.
 
-use super::serve::{self, serve};
-use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
-use super::trust::Trust;
-use super::{undo, Sembuf, SEMVMX};
+use super::perform::{perform, Actor, Outcome};
+use super::serve::serve;
+use super::set::{my_pid, Beside, Set, SLOW};
+use super::undo::{self, Gone};
+use super::waiter::{self, thaw_all};
+use super::{cancel, remove, repay, Sembuf};
 use crate::waiters::{self, Ticket};
-use crate::{directory as dir, Ctx, Errno, ProcId, Waited};
+use crate::{directory as dir, Ctx, Errno, Waited};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
-use vshmem_pool::log::Txn;
 
 /// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are its multiples: a program's
 /// alarm that goes off at the same moment as the sleep's time is up would not be seen to have interrupted it),
 const FIRST_LOOK: Duration = Duration::from_micros(9_370);
+
 /// later less and less often, down to this.
 const LAST_LOOK: Duration = Duration::from_micros(243_170);
-
-/// Whose operations are performed.
-#[derive(Clone, Copy)]
-pub struct Actor {
-    /// The process.
-    pub who: ProcId,
-    /// Its pid word.
-    pub pid: u64,
-}
-
-/// What became of operations.
-pub enum Outcome {
-    /// They can be performed; the transaction holds the changes.
-    Possible,
-    /// This one (its index) is in the way.
-    Blocked(usize),
-    /// They never can.
-    Failed(Errno),
-}
-
-/// Performs operations in a transaction, all or nothing: unless the outcome is `Possible`, drop the transaction.
-pub fn perform(
-    c: &Ctx,
-    set: &Set,
-    txn: &mut Txn,
-    actor: Actor,
-    n: usize,
-    sop: impl Fn(usize) -> Sembuf,
-) -> Result<Outcome, Errno> {
-    for i in 0..n {
-        let s = sop(i);
-        let num = s.num as u32;
-        if num >= set.nsems {
-            return Ok(Outcome::Failed(Errno::EFBIG));
-        }
-        set.freeze(c, num)?;
-        let at = set.lo(num);
-        let lo = txn.get(at).ok_or(Errno::EINVAL)?;
-        let (old, op) = (value(lo), s.op as i32);
-        if (op == 0 && old != 0) || old + op < 0 {
-            return Ok(if s.nowait() {
-                Outcome::Failed(Errno::EAGAIN)
-            } else {
-                Outcome::Blocked(i)
-            });
-        }
-        if old + op > SEMVMX {
-            return Ok(Outcome::Failed(Errno::ERANGE));
-        }
-        if s.undo() && op != 0 {
-            match undo::adjust(c, set, txn, actor.who, num, -op) {
-                Err(Errno::ERANGE) => return Ok(Outcome::Failed(Errno::ERANGE)),
-                result => result?,
-            }
-        }
-        txn.set(at, with_value(lo, old + op, actor.pid))?;
-    }
-    Ok(Outcome::Possible)
-}
 
 /// `semop`, the slow way.
 #[cold]
@@ -86,10 +29,7 @@ pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Res
     });
     let ticket = {
         let signals = SignalsBlocked::attentive(c.kernel);
-        let trust = Trust::new(c, sops);
-        let begun = begin(c, set, &signals, &trust, sops, timeout);
-        trust.wake(c, set, &signals);
-        match begun? {
+        match begin(c, set, &signals, sops, timeout)? {
             None => return Ok(()),
             Some(ticket) => ticket,
         }
@@ -102,7 +42,6 @@ fn begin(
     c: &Ctx,
     set: &Set,
     signals: &SignalsBlocked,
-    trust: &Trust,
     sops: &[Sembuf],
     timeout: Option<Duration>,
 ) -> Result<Option<Ticket>, Errno> {
@@ -111,7 +50,7 @@ fn begin(
         // Found a moment ago, so it was removed in between.
         return Err(Errno::EIDRM);
     }
-    let result = begin_locked(c, set, signals, &guard, trust, sops, timeout);
+    let result = begin_locked(c, set, signals, &guard, sops, timeout);
     thaw_all(c, set, sops.len(), |i| sops[i].num as u32);
     result
 }
@@ -121,7 +60,6 @@ fn begin_locked(
     set: &Set,
     signals: &SignalsBlocked,
     guard: &Guard,
-    trust: &Trust,
     sops: &[Sembuf],
     timeout: Option<Duration>,
 ) -> Result<Option<Ticket>, Errno> {
@@ -143,7 +81,7 @@ fn begin_locked(
         Outcome::Possible => {
             if sops.iter().any(|s| s.op != 0) {
                 // It is done, whatever comes of that; waiters look by themselves, too.
-                let _ = serve::serve_on_trust(c, set, signals, guard, Some(trust));
+                let _ = serve(c, set, signals, guard);
             }
             undo::sweep(c, set, signals);
             return Ok(None);
@@ -158,7 +96,7 @@ fn begin_locked(
         return Err(Errno::EAGAIN);
     }
     let ticket = waiters::take(c, set.reference())?;
-    let registered = serve::register(c, set, signals, guard, ticket, sops, blocked, me.pid);
+    let registered = waiter::register(c, set, signals, guard, ticket, sops, blocked, me.pid);
     if let Err(errno) = registered {
         waiters::give_back(ticket);
         return Err(errno);
@@ -188,26 +126,6 @@ fn try_now(
     Ok(outcome)
 }
 
-/// How certain it has to be that somebody lives.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
-    /// Alive a moment ago is enough.
-    Lately,
-    /// Asked now.
-    Now,
-}
-
-impl Gone {
-    /// Is a process other than the caller gone?
-    pub fn is(self, c: &Ctx, who: ProcId) -> bool {
-        who != c.me
-            && match self {
-                Gone::Lately => c.owner_was_gone_lately(who),
-                Gone::Now => c.owner_is_gone(who),
-            }
-    }
-}
-
 /// Applies what the dead owe to the semaphores that the operations name. Returns whether there was something.
 fn reap(
     c: &Ctx,
@@ -222,12 +140,12 @@ fn reap(
         let cell = set.cell(c, s.num.into())?;
         if let Some(b) = Beside::of(cell.hi.load(Relaxed)) {
             if gone.is(c, b.owner) {
-                undo::repay(c, set, signals, guard, b.owner)?;
+                repay::repay(c, set, signals, guard, b.owner)?;
                 any = true;
             }
         }
     }
-    let any = undo::repay_recorded(c, set, signals, guard, gone)? | any;
+    let any = repay::repay_recorded(c, set, signals, guard, gone)? | any;
     if any {
         undo::sweep(c, set, signals);
         // Applying lets semaphores go that nobody waits for.
@@ -236,30 +154,6 @@ fn reap(
         }
     }
     Ok(any)
-}
-
-/// Lets fast paths use semaphores again that no waiter names. What can't be known, because the budget is spent, stays as it is.
-pub fn thaw_all(c: &Ctx, set: &Set, n: usize, num: impl Fn(usize) -> u32) {
-    if !set.has_waiters() {
-        (0..n).for_each(|i| set.thaw(c, num(i)));
-        return;
-    }
-    if n == 1 {
-        if !serve::is_named(c, set, num(0)) {
-            set.thaw(c, num(0));
-        }
-        return;
-    }
-    for part in 0..set.nsems.div_ceil(serve::PART) {
-        let nums = || (0..n).map(&num).filter(|num| num / serve::PART == part);
-        if nums().next().is_none() {
-            continue;
-        }
-        let first = part * serve::PART;
-        let named = serve::named(c, set, first);
-        let is_named = |num: &u32| named[(num - first) as usize / 64] >> (num % 64) & 1 == 1;
-        (nums().filter(|num| !is_named(num))).for_each(|num| set.thaw(c, num));
-    }
 }
 
 /// Sleeps until the operations were performed by somebody else, failed, or time is up.
@@ -274,7 +168,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
         if let Some(result) = waiters::outcome(ticket.waiter) {
             await_applied(c, set);
             c.kernel.stands(None);
-            serve::finish(c, ticket);
+            waiter::finish(c, ticket);
             return sound(result);
         }
         let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(c.kernel.monotonic())));
@@ -295,10 +189,10 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
             }
         };
         if let Some(errno) = give_up {
-            serve::withdraw(c, set, ticket)?;
+            cancel::withdraw(c, set, ticket)?;
             let result = waiters::outcome(ticket.waiter);
             c.kernel.stands(None);
-            serve::finish(c, ticket);
+            waiter::finish(c, ticket);
             return sound(result.unwrap_or(Err(errno)));
         }
     }
@@ -328,9 +222,9 @@ fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
     if let Ok(guard) = set.lock(c, &signals) {
         if dir::is_dying(&set.entry.head) {
             drop(guard);
-            let _ = super::remove::finish_removal(c, &signals, set.index, set.id);
+            let _ = remove::finish_removal(c, &signals, set.index, set.id);
         } else if set.still() {
-            let _ = undo::repay_all(c, set, &signals, &guard);
+            let _ = repay::repay_all(c, set, &signals, &guard);
             let _ = serve(c, set, &signals, &guard);
         } else {
             return Some(Errno::EIDRM);

@@ -1,18 +1,38 @@
 //! `SEM_UNDO`: adjustments, beside a semaphore for the first process that has one, in a record for the others.
 
-use super::serve::serve;
 use super::set::{value, with_value, Beside, Set};
-use super::slow::{thaw_all, Gone};
+use super::waiter::thaw_all;
 use super::{Sembuf, SEMVMX};
 use crate::{directory as dir, Ctx, Errno, ProcId};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use vshmem_pool::layout::{Kind, Undo, CLEAR_ALL, MAX_PROCS};
+use vshmem_pool::layout::{Undo, CLEAR_ALL, MAX_PROCS};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Txn;
 
+/// How certain it has to be that somebody lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// Alive a moment ago is enough.
+    Lately,
+    /// Asked now.
+    Now,
+}
+
+impl Gone {
+    /// Is a process other than the caller gone?
+    pub fn is(self, c: &Ctx, who: ProcId) -> bool {
+        who != c.me
+            && match self {
+                Gone::Lately => c.owner_was_gone_lately(who),
+                Gone::Now => c.owner_is_gone(who),
+            }
+    }
+}
+
 /// Where the link to the next is in a record.
 const NEXT: u64 = 8;
+
 /// Bytes of a record before the adjustments.
 const HEAD: u64 = size_of::<Undo>() as u64;
 
@@ -177,20 +197,6 @@ fn free_record(
     Ok(txn.commit()?)
 }
 
-/// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the queue. Its record stays, empty.
-pub fn repay(
-    c: &Ctx,
-    set: &Set,
-    signals: &SignalsBlocked,
-    guard: &Guard,
-    who: ProcId,
-) -> Result<(), Errno> {
-    if take_back(c, set, guard, who)? {
-        serve(c, set, signals, guard)?;
-    }
-    Ok(())
-}
-
 /// Applies and forgets all adjustments of a process that is gone, and nothing else. Returns whether it had any.
 pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool, Errno> {
     let pid = if who == c.me {
@@ -306,55 +312,9 @@ pub fn dead_owner(
 }
 
 /// The process that a record is of, if it is gone.
-fn owner_if_gone(c: &Ctx, set: &Set, at: u64, record: &Undo, gone: Gone) -> Option<ProcId> {
+pub fn owner_if_gone(c: &Ctx, set: &Set, at: u64, record: &Undo, gone: Gone) -> Option<ProcId> {
     let owner = ProcId::of_word(record.owner.load(Relaxed))?;
     (gone.is(c, owner) && !is_empty(c, set, at)).then_some(owner)
-}
-
-/// Applies what processes that are gone have in records, which stay, empty. Returns whether there was something.
-pub fn repay_recorded(
-    c: &Ctx,
-    set: &Set,
-    signals: &SignalsBlocked,
-    guard: &Guard,
-    gone: Gone,
-) -> Result<bool, Errno> {
-    let mut any = false;
-    for (at, record) in records(c, set) {
-        if let Some(owner) = owner_if_gone(c, set, at, record, gone) {
-            repay(c, set, signals, guard, owner)?;
-            any = true;
-        }
-    }
-    Ok(any)
-}
-
-/// Applies everything that processes that are gone have on a set.
-pub fn repay_all(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<(), Errno> {
-    let mut alive = None;
-    let mut any = false;
-    for word in set.words(c)?.iter().skip(1).step_by(2) {
-        // Many semaphores of one owner follow upon each other, as a rule.
-        let owner = Beside::of(word.load(Relaxed)).map(|b| b.owner);
-        let Some(owner) = owner.filter(|owner| alive != Some(*owner)) else {
-            continue;
-        };
-        if Gone::Now.is(c, owner) {
-            repay(c, set, signals, guard, owner)?;
-            any = true;
-        } else {
-            alive = Some(owner);
-        }
-    }
-    any |= repay_recorded(c, set, signals, guard, Gone::Now)?;
-    if any {
-        sweep(c, set, signals);
-    }
-    // A process that could not be asked about may be gone.
-    if c.budget.is_spent() {
-        return Err(Errno::EIDRM);
-    }
-    Ok(())
 }
 
 /// Has a process, whose record this is, an adjustment there and another one beside the same semaphore?
@@ -404,26 +364,4 @@ pub fn finish_clearing(c: &Ctx, set: &Set) {
         return;
     }
     set.entry.clear.store(0, Release);
-}
-
-/// Takes from a set what a dead process has there.
-pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: ProcId) {
-    let Ok(set) = Set::at(c, index) else { return };
-    if set.id == 0 {
-        return;
-    }
-    let Ok(guard) = set.lock(c, signals) else {
-        return;
-    };
-    if dir::is_dying(&set.entry.head) {
-        drop(guard);
-        let _ = super::remove::finish_removal(c, signals, index, set.id);
-    } else if set.still() {
-        let _ = repay(c, &set, signals, &guard, dead);
-        sweep(c, &set, signals);
-        // What was not seen is left to who looks next.
-        if !c.budget.is_spent() {
-            c.pool.untouch(dead, Kind::Sem.reference(index));
-        }
-    }
 }

@@ -144,7 +144,6 @@ fn while_serving_a_dead_waiter() {
             let c = &p.ctx();
             let value = values(c, id)[0];
             assert!(value == 1 || (result.is_none() && value == 0), "{value}");
-            // What was given on trust comes back with the dead, and only once.
             sem::op(c, id, &[op(0, 1)], None).unwrap();
             free_after_all(w);
             let all = values(c, id)[0];

@@ -131,7 +131,7 @@ pub fn a_wait_for_very_much(n: &Names, lie: Lie) -> Option<()> {
             .store(u64::from(lie.b) << 20, Relaxed),
         2 => waiter
             .status
-            .store(DONE | ON_TRUST | u32::from(lie.b) << 16, Relaxed),
+            .store(DONE | 1 << 30 | u32::from(lie.b) << 16, Relaxed),
         _ => {
             let sop = u64::from(lie.b) | 0x8001 << 16;
             waiter.ops.iter().for_each(|op| op.store(sop, Relaxed));

@@ -1,0 +1,51 @@
+//! Growing naps.
+
+use super::wary::Wary;
+use crate::{Ctx, Errno, Waited};
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
+
+/// Growing naps, for things that only take somebody else a moment.
+pub struct Pause {
+    nap: Duration,
+    slept: Duration,
+}
+
+impl Pause {
+    /// Longest wait for somebody who has begun to write or read a message and is stopped in the middle of it.
+    const MOST: Duration = Duration::from_secs(10);
+
+    /// No nap yet.
+    pub fn new() -> Pause {
+        Pause {
+            nap: Duration::from_micros(5),
+            slept: Duration::ZERO,
+        }
+    }
+
+    /// Naps; `ENOMEM` when it has been too long.
+    pub fn nap(&mut self, c: &Ctx, wary: &Wary) -> Result<(), Errno> {
+        if self.slept > Self::MOST {
+            return Err(Errno::ENOMEM);
+        }
+        let nobody = AtomicU32::new(0);
+        let waited = c.kernel.wait(&nobody, 0, Some(self.nap));
+        if matches!(waited, Waited::Interrupted | Waited::Forked) || wary.signal_waits() {
+            return Err(Errno::EINTR);
+        }
+        c.budget.rest(self.nap.as_nanos() as u64);
+        self.slept += self.nap;
+        self.nap = (self.nap * 2).min(Duration::from_millis(5));
+        Ok(())
+    }
+
+    /// Has it been longer than a moment? Who is only not running now, though it might, takes no longer.
+    pub fn is_long(&self) -> bool {
+        self.slept >= Duration::from_millis(20)
+    }
+
+    /// Naps; false when it has been longer than a moment.
+    pub fn nap_briefly(&mut self, c: &Ctx) -> bool {
+        !self.is_long() && self.nap(c, &Wary::new(c)).is_ok()
+    }
+}
