@@ -8,10 +8,10 @@ use crate::calls::{msg, sem, shm};
 use crate::config::PoolName;
 use crate::dispatch::{MSG, SEM, SHM};
 use crate::errno::guard;
+use crate::last_error::{explain, last_error};
 use crate::reduce::{self, Operation, Value};
 use crate::state::{self, caller, POOLS};
-use crate::text::{explain, last_error};
-use crate::{gate, open, revoked, user};
+use crate::{gate, open, outcome, user};
 use core::ffi::{c_char, c_void, CStr};
 use core::time::Duration;
 use vshmem_ipc::sem::Sembuf;
@@ -33,7 +33,7 @@ pub extern "C" fn vshm_last_error() -> *const c_char {
 #[no_mangle]
 pub extern "C" fn vshm_shmget(key: i32, size: usize, flags: i32) -> i32 {
     guard("vshm_shmget", move || {
-        revoked::get(|caller| shm::get(caller, key, size, flags))
+        outcome::get(|caller| shm::get(caller, key, size, flags))
     })
 }
 
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn vshm_shmctl(id: i32, command: i32, buf: *mut c_void) ->
 #[no_mangle]
 pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
     guard("vshm_semget", move || {
-        revoked::get(|caller| sem::get(caller, key, count, flags))
+        outcome::get(|caller| sem::get(caller, key, count, flags))
     })
 }
 
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn vshm_semctl(id: i32, number: i32, command: i32, arg: us
 #[no_mangle]
 pub extern "C" fn vshm_msgget(key: i32, flags: i32) -> i32 {
     guard("vshm_msgget", move || {
-        revoked::get(|caller| msg::get(caller, key, flags))
+        outcome::get(|caller| msg::get(caller, key, flags))
     })
 }
 

@@ -6,9 +6,9 @@
 //! anew: a round is over, and who lives and waits arrives again in the next round of the phase.
 
 use crate::calls::{self, again};
+use crate::last_error::explain;
 use crate::raw;
 use crate::state::{self, Caller, POOLS};
-use crate::text::explain;
 use crate::told;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};

@@ -6,28 +6,10 @@
 
 use crate::ids;
 use crate::raw::syscall;
-use crate::tls;
+use crate::tls::{self, CredCache};
 use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::Cred;
 use vshmem_transport::ids::NOBODYS;
-
-/// A thread's credentials as last read. All zeros: never read.
-#[repr(C)]
-pub struct CredCache {
-    state: u32,
-    /// As pools call them.
-    uid: u32,
-    gid: u32,
-    /// The user as the kernel calls it.
-    kernel_uid: u32,
-    /// Of spinning, see [`keep`].
-    rounds: u32,
-    caps: u64,
-    /// When all of it was right.
-    looked_at: u64,
-    /// When the user was right.
-    uid_at: u64,
-}
 
 const UNREAD: u32 = 0;
 /// They can't change any more.

@@ -1,6 +1,6 @@
 //! errno, and the way out of every call.
 
-use crate::{text, tls};
+use crate::{last_error, tls};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use vshmem_ipc::Errno;
 
@@ -72,10 +72,15 @@ fn failed<T: Failure>(name: &'static str, error: i32) -> T {
 
 #[cold]
 fn broken<T: Failure>(name: &'static str) -> T {
-    text::explain(format_args!(
+    last_error::explain(format_args!(
         "Vshmem hit a fault of its own; please report it"
     ));
     failed(name, libc::EIO)
+}
+
+/// A mistake of ours shall not write to the program's terminal; [`guard`] turns it into an error.
+pub fn silence_panics() {
+    std::panic::set_hook(Box::new(|_| {}));
 }
 
 /// The result of a system call made by the instruction, as a `Result`.

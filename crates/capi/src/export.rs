@@ -5,8 +5,8 @@ use crate::calls::{msg, sem, shm};
 use crate::config::config;
 use crate::dispatch::{by_id, by_key, MSG, SEM, SHM};
 use crate::errno::{from_kernel, guard};
+use crate::outcome;
 use crate::raw::syscall;
-use crate::revoked;
 use crate::state::caller;
 use core::ffi::c_void;
 use vshmem_ipc::sem::Sembuf;
@@ -22,7 +22,7 @@ pub extern "C" fn shmget(key: i32, size: usize, flags: i32) -> i32 {
     by_key(
         "shmget",
         key,
-        move || revoked::get(|caller| shm::get(caller, key, size, flags)),
+        move || outcome::get(|caller| shm::get(caller, key, size, flags)),
         // SAFETY: touches no memory of ours.
         move || int(unsafe { syscall!(libc::SYS_shmget, key, size, flags) }),
     )
@@ -79,7 +79,7 @@ pub extern "C" fn semget(key: i32, count: i32, flags: i32) -> i32 {
     by_key(
         "semget",
         key,
-        move || revoked::get(|caller| sem::get(caller, key, count, flags)),
+        move || outcome::get(|caller| sem::get(caller, key, count, flags)),
         // SAFETY: touches no memory of ours.
         move || int(unsafe { syscall!(libc::SYS_semget, key, count, flags) }),
     )
@@ -153,7 +153,7 @@ pub extern "C" fn msgget(key: i32, flags: i32) -> i32 {
     by_key(
         "msgget",
         key,
-        move || revoked::get(|caller| msg::get(caller, key, flags)),
+        move || outcome::get(|caller| msg::get(caller, key, flags)),
         // SAFETY: touches no memory of ours.
         move || int(unsafe { syscall!(libc::SYS_msgget, key, flags) }),
     )

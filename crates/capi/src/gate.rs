@@ -6,6 +6,7 @@
 
 use crate::page::{self, Page};
 use crate::raw::{self, syscall};
+use crate::tls::Fork;
 use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
 
@@ -96,16 +97,6 @@ fn futex(page: &Page, operation: i32, value: u32) {
             0usize
         )
     };
-}
-
-/// What a thread remembers from before a fork until after it. It is copied into the child. All zeros: no fork under way.
-#[repr(C)]
-pub struct Fork {
-    /// A bit for each fork under way, innermost lowest: a fork handler of somebody else may fork again. Set: the gate
-    /// was closed for it; clear: there was no page then, so there was nothing to close.
-    closed: u32,
-    /// The signal mask before the outermost one that closed the gate.
-    mask: u64,
 }
 
 fn fork_record() -> &'static mut Fork {

@@ -2,7 +2,7 @@
 
 use crate::config::config;
 use crate::gate::Inside;
-use crate::text::explain;
+use crate::last_error::explain;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use vshmem_ipc::Errno;

@@ -6,46 +6,24 @@
 //! (`siglongjmp` after `alarm`) leaves it behind: the thread's next call ends it, or the thread's end
 //! (`pthread_exit` in a handler, asynchronous cancellation).
 
-use crate::tls;
-use core::ffi::c_void;
+use crate::tls::{self, Wait};
 use core::sync::atomic::{compiler_fence, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_ipc::Ctx;
 
-/// What a thread is waiting on. All zeros: on nothing.
-#[repr(C)]
-pub struct Wait {
-    /// Address of the word.
-    word: usize,
-    /// Where its stack was then.
-    stack: usize,
-    /// Whether [`thread_ends`] is called at the thread's end.
-    watched: usize,
-}
-
-/// The key by which libc calls [`thread_ends`], + 1; 0: there is none.
+/// The key by which libc tells of threads that end, + 1; 0: there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Asks libc to tell about threads that end. When the library is loaded, since libc's lock must not be met in a signal handler.
-pub fn on_load() {
-    let mut key = 0;
-    // SAFETY: the function stays in memory: the library can't be unloaded.
-    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } == 0 {
-        KEY.store(key + 1, Relaxed);
-    }
+/// Takes the key by which libc tells of threads that have ever waited and end. A thread that ends calls [`abandon`].
+pub fn watch_by(key: libc::pthread_key_t) {
+    KEY.store(key + 1, Relaxed);
 }
 
-/// A thread that has ever waited ends: perhaps in the middle of a wait.
-unsafe extern "C" fn thread_ends(_: *mut c_void) {
-    if is_waiting() {
-        // Wherever the wait was, its stack is not in use any more.
-        set_stack(0);
-        let _errno = crate::errno::ErrnoGuard::now();
-        // A fault of ours must not end the process.
-        let _ = std::panic::catch_unwind(|| drop(crate::state::caller()));
-    }
+/// The thread ends: wherever its wait was, that stack is not in use any more.
+pub fn abandon() {
+    set_stack(0);
 }
 
-/// Has [`thread_ends`] called at the calling thread's end.
+/// Has libc tell of the calling thread's end.
 #[cold]
 fn watch() {
     let Some(key) = KEY.load(Relaxed).checked_sub(1) else {
@@ -59,7 +37,7 @@ fn watch() {
     }
 }
 
-/// The same, unless that was done. Before anything is recorded that [`thread_ends`] is to find.
+/// The same, unless that was done. Before anything is recorded that is to be found at the thread's end.
 #[inline]
 fn be_watched() {
     // SAFETY: the thread's own block.

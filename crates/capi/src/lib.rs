@@ -9,15 +9,15 @@
 //! | [`api`] | the functions of `vshmem.h` |
 //! | [`dispatch`] | which calls are ours |
 //! | [`calls`], [`abi`] | the calls on a pool, and C's structures |
-//! | [`state`], [`open`] | the pools that are open, and who we are in them |
+//! | [`state`], [`pools`], [`open`] | the pools that are open, and who we are in them |
 //! | [`attach`] | which segments are attached where |
 //! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
-//! | [`revoked`] | pools that are taken away while they are in use |
+//! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
 //! | [`user`] | addresses that the program passes |
 //! | [`barrier`], [`reduce`] | collectives |
-//! | [`log`] | what `VSHMEM_LOG` asks for |
+//! | [`log`], [`last_error`] | what `VSHMEM_LOG` asks for; why the last call failed |
 //! | [`errno`], [`text`], [`tls`], [`raw`] | tools |
 //!
 //! The library is a guest in programs that don't know it. It uses no heap, takes no lock that a signal, a fork or a death
@@ -38,9 +38,12 @@ pub mod gate;
 pub mod ids;
 pub mod interrupted;
 pub mod kernel;
+pub mod last_error;
 pub mod log;
 pub mod open;
+pub mod outcome;
 pub mod page;
+pub mod pools;
 pub mod raw;
 pub mod reduce;
 pub mod revoked;

@@ -1,9 +1,9 @@
-//! When the library is loaded, and when the process ends.
+//! When the library is loaded, and when a thread or the process ends.
 
 use crate::log::{self, Level};
 use crate::page::{self, MAX_POOLS};
 use crate::{config, ending, fork, gate, interrupted, state};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 
 extern "C" {
     fn pthread_atfork(
@@ -19,7 +19,7 @@ extern "C" fn on_load() {
     // SAFETY: the handlers stay in memory: the library can't be unloaded. Registering them now rather than at first use
     // keeps libc's lock and its memory out of signal handlers. Where it fails, children make themselves known late.
     unsafe { pthread_atfork(fork::prepare, fork::parent, fork::child) };
-    interrupted::on_load();
+    watch_threads();
     ending::on_load();
     let config = config::config();
     match config.mistake() {
@@ -33,6 +33,25 @@ extern "C" fn on_load() {
                 config.pool
             ),
         ),
+    }
+}
+
+/// Asks libc to tell about threads that end. Now, since libc's lock must not be met in a signal handler.
+fn watch_threads() {
+    let mut key = 0;
+    // SAFETY: the function stays in memory: the library can't be unloaded.
+    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } == 0 {
+        interrupted::watch_by(key);
+    }
+}
+
+/// A thread that has ever waited ends: perhaps in the middle of a wait.
+unsafe extern "C" fn thread_ends(_: *mut c_void) {
+    if interrupted::is_waiting() {
+        interrupted::abandon();
+        let _errno = crate::errno::ErrnoGuard::now();
+        // A fault of ours must not end the process.
+        let _ = std::panic::catch_unwind(|| drop(state::caller()));
     }
 }
 
@@ -67,11 +86,6 @@ fn is_single_threaded() -> bool {
 
 // A libc without the flag is fine.
 core::arch::global_asm!(".weak __libc_single_threaded");
-
-/// A mistake of ours shall not write to the program's terminal; [`crate::errno::guard`] turns it into an error.
-pub fn silence_panics() {
-    std::panic::set_hook(Box::new(|_| {}));
-}
 
 #[used]
 #[link_section = ".init_array"]

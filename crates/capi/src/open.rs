@@ -1,8 +1,8 @@
 //! From a name to an open pool; a local one that doesn't exist yet is made.
 
 use crate::config::{config, PoolName};
+use crate::last_error::explain;
 use crate::raw::{self, syscall};
-use crate::text::explain;
 use core::ffi::CStr;
 use core::fmt::Display;
 use vshmem_ipc::Errno;

@@ -9,11 +9,9 @@
 //! A process goes on with the memory that it has mapped; what it has attached stays its own until it detaches it. When the
 //! machine is given a pool of the configured name again, the next `*get` opens that beside the old one.
 
-use crate::config::config;
+use crate::last_error::explain;
 use crate::page;
-use crate::state::{self, Caller, POOLS};
-use crate::text::explain;
-use crate::{errno, gate};
+use crate::pools::POOLS;
 use core::sync::atomic::{fence, Ordering::Acquire, Ordering::Release};
 use vshmem_ipc::Errno;
 
@@ -51,72 +49,4 @@ pub fn refusal() -> Errno {
         "the pool was taken away from this machine; ask for the IPC object again when the machine has the pool again"
     ));
     Errno::EIDRM
-}
-
-impl Caller {
-    /// An error of a call on the caller's pool, or that the pool is gone.
-    #[inline(always)]
-    pub fn excuse(&self, error: Errno) -> Errno {
-        // The driver refuses to map what is going a moment before its memory is gone.
-        if self.may_go() && (error == Errno(libc::ENODEV) || is_revoked(self.pool_index())) {
-            refusal()
-        } else if self.ctx.budget.is_spent() {
-            beyond_the_budget()
-        } else {
-            error
-        }
-    }
-
-    /// What a call has read from the caller's pool, unless the pool is revoked by now: then it may have read
-    /// zeros.
-    #[inline(always)]
-    pub fn unless_revoked<T>(&self, result: Result<T, Errno>) -> Result<T, Errno> {
-        if self.may_go() && is_revoked(self.pool_index()) {
-            Err(refusal())
-        } else {
-            result.map_err(|error| self.excuse(error))
-        }
-    }
-}
-
-/// The error of a call that has looked at more of the pool than any honest one leads to.
-#[cold]
-fn beyond_the_budget() -> Errno {
-    explain(format_args!(
-        "the pool leads the call round in circles: somebody who uses it has damaged it; vshmem check says where"
-    ));
-    Errno::EIDRM
-}
-
-/// Makes one of the `*get` calls on the current pool: on a new one of the same name, if the one that was open is gone.
-pub fn get(call: impl Fn(&Caller) -> Result<i32, Errno>) -> Result<i32, Errno> {
-    let seen = state::current();
-    let attempt = || state::caller().and_then(|caller| caller.unless_revoked(call(&caller)));
-    match attempt() {
-        Err(Errno::EIDRM) if is_revoked(seen) && reopen(seen) => attempt(),
-        result => result,
-    }
-}
-
-/// Opens the pool that the environment names anew, which was open at a place and is gone, if the machine has one of this name again.
-#[cold]
-#[inline(never)]
-fn reopen(gone: usize) -> bool {
-    let _errno = errno::ErrnoGuard::now();
-    let Ok(gate) = gate::enter() else {
-        return false;
-    };
-    if gone != state::home() {
-        // Another thread has done it; or the program has opened this pool itself.
-        return state::current() == state::home();
-    }
-    let Some(index) = state::free_place(&gate) else {
-        return false;
-    };
-    if state::open_device_at(&gate, index, &config().pool).is_err() {
-        refusal();
-        return false;
-    }
-    state::move_home(&gate, index);
-    true
 }

@@ -1,86 +1,26 @@
-//! The pools that this process has open, and who the process is in each.
-//!
-//! Everything lies in statics and in the page of [`crate::page`]; no heap, and no lock but the gate. A pool is opened, and
-//! the process made known to it, by the first call that needs it.
+//! Who the process is in each of its pools. A pool is opened, and the process made known to it, by the first call that needs it.
 
 use crate::attach::TABLE;
 use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
+use crate::last_error::explain;
 use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
-use crate::text::explain;
-use crate::{ids, interrupted, open, raw, revoked, told};
-use core::cell::UnsafeCell;
+use crate::pools::{Opened, CONFIGURED, OPEN};
+use crate::{errno, ids, interrupted, open, revoked, told};
+
+pub use crate::pools::{
+    close, current, free_place, home, is_configured, move_home, page_size, started_of, unmap,
+    use_pool, OpenPool, POOLS,
+};
+
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
-use vshmem_pool::{Budget, Ctx, Pool, ProcId};
+use vshmem_pool::{Ctx, Pool, ProcId};
 use vshmem_transport::{process, Handle, Liveness, MapError};
-use vshmem_wait::{Across, Heartbeat};
-
-/// A pool that is open in this process.
-pub struct OpenPool {
-    phase: AtomicU32,
-    opened: UnsafeCell<MaybeUninit<Opened>>,
-    /// Who the process is, as [`pack`]ed, in memory that a child does inherit: a child that finds its page empty learns
-    /// here whose attachments it has inherited.
-    last_me: AtomicU64,
-    started: AtomicU64,
-    /// It was taken away from the machine.
-    lost: AtomicBool,
-}
-
-/// What is known of an open pool.
-pub struct Opened {
-    /// The mapping.
-    pub handle: Handle,
-    /// The structures in it.
-    pub pool: Pool,
-    /// Our kernel's place in the member table.
-    pub member: u16,
-    /// Whether the host's back end lives.
-    pub heartbeat: Heartbeat,
-    /// Its name or path, as it was given.
-    pub name: PoolName,
-}
-
-impl Opened {
-    /// As what is needed to wait for other kernels, and to wake them.
-    pub fn across(&self) -> Across<'_> {
-        Across {
-            pool: &self.pool,
-            handle: &self.handle,
-            member: self.member,
-            heartbeat: &self.heartbeat,
-        }
-    }
-}
-
-const CLOSED: u32 = 0;
-const OPEN: u32 = 1;
-
-// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN.
-unsafe impl Sync for OpenPool {}
-
-/// All places for open pools. The first is the one that the environment names.
-pub static POOLS: [OpenPool; MAX_POOLS] = [const {
-    OpenPool {
-        phase: AtomicU32::new(CLOSED),
-        opened: UnsafeCell::new(MaybeUninit::uninit()),
-        last_me: AtomicU64::new(0),
-        started: AtomicU64::new(0),
-        lost: AtomicBool::new(false),
-    }
-}; MAX_POOLS];
-
-/// The pool that calls go to.
-static CURRENT: AtomicUsize = AtomicUsize::new(CONFIGURED);
-/// The place of the pool that the environment names.
-pub const CONFIGURED: usize = 0;
-/// Where that pool is open now: at another place, if it was taken away and given back.
-static HOME: AtomicUsize = AtomicUsize::new(CONFIGURED);
+use vshmem_wait::Heartbeat;
 
 /// A process that calls, in one pool.
 pub struct Caller {
@@ -137,70 +77,15 @@ impl Caller {
     }
 }
 
-impl OpenPool {
-    /// What is known of it.
-    ///
-    /// # Safety
-    /// The pool is open.
-    #[inline(always)]
-    pub unsafe fn opened(&self) -> &'static Opened {
-        // SAFETY: written before the phase became OPEN; POOLS is static.
-        unsafe { (*self.opened.get()).assume_init_ref() }
-    }
-
-    /// Is it open?
-    #[inline(always)]
-    pub fn is_open(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == OPEN
-    }
-
-    /// Was it found to be taken away?
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// It is found to be taken away.
-    pub fn lose(&self) {
-        self.lost.store(true, Ordering::Relaxed);
-    }
-
-    /// In which name spaces the process's pid holds.
-    #[inline(always)]
-    pub fn namespace(&self) -> u32 {
-        (self.started.load(Ordering::Relaxed) >> 32) as u32
-    }
-
-    #[inline(always)]
-    fn ctx(&'static self, me: ProcId, pid: u32) -> Ctx<'static> {
-        // SAFETY: a process is known only to pools that are open.
-        let opened = unsafe { self.opened() };
-        Ctx {
-            pool: &opened.pool,
-            kernel: self,
-            me,
-            pid,
-            namespace: self.namespace(),
-            member: opened.member,
-            budget: Budget::default(),
-        }
-    }
-}
-
 fn not_mapped(error: MapError) -> Errno {
     explain(format_args!("{error}"));
     Errno(error.errno())
 }
 
-/// The machine's page size.
-pub fn page_size() -> usize {
-    // SAFETY: asks libc, which knows it from the start.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
 /// The calling process in the pool that calls go to.
 #[inline(always)]
 pub fn caller() -> Result<Caller, Errno> {
-    caller_of(CURRENT.load(Ordering::Relaxed))
+    caller_of(current())
 }
 
 /// The calling process in the pool at a place. Put together in one place from words, not passed around: it stays in
@@ -238,7 +123,7 @@ pub fn known_to_stay() -> Option<Ctx<'static>> {
 
 #[inline(always)]
 fn known_as(unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
-    let index = CURRENT.load(Ordering::Relaxed) % MAX_POOLS;
+    let index = current() % MAX_POOLS;
     let page = page::existing().filter(|_| !interrupted::is_waiting())?;
     let me = unpack(page.memberships[index].me.load(Ordering::Acquire))?;
     match page.pid.load(Ordering::Relaxed) {
@@ -255,7 +140,7 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
         explain(format_args!("{mistake}"));
         return Err(Errno::EINVAL);
     }
-    let _errno = crate::errno::ErrnoGuard::now();
+    let _errno = errno::ErrnoGuard::now();
     let gate = gate::enter()?;
     let pool = &POOLS[index];
     if !pool.is_open() {
@@ -265,7 +150,7 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
             ));
             return Err(Errno::EINVAL);
         }
-        crate::load::silence_panics();
+        errno::silence_panics();
         open_at(&gate, index, &config().pool)?;
     } else if revoked::is_revoked(index) {
         return Err(revoked::refusal());
@@ -286,7 +171,7 @@ fn open_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
 
 /// Opens a pool that exists at a place that is closed.
 pub fn open_existing_at(gate: &Inside, index: usize, name: &PoolName) -> Result<(), Errno> {
-    crate::load::silence_panics();
+    errno::silence_panics();
     let (handle, pool) = open::open_existing(name)?;
     publish(gate, index, name, handle, pool)
 }
@@ -473,54 +358,6 @@ impl<'h> Claim<'h> {
     }
 }
 
-/// Unmaps part of an attachment.
-pub fn unmap(index: usize, part: Range<usize>) {
-    let place = &POOLS[index];
-    if place.is_open() {
-        // SAFETY: open; the caller gives up the range, which `Caller::map` had mapped.
-        unsafe {
-            place
-                .opened()
-                .handle
-                .unmap(part.start as *mut c_void, part.len())
-        };
-    } else {
-        // SAFETY: as above; the pool itself was closed meanwhile.
-        unsafe { raw::unmap(part.start as *mut u8, part.len()) };
-    }
-}
-
-/// Makes another pool the one that calls go to.
-pub fn use_pool(index: usize) {
-    CURRENT.store(index, Ordering::Relaxed);
-}
-
-/// The place of the pool that calls go to.
-pub fn current() -> usize {
-    CURRENT.load(Ordering::Relaxed)
-}
-
-/// The place of the pool that the environment names, as it is open now.
-pub fn home() -> usize {
-    HOME.load(Ordering::Relaxed)
-}
-
-/// Is it a place of the pool that the environment names, now or at first?
-pub fn is_configured(index: usize) -> bool {
-    index == CONFIGURED || index == home()
-}
-
-/// The pool that the environment names, and that calls go to, is open at another place from now on.
-pub fn move_home(_gate: &Inside, index: usize) {
-    HOME.store(index, Ordering::Relaxed);
-    CURRENT.store(index, Ordering::Relaxed);
-}
-
-/// A place where no pool is open, the configured one's left out.
-pub fn free_place(_gate: &Inside) -> Option<usize> {
-    (0..MAX_POOLS).find(|i| *i != CONFIGURED && !POOLS[*i].is_open())
-}
-
 /// Says good-bye to one pool: what the process holds there is undone and counted down. `give_up`: the slot too, which
 /// is right only if no other thread is inside a call.
 pub fn leave(gate: &Inside, index: usize, give_up: bool) {
@@ -545,21 +382,4 @@ pub fn leave(gate: &Inside, index: usize, give_up: bool) {
             }
         }
     }
-}
-
-/// Closes a pool that the process has left.
-///
-/// # Safety
-/// No thread is inside a call on this pool.
-pub unsafe fn close(_gate: &Inside, index: usize) {
-    let place = &POOLS[index];
-    if place.phase.swap(CLOSED, Ordering::AcqRel) == OPEN {
-        // SAFETY: it was open, and is not any more, so this reads it for the last time; the caller vouches for the rest.
-        unsafe { (*place.opened.get()).assume_init_read().handle.close() };
-    }
-}
-
-/// When the process became known to a pool, for its children.
-pub fn started_of(index: usize) -> u64 {
-    POOLS[index].started.load(Ordering::Relaxed)
 }

@@ -4,10 +4,7 @@
 //! first access, which a signal handler must not. Rust has no stable means to choose the model, so the block is laid
 //! out in assembly.
 
-use crate::cred::CredCache;
-use crate::gate::Fork;
-use crate::interrupted::Wait;
-use crate::text::{LastError, Message};
+use crate::text::Text;
 
 /// One thread's data; all zeros at first.
 #[repr(C, align(16))]
@@ -23,6 +20,76 @@ pub struct Thread {
     /// The text that `vshm_last_error` handed out.
     pub message: Message,
 }
+
+/// A thread's credentials as last read. All zeros: never read.
+#[repr(C)]
+pub struct CredCache {
+    /// Which of the others count.
+    pub state: u32,
+    /// As pools call them.
+    pub uid: u32,
+    /// The group, as pools call it.
+    pub gid: u32,
+    /// The user as the kernel calls it.
+    pub kernel_uid: u32,
+    /// Of spinning, see [`crate::cred::keep`].
+    pub rounds: u32,
+    /// Effective capabilities.
+    pub caps: u64,
+    /// When all of it was right.
+    pub looked_at: u64,
+    /// When the user was right.
+    pub uid_at: u64,
+}
+
+/// What a thread remembers from before a fork until after it. It is copied into the child. All zeros: no fork under way.
+#[repr(C)]
+pub struct Fork {
+    /// A bit for each fork under way, innermost lowest: a fork handler of somebody else may fork again. Set: the gate
+    /// was closed for it; clear: there was no page then, so there was nothing to close.
+    pub closed: u32,
+    /// The signal mask before the outermost one that closed the gate.
+    pub mask: u64,
+}
+
+/// What a thread is waiting on. All zeros: on nothing.
+#[repr(C)]
+pub struct Wait {
+    /// Address of the word.
+    pub word: usize,
+    /// Where its stack was then.
+    pub stack: usize,
+    /// Whether libc's key is called at the thread's end.
+    pub watched: usize,
+}
+
+/// Why the last failing call of a thread failed. All zeros: none failed yet.
+#[repr(C)]
+pub struct LastError {
+    /// What explains it.
+    pub text: [u8; LastError::CAPACITY],
+    /// The call's name, kept as it is and composed into text when it is asked for.
+    pub name: *const u8,
+    /// Its length.
+    pub name_len: u32,
+    /// What it returned.
+    pub errno: i32,
+    /// Bytes of `text` that explain this error; 0: the errno value says it all.
+    pub detail: u32,
+    /// `text` was written by the call under way and not yet claimed by `record`.
+    pub fresh: u32,
+}
+
+impl LastError {
+    /// Bytes of its text.
+    pub const CAPACITY: usize = 320;
+}
+
+/// Length of a composed message, zero byte included.
+pub const MESSAGE: usize = LastError::CAPACITY + 32;
+
+/// Room for one composed message.
+pub type Message = Text<MESSAGE>;
 
 /// Bytes reserved in assembly. The whole of it comes from the loader's small reserve if the library is loaded late.
 const SIZE: usize = 880;

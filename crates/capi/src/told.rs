@@ -25,9 +25,9 @@
 //! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm; all lies in private memory,
 //! so a child inherits what its parent was told. It comes page by page as it is needed.
 
+use crate::last_error::explain;
 use crate::page::MAX_POOLS;
 use crate::raw;
-use crate::text::explain;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use vshmem_ipc::Errno;
 use vshmem_pool::layout::{INDEX_BITS, SEQ_BITS};

@@ -1,0 +1,181 @@
+//! The last error of a thread, in words.
+
+use crate::text::Text;
+use crate::tls::{LastError, Message, MESSAGE};
+use crate::{log, tls};
+use core::ffi::c_char;
+use core::fmt::{self, Write};
+
+impl LastError {
+    /// Records that the call `name` failed with `errno`; a detail stays if this call gave one.
+    pub fn record(&mut self, name: &'static str, errno: i32) {
+        if self.fresh == 0 {
+            self.detail = 0;
+        }
+        self.fresh = 0;
+        self.name = name.as_ptr();
+        self.name_len = name.len() as u32;
+        self.errno = errno;
+    }
+
+    fn detail(&mut self, text: fmt::Arguments) {
+        let mut buffer = Text::<{ LastError::CAPACITY }>::new();
+        let _ = buffer.write_fmt(text);
+        self.text[..buffer.bytes().len()].copy_from_slice(buffer.bytes());
+        self.detail = buffer.bytes().len() as u32;
+        self.fresh = 1;
+    }
+
+    /// Writes the error to the log, if it is to be said there.
+    pub fn log(&self) {
+        let level = log::level_of(self.errno, self.detail != 0);
+        if log::is_on(level) {
+            let mut text = Message::new();
+            self.compose(&mut text);
+            match named(self.errno) {
+                Some((name, _)) => log::say(level, format_args!("{text} ({name})")),
+                None => log::say(level, format_args!("{text} (errno {})", self.errno)),
+            }
+        }
+    }
+
+    fn compose(&self, out: &mut Text<MESSAGE>) {
+        out.clear();
+        if self.name.is_null() {
+            return;
+        }
+        // SAFETY: `record` stored the parts of a &'static str.
+        out.push(unsafe { core::slice::from_raw_parts(self.name, self.name_len as usize) });
+        out.push(b": ");
+        if self.detail != 0 {
+            out.push(&self.text[..self.detail as usize]);
+        } else {
+            out.push(meaning(self.errno).as_bytes());
+        }
+    }
+}
+
+/// Gives the reason why the call under way is about to fail; `vshm_last_error` returns it.
+#[cold]
+pub fn explain(text: fmt::Arguments) {
+    // SAFETY: the thread's own block, and no reference into it is held across this.
+    unsafe { (*tls::thread()).error.detail(text) };
+}
+
+/// The calling thread's last error as a C string that is valid until the thread asks again.
+pub fn last_error() -> *const c_char {
+    // SAFETY: the thread's own block; only the thread itself, or a handler on it that runs to its end, touches it.
+    unsafe {
+        let thread = tls::thread();
+        (*thread).error.compose(&mut (*thread).message);
+        (*thread).message.c_str().as_ptr()
+    }
+}
+
+/// The name of an errno value, and what it means where System V calls return it.
+fn named(errno: i32) -> Option<(&'static str, &'static str)> {
+    Some(match errno {
+        libc::E2BIG => (
+            "E2BIG",
+            "more operations than the pool allows in one call, or a message longer than the room for it",
+        ),
+        libc::EACCES => (
+            "EACCES",
+            "the permissions of the IPC object don't allow this",
+        ),
+        libc::EAGAIN => (
+            "EAGAIN",
+            "it would have to wait, or the time was up",
+        ),
+        libc::EEXIST => (
+            "EEXIST",
+            "an IPC object with this key exists already",
+        ),
+        libc::EFAULT => (
+            "EFAULT",
+            "an address is not the program's own",
+        ),
+        libc::EFBIG => (
+            "EFBIG",
+            "the set has no semaphore of that number",
+        ),
+        libc::EIDRM => (
+            "EIDRM",
+            "the IPC object was removed",
+        ),
+        libc::EINTR => (
+            "EINTR",
+            "a signal handler ran while it waited",
+        ),
+        libc::EINVAL => (
+            "EINVAL",
+            "no such IPC object, or an argument out of range",
+        ),
+        libc::ENOENT => (
+            "ENOENT",
+            "no IPC object has this key",
+        ),
+        libc::ENOMEM => (
+            "ENOMEM",
+            "no room in the pool or in the address space",
+        ),
+        libc::ENOMSG => (
+            "ENOMSG",
+            "no message of that type",
+        ),
+        libc::ENOSPC => (
+            "ENOSPC",
+            "a limit of the pool is reached",
+        ),
+        libc::ENOSYS => (
+            "ENOSYS",
+            "Vshmem doesn't support this",
+        ),
+        libc::EOVERFLOW => (
+            "EOVERFLOW",
+            "an identifier doesn't fit the structure",
+        ),
+        libc::EPERM => (
+            "EPERM",
+            "only the owner, the creator or a privileged process may do this",
+        ),
+        libc::ERANGE => (
+            "ERANGE",
+            "a semaphore's value would be out of range",
+        ),
+        libc::ETIMEDOUT => (
+            "ETIMEDOUT",
+            "the time was up",
+        ),
+        libc::EOWNERDEAD => (
+            "EOWNERDEAD",
+            "another party is gone",
+        ),
+        _ => return None,
+    })
+}
+
+fn meaning(errno: i32) -> &'static str {
+    named(errno).map_or("the system reported an error; see errno", |(_, meaning)| {
+        meaning
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ffi::CStr;
+
+    #[test]
+    fn an_explanation_belongs_to_one_failure() {
+        explain(format_args!("the pool {} is gone", "x"));
+        // SAFETY: the test's own thread.
+        unsafe { (*tls::thread()).error.record("semget", libc::EINVAL) };
+        // SAFETY: last_error returns a C string.
+        let text = |p| unsafe { CStr::from_ptr(p) }.to_str().unwrap().to_owned();
+        assert_eq!(text(last_error()), "semget: the pool x is gone");
+        // SAFETY: as above.
+        unsafe { (*tls::thread()).error.record("semop", libc::EIDRM) };
+        assert_eq!(text(last_error()), "semop: the IPC object was removed");
+    }
+}

@@ -1,0 +1,208 @@
+//! The pools that this process has open.
+//!
+//! Everything lies in statics and in the page of [`crate::page`]; no heap, and no lock but the gate.
+
+use crate::config::PoolName;
+use crate::gate::Inside;
+use crate::page::MAX_POOLS;
+use crate::raw;
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use vshmem_pool::{Budget, Ctx, Pool, ProcId};
+use vshmem_transport::Handle;
+use vshmem_wait::{Across, Heartbeat};
+
+/// A pool that is open in this process.
+pub struct OpenPool {
+    /// [`CLOSED`] or [`OPEN`].
+    pub phase: AtomicU32,
+    /// Written while it is closed.
+    pub opened: UnsafeCell<MaybeUninit<Opened>>,
+    /// Who the process is, as [`pack`]ed, in memory that a child does inherit: a child that finds its page empty learns
+    /// here whose attachments it has inherited.
+    pub last_me: AtomicU64,
+    /// When it became known to the pool, as the slot says it.
+    pub started: AtomicU64,
+    /// It was taken away from the machine.
+    pub lost: AtomicBool,
+}
+
+/// What is known of an open pool.
+pub struct Opened {
+    /// The mapping.
+    pub handle: Handle,
+    /// The structures in it.
+    pub pool: Pool,
+    /// Our kernel's place in the member table.
+    pub member: u16,
+    /// Whether the host's back end lives.
+    pub heartbeat: Heartbeat,
+    /// Its name or path, as it was given.
+    pub name: PoolName,
+}
+
+impl Opened {
+    /// As what is needed to wait for other kernels, and to wake them.
+    pub fn across(&self) -> Across<'_> {
+        Across {
+            pool: &self.pool,
+            handle: &self.handle,
+            member: self.member,
+            heartbeat: &self.heartbeat,
+        }
+    }
+}
+
+/// No pool is open at the place.
+pub const CLOSED: u32 = 0;
+
+/// One is.
+pub const OPEN: u32 = 1;
+
+// SAFETY: `opened` is written under the gate while the phase is CLOSED, and read when it is OPEN.
+unsafe impl Sync for OpenPool {}
+
+/// All places for open pools. The first is the one that the environment names.
+pub static POOLS: [OpenPool; MAX_POOLS] = [const {
+    OpenPool {
+        phase: AtomicU32::new(CLOSED),
+        opened: UnsafeCell::new(MaybeUninit::uninit()),
+        last_me: AtomicU64::new(0),
+        started: AtomicU64::new(0),
+        lost: AtomicBool::new(false),
+    }
+}; MAX_POOLS];
+
+/// The pool that calls go to.
+static CURRENT: AtomicUsize = AtomicUsize::new(CONFIGURED);
+
+/// The place of the pool that the environment names.
+pub const CONFIGURED: usize = 0;
+
+/// Where that pool is open now: at another place, if it was taken away and given back.
+static HOME: AtomicUsize = AtomicUsize::new(CONFIGURED);
+
+impl OpenPool {
+    /// What is known of it.
+    ///
+    /// # Safety
+    /// The pool is open.
+    #[inline(always)]
+    pub unsafe fn opened(&self) -> &'static Opened {
+        // SAFETY: written before the phase became OPEN; POOLS is static.
+        unsafe { (*self.opened.get()).assume_init_ref() }
+    }
+
+    /// Is it open?
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == OPEN
+    }
+
+    /// Was it found to be taken away?
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// It is found to be taken away.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// In which name spaces the process's pid holds.
+    #[inline(always)]
+    pub fn namespace(&self) -> u32 {
+        (self.started.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// For the upper half: a process of it.
+    #[inline(always)]
+    pub fn ctx(&'static self, me: ProcId, pid: u32) -> Ctx<'static> {
+        // SAFETY: a process is known only to pools that are open.
+        let opened = unsafe { self.opened() };
+        Ctx {
+            pool: &opened.pool,
+            kernel: self,
+            me,
+            pid,
+            namespace: self.namespace(),
+            member: opened.member,
+            budget: Budget::default(),
+        }
+    }
+}
+
+/// The machine's page size.
+pub fn page_size() -> usize {
+    // SAFETY: asks libc, which knows it from the start.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Unmaps part of an attachment.
+pub fn unmap(index: usize, part: Range<usize>) {
+    let place = &POOLS[index];
+    if place.is_open() {
+        // SAFETY: open; the caller gives up the range, which `Caller::map` had mapped.
+        unsafe {
+            place
+                .opened()
+                .handle
+                .unmap(part.start as *mut c_void, part.len())
+        };
+    } else {
+        // SAFETY: as above; the pool itself was closed meanwhile.
+        unsafe { raw::unmap(part.start as *mut u8, part.len()) };
+    }
+}
+
+/// Makes another pool the one that calls go to.
+pub fn use_pool(index: usize) {
+    CURRENT.store(index, Ordering::Relaxed);
+}
+
+/// The place of the pool that calls go to.
+#[inline(always)]
+pub fn current() -> usize {
+    CURRENT.load(Ordering::Relaxed)
+}
+
+/// The place of the pool that the environment names, as it is open now.
+pub fn home() -> usize {
+    HOME.load(Ordering::Relaxed)
+}
+
+/// Is it a place of the pool that the environment names, now or at first?
+pub fn is_configured(index: usize) -> bool {
+    index == CONFIGURED || index == home()
+}
+
+/// The pool that the environment names, and that calls go to, is open at another place from now on.
+pub fn move_home(_gate: &Inside, index: usize) {
+    HOME.store(index, Ordering::Relaxed);
+    CURRENT.store(index, Ordering::Relaxed);
+}
+
+/// A place where no pool is open, the configured one's left out.
+pub fn free_place(_gate: &Inside) -> Option<usize> {
+    (0..MAX_POOLS).find(|i| *i != CONFIGURED && !POOLS[*i].is_open())
+}
+
+/// Closes a pool that the process has left.
+///
+/// # Safety
+/// No thread is inside a call on this pool.
+pub unsafe fn close(_gate: &Inside, index: usize) {
+    let place = &POOLS[index];
+    if place.phase.swap(CLOSED, Ordering::AcqRel) == OPEN {
+        // SAFETY: it was open, and is not any more, so this reads it for the last time; the caller vouches for the rest.
+        unsafe { (*place.opened.get()).assume_init_read().handle.close() };
+    }
+}
+
+/// When the process became known to a pool, for its children.
+pub fn started_of(index: usize) -> u64 {
+    POOLS[index].started.load(Ordering::Relaxed)
+}
