@@ -24,6 +24,7 @@ mod domain;
 pub mod fuzz;
 mod guest;
 mod open;
+mod options;
 mod owner;
 mod presence;
 mod withdrawal;
@@ -31,7 +32,8 @@ mod xenstore;
 
 pub use domain::{further_consoles, has_attached, is_domain};
 pub use guest::{join, Until};
-pub use owner::{default_limits, own, OwnOptions};
+pub use options::{default_limits, OwnOptions};
+pub use owner::own;
 pub use withdrawal::{withdraw, Withdrawal};
 
 use crate::error::{Error, Result};

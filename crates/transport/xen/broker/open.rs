@@ -2,7 +2,7 @@
 //! to it that no two processes serve the same pool.
 
 use super::device::{Claim, Device};
-use super::owner::{CheckLimits, OwnOptions};
+use super::options::{CheckLimits, OwnOptions};
 use crate::error::{Error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::fmt::Display;

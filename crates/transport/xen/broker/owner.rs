@@ -6,6 +6,7 @@ use super::backoff::Backoff;
 use super::device::{Device, GrantInfo};
 use super::domain::DOM0;
 use super::open;
+use super::options::{check_name, CheckLimits, OwnOptions};
 use super::presence::Presence;
 use super::withdrawal::{withdraw_from_guests, DETACH_TIMEOUT};
 use super::xenstore::{XenStore, INTRODUCED, RELEASED};
@@ -14,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use vshmem_pool::Limits;
 
 /// Back-off for a domain to which the pool could not be given.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
@@ -22,35 +22,6 @@ const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The same when the pool was taken back from another domain. A dead domain's grants are free a second or two
 /// later.
 const RETRY_AFTER_REVOKE: Duration = Duration::from_secs(2);
-
-/// Messages of 64 KiB fit, with a little to spare.
-const LONGEST_MESSAGE: u32 = 65536 + 4096;
-
-/// The same limits as in the pools of other machines: Linux's, except that a queue holds a few messages of 64
-/// KiB.
-pub fn default_limits() -> Limits {
-    Limits {
-        msgmax: LONGEST_MESSAGE,
-        msgmnb: 4 * LONGEST_MESSAGE,
-        ..Limits::default()
-    }
-}
-
-/// A pool, and its recipients.
-#[derive(Debug, Clone)]
-pub struct OwnOptions {
-    /// The pool's name.
-    pub pool: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// The domains to give it to: ids, or in dom0 names. They need not exist yet.
-    pub to: Vec<String>,
-    /// Its System V limits, if it is created.
-    pub limits: Limits,
-}
-
-/// Checks whether a pool with these limits allows what was requested; else says what it does not allow.
-pub type CheckLimits<'a> = &'a dyn Fn(Limits) -> std::result::Result<(), String>;
 
 struct Owner {
     options: OwnOptions,
@@ -121,17 +92,6 @@ pub fn own(options: OwnOptions, check: CheckLimits, report: Report) -> Result<()
         if wait(&mut owner.store, &end)? {
             return owner.withdraw(report);
         }
-    }
-}
-
-/// Checks that a name can be part of a XenStore path. Pools of other transports may have dots in theirs.
-pub(super) fn check_name(pool: &str) -> Result<()> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    match pool.chars().all(fine) {
-        true => Ok(()),
-        false => Err(Error::new(format!(
-            "{pool:?} is no name for a pool that XenStore announces: use letters, digits, dashes and underscores"
-        ))),
     }
 }
 
@@ -403,14 +363,6 @@ impl Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_parts_of_xenstore_paths() {
-        assert!(check_name("cluster-default_2").is_ok());
-        for bad in ["a.b", "a/b", "a b"] {
-            assert!(check_name(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn only_dom0_gives_pools_by_name() {

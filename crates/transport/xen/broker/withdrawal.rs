@@ -2,8 +2,8 @@
 
 use super::announce::Pair;
 use super::device::{Claim, Device};
+use super::options::check_name;
 use super::own_id;
-use super::owner::check_name;
 use super::xenstore::XenStore;
 use crate::error::Result;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! The endpoint for metrics in the back end's loop.
 
+use super::stored::METRICS;
 use super::{Server, Token};
 use crate::error::{Explain, Result};
 use crate::http::{Endpoint, Progress};
@@ -10,8 +11,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// The keeper's label of the listening socket, which the address follows.
-pub const METRICS: &str = "metrics/";
 /// Metrics are collected again for a scrape after this time; earlier ones get the same.
 const MAX_AGE: Duration = Duration::from_millis(100);
 /// After this time no further pool's metrics are collected for a scrape: the loop has other work to do.

@@ -1,12 +1,14 @@
 //! The descriptors that the keeper has stored, and their labels.
 
-use super::scrape::METRICS;
 use crate::error::{Error, Explain, Result};
 use crate::ivshmem::fd_store::{Connection, END, FETCH};
 use crate::ivshmem::peer_table::PeerTable;
 use crate::ivshmem::served_pool::StoredPool;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+
+/// The keeper's label of the listening socket for metrics, which the address follows.
+pub const METRICS: &str = "metrics/";
 
 /// The keeper's label of a pool.
 pub fn pool_label(pool: &str) -> String {
