@@ -94,12 +94,15 @@ impl Client {
         unsafe { Liveness::end(std::ptr::read(&this._liveness)) };
     }
 
-    /// Declares the machine of this name dead, so that nobody waits for what its processes held.
-    pub fn declare_dead(&self, machine: &str) {
+    /// Declares the machine of this name dead, so that nobody waits for what its processes held. `others` are machines
+    /// that may have the same name.
+    pub fn declare_dead(&self, machine: &str, others: &[MemberId]) {
         let JoinedPool { pool, member, .. } = &self.kernel;
         pool.members(|index, name, alive| {
-            // This kernel may have the same name.
-            if alive && index != *member && name == machine.as_bytes() {
+            // This kernel may have the same name, too.
+            let is_other =
+                index == *member || others.iter().any(|it| self.member(index) == Some(*it));
+            if alive && !is_other && name == machine.as_bytes() {
                 pool.declare_dead(index);
             }
         });

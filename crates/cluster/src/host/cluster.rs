@@ -3,7 +3,9 @@
 use crate::client::Client;
 use crate::error::Result;
 use crate::launcher::running::Running;
+use crate::launcher::table::attached;
 use crate::launcher::{dead, table};
+use crate::participants::MemberId;
 use crate::pools;
 use crate::state::directories::{boot_id, cluster_directory, cluster_names};
 use crate::state::lock::{lock_cluster, remove_cluster_directory};
@@ -139,12 +141,28 @@ fn declare_dead(record: &Record, states: &[MachineState]) {
         return;
     }
     let pools = pools::find(Some(&table::of(record).pool_reference(record))).unwrap_or_default();
+    let others = members_of_others(record);
     // A pool that is damaged or full is skipped.
     for client in pools.iter().filter_map(|pool| Client::join(pool).ok()) {
         for (machine, _) in record.machines.iter().zip(states).filter(|(_, s)| died(s)) {
-            client.declare_dead(&machine.name);
+            client.declare_dead(&machine.name, &others);
         }
     }
+}
+
+/// The members of a cluster's pool that are machines of other clusters, or attached ones, which were granted it. Each cluster
+/// has a `vm0`.
+fn members_of_others(record: &Record) -> Vec<MemberId> {
+    let clusters = cluster_names().unwrap_or_default().into_iter();
+    let clusters = clusters.filter(|name| *name != record.name);
+    let others = clusters.filter_map(|name| Record::read(&name).ok().flatten());
+    let machines = others
+        .flat_map(|other| other.machines)
+        .flat_map(|it| it.pools);
+    let attached = attached::list().unwrap_or_default().into_iter();
+    let granted = machines.chain(attached.flat_map(|it| it.pools));
+    let granted = granted.filter(|pool| pool.path == record.pool);
+    granted.filter_map(|pool| pool.member).collect()
 }
 
 /// Removes the sockets of a machine that has ended.

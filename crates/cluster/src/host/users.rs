@@ -161,30 +161,45 @@ mod tests {
         let found = &pools::find(Some(&path)).unwrap()[0];
         let client = Client::join(found).unwrap();
         client.context().pool.join([9; 16], b"vm0").unwrap();
+        // Another cluster has a machine of this name, which was granted the pool.
+        let granted = client.context().pool.join([8; 16], b"vm0").unwrap();
+        let granted = client.member(granted).unwrap();
         let pool = json!({"name": "default", "path": path, "size": 4 << 20, "doorbell": false});
         let machine = json!({"name": "vm0", "index": 0, "runs": null, "address": null, "cores": [], "pools": [pool]});
         let record = json!({
             "version": 2, "name": name, "boot": boot_id(), "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1,
             "memory": 1 << 29, "pool": path, "pool_size": 4 << 20, "channels": 1, "since": 1, "machines": [machine]
         });
-        private_directory(&cluster_directory(&name).unwrap()).unwrap();
-        let record: Record = serde_json::from_value(record).unwrap();
-        record.write().unwrap();
+        let mut other = record.clone();
+        let elsewhere = format!("{name}b");
+        other["name"] = json!(elsewhere);
+        other["pool"] = json!("/dev/shm/vshmem-elsewhere");
+        other["machines"][0]["pools"][0]["member"] = json!(granted);
+        for record in [record, other] {
+            let record: Record = serde_json::from_value(record).unwrap();
+            private_directory(&cluster_directory(&record.name).unwrap()).unwrap();
+            record.write().unwrap();
+        }
         let lives = || {
             let members = Watched::open(found).unwrap().members();
-            members
-                .iter()
-                .any(|member| member.name == "vm0" && member.alive)
+            let living = |member: &&Member| member.name == "vm0" && member.alive;
+            members.iter().filter(living).count()
         };
         let listed = cluster::list().unwrap();
         let before = (
             listed.iter().any(|listed| listed.record.name == name),
             lives(),
         );
-        declare_dead_machines(&path).unwrap();
+        cluster::declare_dead_machines(&name).unwrap();
         let after = lives();
-        remove_cluster_directory(&name).unwrap();
+        let granted_lives = client.member(granted.number) == Some(granted);
+        declare_dead_machines(&path).unwrap();
+        let after_all = lives();
+        for name in [&name, &elsewhere] {
+            remove_cluster_directory(name).unwrap();
+        }
         crate::pools::remove(&path).unwrap();
-        assert_eq!((before, after), ((true, true), false));
+        assert_eq!((before, after, after_all), ((true, 2), 1, 0));
+        assert!(granted_lives);
     }
 }
