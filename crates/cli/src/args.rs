@@ -12,10 +12,8 @@ use vshmem_cluster::Launcher;
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0        success
-  1        what was asked for is not there, or could not be removed; explain: the calls don't reach the pool;
-           check: something was mended
+  1        what was asked for is not there, or could not be removed
   2        a mistake in the command line
-  4        check: the pool is damaged
   125      Vshmem itself failed: no machine, no hypervisor, no library, ...
   126,127  the command could not be run; there is no such command
   128+N    the command was ended by signal N
@@ -391,10 +389,10 @@ Examples:
   vshmem check work
   vshmem check cluster.default --json")]
 pub struct Check {
-    /// The pool: a name, or a path with a slash in it
+    /// The pool: a name, or a path with a slash in it; all of yours if none is named
     #[arg(env = "VSHMEM_POOL", add = values::pools())]
-    pub pool: String,
-    /// As JSON
+    pub pool: Option<String>,
+    /// As JSON, a document for each pool
     #[arg(long)]
     pub json: bool,
 }

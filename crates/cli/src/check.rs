@@ -6,7 +6,7 @@ use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::check::{check as look, CheckReport};
-use vshmem_cluster::pools::find;
+use vshmem_cluster::pools::{find, name_of};
 use vshmem_cluster::{declare_dead_machines, Result, OUR_FAILURE};
 
 /// Exit codes, those of fsck(8).
@@ -16,10 +16,10 @@ const DAMAGED: u8 = 4;
 
 /// Verifies a pool, and says what was mended and what can't be.
 pub fn check(check: &args::Check) -> Result<u8> {
-    let found = find(Some(&check.pool)).map_err(|e| e.code(OUR_FAILURE))?;
-    declare_dead_machines(&check.pool)?;
+    let found = find(check.pool.as_deref()).map_err(|e| e.code(OUR_FAILURE))?;
     let mut code = WHOLE;
     for pool in found {
+        declare_dead_machines(check.pool.as_deref().unwrap_or(&name_of(&pool)))?;
         let checked = look(&pool)?;
         let shown = Shown::of(&checked);
         if check.json {

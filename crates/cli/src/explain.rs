@@ -6,6 +6,8 @@ use crate::program::Program;
 use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vshmem_cluster::pools::{lookup, Lookup};
@@ -32,6 +34,8 @@ pub struct Explained {
     size: Option<u64>,
     /// As `VSHMEM_KEYS` has it.
     keys: String,
+    /// As `VSHMEM_DL` has it.
+    dl: String,
     /// Nothing keeps the program's calls from the pool.
     taken: bool,
     /// What does.
@@ -50,14 +54,7 @@ struct Calls {
 /// Explains a command. The exit code is 1 if its calls don't reach the pool.
 pub fn explain(explain: &args::Explain) -> Result<u8> {
     let command = &explain.command[0];
-    let program = Program::find(command, None).ok_or_else(|| {
-        Error::new(format!(
-            "{} is no program that this user can read",
-            command.to_string_lossy()
-        ))
-        .hint("Give a path, or a name that is found in PATH.")
-        .code(1)
-    })?;
+    let program = Program::find(command, None).ok_or_else(|| not_found(command))?;
     let library = library::find()?;
     let explained = look_at(&program, library);
     match explain.json {
@@ -65,6 +62,22 @@ pub fn explain(explain: &args::Explain) -> Result<u8> {
         false => print(&explained.text())?,
     }
     Ok(u8::from(!explained.taken))
+}
+
+fn not_found(command: &OsStr) -> Error {
+    let named = command.to_string_lossy();
+    let file = Path::new(command);
+    let why = match File::open(file) {
+        _ if !named.contains('/') => {
+            format!("there is no program {named} in PATH that this user may run")
+        }
+        Ok(_) => format!(
+            "{named} is no program: it is not executable, or neither machine code nor a script"
+        ),
+        Err(error) => format!("could not read {named}: {error}"),
+    };
+    let hint = "Give a path, or a name that is found in PATH.";
+    Error::new(why).hint(hint).code(1)
 }
 
 fn look_at(program: &Program, library: PathBuf) -> Explained {
@@ -75,6 +88,7 @@ fn look_at(program: &Program, library: PathBuf) -> Explained {
         variable("VSHMEM_POOL", "default"),
         variable("VSHMEM_KEYS", "all"),
     );
+    let dl = variable("VSHMEM_DL", "taken");
     let mut reasons: Vec<String> = program.hurdle().map(String::from).into_iter().collect();
     let mistake = mistake(&library);
     if keys.trim() == "none" {
@@ -107,6 +121,7 @@ fn look_at(program: &Program, library: PathBuf) -> Explained {
         path,
         size,
         keys,
+        dl,
         taken: reasons.is_empty(),
         reasons,
     }
@@ -140,6 +155,10 @@ impl Explained {
         }
         row("library", &self.library.display().to_string());
         row("keys", &self.keys);
+        if self.dl.trim() == "keep" {
+            let bypass = "VSHMEM_DL is keep: calls of libraries that are opened with RTLD_DEEPBIND, or looked up in libc, go to the kernel";
+            row("dlopen", bypass);
+        }
         let pool = match (&self.path, self.size) {
             (None, _) => self.pool.clone(),
             (Some(path), Some(bytes)) => format!("{}: {path}, {}", self.pool, size::show(bytes)),
@@ -147,16 +166,28 @@ impl Explained {
         };
         row("pool", &pool);
         if self.taken {
-            row("result", "Its System V calls go to the pool.");
+            row("result", self.result());
         }
         for (i, reason) in self.reasons.iter().enumerate() {
             let head = if i == 0 { "result" } else { "" };
             row(
                 head,
-                &format!("Its System V calls don't go to the pool: {reason}."),
+                &format!(
+                    "Its System V calls don't go to the pool: {}.",
+                    reason.trim_end_matches('.')
+                ),
             );
         }
         out
+    }
+
+    /// Which calls go to the pool, where nothing keeps them from it.
+    fn result(&self) -> &'static str {
+        match self.keys.trim() {
+            "all" => "Its System V calls go to the pool.",
+            "private" => "Its System V calls without a key (IPC_PRIVATE) go to the pool, the others to the kernel.",
+            _ => "Its System V calls with these keys go to the pool, the others to the kernel.",
+        }
     }
 }
 
@@ -167,6 +198,11 @@ fn mistake(library: &Path) -> Option<String> {
         .into_iter()
         .chain(["error".into()]);
     logs.into_iter().find_map(|log| {
+        // This question is none of the program's: its file of messages stays as it is.
+        let log = match log.to_str().and_then(|log| log.split_once(':')) {
+            Some((level, file)) if !file.is_empty() => level.into(),
+            _ => log,
+        };
         let mut probe = Command::new("/proc/self/exe");
         probe.arg("--version").env("LD_PRELOAD", library);
         let output = probe.env("VSHMEM_LOG", log).output().ok()?;
@@ -187,6 +223,28 @@ fn mistake(library: &Path) -> Option<String> {
 /// Before `run` starts anything: refuses variables that are wrong.
 pub fn check_variables(library: &Path) -> Result<()> {
     mistake(library).map_or(Ok(()), |why| Err(Error::new(why)))
+}
+
+/// Before `run` starts a command here: warns if its pool can't be used, or its messages can't be written.
+pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
+    let variable = |name: &str| {
+        let mut changed = changes.iter().rev().filter(|(changed, _)| changed == name);
+        let changed = changed.next().map(|(_, value)| value.clone());
+        changed.or_else(|| std::env::var_os(name))
+    };
+    let pool = variable("VSHMEM_POOL").unwrap_or("default".into());
+    if let Err(why) = lookup(&pool.to_string_lossy()) {
+        eprintln!(
+            "vshmem: warning: {}.",
+            why.to_string().trim_end_matches('.')
+        );
+    }
+    let log = variable("VSHMEM_LOG").unwrap_or_default();
+    if let Some((_, file)) = log.to_string_lossy().split_once(':') {
+        if let Err(why) = File::options().create(true).append(true).open(file) {
+            eprintln!("vshmem: warning: VSHMEM_LOG names {file}, which can't be written: {why}.");
+        }
+    }
 }
 
 /// Before `run` starts a command: warns of a program that the library can't serve.

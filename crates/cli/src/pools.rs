@@ -20,6 +20,11 @@ pub fn pool(pool: args::Pool) -> Result<u8> {
             limit,
         } => {
             create(&name, size, mode, &limit, dax)?;
+            if !size.is_power_of_two() {
+                eprintln!(
+                    "vshmem: machines can't be granted this pool: its size is not a power of two."
+                );
+            }
             if reserved {
                 reserve(&name, "Free some, or make a smaller pool with --size.").inspect_err(
                     |_| {
@@ -89,6 +94,11 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
             })
             .collect();
         return print_document(All { pools });
+    }
+    if pools.is_empty() {
+        eprintln!(
+            "vshmem: there are no pools with a name. Pools that are given by path are not listed."
+        );
     }
     let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "ACCESS", "PATH"]
         .map(String::from)

@@ -104,6 +104,9 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
     let locations = locations(&part)?;
     let identity = identity(&part.how)?;
     let mut changes = changes(&part.how)?;
+    if part.local {
+        explain::warn_of_surroundings(&changes);
+    }
     changes.push(("LD_PRELOAD".into(), preload(library)));
     if std::env::var_os("VSHMEM_LOG").is_none()
         && !changes.iter().any(|(name, _)| name == "VSHMEM_LOG")

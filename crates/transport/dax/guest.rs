@@ -2,10 +2,9 @@
 
 use crate::guest;
 use crate::guest::protocol::DriverStatus;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{chown, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -38,8 +37,7 @@ impl guest::Devices for Devices {
 
     fn set_owner(&self, pool: &PoolRef, owner: u32) -> io::Result<()> {
         let file = Path::new(std::ffi::OsStr::from_bytes(pool.path().to_bytes()));
-        chown(file, Some(owner), None)?;
-        fs::set_permissions(file, Permissions::from_mode(0o600))
+        guest::give(file, owner)
     }
 
     fn driver(&self) -> DriverStatus {

@@ -125,7 +125,7 @@ errors! {
     /// Neither a name nor a usable path.
     BadName = EINVAL, "This is no name for a pool: use up to 64 letters, digits, dots, dashes and underscores, or a path of less than 1024 bytes.";
     /// The directory is missing.
-    NoDirectory = ENOENT, "The directory for the pool does not exist (for a name: /dev/shm): make it, or give another path.";
+    NoDirectory = ENOENT, "The directory for the pool does not exist: make it, or give another path.";
     /// There is no such file to be reserved.
     NotFound = ENOENT, "There is no such pool: create it, or correct the name.";
     /// The file has more than one name.

@@ -46,5 +46,12 @@ equal "what the front end has given to a user stays that user's" "1234 root 600 
 equal "udev gives the pool's memory to the group, and turns it on" "0 vshmem 660 1" "$(tail -n 1 "$work/out")"
 equal "who is in the group uses the pool" 7 "$(as 4321)"
 contains "who is not gets EACCES" "Permission denied" "$(as 65534)"
+
+pool=group-$$
+vshmem pool create "$pool" --size 16M && vshmem grant "$pool" vm0 >"$work/out" 2>&1 || failed "a pool is granted" "$(cat "$work/out")"
+modes='for file in $(grep -l 0x1110 /sys/bus/pci/devices/*/device); do stat -c "%u %G %a" ${file%/*}/resource2; done'
+equal "the front end gives a pool to the user and to the group" 1 \
+    "$(vshmem exec -u 0:0 vm0 -- sh -c "$modes" | grep -cx "$(id -u) vshmem 660")"
+vshmem pool rm --force "$pool"
 vshmem down
 VSHMEM_CLUSTER=$cluster

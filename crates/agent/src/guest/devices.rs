@@ -1,7 +1,10 @@
 //! What the front end asks of the devices by which a machine is given pools.
 
 use super::protocol::DriverStatus;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::{chown, PermissionsExt};
+use std::path::Path;
 use vshmem_transport::{PoolRef, Transport};
 
 /// The devices by which a transport gives pools to a machine.
@@ -15,7 +18,7 @@ pub trait Devices {
     /// Whether a driver has bound this pool's device.
     fn has_driver(&self, pool: &PoolRef) -> bool;
 
-    /// Lets this user map a pool, and no other but root.
+    /// Lets this user map a pool, and the group `vshmem`; no other but root.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -23,4 +26,41 @@ pub trait Devices {
 
     /// The state of the driver.
     fn driver(&self) -> DriverStatus;
+}
+
+/// Users of this group may map every pool of the machine, as the udev rule has it for machines without a front end.
+const GROUP: &str = "vshmem";
+
+/// Gives a device file to a user, and to the group `vshmem` if the machine has it.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn give(file: &Path, owner: u32) -> io::Result<()> {
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let group = gid(&groups);
+    chown(file, Some(owner), group)?;
+    let mode = if group.is_some() { 0o660 } else { 0o600 };
+    fs::set_permissions(file, Permissions::from_mode(mode))
+}
+
+/// The number of [`GROUP`] in a group(5) file.
+fn gid(groups: &str) -> Option<u32> {
+    let group = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        fields.nth(1).filter(|_| name == GROUP)?.parse().ok()
+    };
+    groups.lines().find_map(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_is_found() {
+        assert_eq!(gid("root:x:0:\nvshmem:x:998:lw\n"), Some(998));
+        assert_eq!(gid("root:x:0:\nvshmemx:x:9:\n# vshmem:x:1:\n"), None);
+        assert_eq!(gid("vshmem\nvshmem:x\n"), None);
+    }
 }

@@ -10,7 +10,7 @@ mod devices;
 pub(crate) mod pools;
 pub mod protocol;
 
-pub use devices::Devices;
+pub use devices::{give, Devices};
 
 use crate::error::{Error, Result};
 use channel::Channel;

@@ -181,7 +181,9 @@ fn nonblocking(fd: RawFd) -> io::Result<()> {
 
 fn cannot_run(job: &Job, error: &io::Error) -> Error {
     let missing = error.kind() == ErrorKind::NotFound;
-    let why = if missing {
+    let why = if missing && Path::new(&job.argv[0]).exists() {
+        "its interpreter or loader is not there".into()
+    } else if missing {
         "there is no such command".into()
     } else {
         error.to_string()

@@ -2,10 +2,9 @@
 
 use crate::guest;
 use crate::guest::protocol::DriverStatus;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{chown, PermissionsExt};
 use std::path::{Path, PathBuf};
 use vshmem_transport::ivshmem::Ivshmem;
 use vshmem_transport::{PoolRef, Transport};
@@ -59,12 +58,10 @@ impl guest::Devices for Devices {
     }
 }
 
-/// Gives the device with this directory in sysfs to a user: no other but root can map it. That is the
-/// driver's file, or else BAR 2.
+/// Gives the device with this directory in sysfs to a user, as [`guest::give`] does. That is the driver's file, or else BAR 2.
 pub fn give_device(device: &Path, owner: u32) -> io::Result<()> {
     let memory = driver_file(device).unwrap_or_else(|| device.join("resource2"));
-    chown(&memory, Some(owner), None)?;
-    fs::set_permissions(&memory, Permissions::from_mode(0o600))?;
+    guest::give(&memory, owner)?;
     // Without a driver a device's memory may be disabled, and its user can't enable it.
     let enable = device.join("enable");
     if fs::read_to_string(&enable)?.trim() == "0" {

@@ -19,12 +19,13 @@ Examples:
 
 QEMU talks to one program at a time at a socket: give this one a socket of its own. Its machine needs free PCIe root ports with room behind
 them, and for 'usable' a front end (vshmem agent --guest) and a virtio-serial device; docs/guide-existing-machines.md has it all.")]
+#[group(id = "monitor", args = ["qmp", "libvirt"], required = true, multiple = false)]
 pub struct Attach {
     /// The socket of QEMU's monitor protocol
-    #[arg(long, value_name = "SOCKET", required_unless_present = "libvirt", add = values::files())]
+    #[arg(long, value_name = "SOCKET", add = values::files())]
     qmp: Option<PathBuf>,
     /// A domain of libvirt
-    #[arg(long, value_name = "DOMAIN", conflicts_with = "qmp")]
+    #[arg(long, value_name = "DOMAIN")]
     libvirt: Option<String>,
     /// Which libvirt, as with virsh
     #[arg(long, value_name = "URI", requires = "libvirt")]
