@@ -51,7 +51,7 @@ names() {
 }
 
 # What every change needs; and the cases of the suite machines that it does.
-QUICK="unit capi conformance hostile programs install bindings machines bench"
+QUICK="unit capi conformance hostile programs install bindings machines kvm bench"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output

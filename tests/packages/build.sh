@@ -22,14 +22,7 @@ source/scripts/cargo.sh --exec --version
 quietly_make deb
 ./lint.sh /tmp/target/deb/*.changes
 
-quietly_make install
-grep -q '^vshmem:' /etc/group || fail "make install has not made the group vshmem"
-LD_PRELOAD=libvshmem.so.1 perl -e 'my $s = semget(0x78, 1, 01600) // die $!; exit($s >> 30 != 1)' || fail "make install has not told the dynamic linker"
-quietly_make uninstall
-left=$(find /usr/local /etc ! -type d -name '*vshmem*')
-[ -z "$left" ] || fail "make uninstall left: $left"
-ldconfig
-sed -i '/^vshmem:/d' /etc/group /etc/gshadow
+source/tests/packages/by-hand.sh source
 
 mkdir debs
 cp use.sh /tmp/target/deb/*.deb debs

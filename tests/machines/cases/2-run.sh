@@ -16,6 +16,8 @@ equal "programs begin with no signal blocked" "$clean
 $clean" "$(vshmem run --no-prefix -- grep SigBlk /proc/self/status)"
 equal "nor here" "$clean" "$(VSHMEM_POOL=$work/pool vshmem run --local --no-prefix -- grep SigBlk /proc/self/status)"
 equal "nor by exec" "$clean" "$(vshmem exec vm0 -- grep SigBlk /proc/self/status)"
+ignored=$(trap '' HUP && VSHMEM_POOL=$work/pool vshmem run --local --no-prefix -- grep SigIgn /proc/self/status)
+equal "what the caller ignores stays ignored, as under nohup" 1 "$((0x${ignored#*:?} & 1))"
 code "so that timeout works" 124 vshmem run -- timeout 1 sleep 60
 if [ "$(id -u)" = 0 ]; then
     who=65534
@@ -41,6 +43,12 @@ for signal in INT TERM; do
     for vm in vm0 vm1; do
         eventually "nothing is left in $vm" vshmem exec "$vm" -- sh -c '! pgrep -f "sleep 271[8]"'
     done
+done
+
+for where in "" --local; do
+    # shellcheck disable=SC2086 # an option or none
+    code "a program that handles SIGINT says how it ends${where:+, here too}" 3 \
+        timeout --preserve-status -s INT 3 "$VSHMEM_BIN" run $where -n 2 -- sh -c 'trap "exit 3" INT; sleep 2719 & wait'
 done
 
 # Each waits for all others: they say that they have come, the last one counts them and lets them go.
