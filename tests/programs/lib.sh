@@ -6,6 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 dir=$PROGRAMS_DIR
 pool=$PROGRAMS_POOL
 cd "$dir"
+home=$HOME
 export HOME=$dir LC_ALL=C
 
 # Words before a command that put it on Vshmem and forbid it the kernel's
