@@ -75,7 +75,7 @@ echo "hostname kvm-host" >>"$work/load.sh"
 done
 
 echo "== in an emulated machine with KVM"
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/vshmem
+cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}
 "$VSHMEM_BIN" up -c "$cluster" -n 1 --cpus 1 --memory 4G --pool-size 1M --no-net --no-doorbell --accel tcg --kernel "$kernel" \
     --share "$root" --share "$target" --share "$(dirname "$VSHMEM_BIN")" --share "$(dirname "$VSHMEM_LIB")" --share "$cache" --share "$work" 2>"$work/up" || {
     cat "$work/up"
@@ -87,5 +87,5 @@ in_it() {
 }
 in_it -u root vm0 -- sh -e "$work/load.sh"
 # The library and the pools of this host mean nothing there.
-in_it -e XDG_RUNTIME_DIR=/run -e TMPDIR=/tmp -e VSHMEM_TEST_UP="--timeout 600" -e VSHMEM_TEST_SLOW=5 \
+in_it -e VSHMEM_CACHE="$cache" -e XDG_RUNTIME_DIR=/run -e TMPDIR=/tmp -e VSHMEM_TEST_UP="--timeout 600" -e VSHMEM_TEST_SLOW=5 \
     -e KMOD_ROUNDS=2000 vm0 -- "$here/cases.sh" "$@"
