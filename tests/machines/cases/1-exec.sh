@@ -71,6 +71,14 @@ contains "where ipcs shows what it made" "0x00000777" "$(vshmem exec vm1 -- "$VS
 code "what is neither is not made" 3 vshmem run --vm vm1 -e VSHMEM_POOL=other -- perl -e 'exit(defined msgget(0x777, 01600) ? 0 : 3)'
 code "it is removed" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool rm own
 
+# Channels: a command that finds none waits.
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
+    vshmem exec vm0 -- sh -c 'sleep 1; echo done' >"$work/exec.$i" 2>"$work/waits.$i" &
+done
+wait
+equal "14 commands at a time are served" 14 "$(cat "$work"/exec.* | grep -c done)"
+contains "and those that wait say why" "this one waits until one of them ends" "$(cat "$work"/waits.*)"
+
 # A terminal.
 shown=$(on_terminal wait:ready size:50x132 'send:x\n' 'wait:50 132' wait:again 'send:\x03' -- \
     "$VSHMEM_BIN" exec -t vm0 -- sh -c 'tty; echo "$TERM"; stty size; echo ready; read line; stty size; echo again; sleep 600; echo late')

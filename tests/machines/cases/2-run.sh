@@ -16,7 +16,7 @@ equal "programs begin with no signal blocked" "$clean
 $clean" "$(vshmem run --no-prefix -- grep SigBlk /proc/self/status)"
 equal "nor here" "$clean" "$(VSHMEM_POOL=$work/pool vshmem run --local --no-prefix -- grep SigBlk /proc/self/status)"
 equal "nor by exec" "$clean" "$(vshmem exec vm0 -- grep SigBlk /proc/self/status)"
-ignored=$(trap '' HUP && VSHMEM_POOL=$work/pool vshmem run --local --no-prefix -- grep SigIgn /proc/self/status)
+ignored=$(trap '' HUP && VSHMEM_POOL=$work/pool "$VSHMEM_BIN" run --local --no-prefix -- grep SigIgn /proc/self/status)
 equal "what the caller ignores stays ignored, as under nohup" 1 "$((0x${ignored#*:?} & 1))"
 code "so that timeout works" 124 vshmem run -- timeout 1 sleep 60
 if [ "$(id -u)" = 0 ]; then
@@ -48,7 +48,7 @@ done
 for where in "" --local; do
     # shellcheck disable=SC2086 # an option or none
     code "a program that handles SIGINT says how it ends${where:+, here too}" 3 \
-        timeout --preserve-status -s INT 3 "$VSHMEM_BIN" run $where -n 2 -- sh -c 'trap "exit 3" INT; sleep 2719 & wait'
+        timeout --preserve-status -s INT 3 "$VSHMEM_BIN" run $where -n 2 -- sh -c 'trap "kill \$!; exit 3" INT; sleep 2719 & wait'
 done
 
 # Each waits for all others: they say that they have come, the last one counts them and lets them go.

@@ -72,8 +72,8 @@ impl Session {
 }
 
 impl Channel {
-    /// Takes a free channel of a machine that is up. With `hang_up`, a process tells the machine when this
-    /// end is closed.
+    /// Takes a free channel of a machine that is up; waits while there is none. With `hang_up`, a process tells the
+    /// machine when this end is closed.
     pub fn open(
         record: &Record,
         machine: &Machine,
@@ -81,21 +81,28 @@ impl Channel {
         timeout: Duration,
     ) -> Result<Channel> {
         let directory = record.machine_directory(machine)?;
-        for channel in 0..record.channels {
-            let taken = Channel::take(&directory, channel, timeout);
-            let taken = taken.map_err(|error| error.about(&machine.name));
-            if let Some(mut open) = taken? {
-                if hang_up {
-                    open.notify_hang_up()?;
+        let mut waits = false;
+        loop {
+            for channel in 0..record.channels {
+                let taken = Channel::take(&directory, channel, timeout);
+                let taken = taken.map_err(|error| error.about(&machine.name));
+                if let Some(mut open) = taken? {
+                    if hang_up {
+                        open.notify_hang_up()?;
+                    }
+                    return Ok(open);
                 }
-                return Ok(open);
             }
+            if !waits {
+                waits = true;
+                eprintln!(
+                    "vshmem: {} runs {} commands of exec, shell and run; this one waits until one of them ends.",
+                    machine.name, record.channels
+                );
+            }
+            interrupt::check()?;
+            std::thread::sleep(RETRY_INTERVAL);
         }
-        Err(Error::new(format!(
-            "all {} channels of {} are in use",
-            record.channels, machine.name
-        ))
-        .hint("Each vshmem exec and run has one until it ends; one run can start many commands."))
     }
 
     /// Opens one channel unless another process uses it.
