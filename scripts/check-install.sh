@@ -111,6 +111,14 @@ explains 1 "don't go to the pool: it is linked statically" "$work/static"
 explains 1 "VSHMEM_KEYS can't be understood" "$work/dynamic" VSHMEM_KEYS=alles
 explains 1 "VSHMEM_LOG must be off" "$work/dynamic" VSHMEM_LOG=loud
 explains 1 "VSHMEM_KEYS is none" "$work/dynamic" VSHMEM_KEYS=none
+explains 0 "with these keys go to the pool, the others to the kernel" "$work/dynamic" VSHMEM_KEYS=0x1-0x10
+explains 0 "without a key (IPC_PRIVATE) go to the pool" "$work/dynamic" VSHMEM_KEYS=private
+explains 1 "directory for the pool does not exist" "$work/dynamic" VSHMEM_POOL=/no/such/pool
+explains 0 "dlopen VSHMEM_DL is keep: " "$work/dynamic" VSHMEM_DL=keep
+said=$(VSHMEM_POOL=/no/such/pool "$root/bin/vshmem" run --local -- true 2>&1)
+echo "$said" | grep -q "warning: .*the pool /no/such/pool" || fail "vshmem run does not warn of a pool that can't be used: $said"
+said=$(VSHMEM_POOL=$work/pool VSHMEM_LOG=error:/no/such/log "$root/bin/vshmem" run --local -- true 2>&1)
+echo "$said" | grep -q "VSHMEM_LOG names /no/such/log, which can't be written" || fail "vshmem run does not warn of a log that can't be written: $said"
 explains 1 "the pool $work/queue.c: .* too small" "$work/dynamic" VSHMEM_POOL="$work/queue.c"
 explains 1 "is no program" "$work/queue.c"
 

@@ -30,6 +30,7 @@ done <<LIST
 0 ps
 0 pool ls
 0 check
+0 pool create ./odd --size 3M
 0 run --local -- true
 1 agent --status
 1 agent --stop

@@ -236,7 +236,7 @@ pub struct How {
 }
 
 #[derive(Args)]
-#[command(after_help = format!("\
+#[command(override_usage = "vshmem run [OPTIONS] -- <COMMAND>... [: [OPTIONS] -- <COMMAND>...]...", after_help = format!("\
 Examples:
   vshmem run -- ./a.out                             one process in each machine
   vshmem run --vm vm0 -- ./server : --vm vm1 -- ./client

@@ -56,7 +56,7 @@ fn page(command: &Command, directory: &Path) -> io::Result<()> {
     let told = Told::of(command);
     man.render_title(&mut out)?;
     man.render_name_section(&mut out)?;
-    man.render_synopsis_section(&mut out)?;
+    synopsis(command).to_writer(&mut out)?;
     description(command, &told).to_writer(&mut out)?;
     if command.get_arguments().any(|one| !one.is_hide_set()) {
         let mut options = Vec::new();
@@ -71,6 +71,15 @@ fn page(command: &Command, directory: &Path) -> io::Result<()> {
     literal("EXIT STATUS", Some(&below_heading(codes))).to_writer(&mut out)?;
     see_also(command).to_writer(&mut out)?;
     out.flush()
+}
+
+/// The command line as its help shows it.
+fn synopsis(command: &Command) -> Roff {
+    let usage = command.clone().render_usage().to_string();
+    let mut roff = Roff::new();
+    roff.control("SH", ["SYNOPSIS"]);
+    roff.text([roman(usage.trim_start_matches("Usage: "))]);
+    roff
 }
 
 /// Without the empty line before a list of values, of which mandoc's lint has something to say.

@@ -112,7 +112,10 @@ pub fn lookup(name: &str) -> Result<Lookup> {
     let path = pool.path().to_string_lossy().into_owned();
     let handle = match vshmem_transport::open(&pool) {
         Ok(handle) => handle,
-        Err(OpenError::NotFound) if pool.is_local() => return Ok(Lookup { path, made: None }),
+        Err(OpenError::NotFound) if pool.is_local() => {
+            check_directory(name).map_err(|error| refused(&error))?;
+            return Ok(Lookup { path, made: None });
+        }
         Err(error) => return Err(refused(&error)),
     };
     let made = (handle.mem().len() as u64, Access::of(&handle));
@@ -124,6 +127,22 @@ pub fn lookup(name: &str) -> Result<Lookup> {
         path,
         made: Some(made),
     })
+}
+
+/// Whether a pool that is given by path could be made there. The directory of named pools is made with them.
+fn check_directory(path: &str) -> std::result::Result<(), CreateError> {
+    let Some((directory, _)) = path.rsplit_once('/') else {
+        return Ok(());
+    };
+    let directory = if directory.is_empty() { "/" } else { directory };
+    match rustix::fs::access(
+        directory,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    ) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Err(CreateError::NoDirectory),
+        Err(_) => Err(CreateError::Denied),
+    }
 }
 
 /// Makes an empty pool with Linux's default limits, except for the given ones. A `name` with a slash is a

@@ -19,7 +19,7 @@ Examples:
 
 QEMU talks to one program at a time at a socket: give this one a socket of its own. Its machine needs free PCIe root ports with room behind
 them, and for 'usable' a front end (vshmem agent --guest) and a virtio-serial device; docs/guide-existing-machines.md has it all.")]
-#[group(id = "monitor", args = ["qmp", "libvirt"], required = true, multiple = false)]
+#[command(group(clap::ArgGroup::new("monitor").args(["qmp", "libvirt"]).required(true)))]
 pub struct Attach {
     /// The socket of QEMU's monitor protocol
     #[arg(long, value_name = "SOCKET", add = values::files())]
