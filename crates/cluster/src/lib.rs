@@ -21,7 +21,6 @@ pub mod check;
 mod client;
 mod commands;
 pub mod contents;
-mod cpio;
 mod descriptors;
 mod elf;
 mod error;

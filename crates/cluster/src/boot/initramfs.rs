@@ -2,13 +2,14 @@
 //! the kernel modules that mounting the host's file tree takes. Nothing else needs to be installed.
 
 use super::software::Software;
-use crate::cpio::Archive;
 use crate::elf;
 use crate::error::{Explain, Result};
 use crate::modules::Module;
 use crate::state::directories::cluster_directory;
+use cpio::newc::{trailer, Builder, ModeFileType};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -39,13 +40,55 @@ pub fn write(path: &Path, modules: &[Module]) -> Result<()> {
         .explain(|| format!("could not write {}", path.display()))
 }
 
+/// A cpio archive in the "newc" format, which Linux unpacks as an initramfs
+/// (Documentation/driver-api/early-userspace/buffer-format.rst of Linux).
+#[derive(Default)]
+struct Archive(Vec<u8>);
+
+impl Archive {
+    /// Adds an entry of this type. Parents must have been added before it.
+    fn add(&mut self, kind: ModeFileType, name: &str, mode: u32, data: &[u8]) {
+        let entry = Builder::new(name).mode(mode).set_mode_file_type(kind);
+        self.write(entry, data);
+    }
+
+    fn directory(&mut self, name: &str) {
+        self.add(ModeFileType::Directory, name, 0o755, &[]);
+    }
+
+    fn file(&mut self, name: &str, mode: u32, data: &[u8]) {
+        self.add(ModeFileType::Regular, name, mode, data);
+    }
+
+    fn symlink(&mut self, name: &str, target: &str) {
+        self.add(ModeFileType::Symlink, name, 0o777, target.as_bytes());
+    }
+
+    fn character(&mut self, name: &str, mode: u32, major: u32, minor: u32) {
+        let entry = Builder::new(name).rdev_major(major).rdev_minor(minor);
+        let entry = entry.mode(mode).set_mode_file_type(ModeFileType::Char);
+        self.write(entry, &[]);
+    }
+
+    fn write(&mut self, entry: Builder, data: &[u8]) {
+        let size = u32::try_from(data.len()).expect("a file in an initramfs is below 4 GiB");
+        let mut writer = entry.write(&mut self.0, size);
+        let written = writer.write_all(data).and_then(|()| writer.finish());
+        written.expect("a vector takes it");
+    }
+
+    fn finish(self) -> Vec<u8> {
+        trailer(self.0).expect("a vector takes it")
+    }
+}
+
 /// The archive's bytes.
 pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     let program =
         fs::read("/proc/self/exe").explain(|| "reading this program's own file".into())?;
-    let mut archive = Archive::new();
+    let mut archive = Archive::default();
     for directory in ["dev", "proc", "sys", "modules", "lib64"] {
-        archive.directory(directory, 0o755);
+        archive.directory(directory);
     }
     // Loaders look for libraries in one of these two.
     archive.symlink("lib", "lib64");
@@ -85,7 +128,7 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
     parents.pop();
     for parent in parents.iter().rev() {
         if !matches!(parent.to_str(), Some("lib" | "lib64")) {
-            archive.directory(&parent.to_string_lossy(), 0o755);
+            archive.directory(&parent.to_string_lossy());
         }
     }
     archive.file(path, 0o755, &bytes);
@@ -129,6 +172,9 @@ fn file_name(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpio::newc::Reader;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn libraries_are_told_from_other_mappings() {
@@ -166,7 +212,49 @@ mod tests {
             bytes: vec![1, 2, 3],
         }];
         let bytes = build(&modules).unwrap();
-        let find = |text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
-        assert!(find("init\0") && find("modules/000-one.ko\0"));
+        let mut entries = BTreeMap::new();
+        let mut rest = &bytes[..];
+        loop {
+            let mut reader = Reader::new(rest).unwrap();
+            let entry = reader.entry().clone();
+            if entry.is_trailer() {
+                break;
+            }
+            let mut data = Vec::new();
+            reader.read_to_end(&mut data).unwrap();
+            entries.insert(entry.name().to_owned(), (entry.mode(), data));
+            rest = reader.finish().unwrap();
+        }
+        assert_eq!(entries["init"].0, 0o100_755);
+        assert_eq!(entries["modules/000-one.ko"], (0o100_644, vec![1, 2, 3]));
+        assert_eq!(entries["lib"], (0o120_777, b"lib64".to_vec()));
+        assert_eq!(entries["dev/console"], (0o020_600, vec![]));
+        assert_eq!(entries["lib64"], (0o040_755, vec![]));
+    }
+
+    #[test]
+    fn busybox_or_cpio_lists_it() {
+        let bytes = build(&[]).unwrap();
+        for (program, args) in [("cpio", &["-it"][..]), ("busybox", &["cpio", "-t"][..])] {
+            let child = Command::new(program)
+                .args(args)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn();
+            let Ok(mut child) = child else { continue };
+            let mut input = child.stdin.take().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    input.write_all(&bytes).unwrap();
+                    drop(input);
+                });
+                let out = child.wait_with_output().unwrap();
+                assert!(out.status.success(), "{program} refused the archive");
+                let text = String::from_utf8(out.stdout).unwrap();
+                assert!(text.starts_with("dev\nproc\nsys\nmodules\nlib64\nlib\n"));
+                assert!(text.lines().any(|name| name == "init"));
+            });
+        }
     }
 }
