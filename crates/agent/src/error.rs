@@ -1,39 +1,82 @@
-//! One error type: a sentence that says what happened to what.
+//! The error type: a sentence that says what happened, and a hint at what can be done about it.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong, in words for the person at the terminal.
-#[derive(Debug, Clone)]
-pub struct Error(String);
+/// Exit code for a failure of Vshmem's own, as opposed to one of a command that it ran.
+pub const OUR_FAILURE: u8 = 125;
 
-/// The result of everything in this crate that can fail.
+/// What went wrong, in words for the user.
+#[derive(Debug, Clone)]
+pub struct Error {
+    message: String,
+    hint: Option<String>,
+    code: u8,
+}
+
+/// The result of whatever can fail in this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// An error that says what happened.
     pub fn new(message: impl Into<String>) -> Error {
-        Error(message.into())
+        Error {
+            message: message.into(),
+            hint: None,
+            code: OUR_FAILURE,
+        }
+    }
+
+    /// Sets the exit code, which is 125 otherwise.
+    pub fn code(mut self, code: u8) -> Error {
+        self.code = code;
+        self
+    }
+
+    /// The exit code of this error.
+    pub fn exit_code(&self) -> u8 {
+        self.code
+    }
+
+    /// What happened, and what can be done about it.
+    pub fn parts(&self) -> (&str, Option<&str>) {
+        (&self.message, self.hint.as_deref())
+    }
+
+    /// Puts what was being done in front of the message.
+    pub fn about(mut self, what: &str) -> Error {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// Adds what the user can do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.hint = Some(hint.into());
+        self
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It may quote what a machine or a member of a pool has written.
-        f.write_str(&crate::plain(&self.0))
+        // The message may quote a machine or a member of a pool.
+        f.write_str(&crate::plain(&self.message))?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  {hint}"),
+            None => Ok(()),
+        }
     }
 }
 
 impl std::error::Error for Error {}
 
-/// Turns an input/output error into a sentence.
-pub(crate) trait Explain<T> {
-    /// `what` says what could not be done.
+/// Turns an I/O error into a sentence.
+pub trait Explain<T> {
+    /// `what` names what was being done, for instance `reading /proc/cmdline`.
     fn explain(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
 impl<T, E: Into<io::Error>> Explain<T> for std::result::Result<T, E> {
     fn explain(self, what: impl FnOnce() -> String) -> Result<T> {
-        self.map_err(|e| Error(format!("{}: {}", what(), e.into())))
+        self.map_err(|e| Error::new(format!("{}: {}", what(), e.into())))
     }
 }

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`ivshmem`], [`xen`] | the brokers of transports: they give pools to machines, and know which machines live |
 //! | [`dax`] | the devices of a transport that has no broker |
+//! | [`error`] | the error type, for the command line, too |
 //! | [`guest`] | the front end: a machine's pools, which come and go |
 //! | `worker`, `quarantine` | a thread for each pool, and how often it makes a pass |
 //! | `reaper`, `reclaimer` | what it does in a pass: cleaning up after the dead, giving memory back |
@@ -17,7 +18,7 @@
 
 #[path = "../../transport/dax/guest.rs"]
 pub mod dax;
-mod error;
+pub mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guest;

@@ -85,9 +85,7 @@ fn vectors(text: &str) -> std::result::Result<usize, String> {
 /// Starts the back end, sends it requests, or runs the front end.
 pub fn agent(agent: &Agent) -> Result<u8> {
     if agent.guest {
-        return vshmem_agent::guest::run(&vshmem_agent::DEVICES, agent.owner)
-            .map(|()| 0)
-            .map_err(ours);
+        return vshmem_agent::guest::run(&vshmem_agent::DEVICES, agent.owner).map(|()| 0);
     }
     let program = program(agent)?;
     if let (Some(part), Some(link)) = (&agent.part, agent.link) {
@@ -95,21 +93,21 @@ pub fn agent(agent: &Agent) -> Result<u8> {
             "keeper" => Part::Keeper,
             _ => Part::BackEnd,
         };
-        return run_part(&program, part, link).map(|()| 0).map_err(ours);
+        return run_part(&program, part, link).map(|()| 0);
     }
     let directory = &program.directory;
     for pool in &agent.drop {
         let pool = pool.clone();
-        request(directory, &Request::Drop { pool }).map_err(|e| ours(e).code(1))?;
+        request(directory, &Request::Drop { pool }).map_err(|e| e.code(1))?;
     }
     if !agent.without.is_empty() {
-        restart_without(directory, &agent.without).map_err(|e| ours(e).code(1))?;
+        restart_without(directory, &agent.without).map_err(|e| e.code(1))?;
     }
     if agent.restart {
-        request(directory, &Request::Restart {}).map_err(|e| ours(e).code(1))?;
+        request(directory, &Request::Restart {}).map_err(|e| e.code(1))?;
     }
     if agent.stop {
-        request(directory, &Request::Stop {}).map_err(|e| ours(e).code(1))?;
+        request(directory, &Request::Stop {}).map_err(|e| e.code(1))?;
     }
     let ends_metrics = agent.metrics.as_deref() == Some("off");
     let needs_no_start = agent.status
@@ -119,21 +117,20 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         || !agent.drop.is_empty()
         || !agent.without.is_empty();
     if !agent.pool.is_empty() || !needs_no_start {
-        ensure(&program).map_err(ours)?;
+        ensure(&program)?;
     }
     for pool in &agent.pool {
         let serve = Request::Serve {
             pool: pool.clone(),
             vectors: agent.vectors,
         };
-        if let Some(socket) = request(directory, &serve).map_err(|e| ours(e).code(1))? {
+        if let Some(socket) = request(directory, &serve).map_err(|e| e.code(1))? {
             print(&format!("{}\n", socket.display()))?;
         }
     }
     if let Some(address) = &agent.metrics {
         let address = (address != "off").then(|| absolute(address)).transpose()?;
-        let served =
-            request(directory, &Request::Metrics { address }).map_err(|e| ours(e).code(1))?;
+        let served = request(directory, &Request::Metrics { address }).map_err(|e| e.code(1))?;
         if let Some(served) = served {
             let served = served.display().to_string();
             let before = if served.contains('/') { "" } else { "http://" };
@@ -142,7 +139,7 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         }
     }
     if agent.status {
-        return show(status(directory).map_err(ours)?, agent.json);
+        return show(status(directory)?, agent.json);
     }
     Ok(0)
 }
@@ -172,10 +169,6 @@ fn absolute(address: &str) -> Result<String> {
     let path = std::path::absolute(address)
         .map_err(|e| Error::new(format!("{address} is no path: {e}")).code(2))?;
     Ok(path.to_string_lossy().into_owned())
-}
-
-pub fn ours(error: vshmem_agent::Error) -> Error {
-    Error::new(error.to_string())
 }
 
 fn show(status: Option<Status>, json: bool) -> Result<u8> {

@@ -1,6 +1,5 @@
 //! `vshmem xen`: pools between Xen domains.
 
-use crate::agent::ours;
 use crate::complete::values;
 use crate::{args, size};
 use clap::{Args, Subcommand};
@@ -85,12 +84,12 @@ pub fn xen(xen: Xen) -> Result<u8> {
         }
         Xen::Withdraw { pool } => return withdraw_left(&pool),
     };
-    result.map(|()| 0).map_err(ours)
+    result.map(|()| 0)
 }
 
 /// Withdraws a pool that no process serves.
 fn withdraw_left(pool: &str) -> Result<u8> {
-    let why = match withdraw(pool).map_err(ours)? {
+    let why = match withdraw(pool)? {
         Withdrawal::Removed => return Ok(0),
         Withdrawal::Served => {
             "is served by a process, which withdraws it when it is ended: `vshmem xen own`"

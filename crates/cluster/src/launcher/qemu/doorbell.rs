@@ -32,12 +32,12 @@ pub fn serve(pool: &Path) -> Result<PathBuf> {
         directory: Directory::named(&directory()?),
         transient: true,
     };
-    ensure(&program).map_err(ours)?;
+    ensure(&program)?;
     let serve = Request::Serve {
         pool: pool.to_string_lossy().into_owned(),
         vectors: VECTORS,
     };
-    let socket = request(&program.directory, &serve).map_err(ours)?;
+    let socket = request(&program.directory, &serve)?;
     socket.ok_or_else(|| Error::new("the back end does not say where it serves the pool"))
 }
 
@@ -47,7 +47,7 @@ pub fn name(pid: i32, name: &str) -> Result<()> {
         pid: pid as u32,
         name: name.into(),
     };
-    request(&Directory::named(&directory()?), &call).map_err(ours)?;
+    request(&Directory::named(&directory()?), &call)?;
     Ok(())
 }
 
@@ -96,8 +96,4 @@ fn end_if_unused(pool: &Path, name: &str, process: Option<i32>) {
             _ => return,
         }
     }
-}
-
-fn ours(error: vshmem_agent::Error) -> Error {
-    Error::new(error.to_string())
 }
