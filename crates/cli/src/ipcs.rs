@@ -20,7 +20,7 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
     for pool in find(ipcs.pool.as_deref())? {
         match contents(&pool) {
             Ok(found) => {
-                if !found.is_clean {
+                if !found.clean {
                     eprintln!("vshmem: {}", left_unclean(&found.pool));
                 }
                 seen.push(found);
@@ -33,8 +33,7 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
         }
     }
     if ipcs.json {
-        let pools = seen.iter().map(Shown::of).collect();
-        print_document(All { pools })?;
+        print_document(All { pools: &seen })?;
     } else {
         let text: Vec<_> = seen
             .iter()
@@ -191,131 +190,7 @@ fn owner_cells(owner: &Owner) -> Vec<String> {
 #[derive(Serialize, JsonSchema)]
 pub struct All<'a> {
     /// The pools.
-    pools: Vec<Shown<'a>>,
-}
-
-/// A pool's contents.
-#[derive(Serialize, JsonSchema)]
-struct Shown<'a> {
-    /// Its name, or its path if it has none.
-    pool: &'a str,
-    /// The dead have left nothing in it. Otherwise somebody who lives holds a lock and does not move.
-    clean: bool,
-    /// The kernels that use it, or did.
-    members: &'a [Member],
-    /// The processes that use it.
-    processes: &'a [Process],
-    /// The threads that wait in it.
-    waiters: &'a [Waiter],
-    /// Segments.
-    segments: Vec<Segment<'a>>,
-    /// Semaphore sets.
-    sets: Vec<Set>,
-    /// Message queues.
-    queues: Vec<Queue<'a>>,
-}
-
-/// What all IPC objects have.
-#[derive(Serialize, JsonSchema)]
-struct Common {
-    /// The key; 0: private.
-    key: i32,
-    /// The id.
-    id: i32,
-    /// Owner.
-    uid: u32,
-    /// The owner's group.
-    gid: u32,
-    /// Permission bits, in octal.
-    mode: String,
-}
-
-/// A segment.
-#[derive(Serialize, JsonSchema)]
-struct Segment<'a> {
-    #[serde(flatten)]
-    common: Common,
-    /// Bytes.
-    size: u64,
-    /// Attachments.
-    attached: u64,
-    /// It is removed when the last attachment ends.
-    removed: bool,
-    /// The process that made it.
-    creator: &'a Option<Process>,
-    /// The process that attached or detached last; null: none.
-    last: &'a Option<Process>,
-}
-
-/// A semaphore set.
-#[derive(Serialize, JsonSchema)]
-struct Set {
-    #[serde(flatten)]
-    common: Common,
-    /// Semaphores.
-    count: u64,
-}
-
-/// A message queue.
-#[derive(Serialize, JsonSchema)]
-struct Queue<'a> {
-    #[serde(flatten)]
-    common: Common,
-    /// Bytes of text in it.
-    bytes: u64,
-    /// Messages in it.
-    messages: u64,
-    /// The process that sent last; null: none.
-    sender: &'a Option<Process>,
-    /// The process that received last; null: none.
-    receiver: &'a Option<Process>,
-}
-
-impl Common {
-    fn of(owner: &Owner) -> Common {
-        let mode = format!("{:03o}", owner.mode);
-        Common {
-            key: owner.key,
-            id: owner.id,
-            uid: owner.uid,
-            gid: owner.gid,
-            mode,
-        }
-    }
-}
-
-impl<'a> Shown<'a> {
-    fn of(contents: &'a Contents) -> Shown<'a> {
-        let segments = contents.segments.iter().map(|segment| Segment {
-            common: Common::of(&segment.owner),
-            size: segment.size,
-            attached: segment.attached,
-            removed: segment.removed,
-            creator: &segment.creator,
-            last: &segment.last,
-        });
-        let sets = contents.sets.iter().map(|set| Set {
-            common: Common::of(&set.owner),
-            count: set.count,
-        });
-        let queues = contents.queues.iter().map(|queue| Queue {
-            common: Common::of(&queue.owner),
-            bytes: queue.bytes,
-            messages: queue.messages,
-            sender: &queue.sender,
-            receiver: &queue.receiver,
-        });
-        Shown {
-            pool: &contents.pool,
-            clean: contents.is_clean,
-            members: &contents.members,
-            processes: &contents.processes,
-            waiters: &contents.waiters,
-            segments: segments.collect(),
-            sets: sets.collect(),
-            queues: queues.collect(),
-        }
-    }
+    pools: &'a [Contents],
 }
 
 /// Removes IPC objects.

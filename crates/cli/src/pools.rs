@@ -55,44 +55,11 @@ fn remove_all(names: &[String], force: bool) -> u8 {
 #[derive(Serialize, JsonSchema)]
 pub struct All<'a> {
     /// The pools.
-    pools: Vec<Shown<'a>>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct Shown<'a> {
-    /// Its name.
-    name: &'a str,
-    /// Its file.
-    path: &'a str,
-    /// Its length in bytes.
-    size: u64,
-    /// Bytes that take memory.
-    used: u64,
-    /// Permission bits, in octal.
-    mode: String,
-    /// It keeps all of its memory.
-    reserved: bool,
-    /// The processor's caches hold its memory; else every access is one to the device.
-    cached: bool,
-    /// Who waits for another kernel sleeps until that wakes it; else it looks every 2 ms.
-    woken: bool,
+    pools: &'a [Listed],
 }
 
 fn show(pools: &[Listed], json: bool) -> Result<()> {
     if json {
-        let pools = pools
-            .iter()
-            .map(|pool| Shown {
-                name: &pool.name,
-                path: &pool.path,
-                size: pool.size,
-                used: pool.used,
-                mode: format!("{:03o}", pool.mode),
-                reserved: pool.reserved,
-                cached: pool.access.cached,
-                woken: pool.access.woken,
-            })
-            .collect();
         return print_document(All { pools });
     }
     if pools.is_empty() {

@@ -4,87 +4,94 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::ids;
 use crate::participants::{Member, Waiter};
-use crate::pools::name_of;
+use crate::pools::{name_of, octal};
 use crate::processes::{Process, Processes};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::time::{Duration, Instant};
 use vshmem_ipc::{msg, sem, shm, stats, Ctx, Errno};
 use vshmem_transport::PoolRef;
 
-/// Owner and permissions of an IPC object.
-#[derive(Debug, Clone)]
+/// What all IPC objects have.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Owner {
-    /// The key; 0 if private.
+    /// The key; 0: private.
     pub key: i32,
     /// The id.
     pub id: i32,
-    /// User.
+    /// Owner.
     pub uid: u32,
-    /// Group.
+    /// The owner's group.
     pub gid: u32,
-    /// Permission bits.
+    /// Permission bits, in octal.
+    #[serde(serialize_with = "octal")]
+    #[schemars(with = "String")]
     pub mode: u32,
 }
 
 /// A segment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Segment {
     /// Owner and permissions.
+    #[serde(flatten)]
     pub owner: Owner,
-    /// Requested size in bytes.
+    /// Bytes.
     pub size: u64,
     /// Attachments.
     pub attached: u64,
-    /// It is removed with its last attachment.
+    /// It is removed when the last attachment ends.
     pub removed: bool,
-    /// Process that made it.
+    /// The process that made it.
     pub creator: Option<Process>,
-    /// Process that attached or detached last.
+    /// The process that attached or detached last; null: none.
     pub last: Option<Process>,
 }
 
 /// A semaphore set.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Set {
     /// Owner and permissions.
+    #[serde(flatten)]
     pub owner: Owner,
     /// Semaphores.
     pub count: u64,
 }
 
 /// A message queue.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Queue {
     /// Owner and permissions.
+    #[serde(flatten)]
     pub owner: Owner,
     /// Bytes of text in it.
     pub bytes: u64,
     /// Messages in it.
     pub messages: u64,
-    /// Process that sent last.
+    /// The process that sent last; null: none.
     pub sender: Option<Process>,
-    /// Process that received last.
+    /// The process that received last; null: none.
     pub receiver: Option<Process>,
 }
 
 /// A pool's contents.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Contents {
-    /// The pool's name, or its path if it has none.
+    /// Its name, or its path if it has none.
     pub pool: String,
     /// Nothing of dead processes is left in it. Otherwise a live process holds a lock and makes no progress.
-    pub is_clean: bool,
+    pub clean: bool,
     /// The kernels that use it, or did.
     pub members: Vec<Member>,
+    /// The processes that use it.
+    pub processes: Vec<Process>,
+    /// The threads that wait in it.
+    pub waiters: Vec<Waiter>,
     /// Segments.
     pub segments: Vec<Segment>,
     /// Semaphore sets.
     pub sets: Vec<Set>,
     /// Message queues.
     pub queues: Vec<Queue>,
-    /// Processes that use it.
-    pub processes: Vec<Process>,
-    /// Threads that wait.
-    pub waiters: Vec<Waiter>,
 }
 
 /// What to remove.
@@ -130,7 +137,7 @@ const TOTAL_TIMEOUT: Duration = Duration::from_secs(2);
 pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let client = Client::join_within(pool, TIMEOUT)?;
     let c = client.context();
-    let is_clean = clean_up(&c);
+    let clean = clean_up(&c);
     let members = client.members();
     let processes = client.processes();
     let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
@@ -154,7 +161,7 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     });
     Ok(Contents {
         pool: name_of(pool),
-        is_clean,
+        clean,
         members,
         segments,
         sets,

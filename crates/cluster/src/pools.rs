@@ -3,6 +3,8 @@
 use crate::error::{Error, Result};
 use crate::limits::Limit;
 use crate::memory;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use std::ffi::CString;
 use std::fmt;
 use std::fs;
@@ -17,7 +19,7 @@ use vshmem_transport::{
 };
 
 /// A pool, as its file shows it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Listed {
     /// Its name.
     pub name: String,
@@ -27,16 +29,24 @@ pub struct Listed {
     pub size: u64,
     /// Bytes that are backed by memory.
     pub used: u64,
-    /// Permission bits.
+    /// Permission bits, in octal.
+    #[serde(serialize_with = "octal")]
+    #[schemars(with = "String")]
     pub mode: u32,
     /// All of its memory is reserved.
     pub reserved: bool,
     /// How this kernel reaches it.
+    #[serde(flatten)]
     pub access: Access,
 }
 
+/// Permission bits, in octal.
+pub(crate) fn octal<S: Serializer>(mode: &u32, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{mode:03o}"))
+}
+
 /// How a kernel reaches a pool, which determines the cost of using it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Access {
     /// The processor caches its memory; otherwise every access goes to the device.
     pub cached: bool,
