@@ -2,59 +2,8 @@
 //!
 //! The library exports a function named `syscall`, so it must not count on libc's; and these calls leave errno alone.
 
-/// Makes system call `number`; returns what the kernel returned, a negative errno value included.
-///
-/// # Safety
-/// The arguments must be what that system call may safely be given in the present state of the process.
-#[inline(always)]
-#[cfg(target_arch = "x86_64")]
-pub unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    let result: isize;
-    // SAFETY: the kernel changes rax, rcx and r11 only; memory as the caller vouches.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
-            in("r10") args[3], in("r8") args[4], in("r9") args[5],
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// Makes system call `number`; returns what the kernel returned, a negative errno value included.
-///
-/// # Safety
-/// The arguments must be what that system call may safely be given in the present state of the process.
-#[inline(always)]
-#[cfg(target_arch = "aarch64")]
-pub unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    let result: isize;
-    // SAFETY: the kernel changes x0 only; memory as the caller vouches.
-    unsafe {
-        core::arch::asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") args[0] as isize => result,
-            in("x1") args[1], in("x2") args[2], in("x3") args[3], in("x4") args[4], in("x5") args[5],
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// System call with up to six arguments, each given as anything that casts to `usize`.
-macro_rules! syscall {
-    ($number:expr $(, $arg:expr)* $(,)?) => {{
-        let given: &[usize] = &[$($arg as usize),*];
-        let mut args = [0usize; 6];
-        args[..given.len()].copy_from_slice(given);
-        $crate::raw::call($number as i64, args)
-    }};
-}
-pub(crate) use syscall;
+pub use vshmem_transport::read_file;
+pub(crate) use vshmem_transport::syscall;
 
 /// The calling process's id.
 pub fn getpid() -> u32 {
@@ -147,37 +96,6 @@ pub fn restore_signals(old: u64) {
             8
         )
     };
-}
-
-/// Reads a small file whole; `None` if it can't be opened or read, or fills `buffer`. Its descriptor is closed again.
-pub fn read_file<'b>(path: &core::ffi::CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-    // SAFETY: the path is a C string; the descriptor is our own.
-    let fd = unsafe {
-        syscall!(
-            libc::SYS_openat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            libc::O_RDONLY | libc::O_CLOEXEC
-        )
-    };
-    if fd < 0 {
-        return None;
-    }
-    let mut filled = 0;
-    let ended = loop {
-        let rest = &mut buffer[filled..];
-        // SAFETY: the kernel writes at most rest.len() bytes to rest.
-        let n = unsafe { syscall!(libc::SYS_read, fd, rest.as_mut_ptr(), rest.len()) };
-        match n {
-            0 => break !rest.is_empty(),
-            n if n > 0 => filled += n as usize,
-            n if n == -libc::EINTR as isize => (),
-            _ => break false,
-        }
-    };
-    // SAFETY: opened above.
-    unsafe { syscall!(libc::SYS_close, fd) };
-    ended.then(|| &buffer[..filled])
 }
 
 /// Maps `len` bytes of fresh private memory, zeros; null if there is none.

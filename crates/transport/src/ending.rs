@@ -9,7 +9,8 @@ use core::fmt::Write;
 
 use crate::directory::each_entry;
 use crate::stat;
-use crate::sys::{read_file, syscall};
+use crate::sys::read_file;
+use crate::syscall;
 use crate::text::Text;
 
 /// Has a thread memory, its own or its process's? `None`: that can't be known.

@@ -8,7 +8,7 @@ use core::fmt::Write;
 
 use crate::ending;
 use crate::stat::{self, Stat};
-use crate::sys::syscall;
+use crate::syscall;
 use crate::text::Text;
 use crate::Handle;
 

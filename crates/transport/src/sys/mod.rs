@@ -10,13 +10,15 @@ mod memory;
 mod owned;
 mod raw;
 
+use crate::syscall;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
 pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
 pub(crate) use owned::{close, Owned};
-use raw::{again, call, int, outcome};
-pub(crate) use raw::{raw, syscall, Errno, Outcome};
+use raw::again;
+pub use raw::raw;
+pub(crate) use raw::{call, outcome, Errno, Outcome};
 
 /// Opens a path, relative to the working directory where it is relative.
 pub(crate) fn open(path: &CStr, flags: i32, mode: u32) -> Outcome<i32> {
@@ -29,16 +31,12 @@ pub(crate) fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> Outcome<i
     again(|| {
         // SAFETY: `path` is a terminated string.
         unsafe {
-            call(
-                libc::SYS_openat,
-                [
-                    int(dir),
-                    path.as_ptr() as usize,
-                    int(flags | libc::O_CLOEXEC),
-                    mode as usize,
-                    0,
-                    0,
-                ],
+            call!(
+                SYS_openat,
+                dir,
+                path.as_ptr(),
+                flags | libc::O_CLOEXEC,
+                mode
             )
         }
     })
@@ -49,12 +47,7 @@ pub(crate) fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> Outcome<i
 pub(crate) fn fstat(fd: i32) -> Outcome<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the kernel fills in one `struct stat`, which has libc's layout on these architectures.
-    unsafe {
-        call(
-            libc::SYS_fstat,
-            [int(fd), stat.as_mut_ptr() as usize, 0, 0, 0, 0],
-        )
-    }?;
+    unsafe { call!(SYS_fstat, fd, stat.as_mut_ptr()) }?;
     // SAFETY: filled in by the kernel; all zeros is valid too.
     Ok(unsafe { stat.assume_init() })
 }
@@ -64,16 +57,12 @@ pub(crate) fn lstat_at(dir: i32, path: &CStr) -> Outcome<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: as in `fstat`; `path` is a terminated string.
     unsafe {
-        call(
-            libc::SYS_newfstatat,
-            [
-                int(dir),
-                path.as_ptr() as usize,
-                stat.as_mut_ptr() as usize,
-                int(libc::AT_SYMLINK_NOFOLLOW),
-                0,
-                0,
-            ],
+        call!(
+            SYS_newfstatat,
+            dir,
+            path.as_ptr(),
+            stat.as_mut_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW
         )
     }?;
     // SAFETY: filled in by the kernel; all zeros is valid too.
@@ -84,12 +73,7 @@ pub(crate) fn lstat_at(dir: i32, path: &CStr) -> Outcome<libc::stat> {
 pub(crate) fn fstatfs(fd: i32) -> Outcome<libc::statfs> {
     let mut stat = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the kernel fills in one `struct statfs`, which has libc's layout on these architectures.
-    unsafe {
-        call(
-            libc::SYS_fstatfs,
-            [int(fd), stat.as_mut_ptr() as usize, 0, 0, 0, 0],
-        )
-    }?;
+    unsafe { call!(SYS_fstatfs, fd, stat.as_mut_ptr()) }?;
     // SAFETY: filled in by the kernel; all zeros is valid too.
     Ok(unsafe { stat.assume_init() })
 }
@@ -97,32 +81,14 @@ pub(crate) fn fstatfs(fd: i32) -> Outcome<libc::statfs> {
 /// Duplicates a descriptor to the first free number from `floor` on.
 pub(crate) fn duplicate(fd: i32, floor: i32) -> Outcome<i32> {
     // SAFETY: no memory is involved.
-    unsafe {
-        call(
-            libc::SYS_fcntl,
-            [int(fd), int(libc::F_DUPFD_CLOEXEC), int(floor), 0, 0, 0],
-        )
-    }
-    .map(|fd| fd as i32)
+    unsafe { call!(SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, floor) }.map(|fd| fd as i32)
 }
 
 /// A lock request on an open file description: `F_OFD_SETLK` or `F_OFD_GETLK`.
 pub(crate) fn lock(fd: i32, command: i32, lock: &mut libc::flock) -> Outcome<()> {
     again(|| {
         // SAFETY: the kernel reads and writes one `struct flock`.
-        unsafe {
-            call(
-                libc::SYS_fcntl,
-                [
-                    int(fd),
-                    int(command),
-                    lock as *mut libc::flock as usize,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        }
+        unsafe { call!(SYS_fcntl, fd, command, lock as *mut libc::flock) }
     })
     .map(|_| ())
 }
@@ -130,13 +96,7 @@ pub(crate) fn lock(fd: i32, command: i32, lock: &mut libc::flock) -> Outcome<()>
 /// Reserves room in a file, or punches a hole into it. Interrupted by signals, it fails with `EINTR`.
 pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> Outcome<()> {
     // SAFETY: no memory of the caller is passed.
-    unsafe {
-        call(
-            libc::SYS_fallocate,
-            [int(fd), int(mode), offset as usize, len as usize, 0, 0],
-        )
-    }
-    .map(|_| ())
+    unsafe { call!(SYS_fallocate, fd, mode, offset, len) }.map(|_| ())
 }
 
 /// Sets the length of a file. Beyond the limit on that, the kernel would not only refuse it, but end the process.
@@ -145,26 +105,20 @@ pub(crate) fn truncate(fd: i32, len: u64) -> Outcome<()> {
         return Err(Errno(libc::EFBIG));
     }
     // SAFETY: no memory of the caller is passed.
-    again(|| unsafe { call(libc::SYS_ftruncate, [int(fd), len as usize, 0, 0, 0, 0]) }).map(|_| ())
+    again(|| unsafe { call!(SYS_ftruncate, fd, len) }).map(|_| ())
 }
 
 /// Sets the permissions of an open file, whatever the umask is.
 pub(crate) fn set_mode(fd: i32, mode: u32) -> Outcome<()> {
     // SAFETY: no memory of the caller is passed.
-    unsafe { call(libc::SYS_fchmod, [int(fd), mode as usize, 0, 0, 0, 0]) }.map(|_| ())
+    unsafe { call!(SYS_fchmod, fd, mode) }.map(|_| ())
 }
 
 /// Sets the time of an open file's last change: seconds and nanoseconds. Only its owner may.
 pub(crate) fn set_change(fd: i32, seconds: i64, nanoseconds: i64) -> Outcome<()> {
     let times = [[0, libc::UTIME_OMIT], [seconds, nanoseconds]];
     // SAFETY: without a path; the kernel reads two `struct timespec`.
-    unsafe {
-        call(
-            libc::SYS_utimensat,
-            [int(fd), 0, times.as_ptr() as usize, 0, 0, 0],
-        )
-    }
-    .map(|_| ())
+    unsafe { call!(SYS_utimensat, fd, 0, times.as_ptr()) }.map(|_| ())
 }
 
 /// A random number, of as much entropy as there is at the time.
@@ -172,12 +126,7 @@ pub(crate) fn random() -> u64 {
     let mut number = 0u64;
     for flags in [libc::GRND_INSECURE, libc::GRND_NONBLOCK] {
         // SAFETY: the kernel writes at most eight bytes into the number.
-        let got = unsafe {
-            call(
-                libc::SYS_getrandom,
-                [&raw mut number as usize, 8, flags as usize, 0, 0, 0],
-            )
-        };
+        let got = unsafe { call!(SYS_getrandom, &raw mut number, 8, flags) };
         if got == Ok(8) {
             break;
         }
@@ -189,19 +138,7 @@ pub(crate) fn random() -> u64 {
 pub(crate) fn real_time() -> u64 {
     let mut now = [0u64; 2];
     // SAFETY: the kernel fills in one `struct timespec`.
-    let _ = unsafe {
-        call(
-            libc::SYS_clock_gettime,
-            [
-                libc::CLOCK_REALTIME as usize,
-                now.as_mut_ptr() as usize,
-                0,
-                0,
-                0,
-                0,
-            ],
-        )
-    };
+    let _ = unsafe { call!(SYS_clock_gettime, libc::CLOCK_REALTIME, now.as_mut_ptr()) };
     now[0].wrapping_mul(1_000_000_000).wrapping_add(now[1])
 }
 
@@ -209,16 +146,13 @@ pub(crate) fn real_time() -> u64 {
 pub(crate) fn link(from_dir: i32, from: &CStr, to_dir: i32, to: &CStr, flags: i32) -> Outcome<()> {
     // SAFETY: both are terminated strings.
     unsafe {
-        call(
-            libc::SYS_linkat,
-            [
-                int(from_dir),
-                from.as_ptr() as usize,
-                int(to_dir),
-                to.as_ptr() as usize,
-                int(flags),
-                0,
-            ],
+        call!(
+            SYS_linkat,
+            from_dir,
+            from.as_ptr(),
+            to_dir,
+            to.as_ptr(),
+            flags
         )
     }
     .map(|_| ())
@@ -228,16 +162,13 @@ pub(crate) fn link(from_dir: i32, from: &CStr, to_dir: i32, to: &CStr, flags: i3
 pub(crate) fn rename_new(directory: i32, from: &CStr, to: &CStr) -> Outcome<()> {
     // SAFETY: both are terminated strings.
     unsafe {
-        call(
-            libc::SYS_renameat2,
-            [
-                int(directory),
-                from.as_ptr() as usize,
-                int(directory),
-                to.as_ptr() as usize,
-                libc::RENAME_NOREPLACE as usize,
-                0,
-            ],
+        call!(
+            SYS_renameat2,
+            directory,
+            from.as_ptr(),
+            directory,
+            to.as_ptr(),
+            libc::RENAME_NOREPLACE
         )
     }
     .map(|_| ())
@@ -246,51 +177,19 @@ pub(crate) fn rename_new(directory: i32, from: &CStr, to: &CStr) -> Outcome<()> 
 /// Makes a directory.
 pub(crate) fn make_directory(path: &CStr, mode: u32) -> Outcome<()> {
     // SAFETY: `path` is a terminated string.
-    unsafe {
-        call(
-            libc::SYS_mkdirat,
-            [
-                int(libc::AT_FDCWD),
-                path.as_ptr() as usize,
-                mode as usize,
-                0,
-                0,
-                0,
-            ],
-        )
-    }
-    .map(|_| ())
+    unsafe { call!(SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), mode) }.map(|_| ())
 }
 
 /// Removes a name in a directory.
 pub(crate) fn unlink(directory: i32, name: &CStr) -> Outcome<()> {
     // SAFETY: `name` is a terminated string.
-    unsafe {
-        call(
-            libc::SYS_unlinkat,
-            [int(directory), name.as_ptr() as usize, 0, 0, 0, 0],
-        )
-    }
-    .map(|_| ())
+    unsafe { call!(SYS_unlinkat, directory, name.as_ptr()) }.map(|_| ())
 }
 
 /// Makes an unnamed file in memory.
 pub(crate) fn memory_file(name: &CStr) -> Outcome<i32> {
     // SAFETY: `name` is a terminated string.
-    unsafe {
-        call(
-            libc::SYS_memfd_create,
-            [
-                name.as_ptr() as usize,
-                libc::MFD_CLOEXEC as usize,
-                0,
-                0,
-                0,
-                0,
-            ],
-        )
-    }
-    .map(|fd| fd as i32)
+    unsafe { call!(SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) }.map(|fd| fd as i32)
 }
 
 /// The same for a request that sleeps; besides, whether a signal handler ran.
@@ -307,7 +206,7 @@ pub(crate) unsafe fn control_asleep<T>(
     let awake = unsafe {
         asleep::asleep(
             libc::SYS_ioctl,
-            [int(fd), request as usize, argument, 0, 0, 0],
+            [fd as usize, request as usize, argument, 0, 0, 0],
         )
     };
     (outcome(awake.result), awake.handled)
@@ -320,36 +219,20 @@ pub(crate) unsafe fn control_asleep<T>(
 pub(crate) unsafe fn control<T>(fd: i32, request: u32, argument: &mut T) -> Outcome<usize> {
     let argument = argument as *mut T as usize;
     // SAFETY: the caller vouches for the argument. A file that does not know the request refuses it.
-    unsafe {
-        call(
-            libc::SYS_ioctl,
-            [int(fd), request as usize, argument, 0, 0, 0],
-        )
-    }
+    unsafe { call!(SYS_ioctl, fd, request, argument) }
 }
 
 /// Moves a file's position, or finds data and holes; returns the new position.
 pub(crate) fn seek(fd: i32, offset: u64, whence: i32) -> Outcome<u64> {
     // SAFETY: no memory of the caller is passed.
-    unsafe {
-        call(
-            libc::SYS_lseek,
-            [int(fd), offset as usize, int(whence), 0, 0, 0],
-        )
-    }
-    .map(|at| at as u64)
+    unsafe { call!(SYS_lseek, fd, offset, whence) }.map(|at| at as u64)
 }
 
 /// Reads into a buffer; returns how many bytes came.
 pub(crate) fn read(fd: i32, into: &mut [u8]) -> Outcome<usize> {
     again(|| {
         // SAFETY: the kernel writes at most `into.len()` bytes there.
-        unsafe {
-            call(
-                libc::SYS_read,
-                [int(fd), into.as_mut_ptr() as usize, into.len(), 0, 0, 0],
-            )
-        }
+        unsafe { call!(SYS_read, fd, into.as_mut_ptr(), into.len()) }
     })
 }
 
@@ -357,19 +240,7 @@ pub(crate) fn read(fd: i32, into: &mut [u8]) -> Outcome<usize> {
 pub(crate) fn read_at(fd: i32, into: &mut [u8], offset: u64) -> Outcome<usize> {
     again(|| {
         // SAFETY: the kernel writes at most `into.len()` bytes there.
-        unsafe {
-            call(
-                libc::SYS_pread64,
-                [
-                    int(fd),
-                    into.as_mut_ptr() as usize,
-                    into.len(),
-                    offset as usize,
-                    0,
-                    0,
-                ],
-            )
-        }
+        unsafe { call!(SYS_pread64, fd, into.as_mut_ptr(), into.len(), offset) }
     })
 }
 
@@ -377,19 +248,7 @@ pub(crate) fn read_at(fd: i32, into: &mut [u8], offset: u64) -> Outcome<usize> {
 pub(crate) fn write_at(fd: i32, from: &[u8], offset: u64) -> Outcome<usize> {
     again(|| {
         // SAFETY: the kernel reads at most `from.len()` bytes there.
-        unsafe {
-            call(
-                libc::SYS_pwrite64,
-                [
-                    int(fd),
-                    from.as_ptr() as usize,
-                    from.len(),
-                    offset as usize,
-                    0,
-                    0,
-                ],
-            )
-        }
+        unsafe { call!(SYS_pwrite64, fd, from.as_ptr(), from.len(), offset) }
     })
 }
 
@@ -397,23 +256,19 @@ pub(crate) fn write_at(fd: i32, from: &[u8], offset: u64) -> Outcome<usize> {
 pub(crate) fn read_link<'b>(path: &CStr, buffer: &'b mut [u8]) -> Outcome<&'b [u8]> {
     // SAFETY: the path is a C string, and the kernel writes at most `buffer.len()` bytes there.
     let len = unsafe {
-        call(
-            libc::SYS_readlinkat,
-            [
-                int(libc::AT_FDCWD),
-                path.as_ptr() as usize,
-                buffer.as_mut_ptr() as usize,
-                buffer.len(),
-                0,
-                0,
-            ],
+        call!(
+            SYS_readlinkat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            buffer.as_mut_ptr(),
+            buffer.len()
         )
     }?;
     Ok(buffer.get(..len).unwrap_or(&[]))
 }
 
 /// Reads a small file whole; `None` if it can't be opened or read, or fills `buffer`. Its descriptor is closed again.
-pub(crate) fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+pub fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     let file = Owned::new(open(path, libc::O_RDONLY, 0).ok()?);
     let mut filled = 0;
     while filled < buffer.len() {
@@ -429,35 +284,20 @@ pub(crate) fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8
 pub(crate) fn write(fd: i32, from: &[u8]) -> Outcome<usize> {
     again(|| {
         // SAFETY: the kernel reads at most `from.len()` bytes there.
-        unsafe {
-            call(
-                libc::SYS_write,
-                [int(fd), from.as_ptr() as usize, from.len(), 0, 0, 0],
-            )
-        }
+        unsafe { call!(SYS_write, fd, from.as_ptr(), from.len()) }
     })
 }
 
 /// Reads directory entries (`struct linux_dirent64`); returns how many bytes of them came.
 pub(crate) fn read_directory(fd: i32, into: &mut [u8]) -> Outcome<usize> {
     // SAFETY: the kernel writes at most `into.len()` bytes there.
-    unsafe {
-        call(
-            libc::SYS_getdents64,
-            [int(fd), into.as_mut_ptr() as usize, into.len(), 0, 0, 0],
-        )
-    }
+    unsafe { call!(SYS_getdents64, fd, into.as_mut_ptr(), into.len()) }
 }
 
 /// Writes the working directory's path with its terminating zero; returns the length with it.
 pub(crate) fn working_directory(into: &mut [u8]) -> Outcome<usize> {
     // SAFETY: the kernel writes at most `into.len()` bytes there.
-    unsafe {
-        call(
-            libc::SYS_getcwd,
-            [into.as_mut_ptr() as usize, into.len(), 0, 0, 0, 0],
-        )
-    }
+    unsafe { call!(SYS_getcwd, into.as_mut_ptr(), into.len()) }
 }
 
 /// The soft limit on descriptor numbers.
@@ -472,32 +312,20 @@ fn limit(of: libc::__rlimit_resource_t) -> Option<u64> {
         rlim_max: 0,
     };
     // SAFETY: the kernel fills in one `struct rlimit64`.
-    let done = unsafe {
-        call(
-            libc::SYS_prlimit64,
-            [
-                0,
-                of as usize,
-                0,
-                &mut limit as *mut libc::rlimit64 as usize,
-                0,
-                0,
-            ],
-        )
-    };
+    let done = unsafe { call!(SYS_prlimit64, 0, of, 0, &raw mut limit) };
     done.ok().map(|_| limit.rlim_cur)
 }
 
 /// The caller's effective user id.
 pub(crate) fn effective_user() -> u32 {
     // SAFETY: takes no argument and can't fail.
-    unsafe { raw(libc::SYS_geteuid, [0; 6]) as u32 }
+    unsafe { syscall!(libc::SYS_geteuid) as u32 }
 }
 
 /// The caller's process id.
 pub(crate) fn process_id() -> u32 {
     // SAFETY: takes no argument and can't fail.
-    unsafe { raw(libc::SYS_getpid, [0; 6]) as u32 }
+    unsafe { syscall!(libc::SYS_getpid) as u32 }
 }
 
 /// This kernel's name, with zeros behind it.
@@ -505,10 +333,7 @@ pub(crate) fn host_name() -> [u8; 65] {
     let mut names = MaybeUninit::<libc::utsname>::zeroed();
     // SAFETY: the kernel fills in one `struct utsname`; all zeros is valid, too.
     let names = unsafe {
-        let _ = call(
-            libc::SYS_uname,
-            [names.as_mut_ptr() as usize, 0, 0, 0, 0, 0],
-        );
+        let _ = call!(SYS_uname, names.as_mut_ptr());
         names.assume_init()
     };
     names.nodename.map(|c| c as u8)
@@ -518,7 +343,7 @@ pub(crate) fn host_name() -> [u8; 65] {
 pub(crate) fn nap(nanoseconds: i64) {
     let spec = [0, nanoseconds];
     // SAFETY: the kernel reads one `struct timespec`.
-    let _ = unsafe { call(libc::SYS_nanosleep, [spec.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let _ = unsafe { call!(SYS_nanosleep, spec.as_ptr()) };
 }
 
 /// The size of a page of memory.

@@ -1,11 +1,11 @@
 //! Closing descriptors.
 
-use super::raw::{call, int};
+use super::raw::call;
 
 /// Closes a descriptor that the caller has just opened.
 pub(crate) fn close(fd: i32) {
     // SAFETY: closing a number touches no memory. Linux frees the number whatever it returns.
-    let _ = unsafe { call(libc::SYS_close, [int(fd), 0, 0, 0, 0, 0]) };
+    let _ = unsafe { call!(SYS_close, fd) };
 }
 
 /// A descriptor that is closed when this goes out of scope.

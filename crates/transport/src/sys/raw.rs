@@ -7,12 +7,14 @@ pub(crate) struct Errno(pub i32);
 /// What a system call returns.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
-/// Makes a system call with six arguments; unused ones are ignored by the kernel.
+/// Makes a system call with six arguments; unused ones are ignored by the kernel. Returns what the kernel returned, a negative errno
+/// value included.
 ///
 /// # Safety
 /// As the call demands.
+#[inline(always)]
 #[cfg(target_arch = "x86_64")]
-pub(crate) unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
+pub unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the x86-64 system call convention; rcx and r11 are overwritten by the instruction.
     unsafe {
@@ -27,12 +29,14 @@ pub(crate) unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
     result
 }
 
-/// Makes a system call with six arguments; unused ones are ignored by the kernel.
+/// Makes a system call with six arguments; unused ones are ignored by the kernel. Returns what the kernel returned, a negative errno
+/// value included.
 ///
 /// # Safety
 /// As the call demands.
+#[inline(always)]
 #[cfg(target_arch = "aarch64")]
-pub(crate) unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
+pub unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the AArch64 system call convention.
     unsafe {
@@ -50,26 +54,12 @@ pub(crate) unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("vshmem-transport makes system calls directly and knows x86-64 and AArch64 only");
 
-/// Makes a system call and tells its result from an error.
-///
-/// # Safety
-/// As the call demands.
-pub(crate) unsafe fn call(number: i64, a: [usize; 6]) -> Outcome<usize> {
-    // SAFETY: passed on.
-    outcome(unsafe { raw(number, a) })
-}
-
 /// Tells a call's result from an error.
 pub(crate) fn outcome(result: isize) -> Outcome<usize> {
     if (-4095..0).contains(&result) {
         return Err(Errno(-result as i32));
     }
     Ok(result as usize)
-}
-
-/// A descriptor or flag word as a register holds it.
-pub(crate) fn int(value: i32) -> usize {
-    value as isize as usize
 }
 
 /// Repeats a call for as long as signals interrupt it.
@@ -84,12 +74,19 @@ pub(crate) fn again(mut attempt: impl FnMut() -> Outcome<usize>) -> Outcome<usiz
 
 /// System call with up to six arguments, each given as anything that casts to `usize`; what the kernel returned, a negative errno
 /// value included.
+#[macro_export]
 macro_rules! syscall {
     ($number:expr $(, $arg:expr)* $(,)?) => {{
         let given: &[usize] = &[$($arg as usize),*];
         let mut args = [0usize; 6];
         args[..given.len()].copy_from_slice(given);
-        $crate::sys::raw($number as i64, args)
+        $crate::system_call($number as i64, args)
     }};
 }
-pub(crate) use syscall;
+/// The same, by the last part of the number's name; an error is told from a result.
+macro_rules! call {
+    ($number:ident $(, $arg:expr)* $(,)?) => {
+        $crate::sys::outcome($crate::syscall!(libc::$number $(, $arg)*))
+    };
+}
+pub(crate) use call;
