@@ -13,7 +13,8 @@
 //! | [`JoinedPool`], `owned_handle` | a pool as the upper half sees it, and its mapping |
 //! | `sigbus` | surviving the truncation of a pool's file |
 //! | `metrics`, `http` | what a back end knows, for Prometheus |
-//! | `signals` | being asked to end |
+//! | `peer` | the process at the other end of a socket |
+//! | [`signals`] | signals as a descriptor |
 //! | `text` | making untrusted texts safe for a terminal |
 
 #[path = "../../transport/dax/guest.rs"]
@@ -29,11 +30,12 @@ mod joined_pool;
 mod maintained_pool;
 mod metrics;
 mod owned_handle;
+mod peer;
 mod quarantine;
 mod reaper;
 mod reclaimer;
 mod sigbus;
-mod signals;
+pub mod signals;
 mod text;
 mod worker;
 #[path = "../../transport/xen/broker/mod.rs"]
@@ -41,6 +43,7 @@ pub mod xen;
 
 pub use error::{Error, Result};
 pub use joined_pool::{now, JoinedPool};
+pub use peer::peer_of;
 pub use text::{plain, printable};
 
 /// The kinds of devices by which a machine is given pools while it runs, or when it starts.

@@ -1,15 +1,16 @@
 //! Free memory of this host.
 
+use rustix::fs::{statfs, statvfs};
+use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
 
 /// Memory that the kernel can give to a file without reclaiming anybody's, swap included. `None` if it is not
 /// known, or the file is not in tmpfs.
 pub fn available_for(file: &CStr) -> Option<u64> {
     // Huge pages are reserved beforehand, and files on disks can be larger than memory.
-    let of_memory = status(file)?.f_type == libc::TMPFS_MAGIC;
+    let of_memory = statfs(file).ok()?.f_type == libc::TMPFS_MAGIC;
     of_memory
         .then(|| fs::read_to_string("/proc/meminfo").ok())?
         .as_deref()
@@ -18,7 +19,8 @@ pub fn available_for(file: &CStr) -> Option<u64> {
 
 /// Free bytes of a file's file system.
 pub fn free_space(file: &CStr) -> Option<u64> {
-    status(file).map(|status| status.f_bavail.saturating_mul(status.f_bsize as u64))
+    let status = statvfs(file).ok()?;
+    Some(status.f_bavail.saturating_mul(status.f_frsize))
 }
 
 /// An error unless a process like this one may map so much more address space and, with `promised`, the
@@ -26,26 +28,14 @@ pub fn free_space(file: &CStr) -> Option<u64> {
 pub fn check_available(bytes: u64, promised: bool) -> io::Result<()> {
     let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let access = match promised {
-        true => libc::PROT_READ | libc::PROT_WRITE,
-        false => libc::PROT_NONE,
+        true => ProtFlags::READ | ProtFlags::WRITE,
+        false => ProtFlags::empty(),
     };
-    let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping, where the kernel has room for it.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, access, how, -1, 0) };
-    if at == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+    // SAFETY: a new mapping, where the kernel has room for it, and which nothing else uses.
+    unsafe {
+        let at = mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE)?;
+        Ok(munmap(at, len)?)
     }
-    // SAFETY: our own mapping, which nothing else uses.
-    unsafe { libc::munmap(at, len) };
-    Ok(())
-}
-
-fn status(file: &CStr) -> Option<libc::statfs> {
-    let mut status = MaybeUninit::zeroed();
-    // SAFETY: a terminated string, and room for one structure, which the kernel fills.
-    let ok = unsafe { libc::statfs(file.as_ptr(), status.as_mut_ptr()) } == 0;
-    // SAFETY: filled in; zeros are a value, too.
-    ok.then(|| unsafe { status.assume_init() })
 }
 
 fn available(meminfo: &str) -> Option<u64> {

@@ -1,6 +1,8 @@
 //! Users: the caller, the users that machines run as, and changing to one.
 
 use crate::error::{Error, Result};
+use rustix::process::{getegid, geteuid, getgroups, Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,8 +10,7 @@ use std::process::Command;
 
 /// The effective user id.
 pub fn uid() -> u32 {
-    // SAFETY: always succeeds and takes nothing.
-    unsafe { libc::geteuid() }
+    geteuid().as_raw()
 }
 
 /// The users that machines run as if root starts them, one for each machine. Distributions don't allocate
@@ -35,17 +36,11 @@ pub struct Identity {
 impl Identity {
     /// The user and groups of this process.
     pub fn current() -> Identity {
-        // SAFETY: the calls take nothing, or a buffer with as many entries as they are told.
-        unsafe {
-            let count = libc::getgroups(0, std::ptr::null_mut()).max(0);
-            let mut groups = vec![0; count as usize];
-            let count = libc::getgroups(count, groups.as_mut_ptr()).max(0);
-            groups.truncate(count as usize);
-            Identity {
-                uid: libc::geteuid(),
-                gid: libc::getegid(),
-                groups,
-            }
+        let groups = getgroups().unwrap_or_default();
+        Identity {
+            uid: uid(),
+            gid: getegid().as_raw(),
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
         }
     }
 
@@ -85,21 +80,18 @@ pub(crate) fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
 /// Makes a program start as this user, with these groups and no others. It is not started if that is not
 /// permitted. `PR_SET_PDEATHSIG` is cleared by a change of user, so it has to be set afterwards.
 pub fn switch(command: &mut Command, uid: u32, gid: u32, groups: Vec<u32>) {
-    let switch = move || {
-        // SAFETY: the calls take plain values, and setgroups a list that lives across the call; all of them
-        // are safe in a forked child.
-        let refused = unsafe {
-            libc::setgroups(groups.len(), groups.as_ptr()) < 0
-                || libc::setgid(gid) < 0
-                || libc::setuid(uid) < 0
-        };
-        match refused {
-            true => Err(io::Error::last_os_error()),
-            false => Ok(()),
-        }
-    };
+    let groups: Vec<Gid> = groups.into_iter().map(Gid::from_raw).collect();
+    let switch = move || become_user(uid, gid, &groups);
     // SAFETY: the closure makes system calls only; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(switch) };
+}
+
+/// Gives this process, which has one thread, a user, a group and further groups.
+pub fn become_user(uid: u32, gid: u32, groups: &[Gid]) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    set_thread_groups(groups)?;
+    set_thread_res_gid(gid, gid, gid)?;
+    Ok(set_thread_res_uid(uid, uid, uid)?)
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use crate::state::lock::lock_file;
 use crate::state::record::{Machine, Record};
 use crate::wire::frame::{encode, Frame, Kind, Parser};
 use crate::wire::greeting::{find_greeting, greeting, Nonce, HELLO, WELCOME};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -162,14 +163,13 @@ impl Channel {
         }
     }
 
-    /// For poll.
-    pub fn fd(&self) -> RawFd {
-        self.stream.as_raw_fd()
-    }
-
-    /// There is output to be written.
-    pub fn wants_to_write(&self) -> bool {
-        !self.out.is_empty()
+    /// Its descriptor, and the events to poll.
+    pub fn descriptor(&self) -> PollFd<'_> {
+        let write = match self.out.is_empty() {
+            true => PollFlags::empty(),
+            false => PollFlags::OUT,
+        };
+        PollFd::new(&self.stream, PollFlags::IN | write)
     }
 
     /// Queues a frame, and writes what can be written.

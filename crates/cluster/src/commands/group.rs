@@ -12,8 +12,8 @@ use crate::error::{Error, Result, OUR_FAILURE};
 use crate::launcher::table;
 use crate::state::record::{Machine, Record};
 use crate::wire::frame::{Kind, MAX_STREAMS};
+use rustix::event::PollFd;
 use std::io;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// How long a machine's agent may take to answer before commands are started.
@@ -127,14 +127,10 @@ impl Group {
     }
 
     /// Descriptors and events to poll.
-    pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
+    pub fn descriptors(&self) -> Vec<PollFd<'_>> {
         let mut out = Vec::new();
         for link in self.channels.iter().filter(|link| self.channel_runs(link)) {
-            let write = match link.channel.wants_to_write() {
-                true => libc::POLLOUT,
-                false => 0,
-            };
-            out.push((link.channel.fd(), libc::POLLIN | write));
+            out.push(link.channel.descriptor());
         }
         for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
             if let Body::Local(local) = &task.body {

@@ -8,11 +8,11 @@ use crate::user::{self, Identity};
 use crate::wire::ended::Ended;
 use crate::wire::frame::MAX_DATA;
 use crate::{descriptors, signals};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{accessat, Access, AtFlags, CWD};
-use rustix::io::Errno;
-use rustix::process::Rlimit;
+use rustix::io::{ioctl_fionbio, Errno};
+use rustix::process::{set_parent_process_death_signal, Rlimit, Signal};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -74,13 +74,7 @@ impl Local {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        let die_with_us = || {
-            // SAFETY: plain values; safe in a forked child.
-            if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(())
-        };
+        let die_with_us = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
         // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
         unsafe { command.pre_exec(die_with_us) };
         let mut child = command.spawn()?;
@@ -92,21 +86,21 @@ impl Local {
             input: Vec::new(),
             input_ended: false,
         };
-        for (fd, _) in local.descriptors() {
-            nonblocking(fd)?;
+        for end in local.descriptors() {
+            ioctl_fionbio(end, true)?;
         }
         if let Some(stdin) = &local.stdin {
-            nonblocking(stdin.as_raw_fd())?;
+            ioctl_fionbio(stdin, true)?;
         }
         Ok(local)
     }
 
     /// Descriptors and events to poll.
-    pub fn descriptors(&self) -> Vec<(RawFd, i16)> {
-        let out = self.stdout.as_ref().map(|s| (s.as_raw_fd(), libc::POLLIN));
-        let err = self.stderr.as_ref().map(|s| (s.as_raw_fd(), libc::POLLIN));
+    pub fn descriptors(&self) -> Vec<PollFd<'_>> {
+        let out = self.stdout.as_ref().map(|s| PollFd::new(s, PollFlags::IN));
+        let err = self.stderr.as_ref().map(|s| PollFd::new(s, PollFlags::IN));
         let full = self.stdin.as_ref().filter(|_| !self.input.is_empty());
-        let input = full.map(|s| (s.as_raw_fd(), libc::POLLOUT));
+        let input = full.map(|s| PollFd::new(s, PollFlags::OUT));
         [out, err, input].into_iter().flatten().collect()
     }
 
@@ -167,14 +161,6 @@ fn empty<R: Read>(source: &mut Option<R>, stream: Stream, output: &mut Output) -
             Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(_) => *source = None,
         }
-    }
-    Ok(())
-}
-
-fn nonblocking(fd: RawFd) -> io::Result<()> {
-    // SAFETY: plain values.
-    if unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
-        return Err(io::Error::last_os_error());
     }
     Ok(())
 }

@@ -7,11 +7,15 @@ use super::local;
 use super::outcome::Outcome;
 use super::terminal::{self, Raw};
 use crate::error::{Error, Explain, Result, OUR_FAILURE};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::getpgrp;
 use rustix::stdio::stdin;
+use rustix::termios::tcgetpgrp;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
+use vshmem_agent::signals::Signals;
 
 /// How to run commands.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +34,15 @@ const GRACE: Duration = Duration::from_secs(3);
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Ctrl-C on a terminal.
 const CTRL_C: u8 = 3;
+/// Signals that ask this process to end, and others that it passes on or looks at.
+const WATCHED: [i32; 6] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGCHLD,
+    libc::SIGWINCH,
+];
 /// Exit code if nobody reads our output any more.
 const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
 
@@ -45,7 +58,7 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
     if terminal {
         terminal::check()?;
     }
-    let signals = Signals::new().explain(|| "could not watch for signals".into())?;
+    let signals = Signals::watch(&WATCHED).explain(|| "could not watch for signals".into())?;
     let group = Group::start(jobs, options.prefix && jobs.len() > 1)?;
     let raw = terminal.then(Raw::begin).transpose();
     let mut run = Run {
@@ -100,7 +113,7 @@ impl Run<'_> {
                 .filter(|_| input_open && may_read_input());
             let ready = self.wait(signals, room)?;
             if ready.signals {
-                for signal in signals.take() {
+                while let Some(signal) = signals.next() {
                     self.pass_on(signal);
                 }
             }
@@ -222,40 +235,24 @@ impl Run<'_> {
     }
 
     fn wait(&self, signals: &Signals, room: Option<usize>) -> io::Result<Ready> {
-        let entry = |fd, events| libc::pollfd {
-            fd,
-            events,
-            revents: 0,
-        };
-        let input = if room.is_some_and(|room| room > 0) {
-            0
-        } else {
-            -1
-        };
-        let mut entries = vec![
-            entry(signals.fd.as_raw_fd(), libc::POLLIN),
-            entry(input, libc::POLLIN),
-        ];
-        let descriptors = self.group.descriptors().into_iter();
-        entries.extend(descriptors.map(|(fd, events)| entry(fd, events)));
+        let input = stdin();
+        let mut entries = vec![PollFd::new(signals, PollFlags::IN)];
+        let wanted = room.is_some_and(|room| room > 0);
+        entries.extend(wanted.then(|| PollFd::new(&input, PollFlags::IN)));
+        entries.extend(self.group.descriptors());
         let kill_at = self.kill_at.filter(|_| self.killed.is_none());
         let look_at = self.interrupted.map(|(at, _)| at + GRACE);
         let moments = kill_at.into_iter().chain(look_at);
         let times = moments.map(|at| at.saturating_duration_since(Instant::now()));
         let times = times.chain(self.group.poll_interval());
-        let timeout = times.min().map_or(-1, |time| time.as_millis() as i32 + 1);
-        // SAFETY: the list has as many entries as poll is told.
-        let count =
-            unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout) };
-        if count < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        let timeout = times.min().and_then(|time| time.try_into().ok());
+        match poll(&mut entries, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(error) => return Err(error.into()),
         }
         Ok(Ready {
-            signals: entries[0].revents != 0,
-            input: entries[1].revents != 0,
+            signals: !entries[0].revents().is_empty(),
+            input: wanted && !entries[1].revents().is_empty(),
         })
     }
 }
@@ -270,60 +267,5 @@ fn may_read_input() -> bool {
     if !io::stdin().is_terminal() {
         return true;
     }
-    // SAFETY: plain values.
-    unsafe { libc::tcgetpgrp(0) == libc::getpgrp() }
-}
-
-/// Signals that ask this process to end, SIGCHLD and SIGWINCH, as a descriptor.
-struct Signals {
-    fd: OwnedFd,
-}
-
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        // SAFETY: `set` is initialised by sigemptyset before it is read; the result is checked before it is
-        // taken for a descriptor.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in [
-                libc::SIGINT,
-                libc::SIGQUIT,
-                libc::SIGTERM,
-                libc::SIGHUP,
-                libc::SIGCHLD,
-                libc::SIGWINCH,
-            ] {
-                libc::sigaddset(&mut set, signal);
-            }
-            if libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let fd = libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(Signals {
-                fd: OwnedFd::from_raw_fd(fd),
-            })
-        }
-    }
-
-    fn take(&self) -> Vec<i32> {
-        let mut out = Vec::new();
-        loop {
-            // SAFETY: all zeros is a value of this structure of integers, and the kernel writes one of its
-            // size.
-            let (len, info) = unsafe {
-                let mut info: libc::signalfd_siginfo = std::mem::zeroed();
-                let size = size_of::<libc::signalfd_siginfo>();
-                let to: *mut libc::signalfd_siginfo = &mut info;
-                (libc::read(self.fd.as_raw_fd(), to.cast(), size), info)
-            };
-            if len <= 0 {
-                return out;
-            }
-            out.push(info.ssi_signo as i32);
-        }
-    }
+    tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
 }

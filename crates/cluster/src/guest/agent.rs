@@ -9,14 +9,14 @@ use crate::launcher::table;
 use crate::state::settings::Settings;
 use crate::wire::ended::Ended;
 use std::collections::BTreeSet;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
+use vshmem_agent::signals::Signals;
 
 /// Serves until the machine is turned off.
 pub fn serve(settings: &Settings) -> Result<()> {
     let poller = Poller::new().explain(|| "could not make an epoll".into())?;
-    let children = watch_children().explain(|| "could not watch for ended processes".into())?;
+    let children = Signals::watch(&[libc::SIGCHLD])
+        .explain(|| "could not watch for ended processes".into())?;
     let mut sessions = Vec::new();
     let channels = table::guest(&settings.launcher).channels(settings.channels)?;
     for (index, device) in channels.iter().enumerate() {
@@ -27,7 +27,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
     // An index without a session.
     let reaper = Source::Port(sessions.len());
     poller
-        .add(children.as_raw_fd(), reaper.token())
+        .add(&children, reaper.token())
         .explain(|| "could not watch signals".into())?;
     let mut commands = Commands::new();
     let mut front_end = FrontEnd::new(settings);
@@ -46,7 +46,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
         for source in tokens.into_iter().map(Source::from_token) {
             match source {
                 _ if source == reaper => {
-                    drain(&children);
+                    while children.next().is_some() {}
                     reap(&mut sessions, &mut front_end, &mut busy);
                 }
                 Source::Port(index) => drop(busy.insert(index)),
@@ -68,31 +68,6 @@ pub fn serve(settings: &Settings) -> Result<()> {
             }
         }
     }
-}
-
-/// A descriptor that becomes readable when a child ends.
-fn watch_children() -> io::Result<OwnedFd> {
-    // SAFETY: `set` is initialised by sigemptyset before it is read; signalfd's result is checked before it
-    // is taken for a descriptor.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        if libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let fd = libc::signalfd(-1, &set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
-}
-
-fn drain(children: &OwnedFd) {
-    let mut bytes = [0u8; 1024];
-    // SAFETY: the kernel writes at most the buffer's length into it.
-    while unsafe { libc::read(children.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } > 0 {}
 }
 
 /// Reaps processes; adds the indices of sessions whose commands have ended to `busy`.

@@ -4,10 +4,15 @@
 use super::console::print;
 use super::{agent, network, sys};
 use crate::boot::driver;
-use crate::error::{Error, Explain, Result};
+use crate::error::{Explain, Result};
 use crate::launcher::table;
 use crate::state::settings::{address, Settings, PROBE_MARK};
 use crate::state::share::{Share, ROOT_TAG, WRITABLE_TAG};
+use rustix::io::Errno;
+use rustix::mount::{
+    mount_bind, mount_bind_recursive, mount_move, mount_remount, unmount, MountFlags, UnmountFlags,
+};
+use rustix::system::{init_module, sethostname};
 use std::fs;
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -50,11 +55,9 @@ pub fn main() -> ! {
 fn start() -> Result<()> {
     for (kind, target) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys")] {
         // The kernel may have mounted /dev already.
-        match sys::mount(kind, Path::new(target), kind, 0, "") {
-            Err(e) if e.raw_os_error() != Some(libc::EBUSY) => {
-                return Err(Error::new(format!("could not mount {target}: {e}")));
-            }
-            _ => (),
+        match rustix::mount::mount(kind, target, kind, MountFlags::empty(), None) {
+            Err(Errno::BUSY) => (),
+            mounted => mounted.explain(|| format!("could not mount {target}"))?,
         }
     }
     let line = fs::read_to_string("/proc/cmdline").explain(|| "reading /proc/cmdline".into())?;
@@ -87,7 +90,7 @@ fn load_modules() -> Result<Option<String>> {
     files.sort();
     for file in files {
         let bytes = fs::read(&file).explain(|| format!("reading {}", file.display()))?;
-        match sys::load_module(&bytes) {
+        match init_module(&bytes, c"") {
             // Pools can be used without it.
             Err(e)
                 if file
@@ -119,9 +122,9 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     }
     let transport = table::guest(&settings.launcher).file_transport();
     let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=loose,access=any");
-    sys::mount(ROOT_TAG, lower, "9p", libc::MS_RDONLY, &options)
+    sys::mount(ROOT_TAG, lower, "9p", MountFlags::RDONLY, &options)
         .explain(|| "could not mount the host's file tree".into())?;
-    sys::mount("memory", memory, "tmpfs", 0, "mode=0755")
+    sys::mount("memory", memory, "tmpfs", MountFlags::empty(), "mode=0755")
         .explain(|| "could not mount the private layer".into())?;
     let upper = memory.join("upper");
     make_directory(&memory.join("work"))?;
@@ -129,17 +132,16 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     let options = "lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work";
     // An ordinary user's hypervisor process maps root's files to another user, so set-user-id programs would
     // not become root of this machine.
-    let flags = if settings.uid == 0 {
-        0
-    } else {
-        libc::MS_NOSUID
+    let flags = match settings.uid {
+        0 => MountFlags::empty(),
+        _ => MountFlags::NOSUID,
     };
     sys::mount("root", &root, "overlay", flags, options)
         .explain(|| "could not lay the private layer over the host's tree".into())?;
     share_writable(&root, transport, &settings.shares)?;
     for directory in ["dev", "proc", "sys"] {
         let to = root.join(directory);
-        sys::mount(&format!("/{directory}"), &to, "none", libc::MS_MOVE, "")
+        mount_move(Path::new("/").join(directory), &to)
             .explain(|| format!("could not move /{directory}"))?;
     }
     Ok(root)
@@ -166,12 +168,12 @@ fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> 
     let all = Path::new("/writable");
     make_directory(all)?;
     let options = format!("trans={transport},version=9p2000.L,msize=512000,cache=mmap,access=any");
-    let flags = libc::MS_NOSUID | libc::MS_NODEV;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
     sys::mount(WRITABLE_TAG, all, "9p", flags, &options)
         .explain(|| "could not mount what the machine can write to".into())?;
     for share in shares {
         let below = share.path.strip_prefix("/").unwrap_or(&share.path);
-        sys::bind(&all.join(below), &root.join(below))
+        mount_bind(all.join(below), root.join(below))
             .explain(|| format!("could not mount {}", share.path.display()))?;
     }
     Ok(())
@@ -181,19 +183,16 @@ fn share_writable(root: &Path, transport: &str, shares: &[Share]) -> Result<()> 
 fn mount_over(target: &str, options: &str, shares: &[Share]) -> Result<()> {
     let kept = Path::new("/mnt");
     let explain = || format!("could not keep what is shared below {target} in sight");
-    sys::mount(target, kept, "none", libc::MS_BIND | libc::MS_REC, "").explain(explain)?;
+    mount_bind_recursive(target, kept).explain(explain)?;
     mount_own("tmpfs", target, options)?;
     for share in shares.iter().filter(|share| share.path.starts_with(target)) {
         let below = share.path.strip_prefix(target).unwrap_or(&share.path);
         let (from, to) = (kept.join(below), Path::new(target).join(below));
         make_mount_point(kept, Path::new(target), below)
-            .and_then(|()| {
-                let flags = libc::MS_BIND | libc::MS_REC;
-                sys::mount(&from.to_string_lossy(), &to, "none", flags, "")
-            })
+            .and_then(|()| Ok(mount_bind_recursive(&from, &to)?))
             .explain(explain)?;
     }
-    sys::unmount(kept).explain(explain)
+    unmount(kept, UnmountFlags::DETACH).explain(explain)
 }
 
 /// Makes a mount point; its directories have the same owners as on the host.
@@ -251,14 +250,13 @@ fn forbid_suspend() -> Result<()> {
     if !power.exists() {
         return Ok(());
     }
-    let read_only = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY;
-    sys::bind(power, power)
-        .and_then(|()| sys::mount("none", power, "none", read_only, ""))
+    mount_bind(power, power)
+        .and_then(|()| mount_remount(power, MountFlags::BIND | MountFlags::RDONLY, ""))
         .explain(|| "could not make /sys/power read-only".into())
 }
 
 fn mount_own(kind: &str, target: &str, options: &str) -> Result<()> {
-    sys::mount(kind, Path::new(target), kind, libc::MS_NOSUID, options)
+    sys::mount(kind, Path::new(target), kind, MountFlags::NOSUID, options)
         .explain(|| format!("could not mount {target}"))
 }
 
@@ -268,7 +266,7 @@ fn make_directory(path: &Path) -> Result<()> {
 
 /// Sets host name and network.
 fn identify(settings: &Settings) -> Result<()> {
-    sys::set_host_name(&settings.name).explain(|| "could not set the machine's name".into())?;
+    sethostname(settings.name.as_bytes()).explain(|| "could not set the machine's name".into())?;
     network::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
     let mut hosts = format!(
         "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {}\n",

@@ -1,18 +1,18 @@
 //! Starts commands in the machine, as the user who asked for it. Each has a cgroup of its own, so that
 //! nothing that it starts outlives a kill.
 
-use super::poller::set_nonblocking;
 use super::sys::HighPriority;
 use super::terminal::Terminal;
 use crate::error::OUR_FAILURE;
 use crate::wire::start::Start;
 use crate::{descriptors, signals, user};
 use rustix::fs::{access, Access};
-use rustix::process::{ioctl_tiocsctty, Rlimit};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{ioctl_tiocsctty, setsid, Rlimit};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -213,13 +213,14 @@ impl RunningCommand {
     }
 
     /// Descriptors to watch.
-    pub fn descriptors(&self) -> Vec<RawFd> {
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let ends = [&self.input, &self.output, &self.errors];
-        ends.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
+        ends.into_iter().flatten().map(AsFd::as_fd).collect()
     }
 
     fn set_nonblocking(&self) -> io::Result<()> {
-        self.descriptors().into_iter().try_for_each(set_nonblocking)
+        let mut all = self.descriptors().into_iter();
+        Ok(all.try_for_each(|fd| ioctl_fionbio(fd, true))?)
     }
 }
 
@@ -278,8 +279,7 @@ fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
         if let Some(mut procs) = procs.as_ref() {
             procs.write_all(b"0")?;
         }
-        // SAFETY: takes nothing; safe in a forked child.
-        unsafe { libc::setsid() };
+        let _ = setsid();
         if terminal {
             // SAFETY: standard input is open when this is called.
             ioctl_tiocsctty(unsafe { BorrowedFd::borrow_raw(0) })?;

@@ -1,12 +1,12 @@
 //! Configures the machine's network card, by the ioctls of netdevice(7).
 
 use std::io;
-use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
 
 /// Sets an interface's address and net mask, and brings it up.
 pub fn configure(interface: &str, address: Ipv4Addr, mask: Ipv4Addr) -> io::Result<()> {
-    let socket = socket()?;
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
     let mut request = request(interface);
     request.ifr_ifru.ifru_addr = socket_address(address);
     ioctl(&socket, libc::SIOCSIFADDR, &mut request)?;
@@ -17,23 +17,13 @@ pub fn configure(interface: &str, address: Ipv4Addr, mask: Ipv4Addr) -> io::Resu
 
 /// Brings the loopback interface up.
 pub fn loopback_up() -> io::Result<()> {
-    up(&socket()?, "lo")
+    up(&UdpSocket::bind("0.0.0.0:0")?, "lo")
 }
 
-fn up(socket: &OwnedFd, interface: &str) -> io::Result<()> {
+fn up(socket: &UdpSocket, interface: &str) -> io::Result<()> {
     let mut request = request(interface);
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
-}
-
-fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: plain values; the result is checked before it is taken for a descriptor.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and ours alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn request(interface: &str) -> libc::ifreq {
@@ -58,7 +48,7 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     out
 }
 
-fn ioctl(socket: &OwnedFd, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+fn ioctl(socket: &UdpSocket, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: each of these calls reads one ifreq, which lives across the call.
     if unsafe { libc::ioctl(socket.as_raw_fd(), call, request as *mut libc::ifreq) } < 0 {
         return Err(io::Error::last_os_error());

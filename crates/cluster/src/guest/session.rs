@@ -6,17 +6,17 @@
 //! and a command with much output delays others by a turn only.
 
 use super::command::Starter;
-use super::poller::{set_nonblocking, Poller};
+use super::poller::Poller;
 use super::stream::{Stream, Turn};
-use super::sys;
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Frame, FrameError, Interruption, Kind, Parser};
 use crate::wire::greeting::{find_greeting, greeting, Nonce, HELLO, WELCOME};
 use crate::wire::start::{Size, Start};
+use rustix::io::ioctl_fionbio;
+use rustix::termios::{tcgetattr, tcsetattr, OptionalActions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -131,15 +131,17 @@ impl Session {
             .open(device)?;
         // The mode lasts as long as the port is open.
         if port.is_terminal() {
-            sys::make_raw(port.as_raw_fd())?;
+            let mut modes = tcgetattr(&port)?;
+            modes.make_raw();
+            tcsetattr(&port, OptionalActions::Now, &modes)?;
         }
         Session::on(port, index, poller)
     }
 
     /// A session on a port that is open.
     pub fn on(port: File, index: usize, poller: &Poller) -> io::Result<Session> {
-        set_nonblocking(port.as_raw_fd())?;
-        poller.add(port.as_raw_fd(), Source::Port(index).token())?;
+        ioctl_fionbio(&port, true)?;
+        poller.add(&port, Source::Port(index).token())?;
         let state = State::Waiting(Vec::new());
         Ok(Session {
             port,

@@ -8,7 +8,7 @@ use crate::wire::start::Size;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 /// One command. It buffers at most a window of input, and no output.
 pub struct Stream {
@@ -80,7 +80,7 @@ impl Stream {
     }
 
     /// Descriptors to watch.
-    pub fn descriptors(&self) -> Vec<RawFd> {
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.command().map_or(vec![], RunningCommand::descriptors)
     }
 

@@ -1,5 +1,6 @@
 //! Pins virtual cores to cores of the host, one each, if there are enough.
 
+use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use std::fs;
 use std::io;
 
@@ -49,29 +50,16 @@ fn pid_inside(status: &str) -> Option<i32> {
 
 /// Pins a thread to a core.
 pub fn pin(thread: i32, core: usize) -> io::Result<()> {
-    // SAFETY: the set is zeroed, which is the empty set, and `core` came from such a set, so it is in range.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &set)
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    let mut set = CpuSet::new();
+    set.set(core);
+    Ok(sched_setaffinity(Pid::from_raw(thread), &set)?)
 }
 
 fn allowed() -> Vec<usize> {
-    // SAFETY: the kernel writes at most the given size; CPU_ISSET is asked about cores within the set.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) < 0 {
-            return vec![];
-        }
-        (0..libc::CPU_SETSIZE as usize)
-            .filter(|&core| libc::CPU_ISSET(core, &set))
-            .collect()
-    }
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU)
+        .filter(|&core| set.is_set(core))
+        .collect()
 }
 
 fn rank_among_siblings(core: usize) -> usize {

@@ -2,8 +2,9 @@
 
 use super::directories::{check_name, cluster_directory, runtime_directory};
 use crate::error::{Error, Explain, Result};
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -18,23 +19,15 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
         .write(true)
         .open(path)
         .explain(|| format!("could not open {}", path.display()))?;
-    let how = if wait {
-        libc::LOCK_EX
-    } else {
-        libc::LOCK_EX | libc::LOCK_NB
+    let how = match wait {
+        true => FlockOperation::LockExclusive,
+        false => FlockOperation::NonBlockingLockExclusive,
     };
-    // SAFETY: a descriptor of ours and plain values.
-    if unsafe { libc::flock(file.as_raw_fd(), how) } == 0 {
-        return Ok(Some(file));
+    match flock(&file, how) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error).explain(|| format!("could not lock {}", path.display())),
     }
-    let error = std::io::Error::last_os_error();
-    if error.kind() == std::io::ErrorKind::WouldBlock {
-        return Ok(None);
-    }
-    Err(Error::new(format!(
-        "could not lock {}: {error}",
-        path.display()
-    )))
 }
 
 /// Takes a cluster's lock, to start or stop it.

@@ -84,8 +84,7 @@ fn private(path: &Path) -> Result<()> {
     }
     let meta =
         fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
-    // SAFETY: takes nothing and always succeeds.
-    let ours = meta.uid() == unsafe { libc::geteuid() };
+    let ours = meta.uid() == rustix::process::geteuid().as_raw();
     if meta.is_dir() && ours && meta.mode() & 0o077 == 0 {
         return Ok(());
     }

@@ -2,10 +2,11 @@
 
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::Connection;
+use rustix::io::{fcntl_setfd, FdFlags};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -68,11 +69,10 @@ impl Program {
                     0 => (),
                     _ => libc::_exit(0),
                 }
-                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
-                    return Err(io::Error::last_os_error());
-                }
             }
-            Ok(())
+            // SAFETY: the caller has it open until the child was started.
+            let inherited = unsafe { BorrowedFd::borrow_raw(fd) };
+            Ok(fcntl_setfd(inherited, FdFlags::empty())?)
         };
         let mut log = File::options();
         let log = log.create(true).append(true).open(self.directory.log())?;
@@ -87,12 +87,11 @@ impl Program {
 
     /// Executes the back end's program again, in the same process. Returns only if that fails.
     pub(crate) fn reexec(&self, keeper: &Connection) -> io::Error {
-        let flags = rustix::io::FdFlags::empty();
-        if let Err(error) = rustix::io::fcntl_setfd(&keeper.0, flags) {
+        if let Err(error) = fcntl_setfd(&keeper.0, FdFlags::empty()) {
             return error.into();
         }
         let error = self.command(Part::BackEnd, keeper).exec();
-        let _ = rustix::io::fcntl_setfd(&keeper.0, rustix::io::FdFlags::CLOEXEC);
+        let _ = fcntl_setfd(&keeper.0, FdFlags::CLOEXEC);
         error
     }
 }

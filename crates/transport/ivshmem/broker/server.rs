@@ -15,8 +15,11 @@ use crate::ivshmem::peer_table::PeerTable;
 use crate::ivshmem::program::{Part, Program};
 use crate::ivshmem::served_pool::{name_of, new_eventfds, open_file, Peer, ServedPool, StoredPool};
 use crate::joined_pool::now;
+use crate::peer::peer_of;
+use crate::signals::{Signals, TERMINATION};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::net::SocketFlags;
+use rustix::process::geteuid;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
@@ -107,7 +110,7 @@ enum Next {
 struct Server<'a> {
     program: &'a Program,
     epoll: OwnedFd,
-    signals: OwnedFd,
+    signals: Signals,
     timer: OwnedFd,
     keeper: Connection,
     keeper_pid: u32,
@@ -190,7 +193,7 @@ impl<'a> Server<'a> {
         let mut server = Server {
             program,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).explain(failed)?,
-            signals: crate::signals::termination_fd().explain(failed)?,
+            signals: Signals::watch(&TERMINATION).explain(failed)?,
             timer: timer().explain(failed)?,
             keeper,
             keeper_pid: stored.keeper_pid,
@@ -408,15 +411,10 @@ impl<'a> Server<'a> {
     }
 
     fn signalled(&mut self) -> Next {
-        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-        match rustix::io::read(&self.signals, &mut info) {
-            // Its first field is the signal.
-            Ok(_) => match i32::from_ne_bytes([info[0], info[1], info[2], info[3]]) {
-                libc::SIGHUP => Next::Restart,
-                libc::SIGTERM | libc::SIGINT => Next::Stop,
-                _ => Next::GoOn,
-            },
-            Err(_) => Next::GoOn,
+        match self.signals.next() {
+            Some(libc::SIGHUP) => Next::Restart,
+            Some(_) => Next::Stop,
+            None => Next::GoOn,
         }
     }
 
@@ -823,14 +821,12 @@ fn listen(path: &Path) -> Result<UnixListener> {
 
 /// The process at the other end; an error unless it is this user's or root's.
 fn check_peer_process(socket: BorrowedFd<'_>) -> Result<u32> {
-    let who = rustix::net::sockopt::socket_peercred(socket)
-        .explain(|| "the process at the other end is not known".into())?;
-    let uid = who.uid.as_raw();
-    // SAFETY: takes nothing and always succeeds.
-    if uid != 0 && uid != unsafe { libc::geteuid() } {
+    let (pid, uid) =
+        peer_of(socket).explain(|| "the process at the other end is not known".into())?;
+    if uid != 0 && uid != geteuid().as_raw() {
         return Err(Error::new(format!("user {uid} has no business here")));
     }
-    Ok(who.pid.as_raw_nonzero().get() as u32)
+    Ok(pid as u32)
 }
 
 /// Whether a connection has ended. Peers never send anything, so one that does has violated the protocol.
@@ -864,17 +860,10 @@ fn timer() -> io::Result<OwnedFd> {
 
 /// Raises the limit of descriptors, for many machines.
 fn raise_limit() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the structure lives across the calls.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
+    use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
 }
 
 #[cfg(test)]

@@ -37,8 +37,9 @@ pub use owner::own;
 pub use withdrawal::{withdraw, Withdrawal};
 
 use crate::error::{Error, Result};
+use crate::signals::{Signals, TERMINATION};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 use xenstore::XenStore;
 
@@ -54,7 +55,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits for a change in XenStore, or for a signal that ends the process. True: the process is to end.
-fn wait(store: &mut XenStore, end: &OwnedFd) -> Result<bool> {
+fn wait(store: &mut XenStore, end: &Signals) -> Result<bool> {
     if !store.has_changed()? && has_ended(Some(store), end, POLL_INTERVAL)? {
         return Ok(true);
     }
@@ -63,7 +64,7 @@ fn wait(store: &mut XenStore, end: &OwnedFd) -> Result<bool> {
 }
 
 /// Waits for an event, `most` at the longest. True: the process is to end.
-fn has_ended(store: Option<&XenStore>, end: &OwnedFd, most: Duration) -> Result<bool> {
+fn has_ended(store: Option<&XenStore>, end: &Signals, most: Duration) -> Result<bool> {
     let timeout = Timespec::try_from(most).expect("a second fits");
     let mut fds = vec![PollFd::new(end, PollFlags::IN)];
     fds.extend(store.map(|store| PollFd::new(store, PollFlags::IN)));
@@ -84,9 +85,8 @@ fn own_id(store: &mut XenStore) -> Result<u16> {
 }
 
 /// A descriptor that is readable when a signal asks the process to end. The signals themselves are blocked.
-fn end_signals() -> Result<OwnedFd> {
-    crate::signals::termination_fd()
-        .map_err(|e| Error::new(format!("could not wait for signals: {e}")))
+fn end_signals() -> Result<Signals> {
+    Signals::watch(&TERMINATION).map_err(|e| Error::new(format!("could not wait for signals: {e}")))
 }
 
 impl AsFd for XenStore {

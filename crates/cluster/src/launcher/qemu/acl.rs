@@ -55,7 +55,7 @@ impl TemporaryAcl {
         all.extend(users.iter().map(|&user| (USER, 6, user)));
         all.extend([own[1], (MASK, 7, NOBODY), own[2]]);
         let written = fsetxattr(&file, LIST, &encoded(&all), XattrFlags::empty());
-        written.map_err(io::Error::from).explain(failed)?;
+        written.explain(failed)?;
         // Nothing is left of an earlier one that was not dropped.
         let ours = |user: u32| MACHINE_USERS.contains(&user);
         let stale = old.iter().any(|entry| entry.0 == USER && ours(entry.2));

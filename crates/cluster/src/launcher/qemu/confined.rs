@@ -4,9 +4,8 @@ use super::logs;
 use super::sandbox::{Descriptor, SandboxSpec, StartResult, DESCRIPTORS, FIRST, PROGRAM, SHARED};
 use crate::error::{Error, Explain, Result};
 use crate::launcher::file_tree::Empty;
-use crate::user::uid;
+use crate::user::{become_user, uid};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
-use rustix::process::{Gid, Uid};
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -162,11 +161,10 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
     pivot_into(root).explain(failed)?;
     let refused = || "could not give up rights".to_string();
     if let Some(user) = spec.user {
-        drop_root(user).explain(refused)?;
+        // One without rights on this host. All capabilities are lost.
+        become_user(user, user, &[]).explain(refused)?;
     }
-    rustix::thread::set_no_new_privs(true)
-        .map_err(io::Error::from)
-        .explain(refused)?;
+    rustix::thread::set_no_new_privs(true).explain(refused)?;
     for (from, to) in [
         (null.as_raw_fd(), 0),
         (ends.errors.as_raw_fd(), 1),
@@ -288,14 +286,6 @@ fn pivot_into(root: &Path) -> io::Result<()> {
     std::env::set_current_dir("/")?;
     let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID;
     Ok(rustix::mount::mount_remount("/", flags, "")?)
-}
-
-/// Becomes a user without rights on this host. All capabilities are lost.
-fn drop_root(user: u32) -> io::Result<()> {
-    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
-    rustix::thread::set_thread_groups(&[])?;
-    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-    Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
 }
 
 /// Raises the limit of open files to its maximum: QEMU keeps descriptors of each machine that ever shared a

@@ -68,9 +68,7 @@ impl LogWriter {
         let failed = || format!("could not make the logs in {}", directory.display());
         let lock = File::open(directory).explain(failed)?;
         // The writer of an earlier machine of this name may not be done.
-        flock(&lock, FlockOperation::LockExclusive)
-            .map_err(io::Error::from)
-            .explain(failed)?;
+        flock(&lock, FlockOperation::LockExclusive).explain(failed)?;
         Ok(LogWriter {
             console: (said, Log::new(console(directory)).explain(failed)?),
             qemu: (errors, Log::new(qemu(directory)).explain(failed)?),

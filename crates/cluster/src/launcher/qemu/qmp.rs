@@ -7,10 +7,11 @@ use crate::error::{Error, Explain, Result};
 use crate::user::uid;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+use vshmem_agent::peer_of;
 
 /// A monitor connection.
 pub struct Qmp {
@@ -56,37 +57,21 @@ impl Qmp {
 
     /// QEMU's pid, if it is known.
     pub fn process(&self) -> Option<i32> {
-        self.peer().map(|peer| peer.pid).filter(|pid| *pid > 0)
+        self.peer().map(|(pid, _)| pid).filter(|pid| *pid > 0)
     }
 
     /// Whether it may connect to the back end, which serves its own user and root.
     pub fn is_served(&self) -> bool {
         self.peer()
-            .is_some_and(|peer| peer.uid == 0 || peer.uid == uid())
+            .is_some_and(|(_, user)| user == 0 || user == uid())
     }
 
-    fn peer(&self) -> Option<libc::ucred> {
-        let Connection::Socket(reader) = &self.connection else {
-            return None;
-        };
-        let mut peer = libc::ucred {
-            pid: 0,
-            uid: 0,
-            gid: 0,
-        };
-        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes, the size of the structure, which lives across the
-        // call.
-        let known = unsafe {
-            libc::getsockopt(
-                reader.get_ref().as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut peer).cast(),
-                &mut len,
-            )
-        };
-        (known == 0).then_some(peer)
+    /// The pid and the user of the process at the other end.
+    fn peer(&self) -> Option<(i32, u32)> {
+        match &self.connection {
+            Connection::Socket(reader) => peer_of(reader.get_ref()).ok(),
+            Connection::Libvirt(_) => None,
+        }
     }
 
     /// The thread of each virtual core, in order.

@@ -9,10 +9,12 @@
 use crate::error::{Error, Explain, Result};
 use crate::launcher::file_tree::FileTree;
 use crate::state::process::Process;
+use rustix::io::{fcntl_setfd, FdFlags};
+use rustix::process::setsid;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::fd::RawFd;
+use std::io::{Read, Write};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -122,14 +124,11 @@ pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
         .filter_map(Descriptor::inherited)
         .collect();
     let prepare = move || {
-        // SAFETY: plain values; these calls are safe in a forked child.
-        unsafe {
-            libc::setsid();
-            for &fd in &inherited {
-                if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
-                    return Err(io::Error::last_os_error());
-                }
-            }
+        let _ = setsid();
+        for &fd in &inherited {
+            // SAFETY: the caller has it open until QEMU was started.
+            let inherited = unsafe { BorrowedFd::borrow_raw(fd) };
+            fcntl_setfd(inherited, FdFlags::empty())?;
         }
         Ok(())
     };

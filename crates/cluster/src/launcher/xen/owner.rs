@@ -79,8 +79,7 @@ fn spawn(record: &Record, log: &Path) -> Result<Child> {
     command.args(["--to", &domains.join(",")]).current_dir("/");
     command.stdin(Stdio::null()).stdout(output).stderr(copy);
     let own_session = || {
-        // SAFETY: takes nothing; safe in a forked child.
-        unsafe { libc::setsid() };
+        let _ = rustix::process::setsid();
         Ok(())
     };
     // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.

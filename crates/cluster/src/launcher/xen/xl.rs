@@ -33,9 +33,8 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
     command.arg("create").arg(&file).current_dir("/");
     command.stdin(Stdio::null()).stdout(output).stderr(copy);
     let prepare = move || {
-        // SAFETY: takes nothing. In a session of its own, it outlives the terminal, and is not interrupted
-        // half-way.
-        unsafe { libc::setsid() };
+        // In a session of its own, it outlives the terminal, and is not interrupted half-way.
+        let _ = rustix::process::setsid();
         namespace.enter()
     };
     // SAFETY: the closure allocates, which glibc permits in a forked child, and takes no other lock.
