@@ -1,7 +1,7 @@
 //! The readers of untrusted input to agents, for the fuzzer: each a function from bytes, which panics where
 //! the reader has a fault.
 
-use crate::guest::channel::Lines;
+use crate::guest::Lines;
 use crate::guest::{pools, protocol};
 use crate::reaper::Reaper;
 use crate::reclaimer::Reclaimer;

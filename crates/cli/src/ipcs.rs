@@ -6,11 +6,11 @@ use crate::output::print;
 use crate::{args, table};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
-use vshmem_cluster::contents::{contents, remove, Contents, Kind, Owner, Target};
+use vshmem_cluster::contents::{contents, remove, Contents, Kind, Target};
 use vshmem_cluster::participants::{Member, Waiter};
 use vshmem_cluster::pools::{find, name_of};
 use vshmem_cluster::processes::Process;
+use vshmem_cluster::sample::Object;
 use vshmem_cluster::{Error, Result};
 
 /// Shows what lies in pools.
@@ -60,11 +60,6 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         false => format!("{}, which is dead", member.name),
     });
     let kernels = kernels.collect::<Vec<_>>().join("; ");
-    let mut waiters = BTreeMap::new();
-    for waiter in &contents.waiters {
-        *waiters.entry((waiter.kind, waiter.id)).or_insert(0) += 1;
-    }
-    let waiting = |kind, id| waiters.get(&(kind, id)).unwrap_or(&0).to_string();
     let mut out = format!("Pool {} (kernels: {kernels})\n", contents.pool);
     let mut section = |title: &str, heading: &[&str], rows: Vec<Vec<String>>| {
         let mut all = vec![heading.iter().map(|cell| cell.to_string()).collect()];
@@ -72,7 +67,7 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         out.push_str(&format!("\n{title}\n{}", table::layout(&all)));
     };
     let segments = contents.segments.iter().map(|segment| {
-        let mut row = owner_cells(&segment.owner);
+        let mut row = owner_cells(&segment.object);
         row.push(segment.size.to_string());
         row.push(segment.attached.to_string());
         row.push(name(&segment.creator));
@@ -92,9 +87,9 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         segments.collect(),
     );
     let sets = contents.sets.iter().map(|set| {
-        let mut row = owner_cells(&set.owner);
+        let mut row = owner_cells(&set.object);
         row.push(set.count.to_string());
-        row.push(waiting("set", set.owner.id));
+        row.push(set.object.waiting.to_string());
         row
     });
     section(
@@ -103,12 +98,12 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         sets.collect(),
     );
     let queues = contents.queues.iter().map(|queue| {
-        let mut row = owner_cells(&queue.owner);
+        let mut row = owner_cells(&queue.object);
         row.push(queue.bytes.to_string());
         row.push(queue.messages.to_string());
         row.push(name(&queue.sender));
         row.push(name(&queue.receiver));
-        row.push(waiting("queue", queue.owner.id));
+        row.push(queue.object.waiting.to_string());
         row
     });
     section(
@@ -177,7 +172,7 @@ fn name(process: &Option<Process>) -> String {
     process.map_or_else(|| "-".into(), |process| process.label.clone())
 }
 
-fn owner_cells(owner: &Owner) -> Vec<String> {
+fn owner_cells(owner: &Object) -> Vec<String> {
     vec![
         format!("{:#010x}", owner.key),
         owner.id.to_string(),

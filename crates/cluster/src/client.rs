@@ -2,8 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::ids;
-use crate::participants::{self, MemberId};
+use crate::participants::MemberId;
+use crate::pools::name_of;
 use crate::processes::Processes;
+use crate::sample::Sample;
 use crate::user::Identity;
 use std::time::Duration;
 use vshmem_agent::JoinedPool;
@@ -144,19 +146,16 @@ impl Client {
         each(pool, &mut |at, len| handle.reserve(at, len));
     }
 
-    /// The kernels that use the pool, or did.
-    pub fn members(&self) -> Vec<participants::Member> {
-        participants::members(&self.kernel.pool, &self.kernel.handle, Some(self.me))
-    }
-
     /// The processes that use it.
     pub fn processes(&self) -> Processes {
         Processes::of(&self.kernel.pool, &self.kernel.handle)
     }
 
-    /// The threads that wait in it.
-    pub fn waiters(&self, processes: &Processes) -> Vec<participants::Waiter> {
-        participants::waiters(&self.kernel.pool, &self.kernel.handle, processes)
+    /// Its state now, without this process.
+    pub fn sample(&self, reference: &PoolRef, processes: &Processes) -> Sample {
+        let JoinedPool { pool, handle, .. } = &self.kernel;
+        let name = name_of(reference);
+        Sample::of(&name, None, pool, handle, processes, Some(self.me))
     }
 }
 

@@ -2,76 +2,14 @@
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::ids;
 use crate::participants::{Member, Waiter};
-use crate::pools::{name_of, octal};
-use crate::processes::{Process, Processes};
+use crate::processes::Process;
+use crate::sample::{Queue, Sample, Segment, Set};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use vshmem_ipc::{msg, sem, shm, stats, Ctx, Errno};
 use vshmem_transport::PoolRef;
-
-/// What all IPC objects have.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Owner {
-    /// The key; 0: private.
-    pub key: i32,
-    /// The id.
-    pub id: i32,
-    /// Owner.
-    pub uid: u32,
-    /// The owner's group.
-    pub gid: u32,
-    /// Permission bits, in octal.
-    #[serde(serialize_with = "octal")]
-    #[schemars(with = "String")]
-    pub mode: u32,
-}
-
-/// A segment.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Segment {
-    /// Owner and permissions.
-    #[serde(flatten)]
-    pub owner: Owner,
-    /// Bytes.
-    pub size: u64,
-    /// Attachments.
-    pub attached: u64,
-    /// It is removed when the last attachment ends.
-    pub removed: bool,
-    /// The process that made it.
-    pub creator: Option<Process>,
-    /// The process that attached or detached last; null: none.
-    pub last: Option<Process>,
-}
-
-/// A semaphore set.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Set {
-    /// Owner and permissions.
-    #[serde(flatten)]
-    pub owner: Owner,
-    /// Semaphores.
-    pub count: u64,
-}
-
-/// A message queue.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Queue {
-    /// Owner and permissions.
-    #[serde(flatten)]
-    pub owner: Owner,
-    /// Bytes of text in it.
-    pub bytes: u64,
-    /// Messages in it.
-    pub messages: u64,
-    /// The process that sent last; null: none.
-    pub sender: Option<Process>,
-    /// The process that received last; null: none.
-    pub receiver: Option<Process>,
-}
 
 /// A pool's contents.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -138,36 +76,25 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let client = Client::join_within(pool, TIMEOUT)?;
     let c = client.context();
     let clean = clean_up(&c);
-    let members = client.members();
     let processes = client.processes();
-    let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
-    client.read(|pool, back| {
-        stats::segments(pool, back, |seen| segments.push(segment(&seen, &processes)));
-        stats::sets(pool, back, |seen| {
-            sets.push(Set {
-                owner: owner(&seen.entry),
-                count: seen.count,
-            });
-        });
-        stats::queues(pool, back, |seen| {
-            queues.push(Queue {
-                owner: owner(&seen.entry),
-                bytes: seen.bytes().into(),
-                messages: seen.messages().into(),
-                sender: processes.recorded(seen.sent.last),
-                receiver: processes.recorded(seen.received.last),
-            });
-        });
-    });
-    Ok(Contents {
-        pool: name_of(pool),
-        clean,
+    let Sample {
+        pool,
         members,
         segments,
         sets,
         queues,
-        waiters: client.waiters(&processes),
+        waiters,
+        ..
+    } = client.sample(pool, &processes);
+    Ok(Contents {
+        pool,
+        clean,
+        members,
         processes: processes.all(),
+        waiters,
+        segments,
+        sets,
+        queues,
     })
 }
 
@@ -200,29 +127,6 @@ fn clean_up(c: &Ctx<'_>) -> bool {
         is_clean &= try_one(&|| msg::stat_index(c, index, true).err());
     }
     is_clean
-}
-
-fn owner(entry: &stats::Entry) -> Owner {
-    Owner {
-        key: entry.key,
-        id: entry.id,
-        uid: ids::maps().users.inside(entry.uid),
-        gid: ids::maps().groups.inside(entry.gid),
-        mode: entry.mode & 0o777,
-    }
-}
-
-fn segment(seen: &stats::Segment, processes: &Processes) -> Segment {
-    /// `SHM_DEST` of <sys/shm.h>.
-    const REMOVED: u32 = 0o1000;
-    Segment {
-        owner: owner(&seen.entry),
-        size: seen.size,
-        attached: seen.attached,
-        removed: seen.entry.mode & REMOVED != 0,
-        creator: processes.recorded(seen.creator),
-        last: processes.recorded(seen.last),
-    }
 }
 
 /// Removes IPC objects from a pool. Returns a sentence for each that could not be removed.
@@ -313,16 +217,16 @@ mod tests {
         assert_eq!(seen.pool, path);
         assert_eq!(seen.members.len(), 1);
         let ids = (
-            seen.segments[0].owner.id,
-            seen.sets[0].owner.id,
-            seen.queues[0].owner.id,
+            seen.segments[0].object.id,
+            seen.sets[0].object.id,
+            seen.queues[0].object.id,
         );
         assert_eq!(ids, (segment, set, queue));
         assert_eq!(
-            (seen.segments[0].size, seen.segments[0].owner.mode),
+            (seen.segments[0].size, seen.segments[0].object.mode),
             (5000, 0o640)
         );
-        assert_eq!((seen.sets[0].count, seen.sets[0].owner.key), (3, 8));
+        assert_eq!((seen.sets[0].count, seen.sets[0].object.key), (3, 8));
         let targets = [
             Target::Key(Kind::Segment, 7),
             Target::Id(Kind::Set, set),

@@ -20,6 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 use vshmem_agent::guest::protocol::{GrantResponse, GuestStatus};
+use vshmem_agent::guest::Lines;
 
 /// A parser under test.
 pub type Reader = fn(&[u8]);
@@ -56,7 +57,7 @@ fn record(text: &[u8]) {
 
 /// Answers of a machine's front end.
 fn front_end_answers(stream: &[u8]) {
-    let mut lines = front_end::Lines::default();
+    let mut lines = Lines::default();
     for piece in stream.split(|c| *c == SEAM) {
         lines.push(piece);
         while let Some(line) = lines.next() {

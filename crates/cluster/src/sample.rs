@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::ids;
 use crate::participants::{members, waiters, Member, Waiter};
-use crate::pools::name_of;
+use crate::pools::{name_of, octal};
 use crate::processes::{Process, Processes};
 use crate::rates::{Passed, Rates};
 use schemars::JsonSchema;
@@ -17,18 +17,27 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_ipc::stats::{self};
-use vshmem_pool::Pool;
+use vshmem_pool::{Pool, ProcId};
 use vshmem_transport::{Handle, Origin, PoolRef};
+
+/// `SHM_DEST` of <sys/shm.h>.
+const REMOVED: u32 = 0o1000;
 
 /// What all IPC objects have.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Object {
-    /// Id.
+    /// The id.
     pub id: i32,
-    /// Key, 0: private.
+    /// The key; 0: private.
     pub key: i32,
     /// Owner.
     pub uid: u32,
+    /// The owner's group.
+    pub gid: u32,
+    /// Permission bits, in octal.
+    #[serde(serialize_with = "octal")]
+    #[schemars(with = "String")]
+    pub mode: u32,
     /// Threads that wait at it.
     pub waiting: u32,
     /// Last use, in seconds since the epoch; 0: never.
@@ -45,8 +54,12 @@ pub struct Segment {
     pub size: u64,
     /// Attachments.
     pub attached: u64,
+    /// It is removed when the last attachment ends.
+    pub removed: bool,
     /// The process that made it.
     pub creator: Option<Process>,
+    /// The process that attached or detached last; null: none.
+    pub last: Option<Process>,
 }
 
 /// A semaphore set.
@@ -67,7 +80,7 @@ pub struct Queue {
     pub object: Object,
     /// Messages in it.
     pub messages: u32,
-    /// Bytes in it.
+    /// Bytes of text in it.
     pub bytes: u32,
     /// Limit of bytes in it.
     pub most: u64,
@@ -75,7 +88,11 @@ pub struct Queue {
     pub sent: Passed,
     /// What was received.
     pub received: Passed,
-    /// Rates since the sample before.
+    /// The process that sent last; null: none.
+    pub sender: Option<Process>,
+    /// The process that received last; null: none.
+    pub receiver: Option<Process>,
+    /// Rates since the sample before; null: there is none.
     pub rates: Option<Rates>,
 }
 
@@ -160,65 +177,88 @@ impl Watched {
 
     /// Its state now.
     pub fn sample(&self) -> Sample {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let totals = stats::totals(&self.pool);
-        let file = self.path.as_ref().and_then(|path| path.metadata().ok());
         let processes = Processes::of(&self.pool, &self.handle);
-        let waiters = waiters(&self.pool, &self.handle, &processes);
+        let memory = self.path.as_deref().and_then(memory);
+        Sample::of(
+            &self.name,
+            memory,
+            &self.pool,
+            &self.handle,
+            &processes,
+            None,
+        )
+    }
+}
+
+impl Sample {
+    /// The state of a pool of which so much is backed by memory, as far as that is known. `except`, the process that only looks, is
+    /// not counted.
+    pub(crate) fn of(
+        name: &str,
+        memory: Option<u64>,
+        pool: &Pool,
+        handle: &Handle,
+        processes: &Processes,
+        except: Option<ProcId>,
+    ) -> Sample {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let totals = stats::totals(pool);
+        let waiters = waiters(pool, handle, processes);
         let mut at = HashMap::new();
         for waiter in &waiters {
             *at.entry((waiter.kind, waiter.id)).or_insert(0) += 1;
         }
         let waits = |kind, id| at.get(&(kind, id)).copied().unwrap_or(0);
-        let mut sample = Sample {
-            pool: self.name.clone(),
-            time: now.unwrap_or_default().as_secs_f64(),
-            size: self.pool.mem().len() as u64,
-            memory: file.map(|file| file.blocks() * 512),
-            segment_bytes: totals.segment_bytes,
-            segment_room: totals.page_bytes,
-            semaphores: totals.semaphores,
-            heartbeat: self.pool.last_heartbeat().map_or(0, |(count, _)| count),
-            members: self.members(),
-            segments: Vec::new(),
-            sets: Vec::new(),
-            queues: Vec::new(),
-            waiters: Vec::new(),
-            rates: None,
-        };
-        let back = &mut |at, len| self.handle.reserve(at, len);
-        stats::segments(&self.pool, back, |seen| {
-            sample.segments.push(Segment {
+        let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
+        let back = &mut |at, len| handle.reserve(at, len);
+        stats::segments(pool, back, |seen| {
+            segments.push(Segment {
                 object: object(&seen.entry, 0, seen.used),
                 size: seen.size,
                 attached: seen.attached,
+                removed: seen.entry.mode & REMOVED != 0,
                 creator: processes.recorded(seen.creator),
+                last: processes.recorded(seen.last),
             });
         });
-        stats::sets(&self.pool, back, |seen| {
-            sample.sets.push(Set {
+        stats::sets(pool, back, |seen| {
+            sets.push(Set {
                 object: object(&seen.entry, waits("set", seen.entry.id), seen.used),
                 count: seen.count,
             });
         });
-        stats::queues(&self.pool, back, |seen| {
+        stats::queues(pool, back, |seen| {
             let used = seen.sent.used.max(seen.received.used);
-            sample.queues.push(Queue {
+            queues.push(Queue {
                 object: object(&seen.entry, waits("queue", seen.entry.id), used),
                 messages: seen.messages(),
                 bytes: seen.bytes(),
                 most: seen.most,
                 sent: passed(&seen.sent, seen.handed),
                 received: passed(&seen.received, seen.handed),
+                sender: processes.recorded(seen.sent.last),
+                receiver: processes.recorded(seen.received.last),
                 rates: None,
             });
         });
-        sample.waiters = waiters;
-        sample
+        Sample {
+            pool: name.into(),
+            time: now.unwrap_or_default().as_secs_f64(),
+            size: pool.mem().len() as u64,
+            memory,
+            segment_bytes: totals.segment_bytes,
+            segment_room: totals.page_bytes,
+            semaphores: totals.semaphores,
+            heartbeat: pool.last_heartbeat().map_or(0, |(count, _)| count),
+            members: members(pool, handle, except),
+            segments,
+            sets,
+            queues,
+            waiters,
+            rates: None,
+        }
     }
-}
 
-impl Sample {
     /// Fills in the rates since an earlier sample. Queues that are new have none, since counters start
     /// anywhere.
     pub fn compare(&mut self, before: &Sample) {
@@ -251,6 +291,11 @@ impl Drop for Watched {
     }
 }
 
+/// Bytes of a file that are backed by memory.
+fn memory(path: &Path) -> Option<u64> {
+    Some(path.metadata().ok()?.blocks() * 512)
+}
+
 /// Device and inode of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let file = path.metadata().ok()?;
@@ -262,6 +307,8 @@ fn object(entry: &stats::Entry, waiting: u32, used: i64) -> Object {
         id: entry.id,
         key: entry.key,
         uid: ids::maps().users.inside(entry.uid),
+        gid: ids::maps().groups.inside(entry.gid),
+        mode: entry.mode & 0o777,
         waiting,
         used,
     }

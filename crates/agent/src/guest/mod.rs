@@ -7,10 +7,12 @@
 
 pub(crate) mod channel;
 mod devices;
+mod lines;
 pub(crate) mod pools;
 pub mod protocol;
 
 pub use devices::{give, Devices};
+pub use lines::Lines;
 
 use crate::error::{Error, Result};
 use channel::Channel;

@@ -365,6 +365,8 @@ mod tests {
             id,
             key: 1,
             uid: 0,
+            gid: 0,
+            mode: 0o600,
             waiting,
             used: i64::MAX,
         }
@@ -382,6 +384,8 @@ mod tests {
             most: 1,
             sent: passed,
             received: passed,
+            sender: None,
+            receiver: None,
             rates: Some(Rates {
                 sent,
                 ..Rates::default()
@@ -391,7 +395,9 @@ mod tests {
             object: object(id, 0),
             size: u64::MAX,
             attached: u64::MAX,
+            removed: false,
             creator: None,
+            last: None,
         };
         Sample {
             pool: "work".into(),

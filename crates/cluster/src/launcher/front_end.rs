@@ -12,8 +12,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use vshmem_agent::guest::protocol::{
-    DriverStatus, Empty, GrantResponse, GrantedPool, GuestRequest, GuestStatus, LONGEST,
+    DriverStatus, Empty, GrantResponse, GrantedPool, GuestRequest, GuestStatus,
 };
+use vshmem_agent::guest::Lines;
 
 /// How long another command may use the same channel.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -153,40 +154,6 @@ fn request_id() -> u64 {
     (nanoseconds ^ (u64::from(std::process::id()) << 32)) & ((1 << 53) - 1)
 }
 
-/// Splits input into lines; lines that are too long are dropped.
-#[derive(Default)]
-pub(crate) struct Lines {
-    bytes: Vec<u8>,
-    searched: usize,
-    overlong: bool,
-}
-
-impl Lines {
-    /// Adds input.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// The next whole line.
-    pub fn next(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let Some(end) = self.bytes[self.searched..].iter().position(|&c| c == b'\n') else {
-                if self.bytes.len() > LONGEST {
-                    self.overlong = true;
-                    self.bytes.clear();
-                }
-                self.searched = self.bytes.len();
-                return None;
-            };
-            let line: Vec<u8> = self.bytes.drain(..=self.searched + end).collect();
-            self.searched = 0;
-            if !std::mem::take(&mut self.overlong) {
-                return Some(line);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,15 +260,5 @@ mod tests {
         assert!(set_pools(&path, vec![], Duration::from_secs(30)).is_ok());
         thread.join().unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
-    }
-
-    #[test]
-    fn lines_that_are_too_long_are_dropped() {
-        let mut lines = Lines::default();
-        lines.push(&vec![b'x'; LONGEST + 1]);
-        assert_eq!(lines.next(), None);
-        lines.push(b"yyy\nshort\n");
-        assert_eq!(lines.next().as_deref(), Some(&b"short\n"[..]));
-        assert_eq!(lines.next(), None);
     }
 }
