@@ -47,7 +47,7 @@ read), the current directory, the directory of libvshmem.so, and what --share na
 files. A current directory that is or has a home directory, or is hidden, is not shared unless it is named. All is
 read-only but for what is shared with rw; what machines write elsewhere goes to a private layer in their memory.
 They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
-{}", launchers().map(Launcher::needs).join("\n")))]
+{}", launchers().map(|launcher| launcher.facts().needs).join("\n")))]
 pub struct Up {
     /// How many machines
     #[arg(short = 'n', long, default_value_t = 2, value_name = "N")]
@@ -105,7 +105,7 @@ pub struct Up {
     #[arg(long, value_name = "FILE", add = values::files())]
     pub driver: Option<PathBuf>,
     /// What the machines run on
-    #[arg(long, value_name = "NAME", default_value = launchers()[0].name(), value_parser = hypervisors())]
+    #[arg(long, value_name = "NAME", default_value = launchers()[0].facts().name, value_parser = hypervisors())]
     pub hypervisor: String,
     /// What carries out the machines' instructions
     #[arg(long, value_name = "NAME", default_value = AUTO, value_parser = accelerators())]
@@ -126,14 +126,17 @@ pub const AUTO: &str = "auto";
 
 /// What machines can run on.
 fn hypervisors() -> PossibleValuesParser {
-    let value =
-        |launcher: &dyn Launcher| PossibleValue::new(launcher.name()).help(launcher.about());
+    let value = |launcher: &dyn Launcher| {
+        PossibleValue::new(launcher.facts().name).help(launcher.facts().about)
+    };
     PossibleValuesParser::new(launchers().map(value))
 }
 
 /// How machines can be given their pool.
 fn transports() -> PossibleValuesParser {
-    let all = launchers().into_iter().flat_map(Launcher::transports);
+    let all = launchers()
+        .into_iter()
+        .flat_map(|launcher| launcher.facts().transports);
     PossibleValuesParser::new(all.map(|name| PossibleValue::new(*name)))
 }
 
@@ -141,7 +144,9 @@ fn transports() -> PossibleValuesParser {
 fn accelerators() -> PossibleValuesParser {
     let auto = PossibleValue::new(AUTO)
         .help("The first of these that a machine boots on (this is tried out)");
-    let all = launchers().into_iter().flat_map(Launcher::accelerators);
+    let all = launchers()
+        .into_iter()
+        .flat_map(|launcher| launcher.facts().accelerators);
     let chosen = all.filter(|(_, about)| !about.is_empty());
     let values = chosen.map(|(name, about)| PossibleValue::new(*name).help(*about));
     PossibleValuesParser::new(std::iter::once(auto).chain(values))

@@ -44,7 +44,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
     let launcher = launchers::by_name(&up.hypervisor).unwrap_or(launchers::launchers()[0]);
-    let defaults = launcher.defaults();
+    let defaults = launcher.facts();
     let options = UpOptions {
         cluster: up.cluster.clone(),
         machines: up.machines,
@@ -53,7 +53,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
         transport: up
             .transport
             .clone()
-            .filter(|chosen| Some(&chosen.as_str()) != launcher.transports().first()),
+            .filter(|chosen| Some(&chosen.as_str()) != launcher.facts().transports.first()),
         pool_size: up.pool_size.unwrap_or(defaults.pool_size),
         pools: up.pool.clone(),
         reserve: up.reserve,

@@ -50,7 +50,7 @@ impl Group {
         let by_machine = by_machine(jobs)?;
         for of_machine in &by_machine {
             let channel = {
-                let hang_up = !table::of(of_machine.record).reports_hang_up();
+                let hang_up = !table::of(of_machine.record).facts().reports_hang_up;
                 Channel::open(
                     of_machine.record,
                     of_machine.machine,

@@ -117,7 +117,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
         let machine = &record.machines[index];
         private_directory(&record.machine_directory(machine)?)?;
         launcher.has_pool(record, machine)?;
-        if launcher.has_own_memory() {
+        if launcher.facts().has_own_memory {
             continue;
         }
         // The memory of a machine that runs will be free again.

@@ -117,9 +117,9 @@ fn check_transport(launcher: &dyn Launcher, options: &Options) -> Result<()> {
     let Some(transport) = &options.transport else {
         return Ok(());
     };
-    let name = launcher.name();
-    if !launcher.transports()[1..].contains(&transport.as_str()) {
-        let all = launcher.transports().join(", ");
+    let name = launcher.facts().name;
+    if !launcher.facts().transports[1..].contains(&transport.as_str()) {
+        let all = launcher.facts().transports.join(", ");
         return Err(Error::new(format!(
             "machines that {name} starts are not given pools by {transport}: choose one of {all}"
         ))
@@ -215,7 +215,7 @@ fn prepare(
     let directory = cluster_directory(&options.cluster)?;
     check_length(&directory)?;
     private_directory(&directory)?;
-    let doorbell = launcher.needs_back_end()
+    let doorbell = launcher.facts().needs_back_end
         && options.transport.is_none()
         && options.doorbell.unwrap_or(software.driver.is_some());
     let pools = first_pools(launcher, options, doorbell)?;
@@ -245,7 +245,7 @@ fn prepare(
         driver: software.driver.clone(),
         ports: options.ports,
         shares,
-        channels: launcher.channels(),
+        channels: launcher.facts().channels,
         since: vshmem_agent::now(),
         machines: (0..options.machines).map(machine).collect(),
         first_pools: pools.clone(),
@@ -257,7 +257,7 @@ fn prepare(
     }
     let record = started.record.as_mut().expect("it was just put there");
     launcher.create_pool(record)?;
-    if !options.reserve || launcher.has_own_memory() {
+    if !options.reserve || launcher.facts().has_own_memory {
         return Ok(());
     }
     pools.iter().try_for_each(|pool| {
@@ -374,7 +374,7 @@ fn links(options: &Options) -> Result<Vec<Option<Vec<Link>>>> {
 
 /// Pins virtual cores if each can have a core of its own: two of them that spin must never share one.
 fn pin_cores(launcher: &dyn Launcher, record: &mut Record) -> Result<()> {
-    if !launcher.can_pin() {
+    if !launcher.facts().can_pin {
         return Ok(());
     }
     let taken = cluster::cores_in_use(&record.name)?;

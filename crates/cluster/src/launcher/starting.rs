@@ -35,7 +35,7 @@ pub fn settings(
         channels: record.channels,
         network: networked.then_some(network),
         shares: record.shares.clone(),
-        launcher: launcher.name().into(),
+        launcher: launcher.facts().name.into(),
         probe: false,
     }
 }
@@ -75,5 +75,6 @@ pub fn or_exit_reason<T>(
 pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: &str) -> Error {
     let machine = &record.machines[index];
     let words = launcher.last_output(record, machine);
-    Error::new(format!("{} did not boot: {why}{words}", machine.name)).hint(launcher.boot_hint())
+    Error::new(format!("{} did not boot: {why}{words}", machine.name))
+        .hint(launcher.facts().boot_hint)
 }

@@ -22,13 +22,13 @@ pub fn launchers() -> [&'static dyn Launcher; 2] {
 pub fn by_name(name: &str) -> Option<&'static dyn Launcher> {
     launchers()
         .into_iter()
-        .find(|launcher| launcher.name() == name)
+        .find(|launcher| launcher.facts().name == name)
 }
 
 /// The launcher that has started a cluster's machines.
 pub fn of(record: &Record) -> &'static dyn Launcher {
     let its = |launcher: &&dyn Launcher| {
-        let mut all = launcher.accelerators().iter();
+        let mut all = launcher.facts().accelerators.iter();
         all.any(|(name, _)| *name == record.accel)
     };
     launchers().into_iter().find(its).unwrap_or(launchers()[0])

@@ -14,23 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Starts machines.
 pub trait Launcher: Sync {
-    /// Its name on command lines.
-    fn name(&self) -> &'static str;
-
-    /// A line of a help text.
-    fn about(&self) -> &'static str;
-
-    /// Its requirements, as a sentence for `vshmem up --help`.
-    fn needs(&self) -> &'static str;
-
-    /// Its accelerators, as in records, with help texts for those that can be chosen.
-    fn accelerators(&self) -> &'static [(&'static str, &'static str)];
-
-    /// The transports by which its machines can be given their pool, the default first.
-    fn transports(&self) -> &'static [&'static str];
-
-    /// Defaults of clusters.
-    fn defaults(&self) -> Defaults;
+    /// What there is to say of it without asking.
+    fn facts(&self) -> &'static Facts;
 
     /// An error unless it can be used on this host. Called before anything is downloaded, made or ended.
     fn check_host(&self) -> Result<()>;
@@ -46,29 +31,6 @@ pub trait Launcher: Sync {
     /// An error unless its machines can be granted pools while they run.
     fn check_grants(&self, _machine: &str) -> Result<()> {
         Ok(())
-    }
-
-    /// Channels for commands that each machine has.
-    fn channels(&self) -> usize;
-
-    /// The back end passes doorbells on between its machines ([`Launcher::serve`]).
-    fn needs_back_end(&self) -> bool {
-        false
-    }
-
-    /// Virtual cores can be pinned to cores of this host.
-    fn can_pin(&self) -> bool {
-        false
-    }
-
-    /// A machine notices when the host's end of a channel is closed.
-    fn reports_hang_up(&self) -> bool {
-        false
-    }
-
-    /// Machines and their pool have memory of their own, apart from this host's.
-    fn has_own_memory(&self) -> bool {
-        false
     }
 
     /// The name of a cluster's pool in its machines.
@@ -95,7 +57,7 @@ pub trait Launcher: Sync {
 
     /// Waiters in a machine are woken by other kernels; otherwise they poll.
     fn wakes(&self, record: &Record) -> bool {
-        (record.doorbell || !self.needs_back_end()) && record.driver.is_some()
+        (record.doorbell || !self.facts().needs_back_end) && record.driver.is_some()
     }
 
     /// Makes a cluster's pool.
@@ -151,9 +113,6 @@ pub trait Launcher: Sync {
     /// The last lines that a machine has printed, for an error message.
     fn last_output(&self, record: &Record, machine: &Machine) -> String;
 
-    /// A hint for machines that do not boot.
-    fn boot_hint(&self) -> &'static str;
-
     /// The machine's side.
     fn guest(&self) -> &'static dyn Guest;
 }
@@ -170,13 +129,34 @@ pub struct StartOptions<'a> {
     pub doorbell_sockets: &'a [PathBuf],
 }
 
-/// Defaults of clusters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Defaults {
-    /// Size of their pool in bytes.
+/// What is always so with a launcher.
+pub struct Facts {
+    /// Its name on command lines.
+    pub name: &'static str,
+    /// A line of a help text.
+    pub about: &'static str,
+    /// Its requirements, as a sentence for `vshmem up --help`.
+    pub needs: &'static str,
+    /// A hint for machines that do not boot.
+    pub boot_hint: &'static str,
+    /// Its accelerators, as in records, with help texts for those that can be chosen.
+    pub accelerators: &'static [(&'static str, &'static str)],
+    /// The transports by which its machines can be given their pool, the default first.
+    pub transports: &'static [&'static str],
+    /// Channels for commands that each machine has.
+    pub channels: usize,
+    /// Size of a cluster's pool in bytes, by default.
     pub pool_size: u64,
-    /// A network between the machines.
+    /// Clusters have a network between the machines, by default.
     pub network: bool,
+    /// The back end passes doorbells on between its machines ([`Launcher::serve`]).
+    pub needs_back_end: bool,
+    /// Virtual cores can be pinned to cores of this host.
+    pub can_pin: bool,
+    /// A machine notices when the host's end of a channel is closed.
+    pub reports_hang_up: bool,
+    /// Machines and their pool have memory of their own, apart from this host's.
+    pub has_own_memory: bool,
 }
 
 /// Lets a machine that was started outlive this process.

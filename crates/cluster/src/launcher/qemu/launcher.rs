@@ -14,7 +14,7 @@ use crate::launcher::network::Link;
 use crate::launcher::options::Options;
 use crate::launcher::running::Running;
 use crate::launcher::starting::{self, boot_failed};
-use crate::launcher::traits::{Defaults, Guest, Keep, Launcher, StartOptions};
+use crate::launcher::traits::{Facts, Guest, Keep, Launcher, StartOptions};
 use crate::launcher::{affinity, pool};
 use crate::state::machine::Health;
 use crate::state::process::Process;
@@ -41,33 +41,25 @@ const DEFAULT: &str = "default";
 pub struct Qemu;
 
 impl Launcher for Qemu {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn about(&self) -> &'static str {
-        "QEMU, here"
-    }
-
-    fn needs(&self) -> &'static str {
-        "QEMU must be installed, and nothing needs root."
-    }
-
-    fn accelerators(&self) -> &'static [(&'static str, &'static str)] {
-        &[
-            ("kvm", "The processor's virtualization"),
-            ("tcg", "Translation"),
-        ]
-    }
-
-    fn transports(&self) -> &'static [&'static str] {
-        &["ivshmem", DAX]
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
+    fn facts(&self) -> &'static Facts {
+        &Facts {
+            name: NAME,
+            about: "QEMU, here",
+            needs: "QEMU must be installed, and nothing needs root.",
+            boot_hint:
+                "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.",
+            accelerators: &[
+                ("kvm", "The processor's virtualization"),
+                ("tcg", "Translation"),
+            ],
+            transports: &["ivshmem", DAX],
+            channels: CHANNELS,
             pool_size: vshmem_pool::DEFAULT_POOL,
             network: true,
+            needs_back_end: true,
+            can_pin: true,
+            reports_hang_up: true,
+            has_own_memory: false,
         }
     }
 
@@ -86,22 +78,6 @@ impl Launcher for Qemu {
             opened.explain(|| "/dev/kvm can't be used any more".into())?;
         }
         Ok(())
-    }
-
-    fn channels(&self) -> usize {
-        CHANNELS
-    }
-
-    fn needs_back_end(&self) -> bool {
-        true
-    }
-
-    fn can_pin(&self) -> bool {
-        true
-    }
-
-    fn reports_hang_up(&self) -> bool {
-        true
     }
 
     fn pool_name(&self, _: &str) -> String {
@@ -195,10 +171,6 @@ impl Launcher for Qemu {
         directory
             .map(|it| logs::last_output(&it, ended))
             .unwrap_or_default()
-    }
-
-    fn boot_hint(&self) -> &'static str {
-        "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help."
     }
 
     fn guest(&self) -> &'static dyn Guest {

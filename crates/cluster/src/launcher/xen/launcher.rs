@@ -10,7 +10,7 @@ use crate::launcher::network::Link;
 use crate::launcher::options::Options;
 use crate::launcher::running::Running;
 use crate::launcher::starting::settings;
-use crate::launcher::traits::{Defaults, Guest, Keep, Launcher, StartOptions};
+use crate::launcher::traits::{Facts, Guest, Keep, Launcher, StartOptions};
 use crate::state::directories::{channel_socket, private_directory};
 use crate::state::machine::Health;
 use crate::state::ports::Ports;
@@ -30,31 +30,23 @@ const CHANNELS: usize = 6;
 pub struct Xen;
 
 impl Launcher for Xen {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn about(&self) -> &'static str {
-        "Xen, as root in dom0, with the driver vshmem_xen.ko there: domains that xl starts"
-    }
-
-    fn needs(&self) -> &'static str {
-        "On Xen root starts domains by xl, with a pool of 16M, and without a network; see docs/xen.md."
-    }
-
-    fn accelerators(&self) -> &'static [(&'static str, &'static str)] {
-        &[(NAME, "")]
-    }
-
-    fn transports(&self) -> &'static [&'static str] {
-        &["xen"]
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults {
+    fn facts(&self) -> &'static Facts {
+        &Facts {
+            name: NAME,
+            about:
+                "Xen, as root in dom0, with the driver vshmem_xen.ko there: domains that xl starts",
+            needs: "On Xen root starts domains by xl, with a pool of 16M, and without a network; see docs/xen.md.",
+            boot_hint: "More memory (--memory 1G) or another kernel (--kernel) may help; see also /var/log/xen.",
+            accelerators: &[(NAME, "")],
+            transports: &["xen"],
+            channels: CHANNELS,
             pool_size: 16 << 20,
             // There is none between domains so far.
             network: false,
+            needs_back_end: false,
+            can_pin: false,
+            reports_hang_up: false,
+            has_own_memory: true,
         }
     }
 
@@ -85,19 +77,11 @@ impl Launcher for Xen {
         }
     }
 
-    fn channels(&self) -> usize {
-        CHANNELS
-    }
-
     fn check_grants(&self, machine: &str) -> Result<()> {
         let what =
             format!("{machine} is a domain of Xen, which gets no further pools from vshmem grant");
         Err(Error::new(what)
             .hint("Give it one with: vshmem xen own. In the machine, it is attached by itself."))
-    }
-
-    fn has_own_memory(&self) -> bool {
-        true
     }
 
     fn software(
@@ -197,10 +181,6 @@ impl Launcher for Xen {
             name_of(record, machine)
         );
         log::tail(Path::new(&log))
-    }
-
-    fn boot_hint(&self) -> &'static str {
-        "More memory (--memory 1G) or another kernel (--kernel) may help; see also /var/log/xen."
     }
 
     fn guest(&self) -> &'static dyn Guest {
