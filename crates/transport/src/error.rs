@@ -7,9 +7,10 @@ use core::fmt;
 
 use crate::sys::Errno;
 
-/// Defines an error enum: its cases with their `errno` and sentence, and `System` for what the kernel says otherwise.
+/// Defines an error enum: its cases with their `errno` and sentence, and `System` for what the kernel says otherwise. Behind `of` stand the
+/// kernel's errors that mean a case.
 macro_rules! errors {
-    ($(#[$about:meta])* $name:ident $($(#[$doc:meta])* $case:ident = $errno:ident, $sentence:literal;)*) => {
+    ($(#[$about:meta])* $name:ident $($(#[$doc:meta])* $case:ident = $errno:ident $(of $($given:ident)|+)?, $sentence:literal;)*) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
@@ -43,6 +44,15 @@ macro_rules! errors {
         }
 
         impl core::error::Error for $name {}
+
+        impl From<Errno> for $name {
+            fn from(Errno(errno): Errno) -> Self {
+                match errno {
+                    $($($(libc::$given)|+ => $name::$case,)?)*
+                    other => $name::System(other),
+                }
+            }
+        }
     };
 }
 
@@ -71,20 +81,20 @@ errors! {
     /// The directory of named pools is somebody else's, or others can write to it.
     NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// The directory may not be read.
-    Denied = EACCES, "The directory in which pools are found may not be read: change its permissions or the user.";
+    Denied = EACCES of EACCES | EPERM, "The directory in which pools are found may not be read: change its permissions or the user.";
     /// No descriptor is free.
-    Descriptors = ENOMEM, "No file descriptor is free: raise the limit on open files.";
+    Descriptors = ENOMEM of EMFILE | ENFILE, "No file descriptor is free: raise the limit on open files.";
 }
 
 errors! {
     /// Why a pool can't be opened.
     OpenError
     /// There is no such file.
-    NotFound = ENOENT, "There is no such pool: create it, or correct the name.";
+    NotFound = ENOENT of ENOENT | ENOTDIR, "There is no such pool: create it, or correct the name.";
     /// The file may not be opened for reading and writing.
-    Denied = EACCES, "The pool may not be read and written by this user: change its permissions, or choose another pool.";
+    Denied = EACCES of EACCES | EPERM | EROFS, "The pool may not be read and written by this user: change its permissions, or choose another pool.";
     /// A symbolic link lies where a named pool should be.
-    SymbolicLink = EACCES, "A symbolic link lies where the pool should be, which could be a trap: remove it, or give the pool's path.";
+    SymbolicLink = EACCES of ELOOP, "A symbolic link lies where the pool should be, which could be a trap: remove it, or give the pool's path.";
     /// A named pool belongs to somebody else.
     ForeignOwner = EACCES, "The pool of that name belongs to another user: if you trust it, give its path instead of its name.";
     /// The directory of named pools is somebody else's, or others can write to it.
@@ -92,19 +102,19 @@ errors! {
     /// The file has more than one name.
     HardLinks = EACCES, "The pool's file has another name besides (a hard link), which could be a trap: remove the other name, or create the pool again.";
     /// Not a regular file.
-    NotAFile = EINVAL, "This is not a regular file, nor a device file of vshmem.ko or a DAX device, so it can't be a pool: correct the path.";
+    NotAFile = EINVAL of EISDIR | ENXIO | ENODEV, "This is not a regular file, nor a device file of vshmem.ko or a DAX device, so it can't be a pool: correct the path.";
     /// Smaller than the smallest pool.
     TooSmall = EINVAL, "The file is too small for a pool, perhaps truncated: a pool has at least 1 MiB. Create it again.";
     /// Not a whole number of pages.
     Uneven = EINVAL, "The file is not a whole number of pages long, so it is no pool or was truncated: create it again.";
     /// Larger than this machine can address.
-    TooLarge = ENOMEM, "The pool is too large to be mapped: raise the limit on address space, or use a smaller pool.";
+    TooLarge = ENOMEM of EOVERFLOW, "The pool is too large to be mapped: raise the limit on address space, or use a smaller pool.";
     /// On a file system whose files several machines see without sharing their memory.
     NotCoherent = EINVAL, "The file is on a network or pass-through file system, which can't share memory: put the pool on tmpfs.";
     /// No descriptor is free.
-    Descriptors = ENOMEM, "No file descriptor is free: raise the limit on open files.";
+    Descriptors = ENOMEM of EMFILE | ENFILE, "No file descriptor is free: raise the limit on open files.";
     /// No memory or address space.
-    NoMemory = ENOMEM, "There is no memory or address space left to map the pool.";
+    NoMemory = ENOMEM of ENOMEM | EAGAIN, "There is no memory or address space left to map the pool.";
     /// The driver has the pool's device, but its device file is missing.
     NoDeviceFile = ENOENT, "The driver vshmem.ko has the pool's device, but its file /dev/vshmemN is not there: in a container, bind-mount it.";
     /// The driver is of another version.
@@ -121,31 +131,31 @@ errors! {
     /// Why a pool can't be created.
     CreateError
     /// A file of that name is there already; perhaps somebody was faster.
-    Exists = EEXIST, "A file of that name exists already: open it, or remove it first.";
+    Exists = EEXIST of EEXIST, "A file of that name exists already: open it, or remove it first.";
     /// Neither a name nor a usable path.
     BadName = EINVAL, "This is no name for a pool: use up to 64 letters, digits, dots, dashes and underscores, or a path of less than 1024 bytes.";
     /// The directory is missing.
-    NoDirectory = ENOENT, "The directory for the pool does not exist: make it, or give another path.";
+    NoDirectory = ENOENT of ENOENT | ENOTDIR, "The directory for the pool does not exist: make it, or give another path.";
     /// There is no such file to be reserved.
     NotFound = ENOENT, "There is no such pool: create it, or correct the name.";
     /// The file has more than one name.
     HardLinks = EACCES, "The pool's file has another name besides (a hard link), which could be a trap: remove the other name, or create the pool again.";
     /// The directory may not be written.
-    Denied = EACCES, "This user may not create the pool there: change the directory's permissions, or give another path.";
+    Denied = EACCES of EACCES | EPERM | EROFS, "This user may not create the pool there: change the directory's permissions, or give another path.";
     /// The directory of named pools is somebody else's, or others can write to it.
     NotOwnDirectory = EACCES, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// Less than the smallest pool.
     TooSmall = EINVAL, "A pool has at least 1 MiB: ask for more.";
     /// More than the file system can hold.
-    TooLarge = EINVAL, "The file system can't hold a file that large: ask for less.";
+    TooLarge = EINVAL of EFBIG | EINVAL | EOVERFLOW, "The file system can't hold a file that large: ask for less.";
     /// The file system is full.
-    NoRoom = ENOSPC, "The file system has no room for the pool: free some, enlarge it, or give another path.";
+    NoRoom = ENOSPC of ENOSPC | EDQUOT, "The file system has no room for the pool: free some, enlarge it, or give another path.";
     /// No memory or address space.
-    NoMemory = ENOMEM, "There is no memory or address space left to set up the pool.";
+    NoMemory = ENOMEM of ENOMEM | EAGAIN, "There is no memory or address space left to set up the pool.";
     /// No descriptor is free.
-    Descriptors = ENOMEM, "No file descriptor is free: raise the limit on open files.";
+    Descriptors = ENOMEM of EMFILE | ENFILE, "No file descriptor is free: raise the limit on open files.";
     /// The file system lacks what a pool needs.
-    Unsupported = EINVAL, "The file system can't reserve memory for files or share it: put the pool on tmpfs.";
+    Unsupported = EINVAL of EOPNOTSUPP | ENODEV, "The file system can't reserve memory for files or share it: put the pool on tmpfs.";
     /// The caller's function refused.
     InitFailed = EINVAL, "The new pool could not be formatted: its size and limits don't go together.";
 }
@@ -154,17 +164,17 @@ errors! {
     /// Why a pool can't be removed.
     RemoveError
     /// There is no such file.
-    NotFound = ENOENT, "There is no such pool.";
+    NotFound = ENOENT of ENOENT | ENOTDIR, "There is no such pool.";
     /// Neither a name nor a usable path.
     BadName = EINVAL, "This is no name for a pool: use up to 64 letters, digits, dots, dashes and underscores, or a path of less than 1024 bytes.";
     /// The directory may not be written.
-    Denied = EPERM, "This user may not remove the pool: it belongs to another user, or its directory may not be written.";
+    Denied = EPERM of EACCES | EPERM | EROFS, "This user may not remove the pool: it belongs to another user, or its directory may not be written.";
     /// The directory of named pools is somebody else's, or others can write to it.
     NotOwnDirectory = EPERM, "What lies at /dev/shm/vshmem.UID, where UID is the number of this user, is not a directory of this user that others can't write to, so no pool in it can be trusted: have its owner or root remove it, or give the pool by a path with a slash (VSHMEM_POOL=/path).";
     /// A named pool belongs to somebody else.
     ForeignOwner = EPERM, "The pool of that name belongs to another user: to remove it all the same, give its path.";
     /// Not a regular file.
-    NotAFile = EINVAL, "This is not a regular file, so it is no pool: correct the name or path.";
+    NotAFile = EINVAL of EISDIR, "This is not a regular file, so it is no pool: correct the name or path.";
     /// It does not begin as a pool does.
     NotAPool = EINVAL, "This file is no pool, or a broken one: correct the path, or remove it with rm(1).";
 }
@@ -175,7 +185,7 @@ errors! {
     /// The table of members is full.
     Full = ENOSPC, "64 kernels use this pool already: make another pool.";
     /// Nobody has marked the device's file, and this user may not.
-    Unmarked = EACCES, "Nothing tells this machine from others yet, and only the owner of the device's file can change that: run the front end (vshmem agent --guest), or load vshmem.ko.";
+    Unmarked = EACCES of EACCES | EPERM, "Nothing tells this machine from others yet, and only the owner of the device's file can change that: run the front end (vshmem agent --guest), or load vshmem.ko.";
     /// The device's file can't be opened once more.
     Descriptors = ENOMEM, "The pool's file can't be opened a second time: raise the limit on open files.";
     /// Another process of this machine has begun to join, and stands still.
@@ -188,13 +198,13 @@ errors! {
     /// Not inside the pool.
     OutOfRange = EINVAL, "The range is not inside the pool.";
     /// Offset or address are not multiples of the page size.
-    Misaligned = EINVAL, "Offset and address must be multiples of the page size.";
+    Misaligned = EINVAL of EINVAL, "Offset and address must be multiples of the page size.";
     /// Something is mapped at the address.
-    AddressInUse = EINVAL, "Something is mapped at the address already.";
+    AddressInUse = EINVAL of EEXIST, "Something is mapped at the address already.";
     /// The kernel doesn't allow this protection, as where the file system is mounted `noexec`.
-    NotPermitted = EACCES, "The pool may not be mapped with this protection.";
+    NotPermitted = EACCES of EACCES | EPERM, "The pool may not be mapped with this protection.";
     /// Out of memory, address space or mappings.
-    NoMemory = ENOMEM, "There is no memory or address space left, or the process has too many mappings.";
+    NoMemory = ENOMEM of ENOMEM | EAGAIN, "There is no memory or address space left, or the process has too many mappings.";
     /// The program closed the pool's descriptor, it can't be opened again from here, and its memory is a device's or huge
     /// pages, which the kernel does not map twice by other means.
     Lost = ENOMEM, "The program closed the pool's descriptor, and the pool can't be opened again from here.";
@@ -213,79 +223,6 @@ impl From<OpenError> for CreateError {
             OpenError::NoMemory => CreateError::NoMemory,
             OpenError::System(errno) => CreateError::System(errno),
             _ => CreateError::BadName,
-        }
-    }
-}
-
-impl From<Errno> for OpenError {
-    fn from(Errno(errno): Errno) -> Self {
-        match errno {
-            libc::ENOENT | libc::ENOTDIR => OpenError::NotFound,
-            libc::EACCES | libc::EPERM | libc::EROFS => OpenError::Denied,
-            libc::ELOOP => OpenError::SymbolicLink,
-            libc::EISDIR | libc::ENXIO | libc::ENODEV => OpenError::NotAFile,
-            libc::EMFILE | libc::ENFILE => OpenError::Descriptors,
-            libc::ENOMEM | libc::EAGAIN => OpenError::NoMemory,
-            libc::EOVERFLOW => OpenError::TooLarge,
-            other => OpenError::System(other),
-        }
-    }
-}
-
-impl From<Errno> for CreateError {
-    fn from(Errno(errno): Errno) -> Self {
-        match errno {
-            libc::EEXIST => CreateError::Exists,
-            libc::ENOENT | libc::ENOTDIR => CreateError::NoDirectory,
-            libc::EACCES | libc::EPERM | libc::EROFS => CreateError::Denied,
-            libc::EFBIG | libc::EINVAL | libc::EOVERFLOW => CreateError::TooLarge,
-            libc::ENOSPC | libc::EDQUOT => CreateError::NoRoom,
-            libc::ENOMEM | libc::EAGAIN => CreateError::NoMemory,
-            libc::EMFILE | libc::ENFILE => CreateError::Descriptors,
-            libc::EOPNOTSUPP | libc::ENODEV => CreateError::Unsupported,
-            other => CreateError::System(other),
-        }
-    }
-}
-
-impl From<Errno> for RemoveError {
-    fn from(Errno(errno): Errno) -> Self {
-        match errno {
-            libc::ENOENT | libc::ENOTDIR => RemoveError::NotFound,
-            libc::EACCES | libc::EPERM | libc::EROFS => RemoveError::Denied,
-            libc::EISDIR => RemoveError::NotAFile,
-            other => RemoveError::System(other),
-        }
-    }
-}
-
-impl From<Errno> for DiscoverError {
-    fn from(Errno(errno): Errno) -> Self {
-        match errno {
-            libc::EACCES | libc::EPERM => DiscoverError::Denied,
-            libc::EMFILE | libc::ENFILE => DiscoverError::Descriptors,
-            other => DiscoverError::System(other),
-        }
-    }
-}
-
-impl From<Errno> for JoinError {
-    fn from(Errno(errno): Errno) -> Self {
-        match errno {
-            libc::EACCES | libc::EPERM => JoinError::Unmarked,
-            other => JoinError::System(other),
-        }
-    }
-}
-
-impl From<Errno> for MapError {
-    fn from(Errno(errno): Errno) -> Self {
-        match errno {
-            libc::EEXIST => MapError::AddressInUse,
-            libc::EACCES | libc::EPERM => MapError::NotPermitted,
-            libc::ENOMEM | libc::EAGAIN => MapError::NoMemory,
-            libc::EINVAL => MapError::Misaligned,
-            other => MapError::System(other),
         }
     }
 }
