@@ -38,7 +38,7 @@ DEFINED = re.compile(
 )
 USE = re.compile(r"\b(pub(?:\([\w: ]+\))? )?use ([^;]+);")
 GROUP = re.compile(r"([\w:]*)\{([^{}]*)\}")
-PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
+PATH = re.compile(r"(?<![\w:$])\w+(?:::\w+)+")
 WORD = re.compile(r"(?<![\w.:])(?<!fn )\w+(?![\w:])")
 
 

@@ -2,10 +2,11 @@
 
 mod client;
 mod scrape;
+mod scrapes;
 mod stored;
 
 use self::client::Client;
-use self::scrape::Scrapes;
+use self::scrapes::Scrapes;
 use self::stored::{peer_label, pool_label, StoredFds};
 use crate::error::{Error, Explain, Result};
 use crate::ivshmem::control::{Request, Response, Status};

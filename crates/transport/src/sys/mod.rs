@@ -10,7 +10,6 @@ mod memory;
 mod owned;
 mod raw;
 
-use crate::syscall;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
@@ -319,13 +318,13 @@ fn limit(of: libc::__rlimit_resource_t) -> Option<u64> {
 /// The caller's effective user id.
 pub(crate) fn effective_user() -> u32 {
     // SAFETY: takes no argument and can't fail.
-    unsafe { syscall!(libc::SYS_geteuid) as u32 }
+    unsafe { raw::syscall!(libc::SYS_geteuid) as u32 }
 }
 
 /// The caller's process id.
 pub(crate) fn process_id() -> u32 {
     // SAFETY: takes no argument and can't fail.
-    unsafe { syscall!(libc::SYS_getpid) as u32 }
+    unsafe { raw::syscall!(libc::SYS_getpid) as u32 }
 }
 
 /// This kernel's name, with zeros behind it.

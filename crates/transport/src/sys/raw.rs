@@ -90,3 +90,5 @@ macro_rules! call {
     };
 }
 pub(crate) use call;
+
+pub(crate) use syscall;

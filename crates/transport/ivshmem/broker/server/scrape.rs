@@ -16,13 +16,6 @@ const MAX_AGE: Duration = Duration::from_millis(100);
 /// After this time no further pool's metrics are collected for a scrape: the loop has other work to do.
 const MAX_COLLECTING: Duration = Duration::from_millis(100);
 
-/// The endpoint, if there is one, and the last metrics.
-#[derive(Default)]
-pub struct Scrapes {
-    endpoint: Option<Endpoint>,
-    last: Option<(Instant, String)>,
-}
-
 impl Server<'_> {
     /// The address at which metrics are served.
     pub(super) fn metrics_address(&self) -> Option<String> {
