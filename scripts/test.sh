@@ -50,8 +50,9 @@ names() {
     suites | cut -d'|' -f1
 }
 
-# What every change needs; and the cases of the suite machines that it does.
+# What every change needs; what may run beside the others; and the cases of the suite machines that every change needs.
 QUICK="unit capi conformance hostile programs install bindings machines kvm bench"
+BESIDE="aarch64 fuzz packages"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
@@ -83,8 +84,8 @@ run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
     # The exit status travels beside the pipe: plain sh has no pipefail.
     {
         status=0
-        # shellcheck disable=SC2086 # the command is a list of words
-        timeout --kill-after=20s "$2" $4 </dev/null 2>&1 || status=$?
+        # shellcheck disable=SC2086 # the command is a list of words, the option one or none
+        timeout $foreground --kill-after=20s "$2" $4 </dev/null 2>&1 || status=$?
         echo "$status" >"$logs/$1.status"
     } | show "$logs/$1.log"
     status=$(cat "$logs/$1.status")
@@ -98,11 +99,16 @@ run_suite() { # run_suite NAME LIMIT NEEDS COMMAND
     return 1
 }
 
+lane='' foreground=''
 case ${1:-} in
 --list) names && exit 0 ;;
 --list-quick) echo "$QUICK" && exit 0 ;;
 --all) # shellcheck disable=SC2046 # a list of words
-    set -- $(names) ;;
+    set -- $(names)
+    lane=all ;;
+--beside) # shellcheck disable=SC2086 # a list of words
+    set -- $BESIDE
+    lane=beside foreground=--foreground ;;
 '') # shellcheck disable=SC2086 # a list of words
     set -- $QUICK
     export MACHINES_CASES="${MACHINES_CASES-$QUICK_CASES}" ;;
@@ -116,30 +122,68 @@ done
 
 export CARGO_TARGET_DIR="$target"
 export VSHMEM_LIB="$target/release/libvshmem.so" VSHMEM_BIN="$target/release/vshmem"
-passed=0
-failed=0
-skipped=0
-skipped_parts=0
-summary=
-for name in "$@"; do
-    entry=$(suites | grep "^$name|")
+
+# Runs a suite, and writes its verdict, seconds and the number of its parts that were skipped to NAME.verdict.
+judge() { # judge NAME [FACTOR]: with so many times its limit
+    entry=$(suites | grep "^$1|")
     IFS='|' read -r _ limit needs command <<LINE
 $entry
 LINE
     began=$(date +%s)
     status=0
-    run_suite "$name" "$limit" "$needs" "$command" || status=$?
+    run_suite "$1" "$((${limit%m} * ${2:-1}))m" "$needs" "$command" || status=$?
+    parts=$(grep -ac '^skip' "$logs/$1.log" || true)
     case $status in
-    0) verdict=passed passed=$((passed + 1)) ;;
-    77) verdict=skipped skipped=$((skipped + 1)) ;;
-    *) verdict=FAILED failed=$((failed + 1)) ;;
+    0) verdict=passed ;;
+    77) verdict=skipped parts=0 ;;
+    *) verdict=FAILED ;;
     esac
-    parts=$(grep -ac '^skip' "$logs/$name.log" || true)
-    [ "$status" -eq 77 ] || skipped_parts=$((skipped_parts + parts))
-    summary="$summary$(printf '%-14s %-7s %4d s' "$name" "$verdict" $(($(date +%s) - began)))
-"
+    echo "$verdict $(($(date +%s) - began)) $parts" >"$logs/$1.verdict"
+}
+
+# Of all suites, those that mostly compile, and measure no time, run beside the others, on what these leave of the processors.
+if [ "$lane" = beside ]; then
+    for name in "$@"; do
+        judge "$name" 3 >"$logs/$name.said" 2>&1
+    done
+    exit 0
+fi
+for name in "$@"; do rm -f "$logs/$name.verdict"; done
+beside=
+if [ "$lane" = all ] && [ "$(nproc)" -gt 1 ]; then
+    setsid nice -n 19 scripts/test.sh --beside </dev/null &
+    beside=$!
+    trap 'kill -TERM -- "-$beside" 2>/dev/null' EXIT
+    trap 'exit 130' HUP INT TERM
+fi
+for name in "$@"; do
+    case " ${beside:+$BESIDE} " in
+    *" $name "*) ;;
+    *) judge "$name" ;;
+    esac
 done
-printf '\n==== all suites\n%s\n' "$summary"
+if [ -n "$beside" ]; then
+    wait "$beside" || true
+    trap - EXIT
+    for name in $BESIDE; do cat "$logs/$name.said"; done
+fi
+
+passed=0
+failed=0
+skipped=0
+skipped_parts=0
+printf '\n==== all suites\n'
+for name in "$@"; do
+    read -r verdict took parts 2>/dev/null <"$logs/$name.verdict" || verdict=FAILED took=0 parts=0
+    case $verdict in
+    passed) passed=$((passed + 1)) ;;
+    skipped) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+    esac
+    skipped_parts=$((skipped_parts + parts))
+    printf '%-14s %-7s %4d s\n' "$name" "$verdict" "$took"
+done
+echo
 total="$passed passed, $failed failed"
 [ "$skipped" -eq 0 ] || total="$total, $skipped skipped"
 [ "$skipped_parts" -eq 0 ] || total="$total, $skipped_parts parts of suites skipped"
