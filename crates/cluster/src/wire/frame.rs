@@ -7,8 +7,9 @@
 use super::greeting::Nonce;
 use std::fmt;
 
-/// The longest payload of a frame: a command with its arguments and environment.
-pub const MAX_PAYLOAD: usize = 4 << 20;
+/// The longest payload of a frame: a command with its arguments and environment, of which Linux takes 2 MiB as a
+/// rule, and a byte of which takes up to four.
+pub const MAX_PAYLOAD: usize = 8 << 20;
 /// The longest payload of a frame that carries input or output.
 pub const MAX_DATA: usize = 16 << 10;
 /// Commands that can run at once in one session; their numbers are below this one.

@@ -1,15 +1,12 @@
-//! The request to start a command, as bytes.
-//!
-//! Lists and strings are preceded by their length (four bytes, little-endian); strings are bytes, as on
-//! Linux.
+//! The request to start a command, in JSON. Strings are bytes on Linux, and so lists of numbers there.
 
 use super::frame::MAX_PAYLOAD;
 use crate::error::{Error, Result};
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 
 /// Size of a terminal, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// Lines.
     pub rows: u16,
@@ -35,7 +32,8 @@ impl Size {
 }
 
 /// What to start, and as which user.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Start {
     /// The program and its arguments. With `login`, a list of shells, of which the first that exists is
     /// started.
@@ -65,29 +63,7 @@ pub struct Start {
 impl Start {
     /// As the payload of a frame.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let mut out = Vec::new();
-        put_list(&mut out, self.argv.iter().map(OsString::as_os_str));
-        put_list(
-            &mut out,
-            self.env
-                .iter()
-                .flat_map(|(k, v)| [k.as_os_str(), v.as_os_str()]),
-        );
-        put_bytes(&mut out, self.cwd.as_bytes());
-        put(&mut out, u32::from(self.cwd_optional));
-        put(&mut out, u32::from(self.stdin));
-        put(&mut out, u32::from(self.login));
-        match self.terminal {
-            Some(size) => put_bytes(&mut out, &size.to_bytes()),
-            None => put_bytes(&mut out, &[]),
-        }
-        put(&mut out, self.uid);
-        put(&mut out, self.gid);
-        put(&mut out, self.groups.len() as u32);
-        for &group in &self.groups {
-            put(&mut out, group);
-        }
-        put_list(&mut out, self.needs.iter().map(OsString::as_os_str));
+        let out = serde_json::to_vec(self).expect("a request is plain data");
         if out.len() > MAX_PAYLOAD {
             return Err(Error::new(format!(
                 "the command with its environment takes {} bytes; {MAX_PAYLOAD} is the most",
@@ -99,92 +75,15 @@ impl Start {
 
     /// From a frame; `None` if it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Start> {
-        let mut reader = Reader { bytes };
-        let argv = reader.list()?;
-        let mut flat = reader.list()?.into_iter();
-        let mut env = Vec::new();
-        while let Some(key) = flat.next() {
-            env.push((key, flat.next()?));
-        }
-        let cwd = reader.string()?;
-        let cwd_optional = reader.number()? != 0;
-        let stdin = reader.number()? != 0;
-        let login = reader.number()? != 0;
-        let terminal = match reader.string()? {
-            none if none.is_empty() => None,
-            size => Some(Size::from_bytes(size.as_bytes())?),
-        };
-        let (uid, gid) = (reader.number()?, reader.number()?);
-        let mut groups = Vec::new();
-        for _ in 0..reader.number()? {
-            groups.push(reader.number()?);
-        }
-        let needs = reader.list()?;
-        let whole = reader.bytes.is_empty() && !argv.is_empty();
-        whole.then_some(Start {
-            argv,
-            env,
-            cwd,
-            cwd_optional,
-            stdin,
-            login,
-            terminal,
-            uid,
-            gid,
-            groups,
-            needs,
-        })
-    }
-}
-
-fn put(out: &mut Vec<u8>, number: u32) {
-    out.extend_from_slice(&number.to_le_bytes());
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    // A length that does not fit makes the request too long, which encode refuses.
-    put(out, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-    out.extend_from_slice(bytes);
-}
-
-fn put_list<'a>(out: &mut Vec<u8>, items: impl Iterator<Item = &'a OsStr>) {
-    let items: Vec<_> = items.collect();
-    put(out, items.len() as u32);
-    for item in items {
-        put_bytes(out, item.as_bytes());
-    }
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-}
-
-impl Reader<'_> {
-    fn number(&mut self) -> Option<u32> {
-        let (raw, rest) = self.bytes.split_first_chunk::<4>()?;
-        self.bytes = rest;
-        Some(u32::from_le_bytes(*raw))
-    }
-
-    fn string(&mut self) -> Option<OsString> {
-        let len = self.number()? as usize;
-        if len > self.bytes.len() {
-            return None;
-        }
-        let (raw, rest) = self.bytes.split_at(len);
-        self.bytes = rest;
-        Some(OsString::from_vec(raw.to_vec()))
-    }
-
-    fn list(&mut self) -> Option<Vec<OsString>> {
-        // Each item takes a byte or more, so a wrong count runs out of bytes before it takes much memory.
-        (0..self.number()?).map(|_| self.string()).collect()
+        let start: Start = serde_json::from_slice(bytes).ok()?;
+        (!start.argv.is_empty()).then_some(start)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     fn sample() -> Start {
         Start {
