@@ -37,6 +37,7 @@
 extern crate std;
 
 #[cfg(feature = "contract")]
+#[path = "../tests/contract/mod.rs"]
 pub mod contract;
 #[path = "../dax/mapping.rs"]
 pub mod dax;
