@@ -36,8 +36,8 @@
 #[cfg(any(test, feature = "contract", feature = "fuzz"))]
 extern crate std;
 
-#[cfg(feature = "contract")]
 #[path = "../tests/contract/mod.rs"]
+#[cfg(feature = "contract")]
 pub mod contract;
 #[path = "../dax/mapping.rs"]
 pub mod dax;
