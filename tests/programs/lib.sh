@@ -6,6 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 dir=$PROGRAMS_DIR
 pool=$PROGRAMS_POOL
 cd "$dir"
+# shellcheck disable=SC2034 # for tests that keep what they fetched
 home=$HOME
 export HOME=$dir LC_ALL=C
 

@@ -38,7 +38,7 @@ equal "unless they are to go on" "vm1: still here" \
 
 for signal in INT TERM; do
     code "SIG$signal ends all, also those that ignore it" 137 \
-        timeout --preserve-status -s "$signal" 2 "$VSHMEM_BIN" run -- \
+        timeout --preserve-status -s "$signal" $((2 * slow)) "$VSHMEM_BIN" run -- \
         sh -c 'trap "" INT TERM; sleep 2718; sleep 2718'
     for vm in vm0 vm1; do
         eventually "nothing is left in $vm" vshmem exec "$vm" -- sh -c '! pgrep -f "sleep 271[8]"'
@@ -48,7 +48,7 @@ done
 for where in "" --local; do
     # shellcheck disable=SC2086 # an option or none
     code "a program that handles SIGINT says how it ends${where:+, here too}" 3 \
-        timeout --preserve-status -s INT 3 "$VSHMEM_BIN" run $where -n 2 -- sh -c 'trap "kill \$!; exit 3" INT; sleep 2719 & wait'
+        timeout --preserve-status -s INT $((3 * slow)) "$VSHMEM_BIN" run $where -n 2 -- sh -c 'trap "kill \$!; exit 3" INT; sleep 2719 & wait'
 done
 
 # Each waits for all others: they say that they have come, the last one counts them and lets them go.
