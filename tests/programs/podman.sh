@@ -41,10 +41,11 @@ had_locks=$(find /dev/shm -maxdepth 1 -path "$locks")
 trap 'podman rm --all --force --time 0 >rm.log 2>&1 || true; [ "$(id -u)" = 0 ] || { podman unshare rm -rf "$dir/root" "$dir/.local"; podman system migrate; } >rm.log 2>&1; [ -n "$had_locks" ] || rm -f "$locks"' EXIT
 
 # In the place of Debian's image, which would have to be fetched: what programs need of this system.
-mkdir image tasks
+mkdir -p image/usr/bin tasks
 for program in boss worker; do
     "${CC:-cc}" -O2 "$examples/$program.c" -o tasks/$program
 done
+cp tasks/worker image/usr/bin/worker
 { echo "$(command -v sleep)" && ldd tasks/boss "$PROGRAMS_LIB" "$(command -v sleep)" | grep -o '/[^ :]*\.so[^ :]*' | sort -u; } |
     grep -vxF "$PROGRAMS_LIB" | xargs cp -L --parents -t image
 tar -C image -c . | podman import --change "CMD [\"$(command -v sleep)\", \"1000\"]" - docker.io/library/debian:13-slim >import.log 2>&1 ||
@@ -75,5 +76,23 @@ done
 equal "the boss of the pods" "the sum of the squares up to 1000 is 333833500" "$(podman logs boss-main 2>&1)"
 equal "their worker" "C: 1000 tasks" "$(podman logs worker-main 2>&1)"
 "${on_vshmem[@]}" ipcrm -Q 0x7461736b
+
+# README's containers, as it starts them.
+vshmem=${VSHMEM_BIN:-$here/../../target/release/vshmem}
+shared=readme-$$
+sed -n '/^## Containers$/,/^## /p' "$here/../../README.md" | sed -n '/^```sh$/,/^```$/p' | grep -v '^```' >readme.txt
+grep -q 'docker run .*VSHMEM_POOL' <(tr -d '\n' <readme.txt) || fail "README has no containers"
+sed -e "s|^vshmem |$vshmem |; s|\bshared\b|$shared|; s|^lib=.*|lib=$PROGRAMS_LIB|; s|docker run|podman run --network none|; s|IMAGE COMMAND|debian:13-slim worker|" \
+    readme.txt >readme.sh
+pool_of_readme=/dev/shm/vshmem.$(id -u)/$shared
+started=0
+bash -eu readme.sh >readme.log 2>&1 || started=$?
+sum=$(env "LD_PRELOAD=$PROGRAMS_LIB" "VSHMEM_POOL=$pool_of_readme" timeout 60 tasks/boss 1000 2 2>boss.log) || true
+ended=$(timeout 60 podman wait one two 2>&1 | tr '\n' ' ') || true
+"$vshmem" pool rm --force "$shared"
+[ "$started" -eq 0 ] || fail "README's containers: $(cat readme.log)"
+equal "the boss of README's containers" "the sum of the squares up to 1000 is 333833500" "$sum"
+equal "the exit status of README's containers" "0 0 " "$ended"
+
 nothing_left || fail "objects are left: $(objects)"
 echo "compose.yaml: $(grep -o 'C: .*' compose.log | sort | tr '\n' ',' | sed 's/,$//; s/,/, /g'); two pods with a pool by hostPath"
