@@ -19,8 +19,8 @@ fn main() {
     }
 }
 
-/// libgcc_s would be one more library in every process; its unwinder also comes as an archive beside the compiler.
-/// Where the archive can't be found, the shared one is used.
+/// libgcc_s would be one more library in every process; its unwinder also comes as an archive beside the
+/// compiler. Where the archive can't be found, the shared one is used.
 fn link_unwinder_statically() {
     // The one that links for another processor knows where that one's archive is.
     let compiler = std::env::var("CC")

@@ -1,4 +1,5 @@
-//! What a fuzzer has chosen, taken in small pieces from the front. Where nothing is left there are zeros, so every input means something.
+//! What a fuzzer has chosen, taken in small pieces from the front. Where nothing is left there are zeros, so
+//! every input means something.
 
 /// Bytes that choose what happens.
 #[derive(Clone, Copy)]

@@ -1,8 +1,9 @@
-//! What others may write into a pool, say on a socket or put into a file: each target is a function from bytes, which a
-//! fuzzer chooses, to nothing. It panics, touches what is not its own or does not come back where the library has a fault.
+//! What others may write into a pool, say on a socket or put into a file: each target is a function from
+//! bytes, which a fuzzer chooses, to nothing. It panics, touches what is not its own or does not come back
+//! where the library has a fault.
 //!
-//! `scripts/fuzz.sh` runs the fuzzer. `tests/replay.rs` gives every function what is kept in `corpus` and `regressions`, by the
-//! product's compiler and without a fuzzer.
+//! `scripts/fuzz.sh` runs the fuzzer. `tests/replay.rs` gives every function what is kept in `corpus` and
+//! `regressions`, by the product's compiler and without a fuzzer.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod backend;

@@ -1,5 +1,6 @@
-//! Texts and messages that others write: files, answers, what is said on sockets and on virtio ports. The first byte chooses who reads the
-//! rest, from a list that only grows at its end, so that inputs keep their meaning.
+//! Texts and messages that others write: files, answers, what is said on sockets and on virtio ports. The
+//! first byte chooses who reads the rest, from a list that only grows at its end, so that inputs keep their
+//! meaning.
 
 /// A reader of one kind of text.
 type Reader = fn(&[u8]);

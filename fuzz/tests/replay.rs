@@ -1,4 +1,5 @@
-//! What fuzzers have found, and what they begin with, by the product's compiler: nothing of it does harm, or takes long.
+//! What fuzzers have found, and what they begin with, by the product's compiler: nothing of it does harm, or
+//! takes long.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A counter that processes share: each call of `vshmem run --local -- target/debug/examples/counter` prints one more.
+//! A counter that processes share: each call of `vshmem run --local -- target/debug/examples/counter` prints
+//! one more.
 
 use std::sync::atomic::Ordering::Relaxed;
 use vshmem::Segment;

@@ -41,10 +41,11 @@ pub trait Value: sealed::Sealed {}
 impl Value for f64 {}
 impl Value for i64 {}
 
-/// One party's place at a barrier for a fixed number of parties: processes or threads, on any of the machines.
+/// One party's place at a barrier for a fixed number of parties: processes or threads, on any of the
+/// machines.
 ///
-/// Each party opens the barrier itself. When this is dropped, its seat is given up; the barrier stays in the pool until
-/// [`Barrier::remove`].
+/// Each party opens the barrier itself. When this is dropped, its seat is given up; the barrier stays in the
+/// pool until [`Barrier::remove`].
 #[derive(Debug)]
 pub struct Barrier {
     handle: NonNull<sys::vshm_barrier>,
@@ -69,7 +70,8 @@ fn pointer(span: &Option<timespec>) -> *const timespec {
 }
 
 impl Barrier {
-    /// Finds or makes the barrier of that key in the current pool, and takes part as one of `parties` (1 to 480).
+    /// Finds or makes the barrier of that key in the current pool, and takes part as one of `parties` (1 to
+    /// 480).
     pub fn open(key: i32, parties: u32) -> Result<Barrier> {
         let _call = during_a_call();
         // SAFETY: plain numbers.
@@ -91,8 +93,8 @@ impl Barrier {
         unsafe { sys::vshm_barrier_seat(self.handle.as_ptr()) as u32 }
     }
 
-    /// Waits until all parties do; true for one of them. What a party wrote to shared memory before is seen by all
-    /// afterwards. After an error ([`TimedOut`], [`PartyDied`]) the caller has not arrived.
+    /// Waits until all parties do; true for one of them. What a party wrote to shared memory before is seen
+    /// by all afterwards. After an error ([`TimedOut`], [`PartyDied`]) the caller has not arrived.
     ///
     /// [`TimedOut`]: crate::ErrorKind::TimedOut
     /// [`PartyDied`]: crate::ErrorKind::PartyDied
@@ -103,9 +105,10 @@ impl Barrier {
             .map(|last| last == 1)
     }
 
-    /// Replaces each value by the combination of all parties' values at its place. All parties pass as many values of the
-    /// same type and the same operation, and get the same bits. The timeout is that of each 2048 values. After an error
-    /// the values are any, and the parties may be out of step: drop the barrier, remove it, and open another.
+    /// Replaces each value by the combination of all parties' values at its place. All parties pass as many
+    /// values of the same type and the same operation, and get the same bits. The timeout is that of each
+    /// 2048 values. After an error the values are any, and the parties may be out of step: drop the barrier,
+    /// remove it, and open another.
     pub fn reduce<T: Value>(
         &mut self,
         values: &mut [T],
@@ -113,7 +116,8 @@ impl Barrier {
         timeout: Option<Duration>,
     ) -> Result<()> {
         let span = timeout.map(span);
-        // SAFETY: open; an array of that length that nobody else uses, whose bits may be any; a time span or null.
+        // SAFETY: open; an array of that length that nobody else uses, whose bits may be any; a time span or
+        // null.
         checked(unsafe {
             T::REDUCE(
                 self.handle.as_ptr(),

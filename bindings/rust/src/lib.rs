@@ -1,10 +1,12 @@
 //! Pools of Vshmem: segments, barriers and reductions between processes, containers and virtual machines.
 //!
-//! The library `libvshmem` does the work. Programs that use System V IPC need none of this: they run unchanged under
-//! `LD_PRELOAD=libvshmem.so.1`. [`sys`] has the C functions as they are, the twelve calls of System V among them.
+//! The library `libvshmem` does the work. Programs that use System V IPC need none of this: they run
+//! unchanged under `LD_PRELOAD=libvshmem.so.1`. [`sys`] has the C functions as they are, the twelve calls of
+//! System V among them.
 //!
-//! Calls go to the process's current pool, for all its threads: that of the environment variable `VSHMEM_POOL`, until
-//! [`Pool::make_current`] chooses another. Attached segments and barriers know theirs by themselves.
+//! Calls go to the process's current pool, for all its threads: that of the environment variable
+//! `VSHMEM_POOL`, until [`Pool::make_current`] chooses another. Attached segments and barriers know theirs by
+//! themselves.
 //!
 //! # Example
 //! The sum of what several processes have, each of which runs this:
@@ -22,8 +24,9 @@
 //! ```
 //!
 //! # Forks
-//! Attached segments are the child's too. A barrier is not: the child opens its own, and forgets the inherited one or
-//! drops it, which leaves the parent's seat alone. In the child of a process with several threads only [`sys`] may be used.
+//! Attached segments are the child's too. A barrier is not: the child opens its own, and forgets the
+//! inherited one or drops it, which leaves the parent's seat alone. In the child of a process with several
+//! threads only [`sys`] may be used.
 //!
 
 mod barrier;

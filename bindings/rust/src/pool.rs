@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::{null_mut, NonNull};
 use std::sync::{RwLock, RwLockReadGuard};
 
-/// Held for writing while a pool is closed: then no thread may be inside a call on it. Waits at barriers don't hold it: a
-/// barrier is attached, and keeps its pool open.
+/// Held for writing while a pool is closed: then no thread may be inside a call on it. Waits at barriers
+/// don't hold it: a barrier is attached, and keeps its pool open.
 static CALLS: RwLock<()> = RwLock::new(());
 
 /// Held during a call on the current pool.
@@ -21,8 +21,8 @@ pub(crate) fn during_a_call() -> RwLockReadGuard<'static, ()> {
 
 /// A pool that is open, beside the one that the environment names. Up to seven are at once.
 ///
-/// When it is dropped, it is closed, unless it is the current pool or segments or barriers of it are attached: then it
-/// stays open. [`Pool::close`] says so.
+/// When it is dropped, it is closed, unless it is the current pool or segments or barriers of it are
+/// attached: then it stays open. [`Pool::close`] says so.
 #[derive(Debug)]
 pub struct Pool {
     handle: NonNull<sys::vshm_pool>,
@@ -39,8 +39,8 @@ fn c_string(name: &OsStr) -> Result<CString> {
 }
 
 impl Pool {
-    /// Makes a local pool, given by name or path, and opens it. It has `size` bytes (0: 1 GiB, less on a small file system), which
-    /// only take memory as they are used.
+    /// Makes a local pool, given by name or path, and opens it. It has `size` bytes (0: 1 GiB, less on a
+    /// small file system), which only take memory as they are used.
     pub fn create(name: impl AsRef<OsStr>, size: u64, mode: u32) -> Result<Pool> {
         let text = c_string(name.as_ref())?;
         let call = during_a_call();
@@ -70,8 +70,8 @@ impl Pool {
         use_pool(null_mut())
     }
 
-    /// Closes it, and undoes this process's `SEM_UNDO` adjustments in it. Gives it back if it is the current pool, or
-    /// segments or barriers of it are attached.
+    /// Closes it, and undoes this process's `SEM_UNDO` adjustments in it. Gives it back if it is the current
+    /// pool, or segments or barriers of it are attached.
     pub fn close(self) -> std::result::Result<(), (Pool, Error)> {
         let pool = ManuallyDrop::new(self);
         pool.leave()
@@ -82,8 +82,8 @@ impl Pool {
         let _alone = CALLS
             .write()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        // SAFETY: open, and no thread is inside a call on it: those of this crate hold the lock, or are on a barrier,
-        // with which the library refuses.
+        // SAFETY: open, and no thread is inside a call on it: those of this crate hold the lock, or are on a
+        // barrier, with which the library refuses.
         checked(unsafe { sys::vshm_pool_close(self.handle.as_ptr()) }).map(|_| ())
     }
 }

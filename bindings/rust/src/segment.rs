@@ -1,7 +1,8 @@
 //! Segments: memory that processes share.
 //!
-//! Others write it at any time, so there are no references to plain values in it. What is safe reads and writes whole
-//! aligned words of eight bytes atomically: no two accesses of different size meet, and any bits are a value.
+//! Others write it at any time, so there are no references to plain values in it. What is safe reads and
+//! writes whole aligned words of eight bytes atomically: no two accesses of different size meet, and any bits
+//! are a value.
 
 use crate::error::{checked, Error, Result};
 use crate::pool::during_a_call;
@@ -135,8 +136,8 @@ unsafe impl Send for Attachment {}
 unsafe impl Sync for Attachment {}
 
 impl Attachment {
-    /// Its first byte. Others write this memory at any time: to use it other than atomically is a data race, unless a
-    /// barrier or a semaphore keeps all others away.
+    /// Its first byte. Others write this memory at any time: to use it other than atomically is a data race,
+    /// unless a barrier or a semaphore keeps all others away.
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -160,16 +161,17 @@ impl Attachment {
     /// # Ok::<(), vshmem::Error>(())
     /// ```
     pub fn values<T: Word>(&self) -> &[Shared<T>] {
-        // SAFETY: mapped at a page's start, this far, as long as `self` lives, and for writing, but where `ReadOnly` only
-        // reads; a `Shared` is an AtomicU64, which is valid whatever bits others write, and all that is safe reaches the
-        // memory by those alone.
+        // SAFETY: mapped at a page's start, this far, as long as `self` lives, and for writing, but where
+        // `ReadOnly` only reads; a `Shared` is an AtomicU64, which is valid whatever bits others write, and
+        // all that is safe reaches the memory by those alone.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 8) }
     }
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // SAFETY: attached there, and nothing borrows from it any more. It keeps its pool open until it is detached.
+        // SAFETY: attached there, and nothing borrows from it any more. It keeps its pool open until it is
+        // detached.
         unsafe { sys::vshm_shmdt(self.start.as_ptr().cast::<c_void>()) };
     }
 }
@@ -190,8 +192,8 @@ impl ReadOnly {
         self.0.len()
     }
 
-    /// Reads one of its words of eight bytes, and sees what was written before who wrote that stored it in the order
-    /// `Release`.
+    /// Reads one of its words of eight bytes, and sees what was written before who wrote that stored it in
+    /// the order `Release`.
     ///
     /// # Panics
     /// Where it ends before that word.
@@ -245,7 +247,8 @@ impl Word for f64 {
     }
 }
 
-/// A value in shared memory, read and written atomically. That of a `u64` is an [`AtomicU64`] with all its methods.
+/// A value in shared memory, read and written atomically. That of a `u64` is an [`AtomicU64`] with all its
+/// methods.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Shared<T> {

@@ -13,7 +13,8 @@ pub struct Signals(OwnedFd);
 impl Signals {
     /// Blocks these from now on.
     pub fn watch(signals: &[i32]) -> io::Result<Signals> {
-        // SAFETY: the set is filled before it is used, and lives across the calls; the new descriptor is owned here.
+        // SAFETY: the set is filled before it is used, and lives across the calls; the new descriptor is
+        // owned here.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             for &signal in signals {

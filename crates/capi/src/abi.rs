@@ -1,5 +1,5 @@
-//! The structures of `<sys/shm.h>`, `<sys/sem.h>` and `<sys/msg.h>`, byte for byte as libc and the kernel lay them out on
-//! 64-bit Linux. `tests/capi/abi.c` compares them with the system's headers.
+//! The structures of `<sys/shm.h>`, `<sys/sem.h>` and `<sys/msg.h>`, byte for byte as libc and the kernel lay
+//! them out on 64-bit Linux. `tests/capi/abi.c` compares them with the system's headers.
 #![allow(missing_docs)] // the fields are documented in shmctl(2), semctl(2), msgctl(2)
 
 use crate::ids;

@@ -1,7 +1,7 @@
 //! Which segments this process has attached, and where.
 //!
-//! A hash table by address, changed under the gate only. It lies in private memory, so a child inherits a copy, as it
-//! inherits the mappings. It grows by moving to a larger mapping.
+//! A hash table by address, changed under the gate only. It lies in private memory, so a child inherits a
+//! copy, as it inherits the mappings. It grows by moving to a larger mapping.
 
 use crate::gate::Inside;
 use crate::raw;
@@ -127,12 +127,13 @@ impl Table {
         if cells.is_null() {
             return &[];
         }
-        // SAFETY: `grow` stored a mapping of that many cells, and unmaps it only under the gate, which callers hold.
+        // SAFETY: `grow` stored a mapping of that many cells, and unmaps it only under the gate, which
+        // callers hold.
         unsafe { core::slice::from_raw_parts(cells, capacity) }
     }
 
-    /// Makes sure that the next [`Table::cut`] and [`Table::insert`] find room. Pieces don't overlap, so a cut splits one of
-    /// them at the most.
+    /// Makes sure that the next [`Table::cut`] and [`Table::insert`] find room. Pieces don't overlap, so a
+    /// cut splits one of them at the most.
     pub fn reserve(&self, gate: &Inside) -> Result<(), Errno> {
         let capacity = self.capacity.load(Relaxed);
         if (self.used.load(Relaxed) + 2) * 2 <= capacity {
@@ -213,8 +214,8 @@ impl Table {
         piece
     }
 
-    /// Something else is mapped at `range` now: cuts it out of all pieces. Calls `each` with a piece as it was, and how
-    /// many are left of it.
+    /// Something else is mapped at `range` now: cuts it out of all pieces. Calls `each` with a piece as it
+    /// was, and how many are left of it.
     pub fn cut(&self, _gate: &Inside, range: &Range<usize>, each: &mut dyn FnMut(Piece, usize)) {
         let hit = |p: &Piece| p.addr < range.end && range.start < p.addr + p.len;
         let find = |cell: &&Cell| cell.read().is_some_and(|p| hit(&p));

@@ -1,9 +1,10 @@
 //! A barrier for a fixed number of parties, in a segment.
 //!
-//! One 64-bit word counts phases and, within a phase, who has arrived; the last to arrive moves it to the next phase. A
-//! second word repeats the phase for sleepers. Each party has a seat with its name, so that the others learn when it dies.
-//! Whether a dead party is among those who have arrived nobody can tell. So before its seat is taken, the count begins
-//! anew: a round is over, and who lives and waits arrives again in the next round of the phase.
+//! One 64-bit word counts phases and, within a phase, who has arrived; the last to arrive moves it to the
+//! next phase. A second word repeats the phase for sleepers. Each party has a seat with its name, so that the
+//! others learn when it dies. Whether a dead party is among those who have arrived nobody can tell. So before
+//! its seat is taken, the count begins anew: a round is over, and who lives and waits arrives again in the
+//! next round of the phase.
 
 use crate::calls::{self, again};
 use crate::last_error::explain;
@@ -92,8 +93,8 @@ impl Barrier {
         head: *const Head,
         parties: u32,
     ) -> Result<*mut Barrier, Errno> {
-        // SAFETY: the segment was attached for reading and writing, has at least a head's length, and zeros or any other
-        // bytes are valid atomics.
+        // SAFETY: the segment was attached for reading and writing, has at least a head's length, and zeros
+        // or any other bytes are valid atomics.
         let shared = unsafe { &*head };
         claim_word(&shared.parties, parties)?;
         claim_word(&shared.magic, MAGIC)?;
@@ -145,8 +146,8 @@ impl Barrier {
         (self.head().state.load(Acquire) >> 32) as u32
     }
 
-    /// Where a party writes its values in a phase. Two phases in a row use different places: when the second begins, all
-    /// have read what was written for the one before the first.
+    /// Where a party writes its values in a phase. Two phases in a row use different places: when the second
+    /// begins, all have read what was written for the one before the first.
     pub fn slot(&self, phase: u32, seat: usize) -> &[AtomicU64] {
         let index = (phase as usize & 1) * self.parties() + seat;
         // SAFETY: inside the segment, whose size `bytes_of` gave for this number of parties.
@@ -338,7 +339,8 @@ fn take_seat(caller: &Caller, shared: &Head, parties: u32) -> Option<u32> {
     free.map(|seat| seat as u32)
 }
 
-/// How often a seat that changes is looked at anew: a party that leaves it changes it once, and one that is faster takes it.
+/// How often a seat that changes is looked at anew: a party that leaves it changes it once, and one that is
+/// faster takes it.
 const LOOKS: u32 = 4;
 
 /// Takes this seat if it is free, or its party is dead.

@@ -334,7 +334,8 @@ const UNLOADED: u32 = 0;
 const LOADING: u32 = 1;
 const READY: u32 = 2;
 
-/// The configuration. Loads it if the library's constructor has not run yet (a constructor that ran earlier calls us).
+/// The configuration. Loads it if the library's constructor has not run yet (a constructor that ran earlier
+/// calls us).
 #[inline]
 pub fn config() -> &'static Config {
     if LOADED.load(Ordering::Acquire) != READY {

@@ -1,8 +1,9 @@
 //! Who the caller is, exactly and cheaply.
 //!
-//! The kernel checks the credentials of the moment; a program may change them between two calls. A process that is not
-//! privileged and whose real, effective and saved ids agree can't, so they are read once per thread. For any other, the
-//! cached ones count only if so little time has passed since they were last looked at that no system call fits in.
+//! The kernel checks the credentials of the moment; a program may change them between two calls. A process
+//! that is not privileged and whose real, effective and saved ids agree can't, so they are read once per
+//! thread. For any other, the cached ones count only if so little time has passed since they were last looked
+//! at that no system call fits in.
 
 use crate::ids;
 use crate::raw::syscall;
@@ -17,9 +18,10 @@ const FIXED: u32 = 1;
 /// They were right at `looked_at`.
 const CHANGING: u32 = 2;
 
-/// Ticks of the time stamp counter that are too few for a system call that changes credentials, which has to allocate, copy, check and
-/// publish them: three times what it takes to ask for the user (where this was measured: 290 ticks to ask, 3100 to
-/// change). 0 until that is measured; other processors' counters tick too slowly to tell.
+/// Ticks of the time stamp counter that are too few for a system call that changes credentials, which has to
+/// allocate, copy, check and publish them: three times what it takes to ask for the user (where this was
+/// measured: 290 ticks to ask, 3100 to change). 0 until that is measured; other processors' counters tick too
+/// slowly to tell.
 static TOO_SHORT: AtomicU32 = AtomicU32::new(0);
 
 /// Bounds for [`TOO_SHORT`], should the measurement be disturbed.
@@ -45,7 +47,8 @@ fn measure() {}
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the counter; Linux lets user space read it unless a process forbade itself to.
+    // SAFETY: every x86-64 processor has the counter; Linux lets user space read it unless a process forbade
+    // itself to.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
@@ -64,7 +67,8 @@ fn is_short(from: u64, to: u64) -> bool {
 pub fn now() -> Cred {
     // SAFETY: the thread's own block.
     let cache = unsafe { &mut (*tls::thread()).cred };
-    // What is cached is loaded before the clock is read: a handler that changes it in between takes too long for the check.
+    // What is cached is loaded before the clock is read: a handler that changes it in between takes too long
+    // for the check.
     let (state, looked_at) = (cache.state, cache.looked_at);
     let cred = Cred {
         uid: cache.uid,
@@ -119,9 +123,9 @@ fn find_uid() -> u32 {
     }
 }
 
-/// The thread has done nothing but spin since it was last here: what was right is right still. After a gap (it was preempted,
-/// or a handler ran) nothing is said. Reading the clock takes as long as a look at a semaphore or longer, so that is done
-/// in every fourth round only; that is often enough.
+/// The thread has done nothing but spin since it was last here: what was right is right still. After a gap
+/// (it was preempted, or a handler ran) nothing is said. Reading the clock takes as long as a look at a
+/// semaphore or longer, so that is done in every fourth round only; that is often enough.
 #[inline]
 pub fn keep() {
     // SAFETY: as in `now`.
@@ -142,9 +146,9 @@ pub fn keep() {
     }
 }
 
-/// The moment until which an answer of the kernel counts that was asked for at `begun`: now, unless a signal handler had the
-/// time to change the credentials after the kernel had answered. Asking takes a third of TOO_SHORT a question; a signal
-/// and a change take much longer than that.
+/// The moment until which an answer of the kernel counts that was asked for at `begun`: now, unless a signal
+/// handler had the time to change the credentials after the kernel had answered. Asking takes a third of
+/// TOO_SHORT a question; a signal and a change take much longer than that.
 fn counts_until(begun: u64) -> u64 {
     let now = ticks();
     if now.wrapping_sub(begun) < 2 * u64::from(TOO_SHORT.load(Relaxed)) {
@@ -245,7 +249,8 @@ fn in_many_groups(is_it: impl Fn(&u32) -> bool) -> bool {
     if memory.is_null() {
         return false;
     }
-    // SAFETY: the mapping holds MOST_GROUPS words; the kernel says how many it wrote; it is unmapped after its last use.
+    // SAFETY: the mapping holds MOST_GROUPS words; the kernel says how many it wrote; it is unmapped after
+    // its last use.
     unsafe {
         let n = syscall!(libc::SYS_getgroups, MOST_GROUPS, memory);
         let groups = core::slice::from_raw_parts(memory.cast::<u32>(), n.max(0) as usize);

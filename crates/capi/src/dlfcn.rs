@@ -5,8 +5,9 @@
 //! ctypes does. Where IPC objects can live in the pool, the flag is cleared, and such a look-up is answered
 //! with the function of this library.
 //!
-//! libc looks at its return address to know who calls: whose `RUNPATH` and `$ORIGIN` count, and after whom `RTLD_NEXT` looks. So libc's
-//! function is not called from here but jumped to, with the stack as the caller left it.
+//! libc looks at its return address to know who calls: whose `RUNPATH` and `$ORIGIN` count, and after whom
+//! `RTLD_NEXT` looks. So libc's function is not called from here but jumped to, with the stack as the caller
+//! left it.
 //!
 //! `dlvsym` stays libc's: it is the only way to find the `dlsym` that comes next.
 
@@ -33,7 +34,8 @@ impl Next {
         }
     }
 
-    /// Its address. Looked up at the first use: a library that was loaded before this one may call before `load` has run.
+    /// Its address. Looked up at the first use: a library that was loaded before this one may call before
+    /// `load` has run.
     fn address(&self) -> usize {
         match self.at.load(Relaxed) {
             0 => self.find(),
@@ -135,8 +137,8 @@ unsafe fn ours(name: *const c_char) -> Option<*mut c_void> {
     Some(function as *mut c_void)
 }
 
-/// Does the address lie in the libc that this library uses? Not so what another interposer has under the same name, nor the libc of
-/// another name space.
+/// Does the address lie in the libc that this library uses? Not so what another interposer has under the same
+/// name, nor the libc of another name space.
 fn is_in_libc(address: *const c_void) -> bool {
     // SAFETY: takes nothing; the text is a part of libc, which nobody interposes.
     let of_libc = unsafe { libc::gnu_get_libc_version() };
@@ -234,8 +236,8 @@ entry!("vshmem_dlsym_by_handle", before_dlsym);
 /// Where `dlsym` leads that asks for no handle; 0: not known yet.
 static DLSYM_BY_CALLER: AtomicUsize = AtomicUsize::new(0);
 
-// `RTLD_NEXT` and `RTLD_DEFAULT`, by which other interposers find their way, pass without an instruction of the compiler's: sanitizers
-// ask so while they begin, when nothing that they have instrumented may run.
+// `RTLD_NEXT` and `RTLD_DEFAULT`, by which other interposers find their way, pass without an instruction of
+// the compiler's: sanitizers ask so while they begin, when nothing that they have instrumented may run.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.vshmem_dlsym, \"ax\", @progbits",
@@ -354,8 +356,8 @@ macro_rules! jump {
     ($asm:ident, $to:ident $($operands:tt)*) => { core::arch::$asm!("b {to}", to = sym $to $($operands)*) };
 }
 
-/// The linker shows Rust's functions only, so each entry gets one that jumps to it. Compilers before 1.88 have no naked functions; see
-/// [`crate::syscall`].
+/// The linker shows Rust's functions only, so each entry gets one that jumps to it. Compilers before 1.88
+/// have no naked functions; see [`crate::syscall`].
 macro_rules! exported {
     ($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty, $x86:tt, $arm:tt;)*), $entry:ident) => {
         #[cfg(has_naked_functions)]
@@ -372,7 +374,8 @@ macro_rules! exported {
         #[inline(never)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> *mut c_void {
             let result: *mut c_void;
-            // SAFETY: follows the calling convention of the machine; the function that is jumped to returns to the caller.
+            // SAFETY: follows the calling convention of the machine; the function that is jumped to returns
+            // to the caller.
             #[cfg(target_arch = "x86_64")]
             unsafe {
                 jump!(asm, $entry, $(inlateout($x86) $argument => _,)* lateout("rax") result, options(nostack))

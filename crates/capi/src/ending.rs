@@ -1,10 +1,12 @@
 //! A thread that a signal handler ends (`pthread_exit`) while it is in a call of ours.
 //!
-//! glibc ends a thread by unwinding its stack, and each frame is asked first. Those of this library can't bear that: it would end in
-//! `catch_unwind`, which ends the process. In the kernel, where these calls are from, nothing is unwound. So `pthread_exit` is ours,
-//! too: if the handler has interrupted this library, libc's own is called from a function that unwinding does not know. Then it looks no
-//! further: it runs what `pthread_cleanup_push` has named, and the destructors of the thread's data, but no destructors of objects of C++
-//! that lie on the stack below the handler. Sleeps in the kernel are such functions themselves (`transport::sys::asleep`).
+//! glibc ends a thread by unwinding its stack, and each frame is asked first. Those of this library can't
+//! bear that: it would end in `catch_unwind`, which ends the process. In the kernel, where these calls are
+//! from, nothing is unwound. So `pthread_exit` is ours, too: if the handler has interrupted this library,
+//! libc's own is called from a function that unwinding does not know. Then it looks no further: it runs what
+//! `pthread_cleanup_push` has named, and the destructors of the thread's data, but no destructors of objects
+//! of C++ that lie on the stack below the handler. Sleeps in the kernel are such functions themselves
+//! (`transport::sys::asleep`).
 //!
 //! What the thread leaves behind is what one leaves that jumps out of a handler: see [`crate::interrupted`].
 

@@ -48,8 +48,8 @@ impl<T> Failure for *mut T {
     const FAILED: *mut T = usize::MAX as *mut T;
 }
 
-/// Runs one call of the interface: `name` for the error text. An error goes to errno; a panic, which would be a
-/// mistake of this library, ends here as EIO and reaches neither the program nor its terminal.
+/// Runs one call of the interface: `name` for the error text. An error goes to errno; a panic, which would be
+/// a mistake of this library, ends here as EIO and reaches neither the program nor its terminal.
 #[inline(always)]
 pub fn guard<T: Failure>(name: &'static str, call: impl FnOnce() -> Result<T, Errno>) -> T {
     match catch_unwind(AssertUnwindSafe(call)) {

@@ -137,8 +137,8 @@ pub unsafe extern "C" fn semtimedop(
     )
 }
 
-/// semctl(2). C declares it with variable arguments; on the machines that we know, the fourth one lies where a plain
-/// fourth argument does, and is garbage that nobody looks at where the command takes none.
+/// semctl(2). C declares it with variable arguments; on the machines that we know, the fourth one lies where
+/// a plain fourth argument does, and is garbage that nobody looks at where the command takes none.
 ///
 /// # Safety
 /// `arg` is what the command takes; an address that can't be accessed is EFAULT.

@@ -94,8 +94,8 @@ fn drop_liveness(liveness: Option<Liveness>) {
     }
 }
 
-/// After the fork, in the parent, also if it failed: then the child's slot has no living owner and is cleaned up as any
-/// dead process's is.
+/// After the fork, in the parent, also if it failed: then the child's slot has no living owner and is cleaned
+/// up as any dead process's is.
 pub extern "C" fn parent() {
     let _errno = ErrnoGuard::now();
     take_claimed(|_, _, liveness| drop_liveness(Some(liveness)));

@@ -1,8 +1,8 @@
-//! The gate: the one lock of a process. It guards what changes rarely: opening a pool, becoming known to it, the table of
-//! attachments, and the moment of a fork.
+//! The gate: the one lock of a process. It guards what changes rarely: opening a pool, becoming known to it,
+//! the table of attachments, and the moment of a fork.
 //!
-//! A thread holds it with all signals blocked, so a handler never waits for its own thread. It lies in the page that a
-//! child finds empty, so a child never waits for a thread that it doesn't have.
+//! A thread holds it with all signals blocked, so a handler never waits for its own thread. It lies in the
+//! page that a child finds empty, so a child never waits for a thread that it doesn't have.
 
 use crate::page::{self, Page};
 use crate::raw::{self, syscall};
@@ -12,8 +12,8 @@ use vshmem_ipc::Errno;
 
 /// Somebody sleeps until the gate is open. Thread ids have at most 30 bits.
 const WAITERS: u32 = 1 << 31;
-/// So often others are given way before a thread sleeps, some milliseconds: who is inside is so for microseconds, and who watches a process that attaches
-/// a segment must not see it asleep.
+/// So often others are given way before a thread sleeps, some milliseconds: who is inside is so for
+/// microseconds, and who watches a process that attaches a segment must not see it asleep.
 const AWAKE: u32 = 5000;
 
 /// Entered; leaves when dropped.

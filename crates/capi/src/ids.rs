@@ -1,4 +1,5 @@
-//! How this kernel's users and groups are called in pools: read before the first pool is open, and never again.
+//! How this kernel's users and groups are called in pools: read before the first pool is open, and never
+//! again.
 
 use crate::config::config;
 use crate::gate::Inside;

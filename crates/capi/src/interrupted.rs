@@ -13,7 +13,8 @@ use vshmem_ipc::Ctx;
 /// The key by which libc tells of threads that end, + 1; 0: there is none.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Takes the key by which libc tells of threads that have ever waited and end. A thread that ends calls [`abandon`].
+/// Takes the key by which libc tells of threads that have ever waited and end. A thread that ends calls
+/// [`abandon`].
 pub fn watch_by(key: libc::pthread_key_t) {
     KEY.store(key + 1, Relaxed);
 }
@@ -119,8 +120,8 @@ pub fn end_wait(c: &Ctx) {
     let Wait { word, stack, .. } = unsafe { (&raw const (*tls::thread()).wait).read_volatile() };
     let word = word as *const AtomicU32;
     set_word(core::ptr::null());
-    // The frame of the wait is gone if the stack ends above it: stacks grow downwards. On a stack of its own, a handler runs
-    // on top of the wait.
+    // The frame of the wait is gone if the stack ends above it: stacks grow downwards. On a stack of its own,
+    // a handler runs on top of the wait.
     let is_over = here() > stack && !is_on_signal_stack();
     if !vshmem_ipc::interrupt(c, word, is_over) {
         // As it was: waiting for the lock has recorded another place of the stack.

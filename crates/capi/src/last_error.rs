@@ -64,7 +64,8 @@ pub fn explain(text: fmt::Arguments) {
 
 /// The calling thread's last error as a C string that is valid until the thread asks again.
 pub fn last_error() -> *const c_char {
-    // SAFETY: the thread's own block; only the thread itself, or a handler on it that runs to its end, touches it.
+    // SAFETY: the thread's own block; only the thread itself, or a handler on it that runs to its end,
+    // touches it.
     unsafe {
         let thread = tls::thread();
         (*thread).error.compose(&mut (*thread).message);

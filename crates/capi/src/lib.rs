@@ -1,4 +1,5 @@
-//! libvshmem.so: the C API of `include/vshmem.h`, and libc's System V calls for programs that know nothing of Vshmem.
+//! libvshmem.so: the C API of `include/vshmem.h`, and libc's System V calls for programs that know nothing of
+//! Vshmem.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -20,8 +21,9 @@
 //! | [`log`], [`last_error`] | what `VSHMEM_LOG` asks for; why the last call failed |
 //! | [`errno`], [`text`], [`tls`], [`raw`] | tools |
 //!
-//! The library is a guest in programs that don't know it. It uses no heap, takes no lock that a signal, a fork or a death
-//! could leave behind, keeps errno when a call succeeds, and writes to no descriptor unless `VSHMEM_LOG` asks for it.
+//! The library is a guest in programs that don't know it. It uses no heap, takes no lock that a signal, a
+//! fork or a death could leave behind, keeps errno when a call succeeds, and writes to no descriptor unless
+//! `VSHMEM_LOG` asks for it.
 
 pub mod abi;
 pub mod api;

@@ -16,8 +16,9 @@ extern "C" {
 /// Runs before the program's own constructors when preloaded. Opens nothing and maps nothing.
 extern "C" fn on_load() {
     config::load();
-    // SAFETY: the handlers stay in memory: the library can't be unloaded. Registering them now rather than at first use
-    // keeps libc's lock and its memory out of signal handlers. Where it fails, children make themselves known late.
+    // SAFETY: the handlers stay in memory: the library can't be unloaded. Registering them now rather than at
+    // first use keeps libc's lock and its memory out of signal handlers. Where it fails, children make
+    // themselves known late.
     unsafe { pthread_atfork(fork::prepare, fork::parent, fork::child) };
     watch_threads();
     ending::on_load();
@@ -55,8 +56,8 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
     }
 }
 
-/// Runs at exit, after the program's own exit handlers. Those that run even later may still call: they are served, and
-/// what they leave is cleaned up as if the process had been killed.
+/// Runs at exit, after the program's own exit handlers. Those that run even later may still call: they are
+/// served, and what they leave is cleaned up as if the process had been killed.
 extern "C" fn on_exit() {
     if page::existing().is_none() {
         return;

@@ -1,8 +1,9 @@
-//! What `VSHMEM_LOG` asks for: why calls fail, which pool is used, and what is taken, for programs that don't say it.
+//! What `VSHMEM_LOG` asks for: why calls fail, which pool is used, and what is taken, for programs that don't
+//! say it.
 //!
-//! A message is one line and one write, so that those of several processes don't mix. A file is opened for each: a descriptor that stays
-//! open would be seen, closed or inherited by the program. Nothing is written on a path that is fast, so the question whether to costs
-//! nothing there.
+//! A message is one line and one write, so that those of several processes don't mix. A file is opened for
+//! each: a descriptor that stays open would be seen, closed or inherited by the program. Nothing is written
+//! on a path that is fast, so the question whether to costs nothing there.
 
 pub mod level;
 
@@ -28,7 +29,8 @@ pub fn say(level: Level, text: fmt::Arguments) {
     }
 }
 
-/// The level of a call's failure. `has_reason`: the library has given one that the error's number does not tell.
+/// The level of a call's failure. `has_reason`: the library has given one that the error's number does not
+/// tell.
 pub fn level_of(errno: i32, has_reason: bool) -> Level {
     match errno {
         _ if has_reason => Level::Error,

@@ -91,8 +91,8 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
     })
 }
 
-/// [`DEFAULT_POOL`], or the largest power of two that is no more than half of the file system that the pool will be on, and than the
-/// process may make a file. The file is sparse, so this promises nothing.
+/// [`DEFAULT_POOL`], or the largest power of two that is no more than half of the file system that the pool
+/// will be on, and than the process may make a file. The file is sparse, so this promises nothing.
 fn default_size(reference: &PoolRef) -> u64 {
     let mut folder = crate::text::Text::<{ vshmem_transport::PATH_MAX }>::new();
     let path = reference.path().to_bytes();

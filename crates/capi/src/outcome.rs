@@ -42,7 +42,8 @@ fn beyond_the_budget() -> Errno {
     Errno::EIDRM
 }
 
-/// Makes one of the `*get` calls on the current pool: on a new one of the same name, if the one that was open is gone.
+/// Makes one of the `*get` calls on the current pool: on a new one of the same name, if the one that was open
+/// is gone.
 pub fn get(call: impl Fn(&Caller) -> Result<i32, Errno>) -> Result<i32, Errno> {
     let seen = state::current();
     let attempt = || state::caller().and_then(|caller| caller.unless_revoked(call(&caller)));
@@ -52,7 +53,8 @@ pub fn get(call: impl Fn(&Caller) -> Result<i32, Errno>) -> Result<i32, Errno> {
     }
 }
 
-/// Opens the pool that the environment names anew, which was open at a place and is gone, if the machine has one of this name again.
+/// Opens the pool that the environment names anew, which was open at a place and is gone, if the machine has
+/// one of this name again.
 #[cold]
 #[inline(never)]
 fn reopen(gone: usize) -> bool {

@@ -1,8 +1,9 @@
 //! What belongs to this process alone: a page that a child made by `fork` finds empty.
 //!
-//! A library can't tell by itself that it now runs in another process: a fork by a raw system call runs no handlers.
-//! So everything that must not be inherited (who we are in each pool, which locks this process holds) lies in memory
-//! that the kernel empties in a child (MADV_WIPEONFORK). A child finds zeros there and makes itself known anew.
+//! A library can't tell by itself that it now runs in another process: a fork by a raw system call runs no
+//! handlers. So everything that must not be inherited (who we are in each pool, which locks this process
+//! holds) lies in memory that the kernel empties in a child (MADV_WIPEONFORK). A child finds zeros there and
+//! makes itself known anew.
 
 use crate::raw::{self, syscall};
 use core::cell::UnsafeCell;
@@ -77,8 +78,8 @@ fn make() -> Option<&'static Page> {
     existing()
 }
 
-/// A child whose page was not emptied does that itself; libc's fork calls this through our handler. Emulators of
-/// another processor's user mode answer that they will, and don't.
+/// A child whose page was not emptied does that itself; libc's fork calls this through our handler. Emulators
+/// of another processor's user mode answer that they will, and don't.
 pub fn wipe_in_child() {
     // The gate was closed before the fork.
     if let Some(page) = existing().filter(|page| page.gate.load(Ordering::Relaxed) != 0) {

@@ -21,8 +21,8 @@ pub struct OpenPool {
     pub phase: AtomicU32,
     /// Written while it is closed.
     pub opened: UnsafeCell<MaybeUninit<Opened>>,
-    /// Who the process is, as [`crate::page::pack`]ed, in memory that a child does inherit: a child that finds its page empty learns
-    /// here whose attachments it has inherited.
+    /// Who the process is, as [`crate::page::pack`]ed, in memory that a child does inherit: a child that
+    /// finds its page empty learns here whose attachments it has inherited.
     pub last_me: AtomicU64,
     /// When it became known to the pool, as the slot says it.
     pub started: AtomicU64,
@@ -197,7 +197,8 @@ pub fn free_place(_gate: &Inside) -> Option<usize> {
 pub unsafe fn close(_gate: &Inside, index: usize) {
     let place = &POOLS[index];
     if place.phase.swap(CLOSED, Ordering::AcqRel) == OPEN {
-        // SAFETY: it was open, and is not any more, so this reads it for the last time; the caller vouches for the rest.
+        // SAFETY: it was open, and is not any more, so this reads it for the last time; the caller vouches
+        // for the rest.
         unsafe { (*place.opened.get()).assume_init_read().handle.close() };
     }
 }

@@ -1,6 +1,7 @@
 //! System calls by the instruction itself.
 //!
-//! The library exports a function named `syscall`, so it must not count on libc's; and these calls leave errno alone.
+//! The library exports a function named `syscall`, so it must not count on libc's; and these calls leave
+//! errno alone.
 
 pub use vshmem_transport::read_file;
 pub(crate) use vshmem_transport::syscall;
@@ -49,7 +50,8 @@ fn pending(old: u64) -> impl Iterator<Item = i32> {
 
 /// What is done about a signal: a handler's address, `SIG_DFL` or `SIG_IGN`.
 fn action(signal: i32) -> usize {
-    // The kernel's structure: handler, flags, restorer, mask of 8 bytes; the handler comes first on every architecture with 64 bits.
+    // The kernel's structure: handler, flags, restorer, mask of 8 bytes; the handler comes first on every
+    // architecture with 64 bits.
     let mut action = [0usize; 4];
     // SAFETY: no new action; the old one is four words.
     let done = unsafe {

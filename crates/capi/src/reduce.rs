@@ -1,7 +1,7 @@
 //! Reductions over the parties of a barrier: everybody gives an array, everybody gets the combined one.
 //!
-//! Values go through the segment in chunks. Each party combines all parties' values itself, in the order of their seats:
-//! so all get the same bits, also of floating-point sums.
+//! Values go through the segment in chunks. Each party combines all parties' values itself, in the order of
+//! their seats: so all get the same bits, also of floating-point sums.
 
 use crate::barrier::{Barrier, CHUNK};
 use core::sync::atomic::Ordering::Relaxed;
@@ -74,8 +74,8 @@ impl Value for f64 {
     }
 }
 
-/// Replaces each value by the combination of all parties' values at that index. All parties pass as many values and the
-/// same operation. After an error the values are undefined.
+/// Replaces each value by the combination of all parties' values at that index. All parties pass as many
+/// values and the same operation. After an error the values are undefined.
 ///
 /// # Safety
 /// `values` points to `count` values that nobody else uses meanwhile.

@@ -2,12 +2,13 @@
 //! fail by themselves, and what any other call has found out is not true. Then the call is told EIDRM: its
 //! IPC object is not there any more.
 //!
-//! Only a device goes away, so only calls on a device's memory ask, and only where they fail or have read something. They look at the
-//! machine's own entry among the members: it never reads as zeros while the pool is there. A member that scribbles on it makes
-//! calls fail, as it could by other means.
+//! Only a device goes away, so only calls on a device's memory ask, and only where they fail or have read
+//! something. They look at the machine's own entry among the members: it never reads as zeros while the pool
+//! is there. A member that scribbles on it makes calls fail, as it could by other means.
 //!
-//! A process goes on with the memory that it has mapped; what it has attached stays its own until it detaches it. When the
-//! machine is given a pool of the configured name again, the next `*get` opens that beside the old one.
+//! A process goes on with the memory that it has mapped; what it has attached stays its own until it detaches
+//! it. When the machine is given a pool of the configured name again, the next `*get` opens that beside the
+//! old one.
 
 use crate::last_error::explain;
 use crate::page;
@@ -15,8 +16,9 @@ use crate::pools::POOLS;
 use core::sync::atomic::{fence, Ordering::Acquire, Ordering::Release};
 use vshmem_ipc::Errno;
 
-/// Was the pool at a place taken away? Once it was, it stays so for this process, whatever its memory shows later: without the driver
-/// another device's may come to lie there, and the process has no slot in that pool.
+/// Was the pool at a place taken away? Once it was, it stays so for this process, whatever its memory shows
+/// later: without the driver another device's may come to lie there, and the process has no slot in that
+/// pool.
 #[cold]
 #[inline(never)]
 pub fn is_revoked(index: usize) -> bool {

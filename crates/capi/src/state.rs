@@ -1,4 +1,5 @@
-//! Who the process is in each of its pools. A pool is opened, and the process made known to it, by the first call that needs it.
+//! Who the process is in each of its pools. A pool is opened, and the process made known to it, by the first
+//! call that needs it.
 
 use crate::attach::TABLE;
 use crate::config::{config, PoolName};
@@ -48,7 +49,8 @@ impl Caller {
         self.ctx.pool
     }
 
-    /// Maps part of the pool for the program. With `replace` not at the address yet: [`Caller::move_over`] brings it there.
+    /// Maps part of the pool for the program. With `replace` not at the address yet: [`Caller::move_over`]
+    /// brings it there.
     pub fn map(
         &self,
         offset: u64,
@@ -67,7 +69,8 @@ impl Caller {
     /// Moves what was mapped beside an address there, over what the program has there.
     pub fn move_over(&self, range: Range<usize>, addr: usize) -> Result<(), Errno> {
         let (from, len) = (range.start as *mut c_void, range.len());
-        // SAFETY: `map` has mapped the range, and nobody knows of it; what is at the address the program gives up.
+        // SAFETY: `map` has mapped the range, and nobody knows of it; what is at the address the program
+        // gives up.
         unsafe { self.handle().move_over(from, len, addr) }.map_err(not_mapped)
     }
 
@@ -88,8 +91,8 @@ pub fn caller() -> Result<Caller, Errno> {
     caller_of(current())
 }
 
-/// The calling process in the pool at a place. Put together in one place from words, not passed around: it stays in
-/// registers then.
+/// The calling process in the pool at a place. Put together in one place from words, not passed around: it
+/// stays in registers then.
 #[inline(always)]
 pub fn caller_of(index: usize) -> Result<Caller, Errno> {
     let known = page::existing()
@@ -108,8 +111,8 @@ pub fn caller_of(index: usize) -> Result<Caller, Errno> {
     Ok(Caller { ctx, index, may_go })
 }
 
-/// The calling process in the pool that calls go to, if it is known there. For what is put in line in the call itself: it
-/// can't panic.
+/// The calling process in the pool that calls go to, if it is known there. For what is put in line in the
+/// call itself: it can't panic.
 #[inline(always)]
 pub fn known() -> Option<Ctx<'static>> {
     known_as(unpack)
@@ -132,7 +135,8 @@ fn known_as(unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
     }
 }
 
-/// Makes the process known to a pool, and opens it first if need be. Returns its page and its name, as it is packed there.
+/// Makes the process known to a pool, and opens it first if need be. Returns its page and its name, as it is
+/// packed there.
 #[cold]
 #[inline(never)]
 fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
@@ -267,8 +271,9 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     };
     let mut me = slot(started, &mut |slot| claim.take(slot));
     if me.is_none() && claim.hopeless {
-        // The pool's file is out of reach, as in a child of a process that changed its root. Then others must judge by the
-        // pid whether this process lives. Nobody else is likely to claim the very slot at this very moment.
+        // The pool's file is out of reach, as in a child of a process that changed its root. Then others must
+        // judge by the pid whether this process lives. Nobody else is likely to claim the very slot at this
+        // very moment.
         started |= process::NO_LIVENESS_LOCK;
         me = slot(started, &mut |slot| opened.handle.alive(slot) != Some(true));
     }
@@ -302,8 +307,8 @@ pub fn become_member(
     membership.me.store(word, Ordering::Release);
 }
 
-/// A child of a fork that no handler saw still has its parent's attachments: counts them for the child. While the parent
-/// lives, it has them counted; else the child attaches them once more, as far as it may.
+/// A child of a fork that no handler saw still has its parent's attachments: counts them for the child. While
+/// the parent lives, it has them counted; else the child attaches them once more, as far as it may.
 fn inherit(gate: &Inside, index: usize, me: ProcId) {
     let place = &POOLS[index];
     let Some(parent) = unpack(place.last_me.load(Ordering::Relaxed)) else {
@@ -358,8 +363,8 @@ impl<'h> Claim<'h> {
     }
 }
 
-/// Says good-bye to one pool: what the process holds there is undone and counted down. `give_up`: the slot too, which
-/// is right only if no other thread is inside a call.
+/// Says good-bye to one pool: what the process holds there is undone and counted down. `give_up`: the slot
+/// too, which is right only if no other thread is inside a call.
 pub fn leave(gate: &Inside, index: usize, give_up: bool) {
     let (place, membership) = (&POOLS[index], &gate.page().memberships[index]);
     // Nothing is left to be undone in a pool that was taken away.

@@ -1,7 +1,7 @@
 //! libc's `syscall`: the twelve numbers are ours, everything else goes straight to the kernel.
 //!
-//! The way to the kernel is that of libc: registers are shifted and the instruction is made with nothing on the stack, so
-//! that calls like `clone` and `vfork` come back as they do there.
+//! The way to the kernel is that of libc: registers are shifted and the instruction is made with nothing on
+//! the stack, so that calls like `clone` and `vfork` come back as they do there.
 
 use crate::{errno, export};
 use core::ffi::{c_long, c_void};
@@ -82,9 +82,10 @@ pub unsafe extern "C" fn syscall() {
     entry!(naked_asm)
 }
 
-/// syscall(2). Compilers before 1.88 have no naked functions. A function whose arguments are in their registers when its assembly
-/// begins gets no prologue either; the tests make sure of it. The assembly returns by itself, so this must never be inlined; and
-/// as this library and Rust's own call it, too, the compiler must see a function that takes what they pass, and that returns.
+/// syscall(2). Compilers before 1.88 have no naked functions. A function whose arguments are in their
+/// registers when its assembly begins gets no prologue either; the tests make sure of it. The assembly
+/// returns by itself, so this must never be inlined; and as this library and Rust's own call it, too, the
+/// compiler must see a function that takes what they pass, and that returns.
 ///
 /// # Safety
 /// As the call with that number demands.
@@ -126,7 +127,8 @@ pub unsafe extern "C" fn syscall(
             )
         };
     }
-    // SAFETY: follows the calling convention of the machine, and returns to the caller itself, before what the compiler puts behind.
+    // SAFETY: follows the calling convention of the machine, and returns to the caller itself, before what
+    // the compiler puts behind.
     unsafe { entry!(body) }
     result
 }

@@ -1,8 +1,8 @@
 //! What the library keeps per thread.
 //!
-//! In static thread-local storage (the initial-exec model), because the general way may allocate memory at a thread's
-//! first access, which a signal handler must not. Rust has no stable means to choose the model, so the block is laid
-//! out in assembly.
+//! In static thread-local storage (the initial-exec model), because the general way may allocate memory at a
+//! thread's first access, which a signal handler must not. Rust has no stable means to choose the model, so
+//! the block is laid out in assembly.
 
 use crate::text::Text;
 
@@ -42,11 +42,12 @@ pub struct CredCache {
     pub uid_at: u64,
 }
 
-/// What a thread remembers from before a fork until after it. It is copied into the child. All zeros: no fork under way.
+/// What a thread remembers from before a fork until after it. It is copied into the child. All zeros: no fork
+/// under way.
 #[repr(C)]
 pub struct Fork {
-    /// A bit for each fork under way, innermost lowest: a fork handler of somebody else may fork again. Set: the gate
-    /// was closed for it; clear: there was no page then, so there was nothing to close.
+    /// A bit for each fork under way, innermost lowest: a fork handler of somebody else may fork again. Set:
+    /// the gate was closed for it; clear: there was no page then, so there was nothing to close.
     pub closed: u32,
     /// The signal mask before the outermost one that closed the gate.
     pub mask: u64,
@@ -91,7 +92,8 @@ pub const MESSAGE: usize = LastError::CAPACITY + 32;
 /// Room for one composed message.
 pub type Message = Text<MESSAGE>;
 
-/// Bytes reserved in assembly. The whole of it comes from the loader's small reserve if the library is loaded late.
+/// Bytes reserved in assembly. The whole of it comes from the loader's small reserve if the library is loaded
+/// late.
 const SIZE: usize = 880;
 const _: () = assert!(size_of::<Thread>() <= SIZE && align_of::<Thread>() <= 16);
 

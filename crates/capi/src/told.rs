@@ -11,8 +11,9 @@
 //! one, and be led to the larger IPC object by a member that gives it that one's id: from then on the size is
 //! not known, until the program is told it by `IPC_STAT`.
 //!
-//! The first size counts, as long as the process lives: `IPC_STAT` with another one fails, since who asks for a time or an owner does not
-//! look at the size again; and an id for which `*get` found two sizes is of no use any more.
+//! The first size counts, as long as the process lives: `IPC_STAT` with another one fails, since who asks for
+//! a time or an owner does not look at the size again; and an id for which `*get` found two sizes is of no
+//! use any more.
 //!
 //! Each pool has a table with a place for every index that an id can have: two IPC objects that exist at once
 //! have different indices. A later object at the same index takes the place. What was told of the earlier one
@@ -22,8 +23,9 @@
 //! so, or if the process never asked for it by `*get`, as a server that is given ids by its clients, then it
 //! can be used, but has no size that is known.
 //!
-//! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm; all lies in private memory,
-//! so a child inherits what its parent was told. It comes page by page as it is needed.
+//! A place, and what a history has of an id, is one atomic word, so signals, threads and deaths do no harm;
+//! all lies in private memory, so a child inherits what its parent was told. It comes page by page as it is
+//! needed.
 
 use crate::last_error::explain;
 use crate::page::MAX_POOLS;
@@ -45,7 +47,8 @@ struct Page {
 /// By sequence number, the low half of the word that was in the place.
 type History = [AtomicU32; 1 << SEQ_BITS];
 
-/// A word is `id:32 | known:1 | less:1 | doubtful:1 | got:1 | size:28`, from the high end. No id that is ours is 0, and neither is such a word.
+/// A word is `id:32 | known:1 | less:1 | doubtful:1 | got:1 | size:28`, from the high end. No id that is ours
+/// is 0, and neither is such a word.
 const SIZE: u64 = (1 << 28) - 1;
 /// In the place of a size: more than one was told, or one that is too large to be remembered. No IPC object
 /// has it.
@@ -94,8 +97,8 @@ fn known_size(word: u64) -> Option<u64> {
     (is_known && size != NONE).then_some(size)
 }
 
-/// What is known of an id after a `*get` that asked for `asked` and found `found`. `old`: what was known before; `is_back`: another id had its
-/// place meanwhile.
+/// What is known of an id after a `*get` that asked for `asked` and found `found`. `old`: what was known
+/// before; `is_back`: another id had its place meanwhile.
 fn after_get(old: Option<u64>, is_back: bool, id: i32, asked: u64, found: u64) -> u64 {
     let size = if found < asked {
         NONE
@@ -113,7 +116,8 @@ fn after_get(old: Option<u64>, is_back: bool, id: i32, asked: u64, found: u64) -
     }
 }
 
-/// What is known of an id once the program is told by `IPC_STAT` that it has the size of the word `size`; `None`: what was known before.
+/// What is known of an id once the program is told by `IPC_STAT` that it has the size of the word `size`;
+/// `None`: what was known before.
 fn after_stat(old: Option<u64>, is_back: bool, id: i32, size: u64) -> Option<u64> {
     let old = old.unwrap_or(name(id) | size);
     if old & SIZE == size {
@@ -157,8 +161,8 @@ impl Told {
         }
     }
 
-    /// Changes what is known of an id, from what its place or the history says. If another id has the place, that one's goes into the
-    /// history; without memory for it nothing changes.
+    /// Changes what is known of an id, from what its place or the history says. If another id has the place,
+    /// that one's goes into the history; without memory for it nothing changes.
     fn change(&self, pool: usize, id: i32, new: impl Fn(Option<u64>, bool) -> Option<u64>) {
         let Some((page, place)) = self.page_for(pool, id) else {
             return;
@@ -269,7 +273,8 @@ fn sequence(id: i32) -> usize {
     id as usize >> INDEX_BITS & ((1 << SEQ_BITS) - 1)
 }
 
-/// Sees to it that a pointer leads to zeros, in private memory. `None`: there is none. For types of which zeros are a value.
+/// Sees to it that a pointer leads to zeros, in private memory. `None`: there is none. For types of which
+/// zeros are a value.
 fn made<T>(pointer: &AtomicPtr<T>) -> Option<()> {
     if !pointer.load(Acquire).is_null() {
         return Some(());

@@ -1,7 +1,8 @@
 //! Addresses that the program passes: EFAULT instead of a crash, as with the kernel's calls.
 //!
-//! Asking the kernel about an address costs a system call, so pages that were found good are remembered. A program
-//! that unmaps such a page and then passes it to us gets the signal that any access would have got it.
+//! Asking the kernel about an address costs a system call, so pages that were found good are remembered. A
+//! program that unmaps such a page and then passes it to us gets the signal that any access would have got
+//! it.
 
 use crate::raw::syscall;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -156,8 +157,8 @@ fn probe_write(at: usize) -> isize {
     let nobody = 0u32;
     let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
     let or_with_zero = libc::FUTEX_OP_OR << 28;
-    // SAFETY: the kernel ors the word there with 0, atomically. A thread that sleeps on it may wake, as sleepers on a futex
-    // must expect at any time.
+    // SAFETY: the kernel ors the word there with 0, atomically. A thread that sleeps on it may wake, as
+    // sleepers on a futex must expect at any time.
     unsafe {
         syscall!(
             libc::SYS_futex,
@@ -199,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_hole_or_a_read_only_page_is_found() {
-        // Where the kernel puts nothing by itself: other tests map memory at the same time, and must not fill the hole.
+        // Where the kernel puts nothing by itself: other tests map memory at the same time, and must not fill
+        // the hole.
         const FAR: usize = 0x1000_0000_0000;
         let (prot, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,

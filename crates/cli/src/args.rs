@@ -68,19 +68,23 @@ pub struct Up {
     /// Memory of each machine
     #[arg(long, default_value = "512M", value_parser = crate::size::parse, value_name = "SIZE")]
     pub memory: u64,
-    /// Size of the pool that they share; a power of two; by default 1G, where the hypervisor has room for that
+    /// Size of the pool that they share; a power of two; by default 1G, where the hypervisor has room for
+    /// that
     #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: Option<u64>,
     /// The transport by which they are given it; by default the first that the hypervisor has
     #[arg(long, value_name = "NAME", value_parser = transports())]
     pub transport: Option<String>,
-    /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be given several times
+    /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be
+    /// given several times
     #[arg(long, value_name = "POOL", add = values::pools())]
     pub pool: Vec<String>,
-    /// Take memory for all of these pools now, and keep it: whatever else the host runs, they have it, and machines without doorbells can't be killed for want of it
+    /// Take memory for all of these pools now, and keep it: whatever else the host runs, they have it, and
+    /// machines without doorbells can't be killed for want of it
     #[arg(long)]
     pub reserve: bool,
-    /// A directory that the machines see, to read (ro, the default) or to write (rw); may be given several times
+    /// A directory that the machines see, to read (ro, the default) or to write (rw); may be given several
+    /// times
     #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
     /// Room in each machine for so many pools that it is granted later
@@ -95,7 +99,8 @@ pub struct Up {
     /// No network between the machines
     #[arg(long)]
     pub no_net: bool,
-    /// Doorbells between the machines, which vshmem agent serves (this is the default where the machines have the driver)
+    /// Doorbells between the machines, which vshmem agent serves (this is the default where the machines have
+    /// the driver)
     #[arg(long, overrides_with = "no_doorbell")]
     pub doorbell: bool,
     /// No doorbells between the machines
@@ -235,7 +240,8 @@ pub struct How {
     /// Start in this directory
     #[arg(long, short = 'C', value_name = "DIRECTORY", add = values::directories())]
     pub cwd: Option<PathBuf>,
-    /// Run as this user: a name from this host's /etc/passwd, UID or UID:GID; on this kernel, with --local, only root can
+    /// Run as this user: a name from this host's /etc/passwd, UID or UID:GID; on this kernel, with --local,
+    /// only root can
     #[arg(long, short)]
     pub user: Option<String>,
 }
@@ -519,7 +525,8 @@ msgget(2) explain them. The number of IPC objects is also limited by the pool's 
         /// Take memory for all of it now, and keep it
         #[arg(long)]
         reserve: bool,
-        /// Begin its file with what a machine's kernel needs that is shown the file as persistent memory: it makes a DAX device of the pool then
+        /// Begin its file with what a machine's kernel needs that is shown the file as persistent memory: it
+        /// makes a DAX device of the pool then
         #[arg(long)]
         dax: bool,
         /// A System V limit other than Linux's default; may be given several times

@@ -1,4 +1,5 @@
-//! `vshmem explain`: what of a program's System V calls the library takes, and into which pool; and the same question asked before `run`.
+//! `vshmem explain`: what of a program's System V calls the library takes, and into which pool; and the same
+//! question asked before `run`.
 
 use crate::json::print_document;
 use crate::output::print;

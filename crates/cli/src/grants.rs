@@ -29,7 +29,8 @@ pub struct Grant {
     /// What it is called in the machines, if not as here
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Take memory for all of the pool now, and keep it: a host that runs out of it then can't kill the machines
+    /// Take memory for all of the pool now, and keep it: a host that runs out of it then can't kill the
+    /// machines
     #[arg(long)]
     reserve: bool,
     /// How long a machine may take, in seconds

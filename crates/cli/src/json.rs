@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::Result;
 
-/// Of all shapes. It changes when what could be read so far can't be any more; fields that are added change nothing.
+/// Of all shapes. It changes when what could be read so far can't be any more; fields that are added change
+/// nothing.
 pub const VERSION: u32 = 1;
 
 /// What a command prints with `--json`. Who reads it ignores fields that it does not know.

@@ -1,7 +1,7 @@
 //! The one command, `vshmem`.
 //!
-//! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and serves it. Called as
-//! `vshmem-sandbox`, by itself, it becomes a machine's QEMU.
+//! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and
+//! serves it. Called as `vshmem-sandbox`, by itself, it becomes a machine's QEMU.
 
 mod age;
 #[path = "../../transport/ivshmem/command.rs"]

@@ -1,4 +1,5 @@
-//! The man pages of subcommands, made of what clap knows: `vshmem manual DIRECTORY`, for `make install`. vshmem(1) is written by hand.
+//! The man pages of subcommands, made of what clap knows: `vshmem manual DIRECTORY`, for `make install`.
+//! vshmem(1) is written by hand.
 
 use clap::{Command, CommandFactory};
 use clap_mangen::roff::{bold, italic, roman, Inline, Roff};

@@ -4,8 +4,8 @@ use crate::args::{MoreRun, Run};
 use clap::Parser;
 use std::ffi::{OsStr, OsString};
 
-/// Splits the arguments of `vshmem run` at colons. A colon counts only before an option, so that commands may have
-/// colons as arguments too.
+/// Splits the arguments of `vshmem run` at colons. A colon counts only before an option, so that commands may
+/// have colons as arguments too.
 pub fn split(arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<Run>) {
     let (first, further) = split_words(arguments.collect());
     (

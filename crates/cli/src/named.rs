@@ -30,7 +30,8 @@ fn has(command: &Command, option: &str) -> bool {
         })
 }
 
-/// The options in the rest of a line that are this command's: until the sentence or the command ends, or a program's own begin.
+/// The options in the rest of a line that are this command's: until the sentence or the command ends, or a
+/// program's own begin.
 fn options(rest: &str) -> impl Iterator<Item = &str> {
     let rest = rest.split("vshmem ").next().unwrap_or(rest);
     let mut over = false;

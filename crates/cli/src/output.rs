@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use vshmem_cluster::{Error, Result};
 
-/// Prints text, which may tell what a machine or a member of a pool has said. That nobody reads it is no failure.
+/// Prints text, which may tell what a machine or a member of a pool has said. That nobody reads it is no
+/// failure.
 pub fn print(text: &str) -> Result<()> {
     let text = vshmem_cluster::plain(text);
     let mut out = io::stdout().lock();

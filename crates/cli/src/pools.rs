@@ -1,4 +1,5 @@
-//! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`, and the pools that a machine was given.
+//! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`, and the pools that a machine was
+//! given.
 
 use crate::json::print_document;
 use crate::output::print;

@@ -60,7 +60,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// What `command` names, looked for in `PATH` and from the directory `cwd`. `None`: there is none, or it can't be read.
+    /// What `command` names, looked for in `PATH` and from the directory `cwd`. `None`: there is none, or it
+    /// can't be read.
     pub fn find(command: &OsStr, cwd: Option<&Path>) -> Option<Program> {
         let named = locate(command, cwd)?;
         let mut file = named.clone();
@@ -122,8 +123,8 @@ impl Program {
         }
     }
 
-    /// The program and the libraries that are loaded with it, with those of the calls that each makes. What they open while they run is not
-    /// among them. `None`: the loader does not tell.
+    /// The program and the libraries that are loaded with it, with those of the calls that each makes. What
+    /// they open while they run is not among them. `None`: the loader does not tell.
     pub fn calls(&self, preload: &OsStr) -> Option<Vec<(PathBuf, Vec<&'static str>)>> {
         let mut out = vec![(self.file.clone(), self.code.calls.clone())];
         let loader = self.code.interpreter.as_ref()?;

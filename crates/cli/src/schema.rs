@@ -83,7 +83,8 @@ mod tests {
     use crate::json::VERSION;
     use serde_json::Value;
 
-    /// Each object's properties are told as far down as there are any. One alone is a case, which is told as a whole.
+    /// Each object's properties are told as far down as there are any. One alone is a case, which is told as
+    /// a whole.
     fn check(value: &Value, place: &str) {
         match value {
             Value::Object(fields) => {

@@ -96,8 +96,8 @@ impl Client {
         unsafe { Liveness::end(std::ptr::read(&this._liveness)) };
     }
 
-    /// Declares the machine of this name dead, so that nobody waits for what its processes held. `others` are machines
-    /// that may have the same name.
+    /// Declares the machine of this name dead, so that nobody waits for what its processes held. `others` are
+    /// machines that may have the same name.
     pub fn declare_dead(&self, machine: &str, others: &[MemberId]) {
         let JoinedPool { pool, member, .. } = &self.kernel;
         pool.members(|index, name, alive| {

@@ -191,8 +191,8 @@ impl Watched {
 }
 
 impl Sample {
-    /// The state of a pool of which so much is backed by memory, as far as that is known. `except`, the process that only looks, is
-    /// not counted.
+    /// The state of a pool of which so much is backed by memory, as far as that is known. `except`, the
+    /// process that only looks, is not counted.
     pub(crate) fn of(
         name: &str,
         memory: Option<u64>,

@@ -1,9 +1,11 @@
-//! Which dead members does anything in a pool still name? The entries of the others may be taken by kernels that come.
+//! Which dead members does anything in a pool still name? The entries of the others may be taken by kernels
+//! that come.
 //!
-//! Process slots are looked at first. A member without any is named by nothing new from then on: its pid words get into records by its
-//! processes, or by others who clean up after them. So what is not found afterwards, in all records, one after the other, is not there.
-//! (A process that is stopped for all that time, in the middle of copying such a word, may write it later: then a listing shows another
-//! kernel's name beside a pid.)
+//! Process slots are looked at first. A member without any is named by nothing new from then on: its pid
+//! words get into records by its processes, or by others who clean up after them. So what is not found
+//! afterwards, in all records, one after the other, is not there. (A process that is stopped for all that
+//! time, in the middle of copying such a word, may write it later: then a listing shows another kernel's name
+//! beside a pid.)
 
 use crate::perm::maker;
 use crate::{member_of, stats, Ctx};
@@ -36,8 +38,8 @@ enum Stage {
 const SEMAPHORES: u32 = 64;
 
 impl Census {
-    /// Looks at so many records. When all were looked at, the entries of dead members that nothing names become vacant, and are returned,
-    /// a bit each.
+    /// Looks at so many records. When all were looked at, the entries of dead members that nothing names
+    /// become vacant, and are returned, a bit each.
     pub fn step(&mut self, c: &Ctx, most: u32) -> Option<u64> {
         for _ in 0..most {
             let (next, more) = match self.stage {

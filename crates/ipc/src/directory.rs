@@ -44,8 +44,8 @@ pub fn lookup(c: &Ctx, kind: Kind, id: i32) -> Result<(u32, &'static Head), Errn
     }
 }
 
-/// Zero if the entry is what `id` names. For fast paths, which put it together with what else may be in their way: where
-/// instructions are translated, each jump costs as much as all that lies between two of them.
+/// Zero if the entry is what `id` names. For fast paths, which put it together with what else may be in their
+/// way: where instructions are translated, each jump costs as much as all that lies between two of them.
 #[inline(always)]
 pub fn other_than(head: &Head, id: i32) -> u32 {
     (head.id.load(Acquire) ^ id as u32)
@@ -284,7 +284,8 @@ pub fn allocate(c: &Ctx, heap: &Heap, txn: &mut Txn, count: u32) -> Result<Range
     heap.allocate(txn, count, reserve)?.ok_or(Errno::ENOMEM)
 }
 
-/// Takes a block of at least `len` bytes from the small heap; it is zeroed. Returns offset and length in blocks.
+/// Takes a block of at least `len` bytes from the small heap; it is zeroed. Returns offset and length in
+/// blocks.
 pub fn take_block(c: &Ctx, txn: &mut Txn, len: u64) -> Result<(u64, u64), Errno> {
     let heap = &c.pool.geometry().small;
     let count = heap.blocks_for(len).ok_or(Errno::ENOMEM)?;
@@ -296,7 +297,8 @@ pub fn take_block(c: &Ctx, txn: &mut Txn, len: u64) -> Result<(u64, u64), Errno>
     Ok((at, bytes))
 }
 
-/// Backs the small heap with memory up to an offset, in steps: it is used from its start and keeps its memory.
+/// Backs the small heap with memory up to an offset, in steps: it is used from its start and keeps its
+/// memory.
 fn back(c: &Ctx, txn: &mut Txn, end: u64) -> Result<bool, Errno> {
     const STEP: u64 = 64 << 10;
     let heap = &c.pool.geometry().small;

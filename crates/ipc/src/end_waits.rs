@@ -7,9 +7,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Waiter};
 use vshmem_pool::lock::SignalsBlocked;
 
-/// Ends the wait of the calling thread on the word of a record, in whose middle it is: a signal handler has interrupted it, and calls
-/// now. As in the kernel, who runs a handler waits no more. If the wait `is_over`, the handler has jumped out of it, and nobody will
-/// look at the record again. False if the word is not of this pool, or the lock was not to be had: then it is to be tried again.
+/// Ends the wait of the calling thread on the word of a record, in whose middle it is: a signal handler has
+/// interrupted it, and calls now. As in the kernel, who runs a handler waits no more. If the wait `is_over`,
+/// the handler has jumped out of it, and nobody will look at the record again. False if the word is not of
+/// this pool, or the lock was not to be had: then it is to be tried again.
 pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
     let (table, count) = c.pool.geometry().waiters;
     let base = c.pool.mem().base() as usize;
@@ -59,7 +60,8 @@ pub fn reap_process(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
             Some((Kind::Msg, queue)) => msg::drop_waiter(c, signals, queue, ticket),
             _ => true,
         };
-        // What stands in a queue yet must not be taken by others. The dead keeps its slot then, and whoever comes next tries again.
+        // What stands in a queue yet must not be taken by others. The dead keeps its slot then, and whoever
+        // comes next tries again.
         if dropped {
             give_back(ticket);
         }

@@ -1,8 +1,8 @@
 //! The upper half: System V shared memory, semaphores and message queues on a pool.
 //!
-//! Semantics are Linux's (`ipc/shm.c`, `ipc/sem.c`, `ipc/msg.c` as described in shmget(2), semop(2), msgop(2) and their
-//! neighbours), down to errno values and the order in which waiters are served. Nothing here knows how a pool comes to be
-//! shared, and nothing makes a system call but through [`Kernel`].
+//! Semantics are Linux's (`ipc/shm.c`, `ipc/sem.c`, `ipc/msg.c` as described in shmget(2), semop(2), msgop(2)
+//! and their neighbours), down to errno values and the order in which waiters are served. Nothing here knows
+//! how a pool comes to be shared, and nothing makes a system call but through [`Kernel`].
 #![deny(unsafe_op_in_unsafe_fn)]
 #![no_std]
 
@@ -46,7 +46,8 @@ pub const IPC_EXCL: i32 = 0o2000;
 /// answer takes in a ping-pong.
 const PATIENCE: u32 = 40;
 
-/// So often somebody else may be faster, before a fast path leaves it to the slow one: as a rule once or twice.
+/// So often somebody else may be faster, before a fast path leaves it to the slow one: as a rule once or
+/// twice.
 const MOST_ATTEMPTS: u32 = 1000;
 
 /// `IPC_NOWAIT`.

@@ -12,7 +12,8 @@ const REAPED_PER_CLAIM: u32 = 4;
 /// Slots that it looks at for that.
 const LOOKED_AT_PER_CLAIM: u32 = 16;
 
-/// How often a newcomer to a full pool looks whether the one who cleans up has made room, and how long it naps before each time.
+/// How often a newcomer to a full pool looks whether the one who cleans up has made room, and how long it
+/// naps before each time.
 const LOOKS: u32 = 200;
 const NAP: Duration = Duration::from_millis(5);
 
@@ -87,8 +88,9 @@ pub fn free_up(c: &Ctx, signals: &SignalsBlocked) -> bool {
         })
 }
 
-/// Merges what is free in a heap, giving pages back to the host. Where that can't be done, pages that read as zeros are merged with those
-/// that may not, lest there be room only in pieces. If it is too much for one call, what was merged may do, and the next call goes on.
+/// Merges what is free in a heap, giving pages back to the host. Where that can't be done, pages that read as
+/// zeros are merged with those that may not, lest there be room only in pieces. If it is too much for one
+/// call, what was merged may do, and the next call goes on.
 fn put_together(c: &Ctx, signals: &SignalsBlocked, heap: &Heap) -> bool {
     let Ok(guard) = dir::lock(c, signals) else {
         return false;
@@ -126,8 +128,8 @@ pub fn reap(c: &Ctx, slot: u32) {
     reap_slot(c, &SignalsBlocked::hurried(c.kernel), slot);
 }
 
-/// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for its
-/// `SEM_UNDO` adjustments.
+/// Cleans up after the process in a slot if it is dead. One that runs another program now keeps its slot, for
+/// its `SEM_UNDO` adjustments.
 pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {
     let Some((dead, _, _)) = c.process(slot) else {
         return false;
@@ -142,7 +144,8 @@ pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {
         return true;
     }
     clean(c, signals, dead);
-    // What could not be cleaned (its lock is held by one who is stopped) keeps the slot from being used again.
+    // What could not be cleaned (its lock is held by one who is stopped) keeps the slot from being used
+    // again.
     if !signals.has_failed() && is_clean(c, dead) && !c.budget.is_spent() {
         c.pool.free_process(dead);
     }
@@ -175,9 +178,10 @@ fn clean(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
     end_waits::reap_process(c, signals, dead);
 }
 
-/// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that concerns. The slot stays
-/// the caller's; [`Pool::free_process`] gives it up. False if somebody who is stopped was in the way, or it cost too much: then the rest is done by
-/// who finds the caller dead, and its slot must stay as it is.
+/// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that
+/// concerns. The slot stays the caller's; [`Pool::free_process`] gives it up. False if somebody who is
+/// stopped was in the way, or it cost too much: then the rest is done by who finds the caller dead, and its
+/// slot must stay as it is.
 pub fn leave(c: &Ctx) -> bool {
     let signals = SignalsBlocked::hurried(c.kernel);
     clean(c, &signals, c.me);

@@ -2,16 +2,18 @@
 //! pool as a device's memory, so what it removes stays in the heap as pages that may not read as zeros. A
 //! process that has the pool as a file empties them here.
 //!
-//! The pages stay in the heap all the time, and are emptied under the pool's lock, a little at a time: so nobody can be taking them, a
-//! request never fails because they are away, and a death at any moment leaves pages that may not read as zeros, as they were.
-//! A piece counts as empty when it reads as zeros from its beginning to its end, whatever was emptied before.
+//! The pages stay in the heap all the time, and are emptied under the pool's lock, a little at a time: so
+//! nobody can be taking them, a request never fails because they are away, and a death at any moment leaves
+//! pages that may not read as zeros, as they were. A piece counts as empty when it reads as zeros from its
+//! beginning to its end, whatever was emptied before.
 
 use crate::{directory as dir, Ctx, Errno};
 use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::Range;
 use vshmem_pool::lock::SignalsBlocked;
 
-/// Pieces of less than 2^5 pages, 128 KiB, stay as they are: they are what is kept for the next small segment.
+/// Pieces of less than 2^5 pages, 128 KiB, stay as they are: they are what is kept for the next small
+/// segment.
 const LEAST: u32 = 5;
 
 /// What a [`step`] has done.
@@ -25,8 +27,8 @@ pub enum Step {
     Impossible,
 }
 
-/// How far the piece is that is being emptied, between two steps. Only a hint: pages that were given memory but never written read as zeros, so
-/// their memory is found nowhere but by emptying the whole piece.
+/// How far the piece is that is being emptied, between two steps. Only a hint: pages that were given memory
+/// but never written read as zeros, so their memory is found nowhere but by emptying the whole piece.
 #[derive(Debug, Default)]
 pub struct Cursor {
     piece: Option<Range>,
@@ -43,8 +45,9 @@ impl Cursor {
     }
 }
 
-/// Empties `most` bytes of one free piece, at the most. `data` tells where in a range (offset, length) the first memory is that may not
-/// be empty; `None`: it reads as zeros. It must take [`vshmem_pool::Kernel::release`] into account.
+/// Empties `most` bytes of one free piece, at the most. `data` tells where in a range (offset, length) the
+/// first memory is that may not be empty; `None`: it reads as zeros. It must take
+/// [`vshmem_pool::Kernel::release`] into account.
 pub fn step(
     c: &Ctx,
     most: u64,

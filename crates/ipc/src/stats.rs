@@ -291,8 +291,8 @@ fn slots(pool: &Pool, back: &mut Reserve) -> u32 {
     }
 }
 
-/// Calls `each` with every process that has a slot; it may be dead. Those of Vshmem's own, which look at the pool or attend to it, note no
-/// start, and are left out.
+/// Calls `each` with every process that has a slot; it may be dead. Those of Vshmem's own, which look at the
+/// pool or attend to it, note no start, and are left out.
 pub fn processes(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(ProcId, Who)) {
     for slot in 0..slots(pool, back) {
         let Some(p) = pool.proc(slot).filter(|p| p.started.load(Acquire) != 0) else {

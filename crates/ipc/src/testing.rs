@@ -1,7 +1,8 @@
-//! A kernel for tests: a pool in plain memory, and processes that can be killed at any of their calls to the kernel.
+//! A kernel for tests: a pool in plain memory, and processes that can be killed at any of their calls to the
+//! kernel.
 //!
-//! A killed process stops where it is, for ever, with whatever it holds: its thread is never woken again. That is what a
-//! `SIGKILL` between two instructions looks like to the others.
+//! A killed process stops where it is, for ever, with whatever it holds: its thread is never woken again.
+//! That is what a `SIGKILL` between two instructions looks like to the others.
 
 use crate::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
@@ -56,7 +57,8 @@ impl Memory {
     }
 
     fn mem(&self) -> Mem {
-        // SAFETY: between the margins, so aligned and `len` long; it lives as long as the world that all processes hold.
+        // SAFETY: between the margins, so aligned and `len` long; it lives as long as the world that all
+        // processes hold.
         unsafe { Mem::new(self.base.add(MARGIN), self.len()) }
     }
 
@@ -199,7 +201,8 @@ impl World {
         Some(Arc::new(process))
     }
 
-    /// A process that is killed at its n-th call while it looks for a slot. False: it was not in the middle of that any more.
+    /// A process that is killed at its n-th call while it looks for a slot. False: it was not in the middle
+    /// of that any more.
     pub fn dies_on_its_way_in(&self, n: u32) -> bool {
         let process = Arc::new(self.newcomer());
         process.kill_at_call(n);
@@ -312,7 +315,8 @@ impl Process {
         self.signalled.store(true, SeqCst);
     }
 
-    /// From now on it sees the pool as a device's memory, which it can't give back, and over which it does not rule.
+    /// From now on it sees the pool as a device's memory, which it can't give back, and over which it does
+    /// not rule.
     pub fn move_into_machine(&self) {
         self.in_machine.store(true, SeqCst);
     }

@@ -30,8 +30,8 @@ pub struct Ticket {
     pub waiter: &'static Waiter,
 }
 
-/// The record that this process took last, + 1: it is free again as a rule, and in the processor's cache. Only a hint, so
-/// it serves all pools.
+/// The record that this process took last, + 1: it is free again as a rule, and in the processor's cache.
+/// Only a hint, so it serves all pools.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
 /// Takes a record for the calling thread.
@@ -187,7 +187,8 @@ pub fn sleep(c: &Ctx, waiter: &Waiter, nap: Duration) -> Waited {
     waited
 }
 
-/// Is the thread that waits certainly dead? Who sleeps on its record is not, and that is asked in one system call.
+/// Is the thread that waits certainly dead? Who sleeps on its record is not, and that is asked in one system
+/// call.
 pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
     if c.pay(ASK).is_none() || c.kernel.has_sleeper(&waiter.status) {
         return false;
@@ -199,7 +200,8 @@ pub fn is_dead(c: &Ctx, waiter: &Waiter) -> bool {
     }
 }
 
-/// The calling thread stands in a queue from now on, with this record. To be said once more where the wait begins.
+/// The calling thread stands in a queue from now on, with this record. To be said once more where the wait
+/// begins.
 pub fn stand(c: &Ctx, ticket: Ticket) {
     c.kernel.stands(Some(&ticket.waiter.status));
 }

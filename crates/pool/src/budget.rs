@@ -1,11 +1,13 @@
 //! How much of a pool one call may look at.
 //!
-//! Whatever a member has written into a pool, a call comes to an end soon: each look at pool memory by a number or a link that was read there
-//! costs some of the call's budget, and so does each question to the kernel that such a look leads to. [`crate::Ctx`] has the only ways to
-//! look, so no walk can be forgotten, and no walk inside of another one can cost the product of both.
+//! Whatever a member has written into a pool, a call comes to an end soon: each look at pool memory by a
+//! number or a link that was read there costs some of the call's budget, and so does each question to the
+//! kernel that such a look leads to. [`crate::Ctx`] has the only ways to look, so no walk can be forgotten,
+//! and no walk inside of another one can cost the product of both.
 //!
-//! A budget that is spent stays spent. From then on nothing can be looked at, nobody is found to be dead and no transaction commits
-//! ([`crate::log::Txn::commit`]): what was not done yet remains undone, and the call fails with `EIDRM`.
+//! A budget that is spent stays spent. From then on nothing can be looked at, nobody is found to be dead and
+//! no transaction commits ([`crate::log::Txn::commit`]): what was not done yet remains undone, and the call
+//! fails with `EIDRM`.
 //!
 //! The unit is about ten nanoseconds, the time for a word in a line that is read in order.
 
@@ -66,8 +68,9 @@ impl Budget {
         self.left.get() == 0
     }
 
-    /// Pays for a question to the kernel and asks it; `None` if the budget is spent. One that takes longer than its price costs more, for members with the
-    /// pool's file can make those about its locks slow; but not much more, for the caller may only have lost its processor meanwhile.
+    /// Pays for a question to the kernel and asks it; `None` if the budget is spent. One that takes longer
+    /// than its price costs more, for members with the pool's file can make those about its locks slow; but
+    /// not much more, for the caller may only have lost its processor meanwhile.
     #[inline]
     pub fn ask<T>(
         &self,
@@ -91,7 +94,8 @@ impl Budget {
         self.waited.set(0);
     }
 
-    /// Begins anew after the call has slept for so many nanoseconds, as its caller wanted. As long as that, it may wait for locks again.
+    /// Begins anew after the call has slept for so many nanoseconds, as its caller wanted. As long as that,
+    /// it may wait for locks again.
     pub fn rest(&self, slept: u64) {
         self.refill();
         self.waited.set(self.waited.get().saturating_sub(slept));

@@ -37,7 +37,8 @@ impl<'a> Ctx<'a> {
         result
     }
 
-    /// The same call with a whole budget of its own, for what it needs at most once: putting together all that is free.
+    /// The same call with a whole budget of its own, for what it needs at most once: putting together all
+    /// that is free.
     pub fn apart<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
         let apart = Ctx {
             budget: Budget::default(),
@@ -142,7 +143,8 @@ impl<'a> Ctx<'a> {
         self.budget.spend(ASK) && self.kernel.release(offset, len)
     }
 
-    /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if the budget is spent.
+    /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if
+    /// the budget is spent.
     pub fn is_dead(&self, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {
         self.ask(self.price_of(slot), || {
             self.pool.is_dead(self.kernel, self.member, slot, is_it)
@@ -169,7 +171,8 @@ impl<'a> Ctx<'a> {
             })
     }
 
-    /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid for as one that was asked for.
+    /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid
+    /// for as one that was asked for.
     pub fn owner_was_gone_lately(&self, owner: ProcId) -> bool {
         self.budget.spend(LOOK)
             && (self.pool).owner_was_gone_lately(self.kernel, self.member, owner)

@@ -19,7 +19,8 @@ const RINGS_DOORBELLS: u32 = 1 << 31;
 pub enum Sleeper {
     /// One thread of this member: the word is the status of its record.
     Of(u16),
-    /// Nobody's any more: the word is a record's status, and the record was given back, or its process is gone.
+    /// Nobody's any more: the word is a record's status, and the record was given back, or its process is
+    /// gone.
     Gone,
     /// Anybody's: another word.
     Anybody,

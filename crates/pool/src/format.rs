@@ -11,7 +11,8 @@ use core::sync::atomic::{
 
 /// Smallest pool, in bytes.
 pub const MIN_POOL: u64 = 1 << 20;
-/// The size of a pool that is made without being asked for one. A power of two, so that machines can be given it.
+/// The size of a pool that is made without being asked for one. A power of two, so that machines can be given
+/// it.
 pub const DEFAULT_POOL: u64 = 1 << 30;
 /// Largest pool, in bytes: pages are named by 28 bits.
 pub const MAX_POOL: u64 = 1 << 40;
@@ -287,7 +288,8 @@ impl Pool {
         };
         geometry.small.format(&pool);
         geometry.pages.format(&pool);
-        // The root, its log and the members are touched so that they have memory from the start; all else gets it at its first use.
+        // The root, its log and the members are touched so that they have memory from the start; all else
+        // gets it at its first use.
         let members_len = geometry.members.1 as u64 * size_of::<Member>() as u64;
         for (from, len) in [(0, TABLES), (geometry.members.0, members_len)] {
             for at in (from..from + len).step_by(PAGE as usize) {

@@ -1,26 +1,30 @@
 //! The allocator: a buddy system over equal blocks, changed through the redo log under the pool's lock.
 //!
-//! A word for each block says whether it is the first of a free piece, of which order, and links it into that order's
-//! list. Allocated blocks have no state: whoever has them knows how many. A request takes the smallest power of two that
-//! fits and gives the tail back at once, so that odd sizes waste nothing.
+//! A word for each block says whether it is the first of a free piece, of which order, and links it into that
+//! order's list. Allocated blocks have no state: whoever has them knows how many. A request takes the
+//! smallest power of two that fits and gives the tail back at once, so that odd sizes waste nothing.
 //!
-//! A piece that becomes free is merged with its buddy, and what comes of it with its own. The last free piece of an order is left out,
-//! so that a program that takes and gives the same size again and again does not split and merge all orders each time. Then there are two
-//! buddies in that order's list, and nothing else. They stay the first two, for others are put behind them, so an order has one such
-//! *pair* at the most, and it is found at once: a request for which there is no piece merges all pairs, and looks again. So nothing is refused
-//! for which there is room.
+//! A piece that becomes free is merged with its buddy, and what comes of it with its own. The last free piece
+//! of an order is left out, so that a program that takes and gives the same size again and again does not
+//! split and merge all orders each time. Then there are two buddies in that order's list, and nothing else.
+//! They stay the first two, for others are put behind them, so an order has one such *pair* at the most, and
+//! it is found at once: a request for which there is no piece merges all pairs, and looks again. So nothing
+//! is refused for which there is room.
 //!
-//! Pages that read as zeros are not merged with pages that may not; small blocks are zeroed by whoever takes them, and all the same. For
-//! pages, and for what an older library has left in pieces, there is [`Heap::merge_all`]. Each of its transactions merges one piece with
-//! all that it can be merged with, so it has made large pieces when its budget is spent, and who comes next goes on from there.
+//! Pages that read as zeros are not merged with pages that may not; small blocks are zeroed by whoever takes
+//! them, and all the same. For pages, and for what an older library has left in pieces, there is
+//! [`Heap::merge_all`]. Each of its transactions merges one piece with all that it can be merged with, so it
+//! has made large pieces when its budget is spent, and who comes next goes on from there.
 //!
-//! How much of a log that takes: to take a piece out of a list or to put it into one changes three words, one of which may be the list's head.
-//! A piece is merged less than [`ORDERS`] times. A range has two pieces of an order at the most, and on each side of it there is at most one of
-//! each to merge with. That comes to less than 350 entries. Merging pairs, of which there may be many, ends when half of the log is full.
+//! How much of a log that takes: to take a piece out of a list or to put it into one changes three words, one
+//! of which may be the list's head. A piece is merged less than [`ORDERS`] times. A range has two pieces of
+//! an order at the most, and on each side of it there is at most one of each to merge with. That comes to
+//! less than 350 entries. Merging pairs, of which there may be many, ends when half of the log is full.
 //!
-//! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process. So a block's word is
-//! written for the first time only after memory was reserved for it, when blocks are taken: also for the words that giving them
-//! back will write. Giving back needs no memory. Words that may have none are not looked at.
+//! A pool's file is sparse, and touching what has no memory on a file system that is full ends the process.
+//! So a block's word is written for the first time only after memory was reserved for it, when blocks are
+//! taken: also for the words that giving them back will write. Giving back needs no memory. Words that may
+//! have none are not looked at.
 
 use crate::layout::{CHUNKS, ORDERS, PAGE};
 use crate::log::{Full, Txn};
@@ -276,8 +280,8 @@ impl Heap {
         true
     }
 
-    /// Takes `count` blocks; `Ok(None)` if there is no piece that large, or `reserve` (offset, length) has no memory for the words
-    /// that this and giving them back will write.
+    /// Takes `count` blocks; `Ok(None)` if there is no piece that large, or `reserve` (offset, length) has no
+    /// memory for the words that this and giving them back will write.
     pub fn allocate(
         &self,
         txn: &mut Txn,

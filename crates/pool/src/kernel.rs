@@ -13,7 +13,8 @@ pub enum Waited {
     TimedOut,
     /// A signal handler ran.
     Interrupted,
-    /// A signal handler forked, and this is the child: it is its parent who waits. Nothing that belongs to the wait may be touched.
+    /// A signal handler forked, and this is the child: it is its parent who waits. Nothing that belongs to
+    /// the wait may be touched.
     Forked,
 }
 
@@ -28,21 +29,23 @@ pub struct Cred {
     pub caps: u64,
 }
 
-/// The kernel below: time, life, credentials, signals, memory, sleep. Implementations use no heap and keep no lock, so
-/// that they can be called from signal handlers.
+/// The kernel below: time, life, credentials, signals, memory, sleep. Implementations use no heap and keep no
+/// lock, so that they can be called from signal handlers.
 pub trait Kernel: Sync {
     /// Is the process of this kernel that took `slot` alive? False only if that is certain.
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool;
-    /// The same, but a yes may be a few dozen microseconds old: for fast paths, where asking the kernel costs too much.
+    /// The same, but a yes may be a few dozen microseconds old: for fast paths, where asking the kernel costs
+    /// too much.
     fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {
         self.alive(slot, pid, started)
     }
-    /// After [`Kernel::alive`] said no: is it only that the process runs another program now (exec)? It then has lost what was mapped,
-    /// but keeps its `SEM_UNDO` adjustments.
+    /// After [`Kernel::alive`] said no: is it only that the process runs another program now (exec)? It then
+    /// has lost what was mapped, but keeps its `SEM_UNDO` adjustments.
     fn has_executed(&self, _pid: u32, _started: u64) -> bool {
         false
     }
-    /// Is the process of this kernel that took a slot stopped now, by a signal or a debugger? False where that can't be known.
+    /// Is the process of this kernel that took a slot stopped now, by a signal or a debugger? False where
+    /// that can't be known.
     fn is_stopped(&self, _pid: u32, _started: u64) -> bool {
         false
     }
@@ -78,24 +81,26 @@ pub trait Kernel: Sync {
     fn known_uid(&self) -> Option<u32> {
         None
     }
-    /// Do capabilities of this kernel's processes count for all of the pool? So it is on the host, whose memory it is. Those of a virtual machine count
-    /// for what was made in the same machine.
+    /// Do capabilities of this kernel's processes count for all of the pool? So it is on the host, whose
+    /// memory it is. Those of a virtual machine count for what was made in the same machine.
     fn rules_pool(&self) -> bool {
         true
     }
     /// Is the caller's effective group, or one of its supplementary groups, `gid`?
     fn in_group(&self, gid: u32) -> bool;
-    /// Is the calling process another one than `pid`: its child, by a handler's fork in the middle of the call?
+    /// Is the calling process another one than `pid`: its child, by a handler's fork in the middle of the
+    /// call?
     fn is_child_of(&self, _pid: u32) -> bool {
         false
     }
-    /// From now on the calling thread stands in a queue of waiters, with the record that `word` is in; `None`: no more. Called while signals are
-    /// blocked, so that a handler which leaves the wait for good, wherever it runs, leaves word of it.
+    /// From now on the calling thread stands in a queue of waiters, with the record that `word` is in;
+    /// `None`: no more. Called while signals are blocked, so that a handler which leaves the wait for good,
+    /// wherever it runs, leaves word of it.
     fn stands(&self, _word: Option<&AtomicU32>) {}
     /// Sleeps while `word` holds `expected`, `timeout` at the most.
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited;
-    /// How many nanoseconds the caller may wait for a lock in all; `None`: as long as its owners make progress. Less than 3 ms is
-    /// not enough to take a lock over from the dead.
+    /// How many nanoseconds the caller may wait for a lock in all; `None`: as long as its owners make
+    /// progress. Less than 3 ms is not enough to take a lock over from the dead.
     fn patience(&self) -> Option<u64> {
         None
     }
@@ -107,8 +112,8 @@ pub trait Kernel: Sync {
     }
     /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
     fn spin_rounds(&self) -> u32;
-    /// Lets others of this kernel have the processor without sleeping: a lock is held for microseconds, and who watches the process
-    /// must not take that for a wait. False: it can't.
+    /// Lets others of this kernel have the processor without sleeping: a lock is held for microseconds, and
+    /// who watches the process must not take that for a wait. False: it can't.
     fn give_way(&self) -> bool {
         false
     }
@@ -120,14 +125,15 @@ pub trait Kernel: Sync {
     fn spinning(&self) {
         core::hint::spin_loop();
     }
-    /// What is waited for comes in a flow, as messages do: that the caller has just woken somebody is then no reason not to spin.
+    /// What is waited for comes in a flow, as messages do: that the caller has just woken somebody is then no
+    /// reason not to spin.
     fn flows(&self) {}
     /// Tells whether spinning was worth it the last time, so that `spin_rounds` may adapt.
     fn spun(&self, _worth_it: bool) {}
 }
 
-/// Sees to it that a record of `len` bytes has memory, the next one of a table that is used in order: unless it shares its page with the one
-/// before it, the page is given memory.
+/// Sees to it that a record of `len` bytes has memory, the next one of a table that is used in order: unless
+/// it shares its page with the one before it, the page is given memory.
 pub fn back_next(kernel: &dyn Kernel, table: u64, index: u64, len: u64) -> bool {
     let at = table + index * len;
     let shares = index > 0 && at % PAGE >= len;

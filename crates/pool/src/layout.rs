@@ -1,8 +1,8 @@
 //! Where things are in a pool. `docs/layout.md` is the specification; this module is its code.
 //!
-//! The compiler checks each size and offset that the page says (`spec`). Everything is little-endian and named by byte
-//! offsets from the start of the pool. Words that slow paths change are 64 bits wide, so that the redo log needs one kind
-//! of entry.
+//! The compiler checks each size and offset that the page says (`spec`). Everything is little-endian and
+//! named by byte offsets from the start of the pool. Words that slow paths change are 64 bits wide, so that
+//! the redo log needs one kind of entry.
 
 mod spec;
 
@@ -160,7 +160,8 @@ pub const ABANDONED: u64 = u64::MAX;
 /// A range of pages on its way in or out: owned by a process, or by nobody once that died.
 #[repr(C)]
 pub struct PendingPages {
-    /// Process slot + 1 and generation of the owner (`slot + 1 | generation << 32`), or [`ABANDONED`]; 0: unused.
+    /// Process slot + 1 and generation of the owner (`slot + 1 | generation << 32`), or [`ABANDONED`]; 0:
+    /// unused.
     pub owner: AtomicU64,
     /// First page.
     pub first: AtomicU64,
@@ -376,8 +377,8 @@ unsafe impl Shared for Sem {}
 /// [`Sem::clear`]: all semaphores.
 pub const CLEAR_ALL: u64 = u64::MAX;
 
-/// Adjustments of one process that don't fit beside the semaphores: a block of the small heap, followed by one 16-bit
-/// adjustment for each semaphore, four to a word.
+/// Adjustments of one process that don't fit beside the semaphores: a block of the small heap, followed by
+/// one 16-bit adjustment for each semaphore, four to a word.
 #[repr(C)]
 pub struct Undo {
     /// Process slot + 1 and generation.
@@ -421,7 +422,8 @@ pub struct Msg {
     pub ctime: AtomicI64,
     /// Offset of the redo log.
     pub log: AtomicU64,
-    /// The last ring that was left while somebody was at work there: offset and how many times two its cells are; 0: none.
+    /// The last ring that was left while somebody was at work there: offset and how many times two its cells
+    /// are; 0: none.
     pub retired: AtomicU64,
 }
 // SAFETY: atomics only.
@@ -441,12 +443,14 @@ pub struct MsgEnd {
     pub time: AtomicI64,
     /// Pid word of the last sender or receiver.
     pub pid: AtomicU64,
-    /// Receiving end: the position before which all cells are free. Sending end: what it was when it was last looked at.
+    /// Receiving end: the position before which all cells are free. Sending end: what it was when it was last
+    /// looked at.
     pub done: AtomicU64,
     /// Sending end: the position at which old marks must be swept away before anything is sent.
     pub sweep: AtomicU64,
-    /// Sending end: the position behind a message that is there wholly, as a rule the last one. Receiving end: messages that were handed to
-    /// waiting receivers, and their bytes << 32, modulo 2^32 each; they count at neither end.
+    /// Sending end: the position behind a message that is there wholly, as a rule the last one. Receiving
+    /// end: messages that were handed to waiting receivers, and their bytes << 32, modulo 2^32 each; they
+    /// count at neither end.
     pub finished: AtomicU64,
 }
 
@@ -465,7 +469,8 @@ pub struct Waiter {
     pub prev: AtomicU64,
     /// What it waits for: [`Waiter::semop`] or [`Waiter::message`].
     pub wanted: [AtomicU64; 5],
-    /// When the thread began to wait, in seconds since the epoch; 0: unknown. Shown to people, and relied on by nobody.
+    /// When the thread began to wait, in seconds since the epoch; 0: unknown. Shown to people, and relied on
+    /// by nobody.
     pub since: AtomicI64,
     /// Zero.
     pub spare: [AtomicU64; 2],

@@ -1,8 +1,8 @@
 //! The shared memory of Vshmem: what a pool looks like and how it is changed without harm.
 //!
-//! A pool is a range of memory that several processes, and several kernels, map at once. Nothing in it is trusted:
-//! every offset, index and length is copied once, checked and then used. This crate makes no system call and uses no
-//! heap; what it needs of the kernel below it comes through [`Kernel`].
+//! A pool is a range of memory that several processes, and several kernels, map at once. Nothing in it is
+//! trusted: every offset, index and length is copied once, checked and then used. This crate makes no system
+//! call and uses no heap; what it needs of the kernel below it comes through [`Kernel`].
 //!
 //! | module | subject |
 //! | --- | --- |

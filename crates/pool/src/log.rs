@@ -1,15 +1,17 @@
 //! The redo log of a lock: how a slow path changes several words as if at once.
 //!
-//! A log is `{state, reserved, entries of (offset, value)}`. The owner of the lock writes entries, then their number into
-//! `state`: that store commits. Then it applies them and sets `state` back to 0. If it dies before the commit, nothing has
-//! happened; if it dies later, the next owner applies all of them again. Applying is storing, so it does no harm twice,
-//! and nobody else changes these words meanwhile: they belong to the lock, or carry a bit that keeps fast paths off.
+//! A log is `{state, reserved, entries of (offset, value)}`. The owner of the lock writes entries, then their
+//! number into `state`: that store commits. Then it applies them and sets `state` back to 0. If it dies
+//! before the commit, nothing has happened; if it dies later, the next owner applies all of them again.
+//! Applying is storing, so it does no harm twice, and nobody else changes these words meanwhile: they belong
+//! to the lock, or carry a bit that keeps fast paths off.
 
 use crate::budget::{Budget, LOOK};
 use crate::pool::Pool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// The log has no room for another entry, memory that it leads to is not in the pool, or the call's budget is spent. The transaction is dropped.
+/// The log has no room for another entry, memory that it leads to is not in the pool, or the call's budget is
+/// spent. The transaction is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -28,8 +30,8 @@ impl Log {
         16 + entries * 16
     }
 
-    /// Finishes what a dead owner had committed, drops what it had not. The caller owns the lock. It is finished whatever is left of the budget:
-    /// with half of it done, the lock could never be let go.
+    /// Finishes what a dead owner had committed, drops what it had not. The caller owns the lock. It is
+    /// finished whatever is left of the budget: with half of it done, the lock could never be let go.
     pub(crate) fn recover(&self, pool: &Pool, budget: &Budget) {
         if self.at == 0 || self.entries == 0 {
             // The IPC object is removed.
@@ -109,7 +111,8 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// Each call looks at a word, twice as a rule, and for it in the log: that is read in order, sixteen entries in the time of four lines.
+    /// Each call looks at a word, twice as a rule, and for it in the log: that is read in order, sixteen
+    /// entries in the time of four lines.
     fn pay(&self) -> Result<(), Full> {
         let enough = self.budget.spend(LOOK / 2 + u64::from(self.n / 16));
         enough.then_some(()).ok_or(Full)

@@ -15,8 +15,8 @@ pub const PAGE: u64 = 4096;
 /// Types that may be overlaid on pool memory.
 ///
 /// # Safety
-/// Every bit pattern must be a valid value, every field that another process may write must be an atomic, and the
-/// alignment must not exceed 128.
+/// Every bit pattern must be a valid value, every field that another process may write must be an atomic, and
+/// the alignment must not exceed 128.
 pub unsafe trait Shared: Sized {}
 
 // SAFETY: atomics of integers accept every bit pattern.
@@ -27,9 +27,11 @@ unsafe impl Shared for AtomicU64 {}
 /// What a process knows of the memory behind a sparse file.
 #[derive(Clone, Copy, Debug)]
 pub struct Sparse {
-    /// For each page of the mapping, how many from there on have memory; 0: that is not known. Zeros at first, and memory that nobody else shares.
+    /// For each page of the mapping, how many from there on have memory; 0: that is not known. Zeros at
+    /// first, and memory that nobody else shares.
     pub known: &'static [AtomicU8],
-    /// Gives memory to whole pages of the mapping (address, bytes) and leaves what they hold; false if there is none.
+    /// Gives memory to whole pages of the mapping (address, bytes) and leaves what they hold; false if there
+    /// is none.
     pub populate: fn(*mut u8, usize) -> bool,
 }
 
@@ -78,7 +80,8 @@ pub struct Mem {
     sparse: Option<Sparse>,
 }
 
-// SAFETY: a `Mem` hands out references to atomics and raw copies only, both of which may be used from any thread.
+// SAFETY: a `Mem` hands out references to atomics and raw copies only, both of which may be used from any
+// thread.
 unsafe impl Send for Mem {}
 // SAFETY: as above.
 unsafe impl Sync for Mem {}
@@ -87,8 +90,9 @@ impl Mem {
     /// Wraps `len` bytes at `base`.
     ///
     /// # Safety
-    /// `base` must be aligned to 4096 and point to `len` bytes that stay readable and writable for as long as this
-    /// value or a copy of it is used, and that are only accessed as atomics or by racing copies elsewhere.
+    /// `base` must be aligned to 4096 and point to `len` bytes that stay readable and writable for as long as
+    /// this value or a copy of it is used, and that are only accessed as atomics or by racing copies
+    /// elsewhere.
     pub unsafe fn new(base: *mut u8, len: usize) -> Mem {
         debug_assert!(!base.is_null() && base as usize % 4096 == 0);
         // SAFETY: the caller passes a pointer to mapped memory, which is not null.
@@ -159,8 +163,9 @@ impl Mem {
         let one_page = size_of::<T>() <= align_of::<T>();
         // SAFETY: it fits into the mapping.
         (fits && unsafe { self.has_memory(offset, len, one_page, asks) }).then(|| {
-            // SAFETY: it was checked that the whole of T is inside the mapping, which begins on a page, and T is aligned there; T accepts
-            // every bit pattern and is made of atomics; the mapping outlives every use by the contract of `new`.
+            // SAFETY: it was checked that the whole of T is inside the mapping, which begins on a page, and T
+            // is aligned there; T accepts every bit pattern and is made of atomics; the mapping outlives
+            // every use by the contract of `new`.
             unsafe { &*self.address(offset).cast::<T>() }
         })
     }
@@ -186,7 +191,8 @@ impl Mem {
         self.base.as_ptr().wrapping_add(offset as usize)
     }
 
-    /// Is there memory for these bytes, one at the least, so that touching them can't fail? `asks`: where that is not known, they are given some.
+    /// Is there memory for these bytes, one at the least, so that touching them can't fail? `asks`: where
+    /// that is not known, they are given some.
     ///
     /// # Safety
     /// They must lie inside the mapping. Where they begin and end on the same page for certain, say so.
@@ -233,7 +239,8 @@ impl Mem {
         true
     }
 
-    /// The 64-bit word at `offset`; `None` if it is outside of where structures lie, not aligned, or there is no memory for it.
+    /// The 64-bit word at `offset`; `None` if it is outside of where structures lie, not aligned, or there is
+    /// no memory for it.
     #[inline]
     pub fn word(&self, offset: u64) -> Option<&'static AtomicU64> {
         self.at(offset)
@@ -244,7 +251,8 @@ impl Mem {
         let first = self
             .bytes(offset, count.checked_mul(8)?)?
             .cast::<AtomicU64>();
-        // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics accept every bit pattern.
+        // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics
+        // accept every bit pattern.
         first
             .is_aligned()
             .then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
@@ -253,11 +261,13 @@ impl Mem {
     /// The 64-bit word at `offset`, wherever that is in the pool. Nothing is known of its memory.
     pub fn word_anywhere(&self, offset: u64) -> Option<&'static AtomicU64> {
         let word = self.range(offset, 8)?.cast::<AtomicU64>();
-        // SAFETY: it was checked to lie inside the mapping, which outlives every use by the contract of `new`.
+        // SAFETY: it was checked to lie inside the mapping, which outlives every use by the contract of
+        // `new`.
         word.is_aligned().then(|| unsafe { &*word })
     }
 
-    /// Fills `len` bytes at `offset` with zeros; false if they are not all inside the pool. What is not a structure's must have been given memory.
+    /// Fills `len` bytes at `offset` with zeros; false if they are not all inside the pool. What is not a
+    /// structure's must have been given memory.
     pub fn zero(&self, offset: u64, len: u64) -> bool {
         let at = if offset < self.end {
             self.bytes(offset, len)

@@ -3,8 +3,9 @@
 //! An entry is found by the kernel's *identity*, 16 bytes that no other kernel has, and all of its processes
 //! that share liveness locks have. Which they are is the transport's to know.
 //!
-//! An entry of a dead member is *vacant*, and may be taken by another kernel, once somebody has found that nothing in the pool names it
-//! any more. It is never free again: entries that were ever used come before those that were not.
+//! An entry of a dead member is *vacant*, and may be taken by another kernel, once somebody has found that
+//! nothing in the pool names it any more. It is never free again: entries that were ever used come before
+//! those that were not.
 
 use crate::layout::{Member, MAX_MEMBERS};
 use crate::Pool;
@@ -34,7 +35,8 @@ impl fmt::Display for JoinError {
 }
 impl core::error::Error for JoinError {}
 
-/// The state of an entry that a kernel of this identity is writing. Should the writer die, another process of that kernel writes the same.
+/// The state of an entry that a kernel of this identity is writing. Should the writer die, another process of
+/// that kernel writes the same.
 fn writing(words: [u64; 2]) -> u32 {
     WRITING | ((words[0] ^ words[1]) as u32) << 8
 }
@@ -66,8 +68,8 @@ impl Pool {
         found.map(|i| i as u16)
     }
 
-    /// Finds the entry of the kernel with this identity, or makes one. Of several processes that make one at the same
-    /// time, all but one entry stay unused.
+    /// Finds the entry of the kernel with this identity, or makes one. Of several processes that make one at
+    /// the same time, all but one entry stay unused.
     pub fn join(&self, identity: [u8; 16], name: &[u8]) -> Result<u16, JoinError> {
         if let Some(i) = self.find_member(identity) {
             return Ok(i);
@@ -101,8 +103,8 @@ impl Pool {
                 );
             }
             let _ = (m.state).compare_exchange(begun, LIVE, Release, Relaxed);
-            // The first entry counts, whoever else made one. There is none if another kernel, whose identity looks alike in the state, has
-            // written over this one.
+            // The first entry counts, whoever else made one. There is none if another kernel, whose identity
+            // looks alike in the state, has written over this one.
             if let Some(first) = self.find_member(identity) {
                 return Ok(first);
             }
@@ -116,7 +118,8 @@ impl Pool {
         Some([identity[0].load(Relaxed), identity[1].load(Relaxed)])
     }
 
-    /// Does the entry of a kernel that has joined read as one still? Where the memory was taken away it reads as zeros, or ones.
+    /// Does the entry of a kernel that has joined read as one still? Where the memory was taken away it reads
+    /// as zeros, or ones.
     pub fn is_joined(&self, member: u16) -> bool {
         let state = self.member(member.into()).map(|m| m.state.load(Acquire));
         state.is_some_and(|state| (WRITING..=VACANT).contains(&state))
@@ -144,7 +147,8 @@ impl Pool {
             .fold(0, |all, i| all | 1 << i)
     }
 
-    /// Lets another kernel have the entry of a dead member, which nothing in the pool names any more. Whether it was one.
+    /// Lets another kernel have the entry of a dead member, which nothing in the pool names any more. Whether
+    /// it was one.
     pub fn vacate_member(&self, member: u16) -> bool {
         self.member(member.into()).is_some_and(|m| {
             let vacated = m.state.compare_exchange(DEAD, VACANT, AcqRel, Relaxed);
@@ -184,8 +188,9 @@ impl Pool {
         root.heartbeat.store(count.max(1), Release);
     }
 
-    /// What the back end said last: how often it has, and when. It lives if the count changes within a few seconds, or, for
-    /// processes of the host, if that was not long ago. `None`: there is none, or it has ended in good order.
+    /// What the back end said last: how often it has, and when. It lives if the count changes within a few
+    /// seconds, or, for processes of the host, if that was not long ago. `None`: there is none, or it has
+    /// ended in good order.
     pub fn last_heartbeat(&self) -> Option<(u64, u64)> {
         let root = self.root();
         let count = root.heartbeat.load(Acquire);
@@ -201,7 +206,8 @@ impl Pool {
         taken.all(|(i, state)| i == usize::from(member) || state != LIVE)
     }
 
-    /// Calls `each` with index, name (without the zeros) and whether it is not known to be dead, of every member.
+    /// Calls `each` with index, name (without the zeros) and whether it is not known to be dead, of every
+    /// member.
     pub fn members(&self, mut each: impl FnMut(u16, &[u8], bool)) {
         for i in 0..MAX_MEMBERS {
             let Some(m) = self.member(i) else { break };

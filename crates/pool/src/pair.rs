@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Two 64-bit words that one compare-and-swap replaces together.
 ///
-/// The words may also be read, and changed by 64-bit atomic operations, one by one: a later [`Pair::cas`] with an
-/// outdated value of either word fails.
+/// The words may also be read, and changed by 64-bit atomic operations, one by one: a later [`Pair::cas`]
+/// with an outdated value of either word fails.
 #[repr(C, align(16))]
 #[derive(Debug, Default)]
 pub struct Pair {
@@ -20,7 +20,8 @@ pub struct Pair {
 unsafe impl Shared for Pair {}
 
 impl Pair {
-    /// Both words, each read atomically, but not both at one moment: [`Pair::cas`] tells whether they belong together.
+    /// Both words, each read atomically, but not both at one moment: [`Pair::cas`] tells whether they belong
+    /// together.
     #[inline]
     pub fn load(&self) -> (u64, u64) {
         (
@@ -37,7 +38,8 @@ impl Pair {
             .is_ok()
     }
 
-    /// Replaces `old` by `new` if both words equal `old`; otherwise returns what they were. Sequentially consistent.
+    /// Replaces `old` by `new` if both words equal `old`; otherwise returns what they were. Sequentially
+    /// consistent.
     #[inline]
     pub fn cas(&self, old: (u64, u64), new: (u64, u64)) -> Result<(), (u64, u64)> {
         told::before(self);
@@ -94,10 +96,11 @@ impl SwapPair for *mut u64 {
     #[inline(always)]
     fn swap_pair(self, old: (u64, u64), new: (u64, u64)) -> (u64, u64) {
         let (mut lo, mut hi) = old;
-        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. rbx can't be named as an
-        // operand, so it is exchanged in and put back; the other operands are in named registers, because the compiler may
-        // give rbx to one that is not. Every x86-64 processor that a supported distribution runs in a virtual machine has
-        // cmpxchg16b (only the first AMD64 parts of 2003 lack it).
+        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. rbx
+        // can't be named as an operand, so it is exchanged in and put back; the other operands are in named
+        // registers, because the compiler may give rbx to one that is not. Every x86-64 processor that a
+        // supported distribution runs in a virtual machine has cmpxchg16b (only the first AMD64 parts of 2003
+        // lack it).
         unsafe {
             core::arch::asm!(
                 "xchg rsi, rbx",
@@ -120,8 +123,9 @@ impl SwapPair for *mut u64 {
     #[inline(always)]
     fn swap_pair(self, old: (u64, u64), new: (u64, u64)) -> (u64, u64) {
         let (lo, hi): (u64, u64);
-        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. A pair that was
-        // read as different is written back unchanged, which makes the read of both words single-copy atomic.
+        // SAFETY: called by Pair::cas only, so self points to a live, 16-byte aligned pair of words. A pair
+        // that was read as different is written back unchanged, which makes the read of both words
+        // single-copy atomic.
         unsafe {
             core::arch::asm!(
                 "2:",

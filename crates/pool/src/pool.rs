@@ -195,7 +195,8 @@ impl Pool {
         (r as *const T as usize - self.mem.base() as usize) as u64
     }
 
-    /// A semaphore set's entry, on a fast path: `None` also if it is only not known yet whether there is memory for it.
+    /// A semaphore set's entry, on a fast path: `None` also if it is only not known yet whether there is
+    /// memory for it.
     #[inline(always)]
     pub fn known_sem(&self, index: u32) -> Option<&'static Sem> {
         self.look(self.geometry.entries[Kind::Sem as usize], index, false)
@@ -207,7 +208,8 @@ impl Pool {
         self.look(self.geometry.entries[Kind::Msg as usize], index, false)
     }
 
-    /// A record of a table (offset, count), if there is such an index and memory for it. The tables are those that `open` has checked.
+    /// A record of a table (offset, count), if there is such an index and memory for it. The tables are those
+    /// that `open` has checked.
     #[inline]
     pub(crate) fn record<T: Shared>(&self, table: (u64, u32), index: u32) -> Option<&'static T> {
         self.look(table, index, true)
@@ -233,8 +235,9 @@ impl Pool {
     #[inline]
     fn fixed<T: Shared>(&self, offset: u64) -> &'static T {
         debug_assert!(offset as usize + size_of::<T>() <= self.mem.len());
-        // SAFETY: callers pass offsets of tables that `Geometry::read` found to lie inside the mapping, plus an index below
-        // the table's count; the tables are page-aligned and T's size is a multiple of its alignment.
+        // SAFETY: callers pass offsets of tables that `Geometry::read` found to lie inside the mapping, plus
+        // an index below the table's count; the tables are page-aligned and T's size is a multiple of its
+        // alignment.
         unsafe { &*self.mem.base().add(offset as usize).cast::<T>() }
     }
 }

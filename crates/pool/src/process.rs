@@ -4,10 +4,11 @@
 //! compare-and-swap, by a process that holds the slot's liveness lock; the generation rises with each claim,
 //! so that a name `(slot, generation)` is never given twice (within 65536 claims of one slot).
 //!
-//! The last slot is the *spare* one: nobody lives in it. A process that finds all others taken is there while it cleans up
-//! after the dead, and then takes a slot that this made free. So a slot is used again only when nothing names it any more:
-//! some records (marks in a queue) name a slot without its generation. The spare slot itself is in none of those: who is in
-//! it takes locks, which know generations, and nothing else. So whoever died in it can be followed at once.
+//! The last slot is the *spare* one: nobody lives in it. A process that finds all others taken is there while
+//! it cleans up after the dead, and then takes a slot that this made free. So a slot is used again only when
+//! nothing names it any more: some records (marks in a queue) name a slot without its generation. The spare
+//! slot itself is in none of those: who is in it takes locks, which know generations, and nothing else. So
+//! whoever died in it can be followed at once.
 
 use crate::budget::{Budget, ASK, LOOK};
 use crate::kernel::back_next;
@@ -126,7 +127,8 @@ impl Pool {
         None
     }
 
-    /// Takes the spare slot, unless somebody who lives is in it. For a while only: [`Pool::free_process`] gives it up.
+    /// Takes the spare slot, unless somebody who lives is in it. For a while only: [`Pool::free_process`]
+    /// gives it up.
     pub fn claim_spare(
         &self,
         kernel: &dyn Kernel,
@@ -152,8 +154,8 @@ impl Pool {
         self.enter(slot, old, member, pid, started)
     }
 
-    /// Sees to it that a slot has memory before it is looked at for the first time. If it comes next after those that were used, which `high` says,
-    /// the page that it shares with the last of them has.
+    /// Sees to it that a slot has memory before it is looked at for the first time. If it comes next after
+    /// those that were used, which `high` says, the page that it shares with the last of them has.
     fn back_slot(&self, kernel: &dyn Kernel, budget: &Budget, slot: u32, high: u32) -> bool {
         const LEN: u64 = size_of::<Proc>() as u64;
         if !budget.spend(ASK) {
@@ -242,8 +244,8 @@ impl Pool {
         (ident.state == LIVE).then(|| (id, ident.member, p.pid.load(Relaxed)))
     }
 
-    /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Of other kernels' processes only
-    /// those whose machine is known to be dead are.
+    /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Of other
+    /// kernels' processes only those whose machine is known to be dead are.
     pub fn is_dead(
         &self,
         kernel: &dyn Kernel,

@@ -47,10 +47,10 @@ impl guest::Devices for Devices {
 
 /// Has the kernel make a DAX device of each region of persistent memory; returns how many it made.
 ///
-/// The kernel is told all that the block in front of a pool says ([`vshmem_transport::head`]), and refuses a block that
-/// says something else. Other members of the pool could otherwise have it keep its records of pages where they can
-/// write, or take the memory for something other than a pool. So the driver that takes what it finds, nd_pmem, must not
-/// be loaded.
+/// The kernel is told all that the block in front of a pool says ([`vshmem_transport::head`]), and refuses a
+/// block that says something else. Other members of the pool could otherwise have it keep its records of
+/// pages where they can write, or take the memory for something other than a pool. So the driver that takes
+/// what it finds, nd_pmem, must not be loaded.
 ///
 /// # Errors
 /// The kernel refuses, or lacks the driver.

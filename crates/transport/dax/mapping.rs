@@ -1,22 +1,24 @@
 //! The transport `dax`: pools are the memory of DAX devices, the files `/dev/daxX.Y`.
 //!
-//! Linux makes such a device of memory that is to be mapped and not managed: of persistent memory that a hypervisor
-//! gives to a virtual machine (virtio-pmem, NVDIMM), or of memory that lies on CXL. Drivers of Linux
-//! do all of it, and nothing of Vshmem's is loaded. The memory is mapped write-back, and futexes work on it, but wake
-//! threads of the same kernel only: nobody rings a doorbell, so a thread that waits for another kernel naps.
+//! Linux makes such a device of memory that is to be mapped and not managed: of persistent memory that a
+//! hypervisor gives to a virtual machine (virtio-pmem, NVDIMM), or of memory that lies on CXL. Drivers of
+//! Linux do all of it, and nothing of Vshmem's is loaded. The memory is mapped write-back, and futexes work
+//! on it, but wake threads of the same kernel only: nobody rings a doorbell, so a thread that waits for
+//! another kernel naps.
 //!
-//! A device is given by its path, as `/dev/dax0.0`; or by the name that the kernel's parameter `vshmem.dax` gives to it,
-//! by the address of the PCI device that it belongs to ([`given`]). A device that has neither is not looked at, since it
-//! may be anything.
+//! A device is given by its path, as `/dev/dax0.0`; or by the name that the kernel's parameter `vshmem.dax`
+//! gives to it, by the address of the PCI device that it belongs to ([`given`]). A device that has neither is
+//! not looked at, since it may be anything.
 //!
-//! The liveness locks are on the file that is opened, so all processes of a kernel must open the same one: bind-mount it
-//! into containers. Which kernel this is, is marked on it too, by the first process that uses it, which must own it.
+//! The liveness locks are on the file that is opened, so all processes of a kernel must open the same one:
+//! bind-mount it into containers. Which kernel this is, is marked on it too, by the first process that uses
+//! it, which must own it.
 //!
 //! # Coherent memory only
-//! Persistent memory of this host, or of the host under this machine, is coherent as all memory is. Other devices may be
-//! shared by several hosts. Compare-and-swap between those is right only if their hardware keeps their caches coherent,
-//! and no flushing makes up for that: such a device is refused unless root has written its name into
-//! `/etc/vshmem/coherent`.
+//! Persistent memory of this host, or of the host under this machine, is coherent as all memory is. Other
+//! devices may be shared by several hosts. Compare-and-swap between those is right only if their hardware
+//! keeps their caches coherent, and no flushing makes up for that: such a device is refused unless root has
+//! written its name into `/etc/vshmem/coherent`.
 
 use core::ffi::CStr;
 

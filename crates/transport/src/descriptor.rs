@@ -1,8 +1,8 @@
 //! The descriptor of a pool's file: kept out of the program's way, never trusted, opened again when lost.
 //!
-//! A program may close every descriptor it finds, and the number may then belong to something else. So before each use
-//! the number is checked to be an open file with the pool's device and inode, which no other file can have while the pool is
-//! mapped. A number that isn't ours any more is left alone.
+//! A program may close every descriptor it finds, and the number may then belong to something else. So before
+//! each use the number is checked to be an open file with the pool's device and inode, which no other file
+//! can have while the pool is mapped. A number that isn't ours any more is left alone.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -15,8 +15,8 @@ pub(crate) use crate::sys::Owned;
 
 /// Numbers below this are never kept: programs count on getting them, and shells use them by number.
 const LOWEST: u64 = 10;
-/// Floors are not raised with the limit beyond this one: the kernel's table grows with the highest number, and every
-/// `fork` copies it.
+/// Floors are not raised with the limit beyond this one: the kernel's table grows with the highest number,
+/// and every `fork` copies it.
 const LARGEST_USEFUL_LIMIT: u64 = 1024;
 /// No descriptor is kept.
 const NONE: i32 = -1;

@@ -6,8 +6,8 @@ use crate::descriptor::Owned;
 use crate::error::DiscoverError;
 use crate::sys::{self, Errno};
 
-/// Calls `each` with a directory's descriptor and the name of every entry until it returns `false`. A directory that
-/// doesn't exist has no entries.
+/// Calls `each` with a directory's descriptor and the name of every entry until it returns `false`. A
+/// directory that doesn't exist has no entries.
 pub fn each_entry(
     directory: &CStr,
     each: &mut dyn FnMut(i32, &CStr) -> bool,

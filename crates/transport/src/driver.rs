@@ -1,5 +1,5 @@
-//! What a driver's device file does: it maps a pool write-back, and lets threads sleep on words of it and ring other
-//! kernels. `kmod/vshmem_ioctl.h` specifies the calls, for any driver.
+//! What a driver's device file does: it maps a pool write-back, and lets threads sleep on words of it and
+//! ring other kernels. `kmod/vshmem_ioctl.h` specifies the calls, for any driver.
 
 use core::time::Duration;
 
@@ -109,7 +109,8 @@ impl Driver {
         }
     }
 
-    /// Where a mapping of the pool begins that is not to raise SIGBUS when the device goes away, if it can be had.
+    /// Where a mapping of the pool begins that is not to raise SIGBUS when the device goes away, if it can be
+    /// had.
     pub fn beginning(&self) -> u64 {
         if self.remains {
             REMAINS
@@ -131,8 +132,8 @@ impl Driver {
     }
 }
 
-/// Sleeps while the word at `offset` is `expected`. `None`: there is no sleeping here, as the program has closed the descriptor and
-/// it can't be had again, or the device is gone.
+/// Sleeps while the word at `offset` is `expected`. `None`: there is no sleeping here, as the program has
+/// closed the descriptor and it can't be had again, or the device is gone.
 pub(crate) fn sleep(
     descriptor: &Descriptor,
     offset: u64,
@@ -157,7 +158,8 @@ pub(crate) fn sleep(
     }
 }
 
-/// Wakes threads of this kernel that sleep on the word at `offset`; returns how many. `None`: that can't be done.
+/// Wakes threads of this kernel that sleep on the word at `offset`; returns how many. `None`: that can't be
+/// done.
 pub(crate) fn wake(descriptor: &Descriptor, offset: u64, count: u32) -> Option<u32> {
     let mut wake = Wake {
         offset,
@@ -170,7 +172,8 @@ pub(crate) fn wake(descriptor: &Descriptor, offset: u64, count: u32) -> Option<u
 
 /// Has the kernel with this number look at the words that its threads sleep on. False if that can't be done.
 pub(crate) fn ring(descriptor: &Descriptor, peer: u16) -> bool {
-    // Somebody is to be woken, so the descriptor is not asked first what it is: only this very device's file takes the request.
+    // Somebody is to be woken, so the descriptor is not asked first what it is: only this very device's file
+    // takes the request.
     let (number, identity) = descriptor.unchecked();
     let device = u16::try_from(identity.minor() + 1).unwrap_or(0);
     let mut ring = Ring {
@@ -186,8 +189,8 @@ pub(crate) fn ring(descriptor: &Descriptor, peer: u16) -> bool {
     call(descriptor, RING, &mut ring).is_some_and(|outcome| outcome.is_ok())
 }
 
-/// A request on the descriptor, if it can be had. In the worst case another thread puts another file in its place at this very moment,
-/// which refuses a request that it does not know.
+/// A request on the descriptor, if it can be had. In the worst case another thread puts another file in its
+/// place at this very moment, which refuses a request that it does not know.
 fn call<T>(descriptor: &Descriptor, request: u32, argument: &mut T) -> Option<Outcome<usize>> {
     let file = descriptor.get()?;
     // SAFETY: each request is made with its own structure, which it only reads.

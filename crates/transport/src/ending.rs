@@ -61,8 +61,9 @@ pub fn is_over(pid: u32) -> Option<bool> {
     if has_memory(pid, pid)? {
         return Some(false);
     }
-    // The main thread has ended. Have all others? While they are asked one by one, one may make another and end, or become the main
-    // thread by exec. So they are asked twice, and there must be none that was not there at first.
+    // The main thread has ended. Have all others? While they are asked one by one, one may make another and
+    // end, or become the main thread by exec. So they are asked twice, and there must be none that was not
+    // there at first.
     let mut known = [0; THREADS];
     let first = all_without_memory(pid, &mut known, None)?;
     let same = known;
@@ -82,7 +83,8 @@ pub fn each_thread(pid: u32, mut each: impl FnMut(u32)) -> bool {
         .is_ok()
 }
 
-/// Are all threads without memory, and among those that were `known` before? They are written down. `None`: that can't be known.
+/// Are all threads without memory, and among those that were `known` before? They are written down. `None`:
+/// that can't be known.
 fn all_without_memory(
     pid: u32,
     threads: &mut [u32; THREADS],
@@ -101,7 +103,8 @@ fn all_without_memory(
             None => certain = false,
         }
     });
-    // Without a list, or without its main thread there, the process is gone, or in the middle of an exec, or there is no /proc.
+    // Without a list, or without its main thread there, the process is gone, or in the middle of an exec, or
+    // there is no /proc.
     certain &= listed && threads[..count].contains(&pid);
     // The kernel's list ends early where a thread goes while it is read.
     certain = certain && stat::of(Some(pid)).is_some_and(|stat| stat.threads == count);

@@ -1,14 +1,14 @@
 //! What can go wrong, one enum per operation.
 //!
-//! Every error displays as a sentence that says what happened and what to do; it does not name the pool, which the
-//! caller knows. `errno` gives the System V error number that a program is told.
+//! Every error displays as a sentence that says what happened and what to do; it does not name the pool,
+//! which the caller knows. `errno` gives the System V error number that a program is told.
 
 use core::fmt;
 
 use crate::sys::Errno;
 
-/// Defines an error enum: its cases with their `errno` and sentence, and `System` for what the kernel says otherwise. Behind `of` stand the
-/// kernel's errors that mean a case.
+/// Defines an error enum: its cases with their `errno` and sentence, and `System` for what the kernel says
+/// otherwise. Behind `of` stand the kernel's errors that mean a case.
 macro_rules! errors {
     ($(#[$about:meta])* $name:ident $($(#[$doc:meta])* $case:ident = $errno:ident $(of $($given:ident)|+)?, $sentence:literal;)*) => {
         $(#[$about])*
@@ -205,8 +205,8 @@ errors! {
     NotPermitted = EACCES of EACCES | EPERM, "The pool may not be mapped with this protection.";
     /// Out of memory, address space or mappings.
     NoMemory = ENOMEM of ENOMEM | EAGAIN, "There is no memory or address space left, or the process has too many mappings.";
-    /// The program closed the pool's descriptor, it can't be opened again from here, and its memory is a device's or huge
-    /// pages, which the kernel does not map twice by other means.
+    /// The program closed the pool's descriptor, it can't be opened again from here, and its memory is a
+    /// device's or huge pages, which the kernel does not map twice by other means.
     Lost = ENOMEM, "The program closed the pool's descriptor, and the pool can't be opened again from here.";
 }
 

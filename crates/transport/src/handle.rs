@@ -56,10 +56,11 @@ struct Offer {
     page_size: u64,
 }
 
-/// An open pool. Plain data that can live in a static; nothing happens when it is dropped, see [`Handle::close`].
+/// An open pool. Plain data that can live in a static; nothing happens when it is dropped, see
+/// [`Handle::close`].
 ///
-/// Every method works in signal handlers, after `fork` of a threaded process, and when the program has closed the
-/// pool's descriptor, changed its root directory or its user, unless it says otherwise.
+/// Every method works in signal handlers, after `fork` of a threaded process, and when the program has closed
+/// the pool's descriptor, changed its root directory or its user, unless it says otherwise.
 #[derive(Debug)]
 pub struct Handle {
     mem: Mem,
@@ -137,8 +138,8 @@ impl Handle {
         // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
         let beginning = driver.map_or(begins, |driver| driver.beginning());
         let base = mapping::whole(file.fd(), beginning, len)?;
-        // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay mapped until
-        // `close`, whose caller vouches that nobody uses them.
+        // SAFETY: `len` bytes were mapped at `base` for reading and writing, aligned to pages. They stay
+        // mapped until `close`, whose caller vouches that nobody uses them.
         let mem = unsafe { Mem::new(base.cast(), len) };
         let mem = match backing {
             Backing::Device | Backing::Dax => mem,
@@ -182,19 +183,20 @@ impl Handle {
         self.mem
     }
 
-    /// The path by which the file was opened: that of the driver's device file, where the driver has the device.
+    /// The path by which the file was opened: that of the driver's device file, where the driver has the
+    /// device.
     pub fn path(&self) -> &CStr {
         self.descriptor.path()
     }
 
-    /// The granularity of the pool's memory in bytes: the machine's page size, or that of huge pages on hugetlbfs.
-    /// Offsets and lengths of ranges that are mapped or released are multiples of it.
+    /// The granularity of the pool's memory in bytes: the machine's page size, or that of huge pages on
+    /// hugetlbfs. Offsets and lengths of ranges that are mapped or released are multiples of it.
     pub fn page_size(&self) -> u64 {
         self.page_size
     }
 
-    /// Whether the pool's memory is that of a PCI device. Then all of it has memory at all times, and it can't be mapped
-    /// once neither the descriptor nor the path is left.
+    /// Whether the pool's memory is that of a PCI device. Then all of it has memory at all times, and it
+    /// can't be mapped once neither the descriptor nor the path is left.
     pub fn is_device(&self) -> bool {
         self.backing != Backing::File
     }
@@ -209,8 +211,8 @@ impl Handle {
         self.can_futex
     }
 
-    /// Whether the processor's caches may hold the memory: that of a file or a DAX device, and that of a PCI device
-    /// which the driver vshmem.ko maps.
+    /// Whether the processor's caches may hold the memory: that of a file or a DAX device, and that of a PCI
+    /// device which the driver vshmem.ko maps.
     pub fn is_cached(&self) -> bool {
         self.driver
             .map_or(self.backing != Backing::Device, |driver| driver.cached)
@@ -243,14 +245,14 @@ impl Handle {
         self.driver.is_some()
     }
 
-    /// The peer that this kernel is: other kernels ring its doorbell by this number through the pool's device, and it
-    /// can ring theirs.
+    /// The peer that this kernel is: other kernels ring its doorbell by this number through the pool's
+    /// device, and it can ring theirs.
     pub fn peer(&self) -> Option<u16> {
         self.driver?.peer
     }
 
-    /// Sleeps in the driver while a word of the pool is `expected`. `None`: that can't be done, for this word or at
-    /// all.
+    /// Sleeps in the driver while a word of the pool is `expected`. `None`: that can't be done, for this word
+    /// or at all.
     pub fn sleep(
         &self,
         word: &AtomicU32,
@@ -261,8 +263,8 @@ impl Handle {
         driver::sleep(&self.descriptor, self.offset_of(word)?, expected, timeout)
     }
 
-    /// Wakes threads of this kernel that sleep in the driver on a word of the pool; returns how many. `None`: that
-    /// can't be done.
+    /// Wakes threads of this kernel that sleep in the driver on a word of the pool; returns how many. `None`:
+    /// that can't be done.
     pub fn wake(&self, word: &AtomicU32, count: u32) -> Option<u32> {
         self.driver?;
         match self.offset_of(word) {
@@ -271,8 +273,8 @@ impl Handle {
         }
     }
 
-    /// Rings a peer's doorbell: has that kernel look at the words that its threads sleep on. False if the peer can't
-    /// be reached from here.
+    /// Rings a peer's doorbell: has that kernel look at the words that its threads sleep on. False if the
+    /// peer can't be reached from here.
     pub fn ring_doorbell(&self, peer: u16) -> bool {
         self.peer().is_some() && driver::ring(&self.descriptor, peer)
     }
@@ -292,7 +294,8 @@ impl Handle {
             .is_some_and(|file| reserve::punch_file(file.fd(), end, self.page_size, self.page_size))
     }
 
-    /// Free bytes of the file system that the pool lies on. `None` if it has no limit of its own, or can't be asked.
+    /// Free bytes of the file system that the pool lies on. `None` if it has no limit of its own, or can't be
+    /// asked.
     pub fn free_memory(&self) -> Option<u64> {
         if self.is_device() {
             return None;
@@ -302,7 +305,8 @@ impl Handle {
         (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_bsize as u64))
     }
 
-    /// Whether the pool keeps all of its memory ([`crate::reserve_local`]). Where that can't be asked, the answer is yes.
+    /// Whether the pool keeps all of its memory ([`crate::reserve_local`]). Where that can't be asked, the
+    /// answer is yes.
     pub fn is_reserved(&self) -> bool {
         let stat = self.descriptor.get().map(|file| sys::fstat(file.fd()));
         !matches!(stat, Some(Ok(stat)) if stat.st_mode & reserve::KEPT == 0)
@@ -344,13 +348,15 @@ impl Handle {
         }
         let from = self.mem.base() as usize + offset as usize;
         match mapping::duplicate(from, len, at, prot) {
-            // What the kernel says to duplicating the memory of a device, or huge pages; the range was checked above.
+            // What the kernel says to duplicating the memory of a device, or huge pages; the range was
+            // checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),
             outcome => outcome.map_err(MapError::from),
         }
     }
 
-    /// Maps a range as [`Handle::map`] does, to be moved to `addr` by [`Handle::move_over`]: anywhere but there.
+    /// Maps a range as [`Handle::map`] does, to be moved to `addr` by [`Handle::move_over`]: anywhere but
+    /// there.
     ///
     /// # Errors
     /// See [`MapError`]; also those of an address that nothing can be moved to.
@@ -373,11 +379,12 @@ impl Handle {
         next
     }
 
-    /// Moves a mapped range to `addr`, over what is mapped there. If that fails, the range stays where it is, and as a
-    /// rule so does what was mapped at `addr`.
+    /// Moves a mapped range to `addr`, over what is mapped there. If that fails, the range stays where it is,
+    /// and as a rule so does what was mapped at `addr`.
     ///
     /// # Safety
-    /// The range must have been mapped by [`Handle::map_beside`] for that address, and nobody may use it, or what is at the address.
+    /// The range must have been mapped by [`Handle::map_beside`] for that address, and nobody may use it, or
+    /// what is at the address.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -400,8 +407,8 @@ impl Handle {
         unsafe { sys::unmap(addr as usize, len) };
     }
 
-    /// Backs a range with memory now, so that no access to it can fail later for want of memory. What it holds is kept.
-    /// `false`: there is no room; then part of the range may have been backed.
+    /// Backs a range with memory now, so that no access to it can fail later for want of memory. What it
+    /// holds is kept. `false`: there is no room; then part of the range may have been backed.
     pub fn reserve(&self, offset: u64, len: u64) -> bool {
         if self.check_range_inside(offset, len).is_none() {
             return false;
@@ -417,8 +424,9 @@ impl Handle {
         })
     }
 
-    /// Gives the memory of the whole pages in a range back. `true` if all of the range reads as zeros from now on;
-    /// else (a device's memory, a reserved pool, a range with parts of pages, a file system that can't) some of it may be as it was.
+    /// Gives the memory of the whole pages in a range back. `true` if all of the range reads as zeros from
+    /// now on; else (a device's memory, a reserved pool, a range with parts of pages, a file system that
+    /// can't) some of it may be as it was.
     pub fn release(&self, offset: u64, len: u64) -> bool {
         if self.check_range_inside(offset, len).is_none() || self.is_device() || self.is_reserved()
         {
@@ -441,8 +449,8 @@ impl Handle {
     /// Takes the liveness lock of a process slot for the calling process image. `None`: it is held by
     /// somebody, or no description of the pool's file can be had.
     ///
-    /// A thread that forks at this very moment by other means than the caller's knowledge may pass the lock on to its
-    /// child, which then keeps the slot alive until it ends or execs: serialise this with `fork`.
+    /// A thread that forks at this very moment by other means than the caller's knowledge may pass the lock
+    /// on to its child, which then keeps the slot alive until it ends or execs: serialise this with `fork`.
     pub fn claim_liveness(&self, slot: u32) -> Option<Liveness> {
         liveness::claim(&self.descriptor, slot, Heir::Nobody)
     }
@@ -499,8 +507,8 @@ impl Handle {
     /// Punches a hole of whole pages inside the pool.
     fn punch(&self, offset: u64, len: u64) -> bool {
         let at = self.mem.base() as usize + offset as usize;
-        // Through the mapping rather than the descriptor: this can't hit another file whatever other threads do.
-        // SAFETY: the range lies inside the pool's mapping, and the caller gives its contents up.
+        // Through the mapping rather than the descriptor: this can't hit another file whatever other threads
+        // do. SAFETY: the range lies inside the pool's mapping, and the caller gives its contents up.
         let attempt = || unsafe { reserve::punch_mapping(at, len as usize) };
         if attempt() {
             return true;

@@ -1,10 +1,10 @@
-//! What a pool's file has before the pool, if virtual machines are shown it as persistent memory: room for the block in
-//! which their kernels find that the rest is a DAX device, and how that is mapped.
+//! What a pool's file has before the pool, if virtual machines are shown it as persistent memory: room for
+//! the block in which their kernels find that the rest is a DAX device, and how that is mapped.
 //!
-//! The block is Linux's `struct nd_pfn_sb` (`drivers/nvdimm/pfn.h`), 4 KiB into the file. It says that a kernel keeps its
-//! own records of the memory's pages in its own memory (mode `PFN_MODE_RAM`), that pages are the unit, and that the
-//! device begins after 2 MiB. Members of the pool can write to it, so a kernel must be told what to expect there; one
-//! that takes what it finds can be told to keep its records in the pool.
+//! The block is Linux's `struct nd_pfn_sb` (`drivers/nvdimm/pfn.h`), 4 KiB into the file. It says that a
+//! kernel keeps its own records of the memory's pages in its own memory (mode `PFN_MODE_RAM`), that pages are
+//! the unit, and that the device begins after 2 MiB. Members of the pool can write to it, so a kernel must be
+//! told what to expect there; one that takes what it finds can be told to keep its records in the pool.
 
 use vshmem_pool::layout::MAGIC;
 

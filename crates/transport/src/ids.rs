@@ -1,8 +1,9 @@
 //! How this kernel's users and groups are called in pools.
 //!
-//! As in user_namespaces(7): a line `INSIDE OUTSIDE COUNT` says that the ids from INSIDE on are, in every pool, those from OUTSIDE on. Without
-//! any line ids are the same inside and outside, which is right where all kernels have the same users. Where a map is given, an id
-//! that is in no line is nobody's outside, and the other way round.
+//! As in user_namespaces(7): a line `INSIDE OUTSIDE COUNT` says that the ids from INSIDE on are, in every
+//! pool, those from OUTSIDE on. Without any line ids are the same inside and outside, which is right where
+//! all kernels have the same users. Where a map is given, an id that is in no line is nobody's outside, and
+//! the other way round.
 
 use core::fmt;
 
@@ -105,7 +106,8 @@ impl IdMap {
         })
     }
 
-    /// Reads a map: lines end with a newline or a comma; what follows a `#` up to the end of the line is left out.
+    /// Reads a map: lines end with a newline or a comma; what follows a `#` up to the end of the line is left
+    /// out.
     ///
     /// # Errors
     /// [`IdMapError::Text`]: it is none.
@@ -164,7 +166,8 @@ impl Ids {
         groups: IdMap::SAME,
     };
 
-    /// The maps that are given, and where one isn't, that of `/etc/vshmem/uid_map` or `gid_map`; without the file, the same everywhere.
+    /// The maps that are given, and where one isn't, that of `/etc/vshmem/uid_map` or `gid_map`; without the
+    /// file, the same everywhere.
     ///
     /// # Errors
     /// See [`IdMapError`].

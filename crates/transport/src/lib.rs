@@ -1,7 +1,7 @@
 //! The bottom half of Vshmem: how the memory of a pool is found, mapped and watched. No System V in here.
 //!
-//! A [`Transport`] knows one way in which kernels share memory. Each has a folder beside `src`, with all that knows
-//! of it; [`table`] lists them.
+//! A [`Transport`] knows one way in which kernels share memory. Each has a folder beside `src`, with all that
+//! knows of it; [`table`] lists them.
 //!
 //! | module | subject |
 //! | --- | --- |
@@ -19,16 +19,17 @@
 //! | `pool_ref` | names, paths and devices |
 //! | `contract` | what every transport must do, as tests (feature `contract`; run by `transport-contract` in a machine) |
 //!
-//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, and [`create_resolved`] makes
-//! one that [`resolve_new`] found to be free.
+//! [`resolve`] tells which pool a name or path means on this kernel, [`open`] opens it, and
+//! [`create_resolved`] makes one that [`resolve_new`] found to be free.
 //!
 //! # A good guest
-//! This runs inside programs that know nothing of it. So it has no heap (the crate is `no_std` and has no `alloc`), takes
-//! no lock, never panics, and calls the kernel directly: it works in signal handlers, before `main`, in the child of a threaded
-//! process's fork, and under another malloc, and leaves `errno` alone. Its one descriptor has a high number, is closed by
-//! exec, and is checked to be the pool's before each use, since programs close what they find. When it is lost it is opened again by
-//! its path; where that is impossible (`chroot`, another user) memory is mapped, reserved and released through the pool's
-//! own mapping instead. Only the question whether a process lives then has no answer.
+//! This runs inside programs that know nothing of it. So it has no heap (the crate is `no_std` and has no
+//! `alloc`), takes no lock, never panics, and calls the kernel directly: it works in signal handlers, before
+//! `main`, in the child of a threaded process's fork, and under another malloc, and leaves `errno` alone. Its
+//! one descriptor has a high number, is closed by exec, and is checked to be the pool's before each use,
+//! since programs close what they find. When it is lost it is opened again by its path; where that is
+//! impossible (`chroot`, another user) memory is mapped, reserved and released through the pool's own mapping
+//! instead. Only the question whether a process lives then has no answer.
 //!
 //! For a moment, while a file is opened, the lowest free number is taken: Linux has no other way.
 #![cfg_attr(not(any(test, feature = "contract", feature = "fuzz")), no_std)]
@@ -93,8 +94,8 @@ pub trait Transport: Debug + Sync {
     /// A short name, for people.
     fn name(&self) -> &'static str;
 
-    /// What a pool's name means here, if this transport gives pools to kernels. `default` means its first pool, unless
-    /// a pool has that name.
+    /// What a pool's name means here, if this transport gives pools to kernels. `default` means its first
+    /// pool, unless a pool has that name.
     ///
     /// # Errors
     /// See [`DiscoverError`].

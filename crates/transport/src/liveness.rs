@@ -1,7 +1,7 @@
 //! Liveness locks: how everybody learns that a process is dead, whatever killed it.
 //!
-//! A process that uses a pool holds a write lock on one byte of the pool's file, far behind its end. The lock belongs to
-//! an open file description of which nothing is left but one mapped page:
+//! A process that uses a pool holds a write lock on one byte of the pool's file, far behind its end. The lock
+//! belongs to an open file description of which nothing is left but one mapped page:
 //!
 //! * it survives a program that closes all its descriptors, as there is none;
 //! * `fork` does not copy the page (`MADV_DONTFORK`), so a child does not keep its parent alive;
@@ -24,7 +24,8 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Lets go of a lock that was claimed for a child, in the parent, once the child exists or could not be made.
+    /// Lets go of a lock that was claimed for a child, in the parent, once the child exists or could not be
+    /// made.
     ///
     /// # Safety
     /// The lock must come from [`Handle::claim_liveness_for_child`](crate::Handle::claim_liveness_for_child)
@@ -46,8 +47,8 @@ impl Liveness {
     /// Lets go of the process's own lock: from now on it counts as dead.
     ///
     /// # Safety
-    /// The lock must have been claimed by this very process, not by its parent for itself, and not ended before: in a
-    /// child the page does not exist, and something else may be mapped at its address.
+    /// The lock must have been claimed by this very process, not by its parent for itself, and not ended
+    /// before: in a child the page does not exist, and something else may be mapped at its address.
     pub unsafe fn end(self) {
         // SAFETY: the caller vouches that the page is still ours.
         unsafe { sys::unmap(self.page, self.len) };

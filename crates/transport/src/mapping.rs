@@ -46,9 +46,9 @@ impl MapAt {
 /// Maps a whole file, which begins at `offset`, for reading and writing.
 pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-    // After `mlockall(MCL_FUTURE)` the kernel would fill the whole pool with memory at once, and never let its pages go.
-    // It does not fill inaccessible mappings, so the lock is taken off before the pool becomes accessible.
-    // SAFETY: a new mapping at an address of the kernel's choice, which nobody knows of yet.
+    // After `mlockall(MCL_FUTURE)` the kernel would fill the whole pool with memory at once, and never let
+    // its pages go. It does not fill inaccessible mappings, so the lock is taken off before the pool becomes
+    // accessible. SAFETY: a new mapping at an address of the kernel's choice, which nobody knows of yet.
     unsafe {
         let at = sys::map(0, len, libc::PROT_NONE, flags, fd, offset)?;
         sys::unlock(at as usize, len);
@@ -56,7 +56,8 @@ pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
             sys::unmap(at as usize, len);
             return Err(error);
         }
-        // Core dumps hold what a program has attached, not the pool of everybody. A device's memory never is dumped.
+        // Core dumps hold what a program has attached, not the pool of everybody. A device's memory never is
+        // dumped.
         let _ = sys::advise(at as usize, len, libc::MADV_DONTDUMP);
         Ok(at)
     }
@@ -94,7 +95,8 @@ pub(crate) fn by_file(
     Some(Ok(at))
 }
 
-/// A descriptor that allows no more than `prot` later, if the process may still open the file; else the kept one.
+/// A descriptor that allows no more than `prot` later, if the process may still open the file; else the kept
+/// one.
 fn file_for(descriptor: &Descriptor, prot: i32) -> Option<Lent> {
     if prot & libc::PROT_WRITE == 0 {
         if let Some(file) = descriptor.open_to_read() {

@@ -4,13 +4,17 @@
 //! locks of its own. So a kernel has an identity that is made where neither its programs nor a copy of the
 //! machine have a say, and that is tied to what the liveness locks are on:
 //!
-//! * Who has the pool as a file is the *host*: a file's memory is one kernel's. All its containers are one member, whatever boot id they are shown.
-//! * A driver that has the pool's device has drawn an identity when it took the device: anew in each boot, and in each copy of a machine.
-//! * Without a driver there is `resource2`. The first process that joins by it draws an identity, and the kernel keeps it as the time of the file's last
-//!   change, for as long as the device is there. It counts besides which file that is, since a device may be seen through several mounts of sysfs,
-//!   each of which has locks of its own.
+//! * Who has the pool as a file is the *host*: a file's memory is one kernel's. All its containers are one
+//!   member, whatever boot id they are shown.
+//! * A driver that has the pool's device has drawn an identity when it took the device: anew in each boot,
+//!   and in each copy of a machine.
+//! * Without a driver there is `resource2`. The first process that joins by it draws an identity, and the
+//!   kernel keeps it as the time of the file's last change, for as long as the device is there. It counts
+//!   besides which file that is, since a device may be seen through several mounts of sysfs, each of which
+//!   has locks of its own.
 //!
-//! The boot id is none of this: a bind mount may show any to some programs of a machine, and copies of a machine have the same.
+//! The boot id is none of this: a bind mount may show any to some programs of a machine, and copies of a
+//! machine have the same.
 
 use crate::descriptor::{Descriptor, Owned};
 use crate::error::JoinError;
@@ -22,7 +26,8 @@ const HOST: [u8; 16] = *b"vshmem: the host";
 /// The byte of a device's file that is locked by who marks it. No pool is this long, and no liveness lock is
 /// here.
 const MARKING: i64 = 1 << 61;
-/// A marked file was changed in a second from this on, in 2106 or later; what was drawn are the low 32 bits, and the nanoseconds.
+/// A marked file was changed in a second from this on, in 2106 or later; what was drawn are the low 32 bits,
+/// and the nanoseconds.
 const MARK: i64 = 1 << 32;
 /// How many milliseconds somebody else may take for it.
 const PATIENCE: u32 = 1000;
@@ -93,7 +98,8 @@ fn marked(stat: &libc::stat) -> Option<[u8; 16]> {
     })
 }
 
-/// Nobody else of this kernel marks the file now. The lock ends with this, whatever children have inherited its file.
+/// Nobody else of this kernel marks the file now. The lock ends with this, whatever children have inherited
+/// its file.
 struct Alone<'f>(&'f Owned);
 
 impl Alone<'_> {

@@ -69,7 +69,8 @@ impl PoolRef {
     /// The local pool at a path; a relative one is taken from the current working directory, now.
     ///
     /// # Errors
-    /// [`ResolveError::PathTooLong`], [`ResolveError::NoWorkingDirectory`], [`ResolveError::BadName`] for an empty one.
+    /// [`ResolveError::PathTooLong`], [`ResolveError::NoWorkingDirectory`], [`ResolveError::BadName`] for an
+    /// empty one.
     pub fn at(path: &[u8]) -> Result<PoolRef, ResolveError> {
         let mut absolute = Path::new();
         match path.first() {
@@ -87,7 +88,8 @@ impl PoolRef {
         })
     }
 
-    /// A pool that the transport of this name gives to this kernel: its device, under a name that is known to be short.
+    /// A pool that the transport of this name gives to this kernel: its device, under a name that is known to
+    /// be short.
     pub(crate) fn device(
         giver: &'static str,
         address: Option<Address>,

@@ -33,7 +33,8 @@ fn namespaces() -> u32 {
     })
 }
 
-/// The number of a PID and a time namespace, by their inodes. The kernel numbers namespaces of all kinds from one place on, so those that exist at the same time have numbers next to each other.
+/// The number of a PID and a time namespace, by their inodes. The kernel numbers namespaces of all kinds from
+/// one place on, so those that exist at the same time have numbers next to each other.
 pub fn namespaces_number(pid: u32, time: u32) -> u32 {
     (pid ^ time.rotate_left(16)).max(1)
 }
@@ -50,7 +51,8 @@ pub fn started() -> u64 {
     u64::from(namespaces()) << 32 | ticks
 }
 
-/// The same for a child that was forked just now, by the clock. Without /proc it is taken to be in its parent's namespaces.
+/// The same for a child that was forked just now, by the clock. Without /proc it is taken to be in its
+/// parent's namespaces.
 pub fn started_now(parent: u64) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -69,7 +71,8 @@ pub fn started_now(parent: u64) -> u64 {
 /// Clock ticks per second, as files in /proc count them (USER_HZ).
 const TICKS: u64 = 100;
 
-/// Does the process of this kernel live that took a slot of a pool and noted `pid` and `started`? False only if that is certain.
+/// Does the process of this kernel live that took a slot of a pool and noted `pid` and `started`? False only
+/// if that is certain.
 pub fn is_alive(handle: &Handle, slot: u32, pid: u32, started: u64) -> bool {
     if started & NO_LIVENESS_LOCK != 0 {
         return !is_gone(pid, started);
@@ -118,9 +121,10 @@ pub fn has_executed(pid: u32, started: u64) -> bool {
     stat::of(Some(pid)).is_some_and(alive)
 }
 
-/// Is the process that began at `start`, and has the pid, the one that noted its pid and its start? A forked child notes it late, by as much
-/// as it was not let run. Who has the pid after it begins after what it noted; and soon after, where a container is started anew: that one's
-/// first process has pid 1, too, and its namespaces may have the numbers of those that ended.
+/// Is the process that began at `start`, and has the pid, the one that noted its pid and its start? A forked
+/// child notes it late, by as much as it was not let run. Who has the pid after it begins after what it
+/// noted; and soon after, where a container is started anew: that one's first process has pid 1, too, and its
+/// namespaces may have the numbers of those that ended.
 fn has_noted(start: u64, noted: u64) -> bool {
     noted.wrapping_sub(start) & TICKS_MASK <= TICKS_MASK / 2
 }

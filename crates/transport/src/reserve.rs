@@ -8,8 +8,8 @@ use crate::sys::{self, Errno, Outcome};
 /// Most that is reserved by one call: short enough to get done between two signals of a profiler.
 const RESERVE_STEP: u64 = 4 << 20;
 
-/// The mark of a file that keeps all of its memory: the sticky bit, which says so by its name and means nothing else to Linux. It is
-/// on the file and not in the pool, where machines could take it away.
+/// The mark of a file that keeps all of its memory: the sticky bit, which says so by its name and means
+/// nothing else to Linux. It is on the file and not in the pool, where machines could take it away.
 pub(crate) const KEPT: u32 = libc::S_ISVTX;
 
 /// Backs a range of a file with memory. `false`: there is no room; then part of it may have been backed.
@@ -19,8 +19,8 @@ pub(crate) fn in_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
     })
 }
 
-/// Backs whole pages of a pool's own mapping with memory: as if every page were written, except that a lack of memory
-/// is an answer and no signal. `None`: the kernel can't be asked that, as Linux before 5.14.
+/// Backs whole pages of a pool's own mapping with memory: as if every page were written, except that a lack
+/// of memory is an answer and no signal. `None`: the kernel can't be asked that, as Linux before 5.14.
 ///
 /// # Safety
 /// The range must lie inside the mapping of a pool.
@@ -41,7 +41,8 @@ pub(crate) fn sparse(len: usize) -> Outcome<Sparse> {
     // SAFETY: a new mapping at an address of the kernel's choice.
     let known = unsafe { sys::map(0, pages, prot, flags, -1, 0) }?;
     Ok(Sparse {
-        // SAFETY: mapped above, as zeros, and private. It stays until the pool is closed, and with it all that refers to it.
+        // SAFETY: mapped above, as zeros, and private. It stays until the pool is closed, and with it all
+        // that refers to it.
         known: unsafe { core::slice::from_raw_parts(known.cast(), pages) },
         populate,
     })
@@ -71,8 +72,8 @@ pub(crate) unsafe fn punch_mapping(at: usize, len: usize) -> bool {
     unsafe { sys::advise(at, len, libc::MADV_REMOVE) }.is_ok()
 }
 
-/// Does something to a range of a file in steps. A step that a signal interrupts was undone by the kernel, so it is
-/// tried again with half the length: the smallest gets done however fast the signals come.
+/// Does something to a range of a file in steps. A step that a signal interrupts was undone by the kernel, so
+/// it is tried again with half the length: the smallest gets done however fast the signals come.
 fn in_steps(
     mut offset: u64,
     mut len: u64,

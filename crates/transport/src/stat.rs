@@ -17,7 +17,8 @@ pub(crate) struct Stat {
     pub start: u64,
 }
 
-/// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no /proc.
+/// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no
+/// /proc.
 pub(crate) fn of(pid: Option<u32>) -> Option<Stat> {
     let mut path = Text::<40>::new();
     match pid {

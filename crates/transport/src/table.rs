@@ -14,9 +14,9 @@ pub fn transports() -> [&'static dyn Transport; 4] {
     [&Ivshmem, &Xen, &Dax, &Local]
 }
 
-/// The pool that a name or, with a slash, a path means on this kernel. In a machine that is given pools by its
-/// hypervisor, names mean those first, then local pools of the user that exist; elsewhere they mean the user's local
-/// pools, which need not exist yet.
+/// The pool that a name or, with a slash, a path means on this kernel. In a machine that is given pools by
+/// its hypervisor, names mean those first, then local pools of the user that exist; elsewhere they mean the
+/// user's local pools, which need not exist yet.
 ///
 /// # Errors
 /// See [`ResolveError`].
@@ -48,7 +48,8 @@ pub fn resolve(value: &[u8]) -> Result<PoolRef, ResolveError> {
 /// The local pool of that name or path, for a caller that wants to make it.
 ///
 /// # Errors
-/// As those of [`resolve`]; [`ResolveError::Given`] if the name is that of a pool which this machine was given.
+/// As those of [`resolve`]; [`ResolveError::Given`] if the name is that of a pool which this machine was
+/// given.
 pub fn resolve_new(value: &[u8]) -> Result<PoolRef, ResolveError> {
     match resolve(value) {
         Ok(pool) if !pool.is_local() => Err(ResolveError::Given),

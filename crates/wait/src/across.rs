@@ -129,7 +129,8 @@ impl Across<'_> {
         })
     }
 
-    /// Wakes up to `n` waiters of `word`, which was changed before; returns how many, 0 where that can't be known.
+    /// Wakes up to `n` waiters of `word`, which was changed before; returns how many, 0 where that can't be
+    /// known.
     pub fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
         match self.pool.sleeper_of(word) {
             Sleeper::Gone => return 0,

@@ -6,11 +6,11 @@ use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use vshmem_transport::asleep;
 
-/// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno. The second word, for operations
-/// that have one, is the same.
+/// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno. The second
+/// word, for operations that have one, is the same.
 fn futex(word: &AtomicU32, op: i32, value: u32, timeout: *const libc::timespec) -> i64 {
-    // SAFETY: the word is live for the call; the timeout is null, or points to a timespec of the caller where the operation has one. errno is put back,
-    // because a wait is not a call that the program made.
+    // SAFETY: the word is live for the call; the timeout is null, or points to a timespec of the caller where
+    // the operation has one. errno is put back, because a wait is not a call that the program made.
     unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;
@@ -61,7 +61,8 @@ pub fn wake(word: &AtomicU32, n: u32) -> u32 {
     futex(word, libc::FUTEX_WAKE, n.min(i32::MAX as u32), null()).max(0) as u32
 }
 
-/// Does a thread sleep on this word now? Moving one sleeper from the word to itself changes nothing, and tells whether there was one.
+/// Does a thread sleep on this word now? Moving one sleeper from the word to itself changes nothing, and
+/// tells whether there was one.
 pub fn has_sleeper(word: &AtomicU32) -> bool {
     // Where a wait has its timeout, this operation has how many to move.
     let one = without_provenance(1);
@@ -78,7 +79,8 @@ mod tests {
     use core::sync::atomic::Ordering::SeqCst;
     use std::thread;
 
-    /// Nobody, a sleeper, who is asked for as often as one likes and still sleeps, and nobody again once it is woken.
+    /// Nobody, a sleeper, who is asked for as often as one likes and still sleeps, and nobody again once it
+    /// is woken.
     #[test]
     fn a_sleeper_is_seen_and_sleeps_on() {
         static WORD: AtomicU32 = AtomicU32::new(0);

@@ -1,12 +1,13 @@
-//! The one place where anything waits: `wait(word, expected, deadline)` and `wake(word, n)`, with a futex's meaning.
+//! The one place where anything waits: `wait(word, expected, deadline)` and `wake(word, n)`, with a futex's
+//! meaning.
 //!
 //! | scope | who may wake | how it waits |
 //! | --- | --- | --- |
 //! | [`Scope::Kernel`] | processes of this kernel | futex |
 //! | [`Scope::Machines`] | also other kernels | on a waiter's record until the kernel's doorbell is rung, where all members ring; else by naps that grow ([`across`]) |
 //!
-//! Spinning before that is the caller's, because only the caller knows what it spins on; how long is worth it is
-//! [`spin`]'s.
+//! Spinning before that is the caller's, because only the caller knows what it spins on; how long is worth it
+//! is [`spin`]'s.
 //!
 //! Nothing here uses the heap or keeps a lock.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -35,7 +36,8 @@ pub enum Scope<'a> {
     Machines(Across<'a>),
 }
 
-/// Sleeps while `word` holds `expected`, `timeout` at the most. The word may be in memory shared by processes.
+/// Sleeps while `word` holds `expected`, `timeout` at the most. The word may be in memory shared by
+/// processes.
 pub fn wait(
     word: &AtomicU32,
     expected: u32,

@@ -27,7 +27,8 @@ pub fn timespec(t: Duration) -> libc::timespec {
     }
 }
 
-/// Naps while `word` holds `expected`. `bed` sleeps where somebody may wake it, if there is such a place: then a nap may end early.
+/// Naps while `word` holds `expected`. `bed` sleeps where somebody may wake it, if there is such a place:
+/// then a nap may end early.
 pub fn wait(
     word: &AtomicU32,
     expected: u32,
@@ -53,8 +54,8 @@ pub fn wait(
     Waited::Woken
 }
 
-/// Sleeps by the system call: the C library's function is a cancellation point, and a cancelled thread would unwind through us. Returns whether a
-/// signal handler ran.
+/// Sleeps by the system call: the C library's function is a cancellation point, and a cancelled thread would
+/// unwind through us. Returns whether a signal handler ran.
 fn sleep(spec: &libc::timespec) -> bool {
     let spec = core::ptr::from_ref(spec) as usize;
     let clock = libc::CLOCK_MONOTONIC as usize;

@@ -1,8 +1,8 @@
 //! How long spinning is worth it.
 //!
-//! A sleep and a wake-up cost some tens of microseconds; spinning for about as long at the most doubles the price of the worst
-//! case (competitive spinning). Where it never helps, because the one who is waited for needs this processor, it is
-//! given up, by two signs:
+//! A sleep and a wake-up cost some tens of microseconds; spinning for about as long at the most doubles the
+//! price of the worst case (competitive spinning). Where it never helps, because the one who is waited for
+//! needs this processor, it is given up, by two signs:
 //! * Each failure halves the budget of this process, a success restores it.
 //! * A thread that has woken a sleeper since it last waited sleeps at once: somebody needs a processor now,
 //!   and most often it is the one who is waited for (a token that goes round). Two that could spin, but have
@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
 const MOST: u32 = 1000;
-/// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can be fast, so a try
-/// has to outlast a wake-up, or they would never find back.
+/// Rounds of a new try. Where both sides have come to sleep, the other one must first be woken before it can
+/// be fast, so a try has to outlast a wake-up, or they would never find back.
 const TRY: u32 = 3 * MOST;
 /// So many times as long is worth it across machines.
 const ACROSS: u32 = 10;
@@ -22,7 +22,8 @@ const ACROSS: u32 = 10;
 const LONG: u64 = 1_000_000;
 /// Below this many rounds it is not worth beginning.
 const LEAST: u32 = 60;
-/// After so many waits without spinning, spinning is tried again; after twice as many each time that it fails,
+/// After so many waits without spinning, spinning is tried again; after twice as many each time that it
+/// fails,
 const TRY_AGAIN: u32 = 256;
 /// up to this.
 const TRY_SELDOM: u32 = 4096;
@@ -45,9 +46,9 @@ static PAUSE: AtomicU32 = AtomicU32::new(0);
 const PAUSES: u32 = 1;
 const HURRIES: u32 = 2;
 
-/// A moment between two looks at a word. A processor is asked to leave its other thread more room meanwhile. An
-/// emulated one leaves the translated code for that instruction and comes back 130 ns later, for nothing: there it is
-/// left out.
+/// A moment between two looks at a word. A processor is asked to leave its other thread more room meanwhile.
+/// An emulated one leaves the translated code for that instruction and comes back 130 ns later, for nothing:
+/// there it is left out.
 #[inline]
 pub fn pause() {
     match PAUSE.load(Relaxed) {
@@ -119,8 +120,8 @@ pub(crate) fn rounds() -> u32 {
     }
 }
 
-/// The same where it may be another kernel's. That has another processor, whatever this kernel has, and a doorbell or a
-/// nap costs far more.
+/// The same where it may be another kernel's. That has another processor, whatever this kernel has, and a
+/// doorbell or a nap costs far more.
 pub(crate) fn rounds_across() -> u32 {
     ACROSS * budget(SOONER)
 }
@@ -159,7 +160,8 @@ pub fn spun(worth_it: bool) {
         if BUDGET.load(Relaxed) != MOST {
             BUDGET.store(MOST, Relaxed);
         }
-        // A try that ends well may still have taken longer than sleeping: that alone is no reason to try more often.
+        // A try that ends well may still have taken longer than sleeping: that alone is no reason to try more
+        // often.
         if !TRYING.load(Relaxed) && INTERVAL.load(Relaxed) != TRY_AGAIN {
             INTERVAL.store(TRY_AGAIN, Relaxed);
         }
@@ -169,8 +171,9 @@ pub fn spun(worth_it: bool) {
     }
 }
 
-/// Has this process not slept here for long? Then there is no hurry on the processors, and whoever it has just woken comes back to it
-/// while it still looks, so that it is spared being woken in turn: a try each time is little, compared with that time.
+/// Has this process not slept here for long? Then there is no hurry on the processors, and whoever it has
+/// just woken comes back to it while it still looks, so that it is spared being woken in turn: a try each
+/// time is little, compared with that time.
 fn is_leisurely() -> bool {
     now().wrapping_sub(SLEPT.load(Relaxed)) > LONG
 }
@@ -199,7 +202,8 @@ pub(crate) fn woke() {
     }
 }
 
-/// What is waited for comes in a flow: whoever was woken is at work beside the caller, so waking says nothing about processors.
+/// What is waited for comes in a flow: whoever was woken is at work beside the caller, so waking says nothing
+/// about processors.
 pub fn flows() {
     waited();
 }

@@ -1,5 +1,6 @@
-//! The back end, with its keeper, in two threads of this process, and enemies at every socket that it has: they connect, say pieces of
-//! requests and nonsense, read or don't, ring, write into its pool, and leave. After each input it must tell how it is within seconds.
+//! The back end, with its keeper, in two threads of this process, and enemies at every socket that it has:
+//! they connect, say pieces of requests and nonsense, read or don't, ring, write into its pool, and leave.
+//! After each input it must tell how it is within seconds.
 
 mod serving;
 
@@ -48,14 +49,16 @@ pub fn run(bytes: &[u8]) {
     serving.tells_how_it_is();
 }
 
-/// Somebody connected, and what he has said last: enough of it to keep him from asking for files of his choice.
+/// Somebody connected, and what he has said last: enough of it to keep him from asking for files of his
+/// choice.
 struct Connection {
     stream: UnixStream,
     said: Vec<u8>,
 }
 
 impl Connection {
-    /// Says something, unless it could make sense as a request that names files: the back end may do to them what its user may.
+    /// Says something, unless it could make sense as a request that names files: the back end may do to them
+    /// what its user may.
     fn say(&mut self, bytes: &[u8]) {
         self.said.extend_from_slice(bytes);
         let names = |word: &[u8]| self.said.windows(word.len()).any(|part| part == word);
@@ -123,7 +126,8 @@ fn ring(connection: &Connection) {
     {
         if let Some(fd) = fd {
             let one = 1u64.to_ne_bytes();
-            // SAFETY: a descriptor of ours, and eight bytes. The pool's own file would be written to as well, which is nothing worse.
+            // SAFETY: a descriptor of ours, and eight bytes. The pool's own file would be written to as well,
+            // which is nothing worse.
             unsafe {
                 let flags = libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&fd), libc::F_GETFL);
                 if flags & libc::O_NONBLOCK != 0 {

@@ -1,4 +1,5 @@
-//! Buffers of the honest process: behind them nothing may be touched, and before them stands what nobody else may know.
+//! Buffers of the honest process: behind them nothing may be touched, and before them stands what nobody else
+//! may know.
 
 use super::memory;
 use std::sync::OnceLock;
@@ -26,7 +27,8 @@ impl Secret {
     /// Nothing of it may stand in what was written to the pool, wherever in a word it begins.
     pub fn is_kept(self, mem: Mem) {
         let turned: [u64; 8] = std::array::from_fn(|i| self.0.rotate_left(8 * i as u32));
-        // The difference to what comes nearest. Fuzzers watch comparisons, which makes them slow; of these there are none.
+        // The difference to what comes nearest. Fuzzers watch comparisons, which makes them slow; of these
+        // there are none.
         let mut least = u64::MAX;
         memory::forget_written(mem, |words| {
             for turned in turned {

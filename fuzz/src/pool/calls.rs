@@ -1,4 +1,5 @@
-//! Every call that there is, with what the input says. What they return is the enemy's business, that they return is ours.
+//! Every call that there is, with what the input says. What they return is the enemy's business, that they
+//! return is ours.
 
 use super::buffer::{Buffer, Secret};
 use super::kernel::{self, Fuzzed};

@@ -1,5 +1,5 @@
-//! What an enemy does: words that mean something more often than others, with values that are nearly right more often than others; and lies
-//! that several words tell together.
+//! What an enemy does: words that mean something more often than others, with values that are nearly right
+//! more often than others; and lies that several words tell together.
 
 use super::lies::{self, Lie};
 use super::steps;

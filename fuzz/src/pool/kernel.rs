@@ -1,4 +1,5 @@
-//! The kernel below an honest process, whose enemy writes while it is asked. Time is a number that grows when somebody waits.
+//! The kernel below an honest process, whose enemy writes while it is asked. Time is a number that grows when
+//! somebody waits.
 
 use super::enemy::Deed;
 use super::lies::Names;
@@ -21,11 +22,11 @@ pub const STOPPED: u32 = 103;
 
 /// Nanoseconds for which the one who is stopped stays so, as who waits for it sees it.
 const STANDSTILL: u64 = 100_000_000_000;
-/// Nanoseconds that a call may wait, between the sleeps that its caller wants: that long for all locks together,
-/// and some pauses more, the last of which are those of locks that are found to be too much.
+/// Nanoseconds that a call may wait, between the sleeps that its caller wants: that long for all locks
+/// together, and some pauses more, the last of which are those of locks that are found to be too much.
 const DEADLINE: u64 = PATIENCE + 2_000_000_000;
-/// The processor's time for the same, whatever the call's budget. A call with all of a budget needs a third of a second, and several times that
-/// where its memory is watched.
+/// The processor's time for the same, whatever the call's budget. A call with all of a budget needs a third
+/// of a second, and several times that where its memory is watched.
 const BUSY: u64 = 6_000_000_000;
 /// A question to the kernel takes so long.
 const QUESTION: u64 = 200;
@@ -74,7 +75,8 @@ struct Span {
     /// Questions that it has asked, and how many it may.
     asked: Cell<u64>,
     most: Cell<u64>,
-    /// Nanoseconds for which it has waited for who was stopped, and those of its last wait, which may have been one.
+    /// Nanoseconds for which it has waited for who was stopped, and those of its last wait, which may have
+    /// been one.
     stood: Cell<u64>,
     paused: Cell<u64>,
 }
@@ -143,7 +145,8 @@ impl Fuzzed {
         }
     }
 
-    /// A call begins that has so much to spend, and may ask `more` besides, as who looks at each entry of a table.
+    /// A call begins that has so much to spend, and may ask `more` besides, as who looks at each entry of a
+    /// table.
     pub fn begin(&self, budget: u64, more: u64) {
         self.span.most.set(more);
         self.may_spend(budget);
@@ -156,7 +159,8 @@ impl Fuzzed {
 
     /// What is called has a budget of its own as well.
     pub fn may_spend(&self, budget: u64) {
-        // Who asks pays for one question, and looks at the clock before and after; signals may be blocked before that, and let through after.
+        // Who asks pays for one question, and looks at the clock before and after; signals may be blocked
+        // before that, and let through after.
         let most = &self.span.most;
         most.set(most.get() + budget / ASK * 5);
     }
@@ -169,7 +173,8 @@ impl Fuzzed {
         self.span.paused.set(0);
     }
 
-    /// Has it come back in time? By all clocks that there are: what was waited, what was asked, and the processor's time.
+    /// Has it come back in time? By all clocks that there are: what was waited, what was asked, and the
+    /// processor's time.
     pub fn is_in_time(&self) {
         let span = &self.span;
         let took = self.clock.get() - span.begun.get();
@@ -288,7 +293,8 @@ impl Kernel for Fuzzed {
         self.asked();
         self.flutter();
         if word.load(SeqCst) != expected {
-            // Who waits for a lock that never stands still looks at it for as long as it waits, and at the clock: that is what ends it.
+            // Who waits for a lock that never stands still looks at it for as long as it waits, and at the
+            // clock: that is what ends it.
             self.span.most.set(self.span.most.get() + 4);
             return Waited::Woken;
         }

@@ -13,7 +13,8 @@ const DESERT: usize = 1 << 32;
 /// Zeroed memory of `len` bytes, for good.
 pub fn oasis(len: usize) -> Mem {
     let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh mapping, of which the middle is opened. It stays for the life of the process, and is used as a pool alone.
+    // SAFETY: a fresh mapping, of which the middle is opened. It stays for the life of the process, and is
+    // used as a pool alone.
     unsafe {
         let all = libc::mmap(null_mut(), len + 2 * DESERT, libc::PROT_NONE, how, -1, 0);
         assert_ne!(all, libc::MAP_FAILED, "no address space for a pool");
@@ -60,7 +61,8 @@ impl Image {
     }
 }
 
-/// The pool is its image again. Calls `each` before with the words of all pages that were written: it costs as much as these are.
+/// The pool is its image again. Calls `each` before with the words of all pages that were written: it costs
+/// as much as these are.
 pub fn forget_written(mem: Mem, mut each: impl FnMut(&[u64])) {
     // SAFETY: asks libc, which knows it from the start.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;

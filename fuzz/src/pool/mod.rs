@@ -1,12 +1,14 @@
 //! A pool in which an enemy writes, and an honest process that uses it.
 //!
-//! The input chooses a pool (fresh, or with something of everything in it, sleepers and the dead among it, as somebody left it who was
-//! killed in the middle), what the enemy writes into it and when (before the pool is opened, before a call, or while a call asks its kernel for
-//! something), and which calls are made with what. There is one thread, and time is a number, so each input always does the same.
+//! The input chooses a pool (fresh, or with something of everything in it, sleepers and the dead among it, as
+//! somebody left it who was killed in the middle), what the enemy writes into it and when (before the pool is
+//! opened, before a call, or while a call asks its kernel for something), and which calls are made with what.
+//! There is one thread, and time is a number, so each input always does the same.
 //!
-//! Around the pool nothing may be touched, nor behind the caller's buffers, and what stands before them must not get into the pool. Each call must
-//! come back in time: by the clock that locks are waited for with, by the number of questions to its kernel, and by the processor's time. Most
-//! calls have a small budget, so one that looks at more than it pays for is found, and each place where a budget may end is seen.
+//! Around the pool nothing may be touched, nor behind the caller's buffers, and what stands before them must
+//! not get into the pool. Each call must come back in time: by the clock that locks are waited for with, by
+//! the number of questions to its kernel, and by the processor's time. Most calls have a small budget, so one
+//! that looks at more than it pays for is found, and each place where a budget may end is seen.
 
 mod buffer;
 mod calls;
@@ -88,10 +90,12 @@ fn play(scene: &Scene, secret: Secret, input: &mut Input) {
     kernel.is_in_time();
 }
 
-/// Who is chosen by this number and those beyond it has not opened the pool before the enemy wrote. Such a one can spend much, so there are few.
+/// Who is chosen by this number and those beyond it has not opened the pool before the enemy wrote. Such a
+/// one can spend much, so there are few.
 const NEWCOMER: u8 = 224;
 
-/// What calls have to spend: most have little, so that an enemy can't make an input last, and every place where a budget ends is seen.
+/// What calls have to spend: most have little, so that an enemy can't make an input last, and every place
+/// where a budget ends is seen.
 struct Purse {
     left: u64,
     /// For the call that ends it all.

@@ -1,4 +1,5 @@
-//! Pools to begin with. They are made once, by threads that are stopped for good where a process sleeps or was killed.
+//! Pools to begin with. They are made once, by threads that are stopped for good where a process sleeps or
+//! was killed.
 
 use super::kernel::{DEAD, LIVING, ME, STOPPED};
 use super::lies::Names;
@@ -121,7 +122,8 @@ pub fn furnish(mem: Mem, pool: Pool) -> u16 {
     full(mem, pool, DEEDS[0], 1).me.1
 }
 
-/// Something of everything, three who wait for each kind of thing, one of whom is dead and one stopped, and a deed that was not brought to its end.
+/// Something of everything, three who wait for each kind of thing, one of whom is dead and one stopped, and a
+/// deed that was not brought to its end.
 fn full(mem: Mem, pool: Pool, deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
     let me = Actor::new(pool, ME);
     let c = &me.ctx();

@@ -103,9 +103,9 @@ impl Pair {
                 outcomes.push(None);
                 continue;
             }
-            // Vshmem undoes what the dead have done when somebody looks, and then not in the order of deaths: that shows
-            // where a value is cut at its limits. Attachments of the dead are subtracted then, too, and the segment's lpid
-            // tells of that. These are the other deviations that are accepted.
+            // Vshmem undoes what the dead have done when somebody looks, and then not in the order of deaths:
+            // that shows where a value is cut at its limits. Attachments of the dead are subtracted then,
+            // too, and the segment's lpid tells of that. These are the other deviations that are accepted.
             let is_death = matches!(line.step, Step::Kill(_) | Step::Exit(_) | Step::Exec(_));
             let is_attachment =
                 matches!(&line.step, Step::Call { words, .. } if words[0].starts_with("shm"));
@@ -189,8 +189,8 @@ impl Pair {
                 .iter()
                 .any(|worker| !reference.blocked.contains(worker))
         };
-        // A signal that reaches a library's sleeper in the moments when it is awake is lost on it; that is accepted, too, as
-        // long as the next one is not.
+        // A signal that reaches a library's sleeper in the moments when it is awake is lost on it; that is
+        // accepted, too, as long as the next one is not.
         let mut signals_left = if matches!(step, Step::Signal(_)) {
             3
         } else {
@@ -296,8 +296,8 @@ impl Pair {
     }
 }
 
-/// One of the deviations that are accepted. When a process ends that has ever asked for SEM_UNDO on a set, be it in vain,
-/// the kernel sets the set's otime; Vshmem does so only if something was undone.
+/// One of the deviations that are accepted. When a process ends that has ever asked for SEM_UNDO on a set, be
+/// it in vain, the kernel sets the set's otime; Vshmem does so only if something was undone.
 fn differs_in_first_otime(subject: &Outcome, reference: &Outcome) -> bool {
     let blurred = |outcome: &Outcome| Outcome {
         main: outcome.main.replace("otime=never", "otime=time0"),

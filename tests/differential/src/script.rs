@@ -8,9 +8,9 @@
 //! 0: semctl sem0 0 SETVAL 1               => ok value=0 ; 1: ok
 //! kill 1
 //! ```
-//! A line is a step and, optionally, what is expected of it. `sem0`, `msg1`, `shm2` name ids: they stand for -1
-//! until a get call was stored in them. Other steps: `kill W`, `exit W`, `spawn W`, `fork W CHILD`, `exec W`,
-//! `signal W`, `ignored-signal W`, `tick` (until another second has begun).
+//! A line is a step and, optionally, what is expected of it. `sem0`, `msg1`, `shm2` name ids: they stand for
+//! -1 until a get call was stored in them. Other steps: `kill W`, `exit W`, `spawn W`, `fork W CHILD`, `exec
+//! W`, `signal W`, `ignored-signal W`, `tick` (until another second has begun).
 
 use std::fmt;
 

@@ -38,7 +38,8 @@ impl Translator {
         self.stretches.push(second);
     }
 
-    /// A worker's reply with labels in place of what differs between the sides. `kind` says what its ids are of.
+    /// A worker's reply with labels in place of what differs between the sides. `kind` says what its ids are
+    /// of.
     pub fn translate(&mut self, kind: &str, reply: &str) -> String {
         if let Some(errno) = reply.strip_prefix("err ") {
             return crate::names::error(errno.parse().unwrap_or(0));

@@ -6,8 +6,9 @@
 //! VSHMEM_DIFFERENTIAL_SECONDS=600 cargo test -- random
 //! ```
 //! `VSHMEM_DIFFERENTIAL_SELF_SECONDS` does the same for each comparison of the kernel with itself.
-//! `VSHMEM_LIB` names the library (by default the release build of this tree); `VSHMEM_DIFFERENTIAL_SEED` repeats a run;
-//! `VSHMEM_DIFFERENTIAL_AVOID=exec,MSG_COPY` leaves out steps with these words, to look past known deviations.
+//! `VSHMEM_LIB` names the library (by default the release build of this tree); `VSHMEM_DIFFERENTIAL_SEED`
+//! repeats a run; `VSHMEM_DIFFERENTIAL_AVOID=exec,MSG_COPY` leaves out steps with these words, to look past
+//! known deviations.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -28,7 +28,8 @@ pub trait Devices {
     fn driver(&self) -> DriverStatus;
 }
 
-/// Users of this group may map every pool of the machine, as the udev rule has it for machines without a front end.
+/// Users of this group may map every pool of the machine, as the udev rule has it for machines without a
+/// front end.
 const GROUP: &str = "vshmem";
 
 /// Gives a device file to a user, and to the group `vshmem` if the machine has it.

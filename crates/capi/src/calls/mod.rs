@@ -1,4 +1,5 @@
-//! The twelve calls on a pool, with C's arguments: check addresses, translate structures, call the upper half.
+//! The twelve calls on a pool, with C's arguments: check addresses, translate structures, call the upper
+//! half.
 
 pub mod msg;
 pub mod sem;
@@ -22,8 +23,8 @@ pub mod cmd {
     pub const IPC_64: i32 = 0x100;
 }
 
-/// Does again what a signal ended while it waited for somebody who is stopped: the kernel's calls that make, find or control something
-/// know no EINTR.
+/// Does again what a signal ended while it waited for somebody who is stopped: the kernel's calls that make,
+/// find or control something know no EINTR.
 pub fn again<T>(call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {

@@ -129,8 +129,8 @@ pub unsafe fn receive(
     }
 }
 
-/// For a buffer that is not all there. The message may be shorter than the room that the program claims to have; if it
-/// isn't, it is lost, as with the kernel.
+/// For a buffer that is not all there. The message may be shorter than the room that the program claims to
+/// have; if it isn't, it is lost, as with the kernel.
 #[cold]
 fn receive_indirectly(
     caller: &Caller,
@@ -150,8 +150,8 @@ fn receive_indirectly(
     let Some(buffer) = Buffer::new(len) else {
         return Err(Errno::ENOMEM);
     };
-    // SAFETY: the buffer has room for any message of this pool up to the capacity; the program's memory is checked before
-    // it is written.
+    // SAFETY: the buffer has room for any message of this pool up to the capacity; the program's memory is
+    // checked before it is written.
     unsafe {
         let received = msg::receive(&caller.ctx, id, buffer.text, capacity, mtype, flags);
         let (length, got) = caller.unless_revoked(received)?;
@@ -162,7 +162,8 @@ fn receive_indirectly(
     }
 }
 
-/// Memory of our own between two pages that nobody can access: where the program's memory ends, it must not seem to go on.
+/// Memory of our own between two pages that nobody can access: where the program's memory ends, it must not
+/// seem to go on.
 struct Buffer {
     mapping: *mut u8,
     bytes: usize,

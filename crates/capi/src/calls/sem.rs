@@ -25,8 +25,8 @@ pub const SEM_INFO: i32 = 19;
 /// Like `SEM_STAT`, without asking for read permission.
 pub const SEM_STAT_ANY: i32 = 20;
 
-/// Operations that are copied to the stack before they are looked at, so that no other thread changes them meanwhile.
-/// Few: the stack may be a signal handler's.
+/// Operations that are copied to the stack before they are looked at, so that no other thread changes them
+/// meanwhile. Few: the stack may be a signal handler's.
 const COPIED: usize = 128;
 
 /// `semget` on a pool.
@@ -83,8 +83,8 @@ fn timed(
     if count == 1 {
         user::readable(sops, size_of::<Sembuf>())?;
         let mut copy = MaybeUninit::<Sembuf>::uninit();
-        // SAFETY: found readable. Copied, since the program may change it at any time; and copied in one go, since a
-        // processor is slow to load at once what was just stored in parts.
+        // SAFETY: found readable. Copied, since the program may change it at any time; and copied in one go,
+        // since a processor is slow to load at once what was just stored in parts.
         let one = unsafe {
             core::ptr::copy_nonoverlapping(
                 sops.cast::<u8>(),
@@ -245,8 +245,8 @@ fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
             return false;
         }
         checked = page_of(place);
-        // SAFETY: the page was found writable; a value that isn't aligned to 2 may reach into the next one, which then
-        // is asked about with the next value.
+        // SAFETY: the page was found writable; a value that isn't aligned to 2 may reach into the next one,
+        // which then is asked about with the next value.
         unsafe { place.write_unaligned(value) };
         true
     })

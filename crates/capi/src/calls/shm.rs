@@ -84,8 +84,8 @@ fn protection(flags: i32) -> i32 {
     libc::PROT_READ | write | execute
 }
 
-/// `shmat` on a pool. Mapped first, counted when that has worked: an attempt in vain leaves no trace in the segment's
-/// times.
+/// `shmat` on a pool. Mapped first, counted when that has worked: an attempt in vain leaves no trace in the
+/// segment's times.
 pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut c_void, Errno> {
     attach_range(caller, id, addr, flags).map(|range| range.start as *mut c_void)
 }
@@ -147,8 +147,9 @@ fn count(caller: &Caller, id: i32, flags: i32, mapped: &shm::Extent) -> Result<(
 /// So many attachments are looked through at each `shmat`.
 const FEW: usize = 64;
 
-/// A new mapping has replaced a part of an attachment, or all of it: as the kernel does it, each piece counts. Without
-/// SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given the addresses out again.
+/// A new mapping has replaced a part of an attachment, or all of it: as the kernel does it, each piece
+/// counts. Without SHM_REMAP, that part had been unmapped behind our back: otherwise the kernel had not given
+/// the addresses out again.
 fn count_rests(piece: Piece, rests: usize) {
     let Ok(owner) = state::caller_of(piece.pool as usize) else {
         return;

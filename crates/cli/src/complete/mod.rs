@@ -1,5 +1,5 @@
-//! Completion in shells. What a shell's script calls, `_VSHMEM_COMPLETE=SHELL vshmem -- WORD...`, prints what the word may become: options and
-//! commands, which clap knows, and the names that [`values`] looks up.
+//! Completion in shells. What a shell's script calls, `_VSHMEM_COMPLETE=SHELL vshmem -- WORD...`, prints what
+//! the word may become: options and commands, which clap knows, and the names that [`values`] looks up.
 
 pub mod values;
 mod words;
@@ -130,7 +130,8 @@ fn without_options(found: &mut Vec<CompletionCandidate>) {
     }
 }
 
-/// zsh gets words without their quotes, candidates with what they mean, and completes names of files itself, too.
+/// zsh gets words without their quotes, candidates with what they mean, and completes names of files itself,
+/// too.
 struct Zsh;
 
 impl EnvCompleter for Zsh {

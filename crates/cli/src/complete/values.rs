@@ -1,5 +1,5 @@
-//! What values may become: the names of clusters, machines and pools, programs and files. They are only looked up, as who types must neither wait nor
-//! change anything: no pool is opened, and no machine asked.
+//! What values may become: the names of clusters, machines and pools, programs and files. They are only
+//! looked up, as who types must neither wait nor change anything: no pool is opened, and no machine asked.
 
 use super::words::words_before;
 use clap::builder::StyledStr;

@@ -55,8 +55,8 @@ pub fn text(view: &View, samples: &[Sample]) -> String {
     out
 }
 
-/// As much of it as there is room for: at most `height` lines of at most `width` characters. The first one stands out, as do those
-/// that begin with `Heading`.
+/// As much of it as there is room for: at most `height` lines of at most `width` characters. The first one
+/// stands out, as do those that begin with `Heading`.
 pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -> Vec<Line> {
     let mut out = vec![Line::heading(headline(samples)), Line::plain(help(view))];
     // Pools and kernels get a third of what there is at most.

@@ -73,8 +73,8 @@ impl Session {
 }
 
 impl Channel {
-    /// Takes a free channel of a machine that is up; waits while there is none. With `hang_up`, a process tells the
-    /// machine when this end is closed.
+    /// Takes a free channel of a machine that is up; waits while there is none. With `hang_up`, a process
+    /// tells the machine when this end is closed.
     pub fn open(
         record: &Record,
         machine: &Machine,

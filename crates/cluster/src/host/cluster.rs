@@ -150,8 +150,8 @@ fn declare_dead(record: &Record, states: &[MachineState]) {
     }
 }
 
-/// The members of a cluster's pool that are machines of other clusters, or attached ones, which were granted it. Each cluster
-/// has a `vm0`.
+/// The members of a cluster's pool that are machines of other clusters, or attached ones, which were granted
+/// it. Each cluster has a `vm0`.
 fn members_of_others(record: &Record) -> Vec<MemberId> {
     let clusters = cluster_names().unwrap_or_default().into_iter();
     let clusters = clusters.filter(|name| *name != record.name);

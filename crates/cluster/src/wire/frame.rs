@@ -7,8 +7,8 @@
 use super::greeting::Nonce;
 use std::fmt;
 
-/// The longest payload of a frame: a command with its arguments and environment, of which Linux takes 2 MiB as a
-/// rule, and a byte of which takes up to four.
+/// The longest payload of a frame: a command with its arguments and environment, of which Linux takes 2 MiB
+/// as a rule, and a byte of which takes up to four.
 pub const MAX_PAYLOAD: usize = 8 << 20;
 /// The longest payload of a frame that carries input or output.
 pub const MAX_DATA: usize = 16 << 10;

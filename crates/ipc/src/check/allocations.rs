@@ -1,4 +1,5 @@
-//! What of a pool is allocated: its heaps, the directory, the segments, and whose every block is. All of them change under the pool's lock.
+//! What of a pool is allocated: its heaps, the directory, the segments, and whose every block is. All of them
+//! change under the pool's lock.
 
 use super::finding::{demand, high, in_words, Location, Report};
 use super::participants;
@@ -80,7 +81,8 @@ fn each_entry(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, &'static Head)) {
     }
 }
 
-/// Somebody has a piece of the small heap. False: it is another's too, or none; where a list led there, it leads nowhere.
+/// Somebody has a piece of the small heap. False: it is another's too, or none; where a list led there, it
+/// leads nowhere.
 fn owns(c: &Ctx, small: &mut Audit, location: Location, at: u64, len: u64, report: Report) -> bool {
     let is_ours = small.claim_bytes(at, len);
     let what = "a piece of its memory is free, or another's, or none";

@@ -14,8 +14,9 @@ pub fn scratch_for(pool: &Pool) -> usize {
     geometry.small.audit_words() + geometry.pages.audit_words() + waiters
 }
 
-/// Looks everything over; no other thread of the caller's process uses the pool. `scratch` has [`scratch_for`] words; `found` is told what is wrong. An error says that a lock was not
-/// to be had, or the budget is spent, so not all was seen.
+/// Looks everything over; no other thread of the caller's process uses the pool. `scratch` has
+/// [`scratch_for`] words; `found` is told what is wrong. An error says that a lock was not to be had, or the
+/// budget is spent, so not all was seen.
 pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> Result<(), Errno> {
     let report: Report = &mut |location, what, number| {
         found(Finding {

@@ -1,4 +1,5 @@
-//! Mending what the dead have left, all of it at once: what otherwise whoever comes next does, as far as it matters to that one.
+//! Mending what the dead have left, all of it at once: what otherwise whoever comes next does, as far as it
+//! matters to that one.
 
 use super::finding::high;
 use super::participants;
@@ -39,7 +40,8 @@ impl Repaired {
     }
 }
 
-/// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that a lock was not to be had, or that the budget is spent.
+/// Takes over what the dead hold, finishes what they began, and gives back what they had. An error says that
+/// a lock was not to be had, or that the budget is spent.
 pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
     // Signals are let through between one IPC object and the next.
     let signals = || SignalsBlocked::attentive(c.kernel);

@@ -14,7 +14,8 @@ use vshmem_pool::layout::{Kind, DONE};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
-/// Takes over a queue's lock if a dead process holds it, and drops what the dead had begun. Whether it was taken over.
+/// Takes over a queue's lock if a dead process holds it, and drops what the dead had begun. Whether it was
+/// taken over.
 pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<bool, Errno> {
     let Ok(queue) = Queue::at(c, index) else {
         return Ok(false);
@@ -32,7 +33,8 @@ pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<b
     Ok(slow.guard.inherited())
 }
 
-/// Calls `each` with offset and length of every piece of the small heap that a queue has. The pool's lock is held.
+/// Calls `each` with offset and length of every piece of the small heap that a queue has. The pool's lock is
+/// held.
 pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool) {
     let Ok(queue) = Queue::at(c, index) else {
         return;

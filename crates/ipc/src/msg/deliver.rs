@@ -19,11 +19,12 @@ pub fn wanted(w: &Waiter) -> Wanted {
     )
 }
 
-/// Hands the message that was written after the tail to the first receiver that wants it and has room for it; those that want it and have
-/// not get `E2BIG`. False if there is none: the message is for the queue.
+/// Hands the message that was written after the tail to the first receiver that wants it and has room for it;
+/// those that want it and have not get `E2BIG`. False if there is none: the message is for the queue.
 ///
-/// No message overtakes an earlier one. While one before it is unfinished, it goes to the queue: receivers that have seen something
-/// unfinished look again soon. A receiver for whom one has become ready since it looked takes that one.
+/// No message overtakes an earlier one. While one before it is unfinished, it goes to the queue: receivers
+/// that have seen something unfinished look again soon. A receiver for whom one has become ready since it
+/// looked takes that one.
 pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Result<bool, Errno> {
     let (c, queue) = (slow.c, slow.queue);
     let is_unfinished = |item: Item| matches!(item.mark.state, State::Reserved | State::InRetired);

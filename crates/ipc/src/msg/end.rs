@@ -10,7 +10,8 @@ pub const SLOW: u64 = 1 << 63;
 /// Most cells that an end can move by at once.
 pub const MAX_STEP: u32 = (1 << 15) - 1;
 
-/// What an end's pair says: `{position:32, bytes:32}` and `{messages:32, mover's slot + 1:16, step:15, SLOW:1}`.
+/// What an end's pair says: `{position:32, bytes:32}` and `{messages:32, mover's slot + 1:16, step:15,
+/// SLOW:1}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     /// Position: the tail or the head.
@@ -58,7 +59,8 @@ impl At {
     }
 }
 
-/// Reads an end at one moment. Only who scribbles changes it again and again in the nanosecond between two looks.
+/// Reads an end at one moment. Only who scribbles changes it again and again in the nanosecond between two
+/// looks.
 #[inline]
 pub fn read(end: &MsgEnd) -> At {
     let mut pair = end.at.load();

@@ -36,8 +36,9 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, flg: i32) -> Result<i32,
     )?;
     let entry = c.msg(index).ok_or(Errno::EINVAL)?;
     let (log, _) = dir::take_block(c, &mut txn, Log::size(LOG_ENTRIES))?;
-    // Both ends begin frozen: the first sender makes the ring. Positions and counts begin at numbers of this queue's own, so that a
-    // fast path that looked at the queue before in this entry can't mistake this one for it.
+    // Both ends begin frozen: the first sender makes the ring. Positions and counts begin at numbers of this
+    // queue's own, so that a fast path that looked at the queue before in this entry can't mistake this one
+    // for it.
     let first = At {
         pos: (id as u32 / MAX_ENTRIES) << 20,
         bytes: 0,

@@ -16,7 +16,8 @@ pub enum State {
     Assigned = 4,
     /// No message any more. `len` counts cells.
     Consumed = 5,
-    /// The place of a message whose sender, who is named, is at work in a ring that the queue has left. `len` counts cells.
+    /// The place of a message whose sender, who is named, is at work in a ring that the queue has left. `len`
+    /// counts cells.
     InRetired = 7,
 }
 
@@ -67,8 +68,8 @@ impl Mark {
         })
     }
 
-    /// Nothing, since a lap. The word looks like nobody's data: a late comer must not mistake memory that became somebody else's
-    /// for it.
+    /// Nothing, since a lap. The word looks like nobody's data: a late comer must not mistake memory that
+    /// became somebody else's for it.
     #[inline]
     pub fn free(lap: u32) -> Mark {
         Mark {

@@ -1,4 +1,5 @@
-//! The ring of a queue under loom: every interleaving of a few senders and receivers, up to a bound of preemptions.
+//! The ring of a queue under loom: every interleaving of a few senders and receivers, up to a bound of
+//! preemptions.
 //!
 //! A change of one of these changes its mirror here, with the same steps in the same order and with the same
 //! orderings: `attempt` of [`super::send`] and [`super::receive`], `try_send` and `take` with `consume`
@@ -6,12 +7,14 @@
 //! all of [`super::done`], and `find`, `reap`, `reap_behind` and `advance` of [`super::scan`]. Marks and ends
 //! are the real ones, without counts of bytes and messages.
 //!
-//! What differs: an end is one word, read twice, first for its position and then for the rest, as the real two are; so a read may be torn,
-//! and a swap of both is one of loom's. Loom takes sequentially consistent loads for acquiring ones, so they are swaps that
-//! change nothing: these read the newest value, which is what the real ones do among sequentially consistent writes. A store to a mark is
-//! a swap, too: otherwise loom lets a name that was written before it come after it. One at a time takes
-//! the lock, and transactions are the stores that they end in. Nobody sleeps: who finds no room or no message tries so often, and gives
-//! up. Text is memory that loom watches: two who use it at once, or one who overwrites what is not read yet, fail the test.
+//! What differs: an end is one word, read twice, first for its position and then for the rest, as the real
+//! two are; so a read may be torn, and a swap of both is one of loom's. Loom takes sequentially consistent
+//! loads for acquiring ones, so they are swaps that change nothing: these read the newest value, which is
+//! what the real ones do among sequentially consistent writes. A store to a mark is a swap, too: otherwise
+//! loom lets a name that was written before it come after it. One at a time takes the lock, and transactions
+//! are the stores that they end in. Nobody sleeps: who finds no room or no message tries so often, and gives
+//! up. Text is memory that loom watches: two who use it at once, or one who overwrites what is not read yet,
+//! fail the test.
 
 use super::end::At;
 use super::mark::{Mark, State};
@@ -182,7 +185,8 @@ impl Queue {
 
     fn write(&self, pos: u32, id: u64, cells: u32) {
         for i in self.indices(pos, cells) {
-            // SAFETY: the cells are the caller's, which is what is being tested: loom reports a concurrent access.
+            // SAFETY: the cells are the caller's, which is what is being tested: loom reports a concurrent
+            // access.
             self.text[i].with_mut(|text| unsafe { *text = id });
         }
         self.kinds[self.index(pos)].store(id, Relaxed);

@@ -1,5 +1,5 @@
-//! Names beside messages that are not finished: whoever moved an end last, its name is in that end; the next one to move it writes
-//! the name into the message's mark first.
+//! Names beside messages that are not finished: whoever moved an end last, its name is in that end; the next
+//! one to move it writes the name into the message's mark first.
 
 use super::done;
 use super::end::At;
@@ -29,9 +29,11 @@ pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
     let pos = tail.pos.wrapping_sub(tail.step.into());
     let word = ring.mark_word(pos);
     let mut old = word.load(Acquire);
-    // Somebody who is late may yet name a receiver of the lap before, once or twice. Only who scribbles goes on for ever.
+    // Somebody who is late may yet name a receiver of the lap before, once or twice. Only who scribbles goes
+    // on for ever.
     for _ in 0..ATTEMPTS {
-        // A mark of another lap is of an earlier one only as long as the tail stands still. Of a later one, it would be a message's.
+        // A mark of another lap is of an earlier one only as long as the tail stands still. Of a later one,
+        // it would be a message's.
         if ring.valid(pos, old).is_some() || has_moved(&queue.entry.send, tail) {
             return;
         }
@@ -62,7 +64,8 @@ pub fn name_receiver(queue: &Queue, ring: &Ring, head: At) {
     }
     let old = ring.mark_word(pos).load(Acquire);
     let mark = (ring.valid(pos, old)).filter(|m| m.state == State::Ready);
-    // If the head has moved, the ring may have become somebody's memory, who writes there what looks like a mark.
+    // If the head has moved, the ring may have become somebody's memory, who writes there what looks like a
+    // mark.
     if let Some(mark) = mark.filter(|_| !has_moved(&queue.entry.receive, head)) {
         let named = Mark {
             state: State::Taken,

@@ -54,7 +54,8 @@ impl Queue {
         })
     }
 
-    /// The ring, if there is one. Read the end before the ring: if the end has not changed, neither has the ring.
+    /// The ring, if there is one. Read the end before the ring: if the end has not changed, neither has the
+    /// ring.
     #[inline]
     pub fn ring(&self, c: &Ctx) -> Option<Ring> {
         Ring::at(
@@ -91,7 +92,8 @@ impl Queue {
         dir::still(&self.entry.head, self.id)
     }
 
-    /// Is its memory still its own? It may have been removed, while somebody has yet to take what is his from it.
+    /// Is its memory still its own? It may have been removed, while somebody has yet to take what is his from
+    /// it.
     pub fn is_there(&self) -> bool {
         self.entry.head.id.load(Acquire) == self.id as u32
     }
@@ -124,7 +126,8 @@ impl Queue {
     }
 }
 
-/// A queue whose lock is held and whose ends are frozen. Dropping it thaws what nobody's waiting needs frozen.
+/// A queue whose lock is held and whose ends are frozen. Dropping it thaws what nobody's waiting needs
+/// frozen.
 pub struct Slow<'a> {
     /// The caller, which holds it.
     pub c: &'a Ctx<'a>,

@@ -21,8 +21,8 @@ enum Attempt {
     Slow,
 }
 
-/// `msgrcv` in the commonest case, put in line where the program comes in: the message is at the head, or is about to come.
-/// `None` says nothing; [`receive`] finds out. It can't panic.
+/// `msgrcv` in the commonest case, put in line where the program comes in: the message is at the head, or is
+/// about to come. `None` says nothing; [`receive`] finds out. It can't panic.
 ///
 /// # Safety
 /// As for [`receive`].
@@ -100,8 +100,8 @@ pub unsafe fn receive(
     }
 }
 
-/// Takes the message at the head, if it is there and wanted. `now` was read from the clock a moment ago: that takes as long as half
-/// of the rest, and is better done before the message is there.
+/// Takes the message at the head, if it is there and wanted. `now` was read from the clock a moment ago: that
+/// takes as long as half of the rest, and is better done before the message is there.
 ///
 /// # Safety
 /// As for [`receive`].
@@ -239,7 +239,8 @@ fn ends(queue: &Queue) -> (u64, u64) {
     )
 }
 
-/// Spins until something came or went: there are messages, but none that is wanted. Returns the rounds that are left.
+/// Spins until something came or went: there are messages, but none that is wanted. Returns the rounds that
+/// are left.
 fn spin_for_change(c: &Ctx, queue: &Queue, seen: (u64, u64), rounds: u32) -> u32 {
     for round in 0..rounds {
         if ends(queue) != seen {

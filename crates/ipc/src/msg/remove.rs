@@ -45,7 +45,8 @@ pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) ->
     Ok(())
 }
 
-/// Removes the queues that are marked as dying, but for those where somebody is still at work. Returns whether there was one.
+/// Removes the queues that are marked as dying, but for those where somebody is still at work. Returns
+/// whether there was one.
 pub fn finish_removals(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let mut any = false;
     dir::each_dying(c, Kind::Msg, |index, id| {

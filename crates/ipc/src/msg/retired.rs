@@ -184,7 +184,8 @@ pub fn keep_place(new: &Ring, to: u32, old: &Ring, item: Item) {
     new.mark_word(to).store(mark.word(), Relaxed);
 }
 
-/// Brings over what was finished in rings that were left, and gives back those where nobody is at work any more.
+/// Brings over what was finished in rings that were left, and gives back those where nobody is at work any
+/// more.
 #[cold]
 pub fn collect(slow: &Slow, signals: &SignalsBlocked) -> Result<(), Errno> {
     let (c, queue) = (slow.c, &slow.queue);
@@ -264,7 +265,8 @@ pub fn is_busy(slow: &Slow) -> bool {
     rings(slow.c, &slow.queue).any(|retired| !retired.is_finished(slow.c))
 }
 
-/// Puts into a transaction that the memory of all rings that were left is given back. Nobody is at work there.
+/// Puts into a transaction that the memory of all rings that were left is given back. Nobody is at work
+/// there.
 pub fn give_all_back(c: &Ctx, txn: &mut Txn, queue: &Queue) -> Result<(), Errno> {
     for retired in rings(c, queue) {
         give_back(c, txn, &retired.ring)?;

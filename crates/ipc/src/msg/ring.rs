@@ -1,8 +1,8 @@
 //! The memory of a ring: heads of 32 bytes, then as many cells of 64 bytes of text.
 //!
-//! Heads and text are apart so that a position's mark is never anything but a mark: text that looks like one can't be
-//! mistaken for it, and a long message needs one mark only. So the text is contiguous, and the cells of a received message are
-//! not written to again until they carry the next one.
+//! Heads and text are apart so that a position's mark is never anything but a mark: text that looks like one
+//! can't be mistaken for it, and a long message needs one mark only. So the text is contiguous, and the cells
+//! of a received message are not written to again until they carry the next one.
 
 use super::mark::{Mark, LAP};
 use core::ptr::NonNull;
@@ -86,7 +86,8 @@ impl Ring {
 
     #[inline]
     fn head(&self, pos: u32) -> *mut u8 {
-        // SAFETY: the index is below the number of cells, all heads of which `at` found to be inside the mapping.
+        // SAFETY: the index is below the number of cells, all heads of which `at` found to be inside the
+        // mapping.
         unsafe { self.base.as_ptr().add(self.mark_offset(pos) as usize) }
     }
 
@@ -131,8 +132,8 @@ impl Ring {
     pub unsafe fn write(&self, pos: u32, kind: i64, text: *const u8, len: usize) {
         if len > SHORT {
             let near = self.until_the_end(pos, len);
-            // SAFETY: the first part ends with the ring at the latest, the second begins with it and is shorter than it;
-            // `text` has `len` bytes.
+            // SAFETY: the first part ends with the ring at the latest, the second begins with it and is
+            // shorter than it; `text` has `len` bytes.
             unsafe {
                 core::ptr::copy_nonoverlapping(text, self.cell(pos), near);
                 if near < len {
@@ -226,7 +227,8 @@ impl Ring {
     pub fn copy_text(&self, pos: u32, from: &Ring, from_pos: u32, cells: u32) {
         for i in 0..cells {
             let (to, of) = (pos.wrapping_add(i), from_pos.wrapping_add(i));
-            // SAFETY: cells are inside the mapping, and rings don't overlap unless somebody scribbled, which `copy` stands.
+            // SAFETY: cells are inside the mapping, and rings don't overlap unless somebody scribbled, which
+            // `copy` stands.
             unsafe { core::ptr::copy(from.cell(of), self.cell(to), CELL) };
         }
     }
@@ -240,7 +242,8 @@ impl Ring {
     pub fn spare_word(&self, n: u64) -> &'static AtomicU64 {
         let n = n.min(self.spare_words() - 1);
         let at = self.at + u64::from(self.cells) * (HEAD + CELL as u64) + n * 8;
-        // SAFETY: it is in the last quarter of what `at` found to be inside the mapping, and aligned as the ring is.
+        // SAFETY: it is in the last quarter of what `at` found to be inside the mapping, and aligned as the
+        // ring is.
         unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>() }
     }
 }

@@ -20,7 +20,8 @@ pub struct Item {
     pub cells: u32,
 }
 
-/// The item at a position, if the ring is sound there. Short ones follow closely upon each other, which costs little.
+/// The item at a position, if the ring is sound there. Short ones follow closely upon each other, which costs
+/// little.
 fn item(c: &Ctx, ring: &Ring, pos: u32, left: u32) -> Option<Item> {
     let mark = ring.mark(pos)?;
     let cells = cells_of(mark)?;
@@ -60,8 +61,8 @@ pub fn owner_is_dead(c: &Ctx, owner: u16) -> bool {
     }
 }
 
-/// Drops what dead processes have begun and not finished, and frees what is used up at the head. Returns whether something
-/// unfinished of the living is left between head and tail.
+/// Drops what dead processes have begun and not finished, and frees what is used up at the head. Returns
+/// whether something unfinished of the living is left between head and tail.
 pub fn reap(slow: &Slow) -> bool {
     let Some(ring) = slow.queue.ring(slow.c) else {
         return false;
@@ -107,7 +108,8 @@ fn recount(slow: &Slow, bytes: u32, msgs: u32) {
     }
 }
 
-/// Marks an item as used up. Its counts are right already: it was never counted as received, or is no message.
+/// Marks an item as used up. Its counts are right already: it was never counted as received, or is no
+/// message.
 pub fn consume_at(ring: &Ring, item: Item) {
     let used = done::consumed(ring, item.pos, item.cells);
     let _ =
@@ -141,7 +143,8 @@ pub fn advance(slow: &Slow, ring: &Ring) {
     done::catch_up(slow.c, &slow.queue, ring);
 }
 
-/// Frees what dead receivers had taken behind the head. Returns something that the living have taken, if it is left there.
+/// Frees what dead receivers had taken behind the head. Returns something that the living have taken, if it
+/// is left there.
 pub fn reap_behind(slow: &Slow, ring: &Ring) -> Option<Item> {
     done::catch_up(slow.c, &slow.queue, ring);
     let mut unfinished = None;

@@ -36,8 +36,8 @@ enum Attempt {
     Slow,
 }
 
-/// `msgsnd` in the commonest case, put in line where the program comes in: nothing has to be waited for or looked up. True: done.
-/// False says nothing; [`send`] finds out. It can't panic.
+/// `msgsnd` in the commonest case, put in line where the program comes in: nothing has to be waited for or
+/// looked up. True: done. False says nothing; [`send`] finds out. It can't panic.
 ///
 /// # Safety
 /// As for [`send`].
@@ -98,7 +98,8 @@ unsafe fn attempt(c: &Ctx, queue: &Queue, message: Outgoing) -> Attempt {
     for _ in 0..MOST_ATTEMPTS {
         let pair = entry.send.at.load();
         let tail = At::of(pair);
-        // Removed, and perhaps another queue since: asked after the end was read, which no later queue has again.
+        // Removed, and perhaps another queue since: asked after the end was read, which no later queue has
+        // again.
         if tail.slow || !queue.still() {
             return Attempt::Slow;
         }
@@ -174,8 +175,8 @@ fn ready(c: &Ctx, ring: &Ring, pos: u32, len: usize) -> Mark {
     }
 }
 
-/// Do the limits admit the message? Counts of received messages are remembered and only looked up when that matters: they
-/// only grow, so old ones err on the safe side.
+/// Do the limits admit the message? Counts of received messages are remembered and only looked up when that
+/// matters: they only grow, so old ones err on the safe side.
 #[inline]
 fn fits(queue: &Queue, tail: At, len: usize) -> bool {
     let fits_in = |counts: u64| {
@@ -274,7 +275,8 @@ unsafe fn try_send(
         Space::Busy => return Ok(Step::Busy),
     };
     let tail = queue.tail();
-    // SAFETY: the cells after the tail are free and both ends are frozen, so they are ours; the caller vouches for the text.
+    // SAFETY: the cells after the tail are free and both ends are frozen, so they are ours; the caller
+    // vouches for the text.
     unsafe { ring.write(tail.pos, message.kind, message.text, message.len) };
     if deliver(&slow, &ring, tail, message.kind, message.len)? {
         return Ok(Step::Done);

@@ -84,8 +84,8 @@ fn spin_while(slow: &Slow, ring: &Ring, item: Item, rounds: u32) -> u32 {
     0
 }
 
-/// Cells of a ring that has room for some messages of this size, as far as the queue's limit admits them: a sender and a receiver
-/// that have only one or two in flight wait for each other all the time.
+/// Cells of a ring that has room for some messages of this size, as far as the queue's limit admits them: a
+/// sender and a receiver that have only one or two in flight wait for each other all the time.
 fn ample(slow: &Slow, cells: u32) -> u32 {
     let limit = slow.queue.entry.qbytes.load(Relaxed).div_ceil(CELL as u64);
     let most = limit.clamp(cells.into(), MOST.into()) as u32;
@@ -127,7 +127,8 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
     let mut txn = guard.txn();
     let (at, _) = dir::take_block(c, &mut txn, ring::bytes(count))?;
     let new = Ring::at(c.pool.mem(), at, count).ok_or(Errno::ENOMEM)?;
-    // Positions never come back, so a fast path that looked before the move can't mistake the new ring for the old one.
+    // Positions never come back, so a fast path that looked before the move can't mistake the new ring for
+    // the old one.
     let first = (tail.pos as u64 + 1).next_multiple_of(count) as u32;
     c.pay(count).ok_or(Errno::EIDRM)?;
     clear(&new, first, count as u32);
@@ -171,8 +172,8 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
     Ok(new)
 }
 
-/// Marks are told apart by 20 bits of their lap, and a position's mark is only written when a message begins there. So before laps
-/// come round, those that are old are swept away. After this many laps,
+/// Marks are told apart by 20 bits of their lap, and a position's mark is only written when a message begins
+/// there. So before laps come round, those that are old are swept away. After this many laps,
 const SWEEP_LAPS: u32 = 18;
 /// or this many positions if that is less.
 const SWEEP_MOST: u64 = 1 << 30;
@@ -210,8 +211,8 @@ fn clear(ring: &Ring, first: u32, count: u32) {
     }
 }
 
-/// A message that was handed to a receiver moves: the receiver's record has to say where it is then. The receiver looks under the
-/// queue's lock.
+/// A message that was handed to a receiver moves: the receiver's record has to say where it is then. The
+/// receiver looks under the queue's lock.
 fn tell_receiver(
     c: &Ctx,
     txn: &mut Txn,

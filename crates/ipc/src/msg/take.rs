@@ -29,8 +29,8 @@ impl Incoming {
         Incoming { text, cap, cut }
     }
 
-    /// Bytes of a message of `len` that are copied: the buffer was found writable for what a message can have, not for
-    /// what a mark says that somebody scribbled.
+    /// Bytes of a message of `len` that are copied: the buffer was found writable for what a message can
+    /// have, not for what a mark says that somebody scribbled.
     #[inline(always)]
     pub fn part_of(&self, c: &Ctx, len: usize) -> usize {
         len.min(self.cap).min(c.pool.limits().msgmax as usize)

@@ -63,7 +63,8 @@ fn await_applied(c: &Ctx, queue: &Queue, signals: &SignalsBlocked) {
     }
 }
 
-/// What becomes of a call that was told how its wait ended: an error, or it tries again, unless a signal has come.
+/// What becomes of a call that was told how its wait ended: an error, or it tries again, unless a signal has
+/// come.
 fn end_or_again(
     c: &Ctx,
     queue: &Queue,
@@ -211,8 +212,8 @@ unsafe fn take_given(
     received
 }
 
-/// The lock, for somebody who stands in a queue of waiters: if the queue is being removed by somebody who died, that is finished
-/// first, which serves the caller.
+/// The lock, for somebody who stands in a queue of waiters: if the queue is being removed by somebody who
+/// died, that is finished first, which serves the caller.
 fn lock_for_waiter<'a>(
     c: &'a Ctx,
     queue: &Queue,
@@ -227,7 +228,8 @@ fn lock_for_waiter<'a>(
     queue.lock(c, signals)
 }
 
-/// Is the queue there? If not, and nobody has told the caller, who waits in it, then the pool was taken away just before it began to.
+/// Is the queue there? If not, and nobody has told the caller, who waits in it, then the pool was taken away
+/// just before it began to.
 fn check_there(c: &Ctx, queue: &Queue, ticket: Ticket) -> Result<(), Errno> {
     if queue.is_there() {
         return Ok(());

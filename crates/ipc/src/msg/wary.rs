@@ -1,9 +1,10 @@
 //! The signals of a call that waits in a queue, so that none comes in vain.
 //!
-//! A signal handler ends the call with EINTR. It is seen to have run where it ends a sleep, or to be due while signals are blocked; in
-//! between it would run unseen. Once is a moment that no program can tell from the one before the call. But a waiter that is told to try
-//! again has such a moment in each round, and a member can have it try again without end. So after the first time signals stay blocked
-//! until the call returns, and a sleeper looks for them.
+//! A signal handler ends the call with EINTR. It is seen to have run where it ends a sleep, or to be due
+//! while signals are blocked; in between it would run unseen. Once is a moment that no program can tell from
+//! the one before the call. But a waiter that is told to try again has such a moment in each round, and a
+//! member can have it try again without end. So after the first time signals stay blocked until the call
+//! returns, and a sleeper looks for them.
 
 use crate::Ctx;
 use core::time::Duration;

@@ -55,7 +55,8 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> b
     true
 }
 
-/// Undoes the operations of a waiter of the caller's that was served, if that is possible, the last one first.
+/// Undoes the operations of a waiter of the caller's that was served, if that is possible, the last one
+/// first.
 fn return_all(
     c: &Ctx,
     set: &Set,
@@ -64,7 +65,8 @@ fn return_all(
     w: &Waiter,
 ) -> Result<(), Errno> {
     let n = count(c, w);
-    // Where the operations stand in a block of their own, nothing says that the set is still the one that they were for.
+    // Where the operations stand in a block of their own, nothing says that the set is still the one that
+    // they were for.
     let is_it = n <= w.ops.len() && w.semop().at.load(Relaxed) == set.id as u64 && set.still();
     let changes = |i: &usize| sop(c, w, *i).op != 0;
     let inverse = |i: usize| {

@@ -10,7 +10,8 @@ use vshmem_pool::layout::{Kind, Undo, MAX_PROCS};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 
-/// Takes over a set's lock if a dead process holds it, and repays what the dead owe. Whether it was taken over.
+/// Takes over a set's lock if a dead process holds it, and repays what the dead owe. Whether it was taken
+/// over.
 pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<bool, Errno> {
     let Ok(set) = Set::at(c, index) else {
         return Ok(false);
@@ -27,7 +28,8 @@ pub(crate) fn recover(c: &Ctx, signals: &SignalsBlocked, index: u32) -> Result<b
     Ok(guard.inherited())
 }
 
-/// Calls `each` with offset and length of every piece of the small heap that a set has, until it returns false. The pool's lock is held.
+/// Calls `each` with offset and length of every piece of the small heap that a set has, until it returns
+/// false. The pool's lock is held.
 pub(crate) fn pieces(c: &Ctx, index: u32, each: &mut dyn FnMut(u64, u64) -> bool) {
     let Some(entry) = c.sem(index) else {
         return;

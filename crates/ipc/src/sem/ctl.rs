@@ -128,7 +128,8 @@ pub fn setval(c: &Ctx, id: i32, num: i32, val: i32) -> Result<(), Errno> {
     })
 }
 
-/// `GETALL`: calls `put` with each semaphore's number and value; it returns false if that can't be stored (`EFAULT`).
+/// `GETALL`: calls `put` with each semaphore's number and value; it returns false if that can't be stored
+/// (`EFAULT`).
 pub fn getall(c: &Ctx, id: i32, put: &mut dyn FnMut(usize, u16) -> bool) -> Result<(), Errno> {
     with_lock(c, id, perm::READ, |set, _, _| {
         // All at one moment: fast paths keep off while the values are read.

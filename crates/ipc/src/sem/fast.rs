@@ -1,12 +1,13 @@
 //! `semop` where nobody has to wait: one compare-and-swap.
 //!
-//! An operation without `SEM_UNDO` replaces the low word alone (value, SLOW, generation, pid): eight bytes are swapped in half the time that
-//! sixteen take. It changes no adjustment, and its outcome depends on none, so the high word matters in one way only: an adjustment
-//! of somebody dead is due before the operation. The high word is read before the swap. Had it changed in between, and
-//! the low word come back to what it was, then whoever has an adjustment now was alive and at work after this operation
-//! began. If it is dead already, its death and this operation happen at the same time, and either may be first. An
-//! operation that was begun after a death that the caller knows of finds the dead one's high word.
-//! Everything else that changes the high word compares both words, or has set SLOW in the low one before.
+//! An operation without `SEM_UNDO` replaces the low word alone (value, SLOW, generation, pid): eight bytes
+//! are swapped in half the time that sixteen take. It changes no adjustment, and its outcome depends on none,
+//! so the high word matters in one way only: an adjustment of somebody dead is due before the operation. The
+//! high word is read before the swap. Had it changed in between, and the low word come back to what it was,
+//! then whoever has an adjustment now was alive and at work after this operation began. If it is dead
+//! already, its death and this operation happen at the same time, and either may be first. An operation that
+//! was begun after a death that the caller knows of finds the dead one's high word. Everything else that
+//! changes the high word compares both words, or has set SLOW in the low one before.
 
 use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::slow;
@@ -59,7 +60,8 @@ pub fn try_fast(c: &Ctx, id: i32, sop: Sembuf) -> bool {
     let mut rounds = 0;
     loop {
         let (lo, hi) = cell.load();
-        // After the value was read: what is swapped below then belongs to this set, or has another generation.
+        // After the value was read: what is swapped below then belongs to this set, or has another
+        // generation.
         let other = u64::from(dir::other_than(head, id));
         let new = value(lo) + i32::from(sop.op);
         // SEMVMX is all ones: a negative number is above it, too.

@@ -1,17 +1,20 @@
 //! V-sem: semaphore sets (semget(2), semop(2), semctl(2)).
 //!
-//! A semaphore is a [`Pair`](vshmem_pool::pair::Pair): `{value:16, SLOW:1, generation:15, pid word:32}` and `{undo owner's slot + 1:16, its generation:16, adjustment:16}`.
+//! A semaphore is a [`Pair`](vshmem_pool::pair::Pair): `{value:16, SLOW:1, generation:15, pid word:32}` and
+//! `{undo owner's slot + 1:16, its generation:16, adjustment:16}`.
 //!
 //! # Why it is correct
-//! * *Fast path* ([`fast`]): one compare-and-swap of the pair. Value, last pid and the adjustment of the one process that
-//!   has one change together, so a death before or after it leaves nothing half done. The generation keeps a late comer
-//!   off a new set in the same memory.
-//! * *Slow path* ([`slow`]): under the set's lock. It sets SLOW before it reads a semaphore; from then on fast paths leave that
-//!   semaphore alone, so what was read stays true until it is written through the redo log, which also clears SLOW unless a waiter needs it.
-//! * *Waiters*: a semaphore that a waiter's operations name is SLOW for as long as the waiter stands in the queue. Every change of it
-//!   hence goes through the lock, and the changer serves the queue before it lets go. A waiter registers under the same lock,
-//!   after it found that it can't proceed. So none is missed.
-//! * *Waiters that died* are not served: whether a waiter lives is asked under the lock, before it is given anything.
+//! * *Fast path* ([`fast`]): one compare-and-swap of the pair. Value, last pid and the adjustment of the one
+//!   process that has one change together, so a death before or after it leaves nothing half done. The
+//!   generation keeps a late comer off a new set in the same memory.
+//! * *Slow path* ([`slow`]): under the set's lock. It sets SLOW before it reads a semaphore; from then on
+//!   fast paths leave that semaphore alone, so what was read stays true until it is written through the redo
+//!   log, which also clears SLOW unless a waiter needs it.
+//! * *Waiters*: a semaphore that a waiter's operations name is SLOW for as long as the waiter stands in the
+//!   queue. Every change of it hence goes through the lock, and the changer serves the queue before it lets
+//!   go. A waiter registers under the same lock, after it found that it can't proceed. So none is missed.
+//! * *Waiters that died* are not served: whether a waiter lives is asked under the lock, before it is given
+//!   anything.
 
 mod cancel;
 pub(crate) mod check;

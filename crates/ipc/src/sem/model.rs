@@ -1,11 +1,12 @@
 //! The waiting of `semop` under loom: every interleaving of a few threads.
 //!
-//! This models [`super::fast`] (`attempt`), [`super::slow`] (`op`, `begin`, `perform`, `wait`) and [`super::serve`] (`register`,
-//! `serve`, `serve_one`), with the same orderings on the semaphore's low word and on a waiter's status: the fast path's
-//! compare-and-swap unless SLOW is set; the slow path's lock, SLOW, second look, registration and sleep; the waker that finds SLOW,
-//! takes the lock, hands over, and clears SLOW when no waiter is left. The lock is loom's mutex here (its own algorithm is modelled in
-//! `vshmem_pool::lock`), the transactions are the plain stores that they end in, and nobody dies. Sleeps have no timeout, so a
-//! lost wake-up is a deadlock, which loom reports.
+//! This models [`super::fast`] (`attempt`), [`super::slow`] (`op`, `begin`, `perform`, `wait`) and
+//! [`super::serve`] (`register`, `serve`, `serve_one`), with the same orderings on the semaphore's low word
+//! and on a waiter's status: the fast path's compare-and-swap unless SLOW is set; the slow path's lock, SLOW,
+//! second look, registration and sleep; the waker that finds SLOW, takes the lock, hands over, and clears
+//! SLOW when no waiter is left. The lock is loom's mutex here (its own algorithm is modelled in
+//! `vshmem_pool::lock`), the transactions are the plain stores that they end in, and nobody dies. Sleeps have
+//! no timeout, so a lost wake-up is a deadlock, which loom reports.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering::*};
@@ -231,8 +232,8 @@ fn it_excludes() {
     });
 }
 
-/// That the model can fail: if a waiter does not keep its semaphore from fast paths, a token passes it by. The sleep itself is left
-/// out here, because it would not end.
+/// That the model can fail: if a waiter does not keep its semaphore from fast paths, a token passes it by.
+/// The sleep itself is left out here, because it would not end.
 #[test]
 fn without_keeping_slow_a_wake_up_is_lost() {
     let lost = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -24,7 +24,8 @@ pub enum Outcome {
     Failed(Errno),
 }
 
-/// Performs operations in a transaction, all or nothing: unless the outcome is `Possible`, drop the transaction.
+/// Performs operations in a transaction, all or nothing: unless the outcome is `Possible`, drop the
+/// transaction.
 pub fn perform(
     c: &Ctx,
     set: &Set,

@@ -1,4 +1,5 @@
-//! What the dead owe: their `SEM_UNDO` adjustments applied (`exit_sem` in Linux), and the queue served after that.
+//! What the dead owe: their `SEM_UNDO` adjustments applied (`exit_sem` in Linux), and the queue served after
+//! that.
 
 use super::remove;
 use super::serve::serve;
@@ -9,7 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
-/// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the queue. Its record stays, empty.
+/// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the
+/// queue. Its record stays, empty.
 pub fn repay(
     c: &Ctx,
     set: &Set,
@@ -23,7 +25,8 @@ pub fn repay(
     Ok(())
 }
 
-/// Applies what processes that are gone have in records, which stay, empty. Returns whether there was something.
+/// Applies what processes that are gone have in records, which stay, empty. Returns whether there was
+/// something.
 pub fn repay_recorded(
     c: &Ctx,
     set: &Set,

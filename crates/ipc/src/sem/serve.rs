@@ -1,4 +1,5 @@
-//! The queue of a set: operations that wait, performed by whoever makes them possible (`do_smart_update` in Linux).
+//! The queue of a set: operations that wait, performed by whoever makes them possible (`do_smart_update` in
+//! Linux).
 
 use super::perform::{perform, Actor, Outcome};
 use super::set::Set;
@@ -16,11 +17,13 @@ enum Look {
     Performed,
     /// It left the queue with an error.
     Failed,
-    /// Somebody who died owed something to its semaphores, which has them now. The waiter is to be looked at again, and others too.
+    /// Somebody who died owed something to its semaphores, which has them now. The waiter is to be looked at
+    /// again, and others too.
     Repaid,
 }
 
-/// Performs what waiters wait for, as far as it is possible now: those that wait for zero first, then in order.
+/// Performs what waiters wait for, as far as it is possible now: those that wait for zero first, then in
+/// order.
 pub fn serve(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<(), Errno> {
     if !set.has_waiters() {
         return Ok(());
@@ -57,7 +60,8 @@ fn serve_for_zero(
     }
 }
 
-/// Serves the first whose operations can be done and change something, or pays back what somebody who died owed it. Whether there was one.
+/// Serves the first whose operations can be done and change something, or pays back what somebody who died
+/// owed it. Whether there was one.
 fn serve_one_that_alters(
     c: &Ctx,
     set: &Set,

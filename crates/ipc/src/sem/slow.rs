@@ -12,8 +12,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
-/// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are its multiples: a program's
-/// alarm that goes off at the same moment as the sleep's time is up would not be seen to have interrupted it),
+/// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are
+/// its multiples: a program's alarm that goes off at the same moment as the sleep's time is up would not be
+/// seen to have interrupted it),
 const FIRST_LOOK: Duration = Duration::from_micros(9_370);
 
 /// later less and less often, down to this.
@@ -214,9 +215,10 @@ fn await_applied(c: &Ctx, set: &Set) {
     }
 }
 
-/// A sleeper's look around: whoever died holding something has it undone now. Returns why the wait ends, if it does: a signal came meanwhile
-/// that has a handler, which runs as soon as signals are let through, as in any other wait; or the set is not there, though nobody has
-/// told its waiters, for the pool was taken away just before the caller became one.
+/// A sleeper's look around: whoever died holding something has it undone now. Returns why the wait ends, if
+/// it does: a signal came meanwhile that has a handler, which runs as soon as signals are let through, as in
+/// any other wait; or the set is not there, though nobody has told its waiters, for the pool was taken away
+/// just before the caller became one.
 fn look_around(c: &Ctx, set: &Set) -> Option<Errno> {
     let signals = SignalsBlocked::open(c.kernel);
     if let Ok(guard) = set.lock(c, &signals) {

@@ -1,4 +1,5 @@
-//! `SEM_UNDO`: adjustments, beside a semaphore for the first process that has one, in a record for the others.
+//! `SEM_UNDO`: adjustments, beside a semaphore for the first process that has one, in a record for the
+//! others.
 
 use super::set::{value, with_value, Beside, Set};
 use super::waiter::thaw_all;
@@ -128,7 +129,8 @@ pub fn ensure_record(
     ensure_record_for(c, set, signals, c.me, sops.len(), |i| sops[i])
 }
 
-/// Makes a record for a process if its operations need one: because somebody else's adjustment is beside a semaphore.
+/// Makes a record for a process if its operations need one: because somebody else's adjustment is beside a
+/// semaphore.
 pub fn ensure_record_for(
     c: &Ctx,
     set: &Set,
@@ -197,7 +199,8 @@ fn free_record(
     Ok(txn.commit()?)
 }
 
-/// Applies and forgets all adjustments of a process that is gone, and nothing else. Returns whether it had any.
+/// Applies and forgets all adjustments of a process that is gone, and nothing else. Returns whether it had
+/// any.
 pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool, Errno> {
     let pid = if who == c.me {
         crate::pid_word(c)
@@ -228,7 +231,8 @@ pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool,
     Ok(changed.count > 0)
 }
 
-/// Semaphores that were changed, to let fast paths use them again. Where they are many, all of the set's are gone through.
+/// Semaphores that were changed, to let fast paths use them again. Where they are many, all of the set's are
+/// gone through.
 #[derive(Default)]
 struct Changed {
     few: [u32; 16],
@@ -292,7 +296,8 @@ fn give_back(
     Ok(txn.commit()?)
 }
 
-/// A process that is gone and still has an adjustment beside a semaphore that the operations name, or in a record.
+/// A process that is gone and still has an adjustment beside a semaphore that the operations name, or in a
+/// record.
 pub fn dead_owner(
     c: &Ctx,
     set: &Set,
@@ -337,8 +342,8 @@ pub fn is_foreign(c: &Ctx, set: &Set, num: u32) -> bool {
     beside.is_some_and(|b| b.owner != c.me) || set.entry.undo.load(Relaxed) != 0
 }
 
-/// Forgets all adjustments of one semaphore (`SETVAL`), or of all (`CLEAR_ALL`): begun by setting `clear` in the
-/// transaction that sets the values, finished here, or by whoever takes the lock from the dead.
+/// Forgets all adjustments of one semaphore (`SETVAL`), or of all (`CLEAR_ALL`): begun by setting `clear` in
+/// the transaction that sets the values, finished here, or by whoever takes the lock from the dead.
 pub fn finish_clearing(c: &Ctx, set: &Set) {
     let clear = set.entry.clear.load(Relaxed);
     if clear == 0 {

@@ -74,7 +74,8 @@ fn take_list(c: &Ctx, signals: &SignalsBlocked, w: &Waiter, n: usize) -> Result<
 pub fn finish(c: &Ctx, ticket: Ticket) {
     let w = ticket.waiter;
     if w.semop().block_len.load(Relaxed) != 0 {
-        // Fails where a lock is not to be had in time, or somebody has rewritten the record: then `vshmem check` finds the block.
+        // Fails where a lock is not to be had in time, or somebody has rewritten the record: then `vshmem
+        // check` finds the block.
         let _ = free_list(c, &SignalsBlocked::new(c.kernel), w);
     }
     waiters::give_back(ticket);
@@ -164,8 +165,8 @@ pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> Result<u32
     Ok(n as u32)
 }
 
-/// A single operation that waits, on a semaphore that its waiter keeps frozen: is the value still in its way? Spares most of those
-/// who stand in a queue the transaction that would tell the same.
+/// A single operation that waits, on a semaphore that its waiter keeps frozen: is the value still in its way?
+/// Spares most of those who stand in a queue the transaction that would tell the same.
 pub fn is_blocked(c: &Ctx, set: &Set, s: Sembuf) -> bool {
     set.cell(c, s.num.into()).is_ok_and(|cell| {
         let now = value(cell.lo.load(Acquire));
@@ -182,7 +183,8 @@ pub fn status_at(c: &Ctx, w: &Waiter) -> u64 {
     c.pool.offset_of(&w.status)
 }
 
-/// Takes a waiter out of the queue with a result, and wakes it; fast paths may use the semaphores again that it alone named.
+/// Takes a waiter out of the queue with a result, and wakes it; fast paths may use the semaphores again that
+/// it alone named.
 pub fn take_out(
     c: &Ctx,
     set: &Set,
@@ -213,7 +215,8 @@ pub fn end_wait(
     Ok(())
 }
 
-/// Lets fast paths use semaphores again that no waiter names. What can't be known, because the budget is spent, stays as it is.
+/// Lets fast paths use semaphores again that no waiter names. What can't be known, because the budget is
+/// spent, stays as it is.
 pub fn thaw_all(c: &Ctx, set: &Set, n: usize, num: impl Fn(usize) -> u32) {
     if !set.has_waiters() {
         (0..n).for_each(|i| set.thaw(c, num(i)));

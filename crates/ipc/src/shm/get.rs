@@ -9,8 +9,9 @@ use vshmem_pool::layout::{Kind, PAGE};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Txn;
 
-/// Segments up to this size (bytes) get their memory when they are made. Larger ones get it when it is touched, as the kernel's
-/// do (near who touches it first), unless memory is scarce; that there is room for all segments is counted.
+/// Segments up to this size (bytes) get their memory when they are made. Larger ones get it when it is
+/// touched, as the kernel's do (near who touches it first), unless memory is scarce; that there is room for
+/// all segments is counted.
 const RESERVED_UP_TO: u64 = 256 << 10;
 /// Segments up to this size are prepared without letting go of the pool's lock.
 const SMALL: u64 = 256 << 10;
@@ -118,14 +119,15 @@ fn prepare(c: &Ctx, range: Range) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Does only this kernel use the pool, and is its memory this kernel's? Then who touches what can't have memory is only a process. A machine that does
-/// so dies, whoever has made the segment.
+/// Does only this kernel use the pool, and is its memory this kernel's? Then who touches what can't have
+/// memory is only a process. A machine that does so dies, whoever has made the segment.
 fn is_ours_alone(c: &Ctx) -> bool {
     c.kernel.rules_pool() && c.pool.is_alone(c.member)
 }
 
-/// Sees to it that a large segment can have memory when it is touched: others of this pool don't take it away, for all are
-/// counted. Where less than twice of what they all can take is to be had, others of the file system could: there it is taken now.
+/// Sees to it that a large segment can have memory when it is touched: others of this pool don't take it
+/// away, for all are counted. Where less than twice of what they all can take is to be had, others of the
+/// file system could: there it is taken now.
 fn back_large(c: &Ctx, at: u64, len: u64) -> bool {
     let Some(available) = c.kernel.available_memory() else {
         return true;

@@ -52,7 +52,8 @@ pub fn find(c: &Ctx, shm: &Shm, who: ProcId) -> Option<(u64, &'static Hold)> {
     each(c, shm, |_, hold| hold.owner.load(Relaxed) == who.word())
 }
 
-/// Calls `stop` with the offset of the link to it and each attachment record, until it returns true; returns that one.
+/// Calls `stop` with the offset of the link to it and each attachment record, until it returns true; returns
+/// that one.
 pub fn each(
     c: &Ctx,
     shm: &Shm,
@@ -135,7 +136,8 @@ pub fn take_off(
     Ok(less == has)
 }
 
-/// Drops what the dead have left, and the living have given up without the lock, as far as it is among the first `most` records.
+/// Drops what the dead have left, and the living have given up without the lock, as far as it is among the
+/// first `most` records.
 pub fn drop_dead_among(
     c: &Ctx,
     guard: &Guard,

@@ -1,7 +1,8 @@
 //! V-shmem: segments (shmget(2), shmat(2), shmctl(2)).
 //!
-//! A segment is a range of pages. Mapping it into an address space is the caller's business ([`attach`] says which bytes to map);
-//! here is who has how many attachments. All of it runs under the pool's lock: none of it is on a data path.
+//! A segment is a range of pages. Mapping it into an address space is the caller's business ([`attach`] says
+//! which bytes to map); here is who has how many attachments. All of it runs under the pool's lock: none of
+//! it is on a data path.
 
 mod get;
 mod holds;
@@ -99,8 +100,8 @@ fn admitted(c: &Ctx, id: i32, flg: i32) -> Result<(u32, &'static Head), Errno> {
     Ok((index, head))
 }
 
-/// Checks what [`attach`] checks and returns what it would, but counts nothing. So a `shmat` whose address turns out to be
-/// taken leaves no trace: map first, then attach and compare.
+/// Checks what [`attach`] checks and returns what it would, but counts nothing. So a `shmat` whose address
+/// turns out to be taken leaves no trace: map first, then attach and compare.
 pub fn look(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let (index, _) = admitted(c, id, flg)?;
     extent_of(c, c.shm(index).ok_or(Errno::EINVAL)?)
@@ -111,8 +112,8 @@ pub fn look(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
 /// somebody asks for the segment's state.
 const FEW: u32 = 16;
 
-/// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one attachment of
-/// the caller. If mapping fails, [`detach`] takes it back.
+/// The first half of `shmat`: checks permission by `SHM_RDONLY` and `SHM_EXEC` in `flg`, and counts one
+/// attachment of the caller. If mapping fails, [`detach`] takes it back.
 pub fn attach(c: &Ctx, id: i32, flg: i32) -> Result<Extent, Errno> {
     let (index, head) = admitted(c, id, flg)?;
     let signals = SignalsBlocked::attentive(c.kernel);
@@ -149,8 +150,8 @@ fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
         .ok_or(Errno::EINVAL)
 }
 
-/// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment. Where the lock is not to be had,
-/// that is noted, and done by whoever has it next and looks at the segment.
+/// `shmdt`, after unmapping: one attachment of the caller less. The last one destroys a removed segment.
+/// Where the lock is not to be had, that is noted, and done by whoever has it next and looks at the segment.
 pub fn detach(c: &Ctx, id: i32) {
     for _ in 0..TRIES {
         let signals = SignalsBlocked::brief(c.kernel);
@@ -165,7 +166,8 @@ pub fn detach(c: &Ctx, id: i32) {
     }
 }
 
-/// Whether a removed segment is still there depends on who of those that have it attached is alive. Returns whether it found something of the dead.
+/// Whether a removed segment is still there depends on who of those that have it attached is alive. Returns
+/// whether it found something of the dead.
 fn reap_if_removed(c: &Ctx, signals: &SignalsBlocked, id: i32) -> bool {
     let found = dir::lookup(c, Kind::Shm, id);
     found.is_ok_and(|(_, head)| head.mode.load(Relaxed) & SHM_DEST != 0)
@@ -200,8 +202,8 @@ pub(crate) fn drop_holds(
     Ok(())
 }
 
-/// Counts all attachments of the caller for its child too, before it forks. False if one could not be counted: the child
-/// then counts them itself.
+/// Counts all attachments of the caller for its child too, before it forks. False if one could not be
+/// counted: the child then counts them itself.
 pub fn fork(c: &Ctx, child: ProcId) -> bool {
     let signals = SignalsBlocked::hurried(c.kernel);
     let mut all = true;
@@ -291,7 +293,8 @@ fn drop_dead_holds(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool, E
     Ok(dropped.unwrap_or(false))
 }
 
-/// Destroys a removed segment that nobody has attached: whoever dropped the last attachment may have died just then.
+/// Destroys a removed segment that nobody has attached: whoever dropped the last attachment may have died
+/// just then.
 fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool, Errno> {
     let guard = dir::lock(c, signals)?;
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
@@ -408,8 +411,8 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `shmctl(SHM_LOCK)` and `SHM_UNLOCK`: sets the mode bit. Pool memory is not swapped out by a machine that shares it; on one
-/// kernel, locking what is attached is mlock(2)'s business.
+/// `shmctl(SHM_LOCK)` and `SHM_UNLOCK`: sets the mode bit. Pool memory is not swapped out by a machine that
+/// shares it; on one kernel, locking what is attached is mlock(2)'s business.
 pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
     let (_, head) = dir::lookup(c, Kind::Shm, id)?;
     if !perm::owner_or(c, head, perm::CAP_IPC_LOCK) {

@@ -1,4 +1,5 @@
-//! What a call may cost, whatever a member has written: and that honest pools of all sizes are served for a part of that.
+//! What a call may cost, whatever a member has written: and that honest pools of all sizes are served for a
+//! part of that.
 
 use super::msg::{queue, send};
 use super::sem::{op, set_of, undone};
@@ -77,7 +78,8 @@ fn adjustments_of_very_many() {
     let _ = is_soon_back(c, "semop", |c| sem::op(c, owed_by_many(c), &all, soon));
 }
 
-/// A list of adjustment records that leads back to its first one, whose owner is dead and owes something again and again.
+/// A list of adjustment records that leads back to its first one, whose owner is dead and owes something
+/// again and again.
 #[test]
 fn a_circle_of_adjustments() {
     let world = World::new(SIZE);
@@ -220,7 +222,8 @@ fn a_lock_that_a_sleeper_does_not_get() {
     lock.store(0, Relaxed);
 }
 
-/// A lock that somebody holds costs something also where nobody waits for it any more: there may be very many.
+/// A lock that somebody holds costs something also where nobody waits for it any more: there may be very
+/// many.
 #[test]
 fn a_held_lock_is_paid_for() {
     let world = World::new(8 << 20);

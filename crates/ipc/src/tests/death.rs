@@ -1,5 +1,5 @@
-//! A process is killed at each of its calls to the kernel in turn, in the middle of whatever it does there. What it did must have
-//! happened or not, never half, and nobody else may be held up.
+//! A process is killed at each of its calls to the kernel in turn, in the middle of whatever it does there.
+//! What it did must have happened or not, never half, and nobody else may be held up.
 
 use super::msg::{counts, queue, receive, send};
 use super::sem::{op, set_of, undone, values, TAKE};
@@ -11,8 +11,8 @@ use std::time::Instant;
 
 const KEY: i32 = 4711;
 
-/// Runs `act` in a process that is killed at its n-th call, for every n until it gets through (and is killed then), each time on a
-/// fresh pool; `check` gets what `act` returned, if it did.
+/// Runs `act` in a process that is killed at its n-th call, for every n until it gets through (and is killed
+/// then), each time on a fresh pool; `check` gets what `act` returned, if it did.
 pub fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
     setup: impl Fn(&World) -> S,
     act: impl Fn(&Ctx, S) -> T + Copy + Send + 'static,
@@ -105,7 +105,8 @@ fn while_serving_a_waiter() {
         |w, id, result| {
             let p = w.process();
             let c = &p.ctx();
-            // If the increase happened, the waiter gets it though nobody calls anything; otherwise it takes the next one.
+            // If the increase happened, the waiter gets it though nobody calls anything; otherwise it takes
+            // the next one.
             let begin = Instant::now();
             while result.is_none()
                 && begin.elapsed() < Duration::from_millis(400)

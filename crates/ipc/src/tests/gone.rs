@@ -1,5 +1,5 @@
-//! A pool that is taken away while it is in use reads as zeros from one moment to the next: every call comes to an end, soon and without
-//! a panic, and none of those by id that begin later succeeds.
+//! A pool that is taken away while it is in use reads as zeros from one moment to the next: every call comes
+//! to an end, soon and without a panic, and none of those by id that begin later succeeds.
 
 use super::msg::{receive, send};
 use super::sem::{op, undone};
@@ -93,7 +93,8 @@ fn make_something(c: &Ctx) {
 /// How a call has ended that says nothing else.
 type Told = Result<(), Errno>;
 
-/// One process each that waits by now for what won't come: for a semaphore, for two, for a message, for one of a type, for room.
+/// One process each that waits by now for what won't come: for a semaphore, for two, for a message, for one
+/// of a type, for room.
 fn sleepers(world: &World, ids: Ids) -> Vec<(Arc<Process>, Task<Told>)> {
     let waits: [fn(&Ctx, Ids) -> Told; 5] = [
         |c, ids| sem::op(c, ids.set, &[op(2, -1)], None),

@@ -1,4 +1,5 @@
-//! A pool whose words were chosen by an enemy: calls may fail, but must come back and touch nothing outside of the pool.
+//! A pool whose words were chosen by an enemy: calls may fail, but must come back and touch nothing outside
+//! of the pool.
 
 use super::msg::{receive, send};
 use super::sem::op;

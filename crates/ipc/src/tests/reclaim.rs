@@ -1,4 +1,5 @@
-//! Memory that machines can't give back is given back by somebody else, whom it may cost its life at any moment.
+//! Memory that machines can't give back is given back by somebody else, whom it may cost its life at any
+//! moment.
 
 use super::death::at_every_call;
 use crate::reclaim::{step, Cursor, Step};

@@ -1,8 +1,9 @@
-//! A member scribbles over words of a pool while it is in use: calls may fail, but must come back without a panic, in time, and
-//! touch nothing outside of the pool.
+//! A member scribbles over words of a pool while it is in use: calls may fail, but must come back without a
+//! panic, in time, and touch nothing outside of the pool.
 //!
-//! Everything that a pool can hold is made once. Then words of it are replaced by what an enemy might write there (ends of ranges, links
-//! that lead to themselves, offsets just past the end), every call is made, and the pool is put back as it was.
+//! Everything that a pool can hold is made once. Then words of it are replaced by what an enemy might write
+//! there (ends of ranges, links that lead to themselves, offsets just past the end), every call is made, and
+//! the pool is put back as it was.
 
 use super::msg::{receive, send};
 use super::sem::{op, undone};
@@ -154,7 +155,8 @@ fn waits(world: &World, index: u32) -> bool {
     waiter.object.load(Relaxed) != 0 && waiter.owner.load(Relaxed) != 0
 }
 
-/// What an enemy might write in the place of a good word at an offset: for counts, for offsets, for links, and for either half.
+/// What an enemy might write in the place of a good word at an offset: for counts, for offsets, for links,
+/// and for either half.
 fn bad_words(at: u64, good: u64) -> Vec<u64> {
     let len = SIZE as u64;
     let mut bad = std::vec![0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 31, 1 << 63];

@@ -1,7 +1,8 @@
 //! Looking a heap over: is every block either free, once, or somebody's? All of it under the pool's lock.
 //!
-//! Allocated blocks have no state, so an audit has three parts: the free lists are walked, whoever has blocks claims them, and what is
-//! left belongs to nobody. Nothing that is read is believed: a list is followed for as many steps as there are pieces.
+//! Allocated blocks have no state, so an audit has three parts: the free lists are walked, whoever has blocks
+//! claims them, and what is left belongs to nobody. Nothing that is read is believed: a list is followed for
+//! as many steps as there are pieces.
 
 use super::{Heap, Piece, FREE};
 use crate::layout::ORDERS;
@@ -17,7 +18,8 @@ pub enum Fault {
     Unlinked,
     /// A part of it is in another free piece too.
     Twice,
-    /// So many pieces (in place of a block) say that they are free, and no list leads to them; or the other way round.
+    /// So many pieces (in place of a block) say that they are free, and no list leads to them; or the other
+    /// way round.
     Unlisted,
 }
 
@@ -107,7 +109,8 @@ impl<'a> Audit<'a> {
         free
     }
 
-    /// Says whose blocks these are: not free ones, nor anybody else's. False: they are, or are no blocks of this heap.
+    /// Says whose blocks these are: not free ones, nor anybody else's. False: they are, or are no blocks of
+    /// this heap.
     pub fn claim(&mut self, first: u32, count: u32) -> bool {
         let end = u64::from(first) + u64::from(count);
         if end > self.heap.count.into() {

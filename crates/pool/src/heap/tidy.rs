@@ -1,4 +1,5 @@
-//! What is done to free pieces afterwards: they are emptied where there is time for it, and merged where there is need.
+//! What is done to free pieces afterwards: they are emptied where there is time for it, and merged where
+//! there is need.
 //!
 //! A process that can give memory back to the host, and is not in the middle of anything, looks for pieces
 //! that may not read as zeros ([`Heap::soiled`]), empties them while it holds the lock, so that nobody can
@@ -15,8 +16,8 @@ use core::sync::atomic::Ordering::Relaxed;
 const LOOKED_AT: u32 = 256;
 
 impl Heap {
-    /// A free piece of at least 2^`least` blocks that may not read as zeros, a large one if there is; `None` if none was found among
-    /// those that were looked at. Call it under the pool's lock.
+    /// A free piece of at least 2^`least` blocks that may not read as zeros, a large one if there is; `None`
+    /// if none was found among those that were looked at. Call it under the pool's lock.
     pub fn soiled(&self, pool: &Pool, least: u32) -> Option<Range> {
         for order in (least..ORDERS as u32).rev() {
             let head = self.head_offset(pool, order)?;
@@ -60,9 +61,10 @@ impl Heap {
         self.give_piece(txn, range.first, piece.order, false, Merge::Lazy)
     }
 
-    /// Merges all pieces that can be merged. Pieces that may not read as zeros are offered to `release` (offset, length), until it returns
-    /// false; they count as zeros if it returns true. If not, they are merged with pieces that do, and what comes of it may not. Needs the lock
-    /// that `txn` makes transactions of. What was done stays done when it fails, because its budget is spent.
+    /// Merges all pieces that can be merged. Pieces that may not read as zeros are offered to `release`
+    /// (offset, length), until it returns false; they count as zeros if it returns true. If not, they are
+    /// merged with pieces that do, and what comes of it may not. Needs the lock that `txn` makes transactions
+    /// of. What was done stays done when it fails, because its budget is spent.
     pub fn merge_all<'a>(
         &self,
         pool: &'a Pool,

@@ -1,19 +1,24 @@
 //! Locks that survive their owner.
 //!
-//! A lock is a 32-bit word that names the process slot of its owner, and a redo log ([`crate::log`]). It is only taken with
-//! signals blocked ([`SignalsBlocked`]), so a signal handler never meets a lock that its own thread holds.
+//! A lock is a 32-bit word that names the process slot of its owner, and a redo log ([`crate::log`]). It is
+//! only taken with signals blocked ([`SignalsBlocked`]), so a signal handler never meets a lock that its own
+//! thread holds.
 //!
 //! # Why it is correct
-//! * *Exclusion*: the word goes from 0 to an owner, or from a dead owner to a living one, by compare-and-swap only. A dead owner
-//!   never comes back: a slot's generation changes before the slot is used again, and the word carries its low 14 bits.
+//! * *Exclusion*: the word goes from 0 to an owner, or from a dead owner to a living one, by compare-and-swap
+//!   only. A dead owner never comes back: a slot's generation changes before the slot is used again, and the
+//!   word carries its low 14 bits.
 //! * *No wake-up is lost*: a waiter sets `CONTENDED` by compare-and-swap before it sleeps on exactly that
 //!   value; the owner releases by an atomic exchange and wakes one if the bit was set. A process that was
 //!   asleep takes the lock with the bit set, since others may sleep too.
-//! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the latest after 50.
-//! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in `model`.
-//! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and however often their words have changed
-//!   ([`crate::Budget`] counts), gives up with [`Stuck::Owner`]. As long as an owner is known to be stopped, that does not count. Where a call has
-//!   changed nothing yet, a signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile.
+//! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the
+//!   latest after 50.
+//! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in
+//!   `model`.
+//! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and
+//!   however often their words have changed ([`crate::Budget`] counts), gives up with [`Stuck::Owner`]. As
+//!   long as an owner is known to be stopped, that does not count. Where a call has changed nothing yet, a
+//!   signal ends a wait that is longer than [`DEAF`]; where it has registered, handlers run meanwhile.
 //! * *A call whose budget is spent* takes no lock that is not free, and gives up with [`Stuck::Spent`].
 //! * *In a hurry*: who must not be held up, as the back end, gives up sooner ([`Kernel::patience`]).
 
@@ -32,8 +37,8 @@ use protocol::{Word, World, HELD};
 
 pub use protocol::Stuck;
 
-/// How long an owner that lives may keep others waiting, in nanoseconds. Owners need microseconds; this is for one whose machine
-/// is paused, or for a scribbled lock word.
+/// How long an owner that lives may keep others waiting, in nanoseconds. Owners need microseconds; this is
+/// for one whose machine is paused, or for a scribbled lock word.
 pub const PATIENCE: u64 = 20_000_000_000;
 /// How long a wait may be that signals don't end, in nanoseconds.
 pub const DEAF: u64 = 50_000_000;
@@ -43,10 +48,12 @@ const ROUND: u64 = 4;
 
 /// Sleeps of this length are those of a wait that takes long.
 const LISTENED: Duration = Duration::from_millis(8);
-/// How long locks are waited for by who can do without, in nanoseconds: as long as it takes to find that an owner is dead, and some more.
+/// How long locks are waited for by who can do without, in nanoseconds: as long as it takes to find that an
+/// owner is dead, and some more.
 const HURRY: u64 = 20_000_000;
 
-/// The same by who can note instead what is to be done, in nanoseconds: longer than a busy machine keeps an owner from running.
+/// The same by who can note instead what is to be done, in nanoseconds: longer than a busy machine keeps an
+/// owner from running.
 const BRIEF: u64 = 1_000_000_000;
 
 /// While this lives, the calling thread gets no signal.
@@ -94,8 +101,8 @@ impl<'a> SignalsBlocked<'a> {
         signals
     }
 
-    /// The same for a thread that has registered somewhere, so can't just give up: while it waits for the first lock, and that takes
-    /// longer, signals are let through.
+    /// The same for a thread that has registered somewhere, so can't just give up: while it waits for the
+    /// first lock, and that takes longer, signals are let through.
     pub fn open(kernel: &'a dyn Kernel) -> SignalsBlocked<'a> {
         let signals = SignalsBlocked::new(kernel);
         signals.manner.set(Manner::Open);
@@ -147,7 +154,8 @@ impl<'a> SignalsBlocked<'a> {
         self.failed.get()
     }
 
-    /// After so many nanoseconds for owners that live and are not stopped, and `here` for this lock in all: is that enough, and why?
+    /// After so many nanoseconds for owners that live and are not stopped, and `here` for this lock in all:
+    /// is that enough, and why?
     fn gives_up(&self, waited: u64, here: u64) -> Option<Stuck> {
         let manner = self.manner.get();
         if manner == Manner::Attentive && here > DEAF && self.kernel.signal_waits(self.old.get()) {
@@ -198,8 +206,8 @@ pub struct Guard<'a> {
 const LATER: usize = 8;
 
 impl<'a> Guard<'a> {
-    /// Takes the lock at `word`; finishes what a dead owner has left in its redo log. Where the log is, `log` tells once the lock is
-    /// held: before, the IPC object may be removed and its memory be somebody else's.
+    /// Takes the lock at `word`; finishes what a dead owner has left in its redo log. Where the log is, `log`
+    /// tells once the lock is held: before, the IPC object may be removed and its memory be somebody else's.
     pub fn lock(
         ctx: &'a Ctx,
         signals: &SignalsBlocked,
@@ -225,8 +233,9 @@ impl<'a> Guard<'a> {
         })
     }
 
-    /// The same for a lock inside of which another one is taken, whose log may lead to this one's log, too. What `outer` gives is held while
-    /// the log is finished: whoever died may have been giving its memory back, which is somebody else's once that is finished by others.
+    /// The same for a lock inside of which another one is taken, whose log may lead to this one's log, too.
+    /// What `outer` gives is held while the log is finished: whoever died may have been giving its memory
+    /// back, which is somebody else's once that is finished by others.
     pub fn lock_under<T>(
         ctx: &'a Ctx,
         signals: &SignalsBlocked,
@@ -244,7 +253,8 @@ impl<'a> Guard<'a> {
         Ok((guard, held))
     }
 
-    /// Wakes a waiter of `word` as soon as the lock is free, so that it does not wake up to wait for the lock.
+    /// Wakes a waiter of `word` as soon as the lock is free, so that it does not wake up to wait for the
+    /// lock.
     pub fn wake_later(&self, word: &'static AtomicU32) {
         match self.later.iter().find(|slot| slot.get().is_none()) {
             Some(slot) => slot.set(Some(word)),
@@ -255,7 +265,8 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Was the lock taken over from the dead? Then what the owner had begun under other locks may have to be finished too.
+    /// Was the lock taken over from the dead? Then what the owner had begun under other locks may have to be
+    /// finished too.
     pub fn inherited(&self) -> bool {
         self.inherited
     }

@@ -81,8 +81,8 @@ impl World<AtomicU32> for Small {
     }
 }
 
-/// Two owners exclude each other, and none sleeps for ever: sleeps have no timeout here, so a lost wake-up is a deadlock, which
-/// loom reports.
+/// Two owners exclude each other, and none sleeps for ever: sleeps have no timeout here, so a lost wake-up is
+/// a deadlock, which loom reports.
 #[test]
 fn excludes_and_loses_no_wake_up() {
     let mut model = loom::model::Builder::new();
@@ -95,7 +95,8 @@ fn excludes_and_loses_no_wake_up() {
                 thread::spawn(move || {
                     let (word, data, world) = &*shared;
                     assert_eq!(acquire(world, word, HELD | slot), Ok(false));
-                    // SAFETY: the lock is held, which is what is being tested: loom reports a concurrent access.
+                    // SAFETY: the lock is held, which is what is being tested: loom reports a concurrent
+                    // access.
                     data.with_mut(|d| unsafe { *d += 1 });
                     release(world, word);
                 })

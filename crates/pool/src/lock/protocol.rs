@@ -17,7 +17,8 @@ const AWAKE: u64 = 200_000;
 pub enum Stuck {
     /// The lock's owner lives but has not let go for [`PATIENCE`](super::PATIENCE).
     Owner,
-    /// The lock's owner lives but has not let go for [`DEAF`](super::DEAF), and a signal waits for the caller.
+    /// The lock's owner lives but has not let go for [`DEAF`](super::DEAF), and a signal waits for the
+    /// caller.
     Signal,
     /// The call's budget is spent.
     Spent,
@@ -47,7 +48,8 @@ pub trait World<W> {
     fn has_waited(&self, _waited: u64) {}
     /// Finishes or drops what a dead owner had begun.
     fn recover(&self);
-    /// Sleeps while the word is `expected`, for `pause` at the most. False: it is not the caller's to wait any more.
+    /// Sleeps while the word is `expected`, for `pause` at the most. False: it is not the caller's to wait
+    /// any more.
     fn wait(&self, word: &W, expected: u32, pause: Duration) -> bool;
     /// Wakes one sleeper.
     fn wake_one(&self, word: &W);

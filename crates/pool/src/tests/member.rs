@@ -29,7 +29,8 @@ fn kernels_are_told_apart_by_every_byte_of_their_identity() {
     assert_eq!(pool.find_member([0; 16]), None);
 }
 
-/// Two kernels begin an entry in one state if three bytes of theirs agree: what one has begun, the other may write.
+/// Two kernels begin an entry in one state if three bytes of theirs agree: what one has begun, the other may
+/// write.
 #[test]
 fn kernels_that_look_alike_while_they_join_have_an_entry_each() {
     let memory = Memory::new(1 << 20);

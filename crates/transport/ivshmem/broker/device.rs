@@ -58,7 +58,8 @@ impl guest::Devices for Devices {
     }
 }
 
-/// Gives the device with this directory in sysfs to a user, as [`guest::give`] does. That is the driver's file, or else BAR 2.
+/// Gives the device with this directory in sysfs to a user, as [`guest::give`] does. That is the driver's
+/// file, or else BAR 2.
 pub fn give_device(device: &Path, owner: u32) -> io::Result<()> {
     let memory = driver_file(device).unwrap_or_else(|| device.join("resource2"));
     guest::give(&memory, owner)?;

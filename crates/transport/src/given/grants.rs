@@ -1,7 +1,9 @@
-//! The table of granted pools: what the host calls the devices that it gives to this machine while it runs. The front end
-//! (`vshmem agent --guest`) writes it, a line `ADDRESS NAME` for each device; whoever opens a pool reads it.
+//! The table of granted pools: what the host calls the devices that it gives to this machine while it runs.
+//! The front end (`vshmem agent --guest`) writes it, a line `ADDRESS NAME` for each device; whoever opens a
+//! pool reads it.
 //!
-//! The names come from the host and not from the pools, because a member of a pool could write any name into it.
+//! The names come from the host and not from the pools, because a member of a pool could write any name into
+//! it.
 
 use core::ffi::CStr;
 use core::fmt;

@@ -1,9 +1,9 @@
 //! Pools that a machine is given as PCI devices: what they are called.
 //!
-//! Names come from the table of granted pools, `/run/vshmem/pools` ([`Grant`]), else from the kernel command line,
-//! `vshmem.pools=NAME[:ADDRESS],...`; a name without an address is that of the next device, in the order of addresses,
-//! that has none there yet. A device without a name is called by its address. DAX devices have a parameter of their own,
-//! `vshmem.dax`.
+//! Names come from the table of granted pools, `/run/vshmem/pools` ([`Grant`]), else from the kernel command
+//! line, `vshmem.pools=NAME[:ADDRESS],...`; a name without an address is that of the next device, in the
+//! order of addresses, that has none there yet. A device without a name is called by its address. DAX devices
+//! have a parameter of their own, `vshmem.dax`.
 
 mod address;
 pub(crate) mod command_line;
@@ -38,7 +38,8 @@ impl Names<'_> {
         }
     }
 
-    /// The name of a device, if it has one. What the host says now counts more than what it said when the machine started.
+    /// The name of a device, if it has one. What the host says now counts more than what it said when the
+    /// machine started.
     pub fn of(&self, address: Address) -> Option<Name> {
         grants::name_of(address).or_else(|| {
             let mut name = Name::new();

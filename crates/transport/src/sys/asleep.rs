@@ -1,9 +1,11 @@
 //! System calls that sleep, and whether a signal handler ran meanwhile.
 //!
-//! The kernel says EINTR only if the signal ended the sleep. One that comes a moment before the sleep, or when its time is up and the
-//! thread has not run again yet (on a busy machine, for milliseconds), has its handler run all the same, and nobody says so. But the
-//! kernel has put the handler's frame onto the stack, below what belongs to the function that was interrupted. So words are
-//! written there before the call, by the same few instructions, and looked at after it. A handler on a stack of its own (`sigaltstack`) is not seen so.
+//! The kernel says EINTR only if the signal ended the sleep. One that comes a moment before the sleep, or
+//! when its time is up and the thread has not run again yet (on a busy machine, for milliseconds), has its
+//! handler run all the same, and nobody says so. But the kernel has put the handler's frame onto the stack,
+//! below what belongs to the function that was interrupted. So words are written there before the call, by
+//! the same few instructions, and looked at after it. A handler on a stack of its own (`sigaltstack`) is not
+//! seen so.
 
 /// How a sleep in the kernel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +23,9 @@ struct Returned {
     changed: u64,
 }
 
-// A function of its own, without what unwinding needs: if a handler ends its thread (`pthread_exit`), the C library looks no further than here, and ends
-// the thread without running anything in the callers, who could not bear it.
+// A function of its own, without what unwinding needs: if a handler ends its thread (`pthread_exit`), the C
+// library looks no further than here, and ends the thread without running anything in the callers, who could
+// not bear it.
 extern "C" {
     fn vshmem_asleep(number: i64, arguments: *const [usize; 6]) -> Returned;
 }
@@ -32,7 +35,8 @@ extern "C" {
 /// # Safety
 /// As the call demands.
 pub unsafe fn asleep(number: i64, arguments: [usize; 6]) -> Awake {
-    // SAFETY: the caller vouches for the call. All else that is written lies where only a signal's frame is ever put.
+    // SAFETY: the caller vouches for the call. All else that is written lies where only a signal's frame is
+    // ever put.
     let returned = unsafe { vshmem_asleep(number, &arguments) };
     Awake {
         result: returned.result,
@@ -40,8 +44,8 @@ pub unsafe fn asleep(number: i64, arguments: [usize; 6]) -> Awake {
     }
 }
 
-// The ten words lie below the red zone of 128 bytes. A signal's frame begins there, aligned to 64, with four bytes that end the
-// state of the floating point unit. The mark is what no frame has in these places.
+// The ten words lie below the red zone of 128 bytes. A signal's frame begins there, aligned to 64, with four
+// bytes that end the state of the floating point unit. The mark is what no frame has in these places.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.vshmem_asleep, \"ax\", @progbits",
@@ -132,7 +136,8 @@ mod tests {
         }
     }
 
-    /// A thread sleeps in tiny steps while another one sends it signals: each handler is seen, whether the sleep was over by then or not.
+    /// A thread sleeps in tiny steps while another one sends it signals: each handler is seen, whether the
+    /// sleep was over by then or not.
     #[test]
     fn a_handler_is_seen_whenever_it_ran() {
         // SAFETY: the handler only counts.

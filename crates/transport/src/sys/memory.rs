@@ -49,7 +49,8 @@ pub(crate) unsafe fn relocate(from: usize, len: usize, to: usize) -> Outcome<()>
 /// # Safety
 /// The range must belong to the caller, and nothing in it may be in use.
 pub(crate) unsafe fn unmap(addr: usize, len: usize) {
-    // SAFETY: the caller vouches for the range. There is nothing to do about a failure: the range stays mapped.
+    // SAFETY: the caller vouches for the range. There is nothing to do about a failure: the range stays
+    // mapped.
     let _ = unsafe { call!(SYS_munmap, addr, len) };
 }
 
@@ -77,8 +78,8 @@ pub(crate) fn unlock(addr: usize, len: usize) {
     let _ = unsafe { call!(SYS_munlock, addr, len) };
 }
 
-/// Whether the kernel accepts the word at `addr` as a futex. Wakes one waiter there if there is one, which any user of
-/// a futex must expect.
+/// Whether the kernel accepts the word at `addr` as a futex. Wakes one waiter there if there is one, which
+/// any user of a futex must expect.
 ///
 /// # Safety
 /// `addr` must be mapped.

@@ -1,9 +1,9 @@
 //! System calls, made directly.
 //!
-//! The library lives inside programs that it knows nothing about. libc's wrappers may be replaced there (fakeroot
-//! answers `fstat` by messages over the very calls that we implement, memory hooks replace `mmap`), they are points of
-//! cancellation, and they write `errno`. So nothing here goes through libc: errors are returned as values, and `errno`
-//! is never touched.
+//! The library lives inside programs that it knows nothing about. libc's wrappers may be replaced there
+//! (fakeroot answers `fstat` by messages over the very calls that we implement, memory hooks replace `mmap`),
+//! they are points of cancellation, and they write `errno`. So nothing here goes through libc: errors are
+//! returned as values, and `errno` is never touched.
 
 pub(crate) mod asleep;
 mod memory;
@@ -98,7 +98,8 @@ pub(crate) fn allocate(fd: i32, mode: i32, offset: u64, len: u64) -> Outcome<()>
     unsafe { call!(SYS_fallocate, fd, mode, offset, len) }.map(|_| ())
 }
 
-/// Sets the length of a file. Beyond the limit on that, the kernel would not only refuse it, but end the process.
+/// Sets the length of a file. Beyond the limit on that, the kernel would not only refuse it, but end the
+/// process.
 pub(crate) fn truncate(fd: i32, len: u64) -> Outcome<()> {
     if len > limit(libc::RLIMIT_FSIZE).unwrap_or(u64::MAX) {
         return Err(Errno(libc::EFBIG));
@@ -266,7 +267,8 @@ pub(crate) fn read_link<'b>(path: &CStr, buffer: &'b mut [u8]) -> Outcome<&'b [u
     Ok(buffer.get(..len).unwrap_or(&[]))
 }
 
-/// Reads a small file whole; `None` if it can't be opened or read, or fills `buffer`. Its descriptor is closed again.
+/// Reads a small file whole; `None` if it can't be opened or read, or fills `buffer`. Its descriptor is
+/// closed again.
 pub fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     let file = Owned::new(open(path, libc::O_RDONLY, 0).ok()?);
     let mut filled = 0;

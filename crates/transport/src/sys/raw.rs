@@ -7,8 +7,8 @@ pub(crate) struct Errno(pub i32);
 /// What a system call returns.
 pub(crate) type Outcome<T> = Result<T, Errno>;
 
-/// Makes a system call with six arguments; unused ones are ignored by the kernel. Returns what the kernel returned, a negative errno
-/// value included.
+/// Makes a system call with six arguments; unused ones are ignored by the kernel. Returns what the kernel
+/// returned, a negative errno value included.
 ///
 /// # Safety
 /// As the call demands.
@@ -29,8 +29,8 @@ pub unsafe fn raw(number: i64, a: [usize; 6]) -> isize {
     result
 }
 
-/// Makes a system call with six arguments; unused ones are ignored by the kernel. Returns what the kernel returned, a negative errno
-/// value included.
+/// Makes a system call with six arguments; unused ones are ignored by the kernel. Returns what the kernel
+/// returned, a negative errno value included.
 ///
 /// # Safety
 /// As the call demands.
@@ -72,8 +72,8 @@ pub(crate) fn again(mut attempt: impl FnMut() -> Outcome<usize>) -> Outcome<usiz
     }
 }
 
-/// System call with up to six arguments, each given as anything that casts to `usize`; what the kernel returned, a negative errno
-/// value included.
+/// System call with up to six arguments, each given as anything that casts to `usize`; what the kernel
+/// returned, a negative errno value included.
 #[macro_export]
 macro_rules! syscall {
     ($number:expr $(, $arg:expr)* $(,)?) => {{

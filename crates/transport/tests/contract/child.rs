@@ -33,8 +33,8 @@ pub fn outlive_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
 }
 
-/// Memory that a process and its children share, by which a child tells why it failed when it has no descriptor left,
-/// and by which both say how far they are.
+/// Memory that a process and its children share, by which a child tells why it failed when it has no
+/// descriptor left, and by which both say how far they are.
 struct Board {
     page: *mut u8,
 }
@@ -241,7 +241,8 @@ impl Drop for Child {
     }
 }
 
-/// Lets signals end this process at once, without a core file; it ends with its parent, and after a minute at the latest.
+/// Lets signals end this process at once, without a core file; it ends with its parent, and after a minute at
+/// the latest.
 fn die_quietly() {
     let none = libc::rlimit {
         rlim_cur: 0,

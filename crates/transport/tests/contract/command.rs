@@ -1,7 +1,7 @@
 //! Checks that the transport of a pool does what transports promise: `transport-contract POOL`.
 //!
-//! POOL is a name or a path, as in `VSHMEM_POOL`. The pool must be one that nobody uses and whose contents don't matter.
-//! Prints one line for each check, and exits with 1 if any of them failed.
+//! POOL is a name or a path, as in `VSHMEM_POOL`. The pool must be one that nobody uses and whose contents
+//! don't matter. Prints one line for each check, and exits with 1 if any of them failed.
 
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Checks: the transport stays out of the program's way, and works whatever the program does with its descriptors.
+//! Checks: the transport stays out of the program's way, and works whatever the program does with its
+//! descriptors.
 
 use core::ffi::CStr;
 use std::format;
@@ -58,8 +59,8 @@ const LOWEST: i32 = 10;
 
 /// The open descriptors of this process, without the one by which they are read.
 fn open_numbers() -> Result<Vec<i32>, String> {
-    // Asked one by one, since reading /proc takes a descriptor itself. Beyond 4096 there is none in these checks.
-    // SAFETY: a query.
+    // Asked one by one, since reading /proc takes a descriptor itself. Beyond 4096 there is none in these
+    // checks. SAFETY: a query.
     Ok((0..4096)
         .filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1)
         .collect())
@@ -369,7 +370,8 @@ fn is_root() -> bool {
 /// Changes the root directory to one where nothing is.
 fn lock_in() -> Result<(), String> {
     let empty: &CStr = c"/proc/self/fdinfo";
-    // SAFETY: terminated strings; concerns this child only. The directory shows nothing that a path of ours names.
+    // SAFETY: terminated strings; concerns this child only. The directory shows nothing that a path of ours
+    // names.
     let done = unsafe { libc::chroot(empty.as_ptr()) == 0 && libc::chdir(c"/".as_ptr()) == 0 };
     ensure(done, "chroot failed")?;
     let found = crate::sys::open(c"/proc/self", libc::O_RDONLY, 0);

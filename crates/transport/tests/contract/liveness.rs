@@ -289,8 +289,8 @@ fn not_inherited(subject: &Subject) -> Outcome {
     Ok(Verdict::Passed)
 }
 
-/// Starts a process that claims the slot for a child of its own, forks it, drops its own share, and runs `then`. The
-/// child keeps the lock and runs `grandchild`.
+/// Starts a process that claims the slot for a child of its own, forks it, drops its own share, and runs
+/// `then`. The child keeps the lock and runs `grandchild`.
 fn start_parent_of_claimer<'a>(
     subject: &'a Subject<'a>,
     grandchild: impl FnOnce(&Inside) -> Result<(), String> + 'a,

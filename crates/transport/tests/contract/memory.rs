@@ -142,7 +142,8 @@ fn read_only(subject: &Subject) -> Outcome {
     pool.fill(2, 7);
     let child = Child::start(|_| {
         let at = pool.map(2, libc::PROT_READ)?;
-        // SAFETY: one page is mapped at `at` for reading. The write must end this process, whose end it is meant to be.
+        // SAFETY: one page is mapped at `at` for reading. The write must end this process, whose end it is
+        // meant to be.
         unsafe {
             let done = libc::mprotect(at.cast(), pool.page as usize, READ_WRITE);
             same(done, -1, "making the range writable")?;

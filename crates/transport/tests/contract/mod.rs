@@ -1,8 +1,10 @@
-//! The contract of a transport: what [`Transport::open`] and [`Handle`] promise, as one suite of checks for all transports.
+//! The contract of a transport: what [`Transport::open`] and [`Handle`] promise, as one suite of checks for
+//! all transports.
 //!
-//! [`run`] takes a pool that nobody else uses and whose contents don't matter: the checks write to its last pages.
-//! They start processes, change root, user and limits there, and end by printing one verdict each. `cargo test -p vshmem-transport
-//! --features contract` runs the suite on local pools; the command `transport-contract` runs it on any pool, in a machine too.
+//! [`run`] takes a pool that nobody else uses and whose contents don't matter: the checks write to its last
+//! pages. They start processes, change root, user and limits there, and end by printing one verdict each.
+//! `cargo test -p vshmem-transport --features contract` runs the suite on local pools; the command
+//! `transport-contract` runs it on any pool, in a machine too.
 
 mod child;
 mod descriptors;

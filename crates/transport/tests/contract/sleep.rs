@@ -1,5 +1,5 @@
-//! Checks: threads sleep on words of a device's memory, and are woken and rung. For ports and pools that have no driver nothing of it
-//! works, and says so.
+//! Checks: threads sleep on words of a device's memory, and are woken and rung. For ports and pools that have
+//! no driver nothing of it works, and says so.
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;

@@ -1,5 +1,6 @@
-//! What an enemy tells by several words that belong together: lists that lead back to themselves, numbers whose product is out of bounds, names
-//! of those who live, stand still and are dead where they have nothing, and ids that are nearly others.
+//! What an enemy tells by several words that belong together: lists that lead back to themselves, numbers
+//! whose product is out of bounds, names of those who live, stand still and are dead where they have nothing,
+//! and ids that are nearly others.
 
 mod circles;
 mod names;

@@ -96,7 +96,8 @@ impl Names {
         self.mem.at(self.table(i, index, kind.entry_size()))
     }
 
-    /// Blocks of the small heap that nobody has as a rule, with room for `each` times a power of two, which is `most` or less.
+    /// Blocks of the small heap that nobody has as a rule, with room for `each` times a power of two, which
+    /// is `most` or less.
     pub fn ground(&self, part: u64, each: u64, most: u64) -> (u64, u64) {
         let (base, len) = (self.geometry(19), self.geometry(20) * BLOCK);
         let room = len / part / each;
@@ -104,7 +105,8 @@ impl Names {
         (base.wrapping_add(len / part), count.min(most))
     }
 
-    /// Has very much forged, as no enemy could while an input is played: adjustments and marks on all that ground, of those who live.
+    /// Has very much forged, as no enemy could while an input is played: adjustments and marks on all that
+    /// ground, of those who live.
     pub fn prepare(&self) -> Option<()> {
         let (cells, count) = self.ground(4, 16, 1 << 16);
         for num in 0..count {
@@ -125,7 +127,8 @@ impl Names {
         Some(())
     }
 
-    /// The slot of a process, and its generation: of one that lives, stands still or is dead, of another time, or of none.
+    /// The slot of a process, and its generation: of one that lives, stands still or is dead, of another
+    /// time, or of none.
     pub fn process(&self, which: u8) -> (u64, u64) {
         let slot = u64::from(which) % 8;
         let ident = self.proc(slot).map_or(0, |p| p.ident.load(Relaxed));

@@ -1,4 +1,5 @@
-//! Names of those who live, stand still and are dead where they have nothing, ids that are nearly others, and deeds that they seem to have begun.
+//! Names of those who live, stand still and are dead where they have nothing, ids that are nearly others, and
+//! deeds that they seem to have begun.
 
 use super::names::{Lie, Names};
 use std::sync::atomic::Ordering::Relaxed;

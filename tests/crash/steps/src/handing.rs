@@ -92,7 +92,8 @@ fn wakes_senders() {
     works(id);
 }
 
-/// As with a set: the record is another waiter's, at another queue, before what the dead one had begun is finished.
+/// As with a set: the record is another waiter's, at another queue, before what the dead one had begun is
+/// finished.
 fn wakes_hasty() {
     let ((id, _), (other, _)) = (full(), full());
     let sender = waiting_sender(id, 1, 3000);

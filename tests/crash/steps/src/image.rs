@@ -1,4 +1,5 @@
-//! The pool as it is after each store of a call, with the process that made it dead from then on: a fork for each.
+//! The pool as it is after each store of a call, with the process that made it dead from then on: a fork for
+//! each.
 
 use crate::single::Single;
 use crate::trap::Store;
@@ -14,7 +15,8 @@ pub const POOL: usize = 2 << 20;
 const MOST_FAILURES: u64 = 3;
 /// Seconds that a survivor may take.
 const PATIENCE: u32 = 30;
-/// A call that has not come to an end after this time waits for something: it is killed there. Nanoseconds of the world's clock.
+/// A call that has not come to an end after this time waits for something: it is killed there. Nanoseconds of
+/// the world's clock.
 const WAITS: u64 = 60_000_000;
 
 /// What all forks count together.
@@ -86,7 +88,8 @@ pub fn shared_counts() -> &'static Counts {
     unsafe { &*images.counts.get() }
 }
 
-/// Runs a scenario in a fork, in a world of its own. `rate`: of the deaths while somebody mends, one in so many is tried; 0: none.
+/// Runs a scenario in a fork, in a world of its own. `rate`: of the deaths while somebody mends, one in so
+/// many is tried; 0: none.
 pub fn run(name: &'static str, rate: u64, scenario: fn()) {
     let counts = shared_counts();
     let done = fork(|| {
@@ -127,8 +130,8 @@ fn ended_well(child: i32) -> bool {
     status == 0
 }
 
-/// Makes a call in a process, and kills it: in forks after each store, and at last when the call is over, or waits. `None`: it did not
-/// come back.
+/// Makes a call in a process, and kills it: in forks after each store, and at last when the call is over, or
+/// waits. `None`: it did not come back.
 pub fn crash<T: 'static>(
     who: &'static Process,
     body: impl FnOnce(&Ctx<'static>) -> T + 'static,
@@ -183,7 +186,8 @@ pub fn is_fork() -> bool {
     IMAGES.get().depth.get() > 0
 }
 
-/// Begins a call, stops it after so many stores, does something else, and lets the call go on: from there on it is killed as in [`crash`].
+/// Begins a call, stops it after so many stores, does something else, and lets the call go on: from there on
+/// it is killed as in [`crash`].
 pub fn stopped_then_crash<T: 'static>(
     who: &'static Process,
     stores: u64,
@@ -253,7 +257,8 @@ pub fn after_store(store: Store) {
     }
 }
 
-/// True in a fork, in which the victim is dead. In the caller it returns when the survivors there have come to an end.
+/// True in a fork, in which the victim is dead. In the caller it returns when the survivors there have come
+/// to an end.
 fn in_image(store: Option<Store>) -> bool {
     let images = IMAGES.get();
     let counts = shared_counts();

@@ -1,17 +1,19 @@
-//! The proof of death: kills a process after every store that each operation makes to a pool, and has survivors mend what it left.
+//! The proof of death: kills a process after every store that each operation makes to a pool, and has
+//! survivors mend what it left.
 //!
-//! For each scenario ([`segments`], [`sets`], [`queues`]) one call of a victim is run, stopped after each of its stores ([`trap`]). There
-//! the whole world, which is one process ([`world`]), is forked ([`image`]): in the fork the victim is dead, the others go on, what they
-//! find must be what System V promises, and once a survivor has mended, `vshmem_ipc::check` finds every block, record and count in its
-//! place. Survivors are killed while they mend, too; of those deaths a sample is tried.
-//! Pairs of operations run in random order, store by store, and die at random ([`pairs`]).
+//! For each scenario ([`segments`], [`sets`], [`queues`]) one call of a victim is run, stopped after each of
+//! its stores ([`trap`]). There the whole world, which is one process ([`world`]), is forked ([`image`]): in
+//! the fork the victim is dead, the others go on, what they find must be what System V promises, and once a
+//! survivor has mended, `vshmem_ipc::check` finds every block, record and count in its place. Survivors are
+//! killed while they mend, too; of those deaths a sample is tried. Pairs of operations run in random order,
+//! store by store, and die at random ([`pairs`]).
 //!
 //! What the kernel keeps of a pool (liveness locks, whether a page of the file has memory) is not memory and
 //! is not stepped: a process is dead at once, and memory can always be had. What segments hold is theirs, and
 //! not looked at store by store.
 //!
-//! `vshmem-steps [--pairs ROUNDS] [--seed N] [--level-2 N] [NAME...]`: only scenarios with one of these in their names (none of them: `-`);
-//! of the deaths of those who mend, one in N is tried (0: none).
+//! `vshmem-steps [--pairs ROUNDS] [--seed N] [--level-2 N] [NAME...]`: only scenarios with one of these in
+//! their names (none of them: `-`); of the deaths of those who mend, one in N is tried (0: none).
 
 mod calls;
 mod handing;

@@ -6,7 +6,8 @@ use core::sync::atomic::Ordering::SeqCst;
 use vshmem_ipc::{check, msg, sem, shm, Ctx};
 use vshmem_pool::layout::Kind;
 
-/// The end of every scenario: somebody mends what is to be mended, and everything is in order then; when all is removed, nothing is left.
+/// The end of every scenario: somebody mends what is to be mended, and everything is in order then; when all
+/// is removed, nothing is left.
 pub fn finish() {
     let began = world().now();
     mend();

@@ -1,5 +1,5 @@
-//! What calls do, as System V says, one after the other: what concurrent calls and deaths may come to, is one order of them, in which
-//! those of the dead have happened or not.
+//! What calls do, as System V says, one after the other: what concurrent calls and deaths may come to, is one
+//! order of them, in which those of the dead have happened or not.
 
 /// Text of a message, told apart by type and length.
 pub type Message = (i64, usize);
@@ -67,7 +67,8 @@ pub struct State {
     pub attached: u64,
 }
 
-/// A state and, for each process, what is owed to the first semaphore, and whether it has the segment attached.
+/// A state and, for each process, what is owed to the first semaphore, and whether it has the segment
+/// attached.
 #[derive(Clone)]
 struct World {
     state: State,
@@ -134,7 +135,8 @@ impl World {
     }
 }
 
-/// Is there an order of the calls, in which those of the dead happened or not, that explains what was returned and what is seen?
+/// Is there an order of the calls, in which those of the dead happened or not, that explains what was
+/// returned and what is seen?
 pub fn explains(before: &State, calls: &[Call], ends: &[End], seen: &State) -> bool {
     let world = World {
         state: before.clone(),

@@ -1,4 +1,5 @@
-//! Several calls at once, in an order that chance decides from store to store, and deaths that it decides, too.
+//! Several calls at once, in an order that chance decides from store to store, and deaths that it decides,
+//! too.
 
 use crate::calls::*;
 use crate::image::{fork, interleave, shared_counts, POOL};

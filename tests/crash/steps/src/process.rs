@@ -92,7 +92,8 @@ impl Process {
         }
     }
 
-    /// It is stopped for a while after `stall` stores that are seen, and dies after `fuse`; 0: it is not, or does not.
+    /// It is stopped for a while after `stall` stores that are seen, and dies after `fuse`; 0: it is not, or
+    /// does not.
     pub fn set_fate(&self, stall: u64, fuse: u64) {
         self.stall.store(stall, Relaxed);
         self.fuse.store(fuse, Relaxed);

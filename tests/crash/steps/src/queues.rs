@@ -74,7 +74,8 @@ pub fn count(id: i32) -> (u64, u64) {
     Process::new().call(move |c| counts(c, id))
 }
 
-/// It is what it should be, with these messages in it, and works: so often round the ring that nothing stays behind.
+/// It is what it should be, with these messages in it, and works: so often round the ring that nothing stays
+/// behind.
 pub fn check(id: i32, wanted: &[(i64, Vec<u8>)]) {
     let bytes: usize = wanted.iter().map(|m| m.1.len()).sum();
     assert_eq!(count(id), (wanted.len() as u64, bytes as u64));

@@ -30,8 +30,8 @@ pub const SCENARIOS: &[Scenario] = &[
     }),
 ];
 
-/// A queue that leaves a ring in which somebody is stopped. Who is killed: 0 who leaves it; 1 who collects it after the stopped one has
-/// gone on; 2 the same after that one has died; 3 who removes the queue.
+/// A queue that leaves a ring in which somebody is stopped. Who is killed: 0 who leaves it; 1 who collects it
+/// after the stopped one has gone on; 2 the same after that one has died; 3 who removes the queue.
 fn retires(sender: bool, which: u32) {
     let victim = Process::new();
     let id = queue_with(&[10, 20]);

@@ -357,7 +357,8 @@ fn make_room() {
 fn give_back() {
     let id = segment(LARGE);
     soil(id);
-    // As if it were a machine that removed it, which can't punch holes: the pages are free and may not read as zeros.
+    // As if it were a machine that removed it, which can't punch holes: the pages are free and may not read
+    // as zeros.
     Process::new()
         .call(move |c| shm::attach(c, id, 0))
         .expect("attached");

@@ -201,8 +201,8 @@ fn serves<const N: usize>(waits_for: [Sembuf; N], gives: [Sembuf; N]) {
     assert_eq!(i32::from(now(id)[0]), undone);
 }
 
-/// Who is served by somebody who dies in the middle of that goes, and the record is another waiter's, at another set, before anybody
-/// finishes what the dead one had begun.
+/// Who is served by somebody who dies in the middle of that goes, and the record is another waiter's, at
+/// another set, before anybody finishes what the dead one had begun.
 fn serves_hasty() {
     let (id, other) = (new_set(&[0, 0]), new_set(&[0, 0]));
     let (_, task) = waiter(id, vec![op(0, -1)]);

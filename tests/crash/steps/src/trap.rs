@@ -1,8 +1,9 @@
 //! Stopping after each store to a range of memory, one instruction at a time.
 //!
-//! The range is write-protected. A store to it faults; the handler opens the page, sets the processor's trap flag and lets the instruction
-//! run alone; the trap behind it compares the page with what it was, and closes it. So code runs at full speed between its
-//! stores, and every store is seen, whatever made it: an atomic of the library or memset in libc.
+//! The range is write-protected. A store to it faults; the handler opens the page, sets the processor's trap
+//! flag and lets the instruction run alone; the trap behind it compares the page with what it was, and closes
+//! it. So code runs at full speed between its stores, and every store is seen, whatever made it: an atomic of
+//! the library or memset in libc.
 
 use crate::single::Single;
 use core::ffi::c_int;
@@ -46,8 +47,8 @@ static TRAP: Single<Trap> = Single(Trap {
     after: Cell::new(|_| {}),
 });
 
-/// Sets up for a range, whole pages. `before` is called before a store, `after` after each one that changed something; both in the middle of
-/// whatever made the store, on its stack.
+/// Sets up for a range, whole pages. `before` is called before a store, `after` after each one that changed
+/// something; both in the middle of whatever made the store, on its stack.
 pub fn set_up(base: *mut u8, len: usize, before: fn(), after: fn(Store)) {
     let trap = TRAP.get();
     trap.base.set(base as usize);
@@ -160,8 +161,9 @@ extern "C" fn on_trap(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// A repeated instruction stores byte after byte, thousands of times, and the trap flag stops it after each. Does half of what it has yet to do
-/// for it, so that it is seen a few times. Returns the first byte that changed.
+/// A repeated instruction stores byte after byte, thousands of times, and the trap flag stops it after each.
+/// Does half of what it has yet to do for it, so that it is seen a few times. Returns the first byte that
+/// changed.
 ///
 /// # Safety
 /// `context` is what a handler got.

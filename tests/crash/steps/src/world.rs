@@ -1,5 +1,5 @@
-//! A pool, and processes that run by turns on one thread, each on its own stack: so all of it, the sleepers in the middle of
-//! their calls too, is copied by a fork. Time passes when nobody can run.
+//! A pool, and processes that run by turns on one thread, each on its own stack: so all of it, the sleepers
+//! in the middle of their calls too, is copied by a fork. Time passes when nobody can run.
 
 pub use crate::process::Process;
 use crate::single::Single;
@@ -379,7 +379,8 @@ impl Process {
             stepped: Cell::new(false),
         });
         let context: *mut ucontext_t = fiber.context.get();
-        // SAFETY: the structure, which points into itself, stays where it is; the stack is its own and never given back.
+        // SAFETY: the structure, which points into itself, stays where it is; the stack is its own and never
+        // given back.
         unsafe {
             assert_eq!(libc::getcontext(context), 0);
             let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

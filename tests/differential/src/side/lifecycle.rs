@@ -151,7 +151,8 @@ impl Drop for Side {
     }
 }
 
-/// Takes a dead child from the process table. A forked worker's child is not ours: then there is nothing to do.
+/// Takes a dead child from the process table. A forked worker's child is not ours: then there is nothing to
+/// do.
 fn reap(pid: i32, wait: bool) {
     // SAFETY: no status is asked for.
     unsafe {

@@ -22,9 +22,9 @@ pub fn prepare() {
     die_with_harness();
 }
 
-/// A worker that is blocked when the harness dies should not stay behind. Not for forked ones: the death of the
-/// worker that made them must not end them. (The kernel also forgets it when the worker changes its identity; then
-/// the harness's own cleaning up must do.)
+/// A worker that is blocked when the harness dies should not stay behind. Not for forked ones: the death of
+/// the worker that made them must not end them. (The kernel also forgets it when the worker changes its
+/// identity; then the harness's own cleaning up must do.)
 fn die_with_harness() {
     let harness = std::env::var("WORKER_HARNESS")
         .ok()

@@ -159,8 +159,8 @@ fn read_all(id: c_int) -> Reply {
     Ok(format!("values={:?}+{}", &values[..end], values.len() - end).replace(' ', ""))
 }
 
-/// Vshmem copies arrays only of a process that it has told how long that is. One of both answers: the first needs permission to read, the
-/// second that the process was told of no other set at the same index.
+/// Vshmem copies arrays only of a process that it has told how long that is. One of both answers: the first
+/// needs permission to read, the second that the process was told of no other set at the same index.
 fn be_told(id: c_int) {
     let _ = semctl(id, 0, libc::IPC_STAT, pointer(&mut empty()));
     let _ = semctl(id & 0x1ffff, 0, SEM_STAT_ANY, pointer(&mut empty()));

@@ -102,7 +102,8 @@ pub fn attach(attachments: &mut Attachments, args: &mut Args) -> Reply {
     let (name, id, place, flags) = (args.word(), args.int(), args.word(), args.int());
     let wanted = attachments.address(place);
     if flags & libc::SHM_REMAP != 0 {
-        // Vshmem maps over something only for a process that it has told how much. Permission to attach is permission to ask.
+        // Vshmem maps over something only for a process that it has told how much. Permission to attach is
+        // permission to ask.
         let mut ds = empty();
         // SAFETY: the structure is what the command fills.
         unsafe { libc::shmctl(id, libc::IPC_STAT, &mut ds) };

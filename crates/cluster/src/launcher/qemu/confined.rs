@@ -1,4 +1,5 @@
-//! The sandbox's own processes: the one that becomes QEMU, and the one that stays beside it and writes its logs.
+//! The sandbox's own processes: the one that becomes QEMU, and the one that stays beside it and writes its
+//! logs.
 
 use super::logs;
 use super::sandbox::{Descriptor, SandboxSpec, StartResult, DESCRIPTORS, FIRST, PROGRAM, SHARED};

@@ -30,8 +30,8 @@ const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.
 const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
 const DAX: &str = "dax";
-/// Channels for commands that each machine has. With many more, QEMU may drop what it tells the guest of one of them: it has room for
-/// 32 such messages.
+/// Channels for commands that each machine has. With many more, QEMU may drop what it tells the guest of one
+/// of them: it has room for 32 such messages.
 const CHANNELS: usize = 12;
 
 /// The name of a cluster's pool in its machines.

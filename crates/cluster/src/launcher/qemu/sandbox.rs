@@ -2,9 +2,9 @@
 //! processes or root's rights.
 //!
 //! This program is executed again for that, as `vshmem-sandbox`, so that a process with one thread makes the
-//! preparations between `fork` and `exec`. It stays beside QEMU and writes its logs ([`super::confined`]). Apart
-//! from programs and libraries, QEMU gets files and sockets as descriptors. The process that becomes QEMU
-//! opens them: the kernel reports the process that listened or connected as a socket's peer.
+//! preparations between `fork` and `exec`. It stays beside QEMU and writes its logs ([`super::confined`]).
+//! Apart from programs and libraries, QEMU gets files and sockets as descriptors. The process that becomes
+//! QEMU opens them: the kernel reports the process that listened or connected as a socket's peer.
 
 use crate::error::{Error, Explain, Result};
 use crate::launcher::file_tree::FileTree;

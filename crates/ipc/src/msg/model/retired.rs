@@ -1,5 +1,5 @@
-//! Leaving a ring: a sender that is in the middle of a message finishes, or dies, while others collect, and its cells become
-//! somebody else's memory as soon as they are given back.
+//! Leaving a ring: a sender that is in the middle of a message finishes, or dies, while others collect, and
+//! its cells become somebody else's memory as soon as they are given back.
 //!
 //! This models [`super::super::retired`]: `is_finished`, `move_over` and `collect`, with the same orderings
 //! on the sender's mark. The collector has the queue's lock. [`RIGHT`] is what these do; the tests that

@@ -72,7 +72,8 @@ fn act(queue: &Queue, me: u16, calls: &[Call]) -> Passed {
     passed
 }
 
-/// Participants that act at the same time; the last is this thread, and what it does before the others begin is `before`.
+/// Participants that act at the same time; the last is this thread, and what it does before the others begin
+/// is `before`.
 #[derive(Clone, Copy)]
 struct Scene {
     cells: u32,
@@ -83,7 +84,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Plays it; then what is left is received, and the accounts must agree. Returns whether all of what was sent has come.
+    /// Plays it; then what is left is received, and the accounts must agree. Returns whether all of what was
+    /// sent has come.
     fn play(&self) -> bool {
         let mut queue = Queue::new(self.cells);
         let mut all = std::vec![act(&queue, FIRST, self.before)];
@@ -103,7 +105,8 @@ impl Scene {
         self.is_right(&queue, all)
     }
 
-    /// Everything that was sent has come once and in order, but for what the dead took with them, and all cells are free.
+    /// Everything that was sent has come once and in order, but for what the dead took with them, and all
+    /// cells are free.
     fn is_right(&self, queue: &Queue, mut all: Vec<Passed>) -> bool {
         let mut rest = Passed::default();
         let caught_up = newest(&queue.done) as u32 == read_end(&queue.receive).pos;

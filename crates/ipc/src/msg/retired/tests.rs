@@ -238,7 +238,8 @@ fn a_queue_leaves_only_so_many_rings() {
     ends_clean(&world, c, id, before);
 }
 
-/// Somebody is in the middle of a message and somebody else, who makes the queue leave, is killed at each of its calls.
+/// Somebody is in the middle of a message and somebody else, who makes the queue leave, is killed at each of
+/// its calls.
 #[test]
 fn who_leaves_a_ring_may_die() {
     type GoOn = Box<dyn FnOnce()>;

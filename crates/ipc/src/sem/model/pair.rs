@@ -1,8 +1,10 @@
-//! The swap of a semaphore's low word beside the swap of both words: plain operations, some with `SEM_UNDO`, a death, and a reaper.
+//! The swap of a semaphore's low word beside the swap of both words: plain operations, some with `SEM_UNDO`,
+//! a death, and a reaper.
 //!
-//! This models `attempt` of [`super::super::fast`], and `reap` with `take_back` of [`super::super::undo`] as [`super::super::slow`] does
-//! it before an operation. Both words are halves of one of loom's, read one after the other: so what is read may be torn, and
-//! either half or both can be swapped. Records of adjustments are left out: who would need one gives up.
+//! This models `attempt` of [`super::super::fast`], and `reap` with `take_back` of [`super::super::undo`] as
+//! [`super::super::slow`] does it before an operation. Both words are halves of one of loom's, read one after
+//! the other: so what is read may be torn, and either half or both can be swapped. Records of adjustments are
+//! left out: who would need one gives up.
 
 use super::{check, SLOW};
 use loom::sync::atomic::{AtomicU64, Ordering::*};
@@ -175,7 +177,8 @@ impl Semaphore {
 /// What a process does, one after the other: the operation, and whether with `SEM_UNDO`. Then it may die.
 type Deeds = (&'static [(i64, bool)], bool);
 
-/// Processes act at the same time, the last of them in this thread. What they did without `SEM_UNDO` stays, all else goes.
+/// Processes act at the same time, the last of them in this thread. What they did without `SEM_UNDO` stays,
+/// all else goes.
 fn play(bound: usize, first: u64, deeds: &'static [Deeds]) {
     fn act(sem: &Semaphore, me: u64, (ops, dies): Deeds) -> i64 {
         let mut sum = 0;

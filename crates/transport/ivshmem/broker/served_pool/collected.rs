@@ -3,8 +3,8 @@
 use crate::metrics::Pool;
 use std::time::{Duration, Instant};
 
-/// The metrics of a pool are collected at most for this fraction of the time: collecting takes up to some tenths of a second, by
-/// what the pool contains, and the loop's other work waits meanwhile.
+/// The metrics of a pool are collected at most for this fraction of the time: collecting takes up to some
+/// tenths of a second, by what the pool contains, and the loop's other work waits meanwhile.
 const MAX_SHARE: u32 = 10;
 
 /// The metrics that were collected last.
