@@ -6,7 +6,6 @@ use crate::commands::group::Group;
 use crate::commands::output::{self, Output};
 use crate::guest::session::doubles::Machine;
 use crate::launcher::{affinity, front_end, table};
-use crate::state::process;
 use crate::state::record::Record;
 use crate::state::settings::Settings;
 use crate::wire::ended::Ended;
@@ -185,7 +184,6 @@ fn settings(text: &[u8]) {
 /// Texts made of lines: of /proc and /sys, of apt, of our own files.
 fn lists(bytes: &[u8]) {
     let text = &String::from_utf8_lossy(bytes);
-    let _ = process::parse_stat(text);
     let _ = kernel::dependency_in(text, "linux-image-");
     let _ = initramfs::mapped_libraries(text, Path::new("/usr/bin/vshmem"));
     let _ = affinity::parse_list(text);

@@ -2,6 +2,7 @@
 //! have several of these: containers. The pool identifies the namespace by a number; /proc tells the pid here
 //! and the container's host name.
 
+use crate::state::process::pid_inside;
 use rustix::fd::AsRawFd;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -171,20 +172,11 @@ fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, PidNamespace> {
             hostname: hostname_of(pid),
             pids: HashMap::new(),
         });
-        if let Some(there) = pid_there(pid) {
+        if let Some(there) = pid_inside(&entry.path()) {
             namespace.pids.insert(there, pid);
         }
     }
     seen
-}
-
-/// A process's pid in its own PID namespace.
-fn pid_there(pid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_whitespace().last()?.parse().ok()
 }
 
 /// The host name that a process sees, read by a child that enters its namespace.

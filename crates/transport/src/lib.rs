@@ -63,7 +63,7 @@ mod member;
 mod pool_ref;
 pub mod process;
 mod reserve;
-mod stat;
+pub mod stat;
 mod sys;
 pub mod table;
 mod text;

@@ -8,7 +8,7 @@ use crate::text::Text;
 
 /// What `/proc/PID/stat` tells of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
+pub struct Stat {
     /// The letter of its state.
     pub state: u8,
     /// How many threads it has, those included that have ended and are not put away.
@@ -19,7 +19,7 @@ pub(crate) struct Stat {
 
 /// Of the process `pid` of our own pid namespace, or ourselves. `None`: there is no such process, or no
 /// /proc.
-pub(crate) fn of(pid: Option<u32>) -> Option<Stat> {
+pub fn of(pid: Option<u32>) -> Option<Stat> {
     let mut path = Text::<40>::new();
     match pid {
         Some(pid) => write!(path, "/proc/{pid}/stat").ok()?,

@@ -4,11 +4,17 @@
 //! machine a greeting, which ends the commands of the session, as any new greeting does. It holds the
 //! channel's lock until then.
 
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::pipe::{pipe_with, PipeFlags};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// How long the machine may take to make room for the greeting, in milliseconds.
-const TIMEOUT: i32 = 10_000;
+/// How long the machine may take to make room for the greeting.
+const TIMEOUT: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
 
 /// The end of the pipe that keeps the child waiting.
 pub struct HangUpNotice(#[allow(dead_code)] OwnedFd);
@@ -16,13 +22,7 @@ pub struct HangUpNotice(#[allow(dead_code)] OwnedFd);
 impl HangUpNotice {
     /// Sends the greeting when this is dropped, or the process ends. The child holds `lock` until then.
     pub fn on(stream: RawFd, lock: RawFd, greeting: [u8; 32]) -> io::Result<HangUpNotice> {
-        let mut ends = [0; 2];
-        // SAFETY: the kernel writes two descriptors into the array.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: both descriptors are new and ours alone.
-        let [waits, kept] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        let (waits, kept) = pipe_with(PipeFlags::CLOEXEC)?;
         // SAFETY: the child makes system calls only, and ends without returning.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
@@ -65,22 +65,16 @@ fn close_others(mut kept: [RawFd; 3]) {
 }
 
 fn send(stream: RawFd, mut rest: &[u8]) {
+    // SAFETY: it stays open until this process ends.
+    let stream = unsafe { BorrowedFd::borrow_raw(stream) };
     while !rest.is_empty() {
-        let mut entry = libc::pollfd {
-            fd: stream,
-            events: libc::POLLOUT,
-            revents: 0,
-        };
-        // SAFETY: one entry, which lives across the call; then a buffer of this length.
-        let written = unsafe {
-            if libc::poll(&mut entry, 1, TIMEOUT) <= 0 {
-                return;
-            }
-            libc::write(stream, rest.as_ptr().cast(), rest.len())
-        };
-        match usize::try_from(written) {
+        let mut entry = [PollFd::new(&stream, PollFlags::OUT)];
+        if !matches!(poll(&mut entry, Some(&TIMEOUT)), Ok(1)) {
+            return;
+        }
+        match rustix::io::write(stream, rest) {
             Ok(len) => rest = rest.get(len..).unwrap_or_default(),
-            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => (),
+            Err(Errno::WOULDBLOCK) => (),
             Err(_) => return,
         }
     }

@@ -1,5 +1,6 @@
 //! Pins virtual cores to cores of the host, one each, if there are enough.
 
+use crate::state::process::pid_inside;
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet, Pid};
 use std::fs;
 use std::io;
@@ -26,26 +27,17 @@ pub fn assign_cores(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec
 /// The thread of a process whose id in its own PID namespace is this one.
 pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
     for entry in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
-        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         let thread = entry
             .file_name()
             .to_str()
             .and_then(|name| name.parse().ok());
-        if let (Some(thread), Some(own)) = (thread, pid_inside(&status)) {
+        if let (Some(thread), Some(own)) = (thread, pid_inside(&entry.path())) {
             if own == number {
                 return Ok(thread);
             }
         }
     }
     Err(io::ErrorKind::NotFound.into())
-}
-
-/// A thread's id in its innermost PID namespace.
-fn pid_inside(status: &str) -> Option<i32> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().last()?.parse().ok()
 }
 
 /// Pins a thread to a core.
@@ -111,11 +103,6 @@ mod tests {
 
     #[test]
     fn threads_are_found_by_their_pid_inside() {
-        assert_eq!(
-            pid_inside("Pid:\t7\nNSpid:\t812\t7\nThreads:\t1\n"),
-            Some(7)
-        );
-        assert_eq!(pid_inside("Pid:\t7\n"), None);
         let own = std::process::id() as i32;
         assert_eq!(thread_of(own, own).unwrap(), own);
         assert!(thread_of(own, 0).is_err());

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use vshmem_transport::stat;
 
 /// A process of this boot of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,8 +19,9 @@ pub struct Process {
 impl Process {
     /// The process that has this pid now.
     pub fn find(pid: i32) -> Option<Process> {
-        let (state, started) = stat(pid)?;
-        (state != b'Z').then_some(Process { pid, started })
+        let found = stat::of(Some(pid.try_into().ok()?))?;
+        let started = found.start;
+        (found.state != b'Z').then_some(Process { pid, started })
     }
 
     /// This process.
@@ -51,17 +54,12 @@ impl Process {
     }
 }
 
-/// State and start time, fields 3 and 22 of /proc/PID/stat.
-fn stat(pid: i32) -> Option<(u8, u64)> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-pub(crate) fn parse_stat(text: &str) -> Option<(u8, u64)> {
-    // The second field is the name in parentheses, which may contain anything, even parentheses.
-    let (_, rest) = text.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?.bytes().next()?;
-    Some((state, fields.nth(18)?.parse().ok()?))
+/// The pid in its innermost PID namespace of the process or thread with this directory in /proc.
+pub fn pid_inside(directory: &Path) -> Option<i32> {
+    let status = fs::read_to_string(directory.join("status")).ok()?;
+    let mut lines = status.lines();
+    let pids = lines.find_map(|line| line.strip_prefix("NSpid:"))?;
+    pids.split_ascii_whitespace().last()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -70,14 +68,16 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn odd_names_do_not_confuse_it() {
-        let tail = "S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 777 1000 5";
-        assert_eq!(
-            parse_stat(&format!("12 (a) R 5) {tail}")),
-            Some((b'S', 777))
-        );
-        assert_eq!(parse_stat("12 (a"), None);
-        assert_eq!(parse_stat("12 (a) S 1"), None);
+    fn a_pid_inside_is_found() {
+        let directory = std::env::temp_dir().join(format!("vshmem-status-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let with = |status: &str| {
+            fs::write(directory.join("status"), status).unwrap();
+            pid_inside(&directory)
+        };
+        assert_eq!(with("Pid:\t7\nNSpid:\t812\t7\nThreads:\t1\n"), Some(7));
+        assert_eq!(with("Pid:\t7\n"), None);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

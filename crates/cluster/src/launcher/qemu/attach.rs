@@ -1,7 +1,7 @@
 //! Attaches machines that Vshmem did not start, and detaches them.
 
 use super::attached::{self, Attached, Monitor, VERSION};
-use super::qmp::Qmp;
+use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::target::Target;
 use super::{doorbell, grant, plug};
 use crate::error::{Error, Explain, Result};
@@ -27,9 +27,6 @@ pub struct AttachOptions {
 /// QEMU's ids of the channel that is added to a machine without one, and of the channel's port.
 const CHANNEL: &str = "vshmem-agent";
 const PLUG: &str = "vshmem-agent-port";
-/// How long QEMU may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// How long a front end may take to notice its channel.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
 

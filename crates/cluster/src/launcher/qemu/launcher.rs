@@ -24,8 +24,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long QEMU may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const MODULES: &str = include_str!("../../../../../images/modules.txt");
 /// Further modules for machines with a pool that is a DAX device.
 const DAX_MODULES: &str = include_str!("../../../../transport/dax/modules.txt");
@@ -264,15 +262,8 @@ fn pin(record: &Record, index: usize, cores: &[usize]) -> Result<()> {
 fn monitor(record: &Record, index: usize, process: &Process) -> Result<Qmp> {
     let directory = record.machine_directory(&record.machines[index])?;
     let socket = monitor_socket(&directory);
-    let mut why = None;
-    let found = interrupt::wait_for(Duration::from_secs(20), || {
-        if !process.alive() {
-            return Err(boot_failed(&Qemu, record, index, "QEMU has ended"));
-        }
-        let qmp = Qmp::connect(&socket, ANSWER_TIMEOUT);
-        Ok(qmp.map_err(|error| why = Some(error)).ok())
-    })?;
-    found.ok_or_else(|| {
-        why.unwrap_or_else(|| boot_failed(&Qemu, record, index, "QEMU does not answer"))
+    Qmp::await_at(&socket, Duration::from_secs(20), || match process.alive() {
+        true => Ok(()),
+        false => Err(boot_failed(&Qemu, record, index, "QEMU has ended")),
     })
 }

@@ -1,18 +1,12 @@
 //! The network between machines as QEMU's netdevs.
 
-use super::qmp::Qmp;
+use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::sockets::monitor_socket;
-use crate::error::{Error, Result};
-use crate::interrupt;
+use crate::error::Result;
 use crate::launcher::network::{neighbours, socket_pair, Link};
 use crate::state::record::Record;
 use serde_json::json;
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::time::Duration;
-
-/// How long QEMU may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The id of a link's netdev.
 pub fn socket_id(to: u32) -> String {
@@ -32,8 +26,8 @@ pub fn reconnect(record: &Record, index: usize, report: &mut dyn FnMut(&str)) ->
     for other in neighbours(record, machine.index) {
         let (one, theirs) = socket_pair()?;
         let socket = monitor_socket(&record.machine_directory(other)?);
-        let replaced =
-            monitor(&socket).and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
+        let replaced = Qmp::await_at(&socket, ANSWER_TIMEOUT, || Ok(()))
+            .and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
         match replaced {
             Ok(()) => ours.push(Link {
                 peer: other.index,
@@ -46,16 +40,6 @@ pub fn reconnect(record: &Record, index: usize, report: &mut dyn FnMut(&str)) ->
         }
     }
     Ok(ours)
-}
-
-/// A QEMU's monitor. A QEMU that was just started may not listen yet.
-fn monitor(socket: &Path) -> Result<Qmp> {
-    let mut why = None;
-    let found = interrupt::wait_for(ANSWER_TIMEOUT, || {
-        let qmp = Qmp::connect(socket, ANSWER_TIMEOUT);
-        Ok(qmp.map_err(|error| why = Some(error)).ok())
-    })?;
-    found.ok_or_else(|| why.unwrap_or_else(|| Error::new("QEMU does not answer")))
 }
 
 /// Replaces a running machine's link to another machine.

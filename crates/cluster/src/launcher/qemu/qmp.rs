@@ -4,6 +4,7 @@
 
 use super::libvirt::Domain;
 use crate::error::{Error, Explain, Result};
+use crate::interrupt;
 use crate::user::uid;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -22,6 +23,9 @@ enum Connection {
     Socket(BufReader<UnixStream>),
     Libvirt(Domain),
 }
+
+/// How long QEMU may take to answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longer than any line of QEMU.
 const MAX_LENGTH: u64 = 16 << 20;
@@ -46,6 +50,21 @@ impl Qmp {
         }
         qmp.call("qmp_capabilities", json!({}))?;
         Ok(qmp)
+    }
+
+    /// Connects to a QEMU that was just started, and may not listen yet. `alive` says why it never will.
+    pub fn await_at(
+        socket: &Path,
+        timeout: Duration,
+        alive: impl Fn() -> Result<()>,
+    ) -> Result<Qmp> {
+        let mut why = Error::new("QEMU does not answer");
+        let found = interrupt::wait_for(timeout, || {
+            alive()?;
+            let qmp = Qmp::connect(socket, ANSWER_TIMEOUT);
+            Ok(qmp.map_err(|error| why = error).ok())
+        })?;
+        found.ok_or(why)
     }
 
     /// Through libvirt, which has the monitors of its machines to itself.

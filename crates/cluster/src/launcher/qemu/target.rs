@@ -4,7 +4,7 @@
 use super::attached::{self, Attached, Monitor};
 use super::libvirt::Domain;
 use super::plug::{self, Channel, FileAccess};
-use super::qmp::Qmp;
+use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use crate::error::{Error, Result};
 use crate::state::directories::cluster_directory;
@@ -27,9 +27,6 @@ enum Home {
 
 /// How long another command may hold the machine's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long QEMU may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-
 impl Target {
     /// The machine of this name: one of the cluster, which must pass `check`, else an attached one.
     pub fn find(
