@@ -50,4 +50,4 @@ rm -rf /dev/shm/vshmem.*
 /home/vshmem/tests/packages/by-hand.sh /home/vshmem
 SH
 chmod +x "$work/system/try"
-as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /try "${BARE_SUITES:-capi programs install bindings machines}" "${MACHINES_CASES-A-grant}"
+as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /try "${BARE_SUITES:-capi conformance hostile install machines}" "${MACHINES_CASES-A-grant}"
