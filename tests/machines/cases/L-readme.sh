@@ -5,7 +5,7 @@ cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}r
 readme=$MACHINES_ROOT/README.md
 pool=readme-$cluster
-mkdir "$work/first" && cd "$work/first" || exit 1
+mkdir "$work/of-readme" && cd "$work/of-readme" || exit 1
 sed -n '/^```c$/,/^```$/p' "$readme" | grep -v '^```' >hello.c
 cc hello.c -o hello && cp /bin/true a.out || exit 1
 
