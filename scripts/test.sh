@@ -59,13 +59,17 @@ show() { # show LOG: keeps what comes, and prints it but in CI, which may keep o
     if [ "${CI:-}" = true ]; then cat >"$1"; else tee "$1"; fi
 }
 
+failures() { # failures LOG AROUND LINES: the last lines that tell a failure, with so many around each
+    grep -an -C "$2" -E 'FAILED|panicked at|^error|^make.*Error' "$1" | tail -n "$3" || true
+}
+
 excerpt() { # excerpt LOG STATUS: what to know of a suite afterwards
     if [ "$2" -eq 0 ]; then
         tail -n 1 "$1"
     else
-        grep -an -B 4 -A 2 -E 'FAILED|panicked at|^error|^make.*Error' "$1" | tail -n 80 || true
+        failures "$1" 3 40
         echo "-- the last lines of target/test/$(basename "$1")"
-        tail -n 60 "$1"
+        tail -n 20 "$1"
     fi
 }
 
@@ -182,6 +186,7 @@ for name in "$@"; do
     esac
     skipped_parts=$((skipped_parts + parts))
     printf '%-14s %-7s %4d s\n' "$name" "$verdict" "$took"
+    [ "$verdict" != FAILED ] || failures "$logs/$name.log" 0 5
 done
 echo
 total="$passed passed, $failed failed"
