@@ -50,6 +50,17 @@ for where in "" --local; do
     code "a program that handles SIGINT says how it ends${where:+, here too}" 3 \
         timeout --preserve-status -s INT $((3 * slow)) "$VSHMEM_BIN" run $where -n 2 -- sh -c 'trap "kill \$!; exit 3" INT; sleep 2719 & wait'
 done
+# A shell has its background commands ignore SIGINT.
+VSHMEM_POOL=$work/pool env --default-signal=INT "$VSHMEM_BIN" run --local -n 2 -- \
+    sh -c 'trap "kill \$!; sleep 0.5; exit 4" INT; echo; sleep 2720 & wait' >"$work/begun" &
+both=$!
+# shellcheck disable=SC2016 # for the other shell
+eventually "both run" sh -c '[ "$(wc -l <"$0")" = 2 ]' "$work/begun"
+kill -INT "$both"
+sleep 0.03
+kill -INT "$both"
+wait "$both"
+equal "the same signal twice in a moment is one, as timeout sends it" 4 "$?"
 
 # Each waits for all others: they say that they have come, the last one counts them and lets them go.
 cat >"$work/meet.sh" <<'P'

@@ -32,6 +32,9 @@ pub struct Options {
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a machine may take to report the end of a command that was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same signal twice within this time is one interrupt: timeout(1) signals its command, and then the
+/// command's process group.
+const SAME_INTERRUPT: Duration = Duration::from_millis(100);
 /// Ctrl-C on a terminal.
 const CTRL_C: u8 = 3;
 /// Signals that ask this process to end, and others that it passes on or looks at.
@@ -68,6 +71,7 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
         raw: raw.explain(|| "could not take the terminal".into())?,
         failed: None,
         interrupted: None,
+        passed_on: None,
         kill_at: None,
         killed: None,
         printed: BTreeSet::new(),
@@ -95,6 +99,8 @@ struct Run<'a> {
     failed: Option<u8>,
     /// When the user interrupted, and by which signal; `None` once it was checked whether machines answer.
     interrupted: Option<(Instant, i32)>,
+    /// When the last signal came that was passed on, and which.
+    passed_on: Option<(Instant, i32)>,
     /// When commands that have not ended will be killed.
     kill_at: Option<Instant>,
     /// Since when they are killed.
@@ -211,6 +217,10 @@ impl Run<'_> {
                 return;
             }
             _ => (),
+        }
+        let last = self.passed_on.replace((Instant::now(), signal));
+        if last.is_some_and(|(at, of)| of == signal && at.elapsed() < SAME_INTERRUPT) {
+            return;
         }
         self.interrupt(signal);
         if self.kill_at.is_some() {
