@@ -187,6 +187,7 @@ for name in "$@"; do
     skipped_parts=$((skipped_parts + parts))
     printf '%-14s %-7s %4d s\n' "$name" "$verdict" "$took"
     [ "$verdict" != FAILED ] || failures "$logs/$name.log" 0 5
+    grep -a '^unsteady: ' "$logs/$name.log" || true
 done
 echo
 total="$passed passed, $failed failed"

@@ -8,6 +8,7 @@
 # VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default those of target/release, which are built first.
 # VSHMEM_TEST_KERNEL names the machines' kernel image, instead of the newest that is installed or downloaded; for instance
 # VSHMEM_TEST_KERNEL=$(kmod/build.sh --image 6.12.117+deb12-amd64), whose modules lie beside it.
+# With CI=true, up to two cases that failed are run once more, and what failed first is printed again as "unsteady: WHAT".
 # Ends with "N passed, N failed". Needs qemu-system-x86; takes about two minutes under TCG.
 set -eu
 
@@ -57,18 +58,18 @@ if [ $# -eq 0 ]; then
     done
 fi
 
-: >"$work/passed"
-: >"$work/failed"
-for name in "$@"; do
+# run_case NAME: fails if a check did
+run_case() {
+    local name=$1 file=$here/cases/$1.sh begun=$SECONDS before
     case $name in
     */*) file=$name name=$(basename "$name" .sh) ;;
-    *) file=$here/cases/$name.sh ;;
     esac
+    before=$(wc -l <"$work/failed")
     echo "== $name"
-    begun=$SECONDS
     # shellcheck disable=SC2094 # only the case writes to the lists
     (
         # What an interrupted case has begun ends with it, and it may have a function to clean up.
+        # shellcheck disable=SC2317 # the trap calls it
         clean_up() { :; }
         trap 'clean_up; end_below "$BASHPID"' EXIT
         trap 'exit 1' HUP INT TERM
@@ -79,7 +80,26 @@ for name in "$@"; do
         exit 0
     ) </dev/null || echo "$name ended early" | tee -a "$work/failed"
     echo "   $name took $((SECONDS - begun)) s"
+    [ "$(wc -l <"$work/failed")" -eq "$before" ]
+}
+
+: >"$work/passed"
+: >"$work/failed"
+again=()
+for name in "$@"; do
+    run_case "$name" || again+=("$name")
 done
+
+# Checks have time limits, which a busy shared machine may miss: there, the odd failed case gets a second try, and a line that says so.
+if [ "${CI:-}" = true ] && [ ${#again[@]} -gt 0 ] && [ ${#again[@]} -le 2 ]; then
+    mv "$work/failed" "$work/unsteady"
+    : >"$work/failed"
+    for name in "${again[@]}"; do
+        "$VSHMEM_BIN" down --all >/dev/null 2>&1 || true
+        run_case "$name" || true
+    done
+    sed 's/^/unsteady: /' "$work/unsteady"
+fi
 
 (
     # shellcheck source=/dev/null
