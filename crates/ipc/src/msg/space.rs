@@ -135,6 +135,8 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
     let mut to = first;
     let mut lost = false;
     if let Some(old) = &old {
+        // Before the messages are copied: a sender that finishes in between is listed, and its message copied.
+        retired::leave(slow, &mut txn, *old)?;
         scan::find(slow, old, |item| {
             match item.mark.state {
                 State::Consumed => return false,
@@ -149,9 +151,9 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
             false
         });
         if lost {
+            done::let_go(&slow.queue);
             return Err(Errno::ENOMEM);
         }
-        retired::leave(slow, &mut txn, *old)?;
     }
     txn.put(&entry.ring, at)?;
     txn.put(&entry.cells, count)?;
