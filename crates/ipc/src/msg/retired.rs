@@ -16,8 +16,8 @@
 //! an end before can't swap it any more, for positions never come back. The thread at work ends with one
 //! store to that mark, and need not know that the queue has gone on: a sender always does, and a receiver
 //! because *done*, which it would move instead, is held while the list is made, and is another one
-//! afterwards. The list is made before the messages are copied, so that whatever gets a place IN RETIRED is
-//! listed: a sender that finishes between the two is listed and its message copied, never the other way round.
+//! afterwards. The list is made before the messages are copied, so whatever gets a place IN RETIRED is
+//! listed: a sender that finishes between the two is listed, and its message is copied.
 //!
 //! A collector takes a listed mark for finished if it is no more what it was. If its owner is dead, the mark
 //! is *swapped* to CONSUMED: either the owner's last store came before, then the swap fails and the message

@@ -135,7 +135,7 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
     let mut to = first;
     let mut lost = false;
     if let Some(old) = &old {
-        // Before the messages are copied: a sender that finishes in between is listed, and its message copied.
+        // First, so that whatever gets a place IN RETIRED is listed: a sender may finish meanwhile.
         retired::leave(slow, &mut txn, *old)?;
         scan::find(slow, old, |item| {
             match item.mark.state {
