@@ -23,12 +23,9 @@ fn main() {
 /// compiler. Where the archive can't be found, the shared one is used.
 fn link_unwinder_statically() {
     // The one that links for another processor knows where that one's archive is.
-    let compiler = std::env::var("CC")
-        .or_else(|_| std::env::var("RUSTC_LINKER"))
-        .unwrap_or_else(|_| "cc".into());
-    let found = Command::new(compiler)
-        .arg("-print-file-name=libgcc_eh.a")
-        .output();
+    let compiler =
+        std::env::var("CC").or_else(|_| std::env::var("RUSTC_LINKER")).unwrap_or_else(|_| "cc".into());
+    let found = Command::new(compiler).arg("-print-file-name=libgcc_eh.a").output();
     let Some(archive) = found.ok().and_then(|o| String::from_utf8(o.stdout).ok()) else {
         return;
     };
@@ -42,17 +39,6 @@ fn link_unwinder_statically() {
 
 fn compiler_minor_version() -> Option<u32> {
     let compiler = std::env::var_os("RUSTC")?;
-    let text = String::from_utf8(
-        Command::new(compiler)
-            .arg("--version")
-            .output()
-            .ok()?
-            .stdout,
-    )
-    .ok()?;
-    text.strip_prefix("rustc 1.")?
-        .split('.')
-        .next()?
-        .parse()
-        .ok()
+    let text = String::from_utf8(Command::new(compiler).arg("--version").output().ok()?.stdout).ok()?;
+    text.strip_prefix("rustc 1.")?.split('.').next()?.parse().ok()
 }

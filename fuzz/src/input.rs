@@ -29,11 +29,7 @@ impl<'a> Input<'a> {
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
-        let most = if n > 256 {
-            self.u16().into()
-        } else {
-            u64::from(self.byte())
-        };
+        let most = if n > 256 { self.u16().into() } else { u64::from(self.byte()) };
         (most % n as u64) as usize
     }
 

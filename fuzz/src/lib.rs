@@ -15,8 +15,5 @@ pub mod texts;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: &[(&str, Target)] = &[
-    ("backend", backend::run),
-    ("pool", pool::run),
-    ("texts", texts::run),
-];
+pub const TARGETS: &[(&str, Target)] =
+    &[("backend", backend::run), ("pool", pool::run), ("texts", texts::run)];

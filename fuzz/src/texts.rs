@@ -26,21 +26,10 @@ const ROOMS: [Room; 3] = [
             vshmem_agent::ivshmem::fuzz::READERS,
             vshmem_agent::xen::fuzz::READERS,
         ],
-        numbers: &[
-            "front end",
-            "control",
-            "http",
-            "address",
-            "ivshmem",
-            "fd store",
-            "announcement",
-        ],
+        numbers: &["front end", "control", "http", "address", "ivshmem", "fd store", "announcement"],
     },
     Room {
-        readers: &[
-            vshmem_cluster::fuzz::READERS,
-            vshmem_cluster::fuzz::LAUNCHER_READERS,
-        ],
+        readers: &[vshmem_cluster::fuzz::READERS, vshmem_cluster::fuzz::LAUNCHER_READERS],
         numbers: &[
             "record",
             "monitor",

@@ -13,9 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The inputs that are kept for a target.
 fn kept(folder: &str, target: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(folder)
-        .join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(target);
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.sort();
@@ -40,11 +38,7 @@ fn replay(name: &str, target: Target, files: Vec<PathBuf>) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    assert!(
-        worker.join().is_ok(),
-        "{name} fails with {}",
-        last.display()
-    );
+    assert!(worker.join().is_ok(), "{name} fails with {}", last.display());
 }
 
 #[test]
@@ -61,9 +55,6 @@ fn what_fuzzers_begin_with_does_no_harm() {
         assert!(!files.is_empty(), "{name} has nothing to begin with");
         let (n, begun) = (files.len(), Instant::now());
         replay(name, *target, files);
-        println!(
-            "{name}: {n} inputs in {:.1} s",
-            begun.elapsed().as_secs_f64()
-        );
+        println!("{name}: {n} inputs in {:.1} s", begun.elapsed().as_secs_f64());
     }
 }

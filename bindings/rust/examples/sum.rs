@@ -7,10 +7,7 @@ use vshmem::{Barrier, Operation};
 const KEY: i32 = 0x42;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let parties = std::env::args()
-        .nth(1)
-        .ok_or("usage: sum PARTIES")?
-        .parse()?;
+    let parties = std::env::args().nth(1).ok_or("usage: sum PARTIES")?.parse()?;
     let mut barrier = Barrier::open(KEY, parties)?;
     let mut values = [1.0 + f64::from(barrier.seat())];
     barrier.reduce(&mut values, Operation::Sum, Some(Duration::from_secs(30)))?;

@@ -101,8 +101,7 @@ impl Barrier {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
         let span = timeout.map(span);
         // SAFETY: open, and a time span that lives or null.
-        checked(unsafe { sys::vshm_barrier_wait(self.handle.as_ptr(), pointer(&span)) })
-            .map(|last| last == 1)
+        checked(unsafe { sys::vshm_barrier_wait(self.handle.as_ptr(), pointer(&span)) }).map(|last| last == 1)
     }
 
     /// Replaces each value by the combination of all parties' values at its place. All parties pass as many

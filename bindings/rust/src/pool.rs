@@ -14,9 +14,7 @@ static CALLS: RwLock<()> = RwLock::new(());
 
 /// Held during a call on the current pool.
 pub(crate) fn during_a_call() -> RwLockReadGuard<'static, ()> {
-    CALLS
-        .read()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    CALLS.read().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A pool that is open, beside the one that the environment names. Up to seven are at once.
@@ -34,8 +32,7 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 fn c_string(name: &OsStr) -> Result<CString> {
-    CString::new(name.as_bytes())
-        .map_err(|_| Error::new(libc::EINVAL, "a pool's name has no zero byte"))
+    CString::new(name.as_bytes()).map_err(|_| Error::new(libc::EINVAL, "a pool's name has no zero byte"))
 }
 
 impl Pool {
@@ -74,14 +71,11 @@ impl Pool {
     /// pool, or segments or barriers of it are attached.
     pub fn close(self) -> std::result::Result<(), (Pool, Error)> {
         let pool = ManuallyDrop::new(self);
-        pool.leave()
-            .map_err(|error| (ManuallyDrop::into_inner(pool), error))
+        pool.leave().map_err(|error| (ManuallyDrop::into_inner(pool), error))
     }
 
     fn leave(&self) -> Result<()> {
-        let _alone = CALLS
-            .write()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _alone = CALLS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: open, and no thread is inside a call on it: those of this crate hold the lock, or are on a
         // barrier, with which the library refuses.
         checked(unsafe { sys::vshm_pool_close(self.handle.as_ptr()) }).map(|_| ())

@@ -81,10 +81,7 @@ impl Segment {
         let size = self.size()?;
         // Other members of the pool may write anything there.
         if size > mapped_from(start.as_ptr() as usize) {
-            return Err(Error::new(
-                libc::EIDRM,
-                "the segment was changed while it was attached",
-            ));
+            return Err(Error::new(libc::EIDRM, "the segment was changed while it was attached"));
         }
         attachment.len = size;
         Ok(attachment)
@@ -103,8 +100,7 @@ impl Segment {
     pub fn remove(&self) -> Result<()> {
         let _call = during_a_call();
         // SAFETY: IPC_RMID takes no buffer.
-        checked(unsafe { sys::vshm_shmctl(self.id, libc::IPC_RMID, std::ptr::null_mut()) })
-            .map(|_| ())
+        checked(unsafe { sys::vshm_shmctl(self.id, libc::IPC_RMID, std::ptr::null_mut()) }).map(|_| ())
     }
 }
 

@@ -2,8 +2,8 @@
 #![allow(missing_docs, non_camel_case_types)]
 
 use libc::{
-    c_char, c_int, c_long, c_uint, c_void, key_t, mode_t, msqid_ds, sembuf, shmid_ds, size_t,
-    ssize_t, timespec,
+    c_char, c_int, c_long, c_uint, c_void, key_t, mode_t, msqid_ds, sembuf, shmid_ds, size_t, ssize_t,
+    timespec,
 };
 
 /// A pool that was opened by name.
@@ -33,12 +33,8 @@ extern "C" {
 
     pub fn vshm_semget(key: key_t, nsems: c_int, semflg: c_int) -> c_int;
     pub fn vshm_semop(semid: c_int, sops: *mut sembuf, nsops: size_t) -> c_int;
-    pub fn vshm_semtimedop(
-        semid: c_int,
-        sops: *mut sembuf,
-        nsops: size_t,
-        timeout: *const timespec,
-    ) -> c_int;
+    pub fn vshm_semtimedop(semid: c_int, sops: *mut sembuf, nsops: size_t, timeout: *const timespec)
+        -> c_int;
     pub fn vshm_semctl(semid: c_int, semnum: c_int, cmd: c_int, ...) -> c_int;
 
     pub fn vshm_msgget(key: key_t, msgflg: c_int) -> c_int;

@@ -19,9 +19,7 @@ fn reductions(key: i32) {
     let mut barrier = Barrier::open(key, PARTIES).unwrap();
     let seat = barrier.seat();
     assert!(seat < PARTIES);
-    let mut floats: Vec<f64> = (0..5000)
-        .map(|i| f64::from(i) / 3.0 + f64::from(seat) * 0.1)
-        .collect();
+    let mut floats: Vec<f64> = (0..5000).map(|i| f64::from(i) / 3.0 + f64::from(seat) * 0.1).collect();
     barrier.reduce(&mut floats, Operation::Sum, LONG).unwrap();
     for (i, sum) in (0..5000).zip(floats) {
         let of = |seat: u32| f64::from(i) / 3.0 + f64::from(seat) * 0.1;
@@ -77,10 +75,7 @@ fn limits() {
     let error = Barrier::remove(LIMITS).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().starts_with("vshm_barrier_remove: "));
-    assert_eq!(
-        std::io::Error::from(error).kind(),
-        std::io::ErrorKind::NotFound
-    );
+    assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
 }
 
 #[test]

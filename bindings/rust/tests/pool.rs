@@ -13,14 +13,8 @@ fn pools() {
     let (first, second) = (path("first"), path("second"));
     let one = Pool::create(&first, 8 << 20, 0o600).unwrap();
     let kind = |result: vshmem::Result<Pool>| result.unwrap_err().kind();
-    assert_eq!(
-        kind(Pool::create(&first, 8 << 20, 0o600)),
-        ErrorKind::AlreadyExists
-    );
-    assert_eq!(
-        kind(Pool::create(&second, 1, 0o600)),
-        ErrorKind::InvalidInput
-    );
+    assert_eq!(kind(Pool::create(&first, 8 << 20, 0o600)), ErrorKind::AlreadyExists);
+    assert_eq!(kind(Pool::create(&second, 1, 0o600)), ErrorKind::InvalidInput);
     assert_eq!(kind(Pool::open(&second)), ErrorKind::NotFound);
     assert_eq!(kind(Pool::open("a\0b")), ErrorKind::InvalidInput);
     let two = Pool::create(&second, 8 << 20, 0o600).unwrap();

@@ -35,10 +35,7 @@ fn counters_count() {
     let attachment = segment.attach().unwrap();
     assert_eq!(attachment.len(), 100);
     assert_eq!(attachment.values::<u64>().len(), 12);
-    assert_eq!(
-        attachment.values::<i64>()[7].load(Relaxed),
-        3 * TIMES as i64
-    );
+    assert_eq!(attachment.values::<i64>()[7].load(Relaxed), 3 * TIMES as i64);
     segment.remove().unwrap();
 }
 
@@ -66,10 +63,7 @@ fn values_have_their_bits() {
 fn what_is_only_read() {
     pool();
     let segment = Segment::private(24, 0o600).unwrap();
-    let (writer, reader) = (
-        segment.attach().unwrap(),
-        segment.attach_readonly().unwrap(),
-    );
+    let (writer, reader) = (segment.attach().unwrap(), segment.attach_readonly().unwrap());
     segment.remove().unwrap();
     writer.values::<f64>()[2].store(1.25, Relaxed);
     assert_eq!((reader.load::<f64>(2), reader.len()), (1.25, 24));
@@ -85,20 +79,11 @@ fn refusals() {
     pool();
     let kind = |result: vshmem::Result<Segment>| result.unwrap_err().kind();
     assert_eq!(kind(Segment::open(KEY + 1)), ErrorKind::NotFound);
-    assert_eq!(
-        kind(Segment::create(KEY + 1, 0, 0o600)),
-        ErrorKind::InvalidInput
-    );
+    assert_eq!(kind(Segment::create(KEY + 1, 0, 0o600)), ErrorKind::InvalidInput);
     assert!(Segment::create(KEY + 1, usize::MAX, 0o600).is_err());
     let segment = Segment::create(KEY + 1, 1, 0o600).unwrap();
-    assert_eq!(
-        kind(Segment::create_new(KEY + 1, 1, 0o600)),
-        ErrorKind::AlreadyExists
-    );
-    assert_eq!(
-        kind(Segment::create(KEY + 1, 2, 0o600)),
-        ErrorKind::InvalidInput
-    );
+    assert_eq!(kind(Segment::create_new(KEY + 1, 1, 0o600)), ErrorKind::AlreadyExists);
+    assert_eq!(kind(Segment::create(KEY + 1, 2, 0o600)), ErrorKind::InvalidInput);
     // Less than a word of it is no word.
     assert!(segment.attach().unwrap().values::<u64>().is_empty());
     segment.remove().unwrap();

@@ -20,11 +20,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error that says what happened.
     pub fn new(message: impl Into<String>) -> Error {
-        Error {
-            message: message.into(),
-            hint: None,
-            code: OUR_FAILURE,
-        }
+        Error { message: message.into(), hint: None, code: OUR_FAILURE }
     }
 
     /// Sets the exit code, which is 125 otherwise.

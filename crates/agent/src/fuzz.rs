@@ -14,11 +14,7 @@ use vshmem_transport::given::Grant;
 pub type Reader = fn(&[u8]);
 
 /// All of them, by name.
-pub const READERS: &[(&str, Reader)] = &[
-    ("front end", front_end),
-    ("http", http),
-    ("address", address),
-];
+pub const READERS: &[(&str, Reader)] = &[("front end", front_end), ("http", http), ("address", address)];
 
 /// One pass of a back end's worker in a pool; a front end's does a part of it. The holes of `file` tell where
 /// the pool has no memory.
@@ -39,10 +35,7 @@ fn front_end(stream: &[u8]) {
             lines.hang_up();
         }
         while let Some(line) = lines.next() {
-            assert!(
-                line.len() <= protocol::LONGEST && !line.contains(&b'\n'),
-                "a line"
-            );
+            assert!(line.len() <= protocol::LONGEST && !line.contains(&b'\n'), "a line");
             let Ok(request) = serde_json::from_slice::<protocol::GuestRequest>(&line) else {
                 continue;
             };
@@ -61,10 +54,7 @@ fn front_end(stream: &[u8]) {
 /// A request for metrics: whatever it is, the response has a head.
 fn http(request: &[u8]) {
     let response = http::respond(request, || "x 1\n".into());
-    assert!(
-        response.starts_with("HTTP/1.1 ") && response.contains("\r\n\r\n"),
-        "{response}"
-    );
+    assert!(response.starts_with("HTTP/1.1 ") && response.contains("\r\n\r\n"), "{response}");
 }
 
 /// The address of the endpoint for metrics.

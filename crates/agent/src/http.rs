@@ -69,11 +69,7 @@ impl Endpoint {
 
     /// Takes over a socket that listens already.
     pub fn adopt(address: String, listener: OwnedFd) -> Endpoint {
-        Endpoint {
-            address,
-            listener,
-            connections: BTreeMap::new(),
-        }
+        Endpoint { address, listener, connections: BTreeMap::new() }
     }
 
     /// Whether another connection may be accepted.
@@ -85,12 +81,7 @@ impl Endpoint {
     pub fn accept(&mut self, number: u32) -> Option<&OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::accept_with(&self.listener, flags).ok()?;
-        let scrape = Scrape {
-            socket,
-            request: Vec::new(),
-            unsent: Vec::new(),
-            since: Instant::now(),
-        };
+        let scrape = Scrape { socket, request: Vec::new(), unsent: Vec::new(), since: Instant::now() };
         self.connections.insert(number, scrape);
         self.connections.get(&number).map(|scrape| &scrape.socket)
     }
@@ -128,8 +119,7 @@ impl Endpoint {
 
     /// Closes connections that have taken too long.
     pub fn expire(&mut self) {
-        self.connections
-            .retain(|_, scrape| scrape.since.elapsed() < TIMEOUT);
+        self.connections.retain(|_, scrape| scrape.since.elapsed() < TIMEOUT);
     }
 
     /// Closes the endpoint.
@@ -199,10 +189,7 @@ impl Scrape {
 }
 
 fn is_would_block(error: rustix::io::Errno) -> bool {
-    matches!(
-        error,
-        rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR
-    )
+    matches!(error, rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR)
 }
 
 /// Whether the head of a request is complete.
@@ -212,9 +199,8 @@ fn is_complete(request: &[u8]) -> bool {
 
 /// The response to a request.
 pub(crate) fn respond(request: &[u8], text: impl FnOnce() -> String) -> String {
-    let refusal = |status: &str, more: &str| {
-        response(status, more, "text/plain", &format!("{status}\n"), true)
-    };
+    let refusal =
+        |status: &str, more: &str| response(status, more, "text/plain", &format!("{status}\n"), true);
     if !is_complete(request) {
         return refusal("431 Request Header Fields Too Large", "");
     }
@@ -253,28 +239,13 @@ mod tests {
 
     #[test]
     fn requests_get_their_status() {
-        assert_eq!(
-            status("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"),
-            "HTTP/1.1 200 OK"
-        );
-        assert_eq!(
-            status("GET /metrics?a=b HTTP/1.0\r\n\r\n"),
-            "HTTP/1.1 200 OK"
-        );
+        assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), "HTTP/1.1 200 OK");
+        assert_eq!(status("GET /metrics?a=b HTTP/1.0\r\n\r\n"), "HTTP/1.1 200 OK");
         assert_eq!(status("GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
-        assert_eq!(
-            status("POST /metrics HTTP/1.1\r\n\r\n"),
-            "HTTP/1.1 405 Method Not Allowed"
-        );
-        assert_eq!(
-            status("GET /metrics HTTP/2\r\n\r\n"),
-            "HTTP/1.1 505 HTTP Version Not Supported"
-        );
+        assert_eq!(status("POST /metrics HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+        assert_eq!(status("GET /metrics HTTP/2\r\n\r\n"), "HTTP/1.1 505 HTTP Version Not Supported");
         assert_eq!(status("\r\n\r\n"), "HTTP/1.1 400 Bad Request");
-        assert_eq!(
-            status("GET /metrics HTTP/1.1\r\n"),
-            "HTTP/1.1 431 Request Header Fields Too Large"
-        );
+        assert_eq!(status("GET /metrics HTTP/1.1\r\n"), "HTTP/1.1 431 Request Header Fields Too Large");
         let head = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", || "x 1\n".into());
         assert!(head.contains("Content-Length: 4\r\n") && head.ends_with("\r\n\r\n"));
     }

@@ -49,23 +49,13 @@ impl<H: Borrow<Handle> + Sync> JoinedPool<H> {
 
     /// For a command with these supplementary groups, and with this process's capabilities. `ids` maps users
     /// and groups to those in the pool.
-    pub fn for_command(
-        handle: H,
-        pool: Pool,
-        member: u16,
-        groups: &[u32],
-        ids: &Ids,
-    ) -> JoinedPool<H> {
+    pub fn for_command(handle: H, pool: Pool, member: u16, groups: &[u32], ids: &Ids) -> JoinedPool<H> {
         let mut is_only_member = true;
         pool.members(|index, _, alive| is_only_member &= index == member || !alive);
         let cred = credentials(capabilities());
         let outside = groups.iter().map(|group| ids.groups.outside(*group));
         JoinedPool {
-            cred: Cred {
-                uid: ids.users.outside(cred.uid),
-                gid: ids.groups.outside(cred.gid),
-                ..cred
-            },
+            cred: Cred { uid: ids.users.outside(cred.uid), gid: ids.groups.outside(cred.gid), ..cred },
             groups: outside.collect(),
             is_only_member,
             lock_wait: None,
@@ -132,8 +122,7 @@ fn credentials(caps: u64) -> Cred {
 fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0)
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// The signals that end a command.
@@ -193,9 +182,7 @@ impl<H: Borrow<Handle> + Sync> Kernel for JoinedPool<H> {
     }
 
     fn signal_waits(&self, old: u64) -> bool {
-        TERMINATION_SIGNALS
-            .into_iter()
-            .any(|signal| is_due(signal, old))
+        TERMINATION_SIGNALS.into_iter().any(|signal| is_due(signal, old))
     }
 
     fn reserve(&self, offset: u64, len: u64) -> bool {

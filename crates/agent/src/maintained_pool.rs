@@ -19,11 +19,7 @@ impl MaintainedPool {
     ///
     /// # Errors
     /// Why that can't be done, without the pool's name.
-    pub fn join(
-        handle: Handle,
-        name: &str,
-        task: impl Task + 'static,
-    ) -> Result<MaintainedPool, String> {
+    pub fn join(handle: Handle, name: &str, task: impl Task + 'static) -> Result<MaintainedPool, String> {
         fn why(error: impl Display) -> String {
             error.to_string()
         }

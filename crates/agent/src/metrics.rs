@@ -64,21 +64,14 @@ struct Text(String);
 impl Text {
     /// Begins a metric.
     fn metric(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(
-            self.0,
-            "# HELP vshmem_{name} {help}\n# TYPE vshmem_{name} {kind}"
-        );
+        let _ = writeln!(self.0, "# HELP vshmem_{name} {help}\n# TYPE vshmem_{name} {kind}");
     }
 
     fn value(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
         let _ = write!(self.0, "vshmem_{name}");
         for (i, (label, value)) in labels.iter().enumerate() {
             let before = if i == 0 { '{' } else { ',' };
-            let _ = write!(
-                self.0,
-                "{before}{label}=\"{}\"",
-                escaped(&value.to_string())
-            );
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(&value.to_string()));
         }
         let after = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.0, "{after} {value}");
@@ -87,10 +80,7 @@ impl Text {
 
 /// A label's value, escaped for the format, and safe for a terminal.
 fn escaped(value: &str) -> String {
-    plain(value)
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    plain(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 type PoolMetric = (&'static str, &'static str, &'static str, fn(&Pool) -> u64);
@@ -98,54 +88,14 @@ type PoolMetric = (&'static str, &'static str, &'static str, fn(&Pool) -> u64);
 /// Metrics with one value for each pool: name, type, help, value.
 const POOL_METRICS: [PoolMetric; 11] = [
     ("pool_size_bytes", "gauge", "Size of a pool.", |p| p.size),
-    (
-        "pool_memory_bytes",
-        "gauge",
-        "Memory of the host that a pool takes.",
-        |p| p.memory,
-    ),
-    (
-        "pool_segment_bytes",
-        "gauge",
-        "Bytes of all segments in a pool, in whole pages.",
-        |p| p.segments,
-    ),
-    (
-        "pool_segment_free_bytes",
-        "gauge",
-        "Bytes of a pool that segments can have besides.",
-        |p| p.free,
-    ),
-    (
-        "pool_semaphores",
-        "gauge",
-        "Semaphores of all sets in a pool.",
-        |p| p.semaphores,
-    ),
-    (
-        "pool_queued_messages",
-        "gauge",
-        "Messages in all queues of a pool.",
-        |p| p.messages,
-    ),
-    (
-        "pool_queued_bytes",
-        "gauge",
-        "Bytes of text in all queues of a pool.",
-        |p| p.text,
-    ),
-    (
-        "pool_peers",
-        "gauge",
-        "Machines that are connected for a pool.",
-        |p| p.peers,
-    ),
-    (
-        "pool_rings_total",
-        "counter",
-        "How often machines have rung the host for a pool.",
-        |p| p.doorbells,
-    ),
+    ("pool_memory_bytes", "gauge", "Memory of the host that a pool takes.", |p| p.memory),
+    ("pool_segment_bytes", "gauge", "Bytes of all segments in a pool, in whole pages.", |p| p.segments),
+    ("pool_segment_free_bytes", "gauge", "Bytes of a pool that segments can have besides.", |p| p.free),
+    ("pool_semaphores", "gauge", "Semaphores of all sets in a pool.", |p| p.semaphores),
+    ("pool_queued_messages", "gauge", "Messages in all queues of a pool.", |p| p.messages),
+    ("pool_queued_bytes", "gauge", "Bytes of text in all queues of a pool.", |p| p.text),
+    ("pool_peers", "gauge", "Machines that are connected for a pool.", |p| p.peers),
+    ("pool_rings_total", "counter", "How often machines have rung the host for a pool.", |p| p.doorbells),
     (
         "pool_given_back_bytes_total",
         "counter",
@@ -164,21 +114,9 @@ type MemberMetric = (&'static str, &'static str, fn(&Member) -> u64);
 
 /// Metrics with one value for each member: name, help, value.
 const MEMBER_METRICS: [MemberMetric; 3] = [
-    (
-        "machine_up",
-        "Whether a machine that uses a pool lives, the host included.",
-        |m| u64::from(m.alive),
-    ),
-    (
-        "machine_processes",
-        "Processes of a machine that use a pool.",
-        |m| m.processes,
-    ),
-    (
-        "machine_sleepers",
-        "Threads of a machine that wait in a pool.",
-        |m| m.sleepers,
-    ),
+    ("machine_up", "Whether a machine that uses a pool lives, the host included.", |m| u64::from(m.alive)),
+    ("machine_processes", "Processes of a machine that use a pool.", |m| m.processes),
+    ("machine_sleepers", "Threads of a machine that wait in a pool.", |m| m.sleepers),
 ];
 
 /// All metrics. `served` is the number of pools that are served; `pools` may be some of them.
@@ -186,11 +124,7 @@ pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
     let mut text = Text::default();
     text.metric("build_info", "gauge", "Version of the back end.");
     text.value("build_info", &[("version", &env!("CARGO_PKG_VERSION"))], 1);
-    text.metric(
-        "agent_start_time_seconds",
-        "gauge",
-        "When the back end began, since the epoch.",
-    );
+    text.metric("agent_start_time_seconds", "gauge", "When the back end began, since the epoch.");
     text.value("agent_start_time_seconds", &[], since);
     text.metric("pools", "gauge", "Pools that are served.");
     text.value("pools", &[], served);
@@ -203,32 +137,21 @@ pub fn text(served: usize, pools: &[&Pool], since: u64) -> String {
     text.metric("pool_constructs", "gauge", "IPC objects in a pool.");
     for pool in pools {
         for (kind, count) in ["segment", "set", "queue"].iter().zip(pool.objects) {
-            text.value(
-                "pool_constructs",
-                &[("pool", &pool.name), ("kind", kind)],
-                count,
-            );
+            text.value("pool_constructs", &[("pool", &pool.name), ("kind", kind)], count);
         }
     }
     text.metric("pool_sleepers", "gauge", "Threads that wait in a pool.");
     for pool in pools {
         for (kind, count) in ["set", "queue"].iter().zip(pool.sleepers) {
-            text.value(
-                "pool_sleepers",
-                &[("pool", &pool.name), ("kind", kind)],
-                count,
-            );
+            text.value("pool_sleepers", &[("pool", &pool.name), ("kind", kind)], count);
         }
     }
     for (name, help, number) in MEMBER_METRICS {
         text.metric(name, "gauge", help);
         for pool in pools {
             for m in &pool.members {
-                let labels: [(&str, &dyn Display); 3] = [
-                    ("pool", &pool.name),
-                    ("machine", &m.name),
-                    ("member", &m.member),
-                ];
+                let labels: [(&str, &dyn Display); 3] =
+                    [("pool", &pool.name), ("machine", &m.name), ("member", &m.member)];
                 text.value(name, &labels, number(m));
             }
         }

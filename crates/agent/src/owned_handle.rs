@@ -23,10 +23,7 @@ impl OwnedHandle {
     pub unsafe fn new(handle: Handle) -> OwnedHandle {
         let mem = handle.mem();
         let guard = SigbusGuard::new(mem.base() as usize, mem.len());
-        OwnedHandle {
-            handle: ManuallyDrop::new(handle),
-            guard: ManuallyDrop::new(guard),
-        }
+        OwnedHandle { handle: ManuallyDrop::new(handle), guard: ManuallyDrop::new(guard) }
     }
 
     /// Whether a part of the pool's memory is lost, since its file was truncated.

@@ -8,11 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// # Errors
 /// The descriptor is none of a Unix socket.
 pub fn peer_of(socket: impl AsFd) -> io::Result<(i32, u32)> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes, the size of the structure, which lives across the call.
     let result = unsafe {

@@ -79,11 +79,7 @@ mod tests {
     #[test]
     fn rests_become_longer_and_are_reported_once() {
         let (mut now, mut quarantine) = (Instant::now(), Quarantine::default());
-        let begins = after(
-            &mut quarantine,
-            &[true, false, true, true, false, true, true],
-            now,
-        );
+        let begins = after(&mut quarantine, &[true, false, true, true, false, true, true], now);
         assert_eq!(begins, [Change::Begins(FIRST_REST)]);
         let mut rest = FIRST_REST;
         for _ in 0..10 {
@@ -100,10 +96,7 @@ mod tests {
     fn a_pass_within_budget_ends_it_but_the_last_rest_counts_for_a_while() {
         let (now, mut quarantine) = (Instant::now(), Quarantine::default());
         after(&mut quarantine, &[true; 5], now);
-        assert_eq!(
-            quarantine.record(false, now + FIRST_REST),
-            Some(Change::Ends)
-        );
+        assert_eq!(quarantine.record(false, now + FIRST_REST), Some(Change::Ends));
         assert!(quarantine.admits(now));
         let again = after(&mut quarantine, &[true; 5], now);
         assert_eq!(again, [Change::Begins(FIRST_REST * 2)]);

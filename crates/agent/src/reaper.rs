@@ -30,10 +30,7 @@ pub struct Reaper {
 
 impl Reaper {
     /// This process's slot in the pool. Takes one if there is a free one and it has none.
-    pub fn ensure_slot<H: Borrow<Handle> + Sync>(
-        &mut self,
-        joined: &JoinedPool<H>,
-    ) -> Option<ProcId> {
+    pub fn ensure_slot<H: Borrow<Handle> + Sync>(&mut self, joined: &JoinedPool<H>) -> Option<ProcId> {
         let pool = &joined.pool;
         if let Some((me, _)) = self.me {
             // A hostile member may have freed it.
@@ -73,14 +70,7 @@ impl Reaper {
         for _ in 0..=SLOTS_PER_PASS.min(high) {
             self.slot = if self.slot > high { 0 } else { self.slot };
             let spare = self.slot == high;
-            liveness::reap(
-                c,
-                if spare {
-                    c.pool.spare_slot()
-                } else {
-                    self.slot
-                },
-            );
+            liveness::reap(c, if spare { c.pool.spare_slot() } else { self.slot });
             self.slot += 1;
             if begun.elapsed() > MAX_PASS {
                 return;
@@ -99,9 +89,7 @@ impl Reaper {
         let spare = c.pool.spare_slot();
         self.spare_backed = self.spare_backed || back(spare, spare + 1);
         // Whole pages: in a machine, each request rings the host's doorbell.
-        let to = high
-            .next_multiple_of((PAGE / EACH) as u32)
-            .min(c.pool.proc_slots());
+        let to = high.next_multiple_of((PAGE / EACH) as u32).min(c.pool.proc_slots());
         if high > self.slots_backed && back(self.slots_backed, to) {
             self.slots_backed = to;
         }

@@ -19,11 +19,7 @@ struct Range {
 }
 
 static RANGES: [Range; MOST] = [const {
-    Range {
-        start: AtomicUsize::new(0),
-        len: AtomicUsize::new(0),
-        is_lost: AtomicBool::new(false),
-    }
+    Range { start: AtomicUsize::new(0), len: AtomicUsize::new(0), is_lost: AtomicBool::new(false) }
 }; MOST];
 
 /// A guarded mapping of a pool.
@@ -34,12 +30,7 @@ impl SigbusGuard {
     pub fn new(start: usize, len: usize) -> SigbusGuard {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(install_handler);
-        let take = |range: &&Range| {
-            range
-                .start
-                .compare_exchange(0, start, SeqCst, SeqCst)
-                .is_ok()
-        };
+        let take = |range: &&Range| range.start.compare_exchange(0, start, SeqCst, SeqCst).is_ok();
         let range = RANGES.iter().find(take);
         if let Some(range) = range {
             range.is_lost.store(false, SeqCst);
@@ -67,8 +58,7 @@ fn install_handler() {
     // SAFETY: all zeros is a valid action, with an empty mask; the handler is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction =
-            on_bus_error as extern "C" fn(c_int, *mut siginfo_t, *mut c_void) as usize;
+        action.sa_sigaction = on_bus_error as extern "C" fn(c_int, *mut siginfo_t, *mut c_void) as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut());
     }
@@ -88,14 +78,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _: *mut c_void) 
         // SAFETY: the range is a pool's, whose memory other members may change to anything at any time, zeros
         // too.
         let zeros = unsafe {
-            libc::mmap(
-                start as *mut c_void,
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                -1,
-                0,
-            )
+            libc::mmap(start as *mut c_void, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         zeros != libc::MAP_FAILED
     });
@@ -115,12 +98,7 @@ mod tests {
     #[test]
     fn lost_memory_reads_as_zeros() {
         let path = std::env::temp_dir().join(format!("vshmem-lost-{}", std::process::id()));
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path);
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
         let file = file.unwrap();
         std::fs::remove_file(&path).unwrap();
         let len = 1 << 16;
@@ -129,14 +107,7 @@ mod tests {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             // SAFETY: a new mapping.
             let at = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    len,
-                    protection,
-                    libc::MAP_SHARED,
-                    file.as_raw_fd(),
-                    0,
-                )
+                libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
             };
             assert_ne!(at, libc::MAP_FAILED);
             at.cast::<u8>()
@@ -156,9 +127,6 @@ mod tests {
             assert!(guards[0].is_lost());
         }
         drop(guards);
-        assert!(
-            !SigbusGuard::new(gone as usize, len).is_lost(),
-            "one that comes later"
-        );
+        assert!(!SigbusGuard::new(gone as usize, len).is_lost(), "one that comes later");
     }
 }

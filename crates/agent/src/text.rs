@@ -12,9 +12,7 @@ pub fn printable(text: &str) -> String {
 /// A text of several lines without what a terminal would interpret: control characters, characters that
 /// change the direction of text or break the line, and invisible ones.
 pub fn plain(text: &str) -> String {
-    text.chars()
-        .filter(|&c| matches!(c, '\n' | '\t') || !is_unsafe(c))
-        .collect()
+    text.chars().filter(|&c| matches!(c, '\n' | '\t') || !is_unsafe(c)).collect()
 }
 
 fn is_unsafe(c: char) -> bool {

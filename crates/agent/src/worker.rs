@@ -66,13 +66,8 @@ impl Worker {
             ended: Condvar::new(),
             quarantined: AtomicU64::new(0),
         });
-        let passes = Passes {
-            control: control.clone(),
-            joined,
-            name: name.into(),
-            reaper: Reaper::default(),
-            task,
-        };
+        let passes =
+            Passes { control: control.clone(), joined, name: name.into(), reaper: Reaper::default(), task };
         let thread = Builder::new().name("worker".into());
         let thread = Some(thread.spawn(|| passes.run())?);
         Ok(Worker { control, thread })
@@ -222,9 +217,7 @@ impl<T: Task> Passes<T> {
             }
             Change::Ends => {
                 self.control.quarantined.store(0, Relaxed);
-                eprintln!(
-                    "vshmem agent: the pool {name} is cleaned up again: its quarantine is over"
-                );
+                eprintln!("vshmem agent: the pool {name} is cleaned up again: its quarantine is over");
             }
         }
     }

@@ -27,12 +27,7 @@ use vshmem_transport::{open, PoolRef};
 impl BackEnd {
     /// Waits until the back end has removed this peer. Other peers are not told, for QEMU's sake.
     fn wait_removed(&self, id: i64) {
-        let is_here = || {
-            self.status()
-                .peers
-                .iter()
-                .any(|peer| i64::from(peer.peer) == id)
-        };
+        let is_here = || self.status().peers.iter().any(|peer| i64::from(peer.peer) == id);
         eventually("the end of a connection", || !is_here());
     }
 
@@ -63,11 +58,7 @@ impl Machine {
         assert!((1..65536).contains(&id));
         let (memory, fd) = receive_message(&socket).unwrap().unwrap();
         assert_eq!((memory, fd.is_some()), (-1, true));
-        let mut machine = Machine {
-            socket,
-            id,
-            eventfds: BTreeMap::new(),
-        };
+        let mut machine = Machine { socket, id, eventfds: BTreeMap::new() };
         machine.receive_until("its own vectors", |m| m.knows(id));
         assert!(machine.knows(0), "the host comes first");
         machine
@@ -79,8 +70,8 @@ impl Machine {
 
     fn receive_until(&mut self, what: &str, is_so: impl Fn(&Machine) -> bool) {
         while !is_so(self) {
-            let message = receive_message(&self.socket)
-                .unwrap_or_else(|e| panic!("{} waits for {what}: {e}", self.id));
+            let message =
+                receive_message(&self.socket).unwrap_or_else(|e| panic!("{} waits for {what}: {e}", self.id));
             let (id, fd) = message.expect("the connection was closed");
             match fd {
                 None => panic!("{} is told that {id} left", self.id),
@@ -230,9 +221,7 @@ fn kills_at_any_moment_are_survived(back_end: &BackEnd) {
         });
         let joined = UnixStream::connect(&back_end.socket).is_ok();
         killer.join().unwrap();
-        eventually("another back end serves", || {
-            ![0, pid].contains(&back_end.pid())
-        });
+        eventually("another back end serves", || ![0, pid].contains(&back_end.pid()));
         assert!(joined);
     }
     let b = Machine::join(&back_end.socket);
@@ -288,10 +277,7 @@ fn members_are_known_and_die(back_end: &BackEnd) {
 
     // A member that has not written its peer id.
     let machine = Machine::join(&back_end.socket);
-    let call = Request::Name {
-        pid: std::process::id(),
-        name: "named".into(),
-    };
+    let call = Request::Name { pid: std::process::id(), name: "named".into() };
     request(&back_end.program.directory, &call).unwrap();
     let before = pool.join([8; 16], b"named").unwrap();
     eventually("it is found by its name", || find(before).peer.is_some());
@@ -314,10 +300,7 @@ fn ids_outlive_the_back_end(back_end: &BackEnd) {
     pool.join_doorbells(old, before.id as u16);
     let name = back_end.status().name;
     request(&back_end.program.directory, &Request::Drop { pool: name }).unwrap();
-    let serve = Request::Serve {
-        pool: back_end.pool.to_str().unwrap().into(),
-        vectors: VECTORS,
-    };
+    let serve = Request::Serve { pool: back_end.pool.to_str().unwrap().into(), vectors: VECTORS };
     request(&back_end.program.directory, &serve).unwrap();
     let after = Machine::join(&back_end.socket);
     assert_ne!(after.id, before.id, "that one is in use");
@@ -354,24 +337,16 @@ fn memory_goes_back_to_the_host(back_end: &BackEnd) {
         let extent = shm::look(&c, id, 0).unwrap();
         let words = || (extent.offset..extent.offset + SIZE).step_by(512);
         let swapped = |at| pool.mem().word_anywhere(at).unwrap().swap(u64::MAX, SeqCst);
-        assert!(
-            words().all(|at| swapped(at) == 0),
-            "round {round}: not empty"
-        );
+        assert!(words().all(|at| swapped(at) == 0), "round {round}: not empty");
         let full = memory_of(&back_end.pool);
         shm::remove(&c, id).unwrap();
         if round > 0 {
             sleep(Duration::from_micros(900_000 + 37_000 * round));
             back_end.kill_back_end();
         }
-        eventually("the memory is back", || {
-            memory_of(&back_end.pool) + SIZE <= full + 65536
-        });
+        eventually("the memory is back", || memory_of(&back_end.pool) + SIZE <= full + 65536);
     }
-    assert_eq!(
-        back_end.status().members.iter().filter(|m| m.alive).count(),
-        2
-    );
+    assert_eq!(back_end.status().members.iter().filter(|m| m.alive).count(), 2);
 }
 
 /// A machine can't back pages with memory itself.
@@ -424,20 +399,13 @@ fn a_lock_of_the_dead_is_taken_over(back_end: &BackEnd) {
     let pool = back_end.open();
     let machine = Machine::join(&back_end.socket);
     let c = guest(&pool, process_in(&pool, &machine, 7));
-    let is_back_end = |slot: &u32| {
-        pool.process(*slot)
-            .is_some_and(|(_, _, pid)| pid == back_end.pid())
-    };
-    eventually("the back end takes part", || {
-        (0..8).any(|slot| is_back_end(&slot))
-    });
+    let is_back_end = |slot: &u32| pool.process(*slot).is_some_and(|(_, _, pid)| pid == back_end.pid());
+    eventually("the back end takes part", || (0..8).any(|slot| is_back_end(&slot)));
     let slot = (0..8).find(is_back_end).unwrap();
     let (owner, _, _) = pool.process(slot).unwrap();
     let pid = back_end.pid();
     kill(pid, libc::SIGSTOP);
-    pool.root()
-        .lock
-        .store(1 << 30 | u32::from(owner.generation) << 16 | slot, SeqCst);
+    pool.root().lock.store(1 << 30 | u32::from(owner.generation) << 16 | slot, SeqCst);
     kill(pid, libc::SIGKILL);
     eventually("the lock is free", || pool.root().lock.load(SeqCst) == 0);
     assert!(shm::get(&c, 0, 5000, 0o600).is_ok());
@@ -452,29 +420,15 @@ fn a_dead_machine_is_reaped(back_end: &BackEnd) {
     shm::attach(&c, id, 0).unwrap();
     shm::remove(&c, id).unwrap();
     let set = sem::get(&c, 0, 1, 0o600).unwrap();
-    sem::op(
-        &c,
-        set,
-        &[sem::Sembuf {
-            num: 0,
-            op: 3,
-            flg: 0o10000,
-        }],
-        None,
-    )
-    .unwrap();
+    sem::op(&c, set, &[sem::Sembuf { num: 0, op: 3, flg: 0o10000 }], None).unwrap();
     sleep(Duration::from_millis(1200));
     let segments = &pool.kind_root(Kind::Shm).used;
     assert_eq!((segments.load(SeqCst), sem::getval(&c, set, 0)), (1, Ok(3)));
     // It dies with the pool's lock.
-    pool.root()
-        .lock
-        .store(1 << 30 | u32::from(me.generation) << 16 | me.slot, SeqCst);
+    pool.root().lock.store(1 << 30 | u32::from(me.generation) << 16 | me.slot, SeqCst);
     drop(machine);
     eventually("the machine is dead", || pool.member_is_dead(member));
-    eventually("its process is gone", || {
-        pool.process(me.slot).is_none_or(|(now, _, _)| now != me)
-    });
+    eventually("its process is gone", || pool.process(me.slot).is_none_or(|(now, _, _)| now != me));
     assert_eq!(segments.load(SeqCst), 0, "the last attachment was its");
     let machine = Machine::join(&back_end.socket);
     let c = guest(&pool, process_in(&pool, &machine, 8));
@@ -496,34 +450,15 @@ fn host_process(back_end: &BackEnd, executes: bool) -> u32 {
     let joined = JoinedPool::for_agent(handle, pool, member);
     let mut liveness = None;
     let (pid, started) = (std::process::id(), vshmem_transport::process::started());
-    let claimed = pool.claim_process(
-        &joined,
-        &Budget::default(),
-        joined.member,
-        pid,
-        started,
-        &mut |slot| {
-            liveness = joined.handle.claim_liveness(slot);
-            liveness.is_some()
-        },
-    );
+    let claimed = pool.claim_process(&joined, &Budget::default(), joined.member, pid, started, &mut |slot| {
+        liveness = joined.handle.claim_liveness(slot);
+        liveness.is_some()
+    });
     let c = joined.context(claimed.unwrap());
     let set = sem::get(&c, 99, 1, 0o1666).unwrap();
-    sem::op(
-        &c,
-        set,
-        &[sem::Sembuf {
-            num: 0,
-            op: 3,
-            flg: 0o10000,
-        }],
-        None,
-    )
-    .unwrap();
+    sem::op(&c, set, &[sem::Sembuf { num: 0, op: 3, flg: 0o10000 }], None).unwrap();
     if executes {
-        let error = std::os::unix::process::CommandExt::exec(
-            std::process::Command::new("sleep").arg("100"),
-        );
+        let error = std::os::unix::process::CommandExt::exec(std::process::Command::new("sleep").arg("100"));
         panic!("{error}");
     }
     loop {
@@ -538,8 +473,7 @@ fn dead_processes_of_the_host_are_reaped(back_end: &BackEnd) {
     let c = guest(&pool, process_in(&pool, &machine, 9));
     for executes in [false, true] {
         let child = host_process(back_end, executes);
-        let slot_of =
-            || (0..pool.proc_slots()).find(|i| pool.process(*i).is_some_and(|p| p.2 == child));
+        let slot_of = || (0..pool.proc_slots()).find(|i| pool.process(*i).is_some_and(|p| p.2 == child));
         let value = || sem::get(&c, 99, 1, 0).and_then(|set| sem::getval(&c, set, 0));
         eventually("it has added", || value() == Ok(3));
         sleep(Duration::from_millis(2500));
@@ -569,9 +503,7 @@ fn more_machines_come_than_there_are_entries(back_end: &BackEnd) {
         eventually("all are known", || alive() == 31);
         drop(machines);
         eventually("all are dead", || alive() == 1);
-        eventually("all but one are forgotten", || {
-            pool.dead_members().count_ones() == 1
-        });
+        eventually("all but one are forgotten", || pool.dead_members().count_ones() == 1);
     }
     let named = back_end.status().members;
     let dead: Vec<_> = named.iter().filter(|m| !m.alive).collect();
@@ -587,13 +519,8 @@ fn more_machines_come_than_there_are_entries(back_end: &BackEnd) {
 fn the_heartbeat_is_seen(back_end: &BackEnd) {
     let pool = back_end.open();
     let (count, at) = pool.last_heartbeat().unwrap();
-    eventually("the next heartbeat", || {
-        pool.last_heartbeat()
-            .is_some_and(|(c, t)| c > count && t > at)
-    });
-    let drop_it = Request::Drop {
-        pool: back_end.status().name,
-    };
+    eventually("the next heartbeat", || pool.last_heartbeat().is_some_and(|(c, t)| c > count && t > at));
+    let drop_it = Request::Drop { pool: back_end.status().name };
     request(&back_end.program.directory, &drop_it).unwrap();
     assert_eq!(pool.last_heartbeat(), None);
 }
@@ -616,12 +543,7 @@ fn sleepers_of_the_host_are_woken(back_end: &BackEnd) {
     pool.root().waiter_high.store(4, SeqCst);
     let sleeper = std::thread::spawn(move || {
         let begun = Instant::now();
-        vshmem_wait::wait(
-            &waiter.status,
-            DONE,
-            Some(PATIENCE),
-            vshmem_wait::Scope::Kernel,
-        );
+        vshmem_wait::wait(&waiter.status, DONE, Some(PATIENCE), vshmem_wait::Scope::Kernel);
         begun.elapsed()
     });
     sleep(Duration::from_millis(100));
@@ -668,10 +590,7 @@ fn metrics_are_served(back_end: &BackEnd) {
     let address = listen_for_metrics(back_end, "0");
     assert!(address.starts_with("127.0.0.1:"), "{address}");
     let answer = ask(connect(&address), GET);
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{answer}");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
     let name = back_end.status().name;
@@ -679,33 +598,21 @@ fn metrics_are_served(back_end: &BackEnd) {
         format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"segment\"}} 1"),
         format!("vshmem_pool_constructs{{pool=\"{name}\",kind=\"queue\"}} 1"),
         format!("vshmem_pool_segment_bytes{{pool=\"{name}\"}} 8192"),
-        format!(
-            "vshmem_machine_up{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
-            process.1
-        ),
-        format!(
-            "vshmem_machine_processes{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1",
-            process.1
-        ),
+        format!("vshmem_machine_up{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1", process.1),
+        format!("vshmem_machine_processes{{pool=\"{name}\",machine=\"guest\",member=\"{}\"}} 1", process.1),
     ] {
         assert!(body.lines().any(|l| l == line), "{line} is not in {body}");
     }
     assert!(ask(connect(&address), "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     let endless = ask(connect(&address), &"x".repeat(20_000));
-    assert!(
-        endless.starts_with("HTTP/1.1 431 ") || endless.is_empty(),
-        "{endless}"
-    );
+    assert!(endless.starts_with("HTTP/1.1 431 ") || endless.is_empty(), "{endless}");
 
     // The endpoint outlives the back end, and a restart.
     back_end.kill_back_end();
     assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
     request(&back_end.program.directory, &Request::Restart {}).unwrap();
     assert!(ask(connect(&address), GET).contains("vshmem_pools 1\n"));
-    assert_eq!(
-        back_end.try_status().unwrap().metrics.as_deref(),
-        Some(&*address)
-    );
+    assert_eq!(back_end.try_status().unwrap().metrics.as_deref(), Some(&*address));
 
     // Clients that send nothing, or no complete request, don't keep others waiting for long.
     let silent: Vec<_> = (0..40).map(|_| connect(&address)).collect();
@@ -721,21 +628,12 @@ fn metrics_are_served(back_end: &BackEnd) {
     last.set_read_timeout(Some(2 * PATIENCE)).unwrap();
     let answer = ask(&mut last, GET);
     let after = begun.elapsed();
-    assert!(
-        answer.contains("vshmem_pools 1\n"),
-        "after {after:?}: {answer:?}"
-    );
+    assert!(answer.contains("vshmem_pools 1\n"), "after {after:?}: {answer:?}");
     drop(silent);
 
     let path = back_end.program.directory.path().join("metrics.sock");
-    assert_eq!(
-        listen_for_metrics(back_end, "socket"),
-        path.to_str().unwrap()
-    );
-    assert!(
-        TcpStream::connect(&address).is_err(),
-        "the old address is closed"
-    );
+    assert_eq!(listen_for_metrics(back_end, "socket"), path.to_str().unwrap());
+    assert!(TcpStream::connect(&address).is_err(), "the old address is closed");
     assert!(ask(UnixStream::connect(&path).unwrap(), GET).contains("vshmem_pools 1\n"));
     let none = Request::Metrics { address: None };
     assert_eq!(request(&back_end.program.directory, &none).unwrap(), None);
@@ -754,10 +652,7 @@ fn machines_are_rung_for_the_host(back_end: &BackEnd) {
     let reference = PoolRef::at(back_end.pool.to_str().unwrap().as_bytes()).unwrap();
     let handle = open(&reference).unwrap();
     let pool = Pool::open(handle.mem()).unwrap();
-    let machines = [
-        Machine::join(&back_end.socket),
-        Machine::join(&back_end.socket),
-    ];
+    let machines = [Machine::join(&back_end.socket), Machine::join(&back_end.socket)];
     let members = [1, 2].map(|boot| pool.join([boot; 16], b"machine").unwrap());
     for (member, machine) in members.iter().zip(&machines) {
         pool.join_doorbells(*member, machine.id as u16);
@@ -806,10 +701,7 @@ fn a_member_that_rings_no_doorbells_keeps_others_from_sleeping(back_end: &BackEn
     let machine = pool.join([1; 16], b"machine").unwrap();
     assert!(!pool.is_rung_by_all(machine), "it has no peer id");
     pool.join_doorbells(machine, 1);
-    assert!(
-        pool.is_rung_by_all(machine),
-        "the host rings by the back end"
-    );
+    assert!(pool.is_rung_by_all(machine), "the host rings by the back end");
     let mute = pool.join([2; 16], b"mute").unwrap();
     assert!(!pool.is_rung_by_all(machine));
     pool.join_doorbells(mute, 2);
@@ -822,22 +714,14 @@ fn a_member_that_rings_no_doorbells_keeps_others_from_sleeping(back_end: &BackEn
     pool.declare_dead(mute);
     assert!(pool.is_rung_by_all(machine), "the dead serve nobody");
     request(&back_end.program.directory, &Request::Stop {}).unwrap();
-    eventually("the back end leaves the pool", || {
-        !pool.is_rung_by_all(machine)
-    });
+    eventually("the back end leaves the pool", || !pool.is_rung_by_all(machine));
 }
 
 fn bad_requests_are_answered(back_end: &BackEnd) {
-    let none = Request::Serve {
-        pool: "/dev/shm/no-such-pool".into(),
-        vectors: 2,
-    };
+    let none = Request::Serve { pool: "/dev/shm/no-such-pool".into(), vectors: 2 };
     let error = request(&back_end.program.directory, &none).unwrap_err();
     assert!(error.to_string().contains("could not open"), "{error}");
-    let other = Request::Serve {
-        pool: back_end.pool.to_str().unwrap().into(),
-        vectors: 5,
-    };
+    let other = Request::Serve { pool: back_end.pool.to_str().unwrap().into(), vectors: 5 };
     let error = request(&back_end.program.directory, &other).unwrap_err();
     assert!(error.to_string().contains("2 vectors"), "{error}");
     let mut stream = UnixStream::connect(back_end.program.directory.control()).unwrap();
@@ -853,13 +737,9 @@ fn bad_requests_are_answered(back_end: &BackEnd) {
 fn nothing_is_left_after_the_end(back_end: &BackEnd) {
     let status = back_end.try_status().unwrap();
     request(&back_end.program.directory, &Request::Stop {}).unwrap();
-    eventually("the directory is gone", || {
-        !back_end.program.directory.path().exists()
-    });
+    eventually("the directory is gone", || !back_end.program.directory.path().exists());
     for pid in [status.pid, status.keeper] {
-        eventually("the process is gone", || {
-            !Path::new(&format!("/proc/{pid}")).exists()
-        });
+        eventually("the process is gone", || !Path::new(&format!("/proc/{pid}")).exists());
     }
 }
 
@@ -868,11 +748,7 @@ fn main() {
     let tests: [Test; 22] = [
         ("ring", SIZE, machines_ring_each_other_and_the_host),
         ("killed", SIZE, a_killed_back_end_is_not_missed),
-        (
-            "meanwhile",
-            SIZE,
-            connections_without_a_back_end_are_served_later,
-        ),
+        ("meanwhile", SIZE, connections_without_a_back_end_are_served_later),
         ("keeper", SIZE, a_killed_keeper_is_replaced),
         ("restart", SIZE, a_restart_is_not_noticed),
         ("moments", SIZE, kills_at_any_moment_are_survived),
@@ -889,11 +765,7 @@ fn main() {
         ("heartbeat", SIZE, the_heartbeat_is_seen),
         ("sleepers", SIZE, sleepers_of_the_host_are_woken),
         ("doorbell_sender", SIZE, machines_are_rung_for_the_host),
-        (
-            "mute",
-            SIZE,
-            a_member_that_rings_no_doorbells_keeps_others_from_sleeping,
-        ),
+        ("mute", SIZE, a_member_that_rings_no_doorbells_keeps_others_from_sleeping),
         ("requests", SIZE, bad_requests_are_answered),
         ("end", SIZE, nothing_is_left_after_the_end),
     ];

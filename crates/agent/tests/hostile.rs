@@ -37,11 +37,7 @@ impl<'a> HostilePool<'a> {
         let path = new_pool(&format!("hostile-{name}"), size);
         let pool = open_pool(&path);
         forge(&pool);
-        let hostile = HostilePool {
-            back_end,
-            path,
-            pool,
-        };
+        let hostile = HostilePool { back_end, path, pool };
         back_end.serve(&hostile.path).unwrap();
         hostile
     }
@@ -102,11 +98,7 @@ fn die(pool: &Pool, (dead, member): (ProcId, u16)) {
 }
 
 fn add_with_undo(c: &Ctx, set: i32) {
-    let add = Sembuf {
-        num: MOST as u16 - 1,
-        op: 1,
-        flg: 0o10000,
-    };
+    let add = Sembuf { num: MOST as u16 - 1, op: 1, flg: 0o10000 };
     sem::op(c, set, &[add], None).unwrap();
 }
 
@@ -149,10 +141,7 @@ fn a_dead_process_that_may_have_been_everywhere(pool: &Pool) {
         let capacity = pool.capacity(kind);
         pool.kind_root(kind).high.store(capacity.into(), Relaxed);
         for index in 0..capacity {
-            pool.head(kind, index)
-                .unwrap()
-                .id
-                .store(ID_BIT | index, Relaxed);
+            pool.head(kind, index).unwrap().id.store(ID_BIT | index, Relaxed);
             // The owner of the lock is unknown, so it is taken over each time, with a log of some size.
             if let (Kind::Sem, Some(sem)) = (kind, pool.sem(index)) {
                 sem.nsems.store(60_000, Relaxed);
@@ -171,19 +160,11 @@ fn is_well_served(back_end: &BackEnd, pool: &Pool, time: Duration) {
     while begun.elapsed() < time {
         let asked = Instant::now();
         assert!(back_end.try_status().is_some());
-        assert!(
-            asked.elapsed() < SOON,
-            "an answer took {:?}",
-            asked.elapsed()
-        );
+        assert!(asked.elapsed() < SOON, "an answer took {:?}", asked.elapsed());
         if heartbeat() != last {
             (last, since) = (heartbeat(), Instant::now());
         }
-        assert!(
-            since.elapsed() < SOON,
-            "no heartbeat for {:?}",
-            since.elapsed()
-        );
+        assert!(since.elapsed() < SOON, "no heartbeat for {:?}", since.elapsed());
         sleep(Duration::from_millis(20));
     }
 }
@@ -196,9 +177,7 @@ fn others_are_served(back_end: &BackEnd) {
         // Hostile pools have heartbeats, too.
         is_well_served(back_end, &hostile.pool, Duration::from_secs(2));
         let waited = Instant::now();
-        let drop = Request::Drop {
-            pool: hostile.name(),
-        };
+        let drop = Request::Drop { pool: hostile.name() };
         request(&back_end.program.directory, &drop).unwrap();
         assert!(waited.elapsed() < SOON, "{:?}", waited.elapsed());
         assert!(hostile.status().is_none());
@@ -218,28 +197,19 @@ fn the_back_end_ends_and_begins_in_time(back_end: &BackEnd) {
             1 => kill(before, libc::SIGHUP),
             _ => {
                 kill(before, libc::SIGKILL);
-                eventually("another back end", || {
-                    ![0, before].contains(&back_end.pid())
-                });
+                eventually("another back end", || ![0, before].contains(&back_end.pid()));
             }
         }
         is_well_served(back_end, &pool, Duration::from_secs(1));
         let took = begun.elapsed();
-        assert!(
-            took < SOON + Duration::from_secs(1),
-            "round {round}: {took:?}"
-        );
+        assert!(took < SOON + Duration::from_secs(1), "round {round}: {took:?}");
         assert_eq!(back_end.try_status().unwrap().pools.len(), 5);
     }
     let (pid, asked) = (back_end.pid(), Instant::now());
     kill(pid, libc::SIGTERM);
-    eventually("it has ended", || {
-        !Path::new(&format!("/proc/{pid}")).exists()
-    });
+    eventually("it has ended", || !Path::new(&format!("/proc/{pid}")).exists());
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
-    eventually("nothing is left", || {
-        !back_end.program.directory.path().exists()
-    });
+    eventually("nothing is left", || !back_end.program.directory.path().exists());
 }
 
 /// The answer to a scrape.
@@ -312,11 +282,7 @@ fn a_back_end_restarts_without_a_pool(back_end: &BackEnd) {
         names.sort();
         names
     };
-    let mut left = vec![
-        name_of(&back_end.pool),
-        hostile_pools[2].name(),
-        hostile_pools[3].name(),
-    ];
+    let mut left = vec![name_of(&back_end.pool), hostile_pools[2].name(), hostile_pools[3].name()];
     left.sort();
     assert_eq!(names(), left);
     // The keeper has removed them.

@@ -157,10 +157,7 @@ unsafe impl Plain for u16 {}
 impl IpcPerm {
     /// Owner and group as pools call them.
     pub fn owner(&self) -> (u32, u32) {
-        (
-            ids::users().outside(self.uid),
-            ids::groups().outside(self.gid),
-        )
+        (ids::users().outside(self.uid), ids::groups().outside(self.gid))
     }
 }
 

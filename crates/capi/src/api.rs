@@ -32,27 +32,17 @@ pub extern "C" fn vshm_last_error() -> *const c_char {
 
 #[no_mangle]
 pub extern "C" fn vshm_shmget(key: i32, size: usize, flags: i32) -> i32 {
-    guard("vshm_shmget", move || {
-        outcome::get(|caller| shm::get(caller, key, size, flags))
-    })
+    guard("vshm_shmget", move || outcome::get(|caller| shm::get(caller, key, size, flags)))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_shmat(id: i32, addr: *const c_void, flags: i32) -> *mut c_void {
-    guard("vshm_shmat", move || {
-        shm::attach(&caller()?, id, addr as usize, flags)
-    })
+    guard("vshm_shmat", move || shm::attach(&caller()?, id, addr as usize, flags))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_shmdt(addr: *const c_void) -> i32 {
-    guard("vshm_shmdt", move || {
-        if shm::detach(addr as usize)? {
-            Ok(0)
-        } else {
-            Err(Errno::EINVAL)
-        }
-    })
+    guard("vshm_shmdt", move || if shm::detach(addr as usize)? { Ok(0) } else { Err(Errno::EINVAL) })
 }
 
 #[no_mangle]
@@ -62,9 +52,7 @@ pub unsafe extern "C" fn vshm_shmctl(id: i32, command: i32, buf: *mut c_void) ->
 
 #[no_mangle]
 pub extern "C" fn vshm_semget(key: i32, count: i32, flags: i32) -> i32 {
-    guard("vshm_semget", move || {
-        outcome::get(|caller| sem::get(caller, key, count, flags))
-    })
+    guard("vshm_semget", move || outcome::get(|caller| sem::get(caller, key, count, flags)))
 }
 
 #[no_mangle]
@@ -74,9 +62,7 @@ pub unsafe extern "C" fn vshm_semop(id: i32, sops: *mut Sembuf, count: usize) ->
         return 0;
     }
     // SAFETY: as the header demands.
-    guard("vshm_semop", move || unsafe {
-        sem::op(&caller()?, id, sops, count)
-    })
+    guard("vshm_semop", move || unsafe { sem::op(&caller()?, id, sops, count) })
 }
 
 #[no_mangle]
@@ -99,18 +85,11 @@ pub unsafe extern "C" fn vshm_semctl(id: i32, number: i32, command: i32, arg: us
 
 #[no_mangle]
 pub extern "C" fn vshm_msgget(key: i32, flags: i32) -> i32 {
-    guard("vshm_msgget", move || {
-        outcome::get(|caller| msg::get(caller, key, flags))
-    })
+    guard("vshm_msgget", move || outcome::get(|caller| msg::get(caller, key, flags)))
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn vshm_msgsnd(
-    id: i32,
-    message: *const c_void,
-    size: usize,
-    flags: i32,
-) -> i32 {
+pub unsafe extern "C" fn vshm_msgsnd(id: i32, message: *const c_void, size: usize, flags: i32) -> i32 {
     // SAFETY: as the header demands.
     if unsafe { msg::try_send_fast(id, message.cast(), size) } {
         return 0;
@@ -150,9 +129,7 @@ unsafe fn name_of(pool: *const c_char) -> Result<PoolName, Errno> {
     let mut name = PoolName::new();
     // SAFETY: the caller passes a C string.
     if !name.push(unsafe { CStr::from_ptr(pool) }.to_bytes()) {
-        explain(format_args!(
-            "the pool's name is too long; use at most 1024 bytes"
-        ));
+        explain(format_args!("the pool's name is too long; use at most 1024 bytes"));
         return Err(Errno::EINVAL);
     }
     Ok(name)
@@ -177,9 +154,7 @@ fn index_of(handle: PoolHandle) -> Result<usize, Errno> {
     (0..POOLS.len())
         .find(|i| handle_of(*i) == handle && !state::is_configured(*i) && POOLS[*i].is_open())
         .ok_or_else(|| {
-            explain(format_args!(
-                "this is not a pool that vshm_pool_open returned and that is still open"
-            ));
+            explain(format_args!("this is not a pool that vshm_pool_open returned and that is still open"));
             Errno::EINVAL
         })
 }
@@ -207,11 +182,7 @@ pub unsafe extern "C" fn vshm_pool_open(pool: *const c_char) -> PoolHandle {
 #[no_mangle]
 pub unsafe extern "C" fn vshm_pool_use(pool: PoolHandle) -> i32 {
     guard("vshm_pool_use", || {
-        let index = if pool.is_null() {
-            state::home()
-        } else {
-            index_of(pool)?
-        };
+        let index = if pool.is_null() { state::home() } else { index_of(pool)? };
         state::use_pool(index);
         Ok(0)
     })
@@ -223,15 +194,11 @@ pub unsafe extern "C" fn vshm_pool_close(pool: PoolHandle) -> i32 {
         let index = index_of(pool)?;
         let gate = gate::enter()?;
         if state::current() == index {
-            explain(format_args!(
-                "the pool is in use; call vshm_pool_use with another one, or NULL, first"
-            ));
+            explain(format_args!("the pool is in use; call vshm_pool_use with another one, or NULL, first"));
             return Err(Errno(libc::EBUSY));
         }
         if shm::is_attached(&gate, index) {
-            explain(format_args!(
-                "segments of the pool are attached; detach them first"
-            ));
+            explain(format_args!("segments of the pool are attached; detach them first"));
             return Err(Errno(libc::EBUSY));
         }
         state::leave(&gate, index, true);
@@ -275,9 +242,7 @@ unsafe fn barrier_at<'b>(barrier: *mut Barrier) -> Result<&'b Barrier, Errno> {
 pub unsafe extern "C" fn vshm_barrier_wait(barrier: *mut Barrier, timeout: *const Timespec) -> i32 {
     guard("vshm_barrier_wait", || {
         // SAFETY: as the header demands.
-        unsafe { barrier_at(barrier)? }
-            .wait(span(timeout)?)
-            .map(i32::from)
+        unsafe { barrier_at(barrier)? }.wait(span(timeout)?).map(i32::from)
     })
 }
 
@@ -314,13 +279,7 @@ unsafe fn reduce<T: Value>(
     user::surely_writable(values, bytes)?;
     // SAFETY: as the header demands; the array was found writable.
     unsafe {
-        reduce::all(
-            barrier_at(barrier)?,
-            values,
-            count,
-            Operation::of(operation)?,
-            span(timeout)?,
-        )?;
+        reduce::all(barrier_at(barrier)?, values, count, Operation::of(operation)?, span(timeout)?)?;
     }
     Ok(0)
 }
@@ -334,9 +293,7 @@ pub unsafe extern "C" fn vshm_reduce_double(
     timeout: *const Timespec,
 ) -> i32 {
     // SAFETY: as the header demands.
-    guard("vshm_reduce_double", || unsafe {
-        reduce(barrier, values, count, operation, timeout)
-    })
+    guard("vshm_reduce_double", || unsafe { reduce(barrier, values, count, operation, timeout) })
 }
 
 #[no_mangle]
@@ -348,7 +305,5 @@ pub unsafe extern "C" fn vshm_reduce_int64(
     timeout: *const Timespec,
 ) -> i32 {
     // SAFETY: as the header demands.
-    guard("vshm_reduce_int64", || unsafe {
-        reduce(barrier, values, count, operation, timeout)
-    })
+    guard("vshm_reduce_int64", || unsafe { reduce(barrier, values, count, operation, timeout) })
 }

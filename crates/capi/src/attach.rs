@@ -30,14 +30,7 @@ impl Piece {
     /// A whole attachment.
     pub fn whole(addr: usize, len: usize, id: i32, pool: usize) -> Piece {
         let (base, pool, order) = (addr, pool as u8, 0);
-        Piece {
-            base,
-            addr,
-            len,
-            id,
-            pool,
-            order,
-        }
+        Piece { base, addr, len, id, pool, order }
     }
 
     /// The addresses.
@@ -48,13 +41,8 @@ impl Piece {
     /// What is left of it outside of a range: before it, and behind it.
     fn without(&self, range: &Range<usize>) -> [Option<Piece>; 2] {
         let mine = self.range();
-        let part = |from: usize, to: usize| {
-            (from < to).then(|| Piece {
-                addr: from,
-                len: to - from,
-                ..*self
-            })
-        };
+        let part =
+            |from: usize, to: usize| (from < to).then(|| Piece { addr: from, len: to - from, ..*self });
         let before = part(mine.start, mine.end.min(range.start));
         let behind = part(mine.start.max(range.end), mine.end);
         [before, behind]
@@ -153,9 +141,7 @@ impl Table {
         self.capacity.store(capacity, Relaxed);
         self.used.store(0, Relaxed);
         self.live.store(0, Relaxed);
-        old.iter()
-            .filter_map(Cell::read)
-            .for_each(|a| self.place(&a));
+        old.iter().filter_map(Cell::read).for_each(|a| self.place(&a));
         let _ = gate;
         if !old.is_empty() {
             // SAFETY: the old mapping is of that size, and nobody reads it: we are inside the gate.

@@ -66,9 +66,7 @@ impl Barrier {
     /// Finds or makes the barrier of that key in the current pool, and takes a seat.
     pub fn open(key: i32, parties: u32) -> Result<*mut Barrier, Errno> {
         if key == libc::IPC_PRIVATE || parties == 0 || parties as usize > MOST {
-            explain(format_args!(
-                "a barrier has a key other than IPC_PRIVATE, and 1 to {MOST} parties"
-            ));
+            explain(format_args!("a barrier has a key other than IPC_PRIVATE, and 1 to {MOST} parties"));
             return Err(Errno::EINVAL);
         }
         let caller = state::caller()?;
@@ -87,12 +85,7 @@ impl Barrier {
         result
     }
 
-    fn sit_down(
-        caller: &Caller,
-        id: i32,
-        head: *const Head,
-        parties: u32,
-    ) -> Result<*mut Barrier, Errno> {
+    fn sit_down(caller: &Caller, id: i32, head: *const Head, parties: u32) -> Result<*mut Barrier, Errno> {
         // SAFETY: the segment was attached for reading and writing, has at least a head's length, and zeros
         // or any other bytes are valid atomics.
         let shared = unsafe { &*head };
@@ -110,15 +103,7 @@ impl Barrier {
         };
         let pool = caller.pool_index();
         // SAFETY: the mapping is large enough and aligned.
-        unsafe {
-            view.write(Barrier {
-                head,
-                id,
-                pool,
-                parties,
-                seat,
-            })
-        };
+        unsafe { view.write(Barrier { head, id, pool, parties, seat }) };
         Ok(view)
     }
 
@@ -152,12 +137,7 @@ impl Barrier {
         let index = (phase as usize & 1) * self.parties() + seat;
         // SAFETY: inside the segment, whose size `bytes_of` gave for this number of parties.
         unsafe {
-            let first = self
-                .head
-                .cast::<u8>()
-                .add(HEAD)
-                .cast::<AtomicU64>()
-                .add(index * CHUNK);
+            let first = self.head.cast::<u8>().add(HEAD).cast::<AtomicU64>().add(index * CHUNK);
             core::slice::from_raw_parts(first, CHUNK)
         }
     }
@@ -169,11 +149,8 @@ impl Barrier {
             return Ok(true);
         };
         let place = &POOLS[self.pool];
-        let deadline = timeout.map(|t| {
-            place
-                .monotonic()
-                .saturating_add(t.as_nanos().min(u64::MAX.into()) as u64)
-        });
+        let deadline =
+            timeout.map(|t| place.monotonic().saturating_add(t.as_nanos().min(u64::MAX.into()) as u64));
         for _ in 0..place.spin_rounds() {
             if self.phase() != phase {
                 return Ok(false);
@@ -191,9 +168,7 @@ impl Barrier {
             true => u64::from(phase.wrapping_add(1)) << 32,
             false => u64::from(phase) << 32 | u64::from(old as u32 + 1),
         };
-        let update = head
-            .state
-            .fetch_update(AcqRel, Acquire, |old| Some(next(old)));
+        let update = head.state.fetch_update(AcqRel, Acquire, |old| Some(next(old)));
         let (Ok(old) | Err(old)) = update;
         if !is_last(old) {
             return Some(next(old) >> 16);
@@ -325,10 +300,7 @@ fn claim_word(word: &AtomicU32, value: u32) -> Result<(), Errno> {
 
 fn is_dead(caller: &Caller, word: u64) -> bool {
     ProcId::of_word(word).is_some_and(|who| {
-        who != caller.ctx.me
-            && caller
-                .pool()
-                .owner_is_dead(caller.ctx.kernel, caller.ctx.member, who)
+        who != caller.ctx.me && caller.pool().owner_is_dead(caller.ctx.kernel, caller.ctx.member, who)
     })
 }
 
@@ -370,9 +342,9 @@ fn take(caller: &Caller, shared: &Head, seat: &AtomicU64) -> bool {
 fn begin_anew(caller: &Caller, shared: &Head) {
     let phase = !u64::from(u32::MAX);
     let next = |old: u64| u64::from((old as u32 & !(ARRIVALS as u32)).wrapping_add(1 << 16));
-    let update = shared.state.fetch_update(AcqRel, Acquire, |old| {
-        (old & ARRIVALS != 0).then(|| old & phase | next(old))
-    });
+    let update = shared
+        .state
+        .fetch_update(AcqRel, Acquire, |old| (old & ARRIVALS != 0).then(|| old & phase | next(old)));
     if update.is_ok() {
         POOLS[caller.pool_index()].wake(&shared.turn, u32::MAX >> 1);
     }

@@ -44,16 +44,8 @@ struct Keys {
 }
 
 impl Keys {
-    const NONE: Keys = Keys {
-        all: false,
-        private: false,
-        ranges: [(0, 0); MOST_RANGES],
-        count: 0,
-    };
-    const ALL: Keys = Keys {
-        all: true,
-        ..Keys::NONE
-    };
+    const NONE: Keys = Keys { all: false, private: false, ranges: [(0, 0); MOST_RANGES], count: 0 };
+    const ALL: Keys = Keys { all: true, ..Keys::NONE };
 }
 
 /// What is wrong with the environment.
@@ -125,9 +117,8 @@ impl Config {
         }
         // A key is 32 bits; people write it with or without sign.
         let (signed, unsigned) = (i64::from(key), i64::from(key as u32));
-        let hit = |(low, high): &(i64, i64)| {
-            (*low..=*high).contains(&signed) || (*low..=*high).contains(&unsigned)
-        };
+        let hit =
+            |(low, high): &(i64, i64)| (*low..=*high).contains(&signed) || (*low..=*high).contains(&unsigned);
         keys.ranges[..keys.count].iter().any(hit)
     }
 
@@ -220,9 +211,7 @@ struct Environment<'e> {
 
 /// A path, made absolute now: the program may change its directory before the first use.
 fn absolute(path: &[u8]) -> Option<vshmem_transport::PoolRef> {
-    path.contains(&b'/')
-        .then(|| vshmem_transport::PoolRef::at(path).ok())
-        .flatten()
+    path.contains(&b'/').then(|| vshmem_transport::PoolRef::at(path).ok()).flatten()
 }
 
 /// `LEVEL` or `LEVEL:FILE`.
@@ -264,18 +253,12 @@ fn parse_number(text: &[u8]) -> Option<i64> {
         None => digits.parse().ok()?,
     };
     let value = if negative { -value } else { value };
-    (i64::from(i32::MIN)..=i64::from(u32::MAX))
-        .contains(&value)
-        .then_some(value)
+    (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(&value).then_some(value)
 }
 
 /// `a` or `a-b`. The dash is looked for from the second character on, for keys may be negative.
 fn parse_range(text: &[u8]) -> Option<(i64, i64)> {
-    let dash = text
-        .iter()
-        .skip(1)
-        .position(|b| *b == b'-')
-        .map(|at| at + 1);
+    let dash = text.iter().skip(1).position(|b| *b == b'-').map(|at| at + 1);
     let (low, high) = match dash {
         None => (parse_number(text)?, parse_number(text)?),
         Some(at) => (parse_number(&text[..at])?, parse_number(&text[at + 1..])?),
@@ -293,10 +276,7 @@ fn parse_keys(text: &[u8]) -> Result<Keys, Mistake> {
             b"none" if i == 0 => none = true,
             part => {
                 let range = parse_range(part).ok_or(Mistake::Keys)?;
-                *keys
-                    .ranges
-                    .get_mut(keys.count)
-                    .ok_or(Mistake::TooManyKeys)? = range;
+                *keys.ranges.get_mut(keys.count).ok_or(Mistake::TooManyKeys)? = range;
                 keys.count += 1;
             }
         }
@@ -372,8 +352,7 @@ fn environment() -> Environment<'static> {
         gid_map: variable(c"VSHMEM_GID_MAP"),
         dl: variable(c"VSHMEM_DL"),
         log: variable(c"VSHMEM_LOG"),
-        preloaded: variable(c"LD_PRELOAD")
-            .is_some_and(|list| list.windows(9).any(|w| w == b"libvshmem")),
+        preloaded: variable(c"LD_PRELOAD").is_some_and(|list| list.windows(9).any(|w| w == b"libvshmem")),
     }
 }
 
@@ -447,10 +426,7 @@ mod tests {
         let c = with_log("info");
         assert_eq!((c.log_level, c.log_file.bytes()), (Level::Info, &b""[..]));
         let c = with_log("debug:/var/log/a:b");
-        assert_eq!(
-            (c.log_level, c.log_file.bytes()),
-            (Level::Debug, &b"/var/log/a:b"[..])
-        );
+        assert_eq!((c.log_level, c.log_file.bytes()), (Level::Debug, &b"/var/log/a:b"[..]));
         assert!(with_log("warn:here").log_file.bytes().ends_with(b"/here"));
         for wrong in ["", "loud", "info:", ":x"] {
             assert_eq!(with_log(wrong).mistake(), Some(Mistake::Log), "{wrong}");
@@ -487,40 +463,18 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_and_nothing_is_guessed() {
-        for keys in [
-            "",
-            "alles",
-            "1,,2",
-            "9-1",
-            "0x",
-            "5-",
-            "99999999999",
-            "none,5",
-            "5,none",
-            "1 2",
-            "+1",
-        ] {
+        for keys in ["", "alles", "1,,2", "9-1", "0x", "5-", "99999999999", "none,5", "5,none", "1 2", "+1"] {
             let c = with(None, Some(keys), true);
             assert_eq!(c.mistake(), Some(Mistake::Keys), "{keys:?}");
             assert!(c.takes(1));
         }
         let many: &'static str = vec!["1"; 65].join(",").leak();
-        assert_eq!(
-            with(None, Some(many), true).mistake(),
-            Some(Mistake::TooManyKeys)
-        );
+        assert_eq!(with(None, Some(many), true).mistake(), Some(Mistake::TooManyKeys));
         for pool in ["", "a b", "a:b", "/nul/\u{fc}\0"] {
-            assert_eq!(
-                with(Some(pool), None, true).mistake(),
-                Some(Mistake::Pool),
-                "{pool:?}"
-            );
+            assert_eq!(with(Some(pool), None, true).mistake(), Some(Mistake::Pool), "{pool:?}");
         }
         assert_eq!(with(Some("/tmp/x y"), None, true).mistake(), None);
-        assert!(
-            with(Some("./x"), None, true).pool.bytes().starts_with(b"/"),
-            "made absolute at once"
-        );
+        assert!(with(Some("./x"), None, true).pool.bytes().starts_with(b"/"), "made absolute at once");
     }
 
     #[test]

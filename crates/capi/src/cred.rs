@@ -70,11 +70,7 @@ pub fn now() -> Cred {
     // What is cached is loaded before the clock is read: a handler that changes it in between takes too long
     // for the check.
     let (state, looked_at) = (cache.state, cache.looked_at);
-    let cred = Cred {
-        uid: cache.uid,
-        gid: cache.gid,
-        caps: cache.caps,
-    };
+    let cred = Cred { uid: cache.uid, gid: cache.gid, caps: cache.caps };
     compiler_fence(SeqCst);
     if state == CHANGING {
         let now = ticks();
@@ -187,11 +183,7 @@ fn read(cache: &mut CredCache) -> Cred {
     cache.uid_at = cache.looked_at;
     compiler_fence(SeqCst);
     cache.state = if fixed { FIXED } else { CHANGING };
-    Cred {
-        uid: cache.uid,
-        gid: cache.gid,
-        caps: cred.caps,
-    }
+    Cred { uid: cache.uid, gid: cache.gid, caps: cred.caps }
 }
 
 /// The effective credentials, and whether they can never change.
@@ -210,14 +202,7 @@ fn ask_kernel() -> (Cred, bool) {
     let caps = u64::from(sets[0][0]) | u64::from(sets[1][0]) << 32;
     let permitted = u64::from(sets[0][1]) | u64::from(sets[1][1]) << 32;
     let same = |ids: [u32; 3]| ids[0] == ids[1] && ids[1] == ids[2];
-    (
-        Cred {
-            uid: uids[1],
-            gid: gids[1],
-            caps,
-        },
-        same(uids) && same(gids) && permitted == 0,
-    )
+    (Cred { uid: uids[1], gid: gids[1], caps }, same(uids) && same(gids) && permitted == 0)
 }
 
 /// Linux's limit on supplementary groups.
@@ -273,10 +258,7 @@ mod tests {
             assert_eq!((cred.uid, cred.gid), (uid, gid));
         }
         assert!(in_group(gid));
-        assert_eq!(
-            in_many_groups(|group| *group == 0xfff0_1234),
-            in_group(0xfff0_1234)
-        );
+        assert_eq!(in_many_groups(|group| *group == 0xfff0_1234), in_group(0xfff0_1234));
         assert!(!in_group(NOBODYS));
     }
 }

@@ -42,15 +42,8 @@ pub fn by_key(
     let is_ours = config().takes(key);
     let id = guard(name, move || if is_ours { ours() } else { kernel() });
     if id >= 0 {
-        let by = if is_ours {
-            "the pool"
-        } else {
-            "the kernel, for VSHMEM_KEYS does not name the key"
-        };
-        log::say(
-            Level::Debug,
-            format_args!("{name}: the key {key:#x} has the id {id}, by {by}"),
-        );
+        let by = if is_ours { "the pool" } else { "the kernel, for VSHMEM_KEYS does not name the key" };
+        log::say(Level::Debug, format_args!("{name}: the key {key:#x} has the id {id}, by {by}"));
     }
     id
 }
@@ -104,26 +97,15 @@ impl Control {
         let by_index = self.by_index.contains(&plain);
         if !by_index && plain != cmd::INFO && plain != self.usage {
             let ours = || self.on_pool(id, number, command, arg);
-            return by_id(self.name, id, ours, || {
-                self.on_kernel(id, number, command, arg)
-            });
+            return by_id(self.name, id, ours, || self.on_kernel(id, number, command, arg));
         }
-        guard(self.name, || {
-            self.global(by_index, id, number, command, arg)
-        })
+        guard(self.name, || self.global(by_index, id, number, command, arg))
     }
 
     /// A command that is not about one IPC object that its id names. Where every key is ours, it is the
     /// pool's. Where some are, limits and usage are the kernel's, and the pool's objects have the indices
     /// behind the kernel's.
-    fn global(
-        &self,
-        by_index: bool,
-        id: i32,
-        number: i32,
-        command: i32,
-        arg: usize,
-    ) -> Result<i32, Errno> {
+    fn global(&self, by_index: bool, id: i32, number: i32, command: i32, arg: usize) -> Result<i32, Errno> {
         let config = config();
         if config.takes_all() {
             return self.on_pool(id, number, command, arg);

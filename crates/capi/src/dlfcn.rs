@@ -28,10 +28,7 @@ static DLSYM: Next = Next::new(c"dlsym");
 
 impl Next {
     const fn new(name: &'static CStr) -> Next {
-        Next {
-            name,
-            at: AtomicUsize::new(0),
-        }
+        Next { name, at: AtomicUsize::new(0) }
     }
 
     /// Its address. Looked up at the first use: a library that was loaded before this one may call before
@@ -47,11 +44,7 @@ impl Next {
     fn find(&self) -> usize {
         // SAFETY: a string; the loader is there, for it is being asked for something.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        let at = if found.is_null() {
-            missing as *const () as usize
-        } else {
-            found as usize
-        };
+        let at = if found.is_null() { missing as *const () as usize } else { found as usize };
         self.at.store(at, Relaxed);
         at
     }

@@ -77,10 +77,7 @@ struct Frames {
 
 /// Is this library in the midst of a call, that the calling handler has interrupted?
 fn is_interrupted() -> bool {
-    let mut frames = Frames {
-        left: false,
-        met: false,
-    };
+    let mut frames = Frames { left: false, met: false };
     // SAFETY: the function is called with the pointer that is given here, before this returns.
     unsafe { _Unwind_Backtrace(look, (&raw mut frames).cast()) };
     frames.met

@@ -72,9 +72,7 @@ fn failed<T: Failure>(name: &'static str, error: i32) -> T {
 
 #[cold]
 fn broken<T: Failure>(name: &'static str) -> T {
-    last_error::explain(format_args!(
-        "Vshmem hit a fault of its own; please report it"
-    ));
+    last_error::explain(format_args!("Vshmem hit a fault of its own; please report it"));
     failed(name, libc::EIO)
 }
 

@@ -40,8 +40,7 @@ pub unsafe extern "C" fn shmat(id: i32, addr: *const c_void, flags: i32) -> *mut
         move || shm::attach(&caller()?, id, addr as usize, flags),
         move || {
             // SAFETY: as the caller vouches.
-            from_kernel(unsafe { syscall!(libc::SYS_shmat, id, addr, flags) })
-                .map(|p| p as *mut c_void)
+            from_kernel(unsafe { syscall!(libc::SYS_shmat, id, addr, flags) }).map(|p| p as *mut c_void)
         },
     )
 }
@@ -191,13 +190,7 @@ unsafe extern "C" fn msgsnd_slow(id: i32, message: *const c_void, size: usize, f
 /// # Safety
 /// `message` points to room for a type and `size` bytes; an address that can't be accessed is EFAULT.
 #[no_mangle]
-pub unsafe extern "C" fn msgrcv(
-    id: i32,
-    message: *mut c_void,
-    size: usize,
-    mtype: i64,
-    flags: i32,
-) -> isize {
+pub unsafe extern "C" fn msgrcv(id: i32, message: *mut c_void, size: usize, mtype: i64, flags: i32) -> isize {
     // SAFETY: as the caller vouches.
     if let Some(length) = unsafe { msg::try_receive_fast(id, message.cast(), size, mtype, flags) } {
         return length;

@@ -26,8 +26,7 @@ pub extern "C" fn prepare() {
     }
     let Some(page) = page::existing() else { return };
     for (index, membership) in page.memberships.iter().enumerate() {
-        let me =
-            unpack(membership.me.load(Ordering::Acquire)).filter(|_| !revoked::is_revoked(index));
+        let me = unpack(membership.me.load(Ordering::Acquire)).filter(|_| !revoked::is_revoked(index));
         let claimed = me.and_then(|me| claim_for_child(index, me, page.pid()));
         // SAFETY: we hold the gate.
         unsafe { (*CLAIMED.0.get())[index] = claimed };
@@ -80,10 +79,7 @@ fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Livene
 
 /// Takes back what was counted for a child that there won't be.
 fn give_up(ctx: &Ctx, child: ProcId) {
-    vshmem_ipc::leave(&Ctx {
-        me: child,
-        ..ctx.clone()
-    });
+    vshmem_ipc::leave(&Ctx { me: child, ..ctx.clone() });
     ctx.pool.free_process(child);
 }
 
@@ -113,9 +109,7 @@ pub extern "C" fn child() {
             unsafe { liveness.keep_in_child() };
             let started = process::started_now(state::started_of(index));
             // SAFETY: the parent was known to the pool, so it is open.
-            unsafe { POOLS[index].opened() }
-                .pool
-                .adopt_process(me, page.pid(), started);
+            unsafe { POOLS[index].opened() }.pool.adopt_process(me, page.pid(), started);
             state::become_member(page, index, me, Some(liveness), started);
         });
     }

@@ -53,10 +53,7 @@ fn lock(page: &Page) {
     let mut mine = me;
     let mut gave_way = 0;
     loop {
-        match page
-            .gate
-            .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed)
-        {
+        match page.gate.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return,
             Err(_) if gave_way < AWAKE => {
                 gave_way += 1;
@@ -64,9 +61,7 @@ fn lock(page: &Page) {
             }
             Err(seen) => {
                 let marked = seen | WAITERS;
-                let change =
-                    page.gate
-                        .compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed);
+                let change = page.gate.compare_exchange(seen, marked, Ordering::Relaxed, Ordering::Relaxed);
                 if change.is_ok() {
                     futex(page, libc::FUTEX_WAIT, marked);
                 }
@@ -88,15 +83,7 @@ fn leave(page: &Page) {
 fn futex(page: &Page, operation: i32, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: the word is mapped for the process's life.
-    unsafe {
-        syscall!(
-            libc::SYS_futex,
-            page.gate.as_ptr(),
-            operation,
-            value,
-            0usize
-        )
-    };
+    unsafe { syscall!(libc::SYS_futex, page.gate.as_ptr(), operation, value, 0usize) };
 }
 
 fn fork_record() -> &'static mut Fork {

@@ -80,86 +80,30 @@ fn named(errno: i32) -> Option<(&'static str, &'static str)> {
             "E2BIG",
             "more operations than the pool allows in one call, or a message longer than the room for it",
         ),
-        libc::EACCES => (
-            "EACCES",
-            "the permissions of the IPC object don't allow this",
-        ),
-        libc::EAGAIN => (
-            "EAGAIN",
-            "it would have to wait, or the time was up",
-        ),
-        libc::EEXIST => (
-            "EEXIST",
-            "an IPC object with this key exists already",
-        ),
-        libc::EFAULT => (
-            "EFAULT",
-            "an address is not the program's own",
-        ),
-        libc::EFBIG => (
-            "EFBIG",
-            "the set has no semaphore of that number",
-        ),
-        libc::EIDRM => (
-            "EIDRM",
-            "the IPC object was removed",
-        ),
-        libc::EINTR => (
-            "EINTR",
-            "a signal handler ran while it waited",
-        ),
-        libc::EINVAL => (
-            "EINVAL",
-            "no such IPC object, or an argument out of range",
-        ),
-        libc::ENOENT => (
-            "ENOENT",
-            "no IPC object has this key",
-        ),
-        libc::ENOMEM => (
-            "ENOMEM",
-            "no room in the pool or in the address space",
-        ),
-        libc::ENOMSG => (
-            "ENOMSG",
-            "no message of that type",
-        ),
-        libc::ENOSPC => (
-            "ENOSPC",
-            "a limit of the pool is reached",
-        ),
-        libc::ENOSYS => (
-            "ENOSYS",
-            "Vshmem doesn't support this",
-        ),
-        libc::EOVERFLOW => (
-            "EOVERFLOW",
-            "an identifier doesn't fit the structure",
-        ),
-        libc::EPERM => (
-            "EPERM",
-            "only the owner, the creator or a privileged process may do this",
-        ),
-        libc::ERANGE => (
-            "ERANGE",
-            "a semaphore's value would be out of range",
-        ),
-        libc::ETIMEDOUT => (
-            "ETIMEDOUT",
-            "the time was up",
-        ),
-        libc::EOWNERDEAD => (
-            "EOWNERDEAD",
-            "another party is gone",
-        ),
+        libc::EACCES => ("EACCES", "the permissions of the IPC object don't allow this"),
+        libc::EAGAIN => ("EAGAIN", "it would have to wait, or the time was up"),
+        libc::EEXIST => ("EEXIST", "an IPC object with this key exists already"),
+        libc::EFAULT => ("EFAULT", "an address is not the program's own"),
+        libc::EFBIG => ("EFBIG", "the set has no semaphore of that number"),
+        libc::EIDRM => ("EIDRM", "the IPC object was removed"),
+        libc::EINTR => ("EINTR", "a signal handler ran while it waited"),
+        libc::EINVAL => ("EINVAL", "no such IPC object, or an argument out of range"),
+        libc::ENOENT => ("ENOENT", "no IPC object has this key"),
+        libc::ENOMEM => ("ENOMEM", "no room in the pool or in the address space"),
+        libc::ENOMSG => ("ENOMSG", "no message of that type"),
+        libc::ENOSPC => ("ENOSPC", "a limit of the pool is reached"),
+        libc::ENOSYS => ("ENOSYS", "Vshmem doesn't support this"),
+        libc::EOVERFLOW => ("EOVERFLOW", "an identifier doesn't fit the structure"),
+        libc::EPERM => ("EPERM", "only the owner, the creator or a privileged process may do this"),
+        libc::ERANGE => ("ERANGE", "a semaphore's value would be out of range"),
+        libc::ETIMEDOUT => ("ETIMEDOUT", "the time was up"),
+        libc::EOWNERDEAD => ("EOWNERDEAD", "another party is gone"),
         _ => return None,
     })
 }
 
 fn meaning(errno: i32) -> &'static str {
-    named(errno).map_or("the system reported an error; see errno", |(_, meaning)| {
-        meaning
-    })
+    named(errno).map_or("the system reported an error; see errno", |(_, meaning)| meaning)
 }
 
 #[cfg(test)]

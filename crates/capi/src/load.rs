@@ -6,11 +6,7 @@ use crate::{config, ending, fork, gate, interrupted, state};
 use core::ffi::{c_int, c_void};
 
 extern "C" {
-    fn pthread_atfork(
-        prepare: extern "C" fn(),
-        parent: extern "C" fn(),
-        child: extern "C" fn(),
-    ) -> c_int;
+    fn pthread_atfork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> c_int;
 }
 
 /// Runs before the program's own constructors when preloaded. Opens nothing and maps nothing.

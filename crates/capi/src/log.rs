@@ -34,12 +34,9 @@ pub fn say(level: Level, text: fmt::Arguments) {
 pub fn level_of(errno: i32, has_reason: bool) -> Level {
     match errno {
         _ if has_reason => Level::Error,
-        libc::EAGAIN
-        | libc::EEXIST
-        | libc::EINTR
-        | libc::ENOENT
-        | libc::ENOMSG
-        | libc::ETIMEDOUT => Level::Debug,
+        libc::EAGAIN | libc::EEXIST | libc::EINTR | libc::ENOENT | libc::ENOMSG | libc::ETIMEDOUT => {
+            Level::Debug
+        }
         _ => Level::Warn,
     }
 }
@@ -80,9 +77,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// FNV-1a.
 fn hash(line: &[u8]) -> u64 {
-    line.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    line.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The name of the program's file.
@@ -104,22 +100,10 @@ fn program(path: &mut [u8; 256]) -> &[u8] {
 
 fn open(path: &CStr) -> Option<i32> {
     // A pipe that nobody reads must not hold the program up.
-    let flags = libc::O_WRONLY
-        | libc::O_APPEND
-        | libc::O_CREAT
-        | libc::O_CLOEXEC
-        | libc::O_NOCTTY
-        | libc::O_NONBLOCK;
+    let flags =
+        libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
     // SAFETY: the path is a C string.
-    let fd = unsafe {
-        syscall!(
-            libc::SYS_openat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            0o666
-        )
-    };
+    let fd = unsafe { syscall!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o666) };
     (fd >= 0).then_some(fd as i32)
 }
 
@@ -134,13 +118,7 @@ mod tests {
 
     #[test]
     fn levels_are_in_order_and_have_words() {
-        let levels = [
-            Level::Off,
-            Level::Error,
-            Level::Warn,
-            Level::Info,
-            Level::Debug,
-        ];
+        let levels = [Level::Off, Level::Error, Level::Warn, Level::Info, Level::Debug];
         assert!(levels.is_sorted());
         for level in levels {
             assert_eq!(Level::from_text(level.word().as_bytes()), Some(level));

@@ -28,9 +28,7 @@ pub fn open(name: &PoolName) -> Result<(Handle, Pool), Errno> {
         match vshmem_transport::open(&reference) {
             Ok(handle) => return check(name, handle),
             Err(OpenError::NotFound) if reference.is_local() => {
-                let size = config()
-                    .pool_size
-                    .unwrap_or_else(|| default_size(&reference));
+                let size = config().pool_size.unwrap_or_else(|| default_size(&reference));
                 match make(&reference, size, OWN) {
                     Ok(()) | Err(CreateError::Exists) => {}
                     Err(error) => return Err(refused(name, error, error.errno())),
@@ -39,11 +37,7 @@ pub fn open(name: &PoolName) -> Result<(Handle, Pool), Errno> {
             Err(error) => return Err(refused(name, error, error.errno())),
         }
     }
-    Err(refused(
-        name,
-        "it vanishes as soon as it is made; see what removes it",
-        libc::EIO,
-    ))
+    Err(refused(name, "it vanishes as soon as it is made; see what removes it", libc::EIO))
 }
 
 /// Opens the pool of that name or path, which must exist.
@@ -57,13 +51,9 @@ pub fn open_existing(name: &PoolName) -> Result<(Handle, Pool), Errno> {
 
 /// Makes a local pool.
 pub fn create(name: &PoolName, size: u64, mode: u32) -> Result<(), Errno> {
-    let reference = vshmem_transport::resolve_new(name.bytes())
-        .map_err(|error| refused(name, error, error.errno()))?;
-    let size = if size == 0 {
-        default_size(&reference)
-    } else {
-        size
-    };
+    let reference =
+        vshmem_transport::resolve_new(name.bytes()).map_err(|error| refused(name, error, error.errno()))?;
+    let size = if size == 0 { default_size(&reference) } else { size };
     make(&reference, size, mode).map_err(|error| refused(name, error, error.errno()))
 }
 
@@ -83,9 +73,7 @@ fn check(name: &PoolName, handle: Handle) -> Result<(Handle, Pool), Errno> {
 }
 
 fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
-    let params = Params {
-        limits: kernel_limits(),
-    };
+    let params = Params { limits: kernel_limits() };
     vshmem_transport::create_resolved(reference, size, mode, &mut |mem: Mem| {
         Pool::format(mem, &params).is_ok()
     })
@@ -119,15 +107,7 @@ fn default_size(reference: &PoolRef) -> u64 {
 fn largest_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel fills in two words, the soft and the hard limit.
-    unsafe {
-        syscall!(
-            libc::SYS_prlimit64,
-            0,
-            libc::RLIMIT_FSIZE,
-            0usize,
-            limit.as_mut_ptr()
-        )
-    };
+    unsafe { syscall!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, 0usize, limit.as_mut_ptr()) };
     limit[0]
 }
 
@@ -179,8 +159,7 @@ mod tests {
     #[test]
     fn limits_are_the_kernels() {
         let limits = kernel_limits();
-        let read =
-            |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap();
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap();
         assert_eq!(read("msgmax").trim(), limits.msgmax.to_string());
         assert_eq!(read("shmmni").trim(), limits.shmmni.to_string());
         let sem = read("sem");

@@ -65,12 +65,7 @@ fn make() -> Option<&'static Page> {
     // SAFETY: our own mapping. Whether it is heeded is seen in a child, see `wipe_in_child`.
     unsafe { syscall!(libc::SYS_madvise, fresh, BYTES, libc::MADV_WIPEONFORK) };
     let page = fresh.cast::<Page>();
-    let lost = PAGE.compare_exchange(
-        core::ptr::null_mut(),
-        page,
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
+    let lost = PAGE.compare_exchange(core::ptr::null_mut(), page, Ordering::AcqRel, Ordering::Acquire);
     if lost.is_err() {
         // SAFETY: nobody else has seen this one.
         unsafe { raw::unmap(fresh, BYTES) };
@@ -109,19 +104,14 @@ pub fn may_go(word: u64) -> bool {
 /// The same as [`unpack`], for pools that stay only.
 #[inline(always)]
 pub fn unpack_staying(word: u64) -> Option<vshmem_pool::ProcId> {
-    (word & (KNOWN | MAY_GO) == KNOWN).then_some(vshmem_pool::ProcId {
-        slot: (word >> 16) as u32,
-        generation: word as u16,
-    })
+    (word & (KNOWN | MAY_GO) == KNOWN)
+        .then_some(vshmem_pool::ProcId { slot: (word >> 16) as u32, generation: word as u16 })
 }
 
 /// Reads such a word; `None`: not known.
 #[inline(always)]
 pub fn unpack(word: u64) -> Option<vshmem_pool::ProcId> {
-    (word & KNOWN != 0).then_some(vshmem_pool::ProcId {
-        slot: (word >> 16) as u32,
-        generation: word as u16,
-    })
+    (word & KNOWN != 0).then_some(vshmem_pool::ProcId { slot: (word >> 16) as u32, generation: word as u16 })
 }
 
 impl Page {
@@ -149,16 +139,7 @@ mod tests {
 
     #[test]
     fn names_survive_packing() {
-        for me in [
-            ProcId {
-                slot: 0,
-                generation: 0,
-            },
-            ProcId {
-                slot: 65535,
-                generation: 65535,
-            },
-        ] {
+        for me in [ProcId { slot: 0, generation: 0 }, ProcId { slot: 65535, generation: 65535 }] {
             assert_eq!(unpack(pack(me, false)), Some(me));
             assert_eq!(unpack_staying(pack(me, false)), Some(me));
             assert_eq!(unpack(pack(me, true)), Some(me));
@@ -195,16 +176,7 @@ mod tests {
         let page = page().unwrap();
         assert_eq!(page.pid(), std::process::id());
         // SAFETY: the child makes raw calls only and leaves at once.
-        let child = unsafe {
-            syscall!(
-                libc::SYS_clone,
-                libc::SIGCHLD,
-                0usize,
-                0usize,
-                0usize,
-                0usize
-            )
-        };
+        let child = unsafe { syscall!(libc::SYS_clone, libc::SIGCHLD, 0usize, 0usize, 0usize, 0usize) };
         if child == 0 {
             let empty = page.pid.load(Ordering::Relaxed) == 0 && page.pid() == raw::getpid();
             // SAFETY: ends the child.

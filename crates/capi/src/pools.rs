@@ -47,12 +47,7 @@ pub struct Opened {
 impl Opened {
     /// As what is needed to wait for other kernels, and to wake them.
     pub fn across(&self) -> Across<'_> {
-        Across {
-            pool: &self.pool,
-            handle: &self.handle,
-            member: self.member,
-            heartbeat: &self.heartbeat,
-        }
+        Across { pool: &self.pool, handle: &self.handle, member: self.member, heartbeat: &self.heartbeat }
     }
 }
 
@@ -146,12 +141,7 @@ pub fn unmap(index: usize, part: Range<usize>) {
     let place = &POOLS[index];
     if place.is_open() {
         // SAFETY: open; the caller gives up the range, which `Caller::map` had mapped.
-        unsafe {
-            place
-                .opened()
-                .handle
-                .unmap(part.start as *mut c_void, part.len())
-        };
+        unsafe { place.opened().handle.unmap(part.start as *mut c_void, part.len()) };
     } else {
         // SAFETY: as above; the pool itself was closed meanwhile.
         unsafe { raw::unmap(part.start as *mut u8, part.len()) };

@@ -54,15 +54,7 @@ fn action(signal: i32) -> usize {
     // architecture with 64 bits.
     let mut action = [0usize; 4];
     // SAFETY: no new action; the old one is four words.
-    let done = unsafe {
-        syscall!(
-            libc::SYS_rt_sigaction,
-            signal,
-            0usize,
-            action.as_mut_ptr(),
-            8
-        )
-    };
+    let done = unsafe { syscall!(libc::SYS_rt_sigaction, signal, 0usize, action.as_mut_ptr(), 8) };
     if done == 0 {
         action[0]
     } else {
@@ -74,30 +66,14 @@ fn action(signal: i32) -> usize {
 pub fn block_signals() -> u64 {
     let (all, mut old) = (u64::MAX, 0u64);
     // SAFETY: both masks are 8 bytes, as the last argument says.
-    unsafe {
-        syscall!(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const all,
-            &raw mut old,
-            8
-        )
-    };
+    unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut old, 8) };
     old
 }
 
 /// Puts the mask that [`block_signals`] returned back.
 pub fn restore_signals(old: u64) {
     // SAFETY: the mask is 8 bytes, as the last argument says.
-    unsafe {
-        syscall!(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const old,
-            0usize,
-            8
-        )
-    };
+    unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const old, 0usize, 8) };
 }
 
 /// Maps `len` bytes of fresh private memory, zeros; null if there is none.
@@ -105,15 +81,7 @@ pub fn map_private(len: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a new mapping where the kernel likes hurts nobody.
     let p = unsafe {
-        syscall!(
-            libc::SYS_mmap,
-            0usize,
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            flags,
-            -1isize,
-            0usize
-        )
+        syscall!(libc::SYS_mmap, 0usize, len, libc::PROT_READ | libc::PROT_WRITE, flags, -1isize, 0usize)
     };
     if (-4095..0).contains(&p) {
         core::ptr::null_mut()

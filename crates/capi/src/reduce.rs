@@ -116,9 +116,8 @@ unsafe fn step<T: Value>(
     barrier.wait(timeout)?;
     for i in 0..n {
         let of_seat = |seat| T::of_bits(barrier.slot(phase, seat)[i].load(Relaxed));
-        let combined = (1..barrier.parties()).fold(of_seat(0), |sum, seat| {
-            sum.combine(of_seat(seat), operation)
-        });
+        let combined =
+            (1..barrier.parties()).fold(of_seat(0), |sum, seat| sum.combine(of_seat(seat), operation));
         // SAFETY: inside the caller's array.
         unsafe { values.add(i).write_unaligned(combined) };
     }

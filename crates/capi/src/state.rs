@@ -11,8 +11,8 @@ use crate::pools::{Opened, CONFIGURED, OPEN};
 use crate::{errno, ids, interrupted, open, revoked, told};
 
 pub use crate::pools::{
-    close, current, free_place, home, is_configured, move_home, page_size, started_of, unmap,
-    use_pool, OpenPool, POOLS,
+    close, current, free_place, home, is_configured, move_home, page_size, started_of, unmap, use_pool,
+    OpenPool, POOLS,
 };
 
 use core::ffi::c_void;
@@ -149,9 +149,7 @@ fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
     let pool = &POOLS[index];
     if !pool.is_open() {
         if index != CONFIGURED {
-            explain(format_args!(
-                "the pool is not open; open it with vshm_pool_open"
-            ));
+            explain(format_args!("the pool is not open; open it with vshm_pool_open"));
             return Err(Errno::EINVAL);
         }
         errno::silence_panics();
@@ -191,13 +189,7 @@ pub fn open_device_at(gate: &Inside, index: usize, name: &PoolName) -> Result<()
     publish(gate, index, name, handle, pool)
 }
 
-fn publish(
-    gate: &Inside,
-    index: usize,
-    name: &PoolName,
-    handle: Handle,
-    pool: Pool,
-) -> Result<(), Errno> {
+fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: Pool) -> Result<(), Errno> {
     ids::load(gate)?;
     let member = match handle.join(&pool) {
         Ok(member) => member,
@@ -209,13 +201,7 @@ fn publish(
         }
     };
     let place = &POOLS[index];
-    let opened = Opened {
-        handle,
-        pool,
-        member,
-        heartbeat: Heartbeat::new(),
-        name: *name,
-    };
+    let opened = Opened { handle, pool, member, heartbeat: Heartbeat::new(), name: *name };
     opened.across().join();
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
@@ -231,11 +217,7 @@ fn publish(
 fn log_open(place: &OpenPool) {
     // SAFETY: it was opened just now.
     let opened = unsafe { place.opened() };
-    let across = if opened.handle.is_device() {
-        "between machines"
-    } else {
-        "on this kernel"
-    };
+    let across = if opened.handle.is_device() { "between machines" } else { "on this kernel" };
     log::say(
         Level::Info,
         format_args!(
@@ -260,14 +242,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     }
     let mut claim = Claim::new(&opened.handle);
     let slot = |started, take: &mut dyn FnMut(u32) -> bool| {
-        vshmem_ipc::liveness::claim(
-            &opened.pool,
-            place,
-            opened.member,
-            page.pid(),
-            started,
-            take,
-        )
+        vshmem_ipc::liveness::claim(&opened.pool, place, opened.member, page.pid(), started, take)
     };
     let mut me = slot(started, &mut |slot| claim.take(slot));
     if me.is_none() && claim.hopeless {
@@ -279,9 +254,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     }
     let Some(me) = me else {
         claim.give_back();
-        explain(format_args!(
-            "the pool has no room for another process; make a larger pool"
-        ));
+        explain(format_args!("the pool has no room for another process; make a larger pool"));
         return Err(Errno::ENOSPC);
     };
     inherit(gate, index, me);
@@ -290,13 +263,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
 }
 
 /// Publishes who the process is.
-pub fn become_member(
-    page: &Page,
-    index: usize,
-    me: ProcId,
-    liveness: Option<Liveness>,
-    started: u64,
-) {
+pub fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Liveness>, started: u64) {
     let (place, membership) = (&POOLS[index], &page.memberships[index]);
     // SAFETY: inside the gate, or in a fresh child; `me` is not yet published.
     unsafe { *membership.liveness.get() = liveness };
@@ -336,11 +303,7 @@ struct Claim<'h> {
 
 impl<'h> Claim<'h> {
     fn new(handle: &'h Handle) -> Claim<'h> {
-        Claim {
-            handle,
-            liveness: None,
-            hopeless: false,
-        }
+        Claim { handle, liveness: None, hopeless: false }
     }
 
     fn take(&mut self, slot: u32) -> bool {

@@ -140,14 +140,7 @@ extern "C" fn failed(result: isize) -> isize {
 }
 
 /// One of the twelve, with its arguments as registers hold them.
-unsafe extern "C" fn ours(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-) -> c_long {
+unsafe extern "C" fn ours(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize) -> c_long {
     let (int, memory) = (|v: usize| v as i32, |v: usize| v as *mut c_void);
     // SAFETY: the caller of `syscall` vouches for what it passes.
     unsafe {
@@ -158,9 +151,7 @@ unsafe extern "C" fn ours(
             libc::SYS_shmctl => export::shmctl(int(a), int(b), memory(c)).into(),
             libc::SYS_semget => export::semget(int(a), int(b), int(c)).into(),
             libc::SYS_semop => export::semop(int(a), memory(b).cast(), c).into(),
-            libc::SYS_semtimedop => {
-                export::semtimedop(int(a), memory(b).cast(), c, memory(d).cast()).into()
-            }
+            libc::SYS_semtimedop => export::semtimedop(int(a), memory(b).cast(), c, memory(d).cast()).into(),
             libc::SYS_semctl => export::semctl(int(a), int(b), int(c), d).into(),
             libc::SYS_msgget => export::msgget(int(a), int(b)).into(),
             libc::SYS_msgsnd => export::msgsnd(int(a), memory(b), c, int(d)).into(),

@@ -14,10 +14,7 @@ impl<const N: usize> Text<N> {
     /// No text yet.
     #[allow(clippy::new_without_default)] // for statics
     pub const fn new() -> Text<N> {
-        Text {
-            bytes: [0; N],
-            len: 0,
-        }
+        Text { bytes: [0; N], len: 0 }
     }
 
     /// Nothing again.

@@ -100,11 +100,7 @@ fn known_size(word: u64) -> Option<u64> {
 /// What is known of an id after a `*get` that asked for `asked` and found `found`. `old`: what was known
 /// before; `is_back`: another id had its place meanwhile.
 fn after_get(old: Option<u64>, is_back: bool, id: i32, asked: u64, found: u64) -> u64 {
-    let size = if found < asked {
-        NONE
-    } else {
-        size_word(found)
-    };
+    let size = if found < asked { NONE } else { size_word(found) };
     let old = old.unwrap_or(name(id) | size) | GOT;
     if old & SIZE != size {
         return name(id) | GOT | if is_back { DOUBTFUL | size } else { NONE };
@@ -180,17 +176,13 @@ impl Told {
 
     /// A `*get` was asked for `asked` or more, and has found or made an IPC object of that size.
     pub fn got(&self, pool: usize, id: i32, asked: u64, found: u64) {
-        self.change(pool, id, |old, is_back| {
-            Some(after_get(old, is_back, id, asked, found))
-        });
+        self.change(pool, id, |old, is_back| Some(after_get(old, is_back, id, asked, found)));
     }
 
     /// The program is to be told by `IPC_STAT` that the IPC object is so large. EIDRM if it was found to be
     /// of another size before.
     pub fn stated(&self, pool: usize, id: i32, size: u64) -> Result<(), Errno> {
-        self.change(pool, id, |old, is_back| {
-            after_stat(old, is_back, id, size_word(size))
-        });
+        self.change(pool, id, |old, is_back| after_stat(old, is_back, id, size_word(size)));
         self.check(pool, id, size)
     }
 
@@ -224,8 +216,7 @@ impl Told {
     pub fn forget(&self, pool: usize, id: i32) {
         if let Some((page, place)) = self.page(pool, id) {
             page.forget(place, id);
-            let _ = page.places[place]
-                .fetch_update(Relaxed, Relaxed, |old| is_of(old, id).then_some(0));
+            let _ = page.places[place].fetch_update(Relaxed, Relaxed, |old| is_of(old, id).then_some(0));
         }
     }
 
@@ -405,11 +396,7 @@ mod tests {
             assert_eq!(told.known(0, id), Some(5));
         }
         told.got(0, id, 0, 5);
-        assert_eq!(
-            told.known(0, id),
-            Some(5),
-            "who asks for nothing relies on nothing"
-        );
+        assert_eq!(told.known(0, id), Some(5), "who asks for nothing relies on nothing");
     }
 
     #[test]
@@ -437,10 +424,7 @@ mod tests {
             assert_eq!(told.known(7, ID), Some(2));
         }
         told.forget(7, later(5));
-        assert_eq!(
-            (told.known(7, later(5)), told.known(7, later(6))),
-            (None, Some(3))
-        );
+        assert_eq!((told.known(7, later(5)), told.known(7, later(6))), (None, Some(3)));
         assert_eq!(told.known(7, ID + 1024), Some(2));
         assert_eq!(told.stated(7, i32::MAX, NONE - 1), Ok(()));
         assert_eq!(told.known(7, i32::MAX), Some(NONE - 1));

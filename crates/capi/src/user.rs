@@ -85,19 +85,11 @@ fn check(at: usize, len: usize, known: &[AtomicUsize; SLOTS], advice: usize) -> 
 }
 
 #[cold]
-fn check_pages(
-    at: usize,
-    len: usize,
-    known: &[AtomicUsize; SLOTS],
-    advice: usize,
-) -> Result<(), Errno> {
+fn check_pages(at: usize, len: usize, known: &[AtomicUsize; SLOTS], advice: usize) -> Result<(), Errno> {
     if len == 0 {
         return Ok(());
     }
-    let end = at
-        .checked_add(len)
-        .filter(|end| *end <= END)
-        .ok_or(Errno(libc::EFAULT))?;
+    let end = at.checked_add(len).filter(|end| *end <= END).ok_or(Errno(libc::EFAULT))?;
     ask(at, len, advice)?;
     for page in at / PAGE..(end - 1) / PAGE + 1 {
         known[page % SLOTS].store(page, Ordering::Relaxed);
@@ -110,10 +102,7 @@ fn ask(at: usize, len: usize, advice: usize) -> Result<(), Errno> {
     if len == 0 {
         return Ok(());
     }
-    let end = at
-        .checked_add(len)
-        .filter(|end| *end <= END)
-        .ok_or(Errno(libc::EFAULT))?;
+    let end = at.checked_add(len).filter(|end| *end <= END).ok_or(Errno(libc::EFAULT))?;
     let start = at & !(PAGE - 1);
     if start == 0 {
         return Err(Errno(libc::EFAULT));
@@ -135,11 +124,7 @@ fn ask(at: usize, len: usize, advice: usize) -> Result<(), Errno> {
 /// Asks page by page, by system calls that copy a word from there, or change one into itself.
 fn probe_pages(start: usize, end: usize, write: bool) -> Result<(), Errno> {
     for page in (start..end).step_by(PAGE) {
-        let result = if write {
-            probe_write(page)
-        } else {
-            probe_read(page)
-        };
+        let result = if write { probe_write(page) } else { probe_read(page) };
         if result == -(libc::EFAULT as isize) {
             return Err(Errno(libc::EFAULT));
         }
@@ -159,17 +144,7 @@ fn probe_write(at: usize) -> isize {
     let or_with_zero = libc::FUTEX_OP_OR << 28;
     // SAFETY: the kernel ors the word there with 0, atomically. A thread that sleeps on it may wake, as
     // sleepers on a futex must expect at any time.
-    unsafe {
-        syscall!(
-            libc::SYS_futex,
-            &raw const nobody,
-            operation,
-            0,
-            0,
-            at,
-            or_with_zero
-        )
-    }
+    unsafe { syscall!(libc::SYS_futex, &raw const nobody, operation, 0, 0, at, or_with_zero) }
 }
 
 #[cfg(test)]
@@ -191,10 +166,7 @@ mod tests {
         assert_eq!(plain(readable(core::ptr::null::<u8>(), 0)), Ok(()));
         assert_eq!(plain(readable(usize::MAX as *const u8, 1)), FAULT);
         assert_eq!(plain(readable((usize::MAX - 10) as *const u8, 100)), FAULT);
-        assert_eq!(
-            plain(readable(0xdead_0000_0000_0000usize as *const u8, 8)),
-            FAULT
-        );
+        assert_eq!(plain(readable(0xdead_0000_0000_0000usize as *const u8, 8)), FAULT);
         assert!(here.iter().all(|b| *b == 1));
     }
 
@@ -221,17 +193,10 @@ mod tests {
         assert_eq!(plain(writable(p.wrapping_add(PAGE), PAGE)), Ok(()));
         assert_eq!(plain(readable(p.wrapping_add(PAGE), PAGE + 1)), FAULT);
         let pages = |from: usize, to: usize, write| {
-            plain(probe_pages(
-                p as usize + from * PAGE,
-                p as usize + to * PAGE,
-                write,
-            ))
+            plain(probe_pages(p as usize + from * PAGE, p as usize + to * PAGE, write))
         };
         assert_eq!((pages(0, 2, false), pages(1, 2, true)), (Ok(()), Ok(())));
-        assert_eq!(
-            (pages(0, 1, true), pages(2, 3, false), pages(1, 3, true)),
-            (FAULT, FAULT, FAULT)
-        );
+        assert_eq!((pages(0, 1, true), pages(2, 3, false), pages(1, 3, true)), (FAULT, FAULT, FAULT));
         // SAFETY: mapped above.
         unsafe { libc::munmap(p.cast(), 2 * PAGE) };
     }

@@ -131,27 +131,22 @@ pub const AUTO: &str = "auto";
 
 /// What machines can run on.
 fn hypervisors() -> PossibleValuesParser {
-    let value = |launcher: &dyn Launcher| {
-        PossibleValue::new(launcher.facts().name).help(launcher.facts().about)
-    };
+    let value =
+        |launcher: &dyn Launcher| PossibleValue::new(launcher.facts().name).help(launcher.facts().about);
     PossibleValuesParser::new(launchers().map(value))
 }
 
 /// How machines can be given their pool.
 fn transports() -> PossibleValuesParser {
-    let all = launchers()
-        .into_iter()
-        .flat_map(|launcher| launcher.facts().transports);
+    let all = launchers().into_iter().flat_map(|launcher| launcher.facts().transports);
     PossibleValuesParser::new(all.map(|name| PossibleValue::new(*name)))
 }
 
 /// What can be chosen to carry out their instructions.
 fn accelerators() -> PossibleValuesParser {
-    let auto = PossibleValue::new(AUTO)
-        .help("The first of these that a machine boots on (this is tried out)");
-    let all = launchers()
-        .into_iter()
-        .flat_map(|launcher| launcher.facts().accelerators);
+    let auto =
+        PossibleValue::new(AUTO).help("The first of these that a machine boots on (this is tried out)");
+    let all = launchers().into_iter().flat_map(|launcher| launcher.facts().accelerators);
     let chosen = all.filter(|(_, about)| !about.is_empty());
     let values = chosen.map(|(name, about)| PossibleValue::new(*name).help(*about));
     PossibleValuesParser::new(std::iter::once(auto).chain(values))
@@ -562,9 +557,7 @@ A pool that programs or machines use, or that a cluster has for machines that ca
 
 /// `NAME=VALUE`.
 pub fn limit(text: &str) -> Result<Limit, String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or("a limit is written NAME=VALUE, like semmni=100000")?;
+    let (name, value) = text.split_once('=').ok_or("a limit is written NAME=VALUE, like semmni=100000")?;
     Limit::new(name, crate::size::parse(value)?)
 }
 

@@ -77,15 +77,9 @@ impl Mended {
     fn sentences(&self) -> Vec<String> {
         let all = [
             (self.processes, "cleaned up after dead processes"),
-            (
-                self.locks,
-                "took over locks that the dead held, and finished what they had begun",
-            ),
+            (self.locks, "took over locks that the dead held, and finished what they had begun"),
             (self.removals, "finished removals that the dead had begun"),
-            (
-                self.ranges,
-                "gave back memory that the dead were preparing or emptying",
-            ),
+            (self.ranges, "gave back memory that the dead were preparing or emptying"),
             (self.waiters, "freed records of dead threads that waited"),
         ];
         let some = all.into_iter().filter(|(n, _)| *n > 0);

@@ -119,24 +119,18 @@ mod tests {
     #[test]
     fn all_clusters_can_be_ended_though_one_is_named() {
         let words = ["vshmem", "down", "--cluster", "other", "--all"];
-        let Command::Down(down) = Cli::parse_from(words).command else {
-            panic!("down was asked for")
-        };
+        let Command::Down(down) = Cli::parse_from(words).command else { panic!("down was asked for") };
         assert!(down.all);
     }
 
     #[test]
     fn a_command_keeps_its_options() {
         let words = ["vshmem", "exec", "-n", "vm0", "--", "ls", "-l", "--json"];
-        let Command::Exec(exec) = Cli::parse_from(words).command else {
-            panic!("exec was asked for")
-        };
+        let Command::Exec(exec) = Cli::parse_from(words).command else { panic!("exec was asked for") };
         assert!(exec.no_stdin);
         assert_eq!(exec.command, ["ls", "-l", "--json"]);
         let words = ["vshmem", "exec", "-t", "vm0", "--", "ls", "-t"];
-        let Command::Exec(exec) = Cli::parse_from(words).command else {
-            panic!("exec was asked for")
-        };
+        let Command::Exec(exec) = Cli::parse_from(words).command else { panic!("exec was asked for") };
         assert!(exec.tty && exec.command == ["ls", "-t"]);
         let words = ["vshmem", "exec", "-t", "-n", "vm0", "--", "ls"];
         assert!(Cli::try_parse_from(words).is_err(), "a terminal is input");

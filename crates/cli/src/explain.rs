@@ -72,9 +72,7 @@ fn not_found(command: &OsStr) -> Error {
         _ if !named.contains('/') => {
             format!("there is no program {named} in PATH that this user may run")
         }
-        Ok(_) => format!(
-            "{named} is no program: it is not executable, or neither machine code nor a script"
-        ),
+        Ok(_) => format!("{named} is no program: it is not executable, or neither machine code nor a script"),
         Err(error) => format!("could not read {named}: {error}"),
     };
     let hint = "Give a path, or a name that is found in PATH.";
@@ -85,10 +83,7 @@ fn look_at(program: &Program, library: PathBuf) -> Explained {
     let variable = |name: &str, default: &str| {
         std::env::var_os(name).map_or(default.into(), |value| value.to_string_lossy().into_owned())
     };
-    let (pool, keys) = (
-        variable("VSHMEM_POOL", "default"),
-        variable("VSHMEM_KEYS", "all"),
-    );
+    let (pool, keys) = (variable("VSHMEM_POOL", "default"), variable("VSHMEM_KEYS", "all"));
     let dl = variable("VSHMEM_DL", "taken");
     let mut reasons: Vec<String> = program.hurdle().map(String::from).into_iter().collect();
     let mistake = mistake(&library);
@@ -106,12 +101,9 @@ fn look_at(program: &Program, library: PathBuf) -> Explained {
             (None, None)
         }
     };
-    let calls = program.calls(library.as_os_str()).map(|calls| {
-        calls
-            .into_iter()
-            .map(|(file, names)| Calls { file, names })
-            .collect()
-    });
+    let calls = program
+        .calls(library.as_os_str())
+        .map(|calls| calls.into_iter().map(|(file, names)| Calls { file, names }).collect());
     Explained {
         program: program.file.clone(),
         script: program.script.clone(),
@@ -134,19 +126,13 @@ impl Explained {
         let mut row = |head: &str, text: &str| out += &format!("{head:<9}{text}\n");
         let program = self.program.display();
         match &self.script {
-            Some(script) => row(
-                "program",
-                &format!("{program}, which runs {}", script.display()),
-            ),
+            Some(script) => row("program", &format!("{program}, which runs {}", script.display())),
             None => row("program", &program.to_string()),
         }
         row("kind", &self.kind);
         match self.calls.as_deref() {
             None => row("calls", "that can't be told"),
-            Some([]) => row(
-                "calls",
-                "none by itself; libraries that it opens while it runs may make some",
-            ),
+            Some([]) => row("calls", "none by itself; libraries that it opens while it runs may make some"),
             Some(calls) => {
                 for (i, Calls { file, names }) in calls.iter().enumerate() {
                     let head = if i == 0 { "calls" } else { "" };
@@ -171,13 +157,7 @@ impl Explained {
         }
         for (i, reason) in self.reasons.iter().enumerate() {
             let head = if i == 0 { "result" } else { "" };
-            row(
-                head,
-                &format!(
-                    "Its System V calls don't go to the pool: {}.",
-                    reason.trim_end_matches('.')
-                ),
-            );
+            row(head, &format!("Its System V calls don't go to the pool: {}.", reason.trim_end_matches('.')));
         }
         out
     }
@@ -186,7 +166,9 @@ impl Explained {
     fn result(&self) -> &'static str {
         match self.keys.trim() {
             "all" => "Its System V calls go to the pool.",
-            "private" => "Its System V calls without a key (IPC_PRIVATE) go to the pool, the others to the kernel.",
+            "private" => {
+                "Its System V calls without a key (IPC_PRIVATE) go to the pool, the others to the kernel."
+            }
             _ => "Its System V calls with these keys go to the pool, the others to the kernel.",
         }
     }
@@ -195,9 +177,7 @@ impl Explained {
 /// What the library says of its variables when it is loaded, if something is wrong with them.
 fn mistake(library: &Path) -> Option<String> {
     // A wrong VSHMEM_LOG is told by itself; with a right one, others' mistakes may go elsewhere.
-    let logs = std::env::var_os("VSHMEM_LOG")
-        .into_iter()
-        .chain(["error".into()]);
+    let logs = std::env::var_os("VSHMEM_LOG").into_iter().chain(["error".into()]);
     logs.into_iter().find_map(|log| {
         // This question is none of the program's: its file of messages stays as it is.
         let log = match log.to_str().and_then(|log| log.split_once(':')) {
@@ -208,16 +188,9 @@ fn mistake(library: &Path) -> Option<String> {
         probe.arg("--version").env("LD_PRELOAD", library);
         let output = probe.env("VSHMEM_LOG", log).output().ok()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let message = |line: &str| {
-            line.split_once("]: error: ")
-                .map(|(_, what)| what.to_owned())
-        };
-        let of_loader = |line: &str| {
-            line.contains("cannot be preloaded")
-                .then(|| line.to_owned())
-        };
-        said.lines()
-            .find_map(|line| message(line).or_else(|| of_loader(line)))
+        let message = |line: &str| line.split_once("]: error: ").map(|(_, what)| what.to_owned());
+        let of_loader = |line: &str| line.contains("cannot be preloaded").then(|| line.to_owned());
+        said.lines().find_map(|line| message(line).or_else(|| of_loader(line)))
     })
 }
 
@@ -235,10 +208,7 @@ pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
     };
     let pool = variable("VSHMEM_POOL").unwrap_or("default".into());
     if let Err(why) = lookup(&pool.to_string_lossy()) {
-        eprintln!(
-            "vshmem: warning: {}.",
-            why.to_string().trim_end_matches('.')
-        );
+        eprintln!("vshmem: warning: {}.", why.to_string().trim_end_matches('.'));
     }
     let log = variable("VSHMEM_LOG").unwrap_or_default();
     if let Some((_, file)) = log.to_string_lossy().split_once(':') {

@@ -8,9 +8,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
-use vshmem_cluster::{
-    grant as give, interrupt, launchers, revoke as take, GrantResult, HostPool, Result,
-};
+use vshmem_cluster::{grant as give, interrupt, launchers, revoke as take, GrantResult, HostPool, Result};
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -35,13 +35,12 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
     if ipcs.json {
         print_document(All { pools: &seen })?;
     } else {
-        let text: Vec<_> = seen
-            .iter()
-            .map(|seen| describe(seen, ipcs.waiters))
-            .collect();
+        let text: Vec<_> = seen.iter().map(|seen| describe(seen, ipcs.waiters)).collect();
         print(&text.join("\n"))?;
         if seen.is_empty() && code == 0 {
-            eprintln!("You have no pools. They are made at first use, by vshmem pool create, or by vshmem up.");
+            eprintln!(
+                "You have no pools. They are made at first use, by vshmem pool create, or by vshmem up."
+            );
         }
     }
     Ok(code)
@@ -72,18 +71,12 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         row.push(segment.attached.to_string());
         row.push(name(&segment.creator));
         row.push(name(&segment.last));
-        row.push(if segment.removed {
-            "removed".into()
-        } else {
-            String::new()
-        });
+        row.push(if segment.removed { "removed".into() } else { String::new() });
         row
     });
     section(
         "Shared memory segments",
-        &[
-            "KEY", "ID", "OWNER", "PERMS", "BYTES", "NATTCH", "CREATOR", "LAST", "STATUS",
-        ],
+        &["KEY", "ID", "OWNER", "PERMS", "BYTES", "NATTCH", "CREATOR", "LAST", "STATUS"],
         segments.collect(),
     );
     let sets = contents.sets.iter().map(|set| {
@@ -92,11 +85,7 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         row.push(set.object.waiting.to_string());
         row
     });
-    section(
-        "Semaphore sets",
-        &["KEY", "ID", "OWNER", "PERMS", "NSEMS", "WAITING"],
-        sets.collect(),
-    );
+    section("Semaphore sets", &["KEY", "ID", "OWNER", "PERMS", "NSEMS", "WAITING"], sets.collect());
     let queues = contents.queues.iter().map(|queue| {
         let mut row = owner_cells(&queue.object);
         row.push(queue.bytes.to_string());
@@ -108,9 +97,7 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
     });
     section(
         "Message queues",
-        &[
-            "KEY", "ID", "OWNER", "PERMS", "BYTES", "MESSAGES", "SENDER", "RECEIVER", "WAITING",
-        ],
+        &["KEY", "ID", "OWNER", "PERMS", "BYTES", "MESSAGES", "SENDER", "RECEIVER", "WAITING"],
         queues.collect(),
     );
     if with_waiters {
@@ -138,9 +125,7 @@ fn member_row(member: &Member) -> Vec<String> {
         member.name.clone(),
         state(member.alive),
         member.peer.map_or_else(unknown, |peer| peer.to_string()),
-        member
-            .since
-            .map_or_else(unknown, |since| show_age(age(since))),
+        member.since.map_or_else(unknown, |since| show_age(age(since))),
         member.processes.to_string(),
         member.waiting.to_string(),
     ]
@@ -148,11 +133,7 @@ fn member_row(member: &Member) -> Vec<String> {
 
 fn process_row(process: &Process) -> Vec<String> {
     let here = process.pid_here.map(|pid| pid.to_string());
-    vec![
-        process.label.clone(),
-        process.kernel.clone(),
-        here.unwrap_or_else(|| "-".into()),
-    ]
+    vec![process.label.clone(), process.kernel.clone(), here.unwrap_or_else(|| "-".into())]
 }
 
 fn waiter_row(waiter: &Waiter) -> Vec<String> {
@@ -192,9 +173,9 @@ pub struct All<'a> {
 pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
     let targets = targets(ipcrm);
     if targets.is_empty() {
-        return Err(Error::new("nothing was named to be removed").code(2).hint(
-            "For instance: vshmem ipcrm -q 1073872896, vshmem ipcrm -M 0x1234, vshmem ipcrm --all",
-        ));
+        return Err(Error::new("nothing was named to be removed")
+            .code(2)
+            .hint("For instance: vshmem ipcrm -q 1073872896, vshmem ipcrm -M 0x1234, vshmem ipcrm --all"));
     }
     let found = find(ipcrm.pool.as_deref())?;
     let pool = match &found[..] {
@@ -202,11 +183,9 @@ pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
         [] => return Err(Error::new("you have no pools, so there is nothing to remove").code(1)),
         several => {
             let names: Vec<_> = several.iter().map(name_of).collect();
-            return Err(
-                Error::new("you have several pools; say which one is meant, with --pool")
-                    .code(2)
-                    .hint(format!("There are {}.", names.join(", "))),
-            );
+            return Err(Error::new("you have several pools; say which one is meant, with --pool")
+                .code(2)
+                .hint(format!("There are {}.", names.join(", "))));
         }
     };
     let failures = remove(pool, &targets)?;

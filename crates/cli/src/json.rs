@@ -21,10 +21,7 @@ pub struct Document<T> {
 
 impl<T> Document<T> {
     fn of(body: T) -> Document<T> {
-        Document {
-            version: VERSION,
-            body,
-        }
+        Document { version: VERSION, body }
     }
 }
 

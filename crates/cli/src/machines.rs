@@ -12,18 +12,16 @@ use vshmem_cluster::participants::Member;
 use vshmem_cluster::pools::find;
 use vshmem_cluster::sample::Watched;
 use vshmem_cluster::{
-    attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew,
-    up as start, AttachedStatus, DriverChoice, Health, Listed, Machine, MachineState, Monitor,
-    Ports, Progress, Record, Result, Running, UpOptions,
+    attached_machines, down as end, health, interrupt, launchers, list, restart as start_anew, up as start,
+    AttachedStatus, DriverChoice, Health, Listed, Machine, MachineState, Monitor, Ports, Progress, Record,
+    Result, Running, UpOptions,
 };
 
 /// The members of a cluster's pool that its machines are, one for each machine.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
-    let pool = find(Some(
-        &launchers::of(&listed.record).pool_reference(&listed.record),
-    ))
-    .ok()
-    .and_then(|found| Watched::open(found.first()?).ok());
+    let pool = find(Some(&launchers::of(&listed.record).pool_reference(&listed.record)))
+        .ok()
+        .and_then(|found| Watched::open(found.first()?).ok());
     let members = pool.map(|pool| pool.members()).unwrap_or_default();
     let is = |member: &&Member, name: &str| !member.here && member.name == name;
     let of = |name: &str| {
@@ -31,12 +29,7 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
         let all = members.iter().filter(|member| is(member, name));
         all.max_by_key(|member| member.alive).cloned()
     };
-    listed
-        .record
-        .machines
-        .iter()
-        .map(|machine| of(&machine.name))
-        .collect()
+    listed.record.machines.iter().map(|machine| of(&machine.name)).collect()
 }
 
 /// Starts machines.
@@ -58,10 +51,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
         pools: up.pool.clone(),
         reserve: up.reserve,
         shares: up.share.clone(),
-        ports: Ports {
-            spare: up.spare_pools,
-            largest: up.largest_pool,
-        },
+        ports: Ports { spare: up.spare_pools, largest: up.largest_pool },
         network: up.net || (defaults.network && !up.no_net),
         doorbell: (up.doorbell || up.no_doorbell).then_some(!up.no_doorbell),
         driver: match &up.driver {
@@ -93,10 +83,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
             size::show(record.pool_size)
         ))?;
         if std::io::stderr().is_terminal() {
-            eprintln!(
-                "Try: vshmem exec {} -- uname -a; vshmem run -- PROGRAM; vshmem down",
-                names[0]
-            );
+            eprintln!("Try: vshmem exec {} -- uname -a; vshmem run -- PROGRAM; vshmem down", names[0]);
         }
     }
     Ok(0)
@@ -220,9 +207,7 @@ fn all_health<'a>(
         .iter()
         .flat_map(names)
         .filter_map(|(machine, health)| Some((machine.name.as_str(), health.as_ref()?)));
-    let adopted = attached
-        .iter()
-        .filter_map(|one| Some((one.record.name.as_str(), one.health.as_ref()?)));
+    let adopted = attached.iter().filter_map(|one| Some((one.record.name.as_str(), one.health.as_ref()?)));
     started.chain(adopted)
 }
 
@@ -261,12 +246,7 @@ fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
             record.cpus.to_string(),
             size::show(record.memory),
             size::show(record.pool_size),
-            if launchers::of(record).wakes(record) {
-                "yes"
-            } else {
-                "no"
-            }
-            .into(),
+            if launchers::of(record).wakes(record) { "yes" } else { "no" }.into(),
             machine.address.clone().unwrap_or_else(|| "-".into()),
             pid(machine, *state).map_or_else(|| "-".into(), |pid| pid.to_string()),
             up_for(record, machine, *state).map_or_else(|| "-".into(), show_age),
@@ -459,8 +439,7 @@ mod tests {
     fn a_machine_that_was_started_anew_is_younger_than_its_cluster() {
         let mut record = record("young");
         record.machines[1].since = Some(age(180));
-        let up =
-            |place: usize, state| up_for(&record, &record.machines[place], state).map(show_age);
+        let up = |place: usize, state| up_for(&record, &record.machines[place], state).map(show_age);
         assert_eq!(up(0, MachineState::Running).as_deref(), Some("2h"));
         assert_eq!(up(1, MachineState::Running).as_deref(), Some("3m"));
         assert_eq!(up(1, MachineState::Died), None);

@@ -42,10 +42,7 @@ fn main() -> ExitCode {
     if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
         vshmem_cluster::guest_main();
     }
-    if std::env::args_os()
-        .next()
-        .is_some_and(|name| name == vshmem_cluster::SANDBOX)
-    {
+    if std::env::args_os().next().is_some_and(|name| name == vshmem_cluster::SANDBOX) {
         vshmem_cluster::sandbox_main();
     }
     if let Some(code) = complete::answer() {

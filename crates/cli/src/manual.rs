@@ -14,9 +14,7 @@ const BY_HAND: &str = include_str!("../../../docs/man/vshmem.1");
 
 /// Writes a page for each command below the top one.
 pub fn write(directory: &Path) -> Result<u8> {
-    let written = pages()
-        .iter()
-        .try_for_each(|command| page(command, directory));
+    let written = pages().iter().try_for_each(|command| page(command, directory));
     let refused = |e| Error::new(format!("could not write to {}: {e}", directory.display()));
     written.map(|()| 0).map_err(refused)
 }
@@ -156,9 +154,7 @@ fn literal(heading: &str, lines: Option<&str>) -> Roff {
 
 /// The page above, those beside it, and what explains it all.
 fn see_also(command: &Command) -> Roff {
-    let above = name(command)
-        .rsplit_once('-')
-        .map_or("", |(above, _)| above);
+    let above = name(command).rsplit_once('-').map_or("", |(above, _)| above);
     let family = pages();
     let family = family.iter().map(name).filter(|other| {
         let beside = above != "vshmem" && other.rsplit_once('-').is_some_and(|(up, _)| up == above);
@@ -178,12 +174,7 @@ fn see_also(command: &Command) -> Roff {
     roff.control("SH", ["SEE ALSO"]);
     roff.text(words);
     roff.control("PP", []);
-    roff.text([
-        bold("vshmem"),
-        roman("(1) says more about each "),
-        italic("command"),
-        roman("."),
-    ]);
+    roff.text([bold("vshmem"), roman("(1) says more about each "), italic("command"), roman(".")]);
     roff
 }
 
@@ -203,8 +194,7 @@ mod tests {
 
     #[test]
     fn help_is_taken_apart() {
-        let command =
-            Command::new("x").after_help("Examples:\n  x y\n\nIt is so.\n\nExit codes:\n  0  so");
+        let command = Command::new("x").after_help("Examples:\n  x y\n\nIt is so.\n\nExit codes:\n  0  so");
         let told = Told::of(&command);
         assert_eq!(told.examples.as_deref(), Some("  x y"));
         assert_eq!(told.paragraphs, ["It is so."]);

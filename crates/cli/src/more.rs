@@ -8,13 +8,7 @@ use std::ffi::{OsStr, OsString};
 /// have colons as arguments too.
 pub fn split(arguments: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<Run>) {
     let (first, further) = split_words(arguments.collect());
-    (
-        first,
-        further
-            .into_iter()
-            .map(|words| MoreRun::parse_from(words).run)
-            .collect(),
-    )
+    (first, further.into_iter().map(|words| MoreRun::parse_from(words).run).collect())
 }
 
 fn split_words(words: Vec<OsString>) -> (Vec<OsString>, Vec<Vec<OsString>>) {

@@ -12,10 +12,7 @@ fn texts(directory: &Path, found: &mut Vec<PathBuf>) {
         let kind = path.extension().and_then(|kind| kind.to_str());
         if path.is_dir() {
             texts(&path, found);
-        } else if matches!(
-            kind,
-            Some("md" | "rs" | "sh" | "1" | "3" | "4" | "7" | "yaml" | "xml")
-        ) {
+        } else if matches!(kind, Some("md" | "rs" | "sh" | "1" | "3" | "4" | "7" | "yaml" | "xml")) {
             found.push(path);
         }
     }
@@ -24,10 +21,7 @@ fn texts(directory: &Path, found: &mut Vec<PathBuf>) {
 fn has(command: &Command, option: &str) -> bool {
     let mut all = command.get_arguments();
     option == "help"
-        || all.any(|it| {
-            it.get_long_and_visible_aliases()
-                .is_some_and(|names| names.contains(&option))
-        })
+        || all.any(|it| it.get_long_and_visible_aliases().is_some_and(|names| names.contains(&option)))
 }
 
 /// The options in the rest of a line that are this command's: until the sentence or the command ends, or a
@@ -42,9 +36,7 @@ fn options(rest: &str) -> impl Iterator<Item = &str> {
             }
             over = word.ends_with(['.', ',', ';', '|', '&', ')', '`', '"', '\'']);
             let end = |c: char| !c.is_ascii_lowercase() && c != '-';
-            let name = word
-                .strip_prefix("--")
-                .and_then(|name| name.split(end).next());
+            let name = word.strip_prefix("--").and_then(|name| name.split(end).next());
             Some(name)
         })
         .flatten()
@@ -54,13 +46,7 @@ fn options(rest: &str) -> impl Iterator<Item = &str> {
 fn commands_and_options_that_are_named_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![root.join("README.md")];
-    for part in [
-        "docs",
-        "examples",
-        "crates/cli/src",
-        "crates/cluster/src",
-        "crates/agent/src",
-    ] {
+    for part in ["docs", "examples", "crates/cli/src", "crates/cluster/src", "crates/agent/src"] {
         texts(&root.join(part), &mut files);
     }
     let all = Cli::command();

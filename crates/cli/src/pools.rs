@@ -12,26 +12,15 @@ use vshmem_cluster::{check_unused, Result};
 /// Makes, lists or removes pools.
 pub fn pool(pool: args::Pool) -> Result<u8> {
     match pool {
-        args::Pool::Create {
-            name,
-            size,
-            mode,
-            reserve: reserved,
-            dax,
-            limit,
-        } => {
+        args::Pool::Create { name, size, mode, reserve: reserved, dax, limit } => {
             create(&name, size, mode, &limit, dax)?;
             if !size.is_power_of_two() {
-                eprintln!(
-                    "vshmem: machines can't be granted this pool: its size is not a power of two."
-                );
+                eprintln!("vshmem: machines can't be granted this pool: its size is not a power of two.");
             }
             if reserved {
-                reserve(&name, "Free some, or make a smaller pool with --size.").inspect_err(
-                    |_| {
-                        let _ = remove(&name);
-                    },
-                )?;
+                reserve(&name, "Free some, or make a smaller pool with --size.").inspect_err(|_| {
+                    let _ = remove(&name);
+                })?;
             }
             Ok(0)
         }
@@ -64,13 +53,9 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
         return print_document(All { pools });
     }
     if pools.is_empty() {
-        eprintln!(
-            "vshmem: there are no pools with a name. Pools that are given by path are not listed."
-        );
+        eprintln!("vshmem: there are no pools with a name. Pools that are given by path are not listed.");
     }
-    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "ACCESS", "PATH"]
-        .map(String::from)
-        .to_vec()];
+    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "ACCESS", "PATH"].map(String::from).to_vec()];
     for pool in pools {
         rows.push(vec![
             pool.name.clone(),

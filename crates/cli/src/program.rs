@@ -91,11 +91,7 @@ impl Program {
             None => "linked statically".into(),
             Some(loader) => format!("loaded by {}", loader.display()),
         };
-        let go = if self.code.is_go {
-            ", written in Go"
-        } else {
-            ""
-        };
+        let go = if self.code.is_go { ", written in Go" } else { "" };
         format!("{bits} bits, {machine}{go}, {linked}")
     }
 
@@ -128,12 +124,8 @@ impl Program {
     pub fn calls(&self, preload: &OsStr) -> Option<Vec<(PathBuf, Vec<&'static str>)>> {
         let mut out = vec![(self.file.clone(), self.code.calls.clone())];
         let loader = self.code.interpreter.as_ref()?;
-        let listed = Command::new(loader)
-            .arg("--list")
-            .arg(&self.file)
-            .env("LD_PRELOAD", preload)
-            .output()
-            .ok()?;
+        let listed =
+            Command::new(loader).arg("--list").arg(&self.file).env("LD_PRELOAD", preload).output().ok()?;
         if !listed.status.success() {
             return None;
         }
@@ -158,16 +150,13 @@ fn listed_file(line: &str) -> Option<PathBuf> {
 
 /// As `execvp` looks for it.
 fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
-    let is_program =
-        |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0);
+    let is_program = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0);
     let from = |path: PathBuf| cwd.map_or(path.clone(), |cwd| cwd.join(path));
     if command.as_bytes().contains(&b'/') {
         return Some(from(command.into())).filter(is_program);
     }
     let path = std::env::var_os("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin".into());
-    std::env::split_paths(&path)
-        .map(|directory| from(directory.join(command)))
-        .find(is_program)
+    std::env::split_paths(&path).map(|directory| from(directory.join(command))).find(is_program)
 }
 
 /// Who runs a script: what stands behind `#!`, or behind env(1) there.
@@ -177,9 +166,7 @@ fn interpreter_of_script(file: &Path) -> Option<PathBuf> {
     let start = File::open(file).ok()?.take(256);
     BufReader::new(start).read_until(b'\n', &mut line).ok()?;
     let rest = line.strip_prefix(b"#!")?;
-    let mut words = rest
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty());
+    let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let first = PathBuf::from(OsString::from_vec(words.next()?.to_vec()));
     if first.file_name() != Some(OsStr::new("env")) {
         return Some(first);
@@ -190,11 +177,7 @@ fn interpreter_of_script(file: &Path) -> Option<PathBuf> {
 
 fn read_code(file: &Path) -> Option<Code> {
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(file).ok()?).ok()?;
-    let interpreter = elf
-        .segments()
-        .iter()
-        .find(|segment| segment.p_type == PT_INTERP)
-        .copied();
+    let interpreter = elf.segments().iter().find(|segment| segment.p_type == PT_INTERP).copied();
     let interpreter = match interpreter {
         Some(segment) => Some(path_of(elf.segment_data(&segment).ok()?)),
         None => None,
@@ -252,58 +235,23 @@ mod tests {
     use super::*;
 
     fn program(code: Code) -> Program {
-        Program {
-            script: None,
-            file: "/x".into(),
-            code,
-            raises_privileges: false,
-        }
+        Program { script: None, file: "/x".into(), code, raises_privileges: false }
     }
 
     fn usual() -> Code {
-        Code {
-            machine: MACHINE,
-            interpreter: Some("/lib64/ld-linux-x86-64.so.2".into()),
-            ..Code::default()
-        }
+        Code { machine: MACHINE, interpreter: Some("/lib64/ld-linux-x86-64.so.2".into()), ..Code::default() }
     }
 
     #[test]
     fn hurdles_are_seen() {
         assert_eq!(program(usual()).hurdle(), None);
-        let linked = |interpreter: Option<&str>| Code {
-            interpreter: interpreter.map(PathBuf::from),
-            ..usual()
-        };
+        let linked =
+            |interpreter: Option<&str>| Code { interpreter: interpreter.map(PathBuf::from), ..usual() };
         let cases = [
-            (
-                Code {
-                    class_32: true,
-                    ..usual()
-                },
-                "32 bits",
-            ),
-            (
-                Code {
-                    machine: 243,
-                    ..usual()
-                },
-                "another processor",
-            ),
-            (
-                Code {
-                    is_go: true,
-                    ..usual()
-                },
-                "Go",
-            ),
-            (
-                Code {
-                    is_go: true,
-                    ..linked(None)
-                },
-                "Go",
-            ),
+            (Code { class_32: true, ..usual() }, "32 bits"),
+            (Code { machine: 243, ..usual() }, "another processor"),
+            (Code { is_go: true, ..usual() }, "Go"),
+            (Code { is_go: true, ..linked(None) }, "Go"),
             (linked(None), "statically"),
             (linked(Some("/lib/ld-musl-x86_64.so.1")), "musl"),
         ];
@@ -311,11 +259,7 @@ mod tests {
             let hurdle = program(code.clone()).hurdle();
             assert!(hurdle.is_some_and(|why| why.contains(word)), "{code:?}");
         }
-        let cgo = Code {
-            is_go: true,
-            calls: vec!["msgget"],
-            ..usual()
-        };
+        let cgo = Code { is_go: true, calls: vec!["msgget"], ..usual() };
         assert_eq!(program(cgo).hurdle(), None);
         let mut raised = program(usual());
         raised.raises_privileges = true;
@@ -362,10 +306,7 @@ mod tests {
     #[test]
     fn the_loaders_list_is_read() {
         let file = |line| listed_file(line).map(|path| path.display().to_string());
-        assert_eq!(
-            file("\tlibm.so.6 => /lib/libm.so.6 (0x7f)"),
-            Some("/lib/libm.so.6".into())
-        );
+        assert_eq!(file("\tlibm.so.6 => /lib/libm.so.6 (0x7f)"), Some("/lib/libm.so.6".into()));
         assert_eq!(file("\t/a b/x.so (0x7f)"), Some("/a b/x.so".into()));
         assert_eq!(file("\tlinux-vdso.so.1 (0x7ffd)"), None);
         assert_eq!(file("\tlibx.so => not found"), None);

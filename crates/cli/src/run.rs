@@ -4,8 +4,8 @@ use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_cluster::{
-    environment, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record,
-    Result, RunOptions,
+    environment, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record, Result,
+    RunOptions,
 };
 
 /// The shell that every machine has.
@@ -40,10 +40,7 @@ pub fn shell(shell: args::Shell) -> Result<u8> {
 /// A job in one machine; its command is to be filled in.
 fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Result<Job> {
     let (record, machines) = find(&cluster.cluster, &[machine])?;
-    let machine = machines
-        .into_iter()
-        .next()
-        .expect("find returns what it was asked for");
+    let machine = machines.into_iter().next().expect("find returns what it was asked for");
     let label = machine.name.clone();
     let location = Location::Machine(Box::new(record), machine);
     Ok(Job {
@@ -61,14 +58,7 @@ fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Resul
 }
 
 fn run_alone(job: Job) -> Result<u8> {
-    run_jobs(
-        &[job],
-        RunOptions {
-            prefix: false,
-            keep_going: false,
-            insist: false,
-        },
-    )
+    run_jobs(&[job], RunOptions { prefix: false, keep_going: false, insist: false })
 }
 
 /// Runs programs on Vshmem.
@@ -83,20 +73,11 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
     }
     let size = jobs.len();
     for (rank, job) in jobs.iter_mut().enumerate() {
-        job.env
-            .push(("VSHMEM_RANK".into(), rank.to_string().into()));
-        job.env
-            .push(("VSHMEM_SIZE".into(), size.to_string().into()));
+        job.env.push(("VSHMEM_RANK".into(), rank.to_string().into()));
+        job.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
         job.stdin = rank == 0;
     }
-    run_jobs(
-        &jobs,
-        RunOptions {
-            prefix,
-            keep_going,
-            insist: true,
-        },
-    )
+    run_jobs(&jobs, RunOptions { prefix, keep_going, insist: true })
 }
 
 fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> {
@@ -108,9 +89,7 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
         explain::warn_of_surroundings(&changes);
     }
     changes.push(("LD_PRELOAD".into(), preload(library)));
-    if std::env::var_os("VSHMEM_LOG").is_none()
-        && !changes.iter().any(|(name, _)| name == "VSHMEM_LOG")
-    {
+    if std::env::var_os("VSHMEM_LOG").is_none() && !changes.iter().any(|(name, _)| name == "VSHMEM_LOG") {
         changes.push(("VSHMEM_LOG".into(), "error".into()));
     }
     for (label, location) in locations {
@@ -137,15 +116,11 @@ fn locations(part: &args::Run) -> Result<Vec<(String, Location)>> {
     }
     if part.local {
         let count = part.processes.unwrap_or(1);
-        return Ok((0..count)
-            .map(|i| (format!("p{i}"), Location::Local))
-            .collect());
+        return Ok((0..count).map(|i| (format!("p{i}"), Location::Local)).collect());
     }
     let (record, machines) = find(&part.cluster.cluster, &part.vm)?;
     let count = part.processes.map_or(machines.len(), |n| n as usize);
-    Ok((0..count)
-        .map(|i| in_machine(&record, &machines, i, count))
-        .collect())
+    Ok((0..count).map(|i| in_machine(&record, &machines, i, count)).collect())
 }
 
 fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> (String, Location) {

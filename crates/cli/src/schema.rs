@@ -53,12 +53,8 @@ fn schema_of(which: Documents) -> Schema {
 }
 
 fn shape<T: JsonSchema>() -> Schema {
-    let settings = SchemaSettings::draft2020_12()
-        .for_serialize()
-        .with_transform(NothingElse);
-    let mut schema = settings
-        .into_generator()
-        .into_root_schema_for::<Document<T>>();
+    let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(NothingElse);
+    let mut schema = settings.into_generator().into_root_schema_for::<Document<T>>();
     // The name of a type of ours says nothing to others.
     schema.remove("title");
     schema
@@ -93,10 +89,7 @@ mod tests {
                     let is_told = |one: &Value| one.get("description").is_some();
                     for (name, property) in properties {
                         let is_case = properties.len() == 1 && is_told(value);
-                        assert!(
-                            is_case || is_told(property),
-                            "{place}: nothing is said of {name}"
-                        );
+                        assert!(is_case || is_told(property), "{place}: nothing is said of {name}");
                     }
                 }
                 for (name, field) in fields {
@@ -115,10 +108,7 @@ mod tests {
             let schema = schema_of(*which).to_value();
             assert_eq!(schema["properties"]["version"]["const"], VERSION, "{name}");
             check(&schema, &name);
-            let file = format!(
-                "{}/../../docs/schemas/{name}.json",
-                env!("CARGO_MANIFEST_DIR")
-            );
+            let file = format!("{}/../../docs/schemas/{name}.json", env!("CARGO_MANIFEST_DIR"));
             let written = std::fs::read_to_string(&file).unwrap_or_default();
             assert!(
                 serde_json::from_str::<Value>(&written).is_ok_and(|written| written == schema),

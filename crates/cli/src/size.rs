@@ -2,15 +2,10 @@
 
 /// Reads a size in bytes. K, M, G and T are powers of 1024; a `B` or `iB` may follow.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = unit.trim().to_ascii_uppercase();
-    let unit = unit
-        .strip_suffix("IB")
-        .or_else(|| unit.strip_suffix('B'))
-        .unwrap_or(&unit);
+    let unit = unit.strip_suffix("IB").or_else(|| unit.strip_suffix('B')).unwrap_or(&unit);
     let shift = match unit {
         "" => 0,
         "K" => 10,
@@ -19,12 +14,8 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "T" => 40,
         _ => return Err("a size is a number with K, M, G or T behind it".into()),
     };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "a size begins with a number".to_string())?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| "that is too large".into())
+    let number: u64 = digits.parse().map_err(|_| "a size begins with a number".to_string())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "that is too large".into())
 }
 
 /// Writes a size with the largest unit that leaves it whole, or with one decimal.

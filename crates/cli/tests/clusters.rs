@@ -18,19 +18,12 @@ impl Scene {
         let name = format!("{name}{}", std::process::id());
         let home = std::env::temp_dir().join(format!("vshmem-{name}"));
         let scene = Scene { home, name };
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(scene.directory().join("vm0"))
-            .unwrap();
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(scene.directory().join("vm0")).unwrap();
         let qemu = scene.home.join("qemu-system-x86_64");
         fs::write(&qemu, "#!/bin/sh\n").unwrap();
         fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
         let pool = scene.pool_name();
-        assert!(scene
-            .run(&["pool", "create", &pool, "--size", "1M"])
-            .status
-            .success());
+        assert!(scene.run(&["pool", "create", &pool, "--size", "1M"]).status.success());
         scene
     }
 
@@ -45,9 +38,7 @@ impl Scene {
     fn pool(&self) -> PathBuf {
         // SAFETY: takes nothing, and always succeeds.
         let user = unsafe { libc::geteuid() };
-        Path::new("/dev/shm")
-            .join(format!("vshmem.{user}"))
-            .join(self.pool_name())
+        Path::new("/dev/shm").join(format!("vshmem.{user}")).join(self.pool_name())
     }
 
     /// Writes the cluster down: one machine, which this process is, if any; changed in these fields.
@@ -63,8 +54,7 @@ impl Scene {
             None => json!({"pid": 0, "started": 0}),
         };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-        let pool =
-            json!({"name": "default", "path": self.pool(), "size": 1 << 20, "doorbell": false});
+        let pool = json!({"name": "default", "path": self.pool(), "size": 1 << 20, "doorbell": false});
         let mut record = json!({
             "version": 2, "name": self.name, "boot": boot.trim(), "starter": null, "accel": "tcg", "kernel": "/no/kernel",
             "cpus": 1, "memory": 1 << 29, "pool": self.pool(), "pool_size": 1 << 20, "channels": 1, "since": 1,
@@ -133,11 +123,7 @@ fn still_runs(child: &mut Child) -> bool {
 #[test]
 fn listings_change_nothing() {
     let scene = Scene::new("list");
-    for changes in [
-        json!({}),
-        json!({"boot": "earlier"}),
-        json!({"starter": {"pid": 0, "started": 0}}),
-    ] {
+    for changes in [json!({}), json!({"boot": "earlier"}), json!({"starter": {"pid": 0, "started": 0}})] {
         scene.write(None, changes);
         let before = scene.files();
         for words in [
@@ -165,10 +151,7 @@ fn of_the_dead_it_is_said_what_can_be_done() {
     let restart = format!("vshmem restart -c {}", scene.name);
     assert!(said(json!({})).contains(&restart));
     let earlier = said(json!({"boot": "earlier"}));
-    assert!(
-        !earlier.contains(&restart) && earlier.contains("vshmem down"),
-        "{earlier}"
-    );
+    assert!(!earlier.contains(&restart) && earlier.contains("vshmem down"), "{earlier}");
 }
 
 #[test]
@@ -177,15 +160,9 @@ fn the_pool_of_machines_that_died_is_kept() {
     scene.write(None, json!({}));
     let before = scene.files();
     let said = scene.refused(125, &["up"]);
-    assert!(
-        said.contains("have died") && said.contains("vshmem restart"),
-        "{said}"
-    );
+    assert!(said.contains("have died") && said.contains("vshmem restart"), "{said}");
     let said = scene.refused(1, &["pool", "rm", &scene.pool_name()]);
-    assert!(
-        said.contains("is in use") && said.contains("--force"),
-        "{said}"
-    );
+    assert!(said.contains("is in use") && said.contains("--force"), "{said}");
     let said = scene.refused(125, &["restart"]);
     assert!(said.contains("/no/kernel"), "{said}");
     // The lock's file is there for who restarts.
@@ -204,10 +181,7 @@ fn what_can_be_known_to_fail_ends_no_machine() {
     for (changes, why) in [
         (json!({}), "/no/kernel"),
         (json!({"memory": 1u64 << 60}), "of memory"),
-        (
-            json!({"shares": [{"path": "/no/share", "writable": false}]}),
-            "/no/share",
-        ),
+        (json!({"shares": [{"path": "/no/share", "writable": false}]}), "/no/share"),
         (
             json!({"first_pools": [{"name": "work", "path": "/no/pool", "size": 1 << 20, "doorbell": false}]}),
             "/no/pool",
@@ -221,16 +195,10 @@ fn what_can_be_known_to_fail_ends_no_machine() {
     }
     scene.write(Some(&machine), json!({}));
     let said = scene.refused(125, &["restart"]);
-    assert!(
-        said.contains("no machine") && still_runs(&mut machine),
-        "{said}"
-    );
+    assert!(said.contains("no machine") && still_runs(&mut machine), "{said}");
     fs::remove_file(scene.home.join("qemu-system-x86_64")).unwrap();
     let said = scene.refused(125, &["restart", "vm0"]);
-    assert!(
-        said.contains("on the PATH") && still_runs(&mut machine),
-        "{said}"
-    );
+    assert!(said.contains("on the PATH") && still_runs(&mut machine), "{said}");
     machine.kill().unwrap();
     machine.wait().unwrap();
 }
@@ -249,14 +217,8 @@ fn a_pool_in_use_is_removed_by_force_only() {
     machine.kill().unwrap();
     machine.wait().unwrap();
     assert!(scene.run(&["pool", "rm", &pool]).status.success());
-    assert!(scene
-        .run(&["pool", "create", &pool, "--size", "1M"])
-        .status
-        .success());
+    assert!(scene.run(&["pool", "create", &pool, "--size", "1M"]).status.success());
     scene.write(None, json!({}));
-    assert!(scene
-        .run(&["pool", "rm", "--force", &pool])
-        .status
-        .success());
+    assert!(scene.run(&["pool", "rm", "--force", &pool]).status.success());
     assert!(!scene.pool().exists());
 }

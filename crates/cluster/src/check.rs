@@ -39,15 +39,8 @@ pub fn check(pool: &PoolRef) -> Result<CheckReport> {
     let c = client.context();
     let geometry = c.pool.geometry();
     let blocks = u64::from(geometry.small.count) + u64::from(geometry.pages.count);
-    let c = Ctx {
-        budget: Budget::new(BUDGET + blocks * BUDGET_OF_A_BLOCK),
-        ..c
-    };
-    let mut checked = CheckReport {
-        pool: name_of(pool),
-        repaired: Repaired::default(),
-        damage: Vec::new(),
-    };
+    let c = Ctx { budget: Budget::new(BUDGET + blocks * BUDGET_OF_A_BLOCK), ..c };
+    let mut checked = CheckReport { pool: name_of(pool), repaired: Repaired::default(), damage: Vec::new() };
     let mut scratch = vec![0; scratch_for(c.pool)];
     let mut pause = FIRST_PAUSE;
     for pass in 1.. {
@@ -57,17 +50,14 @@ pub fn check(pool: &PoolRef) -> Result<CheckReport> {
         }
         if c.budget.is_spent() {
             let why = "what lies in it leads round in circles";
-            return Err(
-                Error::new(format!("could not check the pool {}: {why}", checked.pool))
-                    .hint("Somebody who uses it has damaged it: remove it and make it anew."),
-            );
+            return Err(Error::new(format!("could not check the pool {}: {why}", checked.pool))
+                .hint("Somebody who uses it has damaged it: remove it and make it anew."));
         }
         if pass == PASSES {
             let stuck = || {
                 let why = "somebody holds a lock in it and does not let go";
-                Error::new(format!("could not check the pool {}: {why}", checked.pool)).hint(
-                    "A process that uses it may be stopped: continue or end it, and try again.",
-                )
+                Error::new(format!("could not check the pool {}: {why}", checked.pool))
+                    .hint("A process that uses it may be stopped: continue or end it, and try again.")
             };
             return if seen { Ok(checked) } else { Err(stuck()) };
         }
@@ -131,10 +121,7 @@ mod tests {
             // Its liveness lock is gone, and it has said nothing.
             client.die();
             let checked = check(pool).unwrap();
-            let one = Repaired {
-                processes: 1,
-                ..Repaired::default()
-            };
+            let one = Repaired { processes: 1, ..Repaired::default() };
             assert_eq!((checked.repaired, checked.damage), (one, vec![]));
         });
     }
@@ -145,16 +132,9 @@ mod tests {
             let client = Client::join(pool).unwrap();
             let c = client.context();
             let id = shm::get(&c, 7, 5000, IPC_CREAT | 0o600).unwrap();
-            c.pool
-                .shm(id as u32 & 0x1ffff)
-                .unwrap()
-                .nattch
-                .store(3, Relaxed);
+            c.pool.shm(id as u32 & 0x1ffff).unwrap().nattch.store(3, Relaxed);
             let checked = check(pool).unwrap();
-            assert_eq!(
-                checked.damage,
-                ["segment at index 0: it counts its attachments wrongly (3)"]
-            );
+            assert_eq!(checked.damage, ["segment at index 0: it counts its attachments wrongly (3)"]);
         });
     }
 }

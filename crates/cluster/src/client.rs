@@ -38,23 +38,16 @@ impl Client {
 
     /// The same, but leaves what dead processes have left, to be counted, if there is a free process slot.
     pub fn join_without_cleanup(reference: &PoolRef) -> Result<Client> {
-        Client::join_by(
-            reference,
-            None,
-            |pool, kernel, member, pid, started, claim| {
-                let me =
-                    pool.claim_process(kernel, &Budget::default(), member, pid, started, claim);
-                me.or_else(|| liveness::claim(pool, kernel, member, pid, started, claim))
-            },
-        )
+        Client::join_by(reference, None, |pool, kernel, member, pid, started, claim| {
+            let me = pool.claim_process(kernel, &Budget::default(), member, pid, started, claim);
+            me.or_else(|| liveness::claim(pool, kernel, member, pid, started, claim))
+        })
     }
 
     fn join_by(reference: &PoolRef, timeout: Option<Duration>, claim: Claim) -> Result<Client> {
-        let refused =
-            |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
+        let refused = |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
         ids::check()?;
-        let handle =
-            vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
+        let handle = vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         let groups = Identity::current().groups;
@@ -74,11 +67,7 @@ impl Client {
             liveness.is_some()
         });
         match (me, liveness) {
-            (Some(me), Some(liveness)) => Ok(Client {
-                kernel,
-                me,
-                _liveness: liveness,
-            }),
+            (Some(me), Some(liveness)) => Ok(Client { kernel, me, _liveness: liveness }),
             _ => Err(refused("it has no room for another process".into())),
         }
     }
@@ -102,8 +91,7 @@ impl Client {
         let JoinedPool { pool, member, .. } = &self.kernel;
         pool.members(|index, name, alive| {
             // This kernel may have the same name, too.
-            let is_other =
-                index == *member || others.iter().any(|it| self.member(index) == Some(*it));
+            let is_other = index == *member || others.iter().any(|it| self.member(index) == Some(*it));
             if alive && !is_other && name == machine.as_bytes() {
                 pool.declare_dead(index);
             }

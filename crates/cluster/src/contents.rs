@@ -77,25 +77,8 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let c = client.context();
     let clean = clean_up(&c);
     let processes = client.processes();
-    let Sample {
-        pool,
-        members,
-        segments,
-        sets,
-        queues,
-        waiters,
-        ..
-    } = client.sample(pool, &processes);
-    Ok(Contents {
-        pool,
-        clean,
-        members,
-        processes: processes.all(),
-        waiters,
-        segments,
-        sets,
-        queues,
-    })
+    let Sample { pool, members, segments, sets, queues, waiters, .. } = client.sample(pool, &processes);
+    Ok(Contents { pool, clean, members, processes: processes.all(), waiters, segments, sets, queues })
 }
 
 /// Asks for the state of all IPC objects, which cleans up after dead processes. False if a lock could not be
@@ -110,8 +93,7 @@ fn clean_up(c: &Ctx<'_>) -> bool {
         let asked = Instant::now();
         c.budget.renew();
         // An object that was just removed gives the same error, but at once.
-        let is_stuck =
-            stat() == Some(Errno::EIDRM) && (asked.elapsed() >= TIMEOUT || c.budget.is_spent());
+        let is_stuck = stat() == Some(Errno::EIDRM) && (asked.elapsed() >= TIMEOUT || c.budget.is_spent());
         if is_stuck {
             waited += asked.elapsed();
         }
@@ -137,11 +119,7 @@ pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
     for &target in targets {
         let (kind, what, result) = match target {
             Target::Id(kind, id) => (kind, format!("with id {id}"), remove_id(&c, kind, id)),
-            Target::Key(kind, key) => (
-                kind,
-                format!("with key {key:#010x}"),
-                remove_key(&c, kind, key),
-            ),
+            Target::Key(kind, key) => (kind, format!("with key {key:#010x}"), remove_key(&c, kind, key)),
             Target::All(kind) => {
                 for id in ids(&client, kind) {
                     if let Err(error) = remove_id(&c, kind, id) {
@@ -159,11 +137,7 @@ pub fn remove(pool: &PoolRef, targets: &[Target]) -> Result<Vec<String>> {
 }
 
 fn failure(kind: Kind, what: &str, error: Errno) -> String {
-    format!(
-        "could not remove the {} {what}: {}",
-        kind.name(),
-        error.text()
-    )
+    format!("could not remove the {} {what}: {}", kind.name(), error.text())
 }
 
 fn ids(client: &Client, kind: Kind) -> Vec<i32> {
@@ -216,16 +190,9 @@ mod tests {
         let seen = contents(pool).unwrap();
         assert_eq!(seen.pool, path);
         assert_eq!(seen.members.len(), 1);
-        let ids = (
-            seen.segments[0].object.id,
-            seen.sets[0].object.id,
-            seen.queues[0].object.id,
-        );
+        let ids = (seen.segments[0].object.id, seen.sets[0].object.id, seen.queues[0].object.id);
         assert_eq!(ids, (segment, set, queue));
-        assert_eq!(
-            (seen.segments[0].size, seen.segments[0].object.mode),
-            (5000, 0o640)
-        );
+        assert_eq!((seen.segments[0].size, seen.segments[0].object.mode), (5000, 0o640));
         assert_eq!((seen.sets[0].count, seen.sets[0].object.key), (3, 8));
         let targets = [
             Target::Key(Kind::Segment, 7),

@@ -26,8 +26,7 @@ pub fn raise() -> Rlimit {
 /// Makes a program start with this limit. Some programs close each descriptor that the limit allows.
 pub fn restore(command: &mut Command, limit: &Rlimit) {
     let (current, maximum) = (limit.current, limit.maximum);
-    let restore =
-        move || setrlimit(Resource::Nofile, Rlimit { current, maximum }).map_err(io::Error::from);
+    let restore = move || setrlimit(Resource::Nofile, Rlimit { current, maximum }).map_err(io::Error::from);
     // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(restore) };
 }
@@ -39,10 +38,7 @@ mod tests {
     #[test]
     fn programs_begin_with_the_limit_that_was() {
         let before = raise();
-        assert_eq!(
-            getrlimit(Resource::Nofile).current,
-            getrlimit(Resource::Nofile).maximum
-        );
+        assert_eq!(getrlimit(Resource::Nofile).current, getrlimit(Resource::Nofile).maximum);
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -n"]);
         restore(&mut command, &before);

@@ -12,9 +12,7 @@ use elf::ElfBytes;
 const SECTIONS: [std::ops::Range<usize>; 2] = [0x28..0x30, 0x3c..0x40];
 
 fn parse(bytes: &[u8]) -> Option<ElfBytes<'_, AnyEndian>> {
-    ElfBytes::minimal_parse(bytes)
-        .ok()
-        .filter(|file| file.ehdr.class == Class::ELF64)
+    ElfBytes::minimal_parse(bytes).ok().filter(|file| file.ehdr.class == Class::ELF64)
 }
 
 fn headers_of(file: &ElfBytes<AnyEndian>, kind: u32) -> Vec<ProgramHeader> {
@@ -35,19 +33,13 @@ pub fn segments(bytes: &[u8], kind: u32) -> Vec<&[u8]> {
         return vec![];
     };
     let headers = headers_of(&file, kind);
-    headers
-        .iter()
-        .filter_map(|header| file.segment_data(header).ok())
-        .collect()
+    headers.iter().filter_map(|header| file.segment_data(header).ok()).collect()
 }
 
 /// The file up to the end of its last loaded segment; the whole file if that can't be determined.
 pub fn loaded_part(bytes: &[u8]) -> Vec<u8> {
     let end = parse(bytes).and_then(|file| {
-        headers_of(&file, PT_LOAD)
-            .iter()
-            .map(|load| load.p_offset.checked_add(load.p_filesz))
-            .max()?
+        headers_of(&file, PT_LOAD).iter().map(|load| load.p_offset.checked_add(load.p_filesz)).max()?
     });
     let fits = |end: &usize| (SECTIONS[1].end..=bytes.len()).contains(end);
     let Some(end) = end.and_then(|end| end.try_into().ok()).filter(fits) else {
@@ -114,11 +106,7 @@ mod tests {
         for at in 0x20..0x40 {
             let kept = wild[at];
             wild[at] = 0xff;
-            let _ = (
-                interpreter(&wild),
-                section(&wild, ".text"),
-                loaded_part(&wild),
-            );
+            let _ = (interpreter(&wild), section(&wild, ".text"), loaded_part(&wild));
             wild[at] = kept;
         }
     }

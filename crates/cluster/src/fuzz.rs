@@ -106,10 +106,7 @@ fn frames(stream: &[u8]) {
             Ok(None) => break,
             Err(_) => {
                 let seen = at_once.interruption(&WELCOME);
-                assert!(
-                    seen == Interruption::None || stream.len() >= 4,
-                    "a greeting"
-                );
+                assert!(seen == Interruption::None || stream.len() >= 4, "a greeting");
                 break;
             }
         }
@@ -199,10 +196,7 @@ fn lists(bytes: &[u8]) {
 
 /// A name that a member wrote into a pool.
 fn name(bytes: &[u8]) {
-    assert!(
-        !processes::readable(bytes).chars().any(char::is_control),
-        "fit for a terminal"
-    );
+    assert!(!processes::readable(bytes).chars().any(char::is_control), "fit for a terminal");
 }
 
 #[cfg(test)]
@@ -213,18 +207,9 @@ mod tests {
     fn samples_are_parsed() {
         let samples: [(&str, &[u8]); 7] = [
             ("front end", b"{\"id\":7,\xff\"ready\":[],\"failed\":[]}\n"),
-            (
-                "frames",
-                b"\x12\0\0\0\x02\0\0\0\xffab\x15\0\0\0\x02\0\0\0\0\x07",
-            ),
-            (
-                "guest session",
-                b"\x01\x05\0\0\x02\0\0\0no\xff\x02\x05\0\0\x01\0\0\0x",
-            ),
-            (
-                "host session",
-                b"\x12\x02\0\0\x02\0\0\0ab\x15\x02\0\0\x02\0\0\0\0\x07\xff\x12\x03\0\0\0\0\0\0",
-            ),
+            ("frames", b"\x12\0\0\0\x02\0\0\0\xffab\x15\0\0\0\x02\0\0\0\0\x07"),
+            ("guest session", b"\x01\x05\0\0\x02\0\0\0no\xff\x02\x05\0\0\x01\0\0\0x"),
+            ("host session", b"\x12\x02\0\0\x02\0\0\0ab\x15\x02\0\0\x02\0\0\0\0\x07\xff\x12\x03\0\0\0\0\0\0"),
             ("start", &[1, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0, 0]),
             ("settings", b"vshmem.name=vm1 vshmem.net=10.77.0.1/2"),
             ("lists", b"0-2,8\nroot:x:0:0:root:/root:/bin/sh\n"),

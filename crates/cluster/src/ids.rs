@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
 use vshmem_transport::ids::{IdMap, IdMapError, Ids};
 
-static IDS: LazyLock<std::result::Result<Ids, (Option<&'static str>, IdMapError)>> =
-    LazyLock::new(read);
+static IDS: LazyLock<std::result::Result<Ids, (Option<&'static str>, IdMapError)>> = LazyLock::new(read);
 
 fn read() -> std::result::Result<Ids, (Option<&'static str>, IdMapError)> {
     let map = |name: &'static str| {

@@ -34,27 +34,20 @@ pub fn signal() -> Option<i32> {
     if remembered != 0 {
         return Some(remembered);
     }
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
-        .into_iter()
-        .find(pending)
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().find(pending)
 }
 
 /// An error if the user asked to stop.
 pub fn check() -> Result<()> {
     match signal() {
-        Some(signal) => Err(
-            Error::new("interrupted; what was started has been stopped again")
-                .code(128u8.saturating_add(signal as u8)),
-        ),
+        Some(signal) => Err(Error::new("interrupted; what was started has been stopped again")
+            .code(128u8.saturating_add(signal as u8))),
         None => Ok(()),
     }
 }
 
 /// Calls `done` until it returns something, the timeout expires (`None`), or the user asks to stop.
-pub fn wait_for<T>(
-    timeout: Duration,
-    mut done: impl FnMut() -> Result<Option<T>>,
-) -> Result<Option<T>> {
+pub fn wait_for<T>(timeout: Duration, mut done: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let deadline = Instant::now() + timeout;
     loop {
         check()?;

@@ -15,16 +15,10 @@ pub fn find() -> Result<PathBuf> {
     }
     let program = std::env::current_exe().unwrap_or_default();
     let directory = program.parent().unwrap_or(Path::new("/"));
-    candidates(directory)
-        .into_iter()
-        .find(|path| path.is_file())
-        .ok_or_else(|| {
-            Error::new(format!(
-                "libvshmem.so is neither beside {} nor in ../lib",
-                program.display()
-            ))
+    candidates(directory).into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        Error::new(format!("libvshmem.so is neither beside {} nor in ../lib", program.display()))
             .hint("Build or install it (make, make install), or set VSHMEM_LIB to its path.")
-        })
+    })
 }
 
 fn candidates(directory: &Path) -> Vec<PathBuf> {
@@ -34,11 +28,7 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
         let found = directory.join(relative);
         NAMES.map(|name| found.join(name))
     };
-    directories
-        .iter()
-        .flat_map(|relative| files(relative))
-        .filter_map(|p| p.canonicalize().ok())
-        .collect()
+    directories.iter().flat_map(|relative| files(relative)).filter_map(|p| p.canonicalize().ok()).collect()
 }
 
 #[cfg(test)]
@@ -54,16 +44,10 @@ mod tests {
         assert!(candidates(&root.join("bin")).is_empty());
         let installed = root.join("lib/libvshmem.so.1");
         fs::write(&installed, "").unwrap();
-        assert_eq!(
-            candidates(&root.join("bin")),
-            [installed.canonicalize().unwrap()]
-        );
+        assert_eq!(candidates(&root.join("bin")), [installed.canonicalize().unwrap()]);
         let beside = root.join("bin/libvshmem.so");
         fs::write(&beside, "").unwrap();
-        assert_eq!(
-            candidates(&root.join("bin"))[0],
-            beside.canonicalize().unwrap()
-        );
+        assert_eq!(candidates(&root.join("bin"))[0], beside.canonicalize().unwrap());
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -3,10 +3,8 @@
 use vshmem_pool::Limits;
 
 /// All names.
-pub const NAMES: [&str; 10] = [
-    "shmmax", "shmall", "shmmni", "semmsl", "semmns", "semopm", "semmni", "msgmax", "msgmnb",
-    "msgmni",
-];
+pub const NAMES: [&str; 10] =
+    ["shmmax", "shmall", "shmmni", "semmsl", "semmns", "semopm", "semmni", "msgmax", "msgmnb", "msgmni"];
 
 /// A limit and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +67,7 @@ impl Limit {
         if most >= *value {
             return Ok(());
         }
-        Err(format!(
-            "{value} is too much for {name}; a pool of this size can have {most} at most"
-        ))
+        Err(format!("{value} is too much for {name}; a pool of this size can have {most} at most"))
     }
 }
 

@@ -11,10 +11,7 @@ use std::io;
 pub fn available_for(file: &CStr) -> Option<u64> {
     // Huge pages are reserved beforehand, and files on disks can be larger than memory.
     let of_memory = statfs(file).ok()?.f_type == libc::TMPFS_MAGIC;
-    of_memory
-        .then(|| fs::read_to_string("/proc/meminfo").ok())?
-        .as_deref()
-        .and_then(available)
+    of_memory.then(|| fs::read_to_string("/proc/meminfo").ok())?.as_deref().and_then(available)
 }
 
 /// Free bytes of a file's file system.
@@ -53,7 +50,8 @@ mod tests {
 
     #[test]
     fn memory_is_read() {
-        let text = "MemTotal:       100 kB\nMemFree:   1 kB\nMemAvailable:       40 kB\nSwapFree:         2 kB\n";
+        let text =
+            "MemTotal:       100 kB\nMemFree:   1 kB\nMemAvailable:       40 kB\nSwapFree:         2 kB\n";
         assert_eq!(available(text), Some(42 * 1024));
         assert_eq!(available("MemAvailable: x kB"), None);
         assert_eq!(available(""), None);

@@ -32,14 +32,8 @@ pub fn parse_wanted(text: &str) -> Vec<Wanted> {
         .map(|line| line.split('#').next().unwrap_or("").trim())
         .filter(|line| !line.is_empty())
         .map(|line| match line.strip_prefix('?') {
-            Some(name) => Wanted {
-                name: normal(name.trim()),
-                optional: true,
-            },
-            None => Wanted {
-                name: normal(line),
-                optional: false,
-            },
+            Some(name) => Wanted { name: normal(name.trim()), optional: true },
+            None => Wanted { name: normal(line), optional: false },
         })
         .collect()
 }
@@ -55,22 +49,11 @@ impl Library {
     /// Reads a kernel's module directory, `/lib/modules/VERSION`.
     pub fn open(directory: &Path) -> Result<Library> {
         let mut files = BTreeMap::new();
-        walk(&directory.join("kernel"), &mut files).explain(|| {
-            format!(
-                "could not read the kernel modules in {}",
-                directory.display()
-            )
-        })?;
+        walk(&directory.join("kernel"), &mut files)
+            .explain(|| format!("could not read the kernel modules in {}", directory.display()))?;
         let list = fs::read_to_string(directory.join("modules.builtin")).unwrap_or_default();
-        let builtin = list
-            .lines()
-            .filter_map(|line| module_name(Path::new(line)))
-            .collect();
-        Ok(Library {
-            directory: directory.into(),
-            files,
-            builtin,
-        })
+        let builtin = list.lines().filter_map(|line| module_name(Path::new(line))).collect();
+        Ok(Library { directory: directory.into(), files, builtin })
     }
 
     /// The first wanted module that the kernel has neither as a file nor built in.
@@ -84,11 +67,7 @@ impl Library {
 
     /// The wanted modules and their dependencies, in the order of loading.
     pub fn resolve(&self, wanted: &[Wanted]) -> Result<Vec<Module>> {
-        let mut order = Order {
-            library: self,
-            done: BTreeSet::new(),
-            out: Vec::new(),
-        };
+        let mut order = Order { library: self, done: BTreeSet::new(), out: Vec::new() };
         for want in wanted {
             if !want.optional || self.files.contains_key(&want.name) {
                 order.visit(&want.name)?;
@@ -120,10 +99,7 @@ impl Order<'_> {
         for dependency in dependencies(&bytes) {
             self.visit(&dependency)?;
         }
-        self.out.push(Module {
-            name: name.into(),
-            bytes,
-        });
+        self.out.push(Module { name: name.into(), bytes });
         Ok(())
     }
 }
@@ -171,29 +147,16 @@ pub fn read_module(path: &Path) -> Result<Vec<u8>> {
         Some("zst") => "zstd",
         Some("gz") => "gzip",
         _ => {
-            return fs::read(path)
-                .explain(|| format!("could not read the kernel module {}", path.display()))
+            return fs::read(path).explain(|| format!("could not read the kernel module {}", path.display()))
         }
     };
-    let out = Command::new(program)
-        .arg("-dc")
-        .arg(path)
-        .output()
-        .map_err(|e| {
-            Error::new(format!(
-                "could not start {program} to unpack {}: {e}",
-                path.display()
-            ))
-            .hint(format!(
-                "Install {program}, for instance: sudo apt-get install xz-utils zstd gzip"
-            ))
-        })?;
+    let out = Command::new(program).arg("-dc").arg(path).output().map_err(|e| {
+        Error::new(format!("could not start {program} to unpack {}: {e}", path.display()))
+            .hint(format!("Install {program}, for instance: sudo apt-get install xz-utils zstd gzip"))
+    })?;
     if !out.status.success() {
         let why = String::from_utf8_lossy(&out.stderr).trim().to_string();
-        return Err(Error::new(format!(
-            "{program} could not unpack {}: {why}",
-            path.display()
-        )));
+        return Err(Error::new(format!("{program} could not unpack {}: {why}", path.display())));
     }
     Ok(out.stdout)
 }
@@ -209,11 +172,7 @@ pub fn module_file(info: &[u8]) -> Vec<u8> {
     let names_at = file.len();
     file.extend_from_slice(names);
     let table = file.len() as u64;
-    for (name, at, len) in [
-        (0u32, 0, 0),
-        (1, info_at, info.len()),
-        (10, names_at, names.len()),
-    ] {
+    for (name, at, len) in [(0u32, 0, 0), (1, info_at, info.len()), (10, names_at, names.len())] {
         let mut header = [0u8; 64];
         header[..4].copy_from_slice(&name.to_le_bytes());
         header[24..32].copy_from_slice(&(at as u64).to_le_bytes());
@@ -234,27 +193,14 @@ mod tests {
     #[test]
     fn the_list_is_read() {
         let list = parse_wanted("# comment\nvirtio-pci\n\n?virtio_net # later\n  9p\n");
-        let name = |name: &str, optional| Wanted {
-            name: name.into(),
-            optional,
-        };
-        assert_eq!(
-            list,
-            vec![
-                name("virtio_pci", false),
-                name("virtio_net", true),
-                name("9p", false)
-            ]
-        );
+        let name = |name: &str, optional| Wanted { name: name.into(), optional };
+        assert_eq!(list, vec![name("virtio_pci", false), name("virtio_net", true), name("9p", false)]);
     }
 
     #[test]
     fn names_come_from_files() {
         let name = |path: &str| module_name(Path::new(path));
-        assert_eq!(
-            name("kernel/drivers/char/virtio-rng.ko").as_deref(),
-            Some("virtio_rng")
-        );
+        assert_eq!(name("kernel/drivers/char/virtio-rng.ko").as_deref(), Some("virtio_rng"));
         assert_eq!(name("a/9p.ko.zst").as_deref(), Some("9p"));
         assert_eq!(name("a/modules.order"), None);
         assert_eq!(name("a/x.ko.bak"), None);
@@ -273,11 +219,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("vshmem-modules-{}", std::process::id()));
         let kernel = root.join("kernel/deep");
         fs::create_dir_all(&kernel).unwrap();
-        for (file, depends) in [
-            ("top.ko", "middle,built-in"),
-            ("middle.ko", "base"),
-            ("base.ko", "top"),
-        ] {
+        for (file, depends) in [("top.ko", "middle,built-in"), ("middle.ko", "base"), ("base.ko", "top")] {
             let info = format!("depends={depends}\0");
             fs::write(kernel.join(file), module_file(info.as_bytes())).unwrap();
         }
@@ -285,20 +227,11 @@ mod tests {
         let library = Library::open(&root).unwrap();
         let wanted = parse_wanted("top\n?absent\nbuilt_in\n");
         assert_eq!(library.missing(&wanted), None);
-        let order: Vec<_> = library
-            .resolve(&wanted)
-            .unwrap()
-            .into_iter()
-            .map(|m| m.name)
-            .collect();
+        let order: Vec<_> = library.resolve(&wanted).unwrap().into_iter().map(|m| m.name).collect();
         assert_eq!(order, ["base", "middle", "top"]);
         let absent = parse_wanted("absent");
         assert_eq!(library.missing(&absent), Some("absent"));
-        assert!(library
-            .resolve(&absent)
-            .unwrap_err()
-            .to_string()
-            .contains("no module absent"));
+        assert!(library.resolve(&absent).unwrap_err().to_string().contains("no module absent"));
         fs::remove_dir_all(&root).unwrap();
     }
 }

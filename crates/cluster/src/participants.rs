@@ -101,11 +101,7 @@ pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Ve
             !pool.member_is_dead(member)
         };
         all.push(Waiter {
-            kind: if sleeper.kind == Kind::Sem {
-                "set"
-            } else {
-                "queue"
-            },
+            kind: if sleeper.kind == Kind::Sem { "set" } else { "queue" },
             id: sleeper.id,
             process: processes.describe(sleeper.who),
             alive,

@@ -14,8 +14,8 @@ use vshmem_pool::{Limits, Mem, Params, Pool};
 
 pub use vshmem_pool::DEFAULT_POOL;
 use vshmem_transport::{
-    create_resolved, create_with_head, list_local, remove_local, reserve_local, resolve_new,
-    transports, CreateError, Handle, OpenError, PoolRef, ResolveError,
+    create_resolved, create_with_head, list_local, remove_local, reserve_local, resolve_new, transports,
+    CreateError, Handle, OpenError, PoolRef, ResolveError,
 };
 
 /// A pool, as its file shows it.
@@ -58,10 +58,7 @@ pub struct Access {
 impl Access {
     /// Of an open pool.
     fn of(handle: &Handle) -> Access {
-        Access {
-            cached: handle.is_cached(),
-            woken: !handle.is_device() || handle.peer().is_some(),
-        }
+        Access { cached: handle.is_cached(), woken: !handle.is_device() || handle.peer().is_some() }
     }
 }
 
@@ -133,10 +130,7 @@ pub fn lookup(name: &str) -> Result<Lookup> {
     // SAFETY: nothing else refers to the memory.
     unsafe { handle.close() };
     opened.map_err(|error| refused(&error))?;
-    Ok(Lookup {
-        path,
-        made: Some(made),
-    })
+    Ok(Lookup { path, made: Some(made) })
 }
 
 /// Whether a pool that is given by path could be made there. The directory of named pools is made with them.
@@ -145,10 +139,7 @@ fn check_directory(path: &str) -> std::result::Result<(), CreateError> {
         return Ok(());
     };
     let directory = if directory.is_empty() { "/" } else { directory };
-    match rustix::fs::access(
-        directory,
-        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
-    ) {
+    match rustix::fs::access(directory, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Err(CreateError::NoDirectory),
         Err(_) => Err(CreateError::Denied),
@@ -180,9 +171,7 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], head: bool) ->
         let never = refused.is_some() || matches!(error, CreateError::TooSmall);
         let error = failed(refused.unwrap_or_else(|| error.to_string()));
         if exists {
-            error
-                .code(1)
-                .hint(format!("Remove it first with: vshmem pool rm {name}"))
+            error.code(1).hint(format!("Remove it first with: vshmem pool rm {name}"))
         } else if never {
             error.code(2)
         } else {
@@ -197,14 +186,10 @@ pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
     let refused = |why: String| Error::new(format!("could not reserve the pool {name}: {why}"));
     let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(error.to_string()))?;
     let path = pool.path().to_string_lossy();
-    let wanted =
-        fs::metadata(&*path).map_or(0, |file| file.len().saturating_sub(file.blocks() * 512));
+    let wanted = fs::metadata(&*path).map_or(0, |file| file.len().saturating_sub(file.blocks() * 512));
     let lacks = |free: u64, of: &str| {
         let (wanted, free) = (wanted.div_ceil(1 << 20), free >> 20);
-        refused(format!(
-            "it takes {wanted} MiB more, and {of} has {free} MiB"
-        ))
-        .hint(otherwise)
+        refused(format!("it takes {wanted} MiB more, and {of} has {free} MiB")).hint(otherwise)
     };
     // A kernel that is short of memory would kill a process to get it.
     if let Some(memory) = memory::available_for(pool.path()).filter(|left| *left < wanted) {
@@ -215,12 +200,7 @@ pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
             let room = memory::free_space(pool.path()).unwrap_or(0);
             let directory = fs::canonicalize(&*path).ok();
             let directory = directory.as_deref().and_then(Path::parent);
-            lacks(
-                room,
-                &directory
-                    .unwrap_or(Path::new("its directory"))
-                    .to_string_lossy(),
-            )
+            lacks(room, &directory.unwrap_or(Path::new("its directory")).to_string_lossy())
         }
         CreateError::Denied => refused("only its owner can do that".into()).hint(otherwise),
         other => refused(other.to_string()).hint(otherwise),
@@ -230,9 +210,7 @@ pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
 fn format(memory: Mem, limits: Limits, chosen: &[Limit]) -> std::result::Result<(), String> {
     Pool::format(memory, &Params { limits }).map_err(|e| e.to_string())?;
     let pool = Pool::open(memory).map_err(|e| e.to_string())?;
-    chosen
-        .iter()
-        .try_for_each(|limit| limit.check(*pool.limits()))
+    chosen.iter().try_for_each(|limit| limit.check(*pool.limits()))
 }
 
 /// The pools of this machine's devices, in their order, then this user's named pools, by name.
@@ -249,8 +227,7 @@ pub fn list() -> Result<Vec<Listed>> {
             }
             true
         });
-        listed
-            .map_err(|error| Error::new(format!("could not list the machine's pools: {error}")))?;
+        listed.map_err(|error| Error::new(format!("could not list the machine's pools: {error}")))?;
     }
     devices.append(&mut out);
     Ok(devices)
@@ -285,10 +262,7 @@ fn list_local_pools() -> Result<Vec<Listed>> {
             used: found.used,
             mode: found.mode,
             reserved: found.reserved,
-            access: Access {
-                cached: true,
-                woken: true,
-            },
+            access: Access { cached: true, woken: true },
         });
         true
     })

@@ -78,10 +78,7 @@ impl Processes {
                 all.push(who);
             }
             if lives && who.namespace != 0 {
-                namespaces
-                    .entry(who.member)
-                    .or_default()
-                    .insert(who.namespace);
+                namespaces.entry(who.member).or_default().insert(who.namespace);
             }
         });
         let ours = namespaces_of("self");
@@ -92,14 +89,7 @@ impl Processes {
         let mixed: BTreeSet<u16> = namespaces.iter().filter_map(several).collect();
         let local = here.filter(|here| mixed.contains(here));
         let seen = local.map_or_else(HashMap::new, |here| visible(&namespaces[&here]));
-        Processes {
-            here,
-            names,
-            all,
-            mixed,
-            ours,
-            seen,
-        }
+        Processes { here, names, all, mixed, ours, seen }
     }
 
     /// All processes that are not known to be dead, without Vshmem's own.
@@ -118,12 +108,10 @@ impl Processes {
         let kernel = self.names.get(&who.member).cloned();
         let kernel = kernel.unwrap_or_else(|| format!("member {}", who.member));
         let is_here = Some(who.member) == self.here;
-        let seen = namespace
-            .filter(|_| is_here)
-            .and_then(|namespace| self.seen.get(&namespace));
+        let seen = namespace.filter(|_| is_here).and_then(|namespace| self.seen.get(&namespace));
         let hostname = seen.and_then(|namespace| namespace.hostname.clone());
-        let is_mixed = self.mixed.contains(&who.member)
-            || is_here && namespace.is_some_and(|it| Some(it) != self.ours);
+        let is_mixed =
+            self.mixed.contains(&who.member) || is_here && namespace.is_some_and(|it| Some(it) != self.ours);
         let is_alone = |name: &str| {
             let same = |namespace: &&PidNamespace| namespace.hostname.as_deref() == Some(name);
             self.seen.values().filter(same).count() == 1
@@ -149,12 +137,8 @@ impl Processes {
 
 /// The number of the namespaces that a process's pid and start time belong to.
 fn namespaces_of(process: &str) -> Option<u32> {
-    let inode =
-        |kind| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|meta| meta.ino() as u32);
-    Some(namespaces_number(
-        inode("pid").ok()?,
-        inode("time").unwrap_or(0),
-    ))
+    let inode = |kind| fs::metadata(format!("/proc/{process}/ns/{kind}")).map(|meta| meta.ino() as u32);
+    Some(namespaces_number(inode("pid").ok()?, inode("time").unwrap_or(0)))
 }
 
 /// What can be seen of namespaces from here.
@@ -168,10 +152,9 @@ fn visible(wanted: &BTreeSet<u32>) -> HashMap<u32, PidNamespace> {
         let Some(number) = namespaces_of(&name).filter(|number| wanted.contains(number)) else {
             continue;
         };
-        let namespace = seen.entry(number).or_insert_with(|| PidNamespace {
-            hostname: hostname_of(pid),
-            pids: HashMap::new(),
-        });
+        let namespace = seen
+            .entry(number)
+            .or_insert_with(|| PidNamespace { hostname: hostname_of(pid), pids: HashMap::new() });
         if let Some(there) = pid_inside(&entry.path()) {
             namespace.pids.insert(there, pid);
         }

@@ -32,12 +32,7 @@ impl Rates {
             let messages = in_a_second(now[i].messages, before[i].messages);
             (messages, in_a_second(now[i].bytes, before[i].bytes))
         });
-        Rates {
-            sent: sent.0,
-            sent_bytes: sent.1,
-            received: received.0,
-            received_bytes: received.1,
-        }
+        Rates { sent: sent.0, sent_bytes: sent.1, received: received.0, received_bytes: received.1 }
     }
 
     pub(crate) fn add(&mut self, other: &Rates) {

@@ -142,10 +142,8 @@ pub struct Watched {
 impl Watched {
     /// Opens a pool, without joining it.
     pub fn open(reference: &PoolRef) -> Result<Watched> {
-        let refused =
-            |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
-        let handle =
-            vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
+        let refused = |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
+        let handle = vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let path = reference.path().to_string_lossy().into_owned();
         let path = (reference.origin() != Origin::Device).then(|| PathBuf::from(path));
@@ -165,9 +163,7 @@ impl Watched {
 
     /// Its file was removed or replaced.
     pub fn is_gone(&self) -> bool {
-        self.path
-            .as_ref()
-            .is_some_and(|path| identity(path) != self.identity)
+        self.path.as_ref().is_some_and(|path| identity(path) != self.identity)
     }
 
     /// The kernels that use it.
@@ -179,14 +175,7 @@ impl Watched {
     pub fn sample(&self) -> Sample {
         let processes = Processes::of(&self.pool, &self.handle);
         let memory = self.path.as_deref().and_then(memory);
-        Sample::of(
-            &self.name,
-            memory,
-            &self.pool,
-            &self.handle,
-            &processes,
-            None,
-        )
+        Sample::of(&self.name, memory, &self.pool, &self.handle, &processes, None)
     }
 }
 
@@ -266,11 +255,8 @@ impl Sample {
         if seconds <= 0.0 {
             return;
         }
-        let then: HashMap<i32, [Passed; 2]> = before
-            .queues
-            .iter()
-            .map(|q| (q.object.id, [q.sent, q.received]))
-            .collect();
+        let then: HashMap<i32, [Passed; 2]> =
+            before.queues.iter().map(|q| (q.object.id, [q.sent, q.received])).collect();
         let mut all = Rates::default();
         for queue in &mut self.queues {
             if let Some(before) = then.get(&queue.object.id) {
@@ -316,10 +302,7 @@ fn object(entry: &stats::Entry, waiting: u32, used: i64) -> Object {
 
 /// The counters of an end, including messages that were handed over without entering the queue.
 fn passed(end: &stats::End, (bytes, messages): (u32, u32)) -> Passed {
-    Passed {
-        messages: end.messages.wrapping_add(messages),
-        bytes: end.bytes.wrapping_add(bytes),
-    }
+    Passed { messages: end.messages.wrapping_add(messages), bytes: end.bytes.wrapping_add(bytes) }
 }
 
 #[cfg(test)]
@@ -364,17 +347,9 @@ mod tests {
         let watched = scene.watched();
         watched.pool.root().lock.store(u32::MAX >> 1, SeqCst);
         let sample = watched.sample();
-        let counts = (
-            sample.segments.len(),
-            sample.sets.len(),
-            sample.queues.len(),
-        );
+        let counts = (sample.segments.len(), sample.sets.len(), sample.queues.len());
         assert_eq!(counts, (1, 1, 1));
-        assert_eq!(
-            watched.pool.root().lock.load(SeqCst),
-            u32::MAX >> 1,
-            "it is left alone"
-        );
+        assert_eq!(watched.pool.root().lock.load(SeqCst), u32::MAX >> 1, "it is left alone");
         let names: Vec<&str> = sample.members.iter().map(|member| &*member.name).collect();
         assert_eq!(names[1], "a?[31mb", "no commands for terminals");
         assert!(sample.members[0].here && !sample.members[1].here);
@@ -400,9 +375,7 @@ mod tests {
         for round in 0..40 {
             // Small numbers lead further than large ones.
             let shift = [0, 20, 40, 50, 60][round % 5];
-            let words: Vec<u8> = (0..(4 << 17) - 128)
-                .flat_map(|_| (next() >> shift).to_le_bytes())
-                .collect();
+            let words: Vec<u8> = (0..(4 << 17) - 128).flat_map(|_| (next() >> shift).to_le_bytes()).collect();
             file.write_all_at(&words, 1024).unwrap();
             let begun = std::time::Instant::now();
             let mut sample = watched.sample();

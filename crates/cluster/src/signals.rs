@@ -40,10 +40,7 @@ mod tests {
             libc::sigaddset(&raw mut set, libc::SIGCHLD);
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         }
-        assert_eq!(
-            blocked(&mut Command::new("grep")),
-            "SigBlk:\t0000000000010000\n"
-        );
+        assert_eq!(blocked(&mut Command::new("grep")), "SigBlk:\t0000000000010000\n");
         let mut command = Command::new("grep");
         unblock(&mut command);
         assert_eq!(blocked(&mut command), "SigBlk:\t0000000000000000\n");

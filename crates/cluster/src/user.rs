@@ -55,13 +55,7 @@ impl Identity {
 }
 
 pub(crate) fn parse_identity(text: &str, passwd: &str) -> Option<Identity> {
-    let plain = |uid, gid| {
-        Some(Identity {
-            uid,
-            gid,
-            groups: vec![],
-        })
-    };
+    let plain = |uid, gid| Some(Identity { uid, gid, groups: vec![] });
     if let Some((uid, gid)) = text.split_once(':') {
         return plain(uid.parse().ok()?, gid.parse().ok()?);
     }

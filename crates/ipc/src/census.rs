@@ -94,11 +94,7 @@ impl Census {
             }
             Stage::Waiters => {
                 let (table, count) = geometry.waiters;
-                back(
-                    table,
-                    root.waiter_high.load(Acquire).min(count),
-                    size_of::<Waiter>(),
-                )
+                back(table, root.waiter_high.load(Acquire).min(count), size_of::<Waiter>())
             }
             Stage::Segments => self.has_entries(c, Kind::Shm),
             Stage::Sets => self.has_entries(c, Kind::Sem),
@@ -128,20 +124,11 @@ impl Census {
 
     /// Slots that were ever used, and the spare one.
     fn slot(&mut self, c: &Ctx) -> bool {
-        let high = c
-            .pool
-            .root()
-            .proc_high
-            .load(Acquire)
-            .min(c.pool.proc_slots());
+        let high = c.pool.root().proc_high.load(Acquire).min(c.pool.proc_slots());
         let Some(slot) = self.next(u64::from(high) + 1) else {
             return false;
         };
-        let slot = if slot == high {
-            c.pool.spare_slot()
-        } else {
-            slot
-        };
+        let slot = if slot == high { c.pool.spare_slot() } else { slot };
         if let Some((_, member, _)) = c.process(slot) {
             self.name_member(member);
         }
@@ -180,8 +167,7 @@ impl Census {
         };
         let from = core::mem::take(&mut self.semaphore);
         let set = index.and_then(|index| c.sem(index));
-        let Some((cells, count)) = set.map(|s| (s.cells.load(Relaxed), s.nsems.load(Relaxed)))
-        else {
+        let Some((cells, count)) = set.map(|s| (s.cells.load(Relaxed), s.nsems.load(Relaxed))) else {
             return true;
         };
         let to = count.min(u64::from(from + SEMAPHORES)).min(65536);
@@ -212,12 +198,7 @@ impl Census {
     }
 
     fn waiter(&mut self, c: &Ctx) -> bool {
-        let high = c
-            .pool
-            .root()
-            .waiter_high
-            .load(Acquire)
-            .min(c.pool.geometry().waiters.1);
+        let high = c.pool.root().waiter_high.load(Acquire).min(c.pool.geometry().waiters.1);
         let Some(waiter) = self.next(high.into()).and_then(|index| c.waiter(index)) else {
             return false;
         };
@@ -234,8 +215,6 @@ impl Census {
     fn end(&mut self, c: &Ctx) -> u64 {
         let unnamed = self.dead & !self.named;
         let members = (0..MAX_MEMBERS as u16).filter(|member| unnamed >> member & 1 == 1);
-        members
-            .filter(|member| c.pool.vacate_member(*member))
-            .fold(0, |all, member| all | 1 << member)
+        members.filter(|member| c.pool.vacate_member(*member)).fold(0, |all, member| all | 1 << member)
     }
 }

@@ -12,10 +12,7 @@ use vshmem_pool::log::{Log, Txn};
 
 /// Takes the pool's lock.
 pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked) -> Result<Guard<'a>, Errno> {
-    let log = || Log {
-        at: POOL_LOG,
-        entries: POOL_LOG_ENTRIES as u32,
-    };
+    let log = || Log { at: POOL_LOG, entries: POOL_LOG_ENTRIES as u32 };
     Ok(Guard::lock(c, signals, &c.pool.root().lock, log)?)
 }
 
@@ -48,9 +45,7 @@ pub fn lookup(c: &Ctx, kind: Kind, id: i32) -> Result<(u32, &'static Head), Errn
 /// way: where instructions are translated, each jump costs as much as all that lies between two of them.
 #[inline(always)]
 pub fn other_than(head: &Head, id: i32) -> u32 {
-    (head.id.load(Acquire) ^ id as u32)
-        | (!(id as u32) & ID_BIT)
-        | (head.flags.load(Relaxed) & HEAD_DYING)
+    (head.id.load(Acquire) ^ id as u32) | (!(id as u32) & ID_BIT) | (head.flags.load(Relaxed) & HEAD_DYING)
 }
 
 /// Is the entry still what `id` named when the caller looked?
@@ -87,12 +82,7 @@ pub fn by_index(c: &Ctx, kind: Kind, index: i32) -> Result<(u32, i32), Errno> {
 
 /// Calls `each` with index and id of every entry that is being removed.
 pub fn each_dying(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, i32)) {
-    let high = c
-        .pool
-        .kind_root(kind)
-        .high
-        .load(Relaxed)
-        .min(c.pool.capacity(kind) as u64) as u32;
+    let high = c.pool.kind_root(kind).high.load(Relaxed).min(c.pool.capacity(kind) as u64) as u32;
     for index in 0..high {
         if let Some(head) = c.head(kind, index).filter(|h| is_dying(h)) {
             each(index, head.id.load(Relaxed) as i32);
@@ -102,16 +92,8 @@ pub fn each_dying(c: &Ctx, kind: Kind, mut each: impl FnMut(u32, i32)) {
 
 /// The highest index in use, -1 if there is none.
 pub fn highest(c: &Ctx, kind: Kind) -> i32 {
-    let high = c
-        .pool
-        .kind_root(kind)
-        .high
-        .load(Relaxed)
-        .min(c.pool.capacity(kind) as u64) as u32;
-    let used = |i: &u32| {
-        c.head(kind, *i)
-            .is_some_and(|h| h.id.load(Relaxed) != 0 && !is_dying(h))
-    };
+    let high = c.pool.kind_root(kind).high.load(Relaxed).min(c.pool.capacity(kind) as u64) as u32;
+    let used = |i: &u32| c.head(kind, *i).is_some_and(|h| h.id.load(Relaxed) != 0 && !is_dying(h));
     (0..high).rev().find(used).map_or(-1, |i| i as i32)
 }
 
@@ -269,10 +251,7 @@ pub fn retire(c: &Ctx, txn: &mut Txn, kind: Kind, index: u32) -> Result<(), Errn
     let flags = sequence(head) << HEAD_SEQ_SHIFT;
     txn.set(at, 0)?;
     txn.set(at + 24, (flags as u64) << 32)?;
-    txn.put(
-        &head.next,
-        txn.get(c.pool.offset_of(&root.free)).ok_or(Errno::EINVAL)?,
-    )?;
+    txn.put(&head.next, txn.get(c.pool.offset_of(&root.free)).ok_or(Errno::EINVAL)?)?;
     txn.put(&root.free, index as u64 + 1)?;
     txn.put(&root.used, root.used.load(Relaxed).saturating_sub(1))?;
     Ok(())
@@ -326,14 +305,7 @@ pub fn give_block(c: &Ctx, txn: &mut Txn, at: u64, bytes: u64) -> Result<(), Err
         return Ok(());
     };
     let count = heap.blocks_for(bytes).ok_or(Errno::EINVAL)?;
-    heap.free(
-        txn,
-        Range {
-            first,
-            count,
-            dirty: true,
-        },
-    )?;
+    heap.free(txn, Range { first, count, dirty: true })?;
     Ok(())
 }
 
@@ -343,16 +315,8 @@ pub fn each_touched(c: &Ctx, who: ProcId, kind: Kind, mut each: impl FnMut(u32))
         return;
     };
     if p.overflow.load(Relaxed) != 0 {
-        let high = c
-            .pool
-            .kind_root(kind)
-            .high
-            .load(Relaxed)
-            .min(c.pool.capacity(kind) as u64) as u32;
-        let is_used = |index: &u32| {
-            c.head(kind, *index)
-                .is_some_and(|h| h.id.load(Relaxed) != 0)
-        };
+        let high = c.pool.kind_root(kind).high.load(Relaxed).min(c.pool.capacity(kind) as u64) as u32;
+        let is_used = |index: &u32| c.head(kind, *index).is_some_and(|h| h.id.load(Relaxed) != 0);
         return (0..high).filter(is_used).for_each(each);
     }
     for touched in &p.touched {

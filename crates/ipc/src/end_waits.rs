@@ -14,10 +14,7 @@ use vshmem_pool::lock::SignalsBlocked;
 pub fn interrupt(c: &Ctx, word: *const AtomicU32, is_over: bool) -> bool {
     let (table, count) = c.pool.geometry().waiters;
     let base = c.pool.mem().base() as usize;
-    let Some(at) = (word as usize)
-        .checked_sub(base)
-        .filter(|at| *at < c.pool.mem().len())
-    else {
+    let Some(at) = (word as usize).checked_sub(base).filter(|at| *at < c.pool.mem().len()) else {
         return false;
     };
     let index = (at as u64).wrapping_sub(table) / size_of::<Waiter>() as u64;
@@ -41,12 +38,7 @@ pub fn reap_process(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
     if dead == c.me {
         return;
     }
-    let high = c
-        .pool
-        .root()
-        .waiter_high
-        .load(Relaxed)
-        .min(c.pool.geometry().waiters.1);
+    let high = c.pool.root().waiter_high.load(Relaxed).min(c.pool.geometry().waiters.1);
     for index in 0..high {
         let Some(waiter) = c.waiter(index) else {
             return;

@@ -27,15 +27,8 @@ pub fn claim(
     claim: &mut dyn FnMut(u32) -> bool,
 ) -> Option<ProcId> {
     let budget = Budget::default();
-    let as_me = |me| Ctx {
-        pool,
-        kernel,
-        me,
-        pid,
-        namespace: (started >> 32) as u32,
-        member,
-        budget: budget.half(),
-    };
+    let as_me =
+        |me| Ctx { pool, kernel, me, pid, namespace: (started >> 32) as u32, member, budget: budget.half() };
     for _ in 0..LOOKS {
         if let Some(me) = pool.claim_process(kernel, &budget, member, pid, started, claim) {
             reap_some(&as_me(me), me.slot);
@@ -57,12 +50,7 @@ pub fn claim(
 }
 
 fn reap_some(c: &Ctx, from: u32) {
-    let high = c
-        .pool
-        .root()
-        .proc_high
-        .load(Relaxed)
-        .clamp(1, c.pool.proc_slots());
+    let high = c.pool.root().proc_high.load(Relaxed).clamp(1, c.pool.proc_slots());
     let mut reaped = 0;
     // Nobody's fork, nor anybody's first call, may wait for a process that is stopped somewhere else.
     let signals = SignalsBlocked::hurried(c.kernel);
@@ -83,8 +71,7 @@ pub fn free_up(c: &Ctx, signals: &SignalsBlocked) -> bool {
     let geometry = c.pool.geometry();
     reaped
         | c.apart(|c| {
-            c.aside(|c| put_together(c, signals, &geometry.small))
-                | put_together(c, signals, &geometry.pages)
+            c.aside(|c| put_together(c, signals, &geometry.small)) | put_together(c, signals, &geometry.pages)
         })
 }
 
@@ -109,12 +96,7 @@ fn reap_all(c: &Ctx, signals: &SignalsBlocked) -> bool {
 }
 
 fn reap_slots(c: &Ctx) -> bool {
-    let high = c
-        .pool
-        .root()
-        .proc_high
-        .load(Relaxed)
-        .min(c.pool.proc_slots());
+    let high = c.pool.root().proc_high.load(Relaxed).min(c.pool.proc_slots());
     let mut any = false;
     for slot in 0..high {
         any |= reap_slot(c, &SignalsBlocked::hurried(c.kernel), slot);
@@ -138,9 +120,7 @@ pub(crate) fn reap_slot(c: &Ctx, signals: &SignalsBlocked, slot: u32) -> bool {
         return false;
     }
     if !c.owner_is_gone(dead) {
-        dir::each_touched(c, dead, Kind::Shm, |index| {
-            shm::reap_process(c, signals, index, dead)
-        });
+        dir::each_touched(c, dead, Kind::Shm, |index| shm::reap_process(c, signals, index, dead));
         return true;
     }
     clean(c, signals, dead);

@@ -53,17 +53,13 @@ pub fn grants_fast(c: &Ctx, head: &Head, wanted: u32) -> bool {
 fn check_slowly(c: &Ctx, head: &Head, mode: u32, wanted: u32) -> Result<(), Errno> {
     // Most often it is the owner, for whom the user alone decides.
     let uid = c.kernel.uid();
-    if (uid == head.uid.load(Relaxed) || uid == head.cuid.load(Relaxed))
-        && wanted & !(mode >> 6) == 0
-    {
+    if (uid == head.uid.load(Relaxed) || uid == head.cuid.load(Relaxed)) && wanted & !(mode >> 6) == 0 {
         return Ok(());
     }
     let cred = c.kernel.cred();
     let granted = if owns(&cred, head) {
         mode >> 6
-    } else if c.kernel.in_group(head.cgid.load(Relaxed))
-        || c.kernel.in_group(head.gid.load(Relaxed))
-    {
+    } else if c.kernel.in_group(head.cgid.load(Relaxed)) || c.kernel.in_group(head.gid.load(Relaxed)) {
         mode >> 3
     } else {
         mode
@@ -132,8 +128,5 @@ pub fn changed(head: &Head, uid: u32, gid: u32, mode: u32) -> Result<(u64, u64),
     }
     let mode = head.mode.load(Relaxed) & !0o777 | mode & 0o777;
     let id = head.id.load(Relaxed);
-    Ok((
-        id as u64 | (mode as u64) << 32,
-        uid as u64 | (gid as u64) << 32,
-    ))
+    Ok((id as u64 | (mode as u64) << 32, uid as u64 | (gid as u64) << 32))
 }

@@ -26,11 +26,7 @@ pub struct Who {
 impl Who {
     /// The one that a pid word names.
     fn of(word: u64) -> Who {
-        Who {
-            member: member_of(word),
-            pid: pid_of(word),
-            namespace: (word >> 32) as u32,
-        }
+        Who { member: member_of(word), pid: pid_of(word), namespace: (word >> 32) as u32 }
     }
 }
 
@@ -175,10 +171,7 @@ pub fn totals(pool: &Pool) -> Totals {
     let geometry = pool.geometry();
     let kind = |kind| pool.kind_root(kind);
     let used = |k| kind(k).used.load(Relaxed).min(pool.capacity(k).into());
-    let pages = kind(Kind::Shm)
-        .total
-        .load(Relaxed)
-        .min(geometry.pages.count.into());
+    let pages = kind(Kind::Shm).total.load(Relaxed).min(geometry.pages.count.into());
     let small = u64::from(geometry.small.count) * geometry.small.block();
     Totals {
         objects: Kind::ALL.map(used),
@@ -191,11 +184,7 @@ pub fn totals(pool: &Pool) -> Totals {
 
 /// Entries of a kind that were ever used, if they have memory.
 pub(crate) fn entries(pool: &Pool, kind: Kind, back: &mut Reserve) -> u32 {
-    let high = pool
-        .kind_root(kind)
-        .high
-        .load(Relaxed)
-        .min(pool.capacity(kind).into());
+    let high = pool.kind_root(kind).high.load(Relaxed).min(pool.capacity(kind).into());
     let (table, _) = pool.geometry().entries[kind as usize];
     if high > 0 && !back(table, high * kind.entry_size()) {
         return 0;
@@ -241,11 +230,7 @@ pub fn sets(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Set)) {
         let Some(entry) = entry(&sem.head, index) else {
             continue;
         };
-        each(Set {
-            entry,
-            count: sem.nsems.load(Relaxed),
-            used: sem.otime.load(Relaxed),
-        });
+        each(Set { entry, count: sem.nsems.load(Relaxed), used: sem.otime.load(Relaxed) });
     }
 }
 
@@ -306,35 +291,20 @@ pub fn processes(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(ProcId, W
 
 /// Calls `each` with every thread that waits, IPC object by object, in the order in which they stand there.
 pub fn sleepers(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Sleeper)) {
-    let high = pool
-        .root()
-        .waiter_high
-        .load(Acquire)
-        .min(pool.geometry().waiters.1);
+    let high = pool.root().waiter_high.load(Acquire).min(pool.geometry().waiters.1);
     let len = size_of::<Waiter>() as u64 * u64::from(high);
     let procs = slots(pool, back);
     if high == 0 || procs == 0 || !back(pool.geometry().waiters.0, len) {
         return;
     }
-    let mut walk = Walk {
-        pool,
-        high,
-        procs,
-        steps: high,
-    };
+    let mut walk = Walk { pool, high, procs, steps: high };
     for index in 0..entries(pool, Kind::Sem, back) {
         let Some(sem) = pool.sem(index) else { break };
         let Some(entry) = entry(&sem.head, index) else {
             continue;
         };
         let wanted = |w: &Waiter, back: &mut Reserve| operation(pool, w, back);
-        walk.queue(
-            sem.first_waiter.load(Acquire),
-            (Kind::Sem, entry),
-            back,
-            wanted,
-            &mut each,
-        );
+        walk.queue(sem.first_waiter.load(Acquire), (Kind::Sem, entry), back, wanted, &mut each);
     }
     for index in 0..entries(pool, Kind::Msg, back) {
         let Some(msg) = pool.msg(index) else { break };
@@ -342,22 +312,9 @@ pub fn sleepers(pool: &Pool, back: &mut Reserve, mut each: impl FnMut(Sleeper)) 
             continue;
         };
         let message = |w: &Waiter, _: &mut Reserve| Some(message(w));
-        let space =
-            |w: &Waiter, _: &mut Reserve| Some(Wanted::Space(w.message().len.load(Relaxed)));
-        walk.queue(
-            msg.first_receiver.load(Acquire),
-            (Kind::Msg, entry),
-            back,
-            message,
-            &mut each,
-        );
-        walk.queue(
-            msg.first_sender.load(Acquire),
-            (Kind::Msg, entry),
-            back,
-            space,
-            &mut each,
-        );
+        let space = |w: &Waiter, _: &mut Reserve| Some(Wanted::Space(w.message().len.load(Relaxed)));
+        walk.queue(msg.first_receiver.load(Acquire), (Kind::Msg, entry), back, message, &mut each);
+        walk.queue(msg.first_sender.load(Acquire), (Kind::Msg, entry), back, space, &mut each);
     }
 }
 
@@ -378,10 +335,7 @@ impl Walk<'_> {
         wanted: impl Fn(&Waiter, &mut Reserve) -> Option<Wanted>,
         each: &mut impl FnMut(Sleeper),
     ) {
-        while let Some(index) = link
-            .checked_sub(1)
-            .filter(|index| *index < self.high.into())
-        {
+        while let Some(index) = link.checked_sub(1).filter(|index| *index < self.high.into()) {
             let Some(waiter) = self.pool.waiter(index as u32) else {
                 return;
             };
@@ -390,16 +344,8 @@ impl Walk<'_> {
                 return;
             }
             self.steps -= 1;
-            if let (Some((process, who)), Some(wanted)) = (self.owner(waiter), wanted(waiter, back))
-            {
-                each(Sleeper {
-                    process,
-                    who,
-                    kind,
-                    id: entry.id,
-                    wanted,
-                    since: waiter.since.load(Relaxed),
-                });
+            if let (Some((process, who)), Some(wanted)) = (self.owner(waiter), wanted(waiter, back)) {
+                each(Sleeper { process, who, kind, id: entry.id, wanted, since: waiter.since.load(Relaxed) });
             }
             link = waiter.next.load(Acquire);
         }
@@ -436,8 +382,5 @@ fn operation(pool: &Pool, waiter: &Waiter, back: &mut Reserve) -> Option<Wanted>
         let word = pool.mem().word(offset)?;
         back(offset, 8).then(|| word.load(Relaxed))?
     };
-    Some(Wanted::Operation {
-        number: word as u16,
-        add: (word >> 16) as i16,
-    })
+    Some(Wanted::Operation { number: word as u16, add: (word >> 16) as i16 })
 }

@@ -160,13 +160,7 @@ impl World {
     pub fn written_unreserved(&self, pages: &BTreeSet<u64>) -> Vec<u64> {
         let reserved = self.0.reserved.lock().unwrap();
         let is_written = |page: &u64| {
-            let word = |i: u64| {
-                self.0
-                    .pool
-                    .mem()
-                    .word_anywhere(page * PAGE + i * 8)
-                    .unwrap()
-            };
+            let word = |i: u64| self.0.pool.mem().word_anywhere(page * PAGE + i * 8).unwrap();
             (0..PAGE / 8).any(|i| word(i).load(SeqCst) != 0)
         };
         let unreserved = pages.difference(&reserved).copied();
@@ -206,10 +200,7 @@ impl World {
     pub fn dies_on_its_way_in(&self, n: u32) -> bool {
         let process = Arc::new(self.newcomer());
         process.kill_at_call(n);
-        let died = process
-            .start_with(|p| p.claim())
-            .result_or_death()
-            .is_none();
+        let died = process.start_with(|p| p.claim()).result_or_death().is_none();
         process.kill();
         died
     }
@@ -218,16 +209,9 @@ impl World {
     fn newcomer(&self) -> Process {
         Process {
             world: self.0.clone(),
-            id: ProcId {
-                slot: 0,
-                generation: 0,
-            },
+            id: ProcId { slot: 0, generation: 0 },
             pid: self.0.next_pid.fetch_add(1, SeqCst),
-            cred: Mutex::new(Cred {
-                uid: 1000,
-                gid: 1000,
-                caps: 0,
-            }),
+            cred: Mutex::new(Cred { uid: 1000, gid: 1000, caps: 0 }),
             calls_left: AtomicI64::new(i64::MAX),
             interrupted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -357,10 +341,7 @@ impl Process {
             // The test may have lost interest.
             let _ = sender.send(value);
         });
-        Task {
-            result,
-            process: self.clone(),
-        }
+        Task { result, process: self.clone() }
     }
 
     fn claim(&self) -> Option<ProcId> {
@@ -393,9 +374,7 @@ pub struct Task<T> {
 impl<T> Task<T> {
     /// What came of it; it must not take longer than a test may.
     pub fn result(self) -> T {
-        self.result
-            .recv_timeout(PATIENCE)
-            .expect("it came to an end")
+        self.result.recv_timeout(PATIENCE).expect("it came to an end")
     }
 
     /// What came of it, or `None` if its process was killed on the way.

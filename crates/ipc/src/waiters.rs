@@ -50,8 +50,7 @@ pub fn take(c: &Ctx, object: u32) -> Result<Ticket, Errno> {
         // Before it is looked at for the first time.
         if index >= high
             && index >= root.waiter_high.load(Relaxed)
-            && (c.pay(ASK).is_none()
-                || !back_next(c.kernel, table, index.into(), size_of::<Waiter>() as u64))
+            && (c.pay(ASK).is_none() || !back_next(c.kernel, table, index.into(), size_of::<Waiter>() as u64))
         {
             return Err(Errno::ENOMEM);
         }
@@ -62,11 +61,7 @@ pub fn take(c: &Ctx, object: u32) -> Result<Ticket, Errno> {
             // First, so that it is found and freed if the caller dies with it.
             root.waiter_high.fetch_max(index + 1, Relaxed);
         }
-        if waiter
-            .owner
-            .compare_exchange(0, c.me.word(), AcqRel, Relaxed)
-            .is_ok()
-        {
+        if waiter.owner.compare_exchange(0, c.me.word(), AcqRel, Relaxed).is_ok() {
             if LAST.swap(index + 1, Relaxed) == 0 {
                 // Where others begin to look who have taken none yet.
                 root.waiter_hint.store(index + 1, Relaxed);
@@ -147,10 +142,7 @@ pub fn enqueue(c: &Ctx, txn: &mut Txn, queue: Queue, ticket: Ticket) -> Result<(
 
 /// Leaves a queue.
 pub fn dequeue(c: &Ctx, txn: &mut Txn, queue: Queue, ticket: Ticket) -> Result<(), Full> {
-    let (next, prev) = (
-        ticket.waiter.next.load(Relaxed),
-        ticket.waiter.prev.load(Relaxed),
-    );
+    let (next, prev) = (ticket.waiter.next.load(Relaxed), ticket.waiter.prev.load(Relaxed));
     match at(c, prev) {
         Some(before) => txn.put(&before.waiter.next, next)?,
         None => txn.put(queue.first, next)?,
@@ -242,19 +234,12 @@ mod tests {
         let world = World::new(8 << 20);
         let (maker, owner, waiting) = (world.process(), world.process(), world.process());
         let id = set_of(&maker.ctx(), &[0]);
-        let p = Sembuf {
-            num: 0,
-            op: -1,
-            flg: 0,
-        };
+        let p = Sembuf { num: 0, op: -1, flg: 0 };
         waiting.start(move |c| sem::op(c, id, &[p], None));
         until("it waits", || sem::getncnt(&maker.ctx(), id, 0) == Ok(1));
         let record = world.pool().waiter(0).unwrap();
         let (c, set) = (owner.ctx(), world.pool().sem(id as u32 & 0x1ffff).unwrap());
-        let log = || Log {
-            at: set.log.load(Relaxed),
-            entries: 1,
-        };
+        let log = || Log { at: set.log.load(Relaxed), entries: 1 };
         let signals = SignalsBlocked::new(c.kernel);
         let guard = Guard::lock(&c, &signals, &set.lock, log).unwrap();
         waiting.kill();
@@ -263,10 +248,7 @@ mod tests {
         drop(guard);
         let mended = crate::check::repair(&newcomer.ctx()).unwrap();
         assert_eq!((mended.processes, mended.waiters), (1, 0));
-        assert_eq!(
-            (record.owner.load(Relaxed), set.first_waiter.load(Relaxed)),
-            (0, 0)
-        );
+        assert_eq!((record.owner.load(Relaxed), set.first_waiter.load(Relaxed)), (0, 0));
     }
 
     /// With the lock in somebody's hands, a record may go only when the log says that nothing is half done.

@@ -47,11 +47,7 @@ impl Budget {
     /// So many units, one at the least.
     #[inline(always)]
     pub const fn new(units: u64) -> Budget {
-        Budget {
-            left: Cell::new(units),
-            whole: units,
-            waited: Cell::new(0),
-        }
+        Budget { left: Cell::new(units), whole: units, waited: Cell::new(0) }
     }
 
     /// Takes units away. False: there were not so many, and now there are none.
@@ -72,12 +68,7 @@ impl Budget {
     /// than its price costs more, for members with the pool's file can make those about its locks slow; but
     /// not much more, for the caller may only have lost its processor meanwhile.
     #[inline]
-    pub fn ask<T>(
-        &self,
-        kernel: &dyn Kernel,
-        price: u64,
-        question: impl FnOnce() -> T,
-    ) -> Option<T> {
+    pub fn ask<T>(&self, kernel: &dyn Kernel, price: u64, question: impl FnOnce() -> T) -> Option<T> {
         if !self.spend(price) {
             return None;
         }
@@ -127,8 +118,7 @@ impl Budget {
 
     /// It has waited for a lock.
     pub fn add_wait(&self, nanoseconds: u64) {
-        self.waited
-            .set(self.waited.get().saturating_add(nanoseconds));
+        self.waited.set(self.waited.get().saturating_add(nanoseconds));
     }
 }
 

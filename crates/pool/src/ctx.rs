@@ -28,10 +28,7 @@ pub struct Ctx<'a> {
 impl<'a> Ctx<'a> {
     /// The same call with a part of its budget, for work that it can do without: cleaning up after others.
     pub fn aside<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
-        let aside = Ctx {
-            budget: self.budget.half(),
-            ..self.clone()
-        };
+        let aside = Ctx { budget: self.budget.half(), ..self.clone() };
         let result = work(&aside);
         self.budget.charge(&aside.budget);
         result
@@ -40,10 +37,7 @@ impl<'a> Ctx<'a> {
     /// The same call with a whole budget of its own, for what it needs at most once: putting together all
     /// that is free.
     pub fn apart<T>(&self, work: impl FnOnce(&Ctx<'a>) -> T) -> T {
-        let apart = Ctx {
-            budget: Budget::default(),
-            ..self.clone()
-        };
+        let apart = Ctx { budget: Budget::default(), ..self.clone() };
         apart.budget.add_wait(self.budget.waited());
         let result = work(&apart);
         let more = apart.budget.waited() - self.budget.waited();
@@ -146,16 +140,12 @@ impl<'a> Ctx<'a> {
     /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Nobody is, if
     /// the budget is spent.
     pub fn is_dead(&self, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {
-        self.ask(self.price_of(slot), || {
-            self.pool.is_dead(self.kernel, self.member, slot, is_it)
-        })
+        self.ask(self.price_of(slot), || self.pool.is_dead(self.kernel, self.member, slot, is_it))
     }
 
     /// Is the process in a slot stopped now? False where that can't be known.
     pub fn is_stopped(&self, slot: u32) -> bool {
-        self.ask(SEARCH, || {
-            self.pool.is_stopped(self.kernel, self.member, slot)
-        })
+        self.ask(SEARCH, || self.pool.is_stopped(self.kernel, self.member, slot))
     }
 
     /// Is the owner of a record certainly dead? Nobody is, if the budget is spent.
@@ -166,9 +156,7 @@ impl<'a> Ctx<'a> {
     /// Is the owner of a record certainly gone: dead, and not only running another program?
     pub fn owner_is_gone(&self, owner: ProcId) -> bool {
         self.owner_is_dead(owner)
-            && self.ask(SEARCH, || {
-                self.pool.owner_is_gone(self.kernel, self.member, owner)
-            })
+            && self.ask(SEARCH, || self.pool.owner_is_gone(self.kernel, self.member, owner))
     }
 
     /// As [`Ctx::owner_is_gone`], but a no may be a few dozen microseconds old. A yes never is, and is paid

@@ -37,9 +37,7 @@ impl Member {
     }
 
     fn change_peer(&self, next: impl Fn(u32) -> u32) {
-        let _ = self
-            .peer
-            .fetch_update(AcqRel, Acquire, |old| Some(next(old)));
+        let _ = self.peer.fetch_update(AcqRel, Acquire, |old| Some(next(old)));
     }
 }
 
@@ -84,8 +82,7 @@ impl Pool {
                 }
             }
         }
-        self.member(member.into())
-            .is_some_and(|m| rings(m) || is_alone && m.peer_number().is_none())
+        self.member(member.into()).is_some_and(|m| rings(m) || is_alone && m.peer_number().is_none())
     }
 
     /// Whose threads sleep on a word?
@@ -131,8 +128,6 @@ impl Pool {
     pub fn take_doorbell_requests(&self, each: impl FnMut(u16)) {
         let members = self.root().doorbells_to_ring.swap(0, SeqCst);
         let requested = (0..MAX_MEMBERS).filter(|i| members & 1 << i != 0);
-        requested
-            .filter_map(|i| self.member(i)?.peer_number())
-            .for_each(each);
+        requested.filter_map(|i| self.member(i)?.peer_number()).for_each(each);
     }
 }

@@ -106,14 +106,15 @@ impl fmt::Display for OpenError {
             OpenError::Truncated => {
                 f.write_str("the pool is shorter than it should be; remove it and make it anew")
             }
-            OpenError::NotAPool => {
-                f.write_str("this is not a pool of Vshmem; check the name or path")
-            }
+            OpenError::NotAPool => f.write_str("this is not a pool of Vshmem; check the name or path"),
             OpenError::Version(v) => {
                 write!(f, "the pool has layout version {v}, this library knows {VERSION}; use the library that made it")
             }
             OpenError::Features(b) => {
-                write!(f, "the pool uses features {b:#x} that this library does not know; use a newer library")
+                write!(
+                    f,
+                    "the pool uses features {b:#x} that this library does not know; use a newer library"
+                )
             }
             OpenError::Damaged => {
                 f.write_str("the head of the pool is damaged; remove the pool and make it anew")
@@ -177,18 +178,8 @@ impl Geometry {
             waiters,
             entries,
             buckets,
-            small: Heap {
-                table: small_table,
-                base: small_base,
-                count: small_count,
-                pages: false,
-            },
-            pages: Heap {
-                table: page_table,
-                base: page_base,
-                count: page_count,
-                pages: true,
-            },
+            small: Heap { table: small_table, base: small_base, count: small_count, pages: false },
+            pages: Heap { table: page_table, base: page_base, count: page_count, pages: true },
         })
     }
 
@@ -235,12 +226,7 @@ impl Geometry {
             let (table, count) = (words.words.load(Relaxed), count(&words.count, 1 << 28)?);
             fits(table, count, 8, structures)?;
             fits(base, count, each, if pages { size } else { structures })?;
-            (table % 8 == 0 && base % PAGE == 0).then_some(Heap {
-                table,
-                base,
-                count,
-                pages,
-            })
+            (table % 8 == 0 && base % PAGE == 0).then_some(Heap { table, base, count, pages })
         };
         let mut entries = [(0, 0); 3];
         let mut buckets = [(0, 0); 3];
@@ -281,11 +267,7 @@ impl Pool {
         sb.size.store(size, Relaxed);
         geometry.write(&sb.geometry);
         limits.write(&sb.limits);
-        let pool = Pool {
-            mem,
-            geometry,
-            limits,
-        };
+        let pool = Pool { mem, geometry, limits };
         geometry.small.format(&pool);
         geometry.pages.format(&pool);
         // The root, its log and the members are touched so that they have memory from the start; all else
@@ -327,10 +309,6 @@ impl Pool {
         }
         let geometry = Geometry::read(&sb.geometry, size).ok_or(OpenError::Damaged)?;
         let limits = Limits::read(&sb.limits);
-        Ok(Pool {
-            mem: mem.below(geometry.pages.base),
-            geometry,
-            limits,
-        })
+        Ok(Pool { mem: mem.below(geometry.pages.base), geometry, limits })
     }
 }

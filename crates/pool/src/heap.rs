@@ -100,9 +100,7 @@ impl Heap {
     }
 
     fn head_offset(&self, pool: &Pool, order: u32) -> Option<u64> {
-        self.heads(pool)
-            .get(order as usize)
-            .map(|h| pool.offset_of(h))
+        self.heads(pool).get(order as usize).map(|h| pool.offset_of(h))
     }
 
     fn word_offset(&self, block: u32) -> u64 {
@@ -116,23 +114,11 @@ impl Heap {
             let order = self.largest_order(first, self.count - first);
             let head = &self.heads(pool)[order as usize];
             let next = head.load(Relaxed);
-            if let Some(old) = next
-                .checked_sub(1)
-                .and_then(|b| pool.mem.word(self.word_offset(b as u32)))
-            {
+            if let Some(old) = next.checked_sub(1).and_then(|b| pool.mem.word(self.word_offset(b as u32))) {
                 old.store(old.load(Relaxed) | (first as u64 + 1) << 28, Relaxed);
             }
             if let Some(w) = pool.mem.word(self.word_offset(first)) {
-                w.store(
-                    Piece {
-                        next,
-                        prev: 0,
-                        order,
-                        dirty: false,
-                    }
-                    .word(),
-                    Relaxed,
-                );
+                w.store(Piece { next, prev: 0, order, dirty: false }.word(), Relaxed);
             }
             head.store(first as u64 + 1, Relaxed);
             first += 1 << order;
@@ -141,10 +127,7 @@ impl Heap {
 
     /// The largest piece that may begin at `first` and is not longer than `count`.
     fn largest_order(&self, first: u32, count: u32) -> u32 {
-        first
-            .trailing_zeros()
-            .min(count.ilog2())
-            .min(ORDERS as u32 - 1)
+        first.trailing_zeros().min(count.ilog2()).min(ORDERS as u32 - 1)
     }
 
     fn piece(&self, txn: &Txn, block: u32) -> Option<Piece> {
@@ -175,12 +158,7 @@ impl Heap {
             piece.prev = link;
             txn.set(self.word_offset(old), piece.word())?;
         }
-        let piece = Piece {
-            next,
-            prev,
-            order,
-            dirty,
-        };
+        let piece = Piece { next, prev, order, dirty };
         txn.set(self.word_offset(block), piece.word())
     }
 
@@ -262,13 +240,7 @@ impl Heap {
     }
 
     /// The same for the first blocks of all pieces that a range falls into.
-    fn back_pieces(
-        &self,
-        pool: &Pool,
-        mut first: u32,
-        mut count: u32,
-        reserve: &mut Reserve,
-    ) -> bool {
+    fn back_pieces(&self, pool: &Pool, mut first: u32, mut count: u32, reserve: &mut Reserve) -> bool {
         while count > 0 {
             if !self.back(pool, first, reserve) {
                 return false;
@@ -282,12 +254,7 @@ impl Heap {
 
     /// Takes `count` blocks; `Ok(None)` if there is no piece that large, or `reserve` (offset, length) has no
     /// memory for the words that this and giving them back will write.
-    pub fn allocate(
-        &self,
-        txn: &mut Txn,
-        count: u32,
-        reserve: &mut Reserve,
-    ) -> Result<Option<Range>, Full> {
+    pub fn allocate(&self, txn: &mut Txn, count: u32, reserve: &mut Reserve) -> Result<Option<Range>, Full> {
         if count == 0 || count > self.count {
             return Ok(None);
         }
@@ -308,11 +275,7 @@ impl Heap {
         }
         self.unlink(txn, block, piece)?;
         self.give(txn, block + count, tail, piece.dirty)?;
-        Ok(Some(Range {
-            first: block,
-            count,
-            dirty: piece.dirty,
-        }))
+        Ok(Some(Range { first: block, count, dirty: piece.dirty }))
     }
 
     /// The first piece of the lowest order that has one, from `want` on.
@@ -374,14 +337,7 @@ impl Heap {
     }
 
     /// The free piece that a piece is to be merged with.
-    fn buddy(
-        &self,
-        txn: &Txn,
-        block: u32,
-        order: u32,
-        dirty: bool,
-        merge: Merge,
-    ) -> Option<(u32, Piece)> {
+    fn buddy(&self, txn: &Txn, block: u32, order: u32, dirty: bool, merge: Merge) -> Option<(u32, Piece)> {
         let buddy = block ^ 1 << order;
         if order + 1 >= ORDERS as u32
             || buddy as u64 + (1 << order) > self.count as u64
@@ -410,11 +366,7 @@ impl Heap {
 
     /// Blocks that are free, for listings and tests. Call it under the pool's lock.
     pub fn free_blocks(&self, pool: &Pool) -> u64 {
-        let word = |b: u32| {
-            pool.mem
-                .word(self.word_offset(b))
-                .map_or(0, |w| w.load(Relaxed))
-        };
+        let word = |b: u32| pool.mem.word(self.word_offset(b)).map_or(0, |w| w.load(Relaxed));
         let mut free = 0;
         let mut block = 0u64;
         while block < self.count as u64 {

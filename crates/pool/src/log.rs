@@ -56,10 +56,7 @@ impl Log {
 
     fn entry(&self, pool: &Pool, i: u32) -> Option<(u64, u64)> {
         let at = self.entry_at(i)?;
-        Some((
-            pool.mem.word(at)?.load(Relaxed),
-            pool.mem.word(at + 8)?.load(Relaxed),
-        ))
+        Some((pool.mem.word(at)?.load(Relaxed), pool.mem.word(at + 8)?.load(Relaxed)))
     }
 
     fn apply(&self, pool: &Pool, n: u32) {
@@ -83,12 +80,7 @@ pub struct Txn<'a> {
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(pool: &'a Pool, budget: &'a Budget, log: Log) -> Txn<'a> {
-        Txn {
-            pool,
-            budget,
-            log,
-            n: 0,
-        }
+        Txn { pool, budget, log, n: 0 }
     }
 
     /// The pool.
@@ -119,14 +111,9 @@ impl<'a> Txn<'a> {
     }
 
     fn find(&self, offset: u64) -> Option<u32> {
-        let entries = self
-            .pool
-            .mem
-            .words(self.log.entry_at(0)?, u64::from(self.n) * 2)?;
+        let entries = self.pool.mem.words(self.log.entry_at(0)?, u64::from(self.n) * 2)?;
         let mut entries = entries.chunks_exact(2);
-        entries
-            .rposition(|entry| entry[0].load(Relaxed) == offset)
-            .map(|i| i as u32)
+        entries.rposition(|entry| entry[0].load(Relaxed) == offset).map(|i| i as u32)
     }
 
     /// Changes the word at `offset` to `value` at commit.
@@ -150,11 +137,7 @@ impl<'a> Txn<'a> {
         }
         let at = self.log.entry_at(i).ok_or(Full)?;
         self.pool.mem.word(at).ok_or(Full)?.store(offset, Relaxed);
-        self.pool
-            .mem
-            .word(at + 8)
-            .ok_or(Full)?
-            .store(value, Relaxed);
+        self.pool.mem.word(at + 8).ok_or(Full)?.store(value, Relaxed);
         self.n = self.n.max(i + 1);
         Ok(())
     }

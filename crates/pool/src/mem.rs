@@ -97,29 +97,18 @@ impl Mem {
         debug_assert!(!base.is_null() && base as usize % 4096 == 0);
         // SAFETY: the caller passes a pointer to mapped memory, which is not null.
         let base = unsafe { NonNull::new_unchecked(base) };
-        Mem {
-            base,
-            len,
-            end: len as u64,
-            sparse: None,
-        }
+        Mem { base, len, end: len as u64, sparse: None }
     }
 
     /// The same memory, of which only what is known to be there may be touched.
     pub fn sparse(self, sparse: Sparse) -> Mem {
         assert!(sparse.known.len() >= self.len.div_ceil(PAGE as usize));
-        Mem {
-            sparse: Some(sparse),
-            ..self
-        }
+        Mem { sparse: Some(sparse), ..self }
     }
 
     /// The same memory, with structures below `end` only.
     pub(crate) fn below(self, end: u64) -> Mem {
-        Mem {
-            end: end.min(self.len as u64),
-            ..self
-        }
+        Mem { end: end.min(self.len as u64), ..self }
     }
 
     /// The first byte of the mapping.
@@ -197,13 +186,7 @@ impl Mem {
     /// # Safety
     /// They must lie inside the mapping. Where they begin and end on the same page for certain, say so.
     #[inline(always)]
-    pub(crate) unsafe fn has_memory(
-        &self,
-        offset: u64,
-        len: u64,
-        one_page: bool,
-        asks: bool,
-    ) -> bool {
+    pub(crate) unsafe fn has_memory(&self, offset: u64, len: u64, one_page: bool, asks: bool) -> bool {
         let Some(sparse) = &self.sparse else {
             return true;
         };
@@ -248,14 +231,10 @@ impl Mem {
 
     /// So many words at an offset, under the conditions of [`Mem::at`].
     pub fn words(&self, offset: u64, count: u64) -> Option<&'static [AtomicU64]> {
-        let first = self
-            .bytes(offset, count.checked_mul(8)?)?
-            .cast::<AtomicU64>();
+        let first = self.bytes(offset, count.checked_mul(8)?)?.cast::<AtomicU64>();
         // SAFETY: `bytes` checked that all of them are inside the mapping, which outlives the slice; atomics
         // accept every bit pattern.
-        first
-            .is_aligned()
-            .then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
+        first.is_aligned().then(|| unsafe { core::slice::from_raw_parts(first, count as usize) })
     }
 
     /// The 64-bit word at `offset`, wherever that is in the pool. Nothing is known of its memory.
@@ -269,11 +248,7 @@ impl Mem {
     /// Fills `len` bytes at `offset` with zeros; false if they are not all inside the pool. What is not a
     /// structure's must have been given memory.
     pub fn zero(&self, offset: u64, len: u64) -> bool {
-        let at = if offset < self.end {
-            self.bytes(offset, len)
-        } else {
-            self.range(offset, len)
-        };
+        let at = if offset < self.end { self.bytes(offset, len) } else { self.range(offset, len) };
         match at {
             // SAFETY: the range was checked; others may race, which costs them their data but not us.
             Some(p) => unsafe {

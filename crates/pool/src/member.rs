@@ -27,10 +27,7 @@ pub enum JoinError {
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{MAX_MEMBERS} kernels use this pool already; make another pool"
-        )
+        write!(f, "{MAX_MEMBERS} kernels use this pool already; make another pool")
     }
 }
 impl core::error::Error for JoinError {}
@@ -93,14 +90,7 @@ impl Pool {
             m.identity[0].store(words[0], Relaxed);
             m.identity[1].store(words[1], Relaxed);
             for (i, b) in m.name.iter().enumerate() {
-                b.store(
-                    if i < 31 {
-                        name.get(i).copied().unwrap_or(0)
-                    } else {
-                        0
-                    },
-                    Relaxed,
-                );
+                b.store(if i < 31 { name.get(i).copied().unwrap_or(0) } else { 0 }, Relaxed);
             }
             let _ = (m.state).compare_exchange(begun, LIVE, Release, Relaxed);
             // The first entry counts, whoever else made one. There is none if another kernel, whose identity
@@ -132,19 +122,13 @@ impl Pool {
 
     /// Whether a machine is known to be dead.
     pub fn member_is_dead(&self, member: u16) -> bool {
-        self.member(member.into())
-            .is_none_or(|m| matches!(m.state.load(Acquire), DEAD | VACANT))
+        self.member(member.into()).is_none_or(|m| matches!(m.state.load(Acquire), DEAD | VACANT))
     }
 
     /// The dead members whose entries are not vacant, a bit each.
     pub fn dead_members(&self) -> u64 {
-        let is_dead = |i: &u32| {
-            self.member(*i)
-                .is_some_and(|m| m.state.load(Acquire) == DEAD)
-        };
-        (0..MAX_MEMBERS)
-            .filter(is_dead)
-            .fold(0, |all, i| all | 1 << i)
+        let is_dead = |i: &u32| self.member(*i).is_some_and(|m| m.state.load(Acquire) == DEAD);
+        (0..MAX_MEMBERS).filter(is_dead).fold(0, |all, i| all | 1 << i)
     }
 
     /// Lets another kernel have the entry of a dead member, which nothing in the pool names any more. Whether

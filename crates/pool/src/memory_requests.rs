@@ -148,8 +148,7 @@ fn serve<S: Slot>(slot: &S, give: impl FnOnce(u64, u64) -> bool) -> Option<u16> 
     let count = word >> COUNT & COUNT_BITS;
     let given = count <= MAX_PAGES && give(word >> FIRST & FIRST_BITS, count);
     let answer = if given { GIVEN } else { REFUSED };
-    slot.replace(word, word & !STATE | answer)
-        .then_some((word >> MEMBER & MEMBER_BITS) as u16)
+    slot.replace(word, word & !STATE | answer).then_some((word >> MEMBER & MEMBER_BITS) as u16)
 }
 
 /// Frees a slot whose answer nobody fetches: it is the same as so many times before. `last` is what it was,
@@ -182,10 +181,7 @@ impl Pool {
 
     /// Does the back end give memory, if it lives?
     pub fn gives(&self) -> bool {
-        let (said, heartbeat) = (
-            self.root().gives.load(Acquire),
-            self.root().heartbeat.load(Acquire),
-        );
+        let (said, heartbeat) = (self.root().gives.load(Acquire), self.root().heartbeat.load(Acquire));
         said != 0 && (heartbeat as u32).wrapping_sub(said).wrapping_add(1) <= 3
     }
 
@@ -213,11 +209,7 @@ impl Pool {
 
     /// For the back end: answers all requests. `give` gets offset and length, some of which may not be the
     /// pool's; `answered` each member that got an answer, whose doorbell is to be rung.
-    pub fn serve_memory_requests(
-        &self,
-        give: impl Fn(u64, u64) -> bool,
-        mut answered: impl FnMut(u16),
-    ) {
+    pub fn serve_memory_requests(&self, give: impl Fn(u64, u64) -> bool, mut answered: impl FnMut(u16)) {
         let give = |first: u64, count: u64| give(first * PAGE, count * PAGE);
         for slot in &self.root().memory_requests {
             if let Some(member) = serve(slot, give) {

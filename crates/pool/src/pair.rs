@@ -24,18 +24,13 @@ impl Pair {
     /// together.
     #[inline]
     pub fn load(&self) -> (u64, u64) {
-        (
-            self.lo.load(Ordering::Acquire),
-            self.hi.load(Ordering::Acquire),
-        )
+        (self.lo.load(Ordering::Acquire), self.hi.load(Ordering::Acquire))
     }
 
     /// Replaces the low word alone if it equals `old`, whatever the high word is. Sequentially consistent.
     #[inline]
     pub fn cas_low(&self, old: u64, new: u64) -> bool {
-        self.lo
-            .compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed)
-            .is_ok()
+        self.lo.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     /// Replaces `old` by `new` if both words equal `old`; otherwise returns what they were. Sequentially
@@ -43,10 +38,7 @@ impl Pair {
     #[inline]
     pub fn cas(&self, old: (u64, u64), new: (u64, u64)) -> Result<(), (u64, u64)> {
         told::before(self);
-        let (lo, hi) = (self as *const Pair)
-            .cast_mut()
-            .cast::<u64>()
-            .swap_pair(old, new);
+        let (lo, hi) = (self as *const Pair).cast_mut().cast::<u64>().swap_pair(old, new);
         told::after(self);
         if (lo, hi) == old {
             Ok(())

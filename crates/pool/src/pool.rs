@@ -71,9 +71,7 @@ impl Heap {
 
     /// Blocks that `len` bytes need.
     pub fn blocks_for(&self, len: u64) -> Option<u32> {
-        u32::try_from(len.max(1).div_ceil(self.block()))
-            .ok()
-            .filter(|n| *n <= self.count)
+        u32::try_from(len.max(1).div_ceil(self.block())).ok().filter(|n| *n <= self.count)
     }
 
     /// Offset of a block.
@@ -216,12 +214,7 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn look<T: Shared>(
-        &self,
-        (table, count): (u64, u32),
-        index: u32,
-        asks: bool,
-    ) -> Option<&'static T> {
+    fn look<T: Shared>(&self, (table, count): (u64, u32), index: u32, asks: bool) -> Option<&'static T> {
         let len = size_of::<T>() as u64;
         let at = table + u64::from(index) * len;
         // Tables begin on pages.

@@ -36,10 +36,7 @@ impl ProcId {
     #[inline]
     pub fn of_word(word: u64) -> Option<ProcId> {
         let slot = (word as u32).checked_sub(1)?;
-        (slot < crate::layout::MAX_PROCS).then_some(ProcId {
-            slot,
-            generation: (word >> 32) as u16,
-        })
+        (slot < crate::layout::MAX_PROCS).then_some(ProcId { slot, generation: (word >> 32) as u16 })
     }
 }
 
@@ -55,11 +52,7 @@ struct Ident {
 
 impl Ident {
     fn of(word: u64) -> Ident {
-        Ident {
-            state: word as u32,
-            member: (word >> 32) as u16,
-            generation: (word >> 48) as u16,
-        }
+        Ident { state: word as u32, member: (word >> 32) as u16, generation: (word >> 48) as u16 }
     }
     fn word(self) -> u64 {
         self.state as u64 | (self.member as u64) << 32 | (self.generation as u64) << 48
@@ -177,11 +170,7 @@ impl Pool {
     fn enter(&self, slot: u32, old: u64, member: u16, pid: u32, started: u64) -> Option<ProcId> {
         let p = self.proc(slot)?;
         let generation = Ident::of(old).generation.wrapping_add(1);
-        let new = Ident {
-            state: LIVE,
-            member,
-            generation,
-        };
+        let new = Ident { state: LIVE, member, generation };
         let enter = || {
             p.pid.store(pid, Relaxed);
             p.started.store(started, Relaxed);
@@ -192,9 +181,7 @@ impl Pool {
         }
         // Each kernel has liveness locks of its own, so a process of another one may be at this slot, too:
         // only who wins writes. Until it has, there is no pid, and its lock alone says that it lives.
-        p.ident
-            .compare_exchange(old, new.word(), AcqRel, Relaxed)
-            .ok()?;
+        p.ident.compare_exchange(old, new.word(), AcqRel, Relaxed).ok()?;
         enter();
         p.overflow.store(0, Relaxed);
         p.touched.iter().for_each(|t| t.store(0, Relaxed));
@@ -212,16 +199,7 @@ impl Pool {
             // somebody has it already, they are others by now, and stay.
             let _ = p.pid.compare_exchange(pid, 0, AcqRel, Relaxed);
             let _ = p.started.compare_exchange(started, 0, AcqRel, Relaxed);
-            let _ = p.ident.compare_exchange(
-                old,
-                Ident {
-                    state: FREE,
-                    ..ident
-                }
-                .word(),
-                Release,
-                Relaxed,
-            );
+            let _ = p.ident.compare_exchange(old, Ident { state: FREE, ..ident }.word(), Release, Relaxed);
         }
     }
 
@@ -237,22 +215,13 @@ impl Pool {
     pub fn process(&self, slot: u32) -> Option<(ProcId, u16, u32)> {
         let p = self.proc(slot)?;
         let ident = Ident::of(p.ident.load(Acquire));
-        let id = ProcId {
-            slot,
-            generation: ident.generation,
-        };
+        let id = ProcId { slot, generation: ident.generation };
         (ident.state == LIVE).then(|| (id, ident.member, p.pid.load(Relaxed)))
     }
 
     /// Is the process that had `slot` with a generation that `is_it` accepts certainly dead? Of other
     /// kernels' processes only those whose machine is known to be dead are.
-    pub fn is_dead(
-        &self,
-        kernel: &dyn Kernel,
-        member: u16,
-        slot: u32,
-        is_it: impl Fn(u16) -> bool,
-    ) -> bool {
+    pub fn is_dead(&self, kernel: &dyn Kernel, member: u16, slot: u32, is_it: impl Fn(u16) -> bool) -> bool {
         let Some(p) = self.proc(slot) else {
             // Nobody has a slot that isn't there; of one that can't be looked at nothing is certain.
             return slot >= self.proc_slots();
@@ -270,9 +239,7 @@ impl Pool {
     /// Is the process in a slot stopped now? False where that can't be known, as of other kernels' processes.
     pub fn is_stopped(&self, kernel: &dyn Kernel, member: u16, slot: u32) -> bool {
         match (self.process(slot), self.proc(slot)) {
-            (Some((_, of, pid)), Some(p)) if of == member => {
-                kernel.is_stopped(pid, p.started.load(Relaxed))
-            }
+            (Some((_, of, pid)), Some(p)) if of == member => kernel.is_stopped(pid, p.started.load(Relaxed)),
             _ => false,
         }
     }

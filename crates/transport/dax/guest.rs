@@ -82,12 +82,9 @@ fn made_of(region: &Path, namespace: &str) -> io::Result<()> {
     let seed = fs::read_to_string(region.join("dax_seed"))?;
     let seed = seed.trim();
     let device = Path::new(MEMORY).join(seed);
-    for (attribute, value) in [
-        ("uuid", uuid().as_str()),
-        ("align", "4096"),
-        ("mode", "ram"),
-        ("namespace", namespace),
-    ] {
+    for (attribute, value) in
+        [("uuid", uuid().as_str()), ("align", "4096"), ("mode", "ram"), ("namespace", namespace)]
+    {
         fs::write(device.join(attribute), value)
             .map_err(|e| io::Error::new(e.kind(), format!("{attribute}: {e}")))?;
     }

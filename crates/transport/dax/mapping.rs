@@ -53,10 +53,7 @@ impl Transport for Dax {
             if pool.name() == name {
                 named = Some(pool.clone());
             }
-            if first
-                .as_ref()
-                .is_none_or(|first| pool.address() < first.address())
-            {
+            if first.as_ref().is_none_or(|first| pool.address() < first.address()) {
                 first = Some(pool.clone());
             }
             named.is_none()
@@ -72,12 +69,7 @@ impl Transport for Dax {
         let pool = PoolRef::at(path).ok()?;
         let file = Owned::new(sys::open(pool.path(), libc::O_PATH, 0).ok()?);
         let device = Device::behind(file.fd())?;
-        PoolRef::device(
-            Dax.name(),
-            device.address(),
-            device.name()?,
-            pool.path_text().clone(),
-        )
+        PoolRef::device(Dax.name(), device.address(), device.name()?, pool.path_text().clone())
     }
 
     fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError> {
@@ -127,9 +119,7 @@ fn each_device(each: &mut dyn FnMut(&Device, Address) -> bool) -> Result<(), Dis
     each_entry(DEVICES, &mut |_, name| {
         let device = Device::listed(name.to_bytes());
         let address = device.as_ref().and_then(Device::address);
-        device
-            .zip(address)
-            .is_none_or(|(device, address)| each(&device, address))
+        device.zip(address).is_none_or(|(device, address)| each(&device, address))
     })
 }
 
@@ -248,13 +238,9 @@ mod tests {
         assert_eq!(given.address(), Address::parse(b"01:00.0"));
         assert_eq!(given.name(), Some(&b"dax0.0"[..]));
         assert!(given.is_persistent());
-        let shared = device(
-            b"../../devices/platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0/dax1.0",
-        );
-        assert_eq!(
-            (shared.address(), shared.name()),
-            (None, Some(&b"dax1.0"[..]))
-        );
+        let shared =
+            device(b"../../devices/platform/ACPI0017:00/root0/decoder0.0/region0/dax_region0/dax1.0");
+        assert_eq!((shared.address(), shared.name()), (None, Some(&b"dax1.0"[..])));
         assert!(!shared.is_persistent());
     }
 

@@ -120,10 +120,7 @@ pub fn agent(agent: &Agent) -> Result<u8> {
         ensure(&program)?;
     }
     for pool in &agent.pool {
-        let serve = Request::Serve {
-            pool: pool.clone(),
-            vectors: agent.vectors,
-        };
+        let serve = Request::Serve { pool: pool.clone(), vectors: agent.vectors };
         if let Some(socket) = request(directory, &serve).map_err(|e| e.code(1))? {
             print(&format!("{}\n", socket.display()))?;
         }
@@ -166,8 +163,8 @@ fn absolute(address: &str) -> Result<String> {
     if !address.contains('/') {
         return Ok(address.into());
     }
-    let path = std::path::absolute(address)
-        .map_err(|e| Error::new(format!("{address} is no path: {e}")).code(2))?;
+    let path =
+        std::path::absolute(address).map_err(|e| Error::new(format!("{address} is no path: {e}")).code(2))?;
     Ok(path.to_string_lossy().into_owned())
 }
 

@@ -37,11 +37,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// The identity of the file that this is the status of.
     pub fn of(stat: &libc::stat) -> Identity {
-        Identity {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            stands_for: stat.st_rdev,
-        }
+        Identity { device: stat.st_dev, inode: stat.st_ino, stands_for: stat.st_rdev }
     }
 
     /// The minor number of the device that it stands for.
@@ -86,11 +82,7 @@ impl Descriptor {
     /// Keeps `fd`, which is open on the file with this identity, under a high number.
     pub fn keep(fd: &Owned, identity: Identity, path: &Path) -> Descriptor {
         let number = AtomicI32::new(move_high(fd.fd()).unwrap_or(NONE));
-        Descriptor {
-            number,
-            identity,
-            path: path.clone(),
-        }
+        Descriptor { number, identity, path: path.clone() }
     }
 
     /// The path by which the pool's file was opened.
@@ -123,10 +115,7 @@ impl Descriptor {
         let Some(high) = move_high(fresh.fd()) else {
             return Some(Lent::Temporary(fresh));
         };
-        match self
-            .number
-            .compare_exchange(lost, high, Ordering::AcqRel, Ordering::Acquire)
-        {
+        match self.number.compare_exchange(lost, high, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(Lent::Kept(high)),
             Err(_) => Some(Lent::Temporary(Owned::new(high))),
         }
@@ -182,9 +171,7 @@ impl Descriptor {
 
 /// Duplicates a descriptor to a high number, if one is free.
 fn move_high(fd: i32) -> Option<i32> {
-    floors(sys::descriptor_limit())
-        .into_iter()
-        .find_map(|floor| sys::duplicate(fd, floor).ok())
+    floors(sys::descriptor_limit()).into_iter().find_map(|floor| sys::duplicate(fd, floor).ok())
 }
 
 /// Where to look for a free number under a limit: near the top first, then further down.
@@ -232,15 +219,9 @@ mod tests {
         let other = sys::memory_file(c"descriptor-other").expect("a memory file");
         // SAFETY: replaces a descriptor that this test owns.
         assert_eq!(unsafe { libc::dup2(other, number) }, number);
-        assert!(
-            descriptor.get().is_none(),
-            "the path is empty, so nothing can be had"
-        );
+        assert!(descriptor.get().is_none(), "the path is empty, so nothing can be had");
         descriptor.close();
-        assert!(
-            sys::fstat(number).is_ok(),
-            "closed a descriptor that was not ours"
-        );
+        assert!(sys::fstat(number).is_ok(), "closed a descriptor that was not ours");
         sys::close(number);
         sys::close(other);
     }

@@ -8,10 +8,7 @@ use crate::sys::{self, Errno};
 
 /// Calls `each` with a directory's descriptor and the name of every entry until it returns `false`. A
 /// directory that doesn't exist has no entries.
-pub fn each_entry(
-    directory: &CStr,
-    each: &mut dyn FnMut(i32, &CStr) -> bool,
-) -> Result<(), DiscoverError> {
+pub fn each_entry(directory: &CStr, each: &mut dyn FnMut(i32, &CStr) -> bool) -> Result<(), DiscoverError> {
     match sys::open(directory, libc::O_RDONLY | libc::O_DIRECTORY, 0) {
         Ok(fd) => each_entry_of(&Owned::new(fd), each),
         Err(Errno(libc::ENOENT)) => Ok(()),
@@ -85,11 +82,7 @@ mod tests {
         })
         .expect("readable");
         assert!(names.iter().any(|name| &**name == c"status"));
-        assert!(
-            names.len() > 30,
-            "more than one buffer of entries: {}",
-            names.len()
-        );
+        assert!(names.len() > 30, "more than one buffer of entries: {}", names.len());
         assert_eq!(each_entry(c"/nonexistent", &mut |_, _| true), Ok(()));
     }
 }

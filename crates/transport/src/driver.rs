@@ -124,9 +124,7 @@ impl Driver {
             size: info.size,
             cached: info.flags & IS_CACHED != 0,
             remains: info.flags & HAS_REMAINS != 0,
-            peer: u16::try_from(info.member)
-                .ok()
-                .filter(|_| info.flags & HAS_DOORBELL != 0),
+            peer: u16::try_from(info.member).ok().filter(|_| info.flags & HAS_DOORBELL != 0),
             identity,
         })
     }
@@ -140,12 +138,7 @@ pub(crate) fn sleep(
     expected: u32,
     timeout: Option<Duration>,
 ) -> Option<Slept> {
-    let mut wait = Wait {
-        offset,
-        expected,
-        flags: 0,
-        deadline: timeout.map_or(-1, deadline),
-    };
+    let mut wait = Wait { offset, expected, flags: 0, deadline: timeout.map_or(-1, deadline) };
     let file = descriptor.get()?;
     // SAFETY: the request only reads its structure.
     let (outcome, handled) = unsafe { sys::control_asleep(file.fd(), WAIT, &mut wait) };
@@ -161,11 +154,7 @@ pub(crate) fn sleep(
 /// Wakes threads of this kernel that sleep on the word at `offset`; returns how many. `None`: that can't be
 /// done.
 pub(crate) fn wake(descriptor: &Descriptor, offset: u64, count: u32) -> Option<u32> {
-    let mut wake = Wake {
-        offset,
-        count: count.min(ALL),
-        flags: 0,
-    };
+    let mut wake = Wake { offset, count: count.min(ALL), flags: 0 };
     let woken = call(descriptor, WAKE, &mut wake)?.ok()?;
     Some(u32::try_from(woken).unwrap_or(u32::MAX))
 }
@@ -176,11 +165,7 @@ pub(crate) fn ring(descriptor: &Descriptor, peer: u16) -> bool {
     // takes the request.
     let (number, identity) = descriptor.unchecked();
     let device = u16::try_from(identity.minor() + 1).unwrap_or(0);
-    let mut ring = Ring {
-        peer: peer.into(),
-        vector: 0,
-        device,
-    };
+    let mut ring = Ring { peer: peer.into(), vector: 0, device };
     // SAFETY: the request only reads its structure, and no other file knows it.
     if device != 0 && unsafe { sys::control(number, RING, &mut ring) }.is_ok() {
         return true;
@@ -199,10 +184,7 @@ fn call<T>(descriptor: &Descriptor, request: u32, argument: &mut T) -> Option<Ou
 
 /// The time of the monotonic clock after so long.
 fn deadline(timeout: Duration) -> i64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: fills the structure; can't fail for this clock, so errno stays.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
@@ -220,41 +202,20 @@ mod tests {
     fn requests_have_the_headers_numbers() {
         assert_eq!(
             [INFO, WAIT, WAKE, RING, IDENTITY],
-            [
-                0x8030_d700,
-                0x4018_d701,
-                0x4010_d702,
-                0x4008_d703,
-                0x8010_d704
-            ]
+            [0x8030_d700, 0x4018_d701, 0x4010_d702, 0x4008_d703, 0x8010_d704]
         );
     }
 
     #[test]
     fn a_driver_of_another_interface_is_refused() {
-        let info = |abi, flags, member| Info {
-            abi,
-            flags,
-            member,
-            size: 1 << 20,
-            ..Info::default()
-        };
+        let info = |abi, flags, member| Info { abi, flags, member, size: 1 << 20, ..Info::default() };
         assert_eq!(Driver::of(&info(2, 3, 1), [0; 16]), None);
-        let both =
-            Driver::of(&info(ABI, HAS_DOORBELL | IS_CACHED, 7), [0; 16]).expect("this interface");
-        assert_eq!(
-            (both.cached, both.peer, both.size),
-            (true, Some(7), 1 << 20)
-        );
+        let both = Driver::of(&info(ABI, HAS_DOORBELL | IS_CACHED, 7), [0; 16]).expect("this interface");
+        assert_eq!((both.cached, both.peer, both.size), (true, Some(7), 1 << 20));
         let plain = Driver::of(&info(ABI, 0, -1), [0; 16]).expect("this interface");
         assert_eq!((plain.cached, plain.peer), (false, None));
-        assert_eq!(
-            (plain.beginning(), both.beginning()),
-            (0, 0),
-            "an older driver"
-        );
-        let newer =
-            Driver::of(&info(ABI, HAS_REMAINS | IS_CACHED, -1), [0; 16]).expect("this interface");
+        assert_eq!((plain.beginning(), both.beginning()), (0, 0), "an older driver");
+        let newer = Driver::of(&info(ABI, HAS_REMAINS | IS_CACHED, -1), [0; 16]).expect("this interface");
         assert_eq!(newer.beginning(), REMAINS);
     }
 

@@ -17,17 +17,7 @@ use crate::text::Text;
 fn has_memory(process: u32, thread: u32) -> Option<bool> {
     // To move no pages of a thread only looks up its memory, or fails with EINVAL if it has none.
     // SAFETY: no page is named, so no address is used.
-    let result = unsafe {
-        syscall!(
-            libc::SYS_move_pages,
-            thread,
-            0usize,
-            0usize,
-            0usize,
-            0usize,
-            0
-        )
-    };
+    let result = unsafe { syscall!(libc::SYS_move_pages, thread, 0usize, 0usize, 0usize, 0usize, 0) };
     match -result as i32 {
         0 => Some(true),
         libc::EINVAL | libc::ESRCH => Some(false),
@@ -134,11 +124,7 @@ mod tests {
 
     #[test]
     fn who_has_ended_is_over_before_its_parent_knows() {
-        let mut child = Command::new("cat")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         assert_eq!(is_over(child.id()), Some(false));
         drop(child.stdin.take());
         while is_over(child.id()) != Some(true) {
@@ -179,12 +165,7 @@ mod tests {
             // SAFETY: as above.
             unsafe {
                 let mut thread = core::mem::zeroed();
-                libc::pthread_create(
-                    &mut thread,
-                    core::ptr::null(),
-                    for_a_while,
-                    core::ptr::null_mut(),
-                );
+                libc::pthread_create(&mut thread, core::ptr::null(), for_a_while, core::ptr::null_mut());
                 libc::syscall(libc::SYS_exit, 0);
             }
         }

@@ -216,9 +216,7 @@ impl From<OpenError> for CreateError {
             OpenError::NotFound => CreateError::NotFound,
             OpenError::NotOwnDirectory => CreateError::NotOwnDirectory,
             OpenError::HardLinks => CreateError::HardLinks,
-            OpenError::Denied | OpenError::SymbolicLink | OpenError::ForeignOwner => {
-                CreateError::Denied
-            }
+            OpenError::Denied | OpenError::SymbolicLink | OpenError::ForeignOwner => CreateError::Denied,
             OpenError::Descriptors => CreateError::Descriptors,
             OpenError::NoMemory => CreateError::NoMemory,
             OpenError::System(errno) => CreateError::System(errno),
@@ -235,31 +233,11 @@ mod tests {
     #[test]
     fn errors_are_sentences_and_have_an_errno() {
         for (text, errno, expected) in [
-            (
-                OpenError::NotFound.to_string(),
-                OpenError::NotFound.errno(),
-                libc::ENOENT,
-            ),
-            (
-                CreateError::Exists.to_string(),
-                CreateError::Exists.errno(),
-                libc::EEXIST,
-            ),
-            (
-                RemoveError::Denied.to_string(),
-                RemoveError::Denied.errno(),
-                libc::EPERM,
-            ),
-            (
-                MapError::AddressInUse.to_string(),
-                MapError::AddressInUse.errno(),
-                libc::EINVAL,
-            ),
-            (
-                DiscoverError::System(5).to_string(),
-                DiscoverError::System(5).errno(),
-                5,
-            ),
+            (OpenError::NotFound.to_string(), OpenError::NotFound.errno(), libc::ENOENT),
+            (CreateError::Exists.to_string(), CreateError::Exists.errno(), libc::EEXIST),
+            (RemoveError::Denied.to_string(), RemoveError::Denied.errno(), libc::EPERM),
+            (MapError::AddressInUse.to_string(), MapError::AddressInUse.errno(), libc::EINVAL),
+            (DiscoverError::System(5).to_string(), DiscoverError::System(5).errno(), 5),
         ] {
             assert!(text.ends_with('.') && text.contains(' '), "{text}");
             assert_eq!(errno, expected, "{text}");
@@ -271,9 +249,6 @@ mod tests {
         assert_eq!(OpenError::from(Errno(libc::ELOOP)), OpenError::SymbolicLink);
         assert_eq!(CreateError::from(Errno(libc::ENOSPC)), CreateError::NoRoom);
         assert_eq!(MapError::from(Errno(libc::EEXIST)), MapError::AddressInUse);
-        assert_eq!(
-            RemoveError::from(Errno(libc::EBUSY)),
-            RemoveError::System(libc::EBUSY)
-        );
+        assert_eq!(RemoveError::from(Errno(libc::EBUSY)), RemoveError::System(libc::EBUSY));
     }
 }

@@ -9,13 +9,8 @@ use std::string::ToString;
 pub type Reader = fn(&[u8]);
 
 /// All of them, by name.
-pub const READERS: &[(&str, Reader)] = &[
-    ("ids", ids),
-    ("grant", grant),
-    ("command line", kernel_command_line),
-    ("stat", stat),
-    ("pool", pool),
-];
+pub const READERS: &[(&str, Reader)] =
+    &[("ids", ids), ("grant", grant), ("command line", kernel_command_line), ("stat", stat), ("pool", pool)];
 
 /// `uid_map` and `gid_map`: an id that has another name outside is found again by that name.
 fn ids(text: &[u8]) {
@@ -49,10 +44,7 @@ fn grant(line: &[u8]) {
 fn kernel_command_line(line: &[u8]) {
     let value = command_line::value_in(line, command_line::POOLS);
     for entry in command_line::entries(value) {
-        assert!(
-            !entry.name.is_empty() && !entry.name.contains(&b'/'),
-            "a name"
-        );
+        assert!(!entry.name.is_empty() && !entry.name.contains(&b'/'), "a name");
     }
 }
 
@@ -81,10 +73,7 @@ mod tests {
             ("ids", b"0 1000 1, 1 5000 10 # more\n4000000000 7 2\n"),
             ("grant", b"0000:00:05.0 work"),
             ("command line", b"quiet vshmem.pools=a,b:00:05.0"),
-            (
-                "stat",
-                b"1 (a) b) S 1 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 777 1000 5",
-            ),
+            ("stat", b"1 (a) b) S 1 1 1 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 777 1000 5"),
             ("pool", b"work"),
         ];
         for (name, sample) in samples {

@@ -111,29 +111,12 @@ impl Handle {
         size: u64,
         page_size: u64,
     ) -> Result<Handle, OpenError> {
-        let offer = Offer {
-            backing: Backing::Dax,
-            driver: None,
-            begins: 0,
-            size: Some(size),
-            page_size,
-        };
+        let offer = Offer { backing: Backing::Dax, driver: None, begins: 0, size: Some(size), page_size };
         Handle::map_whole(file, path, &sys::fstat(file.fd())?, &offer)
     }
 
-    fn map_whole(
-        file: &Owned,
-        path: &Path,
-        stat: &libc::stat,
-        offer: &Offer,
-    ) -> Result<Handle, OpenError> {
-        let Offer {
-            backing,
-            driver,
-            begins,
-            size,
-            page_size,
-        } = *offer;
+    fn map_whole(file: &Owned, path: &Path, stat: &libc::stat, offer: &Offer) -> Result<Handle, OpenError> {
+        let Offer { backing, driver, begins, size, page_size } = *offer;
         let len = checked_length(size, page_size)?;
         // What a program attaches is mapped without it: there an access to what is gone raises SIGBUS.
         let beginning = driver.map_or(begins, |driver| driver.beginning());
@@ -214,8 +197,7 @@ impl Handle {
     /// Whether the processor's caches may hold the memory: that of a file or a DAX device, and that of a PCI
     /// device which the driver vshmem.ko maps.
     pub fn is_cached(&self) -> bool {
-        self.driver
-            .map_or(self.backing != Backing::Device, |driver| driver.cached)
+        self.driver.map_or(self.backing != Backing::Device, |driver| driver.cached)
     }
 
     /// What tells this kernel from others that use the pool.
@@ -253,12 +235,7 @@ impl Handle {
 
     /// Sleeps in the driver while a word of the pool is `expected`. `None`: that can't be done, for this word
     /// or at all.
-    pub fn sleep(
-        &self,
-        word: &AtomicU32,
-        expected: u32,
-        timeout: Option<Duration>,
-    ) -> Option<Slept> {
+    pub fn sleep(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Option<Slept> {
         self.driver?;
         driver::sleep(&self.descriptor, self.offset_of(word)?, expected, timeout)
     }
@@ -290,8 +267,7 @@ impl Handle {
         let file = (self.backing == Backing::File).then(|| self.descriptor.get());
         // Tried behind the end, where nothing is.
         let end = self.begins + self.mem.len() as u64;
-        file.flatten()
-            .is_some_and(|file| reserve::punch_file(file.fd(), end, self.page_size, self.page_size))
+        file.flatten().is_some_and(|file| reserve::punch_file(file.fd(), end, self.page_size, self.page_size))
     }
 
     /// Free bytes of the file system that the pool lies on. `None` if it has no limit of its own, or can't be
@@ -341,9 +317,7 @@ impl Handle {
                 MapAt::Fixed(addr)
             }
         };
-        if let Some(outcome) =
-            mapping::by_file(&self.descriptor, self.begins + offset, len, at, prot)
-        {
+        if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, at, prot) {
             return outcome.map_err(MapError::from);
         }
         let from = self.mem.base() as usize + offset as usize;
@@ -388,12 +362,7 @@ impl Handle {
     ///
     /// # Errors
     /// See [`MapError`].
-    pub unsafe fn move_over(
-        &self,
-        range: *mut c_void,
-        len: usize,
-        addr: usize,
-    ) -> Result<(), MapError> {
+    pub unsafe fn move_over(&self, range: *mut c_void, len: usize, addr: usize) -> Result<(), MapError> {
         // SAFETY: the caller vouches for both ranges.
         unsafe { sys::relocate(range as usize, len, addr) }.map_err(MapError::from)
     }
@@ -428,8 +397,7 @@ impl Handle {
     /// now on; else (a device's memory, a reserved pool, a range with parts of pages, a file system that
     /// can't) some of it may be as it was.
     pub fn release(&self, offset: u64, len: u64) -> bool {
-        if self.check_range_inside(offset, len).is_none() || self.is_device() || self.is_reserved()
-        {
+        if self.check_range_inside(offset, len).is_none() || self.is_device() || self.is_reserved() {
             return false;
         }
         let page = self.page_size;
@@ -543,22 +511,10 @@ mod tests {
         let page = sys::page_size();
         assert_eq!(checked_length(None, page), Err(OpenError::TooSmall));
         assert_eq!(checked_length(Some(0), page), Err(OpenError::TooSmall));
-        assert_eq!(
-            checked_length(Some((1 << 20) - 1), page),
-            Err(OpenError::TooSmall)
-        );
+        assert_eq!(checked_length(Some((1 << 20) - 1), page), Err(OpenError::TooSmall));
         assert_eq!(checked_length(Some(1 << 20), page), Ok(1 << 20));
-        assert_eq!(
-            checked_length(Some((1 << 20) + 1), page),
-            Err(OpenError::Uneven)
-        );
-        assert_eq!(
-            checked_length(Some(3 << 20), 2 << 20),
-            Err(OpenError::Uneven)
-        );
-        assert_eq!(
-            checked_length(Some(1 << 61), page),
-            Err(OpenError::TooLarge)
-        );
+        assert_eq!(checked_length(Some((1 << 20) + 1), page), Err(OpenError::Uneven));
+        assert_eq!(checked_length(Some(3 << 20), 2 << 20), Err(OpenError::Uneven));
+        assert_eq!(checked_length(Some(1 << 61), page), Err(OpenError::TooLarge));
     }
 }

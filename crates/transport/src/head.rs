@@ -17,9 +17,8 @@ pub(crate) const BLOCK_AT: u64 = 4096;
 /// Its length.
 const BLOCK: usize = 4096;
 /// What tells the DAX devices of pools from others to a kernel.
-pub const UUID: [u8; 16] = [
-    0xd4, 0x0c, 0x5e, 0x71, 0x2b, 0x93, 0x4f, 0x0a, 0x8c, 0x36, 0x76, 0x73, 0x68, 0x6d, 0x65, 0x6d,
-];
+pub const UUID: [u8; 16] =
+    [0xd4, 0x0c, 0x5e, 0x71, 0x2b, 0x93, 0x4f, 0x0a, 0x8c, 0x36, 0x76, 0x73, 0x68, 0x6d, 0x65, 0x6d];
 
 /// How many bytes a file has before the pool: those of a head, if no pool begins without.
 pub(crate) fn length(fd: i32, file_len: u64) -> u64 {
@@ -82,13 +81,9 @@ mod tests {
         let words = |at: usize| u64::from_le_bytes(ours[at..at + 8].try_into().expect("eight"));
         assert_eq!(words(48), 0x0004_0001_0000_0000);
         assert_eq!((words(56), words(64)), (2 << 20, 0x4000));
-        assert_eq!(
-            (words(72), words(80), words(88)),
-            (1, 0x1000 << 32, 0x40_0000_1000)
-        );
+        assert_eq!((words(72), words(80), words(88)), (1, 0x1000 << 32, 0x40_0000_1000));
         ours[16..32].copy_from_slice(&[
-            0x2d, 0x1c, 0x8f, 0xa2, 0x7a, 0x3d, 0x4a, 0x0e, 0x9c, 0x58, 0x11, 0x11, 0x11, 0x11,
-            0x11, 0x11,
+            0x2d, 0x1c, 0x8f, 0xa2, 0x7a, 0x3d, 0x4a, 0x0e, 0x9c, 0x58, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11,
         ]);
         ours[4088..].fill(0);
         assert_eq!(fletcher64(&ours), 0x4001_4a33_aa72_65c0);

@@ -60,10 +60,7 @@ impl fmt::Display for IdMapError {
         match self {
             IdMapError::Text => write!(f, "a map of ids has {form}"),
             IdMapError::File(path) => {
-                write!(
-                    f,
-                    "{path} can't be understood; it has {form}, in 2048 bytes"
-                )
+                write!(f, "{path} can't be understood; it has {form}, in 2048 bytes")
             }
             IdMapError::Unreadable(path) => write!(f, "{path} is there but can't be read"),
         }
@@ -73,25 +70,16 @@ impl core::error::Error for IdMapError {}
 
 impl IdMap {
     /// Ids are the same inside and outside.
-    pub const SAME: IdMap = IdMap {
-        lines: [Line {
-            inside: 0,
-            outside: 0,
-            count: 0,
-        }; MOST],
-        count: 0,
-    };
+    pub const SAME: IdMap = IdMap { lines: [Line { inside: 0, outside: 0, count: 0 }; MOST], count: 0 };
 
     /// What an id of this kernel is called in pools; [`NOBODYS`] if it is in no line.
     pub fn outside(&self, id: u32) -> u32 {
-        self.translate(id, |line| (line.inside, line.outside))
-            .unwrap_or(NOBODYS)
+        self.translate(id, |line| (line.inside, line.outside)).unwrap_or(NOBODYS)
     }
 
     /// What an id of a pool is called in this kernel; 65534 if it is in no line.
     pub fn inside(&self, id: u32) -> u32 {
-        self.translate(id, |line| (line.outside, line.inside))
-            .unwrap_or(OVERFLOW)
+        self.translate(id, |line| (line.outside, line.inside)).unwrap_or(OVERFLOW)
     }
 
     fn translate(&self, id: u32, way: impl Fn(&Line) -> (u32, u32)) -> Option<u32> {
@@ -120,9 +108,7 @@ impl IdMap {
         for line in text.split(|c| *c == b'\n') {
             let line = line.split(|c| *c == b'#').next().unwrap_or(&[]);
             for part in line.split(|c| *c == b',') {
-                let mut words = part
-                    .split(u8::is_ascii_whitespace)
-                    .filter(|word| !word.is_empty());
+                let mut words = part.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
                 let Some(first) = words.next() else { continue };
                 let new = Line {
                     inside: number(first)?,
@@ -147,8 +133,7 @@ impl IdMap {
             && fits(new.inside)
             && fits(new.outside)
             && self.lines[..self.count].iter().all(|old| {
-                apart(old.inside, old.count, new.inside)
-                    && apart(old.outside, old.count, new.outside)
+                apart(old.inside, old.count, new.inside) && apart(old.outside, old.count, new.outside)
             })
     }
 }
@@ -161,10 +146,7 @@ fn number(word: &[u8]) -> Option<u32> {
 
 impl Ids {
     /// The same everywhere.
-    pub const SAME: Ids = Ids {
-        users: IdMap::SAME,
-        groups: IdMap::SAME,
-    };
+    pub const SAME: Ids = Ids { users: IdMap::SAME, groups: IdMap::SAME };
 
     /// The maps that are given, and where one isn't, that of `/etc/vshmem/uid_map` or `gid_map`; without the
     /// file, the same everywhere.
@@ -216,8 +198,8 @@ mod tests {
 
     #[test]
     fn ids_are_translated_both_ways() {
-        let map = IdMap::parse(b"# root is nobody special\n0 100000 1000\n1000 1000 1 # me\n\n")
-            .expect("a map");
+        let map =
+            IdMap::parse(b"# root is nobody special\n0 100000 1000\n1000 1000 1 # me\n\n").expect("a map");
         for (inside, outside) in [(0, 100_000), (999, 100_999), (1000, 1000)] {
             assert_eq!(map.outside(inside), outside);
             assert_eq!(map.inside(outside), inside);
@@ -248,10 +230,7 @@ mod tests {
         ] {
             assert_eq!(IdMap::parse(bad), None, "{bad:?}");
         }
-        assert_eq!(
-            IdMap::parse(b"0 0 4294967295").map(|map| map.count),
-            Some(1)
-        );
+        assert_eq!(IdMap::parse(b"0 0 4294967295").map(|map| map.count), Some(1));
         let lines = |count: u32| {
             let lines = (0..count).map(|i| std::format!("{i} {i} 1\n"));
             lines.collect::<std::string::String>()

@@ -72,9 +72,7 @@ pub mod xen;
 
 pub use directory::each_entry;
 pub use driver::Slept;
-pub use error::{
-    CreateError, DiscoverError, JoinError, MapError, OpenError, RemoveError, ResolveError,
-};
+pub use error::{CreateError, DiscoverError, JoinError, MapError, OpenError, RemoveError, ResolveError};
 pub use handle::Handle;
 pub use liveness::{Liveness, LIVENESS_BASE};
 pub use local::{

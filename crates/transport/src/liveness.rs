@@ -104,9 +104,7 @@ pub(crate) fn alive(descriptor: &Descriptor, slot: u32) -> Option<bool> {
     let mut request = request(slot);
     sys::lock(file.fd(), libc::F_OFD_GETLK, &mut request).ok()?;
     // A thread that closes what it finds may have put another file in place; then the answer means nothing.
-    descriptor
-        .is_still(&file)
-        .then_some(request.l_type != libc::F_UNLCK as i16)
+    descriptor.is_still(&file).then_some(request.l_type != libc::F_UNLCK as i16)
 }
 
 /// A write lock on the byte of a slot.

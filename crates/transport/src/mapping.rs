@@ -111,11 +111,7 @@ pub(crate) fn duplicate(from: usize, len: usize, to: MapAt, prot: i32) -> Outcom
     if let MapAt::Fixed(addr) = to {
         reserve_address(addr, len)?;
     }
-    let fixed = if to == MapAt::Anywhere {
-        0
-    } else {
-        libc::MREMAP_FIXED
-    };
+    let fixed = if to == MapAt::Anywhere { 0 } else { libc::MREMAP_FIXED };
     let flags = libc::MREMAP_MAYMOVE | fixed;
     // SAFETY: a fixed address was reserved above.
     let at = match unsafe { sys::remap_again(from, len, flags, to.addr().unwrap_or(0)) } {
@@ -142,8 +138,7 @@ pub(crate) fn duplicate(from: usize, len: usize, to: MapAt, prot: i32) -> Outcom
 
 /// Maps inaccessible memory at an address where nothing is mapped.
 fn reserve_address(addr: usize, len: usize) -> Outcome<()> {
-    let flags =
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     // SAFETY: replaces nothing.
     let at = unsafe { sys::map(addr, len, libc::PROT_NONE, flags, -1, 0) }? as usize;
     if at != addr {

@@ -65,8 +65,7 @@ impl Kernel {
 fn enter(pool: &Pool, identity: [u8; 16]) -> Result<u16, JoinError> {
     let name = sys::host_name();
     let len = name.iter().position(|b| *b == 0).unwrap_or(name.len());
-    pool.join(identity, &name[..len])
-        .map_err(|vshmem_pool::JoinError::Full| JoinError::Full)
+    pool.join(identity, &name[..len]).map_err(|vshmem_pool::JoinError::Full| JoinError::Full)
 }
 
 /// What a device's file is marked with, and if it is not, will be. By one at a time.
@@ -159,11 +158,7 @@ mod tests {
             create_local(reference.path(), 1 << 20, 0o600, format).expect("a new pool");
             let handle = crate::open(&reference).expect("just made");
             let pool = Pool::open(handle.mem()).expect("just formatted");
-            Place {
-                reference,
-                handle,
-                pool,
-            }
+            Place { reference, handle, pool }
         }
     }
 
@@ -233,9 +228,7 @@ mod tests {
             let all: Vec<_> = thread::scope(|scope| {
                 let mark = || identity_by_file(&machine);
                 let all: Vec<_> = (0..4).map(|_| scope.spawn(mark)).collect();
-                all.into_iter()
-                    .map(|t| t.join().expect("no panic"))
-                    .collect()
+                all.into_iter().map(|t| t.join().expect("no panic")).collect()
             });
             assert!(all[0].is_ok() && all.iter().all(|id| *id == all[0]));
         }

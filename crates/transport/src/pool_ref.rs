@@ -57,13 +57,7 @@ impl PoolRef {
             .and_then(|()| path.push(name))
             .and_then(|()| kept.push(name))
             .ok_or(ResolveError::BadName)?;
-        Ok(PoolRef {
-            origin: Origin::Name,
-            giver: None,
-            address: None,
-            name: kept,
-            path,
-        })
+        Ok(PoolRef { origin: Origin::Name, giver: None, address: None, name: kept, path })
     }
 
     /// The local pool at a path; a relative one is taken from the current working directory, now.
@@ -79,13 +73,7 @@ impl PoolRef {
             Some(_) => push_working_directory(&mut absolute)?,
         }
         absolute.push(path).ok_or(ResolveError::PathTooLong)?;
-        Ok(PoolRef {
-            origin: Origin::Path,
-            giver: None,
-            address: None,
-            name: Name::new(),
-            path: absolute,
-        })
+        Ok(PoolRef { origin: Origin::Path, giver: None, address: None, name: Name::new(), path: absolute })
     }
 
     /// A pool that the transport of this name gives to this kernel: its device, under a name that is known to
@@ -98,13 +86,7 @@ impl PoolRef {
     ) -> Option<PoolRef> {
         let mut kept = Name::new();
         kept.push(name)?;
-        Some(PoolRef {
-            origin: Origin::Device,
-            giver: Some(giver),
-            address,
-            name: kept,
-            path,
-        })
+        Some(PoolRef { origin: Origin::Device, giver: Some(giver), address, name: kept, path })
     }
 
     /// The local pool that `value` means, by name or, with a slash, by path.
@@ -166,9 +148,7 @@ impl fmt::Display for PoolRef {
 pub(crate) fn is_name(name: &[u8]) -> bool {
     (1..=NAME_MAX).contains(&name.len())
         && ![&b"."[..], b".."].contains(&name)
-        && name
-            .iter()
-            .all(|c| c.is_ascii_alphanumeric() || b"._-".contains(c))
+        && name.iter().all(|c| c.is_ascii_alphanumeric() || b"._-".contains(c))
 }
 
 /// The directory of the effective user's named pools: `/dev/shm/vshmem.UID`.
@@ -192,9 +172,7 @@ fn push_working_directory(path: &mut Path) -> Result<(), ResolveError> {
     if directory.first() != Some(&b'/') {
         return Err(ResolveError::NoWorkingDirectory);
     }
-    path.push(directory)
-        .and_then(|()| path.push(b"/"))
-        .ok_or(ResolveError::PathTooLong)
+    path.push(directory).and_then(|()| path.push(b"/")).ok_or(ResolveError::PathTooLong)
 }
 
 #[cfg(test)]
@@ -215,21 +193,8 @@ mod tests {
 
     #[test]
     fn bad_names_are_refused() {
-        for bad in [
-            &b""[..],
-            b"a b",
-            b"a:b",
-            b"\xff",
-            b"a\0",
-            b".",
-            b"..",
-            &[b'a'; NAME_MAX + 1],
-        ] {
-            assert_eq!(
-                PoolRef::named(bad).err(),
-                Some(ResolveError::BadName),
-                "{bad:?}"
-            );
+        for bad in [&b""[..], b"a b", b"a:b", b"\xff", b"a\0", b".", b"..", &[b'a'; NAME_MAX + 1]] {
+            assert_eq!(PoolRef::named(bad).err(), Some(ResolveError::BadName), "{bad:?}");
         }
         assert!(PoolRef::named(&[b'a'; NAME_MAX]).is_ok());
     }

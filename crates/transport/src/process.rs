@@ -18,19 +18,12 @@ fn namespaces() -> u32 {
         // SAFETY: all zeros is a valid stat; the kernel fills it.
         unsafe {
             let mut stat: libc::stat = core::mem::zeroed();
-            let done = syscall!(
-                libc::SYS_newfstatat,
-                libc::AT_FDCWD,
-                path.as_ptr(),
-                &raw mut stat,
-                0
-            );
+            let done = syscall!(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), &raw mut stat, 0);
             (done == 0).then_some(stat.st_ino as u32)
         }
     };
-    inode(c"/proc/self/ns/pid").map_or(0, |pid| {
-        namespaces_number(pid, inode(c"/proc/self/ns/time").unwrap_or(0))
-    })
+    inode(c"/proc/self/ns/pid")
+        .map_or(0, |pid| namespaces_number(pid, inode(c"/proc/self/ns/time").unwrap_or(0)))
 }
 
 /// The number of a PID and a time namespace, by their inodes. The kernel numbers namespaces of all kinds from
@@ -54,10 +47,7 @@ pub fn started() -> u64 {
 /// The same for a child that was forked just now, by the clock. Without /proc it is taken to be in its
 /// parent's namespaces.
 pub fn started_now(parent: u64) -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills the structure.
     unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_BOOTTIME, &raw mut now) };
     let ticks = now.tv_sec as u64 * TICKS + now.tv_nsec as u64 / (1_000_000_000 / TICKS);
@@ -167,10 +157,7 @@ mod tests {
         assert!(!is_gone(me, 0));
         assert!(!is_gone(0, started()));
         assert!(is_gone(me, started() - 1), "who had the pid before");
-        assert!(
-            !is_gone(me, (started() - 1) ^ 1 << 40),
-            "another namespace's"
-        );
+        assert!(!is_gone(me, (started() - 1) ^ 1 << 40), "another namespace's");
         assert!(!is_gone(me, started() + 1000), "noted late");
         assert!(has_executed(me, started()) && !has_executed(me, started() - 1));
         let mut child = std::process::Command::new("true").spawn().unwrap();
@@ -185,10 +172,7 @@ mod tests {
         assert!(has_left(child.id(), started()));
         assert!(!has_left(std::process::id(), started()));
         assert!(!has_left(0, started()));
-        assert!(
-            !has_left(child.id(), started() ^ 1 << 40),
-            "another namespace"
-        );
+        assert!(!has_left(child.id(), started() ^ 1 << 40), "another namespace");
     }
 
     #[test]
@@ -213,10 +197,7 @@ mod tests {
 
     #[test]
     fn who_is_stopped_is_known_to_be() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let (pid, noted) = (child.id(), started_now(started()));
         assert!(!is_stopped(pid, noted));
         // SAFETY: signals to a child of our own.

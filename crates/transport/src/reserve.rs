@@ -14,9 +14,7 @@ pub(crate) const KEPT: u32 = libc::S_ISVTX;
 
 /// Backs a range of a file with memory. `false`: there is no room; then part of it may have been backed.
 pub(crate) fn in_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
-    in_steps(offset, len, page_size, |offset, len| {
-        sys::allocate(fd, 0, offset, len)
-    })
+    in_steps(offset, len, page_size, |offset, len| sys::allocate(fd, 0, offset, len))
 }
 
 /// Backs whole pages of a pool's own mapping with memory: as if every page were written, except that a lack
@@ -58,9 +56,7 @@ fn populate(at: *mut u8, len: usize) -> bool {
 /// Punches a hole of whole pages into a file.
 pub(crate) fn punch_file(fd: i32, offset: u64, len: u64, page_size: u64) -> bool {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    in_steps(offset, len, page_size, |offset, len| {
-        sys::allocate(fd, mode, offset, len)
-    })
+    in_steps(offset, len, page_size, |offset, len| sys::allocate(fd, mode, offset, len))
 }
 
 /// Punches a hole of whole pages into the file that a pool's own mapping shows.

@@ -37,19 +37,13 @@ pub(crate) fn at(path: &CStr) -> Option<Stat> {
 /// The name, in parentheses, may hold anything; what follows its last parenthesis are fields 3 and up.
 pub(crate) fn parse(stat: &[u8]) -> Option<Stat> {
     let after_name = stat.iter().rposition(|b| *b == b')')? + 1;
-    let mut fields = stat[after_name..]
-        .split(|b| *b == b' ')
-        .filter(|f| !f.is_empty());
+    let mut fields = stat[after_name..].split(|b| *b == b' ').filter(|f| !f.is_empty());
     let state = *fields.next()?.first()?;
     let mut number = |skipped| -> Option<u64> {
         let field = core::str::from_utf8(fields.nth(skipped)?).ok()?;
         field.parse().ok()
     };
-    Some(Stat {
-        state,
-        threads: number(20 - 4)? as usize,
-        start: number(22 - 21)?,
-    })
+    Some(Stat { state, threads: number(20 - 4)? as usize, start: number(22 - 21)? })
 }
 
 #[cfg(test)]
@@ -60,11 +54,7 @@ mod tests {
     fn starts_are_parsed_whatever_the_name() {
         let line = b"7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2 3";
         let (state, threads, start) = (b'S', 1, 98765);
-        let stat = Stat {
-            state,
-            threads,
-            start,
-        };
+        let stat = Stat { state, threads, start };
         assert_eq!(parse(line), Some(stat));
         assert_eq!(parse(b"7 (x"), None);
         assert_eq!(parse(b"7 (x) S 1"), None);

@@ -38,10 +38,7 @@ pub fn resolve(value: &[u8]) -> Result<PoolRef, ResolveError> {
     let local = PoolRef::named(value);
     match given_pools {
         false => local,
-        true => local
-            .ok()
-            .filter(local::exists)
-            .ok_or(ResolveError::NoSuchPool),
+        true => local.ok().filter(local::exists).ok_or(ResolveError::NoSuchPool),
     }
 }
 

@@ -13,10 +13,7 @@ pub(crate) struct Text<const N: usize> {
 impl<const N: usize> Text<N> {
     /// An empty string.
     pub const fn new() -> Self {
-        Text {
-            bytes: [0; N],
-            len: 0,
-        }
+        Text { bytes: [0; N], len: 0 }
     }
 
     /// Appends bytes; `None` if they don't fit or hold a zero byte.

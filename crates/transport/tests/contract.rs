@@ -33,17 +33,11 @@ fn main() -> ExitCode {
 
 /// Makes the checks on a pool and prints the verdicts.
 fn check(pool: &PoolRef) -> bool {
-    run(
-        &Subject {
-            transport: &Local,
-            pool,
-        },
-        &mut |name, verdict| match verdict {
-            Verdict::Passed => println!("  ok    {name}"),
-            Verdict::Skipped(reason) => println!("  skip  {name}: {reason}"),
-            Verdict::Failed(message) => println!("  FAIL  {name}: {message}"),
-        },
-    )
+    run(&Subject { transport: &Local, pool }, &mut |name, verdict| match verdict {
+        Verdict::Passed => println!("  ok    {name}"),
+        Verdict::Skipped(reason) => println!("  skip  {name}: {reason}"),
+        Verdict::Failed(message) => println!("  FAIL  {name}: {message}"),
+    })
 }
 
 /// Creates a pool in which nothing is, and makes the checks on it.
@@ -57,10 +51,7 @@ fn check_new(name: &CStr, pool: &PoolRef) -> bool {
 
 fn by_name() -> bool {
     let name = CString::new(format!("contract-{}", std::process::id())).expect("no zero");
-    let good = check_new(
-        &name,
-        &PoolRef::named(name.to_bytes()).expect("a good name"),
-    );
+    let good = check_new(&name, &PoolRef::named(name.to_bytes()).expect("a good name"));
     remove_local(&name).expect("the pool was there");
     good
 }
@@ -118,11 +109,7 @@ fn bind_mounted() -> bool {
         println!("  skip  needs root");
         return true;
     }
-    let base = format!(
-        "{}/vshmem-bind-{}",
-        env!("CARGO_TARGET_TMPDIR"),
-        std::process::id()
-    );
+    let base = format!("{}/vshmem-bind-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
     let (original, seen) = (format!("{base}.pool"), format!("{base}.seen"));
     let name = CString::new(original.as_str()).expect("no zero");
     create_local(&name, SIZE, 0o600, &mut |_| true).expect("a new pool");
@@ -155,28 +142,13 @@ fn bind_mounted() -> bool {
 
 /// Mounts one file on another, for this process only.
 fn mount_on(file: &str, place: &str) -> bool {
-    let (file, place) = (
-        CString::new(file).expect("no zero"),
-        CString::new(place).expect("no zero"),
-    );
+    let (file, place) = (CString::new(file).expect("no zero"), CString::new(place).expect("no zero"));
     let none = std::ptr::null();
     // SAFETY: terminated strings; concerns this process only.
     unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(
-                none,
-                c"/".as_ptr(),
-                none,
-                libc::MS_REC | libc::MS_PRIVATE,
-                none.cast(),
-            ) == 0
-            && libc::mount(
-                file.as_ptr(),
-                place.as_ptr(),
-                none,
-                libc::MS_BIND,
-                none.cast(),
-            ) == 0
+            && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) == 0
+            && libc::mount(file.as_ptr(), place.as_ptr(), none, libc::MS_BIND, none.cast()) == 0
     }
 }
 

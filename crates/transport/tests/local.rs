@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use vshmem_pool::layout::MAGIC;
 use vshmem_pool::Mem;
 use vshmem_transport::{
-    create_local, create_with_head, list_local, open, remove_local, reserve_local, CreateError,
-    OpenError, PoolRef, RemoveError,
+    create_local, create_with_head, list_local, open, remove_local, reserve_local, CreateError, OpenError,
+    PoolRef, RemoveError,
 };
 
 const SIZE: u64 = 2 << 20;
@@ -98,11 +98,7 @@ fn a_new_pool_has_its_contents_size_and_mode() {
         let status = fs::metadata(scratch.path()).expect("there");
         assert_eq!(status.len(), SIZE);
         assert_eq!(status.mode() & 0o7777, mode);
-        assert_eq!(
-            status.blocks() * 512,
-            2 * 4096,
-            "more than the written pages take memory"
-        );
+        assert_eq!(status.blocks() * 512, 2 * 4096, "more than the written pages take memory");
         let handle = open(&at(&scratch.path())).expect("a pool");
         // SAFETY: inside the pool.
         let byte = unsafe { handle.mem().base().add(SIZE as usize / 2).read() };
@@ -149,9 +145,7 @@ fn one_of_many_creators_wins_and_all_see_a_whole_pool() {
                 let byte = |offset| unsafe { handle.mem().base().add(offset).read() };
                 let winner = byte(0);
                 assert!(winner != 0);
-                assert!((0..SIZE as usize)
-                    .step_by(64 << 10)
-                    .all(|offset| byte(offset) == winner));
+                assert!((0..SIZE as usize).step_by(64 << 10).all(|offset| byte(offset) == winner));
             });
         }
     });
@@ -175,28 +169,13 @@ fn what_exists_is_never_replaced() {
 fn impossible_pools_are_refused() {
     let scratch = Scratch::new();
     let create = |path: &CStr, size| create_local(path, size, 0o600, &mut |_| true);
-    assert_eq!(
-        create(&scratch.c_path(), (1 << 20) - 1),
-        Err(CreateError::TooSmall)
-    );
-    assert_eq!(
-        create(&scratch.c_path(), u64::MAX),
-        Err(CreateError::TooLarge)
-    );
-    assert_eq!(
-        create(&scratch.c_path(), 1 << 60),
-        Err(CreateError::TooLarge)
-    );
-    assert_eq!(
-        create(&scratch.c_path(), 1 << 59),
-        Err(CreateError::NoMemory)
-    );
+    assert_eq!(create(&scratch.c_path(), (1 << 20) - 1), Err(CreateError::TooSmall));
+    assert_eq!(create(&scratch.c_path(), u64::MAX), Err(CreateError::TooLarge));
+    assert_eq!(create(&scratch.c_path(), 1 << 60), Err(CreateError::TooLarge));
+    assert_eq!(create(&scratch.c_path(), 1 << 59), Err(CreateError::NoMemory));
     assert_eq!(create(c"no such name", SIZE), Err(CreateError::BadName));
     assert_eq!(create(c"", SIZE), Err(CreateError::BadName));
-    assert_eq!(
-        create(c"/nonexistent/pool", SIZE),
-        Err(CreateError::NoDirectory)
-    );
+    assert_eq!(create(c"/nonexistent/pool", SIZE), Err(CreateError::NoDirectory));
     assert_eq!(create(c"/proc/pool", SIZE), Err(CreateError::NoDirectory));
     assert_eq!(fs::read_dir(&scratch.0).expect("readable").count(), 0);
 }
@@ -275,9 +254,7 @@ fn with_own_directory(make: impl Fn(&Path)) -> Option<[String; 4]> {
     let pool = PoolRef::named(b"squatted").expect("a good name");
     let mut listed = 0;
     let said = [
-        create_local(c"squatted", SIZE, 0o600, &mut begin)
-            .err()
-            .map(|e| e.to_string()),
+        create_local(c"squatted", SIZE, 0o600, &mut begin).err().map(|e| e.to_string()),
         open(&pool).err().map(|e| e.to_string()),
         list_local(&mut |_| {
             listed += 1;
@@ -322,10 +299,7 @@ fn only_a_directory_of_the_users_own_has_named_pools() {
     std::thread::scope(|scope| {
         // A thread for each, since it has a mount namespace of its own from then on.
         for make in fine {
-            let said = scope
-                .spawn(move || with_own_directory(make))
-                .join()
-                .expect("no panic");
+            let said = scope.spawn(move || with_own_directory(make)).join().expect("no panic");
             let Some(said) = said else {
                 eprintln!("skipped: needs to mount a file system");
                 return;
@@ -333,15 +307,9 @@ fn only_a_directory_of_the_users_own_has_named_pools() {
             assert_eq!(said, [""; 4]);
         }
         for (what, make) in traps {
-            let said = scope
-                .spawn(move || with_own_directory(make))
-                .join()
-                .expect("no panic");
+            let said = scope.spawn(move || with_own_directory(make)).join().expect("no panic");
             for said in said.expect("mounted before") {
-                assert!(
-                    said.contains("have its owner or root remove it"),
-                    "{what}: {said}"
-                );
+                assert!(said.contains("have its owner or root remove it"), "{what}: {said}");
             }
         }
     });
@@ -351,10 +319,7 @@ fn only_a_directory_of_the_users_own_has_named_pools() {
 fn a_file_with_a_second_name_is_no_pool() {
     let name = unique("linked");
     create_local(&name, SIZE, 0o600, &mut begin).expect("created");
-    let (file, pool) = (
-        file_of(&name),
-        PoolRef::named(name.to_bytes()).expect("a good name"),
-    );
+    let (file, pool) = (file_of(&name), PoolRef::named(name.to_bytes()).expect("a good name"));
     let other = file.with_extension("other");
     fs::hard_link(&file, &other).expect("on one file system");
     for pool in [&pool, &at(&file), &at(&other)] {
@@ -366,16 +331,9 @@ fn a_file_with_a_second_name_is_no_pool() {
     // SAFETY: nobody uses it.
     unsafe { handle.close() };
     // By its descriptor it is a pool without a name, too.
-    let descriptor = File::options()
-        .read(true)
-        .write(true)
-        .open(&other)
-        .expect("there");
+    let descriptor = File::options().read(true).write(true).open(&other).expect("there");
     fs::remove_file(&other).expect("there");
-    let link = format!(
-        "/proc/self/fd/{}",
-        std::os::fd::AsRawFd::as_raw_fd(&descriptor)
-    );
+    let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&descriptor));
     let handle = open(&at(Path::new(&link))).expect("a pool");
     // SAFETY: nobody uses it.
     unsafe { handle.close() };
@@ -415,10 +373,7 @@ fn named_pools_are_listed_until_removed() {
     };
     let pool = listed().expect("listed");
     assert_eq!((pool.size, pool.used, pool.mode), (SIZE, 0, 0o640));
-    assert_eq!(
-        pool.pool.path().to_bytes(),
-        file_of(&name).as_os_str().as_bytes()
-    );
+    assert_eq!(pool.pool.path().to_bytes(), file_of(&name).as_os_str().as_bytes());
     let handle = open(&pool.pool).expect("a pool");
     assert!(handle.reserve(0, 8192));
     assert_eq!(listed().expect("listed").used, 8192);
@@ -521,10 +476,7 @@ fn a_reserved_pool_keeps_all_of_its_memory_and_what_it_holds() {
     // Open before it is reserved, as a program may have it that uses it already.
     let handle = open(&at(&file)).expect("a pool");
     assert!(!handle.is_reserved());
-    assert!(
-        handle.release(0, 1 << 20),
-        "a sparse pool gives memory back"
-    );
+    assert!(handle.release(0, 1 << 20), "a sparse pool gives memory back");
     reserve_local(&name).expect("room");
     assert!(handle.is_reserved());
     let used = || fs::metadata(&file).expect("it is there").blocks() * 512;
@@ -561,10 +513,7 @@ fn what_there_is_no_room_for_is_not_reserved_and_takes_none() {
     let handle = open(&at(&scratch.path())).expect("a pool");
     assert!(!handle.is_reserved());
     // Opening it has touched its first page.
-    assert!(
-        handle.free_memory() >= Some((2 << 20) - (64 << 10)),
-        "some was taken"
-    );
+    assert!(handle.free_memory() >= Some((2 << 20) - (64 << 10)), "some was taken");
     // SAFETY: nobody uses it.
     unsafe { handle.close() };
     remove_local(&scratch.c_path()).expect("removed");
@@ -572,10 +521,7 @@ fn what_there_is_no_room_for_is_not_reserved_and_takes_none() {
     reserve_local(&scratch.c_path()).expect("all that there is");
     let handle = open(&at(&scratch.path())).expect("a pool");
     assert_eq!(handle.free_memory(), Some(0));
-    assert!(
-        handle.reserve(0, 2 << 20),
-        "it has it on a full file system, too"
-    );
+    assert!(handle.reserve(0, 2 << 20), "it has it on a full file system, too");
 }
 
 #[test]

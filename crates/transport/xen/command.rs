@@ -91,9 +91,7 @@ pub fn xen(xen: Xen) -> Result<u8> {
 fn withdraw_left(pool: &str) -> Result<u8> {
     let why = match withdraw(pool)? {
         Withdrawal::Removed => return Ok(0),
-        Withdrawal::Served => {
-            "is served by a process, which withdraws it when it is ended: `vshmem xen own`"
-        }
+        Withdrawal::Served => "is served by a process, which withdraws it when it is ended: `vshmem xen own`",
         Withdrawal::NoPool => "is not there: `vshmem pool ls` shows those that are",
     };
     Err(Error::new(format!("the pool {pool} {why}")))

@@ -41,10 +41,7 @@ impl Transport for Xen {
             if pool.name() == name {
                 named = Some(pool.clone());
             }
-            if first
-                .as_ref()
-                .is_none_or(|first| pool.name() < first.name())
-            {
+            if first.as_ref().is_none_or(|first| pool.name() < first.name()) {
                 first = Some(pool.clone());
             }
             named.is_none()
@@ -54,9 +51,7 @@ impl Transport for Xen {
     }
 
     fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError> {
-        each_entry(DIRECTORY, &mut |_, name| {
-            pool_of(name.to_bytes()).is_none_or(|pool| each(&pool))
-        })
+        each_entry(DIRECTORY, &mut |_, name| pool_of(name.to_bytes()).is_none_or(|pool| each(&pool)))
     }
 
     fn open(&self, pool: &PoolRef) -> Result<Handle, OpenError> {

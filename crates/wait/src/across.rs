@@ -68,10 +68,7 @@ const SILENCE: u64 = 3_000_000_000;
 impl Heartbeat {
     /// Nothing is known yet.
     pub const fn new() -> Heartbeat {
-        Heartbeat {
-            count: AtomicU64::new(0),
-            since: AtomicU64::new(0),
-        }
+        Heartbeat { count: AtomicU64::new(0), since: AtomicU64::new(0) }
     }
 
     /// Has the count changed within the last seconds? At the first look it counts as changed.
@@ -102,19 +99,14 @@ impl Across<'_> {
                 return waited;
             }
         }
-        nap::wait(word, expected, timeout, |this| {
-            self.sleep(word, expected, Some(this))
-        })
+        nap::wait(word, expected, timeout, |this| self.sleep(word, expected, Some(this)))
     }
 
     /// Will this kernel's doorbell be rung for a word that another member changes, whichever that is?
     fn is_rung(&self) -> bool {
         (self.handle.can_futex() || self.handle.has_driver())
             && self.pool.is_rung_by_all(self.member)
-            && self
-                .pool
-                .last_heartbeat()
-                .is_none_or(|(count, _)| self.heartbeat.is_alive(count, spin::now()))
+            && self.pool.last_heartbeat().is_none_or(|(count, _)| self.heartbeat.is_alive(count, spin::now()))
     }
 
     /// One sleep by this kernel's own means, if it has any for this word.
@@ -140,11 +132,7 @@ impl Across<'_> {
             }
             Sleeper::Of(_) | Sleeper::Anybody => {}
         }
-        let woken = if self.handle.can_futex() {
-            futex::wake(word, n)
-        } else {
-            self.wake_in_driver(word, n)
-        };
+        let woken = if self.handle.can_futex() { futex::wake(word, n) } else { self.wake_in_driver(word, n) };
         if woken > 0 {
             spin::woke();
         }

@@ -14,15 +14,7 @@ fn futex(word: &AtomicU32, op: i32, value: u32, timeout: *const libc::timespec) 
     unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;
-        let result = libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            op,
-            value,
-            timeout,
-            word.as_ptr(),
-            0,
-        );
+        let result = libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, timeout, word.as_ptr(), 0);
         let error = *errno;
         *errno = saved;
         if result < 0 {
@@ -37,14 +29,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waite
     let spec = timeout.map(nap::timespec);
     let pointer = spec.as_ref().map_or(null(), |t| t as *const libc::timespec);
     let (at, pointer) = (word.as_ptr() as usize, pointer as usize);
-    let arguments = [
-        at,
-        libc::FUTEX_WAIT as usize,
-        expected as usize,
-        pointer,
-        0,
-        0,
-    ];
+    let arguments = [at, libc::FUTEX_WAIT as usize, expected as usize, pointer, 0, 0];
     // SAFETY: the word is live for the call, and so is the timeout, if there is one.
     let awake = unsafe { asleep(libc::SYS_futex, arguments) };
     match -awake.result as i32 {

@@ -38,12 +38,7 @@ pub enum Scope<'a> {
 
 /// Sleeps while `word` holds `expected`, `timeout` at the most. The word may be in memory shared by
 /// processes.
-pub fn wait(
-    word: &AtomicU32,
-    expected: u32,
-    timeout: Option<Duration>,
-    scope: Scope<'_>,
-) -> Waited {
+pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope<'_>) -> Waited {
     if word.load(Ordering::Acquire) != expected {
         return Waited::Woken;
     }

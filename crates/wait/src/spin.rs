@@ -90,11 +90,7 @@ fn cpus() -> u32 {
                 let mut set: libc::cpu_set_t = core::mem::zeroed();
                 let errno = *libc::__errno_location();
                 let result = libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
-                let n = if result == 0 {
-                    online().min(2).max(libc::CPU_COUNT(&set) as u32)
-                } else {
-                    2
-                };
+                let n = if result == 0 { online().min(2).max(libc::CPU_COUNT(&set) as u32) } else { 2 };
                 *libc::__errno_location() = errno;
                 n
             };
@@ -180,10 +176,7 @@ fn is_leisurely() -> bool {
 
 /// Nanoseconds of a clock that is read without entering the kernel, as a rule.
 pub(crate) fn now() -> u64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: fills the structure; can't fail for this clock, so errno stays.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -239,11 +232,7 @@ mod tests {
         spun(false);
         slept();
         woke();
-        assert_eq!(
-            until_spinning(),
-            (TRY_AGAIN, TRY),
-            "who woke somebody sleeps"
-        );
+        assert_eq!(until_spinning(), (TRY_AGAIN, TRY), "who woke somebody sleeps");
         spun(false);
         assert_eq!(until_spinning(), (2 * TRY_AGAIN, TRY), "tries become rarer");
         spun(true);

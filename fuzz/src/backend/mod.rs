@@ -122,8 +122,7 @@ fn step(serving: &Serving, input: &mut Input, connections: &mut Vec<Connection>)
 
 /// A machine takes what it is told, and rings all whom it knows.
 fn ring(connection: &Connection) {
-    while let Ok(Some((_, fd))) = vshmem_agent::ivshmem::receive_message(connection.stream.as_fd())
-    {
+    while let Ok(Some((_, fd))) = vshmem_agent::ivshmem::receive_message(connection.stream.as_fd()) {
         if let Some(fd) = fd {
             let one = 1u64.to_ne_bytes();
             // SAFETY: a descriptor of ours, and eight bytes. The pool's own file would be written to as well,

@@ -35,10 +35,7 @@ impl Secret {
                 least = words.iter().fold(least, |l, word| l.min(word ^ turned));
             }
         });
-        assert!(
-            least != 0,
-            "what stands beside a buffer has got into the pool"
-        );
+        assert!(least != 0, "what stands beside a buffer has got into the pool");
     }
 }
 
@@ -98,10 +95,7 @@ impl Drop for Buffer {
         let before = (AREA - self.len) / 8;
         let differs = |d, word| d | (word ^ self.secret.0);
         let differs = area()[..before].iter().fold(0, differs);
-        assert!(
-            differs == 0 || std::thread::panicking(),
-            "something before a buffer was written to"
-        );
+        assert!(differs == 0 || std::thread::panicking(), "something before a buffer was written to");
     }
 }
 
@@ -118,10 +112,7 @@ mod tests {
         let word = mem.word(123 * 4096 + 40).expect("a word");
         word.store(7, std::sync::atomic::Ordering::Relaxed);
         assert!(is_kept());
-        word.store(
-            secret.0.rotate_left(24),
-            std::sync::atomic::Ordering::Relaxed,
-        );
+        word.store(secret.0.rotate_left(24), std::sync::atomic::Ordering::Relaxed);
         assert!(!is_kept());
         assert!(is_kept(), "what an input wrote is there no more");
     }

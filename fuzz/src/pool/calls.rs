@@ -12,8 +12,7 @@ use std::time::Duration;
 use vshmem_ipc::census::Census;
 use vshmem_ipc::sem::Sembuf;
 use vshmem_ipc::{
-    check, liveness, msg, reclaim, sem, shm, stats, Ctx, Pool, IPC_CREAT, IPC_EXCL, IPC_NOWAIT,
-    IPC_PRIVATE,
+    check, liveness, msg, reclaim, sem, shm, stats, Ctx, Pool, IPC_CREAT, IPC_EXCL, IPC_NOWAIT, IPC_PRIVATE,
 };
 use vshmem_pool::budget::CALL;
 use vshmem_pool::layout::Kind;
@@ -65,14 +64,7 @@ fn flags(input: &mut Input) -> i32 {
 
 fn any_index(input: &mut Input) -> (i32, bool) {
     let index = input.byte();
-    (
-        if index == 255 {
-            input.u32() as i32
-        } else {
-            index.into()
-        },
-        index & 1 == 0,
-    )
+    (if index == 255 { input.u32() as i32 } else { index.into() }, index & 1 == 0)
 }
 
 fn operations(input: &mut Input) -> Vec<Sembuf> {
@@ -84,16 +76,8 @@ fn operations(input: &mut Input) -> Vec<Sembuf> {
         n => {
             let one = |_| {
                 let (num, how) = (u16::from(input.byte() % 5), input.byte());
-                let by = if how & 32 == 0 {
-                    i16::from(how as i8 % 8)
-                } else {
-                    input.u16() as i16
-                };
-                let mut s = if how & 64 == 0 {
-                    op(num, by)
-                } else {
-                    undone(num, by)
-                };
+                let by = if how & 32 == 0 { i16::from(how as i8 % 8) } else { input.u16() as i16 };
+                let mut s = if how & 64 == 0 { op(num, by) } else { undone(num, by) };
                 s.flg |= if how & 16 == 0 { 0 } else { IPC_NOWAIT as i16 };
                 s
             };
@@ -103,11 +87,7 @@ fn operations(input: &mut Input) -> Vec<Sembuf> {
 }
 
 fn soon(input: &mut Input) -> Option<Duration> {
-    input.one_of(&[
-        Some(Duration::from_nanos(1)),
-        None,
-        Some(Duration::from_millis(30)),
-    ])
+    input.one_of(&[Some(Duration::from_nanos(1)), None, Some(Duration::from_millis(30))])
 }
 
 fn set(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
@@ -120,11 +100,7 @@ fn set(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
             let (_buffer, sops) = Buffer::with(secret, &wanted);
             done(sem::op(c, id, sops, soon(input)));
         }
-        5 => done(sem::try_fast(
-            c,
-            id,
-            op(num as u16, input.byte() as i8 as i16),
-        )),
+        5 => done(sem::try_fast(c, id, op(num as u16, input.byte() as i8 as i16))),
         6 => done(sem::getval(c, id, num)),
         7 => done(sem::getpid(c, id, num)),
         8 => done((sem::getncnt(c, id, num), sem::getzcnt(c, id, num))),
@@ -135,17 +111,13 @@ fn set(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
                 assert_eq!(num, next, "values are given in order");
                 next += 1;
                 let place = values.next();
-                place
-                    .map(|p| p.copy_from_slice(&value.to_ne_bytes()))
-                    .is_some()
+                place.map(|p| p.copy_from_slice(&value.to_ne_bytes())).is_some()
             }));
         }
         10 => {
             let mut all = Buffer::new(secret, 2 * VALUES, input.byte());
             let mut values = all.bytes().chunks_exact(2);
-            done(sem::setall(c, id, &mut |_| {
-                values.next().map(|v| u16::from_ne_bytes([v[0], v[1]]))
-            }));
+            done(sem::setall(c, id, &mut |_| values.next().map(|v| u16::from_ne_bytes([v[0], v[1]]))));
         }
         11 => done(sem::setval(c, id, num, input.u16().into())),
         12 => done((sem::stat(c, id), sem::nsems(c, id))),
@@ -206,10 +178,7 @@ fn queue(c: &Ctx, secret: Secret, input: &mut Input, ids: &mut Vec<i32>) {
             let kind = i64::from(input.byte() as i8);
             // SAFETY: the buffer has so many bytes.
             let got = unsafe { msg::try_receive_fast(c, id, text.as_mut_ptr(), cap, kind, 0) };
-            assert!(
-                got.is_none_or(|(n, _)| n <= cap),
-                "more than there is room for"
-            );
+            assert!(got.is_none_or(|(n, _)| n <= cap), "more than there is room for");
         }
         12 => done(msg::stat(c, id)),
         13 => {
@@ -258,10 +227,7 @@ fn segment(c: &Ctx, input: &mut Input, ids: &mut Vec<i32>) {
 /// What a program may be given to map, it may write to.
 fn touch(c: &Ctx, offset: u64, len: u64) {
     let at = c.pool.mem().range(offset, len);
-    assert!(
-        at.is_some(),
-        "a segment outside of the pool: {offset:#x} and {len:#x} more"
-    );
+    assert!(at.is_some(), "a segment outside of the pool: {offset:#x} and {len:#x} more");
 }
 
 /// As processes that come and go, displays, `vshmem check` and the back end do.
@@ -284,18 +250,8 @@ fn everything(c: &Ctx, kernel: &Fuzzed, input: &mut Input) {
             let mut census = Census::default();
             let _ = (0..100).find_map(|_| census.step(c, 1000));
         }
-        3 => done(reclaim::step(
-            c,
-            1 << 16,
-            &mut reclaim::Cursor::default(),
-            |at, _| Some(at),
-        )),
-        4 => done(reclaim::step(
-            c,
-            1 << 16,
-            &mut reclaim::Cursor::default(),
-            |_, _| None,
-        )),
+        3 => done(reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |at, _| Some(at))),
+        4 => done(reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |_, _| None)),
         5 | 6 => liveness::reap(c, input.byte().into()),
         8 => pass(c, kernel),
         7 => {
@@ -329,11 +285,7 @@ fn newcomer(c: &Ctx, kernel: &Fuzzed) {
     kernel.may_spend(CALL);
     if let Some(child) = liveness::claim(c.pool, c.kernel, c.member, pid, 1, &mut |_| true) {
         let _ = shm::fork(c, child);
-        let other = Ctx {
-            me: child,
-            pid,
-            ..c.clone()
-        };
+        let other = Ctx { me: child, pid, ..c.clone() };
         vshmem_ipc::leave(&other);
         c.pool.free_process(child);
     }
@@ -348,11 +300,7 @@ fn people(c: &Ctx, input: &mut Input) {
     let joined = pool.join([input.byte() % 8; 16], b"another");
     let member = joined.unwrap_or(input.u16());
     pool.members(|_, name, _| assert!(name.len() <= 32));
-    let _ = (
-        pool.member_peer(member),
-        pool.is_alone(member),
-        pool.is_joined(member),
-    );
+    let _ = (pool.member_peer(member), pool.is_alone(member), pool.is_joined(member));
     pool.set_member_peer(member, input.u16(), 1);
     pool.join_doorbells(member, input.byte().into());
     let _ = pool.is_rung_by_all(member);

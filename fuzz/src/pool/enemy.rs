@@ -88,23 +88,12 @@ impl Write {
             8 => good ^ 1 << (n % 64),
             9 => len.wrapping_add(small.wrapping_mul(8)),
             10 => self.at.wrapping_add(small.wrapping_mul(8)),
-            11 => [
-                0,
-                u64::MAX,
-                1 << 63,
-                1 << 31,
-                u32::MAX.into(),
-                1 << 30,
-                1 << 16,
-                0xffff,
-            ][n as usize % 8],
+            11 => [0, u64::MAX, 1 << 63, 1 << 31, u32::MAX.into(), 1 << 30, 1 << 16, 0xffff][n as usize % 8],
             12 => n << 32 | n,
             13 => 1 << 31 | n,
             14 => n << (n % 57),
             // What stands somewhere else: an old value, or another IPC object's.
-            _ => mem
-                .word(n * 8 % 4096 + self.at / 4096 * 4096)
-                .map_or(0, |w| w.load(Relaxed)),
+            _ => mem.word(n * 8 % 4096 + self.at / 4096 * 4096).map_or(0, |w| w.load(Relaxed)),
         };
         word.store(value, Relaxed);
     }
@@ -113,9 +102,7 @@ impl Write {
 /// Where.
 fn place(mem: Mem, kind: u8, input: &mut Input) -> u64 {
     let table = |i: u64| mem.word(32 + i * 16).map_or(0, |w| w.load(Relaxed));
-    let word = |input: &mut Input, from: u64, len: u64| {
-        from.wrapping_add(u64::from(input.u16()) * 8 % len)
-    };
+    let word = |input: &mut Input, from: u64, len: u64| from.wrapping_add(u64::from(input.u16()) * 8 % len);
     match kind % 16 {
         0 => word(input, 0, size_of::<Superblock>() as u64),
         1 | 2 => word(input, ROOT, size_of::<Root>() as u64),

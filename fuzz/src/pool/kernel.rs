@@ -83,10 +83,7 @@ struct Span {
 
 /// The processor's time that this thread has had, in nanoseconds.
 fn busy() -> u64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a place for the answer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -102,11 +99,7 @@ impl Fuzzed {
         let uid = if how & 1 == 0 { 1000 } else { 2000 };
         Fuzzed {
             mem,
-            cred: Cred {
-                uid,
-                gid: uid,
-                caps: if how & 2 == 0 { 0 } else { u64::MAX },
-            },
+            cred: Cred { uid, gid: uid, caps: if how & 2 == 0 { 0 } else { u64::MAX } },
             strangers: u32::from(how >> 3) * 0x0842_1084,
             in_machine: how & 4 != 0,
             clock: Cell::new(1 << 40),
@@ -203,10 +196,7 @@ impl Fuzzed {
         if now == self.due.get() {
             let deeds = self.deeds.borrow();
             let due = |deed: &&(u32, Deed)| deed.0 == now;
-            deeds
-                .iter()
-                .filter(due)
-                .for_each(|d| d.1.carry_out(self.mem));
+            deeds.iter().filter(due).for_each(|d| d.1.carry_out(self.mem));
             let later = deeds.iter().map(|deed| deed.0).filter(|at| *at > now);
             self.due.set(later.min().unwrap_or(u32::MAX));
         }
@@ -300,10 +290,7 @@ impl Kernel for Fuzzed {
         }
         let sleeps = expected == WAITING;
         if sleeps {
-            assert!(
-                !self.deaf.get(),
-                "a call sleeps, and no signal can end that"
-            );
+            assert!(!self.deaf.get(), "a call sleeps, and no signal can end that");
             self.is_in_time();
         }
         let time = timeout.unwrap_or(Duration::from_millis(1));

@@ -79,10 +79,7 @@ pub fn forget_written(mem: Mem, mut each: impl FnMut(&[u64])) {
 /// The words of a pool.
 pub fn image(mem: Mem) -> Vec<u64> {
     let words = mem.len() as u64 / 8;
-    let word = |i| {
-        mem.word(i * 8)
-            .map_or(0, |w| w.load(std::sync::atomic::Ordering::Relaxed))
-    };
+    let word = |i| mem.word(i * 8).map_or(0, |w| w.load(std::sync::atomic::Ordering::Relaxed));
     (0..words).map(word).collect()
 }
 
@@ -102,14 +99,7 @@ pub fn of_file(path: &Path, len: usize) -> Mem {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a fresh mapping, which stays for the life of the process, and is used as a pool alone.
     unsafe {
-        let base = libc::mmap(
-            null_mut(),
-            len,
-            rights,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        );
+        let base = libc::mmap(null_mut(), len, rights, libc::MAP_SHARED, file.as_raw_fd(), 0);
         assert_ne!(base, libc::MAP_FAILED, "no memory for a pool");
         Mem::new(base.cast(), len)
     }

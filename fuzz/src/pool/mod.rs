@@ -56,8 +56,7 @@ fn play(scene: &Scene, secret: Secret, input: &mut Input) {
         let Ok(member) = opened.join(scene::BOOT, b"fuzz") else {
             return;
         };
-        let Some(me) = liveness::claim(&opened, &kernel, member, kernel::ME, 1, &mut |_| true)
-        else {
+        let Some(me) = liveness::claim(&opened, &kernel, member, kernel::ME, 1, &mut |_| true) else {
             return;
         };
         (&opened, (me, member))
@@ -110,10 +109,7 @@ impl Purse {
 
     fn new(input: &mut Input) -> Purse {
         let last = Purse::amount(input.byte());
-        Purse {
-            left: last.max(Purse::RULE),
-            last,
-        }
+        Purse { left: last.max(Purse::RULE), last }
     }
 
     /// From a dozen looks to all that a call may have. Two of three have enough for hundreds.

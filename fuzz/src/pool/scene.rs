@@ -11,9 +11,7 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 use vshmem_ipc::sem::{Sembuf, SEM_UNDO};
-use vshmem_ipc::{
-    liveness, msg, sem, shm, Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited, IPC_CREAT,
-};
+use vshmem_ipc::{liveness, msg, sem, shm, Budget, Cred, Ctx, Kernel, Pool, ProcId, Waited, IPC_CREAT};
 use vshmem_pool::{Mem, Params};
 
 /// Of a pool, in bytes: the least that there is,
@@ -82,11 +80,7 @@ pub fn choose(input: &mut Input) -> &'static Scene {
     };
     // The first deed is none, so it has one outcome.
     let death = if deed == 0 { 0 } else { input.below(DEATHS) };
-    MADE[deed][death].get_or_init(|| {
-        made(SMALL, |mem, pool| {
-            full(mem, pool, DEEDS[deed], death as u32 + 1)
-        })
-    })
+    MADE[deed][death].get_or_init(|| made(SMALL, |mem, pool| full(mem, pool, DEEDS[deed], death as u32 + 1)))
 }
 
 /// A fresh pool of so many bytes, with which something was done.
@@ -101,12 +95,7 @@ fn made(len: usize, deeds: impl FnOnce(Mem, Pool) -> Scene) -> Scene {
 
 fn empty(mem: Mem, pool: Pool) -> Scene {
     let me = Actor::new(pool, ME);
-    Scene {
-        me: (me.id, me.member),
-        ids: [0; 4],
-        mem,
-        pool,
-    }
+    Scene { me: (me.id, me.member), ids: [0; 4], mem, pool }
 }
 
 /// A pool that an enemy has worked at for long.
@@ -147,20 +136,13 @@ fn full(mem: Mem, pool: Pool, deed: fn(&Ctx, &[i32; 4]), death: u32) -> Scene {
         other.until_it_stops(move |c| done(sem::op(c, ids[0], &MANY, None)));
         other.until_it_stops(move |c| done(receive(c, ids[1], 1000, 9)));
         // SAFETY: an array.
-        other.until_it_stops(move |c| unsafe {
-            done(msg::send(c, ids[2], 1, [0u8; 700].as_ptr(), 700, 0))
-        });
+        other.until_it_stops(move |c| unsafe { done(msg::send(c, ids[2], 1, [0u8; 700].as_ptr(), 700, 0)) });
     }
     send(c, ids[1], 1, &[1; 300]).expect("sent");
     send(c, ids[1], 2, b"short").expect("sent");
     let [_, dead, _] = others;
     dead.dies_at(death).until_it_stops(move |c| deed(c, &ids));
-    Scene {
-        me: (me.id, me.member),
-        ids,
-        mem,
-        pool,
-    }
+    Scene { me: (me.id, me.member), ids, mem, pool }
 }
 
 /// Operations that must wait, on more semaphores than a record has room for, and on one.
@@ -183,16 +165,7 @@ fn done<T>(_: T) {}
 /// `msgsnd`, at once or not at all.
 fn send(c: &Ctx, id: i32, kind: i64, text: &[u8]) -> Result<(), vshmem_ipc::Errno> {
     // SAFETY: the text has so many bytes.
-    unsafe {
-        msg::send(
-            c,
-            id,
-            kind,
-            text.as_ptr(),
-            text.len(),
-            vshmem_ipc::IPC_NOWAIT,
-        )
-    }
+    unsafe { msg::send(c, id, kind, text.as_ptr(), text.len(), vshmem_ipc::IPC_NOWAIT) }
 }
 
 /// `msgrcv`.
@@ -219,13 +192,7 @@ impl Actor {
         let asked = Stage::new(pool, u32::MAX, None);
         let id = liveness::claim(&pool, &asked, member, pid, 1, &mut |_| true).expect("a slot");
         let left = u32::MAX;
-        Actor {
-            pool,
-            id,
-            member,
-            pid,
-            left,
-        }
+        Actor { pool, id, member, pid, left }
     }
 
     fn dies_at(self, left: u32) -> Actor {
@@ -260,8 +227,7 @@ impl Actor {
             deed(&actor.on(Box::leak(Box::new(stage))));
             let _ = over.send(());
         });
-        hear.recv_timeout(Duration::from_secs(60))
-            .expect("it stops");
+        hear.recv_timeout(Duration::from_secs(60)).expect("it stops");
     }
 }
 
@@ -274,11 +240,7 @@ struct Stage {
 
 impl Stage {
     fn new(pool: Pool, left: u32, stopped: Option<Sender<()>>) -> Stage {
-        Stage {
-            pool,
-            left: AtomicU32::new(left),
-            stopped: Mutex::new(stopped),
-        }
+        Stage { pool, left: AtomicU32::new(left), stopped: Mutex::new(stopped) }
     }
 
     fn asked(&self) {
@@ -330,11 +292,7 @@ impl Kernel for Stage {
     }
     fn cred(&self) -> Cred {
         self.asked();
-        Cred {
-            uid: 1000,
-            gid: 1000,
-            caps: 0,
-        }
+        Cred { uid: 1000, gid: 1000, caps: 0 }
     }
     fn in_group(&self, gid: u32) -> bool {
         gid == 1000

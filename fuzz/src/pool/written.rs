@@ -41,14 +41,9 @@ const SCAN: libc::c_ulong = 0xc060_6610;
 /// Calls `each` with where such pages begin and end, from `start` on.
 pub fn each(start: u64, len: u64, page: usize, mut each: impl FnMut(u64, u64)) {
     static MAP: OnceLock<File> = OnceLock::new();
-    let map = MAP
-        .get_or_init(|| File::open("/proc/self/pagemap").expect("the kernel's view of our memory"));
+    let map = MAP.get_or_init(|| File::open("/proc/self/pagemap").expect("the kernel's view of our memory"));
     let end = start + len;
-    let mut regions = [Region {
-        start: 0,
-        end: 0,
-        kinds: 0,
-    }; 64];
+    let mut regions = [Region { start: 0, end: 0, kinds: 0 }; 64];
     let mut from = start;
     while from < end {
         let mut scan = Scan {
@@ -78,8 +73,7 @@ pub fn each(start: u64, len: u64, page: usize, mut each: impl FnMut(u64, u64)) {
 /// The same, where the kernel must be asked for each page.
 fn each_by_entries(map: &File, start: u64, end: u64, page: usize, mut each: impl FnMut(u64, u64)) {
     let mut entries = vec![0u8; (end - start) as usize / page * 8];
-    map.read_exact_at(&mut entries, start / page as u64 * 8)
-        .expect("an entry for each page");
+    map.read_exact_at(&mut entries, start / page as u64 * 8).expect("an entry for each page");
     for (i, entry) in entries.chunks_exact(8).enumerate() {
         let entry = u64::from_le_bytes(entry.try_into().expect("eight bytes"));
         // There, and no file's: bits 63 and 61.
@@ -113,11 +107,7 @@ mod tests {
         // SAFETY: asks libc, which knows it from the start.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         each(start, len, page, |from, to| {
-            found.extend(
-                (from..to)
-                    .step_by(EACH as usize)
-                    .map(|at| (at - start) / EACH),
-            );
+            found.extend((from..to).step_by(EACH as usize).map(|at| (at - start) / EACH));
         });
         let map = File::open("/proc/self/pagemap").expect("the kernel's view of our memory");
         each_by_entries(&map, start, start + len, page, |from, _| {

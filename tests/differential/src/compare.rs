@@ -57,12 +57,7 @@ struct Pair {
 ///
 /// # Errors
 /// A side that could not be started.
-pub fn run(
-    setup: &Setup,
-    script: &Script,
-    reference: Backend,
-    subject: Backend,
-) -> Result<Run, String> {
+pub fn run(setup: &Setup, script: &Script, reference: Backend, subject: Backend) -> Result<Run, String> {
     let mut pair = Pair {
         reference: Side::start(setup, reference, script.workers)?,
         subject: Side::start(setup, subject, script.workers)?,
@@ -70,14 +65,8 @@ pub fn run(
         unseen_death: false,
     };
     let mut outcomes = Vec::new();
-    let difference = pair
-        .perform_all(script, &mut outcomes)
-        .or_else(|| pair.finish(script.lines.len()));
-    let leaked = if subject == Backend::Vshmem {
-        pair.subject.kernel_objects()
-    } else {
-        Vec::new()
-    };
+    let difference = pair.perform_all(script, &mut outcomes).or_else(|| pair.finish(script.lines.len()));
+    let leaked = if subject == Backend::Vshmem { pair.subject.kernel_objects() } else { Vec::new() };
     let difference = difference.or_else(|| {
         (!leaked.is_empty()).then(|| Difference {
             position: script.lines.len(),
@@ -86,18 +75,11 @@ pub fn run(
             subject: leaked.join("\n"),
         })
     });
-    Ok(Run {
-        difference,
-        outcomes,
-    })
+    Ok(Run { difference, outcomes })
 }
 
 impl Pair {
-    fn perform_all(
-        &mut self,
-        script: &Script,
-        outcomes: &mut Vec<Option<String>>,
-    ) -> Option<Difference> {
+    fn perform_all(&mut self, script: &Script, outcomes: &mut Vec<Option<String>>) -> Option<Difference> {
         for (position, line) in script.lines.iter().enumerate() {
             if !self.reference.can(&line.step) {
                 outcomes.push(None);
@@ -107,8 +89,7 @@ impl Pair {
             // that shows where a value is cut at its limits. Attachments of the dead are subtracted then,
             // too, and the segment's lpid tells of that. These are the other deviations that are accepted.
             let is_death = matches!(line.step, Step::Kill(_) | Step::Exit(_) | Step::Exec(_));
-            let is_attachment =
-                matches!(&line.step, Step::Call { words, .. } if words[0].starts_with("shm"));
+            let is_attachment = matches!(&line.step, Step::Call { words, .. } if words[0].starts_with("shm"));
             if (is_death || is_attachment) && self.unseen_death {
                 if let Some(difference) = self.observe(position) {
                     return Some(difference);
@@ -140,31 +121,16 @@ impl Pair {
             self.tick();
         }
         self.someone_died |= matches!(step, Step::Kill(_) | Step::Exit(_) | Step::Exec(_));
-        let reference = self
-            .reference
-            .perform(step)
-            .map_err(|why| differ(why, "not asked".to_owned()))?;
+        let reference = self.reference.perform(step).map_err(|why| differ(why, "not asked".to_owned()))?;
         let wanted = reference.to_string();
-        if line
-            .expected
-            .as_ref()
-            .is_some_and(|expected| *expected != wanted)
-        {
+        if line.expected.as_ref().is_some_and(|expected| *expected != wanted) {
             let expected = line.expected.clone().unwrap_or_default();
-            return Err(differ(
-                wanted,
-                format!("not asked, as the script expects {expected}"),
-            ));
+            return Err(differ(wanted, format!("not asked, as the script expects {expected}")));
         }
-        let result = self
-            .subject
-            .perform(step)
-            .and_then(|outcome| self.catch_up(step, outcome, &reference));
+        let result = self.subject.perform(step).and_then(|outcome| self.catch_up(step, outcome, &reference));
         match result {
             Ok(subject) if subject == reference => Ok(reference),
-            Ok(subject) if self.someone_died && differs_in_first_otime(&subject, &reference) => {
-                Ok(reference)
-            }
+            Ok(subject) if self.someone_died && differs_in_first_otime(&subject, &reference) => Ok(reference),
             Ok(subject) => Err(differ(describe(&reference), describe(&subject))),
             Err(why) => Err(differ(describe(&reference), why)),
         }
@@ -177,25 +143,13 @@ impl Pair {
         mut outcome: Outcome,
         reference: &Outcome,
     ) -> Result<Outcome, String> {
-        let grace = if self.someone_died {
-            GRACE_AFTER_DEATH
-        } else {
-            GRACE
-        };
+        let grace = if self.someone_died { GRACE_AFTER_DEATH } else { GRACE };
         let began = Instant::now();
-        let lags = |outcome: &Outcome| {
-            outcome
-                .blocked
-                .iter()
-                .any(|worker| !reference.blocked.contains(worker))
-        };
+        let lags =
+            |outcome: &Outcome| outcome.blocked.iter().any(|worker| !reference.blocked.contains(worker));
         // A signal that reaches a library's sleeper in the moments when it is awake is lost on it; that is
         // accepted, too, as long as the next one is not.
-        let mut signals_left = if matches!(step, Step::Signal(_)) {
-            3
-        } else {
-            0
-        };
+        let mut signals_left = if matches!(step, Step::Signal(_)) { 3 } else { 0 };
         while lags(&outcome) && (began.elapsed() < grace || signals_left > 0) {
             std::thread::sleep(Duration::from_millis(2));
             if began.elapsed() >= grace && self.subject.can(step) {
@@ -223,13 +177,7 @@ impl Pair {
     }
 
     fn check(&mut self, position: usize, command: &str) -> Result<Outcome, Difference> {
-        self.perform(
-            position,
-            &Line {
-                step: Step::call(OBSERVER, command),
-                expected: None,
-            },
-        )
+        self.perform(position, &Line { step: Step::call(OBSERVER, command), expected: None })
     }
 
     /// Looks at everything that the script has a name for.
@@ -247,32 +195,20 @@ impl Pair {
 
     /// Looks at what is left, empties the queues, removes everything, and sees that nothing is left.
     fn finish(&mut self, position: usize) -> Option<Difference> {
-        self.observe(position)
-            .or_else(|| self.take_down(position).err())
+        self.observe(position).or_else(|| self.take_down(position).err())
     }
 
     fn take_down(&mut self, position: usize) -> Result<(), Difference> {
-        for command in [
-            "shmscan SHM_STAT_ANY",
-            "semscan SEM_STAT_ANY",
-            "msgscan MSG_STAT_ANY",
-        ] {
+        for command in ["shmscan SHM_STAT_ANY", "semscan SEM_STAT_ANY", "msgscan MSG_STAT_ANY"] {
             self.check(position, command)?;
         }
-        for command in [
-            "shmctl 0 SHM_INFO",
-            "semctl 0 0 SEM_INFO",
-            "msgctl 0 MSG_INFO",
-        ] {
+        for command in ["shmctl 0 SHM_INFO", "semctl 0 0 SEM_INFO", "msgctl 0 MSG_INFO"] {
             self.check(position, command)?;
         }
         let names = self.reference.variables();
         for name in names.iter().filter(|name| name.starts_with("msg")) {
             for _ in 0..DRAIN_LIMIT {
-                if !self
-                    .check(position, &format!("msgrcv {name} 8192 0 IPC_NOWAIT"))?
-                    .main
-                    .starts_with("ok")
+                if !self.check(position, &format!("msgrcv {name} 8192 0 IPC_NOWAIT"))?.main.starts_with("ok")
                 {
                     break;
                 }
@@ -280,16 +216,9 @@ impl Pair {
         }
         for name in &names {
             let number = if name.starts_with("sem") { "0 " } else { "" };
-            self.check(
-                position,
-                &format!("{}ctl {name} {number}IPC_RMID", &name[..3]),
-            )?;
+            self.check(position, &format!("{}ctl {name} {number}IPC_RMID", &name[..3]))?;
         }
-        for command in [
-            "semctl 0 0 SEM_INFO",
-            "msgctl 0 MSG_INFO",
-            "shmctl 0 SHM_INFO",
-        ] {
+        for command in ["semctl 0 0 SEM_INFO", "msgctl 0 MSG_INFO", "shmctl 0 SHM_INFO"] {
             self.check(position, command)?;
         }
         Ok(())

@@ -26,28 +26,16 @@ pub fn scripts(profile: Profile, length: usize) -> BoxedStrategy<Script> {
 
 /// IPC objects to begin with, so that not most of a script is spent on errors.
 fn prologue(profile: Profile) -> Vec<Step> {
-    let sem = [
-        "sem0 = semget IPC_PRIVATE 3 0666",
-        "sem1 = semget K0 1 IPC_CREAT|0640",
-    ];
-    let msg = [
-        "msg0 = msgget IPC_PRIVATE 0666",
-        "msg1 = msgget K0 IPC_CREAT|0640",
-    ];
-    let shm = [
-        "shm0 = shmget IPC_PRIVATE 5000 0666",
-        "shm1 = shmget K0 4096 IPC_CREAT|0640",
-    ];
+    let sem = ["sem0 = semget IPC_PRIVATE 3 0666", "sem1 = semget K0 1 IPC_CREAT|0640"];
+    let msg = ["msg0 = msgget IPC_PRIVATE 0666", "msg1 = msgget K0 IPC_CREAT|0640"];
+    let shm = ["shm0 = shmget IPC_PRIVATE 5000 0666", "shm1 = shmget K0 4096 IPC_CREAT|0640"];
     let commands: Vec<&str> = match profile {
         Profile::Semaphores => sem.to_vec(),
         Profile::Queues => msg.to_vec(),
         Profile::Segments => shm.to_vec(),
         Profile::Everything => [sem[0], msg[0], shm[0]].to_vec(),
     };
-    commands
-        .into_iter()
-        .map(|command| Step::call(0, command))
-        .collect()
+    commands.into_iter().map(|command| Step::call(0, command)).collect()
 }
 
 fn step(profile: Profile) -> BoxedStrategy<Step> {
@@ -66,15 +54,8 @@ fn step(profile: Profile) -> BoxedStrategy<Step> {
 
 fn process_step() -> BoxedStrategy<Step> {
     let slot = 0..SLOTS;
-    let identity = select(vec![
-        "euid 1001",
-        "euid 1002",
-        "egid 1001",
-        "egid 0",
-        "euid 0",
-        "groups 1001",
-        "groups",
-    ]);
+    let identity =
+        select(vec!["euid 1001", "euid 1002", "egid 1001", "egid 0", "euid 0", "groups 1001", "groups"]);
     prop_oneof![
         3 => slot.clone().prop_map(Step::Kill),
         2 => slot.clone().prop_map(Step::Exit),
@@ -91,13 +72,7 @@ fn process_step() -> BoxedStrategy<Step> {
 /// Any combination of some flags, joined for a script; few of them most of the time.
 fn flags(of: &'static [&'static str]) -> BoxedStrategy<String> {
     subsequence(of, 0..=of.len())
-        .prop_map(|chosen| {
-            if chosen.is_empty() {
-                "0".to_owned()
-            } else {
-                chosen.join("|")
-            }
-        })
+        .prop_map(|chosen| if chosen.is_empty() { "0".to_owned() } else { chosen.join("|") })
         .boxed()
 }
 
@@ -110,27 +85,15 @@ fn key() -> BoxedStrategy<&'static str> {
 }
 
 fn creation_flags() -> BoxedStrategy<String> {
-    let mode = pick(&[
-        "0600", "0666", "0640", "0444", "0222", "0", "0060", "0006", "0777",
-    ]);
-    let how = pick(&[
-        "IPC_CREAT",
-        "IPC_CREAT",
-        "IPC_CREAT|IPC_EXCL",
-        "IPC_EXCL",
-        "0",
-    ]);
-    (how, mode)
-        .prop_map(|(how, mode)| format!("{how}|{mode}"))
-        .boxed()
+    let mode = pick(&["0600", "0666", "0640", "0444", "0222", "0", "0060", "0006", "0777"]);
+    let how = pick(&["IPC_CREAT", "IPC_CREAT", "IPC_CREAT|IPC_EXCL", "IPC_EXCL", "0"]);
+    (how, mode).prop_map(|(how, mode)| format!("{how}|{mode}")).boxed()
 }
 
 fn owner() -> BoxedStrategy<String> {
     let user = pick(&["0", "1001", "1002", "-1"]);
     let mode = pick(&["0600", "0666", "0640", "0444", "0", "07777", "0060"]);
-    (user.clone(), user, mode)
-        .prop_map(|(uid, gid, mode)| format!("{uid} {gid} {mode}"))
-        .boxed()
+    (user.clone(), user, mode).prop_map(|(uid, gid, mode)| format!("{uid} {gid} {mode}")).boxed()
 }
 
 fn name(kind: &'static str) -> BoxedStrategy<String> {
@@ -145,34 +108,20 @@ fn name(kind: &'static str) -> BoxedStrategy<String> {
 
 fn semaphore_call() -> BoxedStrategy<String> {
     let number = || prop_oneof![15 => 0..3i32, 1 => Just(3), 1 => Just(-1), 1 => Just(40000)];
-    let get = (
-        0..3,
-        key(),
-        pick(&["1", "2", "3", "0", "-1", "5", "32000", "32001"]),
-        creation_flags(),
-    )
+    let get = (0..3, key(), pick(&["1", "2", "3", "0", "-1", "5", "32000", "32001"]), creation_flags())
         .prop_map(|(slot, key, count, flags)| format!("sem{slot} = semget {key} {count} {flags}"));
-    let set_value = (
-        name("sem"),
-        number(),
-        pick(&["0", "1", "2", "3", "7", "32767", "32766", "32768", "-1"]),
-    )
-        .prop_map(|(id, number, value)| format!("semctl {id} {number} SETVAL {value}"));
-    let set_all = (
-        name("sem"),
-        prop::collection::vec(pick(&["0", "1", "2", "5", "32767", "40000"]), 3),
-    )
+    let set_value =
+        (name("sem"), number(), pick(&["0", "1", "2", "3", "7", "32767", "32766", "32768", "-1"]))
+            .prop_map(|(id, number, value)| format!("semctl {id} {number} SETVAL {value}"));
+    let set_all = (name("sem"), prop::collection::vec(pick(&["0", "1", "2", "5", "32767", "40000"]), 3))
         .prop_map(|(id, values)| format!("semctl {id} 0 SETALL {}", values.join(" ")));
     let ask = (
         name("sem"),
         number(),
-        pick(&[
-            "GETVAL", "GETPID", "GETNCNT", "GETZCNT", "GETALL", "IPC_STAT", "99",
-        ]),
+        pick(&["GETVAL", "GETPID", "GETNCNT", "GETZCNT", "GETALL", "IPC_STAT", "99"]),
     )
         .prop_map(|(id, number, command)| format!("semctl {id} {number} {command}"));
-    let set =
-        (name("sem"), owner()).prop_map(|(id, owner)| format!("semctl {id} 0 IPC_SET {owner}"));
+    let set = (name("sem"), owner()).prop_map(|(id, owner)| format!("semctl {id} 0 IPC_SET {owner}"));
     let remove = name("sem").prop_map(|id| format!("semctl {id} 0 IPC_RMID"));
     let general = pick(&[
         "semctl 0 0 IPC_INFO",
@@ -209,18 +158,9 @@ fn operation() -> BoxedStrategy<String> {
         3 => -4..=4i32,
         1 => select(vec![32767, -32767, -32768, 32766]),
     ];
-    let flags = pick(&[
-        "0",
-        "0",
-        "0",
-        "SEM_UNDO",
-        "SEM_UNDO",
-        "IPC_NOWAIT",
-        "IPC_NOWAIT|SEM_UNDO",
-        "01",
-    ]);
-    let single = (number, amount, flags)
-        .prop_map(|(number, amount, flags)| format!("{number}:{amount}:{flags}"));
+    let flags = pick(&["0", "0", "0", "SEM_UNDO", "SEM_UNDO", "IPC_NOWAIT", "IPC_NOWAIT|SEM_UNDO", "01"]);
+    let single =
+        (number, amount, flags).prop_map(|(number, amount, flags)| format!("{number}:{amount}:{flags}"));
     let list = prop_oneof![
         10 => prop::collection::vec(single.clone(), 1),
         8 => prop::collection::vec(single, 2..5),
@@ -253,16 +193,8 @@ fn queue_call() -> BoxedStrategy<String> {
         4 => select(vec!["1000", "4000", "4048", "4049", "8000", "8192"]),
         1 => select(vec!["8193", "-1", "100000"]),
     ];
-    let send = (
-        name("msg"),
-        mtype,
-        size.clone(),
-        0..250u8,
-        pick(&["0", "IPC_NOWAIT", "0", "MSG_NOERROR"]),
-    )
-        .prop_map(|(id, mtype, size, seed, flags)| {
-            format!("msgsnd {id} {mtype} {size} {seed} {flags}")
-        });
+    let send = (name("msg"), mtype, size.clone(), 0..250u8, pick(&["0", "IPC_NOWAIT", "0", "MSG_NOERROR"]))
+        .prop_map(|(id, mtype, size, seed, flags)| format!("msgsnd {id} {mtype} {size} {seed} {flags}"));
     let wanted = prop_oneof![
         6 => Just("0".to_owned()),
         6 => (1..5i64).prop_map(|n| n.to_string()),
@@ -279,14 +211,9 @@ fn queue_call() -> BoxedStrategy<String> {
     ];
     let receive = (name("msg"), room, wanted, how)
         .prop_map(|(id, room, wanted, how)| format!("msgrcv {id} {room} {wanted} {how}"));
-    let set = (
-        name("msg"),
-        owner(),
-        pick(&[
-            "0", "1", "100", "1000", "8192", "16384", "16385", "100000", "-1",
-        ]),
-    )
-        .prop_map(|(id, owner, bytes)| format!("msgctl {id} IPC_SET {owner} {bytes}"));
+    let set =
+        (name("msg"), owner(), pick(&["0", "1", "100", "1000", "8192", "16384", "16385", "100000", "-1"]))
+            .prop_map(|(id, owner, bytes)| format!("msgctl {id} IPC_SET {owner} {bytes}"));
     let ask = (name("msg"), pick(&["IPC_STAT", "99", "IPC_RMID"]))
         .prop_map(|(id, command)| format!("msgctl {id} {command}"));
     let general = pick(&[
@@ -317,16 +244,8 @@ fn segment_call() -> BoxedStrategy<String> {
         "9223372036854775808",
         "18446744073692774399",
     ]);
-    let get = (
-        0..3,
-        key(),
-        size,
-        creation_flags(),
-        pick(&["0", "SHM_NORESERVE"]),
-    )
-        .prop_map(|(slot, key, size, flags, more)| {
-            format!("shm{slot} = shmget {key} {size} {flags}|{more}")
-        });
+    let get = (0..3, key(), size, creation_flags(), pick(&["0", "SHM_NORESERVE"]))
+        .prop_map(|(slot, key, size, flags, more)| format!("shm{slot} = shmget {key} {size} {flags}|{more}"));
     let own_place = || {
         prop_oneof![
             8 => (0..4).prop_map(|n| format!("fix{n}")),
@@ -348,12 +267,7 @@ fn segment_call() -> BoxedStrategy<String> {
     let attach = (0..3, name("shm"), place(), how)
         .prop_map(|(slot, id, place, how)| format!("shmat a{slot} {id} {place} {how}"));
     // Elsewhere it could replace the worker's own memory.
-    let replace = (
-        0..3,
-        name("shm"),
-        own_place(),
-        flags(&["SHM_RDONLY", "SHM_RND"]),
-    )
+    let replace = (0..3, name("shm"), own_place(), flags(&["SHM_RDONLY", "SHM_RND"]))
         .prop_map(|(slot, id, place, how)| format!("shmat a{slot} {id} {place} SHM_REMAP|{how}"));
     // What comes after a segment is known only where scripts chose the place.
     let at = || {
@@ -368,21 +282,10 @@ fn segment_call() -> BoxedStrategy<String> {
         1 => select(vec!["null", "bad"]).prop_map(str::to_owned),
     ]
     .prop_map(|place| format!("shmdt {place}"));
-    let poke =
-        (at(), 1..6, 1..250).prop_map(|(at, length, byte)| format!("poke {at} {length} {byte}"));
+    let poke = (at(), 1..6, 1..250).prop_map(|(at, length, byte)| format!("poke {at} {length} {byte}"));
     let peek = (at(), 1..6).prop_map(|(at, length)| format!("peek {at} {length}"));
     let set = (name("shm"), owner()).prop_map(|(id, owner)| format!("shmctl {id} IPC_SET {owner}"));
-    let ask = (
-        name("shm"),
-        pick(&[
-            "IPC_STAT",
-            "99",
-            "IPC_RMID",
-            "IPC_RMID",
-            "SHM_LOCK",
-            "SHM_UNLOCK",
-        ]),
-    )
+    let ask = (name("shm"), pick(&["IPC_STAT", "99", "IPC_RMID", "IPC_RMID", "SHM_LOCK", "SHM_UNLOCK"]))
         .prop_map(|(id, command)| format!("shmctl {id} {command}"));
     let general = pick(&[
         "shmctl 0 IPC_INFO",

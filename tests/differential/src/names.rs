@@ -47,8 +47,7 @@ const CONSTANTS: &[(&str, i64)] = &[
 
 /// The number that a word stands for: `NAME`, `123`, `0600`, `0x10`, or several joined by `|`.
 pub fn number(word: &str) -> Option<i64> {
-    word.split('|')
-        .try_fold(0i64, |sum, part| single(part).map(|value| sum | value))
+    word.split('|').try_fold(0i64, |sum, part| single(part).map(|value| sum | value))
 }
 
 fn single(word: &str) -> Option<i64> {
@@ -56,16 +55,12 @@ fn single(word: &str) -> Option<i64> {
         return Some(*value);
     }
     if let Some(digits) = word.strip_prefix("0x") {
-        return u64::from_str_radix(digits, 16)
-            .ok()
-            .map(|value| value as i64);
+        return u64::from_str_radix(digits, 16).ok().map(|value| value as i64);
     }
     if word.len() > 1 && word.starts_with('0') {
         return i64::from_str_radix(word, 8).ok();
     }
-    word.parse::<i64>()
-        .ok()
-        .or_else(|| word.parse::<u64>().ok().map(|value| value as i64))
+    word.parse::<i64>().ok().or_else(|| word.parse::<u64>().ok().map(|value| value as i64))
 }
 
 const ERRORS: &[(i32, &str)] = &[

@@ -56,17 +56,8 @@ const SLEEPS: &[i64] = &[
 
 impl Peer {
     pub fn new(pid: i32, stream: UnixStream, buffer: Vec<u8>, plain_root: bool) -> Peer {
-        stream
-            .set_nonblocking(true)
-            .expect("a socket can be made non-blocking");
-        Peer {
-            pid,
-            pending: None,
-            plain_root,
-            stream,
-            buffer,
-            hung_up: false,
-        }
+        stream.set_nonblocking(true).expect("a socket can be made non-blocking");
+        Peer { pid, pending: None, plain_root, stream, buffer, hung_up: false }
     }
 
     pub fn descriptor(&self) -> RawFd {
@@ -74,11 +65,7 @@ impl Peer {
     }
 
     pub fn send(&mut self, line: &str) {
-        if self
-            .stream
-            .write_all(format!("{line}\n").as_bytes())
-            .is_err()
-        {
+        if self.stream.write_all(format!("{line}\n").as_bytes()).is_err() {
             self.hung_up = true;
         }
     }
@@ -128,8 +115,7 @@ impl Peer {
 
     /// What can be seen of a worker from outside, for messages.
     pub fn describe(&self) -> String {
-        let call = current_call(self.pid)
-            .map_or("running".to_owned(), |call| format!("system call {call}"));
+        let call = current_call(self.pid).map_or("running".to_owned(), |call| format!("system call {call}"));
         format!(
             "process {} ({call}) in {:?}",
             self.pid,

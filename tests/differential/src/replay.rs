@@ -27,16 +27,10 @@ fn replay() -> Result<bool, String> {
         return Err("usage: replay [--on-kernel] SCRIPT...".to_owned());
     }
     prepare_process()?;
-    let worker = std::env::current_exe()
-        .map_err(|why| why.to_string())?
-        .with_file_name("worker");
+    let worker = std::env::current_exe().map_err(|why| why.to_string())?.with_file_name("worker");
     let library = std::env::var_os("VSHMEM_LIB").map(PathBuf::from);
     let setup = Setup::new(&worker, library.as_deref())?;
-    let subject = if on_kernel {
-        Backend::Kernel
-    } else {
-        Backend::Vshmem
-    };
+    let subject = if on_kernel { Backend::Kernel } else { Backend::Vshmem };
     let mut same = true;
     for file in &files {
         let text = std::fs::read_to_string(file).map_err(|why| format!("{file}: {why}"))?;

@@ -23,11 +23,7 @@ pub const OBSERVER: usize = SLOTS;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A worker performs a command; the id that it returns gets a name.
-    Call {
-        worker: usize,
-        store: Option<String>,
-        words: Vec<String>,
-    },
+    Call { worker: usize, store: Option<String>, words: Vec<String> },
     /// SIGKILL.
     Kill(usize),
     /// The worker calls exit.
@@ -66,18 +62,8 @@ pub struct Script {
 impl Script {
     /// A script without expectations.
     pub fn new(workers: usize, observe: bool, steps: Vec<Step>) -> Script {
-        let lines = steps
-            .into_iter()
-            .map(|step| Line {
-                step,
-                expected: None,
-            })
-            .collect();
-        Script {
-            workers,
-            observe,
-            lines,
-        }
+        let lines = steps.into_iter().map(|step| Line { step, expected: None }).collect();
+        Script { workers, observe, lines }
     }
 
     /// Reads a script.
@@ -85,24 +71,16 @@ impl Script {
     /// # Errors
     /// The first line that is none, with its number.
     pub fn parse(text: &str) -> Result<Script, String> {
-        let mut script = Script {
-            workers: 2,
-            observe: true,
-            lines: Vec::new(),
-        };
+        let mut script = Script { workers: 2, observe: true, lines: Vec::new() };
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if let Some(count) = line.strip_prefix("workers ") {
-                script.workers = count
-                    .trim()
-                    .parse()
-                    .map_err(|_| format!("line {}: how many workers?", number + 1))?;
+                script.workers =
+                    count.trim().parse().map_err(|_| format!("line {}: how many workers?", number + 1))?;
             } else if line == "unobserved" {
                 script.observe = false;
             } else if !line.is_empty() {
-                script
-                    .lines
-                    .push(Line::parse(line).map_err(|why| format!("line {}: {why}", number + 1))?);
+                script.lines.push(Line::parse(line).map_err(|why| format!("line {}: {why}", number + 1))?);
             }
         }
         Ok(script)
@@ -115,10 +93,7 @@ impl Line {
             Some((step, expected)) => (step, Some(expected.trim().to_owned())),
             None => (line, None),
         };
-        Ok(Line {
-            step: Step::parse(step.trim())?,
-            expected,
-        })
+        Ok(Line { step: Step::parse(step.trim())?, expected })
     }
 }
 
@@ -128,20 +103,13 @@ impl Step {
     /// # Errors
     /// What is wrong with it, as a sentence.
     pub fn parse(text: &str) -> Result<Step, String> {
-        if let Some((worker, command)) = text
-            .split_once(':')
-            .filter(|(worker, _)| !worker.contains(' '))
-        {
+        if let Some((worker, command)) = text.split_once(':').filter(|(worker, _)| !worker.contains(' ')) {
             return Step::parse_call(worker, command);
         }
         let words: Vec<&str> = text.split_whitespace().collect();
         let slot = |position: usize| {
-            let number = words
-                .get(position)
-                .and_then(|word| word.parse::<usize>().ok());
-            number
-                .filter(|&number| number < SLOTS)
-                .ok_or_else(|| format!("{text:?} names no worker"))
+            let number = words.get(position).and_then(|word| word.parse::<usize>().ok());
+            number.filter(|&number| number < SLOTS).ok_or_else(|| format!("{text:?} names no worker"))
         };
         match words[0] {
             "tick" => Ok(Step::Tick),
@@ -151,10 +119,7 @@ impl Step {
             "exec" => slot(1).map(Step::Exec),
             "signal" => slot(1).map(Step::Signal),
             "ignored-signal" => slot(1).map(Step::IgnoredSignal),
-            "fork" => Ok(Step::Fork {
-                parent: slot(1)?,
-                child: slot(2)?,
-            }),
+            "fork" => Ok(Step::Fork { parent: slot(1)?, child: slot(2)? }),
             other => Err(format!("{other:?} is no step")),
         }
     }
@@ -176,20 +141,12 @@ impl Step {
         if words.is_empty() {
             return Err("a worker is named, but no command".to_owned());
         }
-        Ok(Step::Call {
-            worker,
-            store,
-            words,
-        })
+        Ok(Step::Call { worker, store, words })
     }
 
     /// A call whose text is known to be good; for generated steps.
     pub fn call(worker: usize, command: &str) -> Step {
-        let name = if worker == OBSERVER {
-            "o".to_owned()
-        } else {
-            worker.to_string()
-        };
+        let name = if worker == OBSERVER { "o".to_owned() } else { worker.to_string() };
         Step::parse_call(&name, command).expect("a generated command is well formed")
     }
 }
@@ -197,20 +154,9 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Step::Call {
-                worker,
-                store,
-                words,
-            } => {
-                let worker = if *worker == OBSERVER {
-                    "o".to_owned()
-                } else {
-                    worker.to_string()
-                };
-                let store = store
-                    .as_ref()
-                    .map(|name| format!("{name} = "))
-                    .unwrap_or_default();
+            Step::Call { worker, store, words } => {
+                let worker = if *worker == OBSERVER { "o".to_owned() } else { worker.to_string() };
+                let store = store.as_ref().map(|name| format!("{name} = ")).unwrap_or_default();
                 write!(f, "{worker}: {store}{}", words.join(" "))
             }
             Step::Kill(worker) => write!(f, "kill {worker}"),

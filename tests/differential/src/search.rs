@@ -39,27 +39,16 @@ impl Search {
     ///
     /// # Errors
     /// A side that could not be started.
-    pub fn run(
-        &self,
-        setup: &Setup,
-        reference: Backend,
-        subject: Backend,
-    ) -> Result<Report, String> {
+    pub fn run(&self, setup: &Setup, reference: Backend, subject: Backend) -> Result<Report, String> {
         let mut bytes = [0u8; 32];
         bytes[..8].copy_from_slice(&self.seed.to_le_bytes());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let strategy = scripts(self.profile, self.length);
-        let mut report = Report {
-            scripts: 0,
-            steps: 0,
-            find: None,
-        };
+        let mut report = Report { scripts: 0, steps: 0, find: None };
         let began = Instant::now();
         while began.elapsed() < self.budget {
-            let mut tree = strategy
-                .new_tree(&mut runner)
-                .map_err(|why| format!("no script: {why}"))?;
+            let mut tree = strategy.new_tree(&mut runner).map_err(|why| format!("no script: {why}"))?;
             let script = self.without_avoided(tree.current());
             let run = compare::run(setup, &script, reference, subject)?;
             report.scripts += 1;
@@ -87,13 +76,9 @@ impl Search {
         difference: Difference,
     ) -> Result<Find, String> {
         let began = Instant::now();
-        let mut best = Find {
-            script: tree.current(),
-            difference,
-        };
-        let mut differs = |script: &Script| {
-            compare::run(setup, script, reference, subject).map(|run| run.difference)
-        };
+        let mut best = Find { script: tree.current(), difference };
+        let mut differs =
+            |script: &Script| compare::run(setup, script, reference, subject).map(|run| run.difference);
         best = drop_lines(best, &mut differs, began, self.shrinking)?;
         // The tree makes numbers and lists inside the steps smaller too, but it begins with the whole
         // script; it is only worth its time while that is short.

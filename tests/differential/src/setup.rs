@@ -32,16 +32,8 @@ impl Setup {
         let name = format!("vshmem-differential-{}", std::process::id());
         let directory = std::env::temp_dir().join(&name);
         let memory = Path::new("/dev/shm");
-        let pools = if memory.is_dir() {
-            memory.join(&name)
-        } else {
-            directory.join("pools")
-        };
-        let setup = Setup {
-            directory,
-            pools,
-            library: library.is_some(),
-        };
+        let pools = if memory.is_dir() { memory.join(&name) } else { directory.join("pools") };
+        let setup = Setup { directory, pools, library: library.is_some() };
         setup
             .fill(worker, library)
             .map_err(|why| format!("cannot set up {}: {why}", setup.directory.display()))?;

@@ -36,10 +36,7 @@ const PROFILES: [(&str, Profile); 4] = [
 type Test = (String, Box<dyn Fn(&Setup) -> Result<String, String>>);
 
 fn main() -> ExitCode {
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let setup = match prepare_process().and_then(|()| set_up()) {
         Ok(setup) => setup,
         Err(why) => {
@@ -85,25 +82,18 @@ fn set_up() -> Result<Setup, String> {
 
 fn all_tests() -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
-    tests.push((
-        "self/an_injected_deviation_is_found_and_shrunk".to_owned(),
-        Box::new(injected_deviation),
-    ));
+    tests.push(("self/an_injected_deviation_is_found_and_shrunk".to_owned(), Box::new(injected_deviation)));
     for (name, profile) in PROFILES {
         tests.push((
             format!("self/the_kernel_agrees_with_itself/{name}"),
             Box::new(move |setup| {
-                let budget =
-                    number_from("VSHMEM_DIFFERENTIAL_SELF_SECONDS").unwrap_or(DEFAULT_SELF_SECONDS);
+                let budget = number_from("VSHMEM_DIFFERENTIAL_SELF_SECONDS").unwrap_or(DEFAULT_SELF_SECONDS);
                 random(setup, profile, Duration::from_secs(budget), Backend::Kernel)
             }),
         ));
     }
     for (name, text) in regressions() {
-        tests.push((
-            format!("regressions/{name}"),
-            Box::new(move |setup| replay(setup, &text)),
-        ));
+        tests.push((format!("regressions/{name}"), Box::new(move |setup| replay(setup, &text))));
     }
     for (name, profile) in PROFILES {
         let budget = Duration::from_secs(seconds()) / PROFILES.len() as u32;
@@ -117,10 +107,7 @@ fn all_tests() -> Vec<Test> {
 
 fn number_from(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{variable} must be a number, not {text:?}")),
-    )
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number, not {text:?}")))
 }
 
 fn seconds() -> u64 {
@@ -129,11 +116,7 @@ fn seconds() -> u64 {
 
 fn avoided() -> Vec<String> {
     let words = std::env::var("VSHMEM_DIFFERENTIAL_AVOID").unwrap_or_default();
-    words
-        .split(',')
-        .filter(|word| !word.is_empty())
-        .map(str::to_owned)
-        .collect()
+    words.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 fn regressions() -> Vec<(String, String)> {
@@ -141,20 +124,10 @@ fn regressions() -> Vec<(String, String)> {
     let entries = std::fs::read_dir(&folder).expect("the folder of regressions is there");
     let mut found: Vec<(String, String)> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "script")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "script"))
         .map(|path| {
-            let name = path
-                .file_stem()
-                .expect("it has a name")
-                .to_string_lossy()
-                .into_owned();
-            (
-                name,
-                std::fs::read_to_string(&path).expect("a script can be read"),
-            )
+            let name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(&path).expect("a script can be read"))
         })
         .collect();
     found.sort();
@@ -164,29 +137,19 @@ fn regressions() -> Vec<(String, String)> {
 fn replay(setup: &Setup, text: &str) -> Result<String, String> {
     let script = Script::parse(text)?;
     let run = compare::run(setup, &script, Backend::Kernel, Backend::Vshmem)?;
-    let skipped = run
-        .outcomes
-        .iter()
-        .filter(|outcome| outcome.is_none())
-        .count();
+    let skipped = run.outcomes.iter().filter(|outcome| outcome.is_none()).count();
     match run.difference {
         Some(difference) => Err(format!("{script}{difference}")),
-        None if skipped > 0 => Err(format!(
-            "{script}{skipped} steps could not be performed: the script is out of date"
-        )),
+        None if skipped > 0 => {
+            Err(format!("{script}{skipped} steps could not be performed: the script is out of date"))
+        }
         None => Ok(String::new()),
     }
 }
 
-fn random(
-    setup: &Setup,
-    profile: Profile,
-    budget: Duration,
-    subject: Backend,
-) -> Result<String, String> {
-    let clock = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |t| t.as_nanos() as u64);
+fn random(setup: &Setup, profile: Profile, budget: Duration, subject: Backend) -> Result<String, String> {
+    let clock =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64);
     let seed = number_from("VSHMEM_DIFFERENTIAL_SEED").unwrap_or(clock);
     let search = Search {
         profile,
@@ -202,10 +165,7 @@ fn random(
             "seed {seed}; to keep it, put this into a file in regressions/:\n{}{}",
             find.script, find.difference
         )),
-        None => Ok(format!(
-            " ({} scripts, {} steps, seed {seed})",
-            report.scripts, report.steps
-        )),
+        None => Ok(format!(" ({} scripts, {} steps, seed {seed})", report.scripts, report.steps)),
     }
 }
 
@@ -226,9 +186,5 @@ fn injected_deviation(setup: &Setup) -> Result<String, String> {
     if find.script.lines.len() > 4 {
         return Err(format!("found, but not made small:\n{}", find.script));
     }
-    Ok(format!(
-        " (script {scripts}, {} lines after {:.1?})",
-        find.script.lines.len(),
-        began.elapsed()
-    ))
+    Ok(format!(" (script {scripts}, {} lines after {:.1?})", find.script.lines.len(), began.elapsed()))
 }

@@ -35,34 +35,20 @@ pub struct Channel {
 impl Channel {
     /// Opens the machine's port; `None` if it has none.
     pub fn find() -> io::Result<Option<Channel>> {
-        find_port(Path::new(PORTS))
-            .map(|device| Channel::open(&device))
-            .transpose()
+        find_port(Path::new(PORTS)).map(|device| Channel::open(&device)).transpose()
     }
 
     fn open(device: &Path) -> io::Result<Channel> {
-        let port = File::options()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(device)?;
+        let port = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(device)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let events = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&epoll, &port, EventData::new_u64(0), events)?;
-        Ok(Channel {
-            port,
-            epoll,
-            received: Lines::default(),
-            unsent: VecDeque::new(),
-        })
+        Ok(Channel { port, epoll, received: Lines::default(), unsent: VecDeque::new() })
     }
 
     /// Sleeps until something happens on the port, or the time is over.
     pub fn wait(&self, time: Duration) {
-        let time = Timespec {
-            tv_sec: time.as_secs() as i64,
-            tv_nsec: time.subsec_nanos().into(),
-        };
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let mut events = [MaybeUninit::uninit(); 1];
         let _ = epoll::wait(self.epoll.as_fd(), &mut events, Some(&time));
     }

@@ -56,9 +56,7 @@ mod tests {
     use super::*;
 
     fn all(lines: &mut Lines) -> Vec<String> {
-        std::iter::from_fn(|| lines.next())
-            .map(|line| String::from_utf8(line).expect("text"))
-            .collect()
+        std::iter::from_fn(|| lines.next()).map(|line| String::from_utf8(line).expect("text")).collect()
     }
 
     #[test]

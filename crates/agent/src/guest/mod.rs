@@ -91,10 +91,9 @@ fn respond(line: &[u8], pools: &mut Pools) -> Option<String> {
                 pools: pools.status(),
             })
         }
-        _ => serde_json::to_string(&ErrorResponse {
-            id,
-            error: "a request has either pools or status".into(),
-        }),
+        _ => {
+            serde_json::to_string(&ErrorResponse { id, error: "a request has either pools or status".into() })
+        }
     };
     response.ok()
 }
@@ -121,10 +120,7 @@ pub(crate) mod tests {
             "none"
         }
 
-        fn discover(
-            &self,
-            _: &mut dyn FnMut(&PoolRef) -> bool,
-        ) -> std::result::Result<(), DiscoverError> {
+        fn discover(&self, _: &mut dyn FnMut(&PoolRef) -> bool) -> std::result::Result<(), DiscoverError> {
             Ok(())
         }
 
@@ -158,14 +154,7 @@ pub(crate) mod tests {
     #[test]
     fn invalid_lines_are_refused_or_ignored() {
         let mut pools = Pools::new(&[&NoDevices], None);
-        for garbage in [
-            "",
-            "x",
-            "[]",
-            "{}",
-            r#"{"id":-1,"status":{}}"#,
-            "\u{0}{\"id\":1}",
-        ] {
+        for garbage in ["", "x", "[]", "{}", r#"{"id":-1,"status":{}}"#, "\u{0}{\"id\":1}"] {
             assert_eq!(respond(garbage.as_bytes(), &mut pools), None, "{garbage}");
         }
         let refused = respond(br#"{"id":5}"#, &mut pools).expect("a response");

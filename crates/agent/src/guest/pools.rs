@@ -47,13 +47,7 @@ impl Pools {
     /// Begins with the table of grants that a previous front end has written.
     pub fn new(kinds: &'static [&'static dyn Devices], owner: Option<u32>) -> Pools {
         let table = PathBuf::from(std::ffi::OsStr::from_bytes(GRANTS.to_bytes()));
-        Pools {
-            kinds,
-            owner,
-            grants: read_table(&table),
-            table,
-            devices: Vec::new(),
-        }
+        Pools { kinds, owner, grants: read_table(&table), table, devices: Vec::new() }
     }
 
     /// Joins the pools of new devices, and leaves those of devices that are gone.
@@ -75,8 +69,7 @@ impl Pools {
                 None => device.leave("gone"),
             }
         }
-        self.devices
-            .retain(|device| found.iter().any(|(_, pool)| device.shows(pool)));
+        self.devices.retain(|device| found.iter().any(|(_, pool)| device.shows(pool)));
         for (kind, pool) in found {
             if !self.devices.iter().any(|device| device.shows(&pool)) {
                 self.devices.push(Device {
@@ -108,8 +101,7 @@ impl Pools {
             let states: Vec<_> = self.grants.iter().map(|g| self.status_of(g)).collect();
             let all_ready = states.iter().all(GuestPool::is_ready);
             if all_ready || Instant::now() >= deadline {
-                let (ready, not): (Vec<_>, Vec<_>) =
-                    states.into_iter().partition(GuestPool::is_ready);
+                let (ready, not): (Vec<_>, Vec<_>) = states.into_iter().partition(GuestPool::is_ready);
                 failed.extend(not.into_iter().map(GuestPool::into_failure));
                 let ready = ready.into_iter().map(|pool| pool.name).collect();
                 return GrantResponse { id, ready, failed };
@@ -135,10 +127,7 @@ impl Pools {
     fn status_of(&self, grant: &Grant) -> GuestPool {
         let device = self.devices.iter().find(|d| grant.is_for(&d.pool));
         match device {
-            Some(device) => GuestPool {
-                name: text(grant.name()),
-                ..device.status()
-            },
+            Some(device) => GuestPool { name: text(grant.name()), ..device.status() },
             None => GuestPool {
                 name: text(grant.name()),
                 address: grant.address().to_string(),
@@ -210,24 +199,14 @@ impl Device {
             State::Joined(joined) => (Some(joined.member()), GuestPool::READY),
             State::Unusable(why) => (None, why.as_str()),
         };
-        GuestPool {
-            name: text(self.pool.name()),
-            address: address(&self.pool),
-            member,
-            state: state.into(),
-        }
+        GuestPool { name: text(self.pool.name()), address: address(&self.pool), member, state: state.into() }
     }
 }
 
 /// Opens a pool and joins it.
-fn join(
-    reference: &PoolRef,
-    kind: &dyn Devices,
-    owner: Option<u32>,
-) -> Result<MaintainedPool, String> {
+fn join(reference: &PoolRef, kind: &dyn Devices, owner: Option<u32>) -> Result<MaintainedPool, String> {
     if let Some(owner) = owner {
-        kind.set_owner(reference, owner)
-            .map_err(|e| format!("could not give it to its user: {e}"))?;
+        kind.set_owner(reference, owner).map_err(|e| format!("could not give it to its user: {e}"))?;
     }
     let handle = vshmem_transport::open(reference).map_err(|e| e.to_string())?;
     let name = match reference.name() {
@@ -244,9 +223,7 @@ pub(crate) fn check(table: &[GrantedPool]) -> (Vec<Grant>, Vec<Failure>) {
         let wrong = match Grant::new(address.as_bytes(), name.as_bytes()) {
             None => format!("{address:?} is no PCI address, or {name:?} no name of a pool"),
             Some(grant) => {
-                let same = |other: &Grant| {
-                    other.name() == grant.name() || other.address() == grant.address()
-                };
+                let same = |other: &Grant| other.name() == grant.name() || other.address() == grant.address();
                 if !grants.iter().any(same) {
                     grants.push(grant);
                     continue;
@@ -260,17 +237,12 @@ pub(crate) fn check(table: &[GrantedPool]) -> (Vec<Grant>, Vec<Failure>) {
 }
 
 fn failure(name: &[u8], why: &str) -> Failure {
-    Failure {
-        name: text(name),
-        why: why.into(),
-    }
+    Failure { name: text(name), why: why.into() }
 }
 
 /// The address of a pool's device, if it has one.
 fn address(pool: &PoolRef) -> String {
-    pool.address()
-        .map(|its| its.to_string())
-        .unwrap_or_default()
+    pool.address().map(|its| its.to_string()).unwrap_or_default()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -279,10 +251,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn read_table(path: &Path) -> Vec<Grant> {
     let table = fs::read(path).unwrap_or_default();
-    table
-        .split(|&c| c == b'\n')
-        .filter_map(Grant::parse)
-        .collect()
+    table.split(|&c| c == b'\n').filter_map(Grant::parse).collect()
 }
 
 /// Replaces the table atomically.
@@ -291,11 +260,7 @@ fn write_table(path: &Path, grants: &[Grant]) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);
-    let mut file = fs::File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&new)?;
+    let mut file = fs::File::options().write(true).create_new(true).mode(0o644).open(&new)?;
     // Whatever the umask is.
     file.set_permissions(fs::Permissions::from_mode(0o644))?;
     for grant in grants {
@@ -309,10 +274,8 @@ mod tests {
     use super::*;
 
     fn granted(table: &[(&str, &str)]) -> Vec<GrantedPool> {
-        let each = |(address, name): &(&str, &str)| GrantedPool {
-            address: (*address).into(),
-            name: (*name).into(),
-        };
+        let each =
+            |(address, name): &(&str, &str)| GrantedPool { address: (*address).into(), name: (*name).into() };
         table.iter().map(each).collect()
     }
 
@@ -351,19 +314,10 @@ mod tests {
         // No machine has so many PCI buses.
         let response = ours.grant(9, &granted(&[("ff00:fe:1f.7", "far")]));
         assert_eq!((response.id, response.ready.len()), (9, 0));
-        assert!(
-            response.failed[0].why.contains("no device has come"),
-            "{response:?}"
-        );
-        assert_eq!(
-            fs::read_to_string(&path).expect("the table"),
-            "ff00:fe:1f.7 far\n"
-        );
+        assert!(response.failed[0].why.contains("no device has come"), "{response:?}");
+        assert_eq!(fs::read_to_string(&path).expect("the table"), "ff00:fe:1f.7 far\n");
         let status = ours.status();
-        let far = status
-            .iter()
-            .find(|pool| pool.name == "far")
-            .expect("reported");
+        let far = status.iter().find(|pool| pool.name == "far").expect("reported");
         assert_eq!((far.state.as_str(), far.member), ("gone", None));
         assert_eq!(read_table(&path).len(), 1);
         let response = ours.grant(10, &[]);
@@ -375,9 +329,6 @@ mod tests {
     fn a_table_that_cant_be_written_grants_nothing() {
         let mut ours = pools("/proc/no/such/place/pools".into());
         let response = ours.grant(1, &granted(&[("ff00:fe:1f.7", "far")]));
-        assert!(
-            response.failed[0].why.contains("could not be written"),
-            "{response:?}"
-        );
+        assert!(response.failed[0].why.contains("could not be written"), "{response:?}");
     }
 }

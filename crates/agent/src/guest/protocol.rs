@@ -109,13 +109,9 @@ mod tests {
         let line = r#"{"id":7,"pools":[{"address":"0000:05:00.0","name":"work"}]}"#;
         let request: GuestRequest = serde_json::from_str(line).expect("a table");
         assert_eq!(serde_json::to_string(&request).expect("plain data"), line);
-        let request: GuestRequest =
-            serde_json::from_str(r#"{"id":8,"status":{}}"#).expect("a request");
+        let request: GuestRequest = serde_json::from_str(r#"{"id":8,"status":{}}"#).expect("a request");
         assert!(request.pools.is_none() && request.status.is_some());
-        assert!(
-            serde_json::from_str::<GuestRequest>(r#"{"pools":[]}"#).is_err(),
-            "no id"
-        );
+        assert!(serde_json::from_str::<GuestRequest>(r#"{"pools":[]}"#).is_err(), "no id");
     }
 
     #[test]

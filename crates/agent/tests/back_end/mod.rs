@@ -20,10 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub fn new_pool(test: &str, size: u64) -> PathBuf {
     let pool = PathBuf::from(format!("/dev/shm/va-{}-{test}", std::process::id()));
     let path = CString::new(pool.to_str().unwrap()).unwrap();
-    create_local(&path, size, 0o600, &mut |memory| {
-        Pool::format(memory, &Params::default()).is_ok()
-    })
-    .unwrap();
+    create_local(&path, size, 0o600, &mut |memory| Pool::format(memory, &Params::default()).is_ok()).unwrap();
     pool
 }
 
@@ -60,21 +57,14 @@ impl BackEnd {
         fs::create_dir(&root).unwrap();
         assert!(ensure(&program).unwrap());
         assert!(!ensure(&program).unwrap());
-        let mut back_end = BackEnd {
-            program,
-            pool,
-            socket: PathBuf::new(),
-        };
+        let mut back_end = BackEnd { program, pool, socket: PathBuf::new() };
         back_end.socket = back_end.serve(&back_end.pool).unwrap();
         back_end
     }
 
     /// Has a pool served; returns the socket to which machines connect.
     pub fn serve(&self, pool: &Path) -> vshmem_agent::Result<PathBuf> {
-        let serve = Request::Serve {
-            pool: pool.to_str().unwrap().into(),
-            vectors: VECTORS,
-        };
+        let serve = Request::Serve { pool: pool.to_str().unwrap().into(), vectors: VECTORS };
         Ok(request(&self.program.directory, &serve)?.unwrap())
     }
 
@@ -146,10 +136,7 @@ pub fn run(tests: &[Test]) {
         let passed = catch_unwind(AssertUnwindSafe(|| test(&back_end))).is_ok();
         drop(back_end);
         let verdict = if passed { "ok" } else { "FAILED" };
-        println!(
-            "{name} ... {verdict} ({:.2} s)",
-            begun.elapsed().as_secs_f64()
-        );
+        println!("{name} ... {verdict} ({:.2} s)", begun.elapsed().as_secs_f64());
         failed += u32::from(!passed);
     }
     assert_eq!(failed, 0, "tests failed");
@@ -174,15 +161,7 @@ fn part_of_args(args: &[String]) -> Option<(Program, Part, i32)> {
 }
 
 pub fn guest<'a>(pool: &'a Pool, (me, member): (ProcId, u16)) -> Ctx<'a> {
-    Ctx {
-        pool,
-        kernel: &Guest,
-        me,
-        pid: 77,
-        namespace: 0,
-        member,
-        budget: Budget::default(),
-    }
+    Ctx { pool, kernel: &Guest, me, pid: 77, namespace: 0, member, budget: Budget::default() }
 }
 
 /// The kernel of a machine: all pages have memory, which can't be given back.
@@ -212,11 +191,7 @@ impl Kernel for Guest {
         0
     }
     fn cred(&self) -> Cred {
-        Cred {
-            uid: 1,
-            gid: 1,
-            caps: u64::MAX,
-        }
+        Cred { uid: 1, gid: 1, caps: u64::MAX }
     }
     fn in_group(&self, _gid: u32) -> bool {
         false

@@ -142,9 +142,7 @@ fn receive_indirectly(
 ) -> Result<isize, Errno> {
     let len = (caller.pool().limits().msgmax as usize).min(capacity);
     // For a copy, Linux reads the room before anything else.
-    if flags & (msg::MSG_COPY | msg::MSG_EXCEPT | libc::IPC_NOWAIT)
-        == msg::MSG_COPY | libc::IPC_NOWAIT
-    {
+    if flags & (msg::MSG_COPY | msg::MSG_EXCEPT | libc::IPC_NOWAIT) == msg::MSG_COPY | libc::IPC_NOWAIT {
         user::surely_readable(message, len)?;
     }
     let Some(buffer) = Buffer::new(len) else {
@@ -184,11 +182,7 @@ impl Buffer {
                 raw::syscall!(libc::SYS_mprotect, guard, page, libc::PROT_NONE);
             }
             let text = mapping.add(page);
-            Some(Buffer {
-                mapping,
-                bytes,
-                text,
-            })
+            Some(Buffer { mapping, bytes, text })
         }
     }
 }
@@ -238,12 +232,7 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
             let msgpool = clamp(used.queues);
             let msgmap = clamp(used.messages);
             let msgtql = clamp(used.bytes);
-            let info = Msginfo {
-                msgpool,
-                msgmap,
-                msgtql,
-                ..limits(caller)
-            };
+            let info = Msginfo { msgpool, msgmap, msgtql, ..limits(caller) };
             store(buf as *mut Msginfo, info).map(|()| highest)
         }
         _ => Err(Errno::EINVAL),

@@ -32,11 +32,7 @@ const COPIED: usize = 128;
 /// `semget` on a pool.
 pub fn get(caller: &Caller, key: i32, count: i32, flags: i32) -> Result<i32, Errno> {
     let id = again(|| sem::get(&caller.ctx, key, count, flags))?;
-    let found = if is_new(key, flags) {
-        Ok(count as usize)
-    } else {
-        sem::nsems(&caller.ctx, id)
-    };
+    let found = if is_new(key, flags) { Ok(count as usize) } else { sem::nsems(&caller.ctx, id) };
     // What is gone again had no size: whatever was known of the id before counts no more.
     let found = found.unwrap_or(0);
     SETS.got(caller.pool_index(), id, count as u64, found as u64);
@@ -63,12 +59,7 @@ pub unsafe fn try_fast(id: i32, sops: *const Sembuf, count: usize) -> bool {
 /// # Safety
 /// The operations stay mapped during the call; an address that never was good is EFAULT.
 #[inline(always)]
-pub unsafe fn op(
-    caller: &Caller,
-    id: i32,
-    sops: *const Sembuf,
-    count: usize,
-) -> Result<i32, Errno> {
+pub unsafe fn op(caller: &Caller, id: i32, sops: *const Sembuf, count: usize) -> Result<i32, Errno> {
     timed(caller, id, sops, count, None)
 }
 
@@ -86,11 +77,7 @@ fn timed(
         // SAFETY: found readable. Copied, since the program may change it at any time; and copied in one go,
         // since a processor is slow to load at once what was just stored in parts.
         let one = unsafe {
-            core::ptr::copy_nonoverlapping(
-                sops.cast::<u8>(),
-                copy.as_mut_ptr().cast(),
-                size_of::<Sembuf>(),
-            );
+            core::ptr::copy_nonoverlapping(sops.cast::<u8>(), copy.as_mut_ptr().cast(), size_of::<Sembuf>());
             copy.assume_init_ref()
         };
         let done = sem::op(&caller.ctx, id, core::slice::from_ref(one), timeout);
@@ -163,13 +150,7 @@ pub unsafe fn timed_op(
     if t.sec < 0 || !(0..1_000_000_000).contains(&t.nsec) {
         return Err(Errno::EINVAL);
     }
-    timed(
-        caller,
-        id,
-        sops,
-        count,
-        Some(Duration::new(t.sec as u64, t.nsec as u32)),
-    )
+    timed(caller, id, sops, count, Some(Duration::new(t.sec as u64, t.nsec as u32)))
 }
 
 fn ds(s: &sem::SemDs) -> SemidDs {
@@ -222,11 +203,7 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
             let (highest, used) = sem::info(c);
             let semusz = clamp(used.sets);
             let semaem = clamp(used.semaphores);
-            let info = Seminfo {
-                semusz,
-                semaem,
-                ..limits(caller)
-            };
+            let info = Seminfo { semusz, semaem, ..limits(caller) };
             store(arg as *mut Seminfo, info).map(|()| highest)
         }
         _ => Err(Errno::EINVAL),
@@ -239,9 +216,7 @@ fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
     let told = Bounds::of(caller, id)?;
     sem::getall(&caller.ctx, id, &mut |index, value| {
         let place = to.wrapping_add(index);
-        if told.excludes(index)
-            || page_of(place) != checked && user::surely_writable(place, 2).is_err()
-        {
+        if told.excludes(index) || page_of(place) != checked && user::surely_writable(place, 2).is_err() {
             return false;
         }
         checked = page_of(place);
@@ -283,10 +258,7 @@ impl Bounds {
         if let Ok(count) = sem::nsems(&caller.ctx, id) {
             SETS.check(caller.pool_index(), id, count as u64)?;
         }
-        Ok(Bounds {
-            told: SETS.known(caller.pool_index(), id),
-            exceeded: Cell::new(false),
-        })
+        Ok(Bounds { told: SETS.known(caller.pool_index(), id), exceeded: Cell::new(false) })
     }
 
     fn excludes(&self, index: usize) -> bool {

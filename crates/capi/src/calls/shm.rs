@@ -23,11 +23,7 @@ pub const SHM_STAT_ANY: i32 = 15;
 /// `shmget` on a pool.
 pub fn get(caller: &Caller, key: i32, size: usize, flags: i32) -> Result<i32, Errno> {
     let id = again(|| shm::get(&caller.ctx, key, size, flags))?;
-    let found = if is_new(key, flags) {
-        Some(size as u64)
-    } else {
-        shm::size(&caller.ctx, id)
-    };
+    let found = if is_new(key, flags) { Some(size as u64) } else { shm::size(&caller.ctx, id) };
     // As in `semget`.
     let found = pages(found.unwrap_or(0));
     SEGMENTS.got(caller.pool_index(), id, pages(size as u64), found);
@@ -50,37 +46,19 @@ impl AttachAddress {
         let replace = flags & libc::SHM_REMAP != 0;
         let page = state::page_size();
         if addr == 0 {
-            return if replace {
-                Err(Errno::EINVAL)
-            } else {
-                Ok(AttachAddress {
-                    addr: None,
-                    replace,
-                })
-            };
+            return if replace { Err(Errno::EINVAL) } else { Ok(AttachAddress { addr: None, replace }) };
         }
         let rounded = addr & !(page - 1);
         if rounded != addr && flags & libc::SHM_RND == 0 || rounded == 0 {
             return Err(Errno::EINVAL);
         }
-        Ok(AttachAddress {
-            addr: Some(rounded),
-            replace,
-        })
+        Ok(AttachAddress { addr: Some(rounded), replace })
     }
 }
 
 fn protection(flags: i32) -> i32 {
-    let write = if flags & libc::SHM_RDONLY != 0 {
-        0
-    } else {
-        libc::PROT_WRITE
-    };
-    let execute = if flags & libc::SHM_EXEC != 0 {
-        libc::PROT_EXEC
-    } else {
-        0
-    };
+    let write = if flags & libc::SHM_RDONLY != 0 { 0 } else { libc::PROT_WRITE };
+    let execute = if flags & libc::SHM_EXEC != 0 { libc::PROT_EXEC } else { 0 };
     libc::PROT_READ | write | execute
 }
 
@@ -91,12 +69,7 @@ pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut 
 }
 
 /// The same, for who must know how much is mapped, too.
-pub fn attach_range(
-    caller: &Caller,
-    id: i32,
-    addr: usize,
-    flags: i32,
-) -> Result<Range<usize>, Errno> {
+pub fn attach_range(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
     attach_at(caller, id, addr, flags).map_err(|error| caller.excuse(error))
 }
 
@@ -123,9 +96,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
         };
         // Last, so that a call that fails leaves what the program has there.
         let moved = caller.move_over(first..first + len, addr);
-        moved
-            .inspect_err(|_| shm::detach(&caller.ctx, id))
-            .map(|()| addr)
+        moved.inspect_err(|_| shm::detach(&caller.ctx, id)).map(|()| addr)
     });
     let mapped = placed.inspect_err(|_| state::unmap(pool, first..first + len))?;
     if address.replace || TABLE.count() <= FEW {
@@ -246,12 +217,7 @@ fn limits(caller: &Caller) -> Shminfo {
 }
 
 fn usage(u: &shm::ShmInfo) -> ShmInfo {
-    ShmInfo {
-        used_ids: u.used_ids as i32,
-        tot: u.total,
-        rss: u.total,
-        ..ShmInfo::default()
-    }
+    ShmInfo { used_ids: u.used_ids as i32, tot: u.total, rss: u.total, ..ShmInfo::default() }
 }
 
 #[cfg(test)]
@@ -260,38 +226,18 @@ mod tests {
 
     #[test]
     fn addresses_are_judged_as_linux_does() {
-        let at = |addr, replace| {
-            Ok(AttachAddress {
-                addr: Some(addr),
-                replace,
-            })
-        };
-        assert_eq!(
-            AttachAddress::of(0, 0),
-            Ok(AttachAddress {
-                addr: None,
-                replace: false
-            })
-        );
+        let at = |addr, replace| Ok(AttachAddress { addr: Some(addr), replace });
+        assert_eq!(AttachAddress::of(0, 0), Ok(AttachAddress { addr: None, replace: false }));
         assert_eq!(AttachAddress::of(0, libc::SHM_REMAP), Err(Errno::EINVAL));
         assert_eq!(AttachAddress::of(0x10_0001, 0), Err(Errno::EINVAL));
-        assert_eq!(
-            AttachAddress::of(0x10_0001, libc::SHM_RND),
-            at(0x10_0000, false)
-        );
-        assert_eq!(
-            AttachAddress::of(0x10_0000, libc::SHM_REMAP),
-            at(0x10_0000, true)
-        );
+        assert_eq!(AttachAddress::of(0x10_0001, libc::SHM_RND), at(0x10_0000, false));
+        assert_eq!(AttachAddress::of(0x10_0000, libc::SHM_REMAP), at(0x10_0000, true));
     }
 
     #[test]
     fn protection_follows_the_flags() {
         assert_eq!(protection(0), libc::PROT_READ | libc::PROT_WRITE);
         assert_eq!(protection(libc::SHM_RDONLY), libc::PROT_READ);
-        assert_eq!(
-            protection(libc::SHM_RDONLY | libc::SHM_EXEC),
-            libc::PROT_READ | libc::PROT_EXEC
-        );
+        assert_eq!(protection(libc::SHM_RDONLY | libc::SHM_EXEC), libc::PROT_READ | libc::PROT_EXEC);
     }
 }

@@ -22,9 +22,8 @@ const SHELLS: &[&dyn EnvCompleter] = &[&Bash, &env::Elvish, &env::Fish, &env::Po
 /// Answers a shell that asks; `None` if none does. Nothing that goes wrong is said: somebody is typing there.
 pub fn answer() -> Option<ExitCode> {
     std::env::var_os(ASKED)?;
-    let completion = CompleteEnv::with_factory(crate::commands::Cli::command)
-        .var(ASKED)
-        .shells(Shells(SHELLS));
+    let completion =
+        CompleteEnv::with_factory(crate::commands::Cli::command).var(ASKED).shells(Shells(SHELLS));
     let here = std::env::current_dir().ok();
     match completion.try_complete(std::env::args_os(), here.as_deref()) {
         Ok(true) => Some(ExitCode::SUCCESS),
@@ -56,14 +55,7 @@ impl EnvCompleter for Bash {
         name == "bash"
     }
 
-    fn write_registration(
-        &self,
-        _: &str,
-        _: &str,
-        _: &str,
-        _: &str,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn write_registration(&self, _: &str, _: &str, _: &str, _: &str, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(include_bytes!("bash.sh"))
     }
 
@@ -85,15 +77,10 @@ impl EnvCompleter for Bash {
             return writeln!(out, "/");
         }
         let option = word.to_string_lossy();
-        let option = option
-            .split_once('=')
-            .map(|(option, _)| format!("{option}="));
+        let option = option.split_once('=').map(|(option, _)| format!("{option}="));
         for candidate in &found {
             let text = candidate.get_value().to_string_lossy();
-            let text = option
-                .as_ref()
-                .and_then(|option| text.strip_prefix(option))
-                .unwrap_or(&text);
+            let text = option.as_ref().and_then(|option| text.strip_prefix(option)).unwrap_or(&text);
             writeln!(out, "{text}")?;
         }
         Ok(())
@@ -105,8 +92,7 @@ fn joined(words: Vec<OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     let mut is_open = false;
     for word in words {
-        let long =
-            |before: &OsString| before.as_encoded_bytes().starts_with(b"--") && before.len() > 2;
+        let long = |before: &OsString| before.as_encoded_bytes().starts_with(b"--") && before.len() > 2;
         match out.last_mut() {
             Some(before) if is_open || word == OsStr::new("=") && long(before) => {
                 is_open = !is_open;
@@ -123,8 +109,7 @@ fn joined(words: Vec<OsString>) -> Vec<OsString> {
 
 /// Leaves options out, unless there is nothing else.
 fn without_options(found: &mut Vec<CompletionCandidate>) {
-    let is_option =
-        |one: &CompletionCandidate| one.get_value().as_encoded_bytes().starts_with(b"-");
+    let is_option = |one: &CompletionCandidate| one.get_value().as_encoded_bytes().starts_with(b"-");
     if !found.iter().all(is_option) {
         found.retain(|one| !is_option(one));
     }
@@ -143,14 +128,7 @@ impl EnvCompleter for Zsh {
         name == "zsh"
     }
 
-    fn write_registration(
-        &self,
-        _: &str,
-        _: &str,
-        _: &str,
-        _: &str,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn write_registration(&self, _: &str, _: &str, _: &str, _: &str, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(include_bytes!("zsh.sh"))
     }
 
@@ -192,18 +170,12 @@ mod tests {
     fn options_and_values_are_joined() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         let joined = |line: &str| joined(words(line));
-        assert_eq!(
-            joined("vshmem down --cluster = al"),
-            words("vshmem down --cluster=al")
-        );
+        assert_eq!(joined("vshmem down --cluster = al"), words("vshmem down --cluster=al"));
         let open = [words("vshmem down"), vec!["--cluster=".into()]].concat();
         assert_eq!(joined("vshmem down --cluster ="), open);
         assert_eq!(joined("vshmem run -- = x"), words("vshmem run -- = x"));
         assert_eq!(joined("vshmem ps --json"), words("vshmem ps --json"));
-        assert_eq!(
-            joined("vshmem a --b = c --d = e f"),
-            words("vshmem a --b=c --d=e f")
-        );
+        assert_eq!(joined("vshmem a --b = c --d = e f"), words("vshmem a --b=c --d=e f"));
     }
 
     #[test]

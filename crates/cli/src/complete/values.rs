@@ -18,9 +18,7 @@ const FILE: &str = "file";
 
 /// Is it the name of a file?
 pub fn is_file(candidate: &CompletionCandidate) -> bool {
-    candidate
-        .get_tag()
-        .is_some_and(|tag| tag.to_string() == FILE)
+    candidate.get_tag().is_some_and(|tag| tag.to_string() == FILE)
 }
 
 /// Clusters.
@@ -132,10 +130,7 @@ fn matching(files: PathCompleter, word: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Names, or a path if there is a slash.
-fn named_or_file(
-    word: &OsStr,
-    names: impl IntoIterator<Item = String>,
-) -> Vec<CompletionCandidate> {
+fn named_or_file(word: &OsStr, names: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
     match word.as_encoded_bytes().contains(&b'/') {
         true => matching(PathCompleter::any(), word),
         false => starting(word, names),
@@ -146,8 +141,7 @@ fn named_or_file(
 fn programs() -> BTreeSet<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_program = |file: &Path| {
-        fs::metadata(file)
-            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
     let is_plain = |name: &String| {
         let fine = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
@@ -171,19 +165,8 @@ mod tests {
             let words: Vec<_> = line.split(' ').map(OsString::from).collect();
             named_cluster(&words)
         };
-        for line in [
-            "-c two",
-            "-ctwo",
-            "-c=two",
-            "--cluster two",
-            "--cluster=two",
-            "--cluster = two",
-        ] {
-            assert_eq!(
-                named(&format!("vshmem exec {line}")).as_deref(),
-                Some("two"),
-                "{line}"
-            );
+        for line in ["-c two", "-ctwo", "-c=two", "--cluster two", "--cluster=two", "--cluster = two"] {
+            assert_eq!(named(&format!("vshmem exec {line}")).as_deref(), Some("two"), "{line}");
         }
         assert_eq!(named("vshmem exec vm0 -- tar -c two"), None);
         assert_eq!(named("vshmem exec"), None);

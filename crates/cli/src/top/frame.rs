@@ -22,12 +22,7 @@ pub struct View {
 impl View {
     /// As it is at first.
     pub fn new(sort: Sort) -> View {
-        View {
-            sort,
-            reverse: false,
-            threads: false,
-            scrolled: 0,
-        }
+        View { sort, reverse: false, threads: false, scrolled: 0 }
     }
 }
 
@@ -45,10 +40,7 @@ struct Row {
 pub fn text(view: &View, samples: &[Sample]) -> String {
     let mut out = headline(samples) + "\n";
     let sections = [("Pools", pools(samples)), ("Kernels", kernels(samples))];
-    let last = [
-        ("IPC objects", objects(view, samples)),
-        ("Waiting threads", threads(samples)),
-    ];
+    let last = [("IPC objects", objects(view, samples)), ("Waiting threads", threads(samples))];
     for (title, rows) in sections.into_iter().chain(last) {
         out.push_str(&format!("\n{title}\n{}", table::layout(&rows)));
     }
@@ -65,11 +57,7 @@ pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -
         out.extend(section(&rows, (height / 6).max(2), 0));
     }
     out.push(Line::plain(String::new()));
-    let rows = if view.threads {
-        threads(samples)
-    } else {
-        objects(view, samples)
-    };
+    let rows = if view.threads { threads(samples) } else { objects(view, samples) };
     let room = height.saturating_sub(out.len());
     view.scrolled = view.scrolled.min((rows.len()).saturating_sub(room));
     out.extend(section(&rows, room, view.scrolled));
@@ -109,10 +97,7 @@ fn section(rows: &[Vec<String>], room: usize, scrolled: usize) -> Vec<Line> {
     let below: Vec<Line> = lines.skip(scrolled).collect();
     let shown = room.saturating_sub(1);
     let hidden = below.len().saturating_sub(shown);
-    let mut out: Vec<Line> = heading
-        .into_iter()
-        .chain(below.into_iter().take(shown))
-        .collect();
+    let mut out: Vec<Line> = heading.into_iter().chain(below.into_iter().take(shown)).collect();
     if let Some(last) = out.last_mut().filter(|_| hidden > 0) {
         *last = Line::plain(format!("... and {} more", hidden + 1));
     }
@@ -173,11 +158,7 @@ fn number(rate: f64) -> String {
 
 fn rates(rates: Option<Rates>) -> [String; 3] {
     let bytes = |r: Rates| size::show((r.sent_bytes + r.received_bytes) as u64);
-    [
-        or_dash(rates, |r| number(r.sent)),
-        or_dash(rates, |r| number(r.received)),
-        or_dash(rates, bytes),
-    ]
+    [or_dash(rates, |r| number(r.sent)), or_dash(rates, |r| number(r.received)), or_dash(rates, bytes)]
 }
 
 fn pools(samples: &[Sample]) -> Vec<Vec<String>> {
@@ -212,15 +193,7 @@ fn pools(samples: &[Sample]) -> Vec<Vec<String>> {
 }
 
 fn kernels(samples: &[Sample]) -> Vec<Vec<String>> {
-    let mut rows = vec![heading(&[
-        "KERNEL",
-        "POOL",
-        "STATE",
-        "PEER",
-        "KNOWN",
-        "PROCESSES",
-        "WAITING",
-    ])];
+    let mut rows = vec![heading(&["KERNEL", "POOL", "STATE", "PEER", "KNOWN", "PROCESSES", "WAITING"])];
     for sample in samples {
         rows.extend(sample.members.iter().map(|member| {
             vec![
@@ -269,25 +242,16 @@ fn objects(view: &View, samples: &[Sample]) -> Vec<Vec<String>> {
             row.bytes = queue.bytes.into();
             row
         }));
-        rows.extend(sample.sets.iter().map(|set| {
-            row(
-                &sample.pool,
-                "set",
-                &set.object,
-                format!("{} semaphores", set.count),
-            )
-        }));
+        rows.extend(
+            sample
+                .sets
+                .iter()
+                .map(|set| row(&sample.pool, "set", &set.object, format!("{} semaphores", set.count))),
+        );
         rows.extend(sample.segments.iter().map(|segment| {
-            let content = format!(
-                "{}, attached {} times",
-                size::show(segment.size),
-                segment.attached
-            );
+            let content = format!("{}, attached {} times", size::show(segment.size), segment.attached);
             let row = row(&sample.pool, "segment", &segment.object, content);
-            Row {
-                bytes: segment.size,
-                ..row
-            }
+            Row { bytes: segment.size, ..row }
         }));
     }
     rows.sort_by(|a, b| {
@@ -326,15 +290,7 @@ fn compare(sort: Sort, a: &Row, b: &Row) -> Ordering {
 }
 
 fn threads(samples: &[Sample]) -> Vec<Vec<String>> {
-    let mut rows = vec![heading(&[
-        "POOL",
-        "PROCESS",
-        "STATE",
-        "KIND",
-        "ID",
-        "SINCE",
-        "WAITS FOR",
-    ])];
+    let mut rows = vec![heading(&["POOL", "PROCESS", "STATE", "KIND", "ID", "SINCE", "WAITS FOR"])];
     for sample in samples {
         rows.extend(sample.waiters.iter().map(|waiter| {
             let since = waiter.since.and_then(|since| u64::try_from(since).ok());
@@ -361,22 +317,11 @@ mod tests {
     use vshmem_cluster::sample::{Queue, Segment};
 
     fn object(id: i32, waiting: u32) -> Object {
-        Object {
-            id,
-            key: 1,
-            uid: 0,
-            gid: 0,
-            mode: 0o600,
-            waiting,
-            used: i64::MAX,
-        }
+        Object { id, key: 1, uid: 0, gid: 0, mode: 0o600, waiting, used: i64::MAX }
     }
 
     fn sample() -> Sample {
-        let passed = Passed {
-            messages: 0,
-            bytes: 0,
-        };
+        let passed = Passed { messages: 0, bytes: 0 };
         let queue = |id, sent| Queue {
             object: object(id, 0),
             messages: 3,
@@ -386,10 +331,7 @@ mod tests {
             received: passed,
             sender: None,
             receiver: None,
-            rates: Some(Rates {
-                sent,
-                ..Rates::default()
-            }),
+            rates: Some(Rates { sent, ..Rates::default() }),
         };
         let segment = |id| Segment {
             object: object(id, 0),
@@ -461,11 +403,7 @@ mod tests {
     fn objects_are_sorted() {
         let samples = [sample()];
         let ids = |view: &View| -> Vec<String> {
-            objects(view, &samples)
-                .iter()
-                .skip(1)
-                .map(|row| row[3].clone())
-                .collect()
+            objects(view, &samples).iter().skip(1).map(|row| row[3].clone()).collect()
         };
         let mut view = View::new(Sort::Rate);
         view.sort = Sort::Id;

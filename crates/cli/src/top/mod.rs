@@ -63,11 +63,7 @@ pub fn top(top: &args::Top) -> Result<u8> {
 /// Prints; false if nobody reads any more.
 fn print_or_end(text: &str) -> Result<bool> {
     print(text)?;
-    let mut out = libc::pollfd {
-        fd: libc::STDOUT_FILENO,
-        events: 0,
-        revents: 0,
-    };
+    let mut out = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
     // SAFETY: one structure, which lives across the call.
     unsafe { libc::poll(&mut out, 1, 0) };
     Ok(out.revents & (libc::POLLERR | libc::POLLHUP) == 0)

@@ -109,18 +109,10 @@ impl Screen {
             if line.heading {
                 queue!(out, SetAttribute(Attribute::Bold))?;
             }
-            queue!(
-                out,
-                Print(printable(&line.text)),
-                SetAttribute(Attribute::Reset)
-            )?;
+            queue!(out, Print(printable(&line.text)), SetAttribute(Attribute::Reset))?;
         }
         if self.shown.len() > lines.len() {
-            queue!(
-                out,
-                MoveTo(0, lines.len() as u16),
-                Clear(ClearType::FromCursorDown)
-            )?;
+            queue!(out, MoveTo(0, lines.len() as u16), Clear(ClearType::FromCursorDown))?;
         }
         self.shown = lines;
         out.flush()
@@ -139,9 +131,7 @@ impl Screen {
             };
             if there {
                 match event::read()? {
-                    Event::Key(key) if key.kind != KeyEventKind::Release => {
-                        return Ok(Said::Key(key))
-                    }
+                    Event::Key(key) if key.kind != KeyEventKind::Release => return Ok(Said::Key(key)),
                     Event::Resize(..) => return Ok(Said::Changed),
                     _ => (),
                 }

@@ -14,11 +14,7 @@ pub struct Watch {
 impl Watch {
     /// All pools of this user, or this one.
     pub fn new(only: Option<String>) -> Watch {
-        Watch {
-            only,
-            open: Vec::new(),
-            samples: Vec::new(),
-        }
+        Watch { only, open: Vec::new(), samples: Vec::new() }
     }
 
     /// Looks at all pools that there are now.

@@ -41,9 +41,9 @@ pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>
         Choice::None => Ok(None),
         Choice::File(path) => open(path, name, version).map(Some),
         // An unreadable driver, or one for another kernel, counts as none.
-        Choice::Auto => Ok(candidates(name, version)
-            .into_iter()
-            .find_map(|path| open(&path, name, version).ok())),
+        Choice::Auto => {
+            Ok(candidates(name, version).into_iter().find_map(|path| open(&path, name, version).ok()))
+        }
     }
 }
 
@@ -54,18 +54,12 @@ fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
             "{} is a driver of another version than this program",
             path.display()
         ))
-        .hint(format!(
-            "Build one of this version: kmod/build.sh {version}"
-        )));
+        .hint(format!("Build one of this version: kmod/build.sh {version}")));
     }
     match built_for(&bytes) {
-        Some(found) if found == version => Ok(Driver {
-            path: path.into(),
-            module: Module {
-                name: name.into(),
-                bytes,
-            },
-        }),
+        Some(found) if found == version => {
+            Ok(Driver { path: path.into(), module: Module { name: name.into(), bytes } })
+        }
         found => Err(Error::new(format!(
             "{} is a module for {}, and the machines' kernel is {version}",
             path.display(),
@@ -84,18 +78,14 @@ fn built_for(module: &[u8]) -> Option<String> {
 /// An entry of a module's .modinfo section.
 fn modinfo(module: &[u8], name: &str) -> Option<String> {
     let info = elf::section(module, ".modinfo")?;
-    let value = info
-        .split(|byte| *byte == 0)
-        .find_map(|entry| entry.strip_prefix(name.as_bytes()))?;
+    let value = info.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes()))?;
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Paths where it may be, the best first.
 fn candidates(name: &str, version: &str) -> Vec<PathBuf> {
     let installed = Path::new("/lib/modules").join(version);
-    let mut directories = ["updates/dkms", "updates", "extra"]
-        .map(|part| installed.join(part))
-        .to_vec();
+    let mut directories = ["updates/dkms", "updates", "extra"].map(|part| installed.join(part)).to_vec();
     let program = std::env::current_exe().unwrap_or_default();
     if let Some(prefix) = program.parent().and_then(Path::parent) {
         let library = prefix.join("lib/vshmem");
@@ -141,10 +131,7 @@ mod tests {
         fs::write(&path, module_file(of_this_version.as_bytes())).unwrap();
         let chosen = Choice::File(path.clone());
         let driver = find(&chosen, NAME, "6.1.0-56-amd64").unwrap().unwrap();
-        assert_eq!(
-            (driver.path, driver.module.name.as_str()),
-            (path.clone(), "vshmem")
-        );
+        assert_eq!((driver.path, driver.module.name.as_str()), (path.clone(), "vshmem"));
         let refused = find(&chosen, NAME, "6.1.0-5").err().unwrap().to_string();
         assert!(refused.contains("6.1.0-56-amd64"), "{refused}");
         for older in [info.to_owned(), format!("{info}vshmem_calls=1\0")] {
@@ -156,11 +143,7 @@ mod tests {
         assert!(find(&chosen, NAME, "6.1.0-56-amd64").is_err());
         fs::remove_file(&path).unwrap();
         assert!(find(&chosen, NAME, "6.1.0-56-amd64").is_err());
-        assert!(find(&Choice::None, NAME, "6.1.0-56-amd64")
-            .unwrap()
-            .is_none());
-        assert!(find(&Choice::Auto, NAME, "0.0-no-such-kernel")
-            .unwrap()
-            .is_none());
+        assert!(find(&Choice::None, NAME, "6.1.0-56-amd64").unwrap().is_none());
+        assert!(find(&Choice::Auto, NAME, "0.0-no-such-kernel").unwrap().is_none());
     }
 }

@@ -84,8 +84,7 @@ impl Archive {
 
 /// The archive's bytes.
 pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
-    let program =
-        fs::read("/proc/self/exe").explain(|| "reading this program's own file".into())?;
+    let program = fs::read("/proc/self/exe").explain(|| "reading this program's own file".into())?;
     let mut archive = Archive::default();
     for directory in ["dev", "proc", "sys", "modules", "lib64"] {
         archive.directory(directory);
@@ -98,19 +97,14 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
         add_libraries(&mut archive, &loader)?;
     }
     for (number, module) in modules.iter().enumerate() {
-        archive.file(
-            &format!("modules/{number:03}-{}.ko", module.name),
-            0o644,
-            &module.bytes,
-        );
+        archive.file(&format!("modules/{number:03}-{}.ko", module.name), 0o644, &module.bytes);
     }
     Ok(archive.finish())
 }
 
 /// The shared libraries of this program are those that it has mapped.
 fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
-    let maps =
-        fs::read_to_string("/proc/self/maps").explain(|| "reading /proc/self/maps".into())?;
+    let maps = fs::read_to_string("/proc/self/maps").explain(|| "reading /proc/self/maps".into())?;
     let own = fs::read_link("/proc/self/exe").unwrap_or_default();
     let loader_name = file_name(Path::new(loader));
     for (name, path) in mapped_libraries(&maps, &own) {
@@ -138,15 +132,10 @@ fn add_libraries(archive: &mut Archive, loader: &str) -> Result<()> {
 /// Symbolic links to a library, as libc.so.6 to libc-2.31.so.
 fn links_to(library: &Path) -> Vec<String> {
     let directory = library.parent().unwrap_or(Path::new("/"));
-    let leads_there = |path: &Path| {
-        path.is_symlink() && path.canonicalize().is_ok_and(|target| target == library)
-    };
+    let leads_there =
+        |path: &Path| path.is_symlink() && path.canonicalize().is_ok_and(|target| target == library);
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| leads_there(path))
-        .map(|p| file_name(&p))
-        .collect()
+    entries.map(|entry| entry.path()).filter(|path| leads_there(path)).map(|p| file_name(&p)).collect()
 }
 
 /// File name and path of each library in /proc/PID/maps.
@@ -163,10 +152,7 @@ pub(crate) fn mapped_libraries(maps: &str, own: &Path) -> BTreeMap<String, PathB
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -207,10 +193,7 @@ mod tests {
 
     #[test]
     fn the_archive_holds_this_program() {
-        let modules = [Module {
-            name: "one".into(),
-            bytes: vec![1, 2, 3],
-        }];
+        let modules = [Module { name: "one".into(), bytes: vec![1, 2, 3] }];
         let bytes = build(&modules).unwrap();
         let mut entries = BTreeMap::new();
         let mut rest = &bytes[..];

@@ -21,21 +21,10 @@ pub struct Kernel {
 /// Names of kernel packages in Debian and Ubuntu. Debian's cloud kernel lacks 9p.
 const PACKAGES: [&str; 2] = ["linux-image-amd64", "linux-image-generic"];
 /// Large parts of a kernel package that machines don't need.
-const EXCLUDED: [&str; 6] = [
-    "gpu",
-    "media",
-    "infiniband",
-    "iio",
-    "net/wireless",
-    "net/ethernet",
-];
+const EXCLUDED: [&str; 6] = ["gpu", "media", "infiniband", "iio", "net/wireless", "net/ethernet"];
 
 /// Finds a kernel that has the wanted modules.
-pub fn find(
-    given: Option<&Path>,
-    wanted: &[Wanted],
-    report: &mut dyn FnMut(&str),
-) -> Result<Kernel> {
+pub fn find(given: Option<&Path>, wanted: &[Wanted], report: &mut dyn FnMut(&str)) -> Result<Kernel> {
     if let Some(image) = given {
         return open(image, wanted);
     }
@@ -68,17 +57,9 @@ fn open(image: &Path, wanted: &[Wanted]) -> Result<Kernel> {
         parent.join("../lib/modules").join(&version),
         PathBuf::from("/lib/modules").join(&version),
     ];
-    let Some(directory) = directories
-        .iter()
-        .find(|directory| directory.join("kernel").is_dir())
-    else {
-        return Err(Error::new(format!(
-            "there are no modules for the kernel {}",
-            image.display()
-        ))
-        .hint(format!(
-            "They are looked for in /lib/modules/{version} and beside the image."
-        )));
+    let Some(directory) = directories.iter().find(|directory| directory.join("kernel").is_dir()) else {
+        return Err(Error::new(format!("there are no modules for the kernel {}", image.display()))
+            .hint(format!("They are looked for in /lib/modules/{version} and beside the image.")));
     };
     let library = Library::open(directory)?;
     if let Some(name) = library.missing(wanted) {
@@ -87,11 +68,7 @@ fn open(image: &Path, wanted: &[Wanted]) -> Result<Kernel> {
             image.display()
         )));
     }
-    Ok(Kernel {
-        image: image.into(),
-        version,
-        modules: library.resolve(wanted)?,
-    })
+    Ok(Kernel { image: image.into(), version, modules: library.resolve(wanted)? })
 }
 
 /// The version in a bzImage's header (Documentation/arch/x86/boot.rst of Linux).
@@ -123,10 +100,8 @@ fn installed_images() -> Vec<PathBuf> {
 /// DIRECTORY/VERSION/vmlinuz, newest version first.
 fn images_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut images: Vec<PathBuf> = entries
-        .map(|entry| entry.path().join("vmlinuz"))
-        .filter(|path| path.is_file())
-        .collect();
+    let mut images: Vec<PathBuf> =
+        entries.map(|entry| entry.path().join("vmlinuz")).filter(|path| path.is_file()).collect();
     newest_first(&mut images);
     images
 }
@@ -137,9 +112,7 @@ fn newest_first(images: &mut [PathBuf]) {
 
 /// The numbers in a name, to compare versions: 6.10 is newer than 6.9.
 fn version_key(name: &str) -> Vec<u64> {
-    name.split(|c: char| !c.is_ascii_digit())
-        .filter_map(|digits| digits.parse().ok())
-        .collect()
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
 fn download(cache: &Path, wanted: &[Wanted], report: &mut dyn FnMut(&str)) -> Result<Kernel> {
@@ -161,10 +134,7 @@ fn packages() -> Result<Vec<String>> {
             PACKAGES[0]
         ))
     };
-    let image = PACKAGES
-        .iter()
-        .find_map(|meta| dependency(meta, "linux-image-"))
-        .ok_or_else(none)?;
+    let image = PACKAGES.iter().find_map(|meta| dependency(meta, "linux-image-")).ok_or_else(none)?;
     let modules = dependency(&image, "linux-modules-");
     Ok([Some(image), modules].into_iter().flatten().collect())
 }
@@ -180,15 +150,11 @@ fn dependency(package: &str, prefix: &str) -> Option<String> {
 }
 
 pub(crate) fn dependency_in(description: &str, prefix: &str) -> Option<String> {
-    let depends = description
-        .lines()
-        .find_map(|line| line.strip_prefix("Depends: "))?;
+    let depends = description.lines().find_map(|line| line.strip_prefix("Depends: "))?;
     depends.split([',', '|']).find_map(|item| {
         let name = item.split_whitespace().next()?;
         let version = name.strip_prefix(prefix)?;
-        version
-            .starts_with(|c: char| c.is_ascii_digit())
-            .then(|| name.into())
+        version.starts_with(|c: char| c.is_ascii_digit()).then(|| name.into())
     })
 }
 
@@ -202,21 +168,11 @@ fn unpack_and_cache(
     let tree = work.join("tree");
     fs::create_dir_all(&tree).explain(|| format!("could not make {}", tree.display()))?;
     let mut fetch = Command::new("apt-get");
-    fetch
-        .args(["download", "-q"])
-        .args(packages)
-        .current_dir(work);
+    fetch.args(["download", "-q"]).args(packages).current_dir(work);
     run(&mut fetch, "downloading the kernel")?;
     report("unpacking it");
-    for entry in fs::read_dir(work)
-        .explain(|| format!("reading {}", work.display()))?
-        .flatten()
-    {
-        if entry
-            .path()
-            .extension()
-            .is_some_and(|ending| ending == "deb")
-        {
+    for entry in fs::read_dir(work).explain(|| format!("reading {}", work.display()))?.flatten() {
+        if entry.path().extension().is_some_and(|ending| ending == "deb") {
             unpack(&entry.path(), &tree)?;
         }
     }
@@ -243,20 +199,15 @@ fn unpack(package: &Path, tree: &Path) -> Result<()> {
         .explain(|| "could not start dpkg-deb".into())?;
     let stream = list.stdout.take().expect("the pipe was asked for");
     let mut tar = Command::new("tar");
-    tar.args(["-x", "--wildcards", "--no-same-owner", "-C"])
-        .arg(tree);
+    tar.args(["-x", "--wildcards", "--no-same-owner", "-C"]).arg(tree);
     for part in EXCLUDED {
         tar.arg(format!("--exclude=*/kernel/drivers/{part}"));
     }
-    tar.args(["--exclude=*/kernel/sound", "--exclude=*/doc"])
-        .stdin(stream);
+    tar.args(["--exclude=*/kernel/sound", "--exclude=*/doc"]).stdin(stream);
     let unpacked = run(&mut tar, "unpacking the kernel");
     let listed = list.wait().explain(|| "waiting for dpkg-deb".into())?;
     if unpacked.is_ok() && !listed.success() {
-        return Err(Error::new(format!(
-            "dpkg-deb could not read {}",
-            package.display()
-        )));
+        return Err(Error::new(format!("dpkg-deb could not read {}", package.display())));
     }
     unpacked
 }
@@ -268,45 +219,32 @@ fn cache_kernel(cache: &Path, work: &Path, kernel: Kernel) -> Result<Kernel> {
     let store = || -> std::io::Result<()> {
         fs::create_dir_all(new.join("kernel"))?;
         fs::copy(&kernel.image, new.join("vmlinuz"))?;
-        let builtin = kernel.image.parent().map(|boot| {
-            boot.join("../lib/modules")
-                .join(&kernel.version)
-                .join("modules.builtin")
-        });
+        let builtin = kernel
+            .image
+            .parent()
+            .map(|boot| boot.join("../lib/modules").join(&kernel.version).join("modules.builtin"));
         fs::copy(builtin.unwrap_or_default(), new.join("modules.builtin"))?;
         for module in &kernel.modules {
-            fs::write(
-                new.join("kernel").join(format!("{}.ko", module.name)),
-                &module.bytes,
-            )?;
+            fs::write(new.join("kernel").join(format!("{}.ko", module.name)), &module.bytes)?;
         }
         let _ = fs::remove_dir_all(&kept);
         fs::rename(&new, &kept)
     };
     store().explain(|| format!("could not keep the kernel in {}", kept.display()))?;
-    Ok(Kernel {
-        image: kept.join("vmlinuz"),
-        ..kernel
-    })
+    Ok(Kernel { image: kept.join("vmlinuz"), ..kernel })
 }
 
 fn run(command: &mut Command, what: &str) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| {
-        Error::new(format!(
-            "{what} needs {program}, which could not be started: {e}"
-        ))
-        .hint("Install a kernel by hand instead, or name one with --kernel.")
+        Error::new(format!("{what} needs {program}, which could not be started: {e}"))
+            .hint("Install a kernel by hand instead, or name one with --kernel.")
     })?;
     if out.status.success() {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&out.stderr);
-    let why = text
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or("no reason given");
+    let why = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
     Err(Error::new(format!("{what} failed: {why}"))
         .hint("Try again later, install a kernel by hand, or name one with --kernel."))
 }
@@ -331,9 +269,8 @@ mod tests {
 
     #[test]
     fn newer_kernels_come_first() {
-        let mut images: Vec<PathBuf> = ["/b/vmlinuz-6.9.1", "/b/vmlinuz-6.10.0", "/b/vmlinuz-5.15"]
-            .map(Into::into)
-            .into();
+        let mut images: Vec<PathBuf> =
+            ["/b/vmlinuz-6.9.1", "/b/vmlinuz-6.10.0", "/b/vmlinuz-5.15"].map(Into::into).into();
         newest_first(&mut images);
         assert_eq!(images[0], Path::new("/b/vmlinuz-6.10.0"));
         assert_eq!(images[2], Path::new("/b/vmlinuz-5.15"));
@@ -342,19 +279,13 @@ mod tests {
     #[test]
     fn the_real_package_is_found_behind_the_empty_one() {
         let debian = "Package: linux-image-amd64\nDepends: linux-image-6.1.0-56-amd64 (= 6.1.1)\n";
-        assert_eq!(
-            dependency_in(debian, "linux-image-").as_deref(),
-            Some("linux-image-6.1.0-56-amd64")
-        );
+        assert_eq!(dependency_in(debian, "linux-image-").as_deref(), Some("linux-image-6.1.0-56-amd64"));
         let ubuntu = "Depends: kmod, linux-base (>= 4.5), linux-modules-6.8.0-31-generic\n";
         assert_eq!(
             dependency_in(ubuntu, "linux-modules-").as_deref(),
             Some("linux-modules-6.8.0-31-generic")
         );
-        assert_eq!(
-            dependency_in("Depends: linux-image-generic\n", "linux-image-"),
-            None
-        );
+        assert_eq!(dependency_in("Depends: linux-image-generic\n", "linux-image-"), None);
         assert_eq!(dependency_in("", "linux-image-"), None);
     }
 }

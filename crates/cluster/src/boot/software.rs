@@ -29,21 +29,11 @@ impl Software {
         report: &mut dyn FnMut(&str),
     ) -> Result<Software> {
         let mut kernel = kernel::find(kernel, &parse_wanted(modules), report)?;
-        report(&format!(
-            "kernel {} ({})",
-            kernel.version,
-            kernel.image.display()
-        ));
+        report(&format!("kernel {} ({})", kernel.version, kernel.image.display()));
         let driver = driver::find(driver, name, &kernel.version)?.map(|driver| {
             kernel.modules.push(driver.module);
             driver.path
         });
-        Ok(Software {
-            image: kernel.image.clone(),
-            kernel,
-            driver,
-            accel: "",
-            description: "",
-        })
+        Ok(Software { image: kernel.image.clone(), kernel, driver, accel: "", description: "" })
     }
 }

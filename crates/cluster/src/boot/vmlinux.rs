@@ -56,12 +56,8 @@ fn store(bytes: &[u8], work: &Path, path: &Path) -> io::Result<()> {
 fn unpack(image: &Path, work: &Path) -> Option<Vec<u8>> {
     let image = fs::read(image).ok()?;
     let packed = payload(&image)?;
-    let (_, program, args) = UNPACKERS
-        .iter()
-        .find(|(magic, ..)| packed.starts_with(magic))?;
-    File::create(work)
-        .and_then(|mut file| file.write_all(packed))
-        .ok()?;
+    let (_, program, args) = UNPACKERS.iter().find(|(magic, ..)| packed.starts_with(magic))?;
+    File::create(work).and_then(|mut file| file.write_all(packed)).ok()?;
     let out = Command::new(program)
         .args(*args)
         .stdin(File::open(work).ok()?)

@@ -51,13 +51,7 @@ struct Session {
 
 impl Session {
     fn new(nonce: Nonce) -> Session {
-        Session {
-            nonce,
-            tail: Vec::new(),
-            pinged: Instant::now(),
-            last_input: Instant::now(),
-            lost: false,
-        }
+        Session { nonce, tail: Vec::new(), pinged: Instant::now(), last_input: Instant::now(), lost: false }
     }
 
     /// Looks for a welcome in the input. It may be anywhere, even in what looks like a frame of the earlier
@@ -67,20 +61,14 @@ impl Session {
         self.last_input = Instant::now();
         self.tail.extend_from_slice(bytes);
         self.lost |= self.tail.windows(answer.len()).any(|part| part == answer);
-        self.tail
-            .drain(..self.tail.len().saturating_sub(answer.len() - 1));
+        self.tail.drain(..self.tail.len().saturating_sub(answer.len() - 1));
     }
 }
 
 impl Channel {
     /// Takes a free channel of a machine that is up; waits while there is none. With `hang_up`, a process
     /// tells the machine when this end is closed.
-    pub fn open(
-        record: &Record,
-        machine: &Machine,
-        hang_up: bool,
-        timeout: Duration,
-    ) -> Result<Channel> {
+    pub fn open(record: &Record, machine: &Machine, hang_up: bool, timeout: Duration) -> Result<Channel> {
         let directory = record.machine_directory(machine)?;
         let mut waits = false;
         loop {
@@ -116,9 +104,7 @@ impl Channel {
         loop {
             check_interrupt()?;
             if let Some((stream, parser, nonce)) = greet(&socket)? {
-                stream
-                    .set_nonblocking(true)
-                    .explain(|| "preparing a socket".into())?;
+                stream.set_nonblocking(true).explain(|| "preparing a socket".into())?;
                 return Ok(Some(Channel {
                     stream,
                     parser,
@@ -143,9 +129,10 @@ impl Channel {
     fn notify_hang_up(&mut self) -> Result<()> {
         let last = greeting(&HELLO, &nonce()?);
         let said = HangUpNotice::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
-        self.hang_up = Some(said.explain(|| {
-            "could not start a process that ends the command if this one is killed".into()
-        })?);
+        self.hang_up =
+            Some(said.explain(|| {
+                "could not start a process that ends the command if this one is killed".into()
+            })?);
         Ok(())
     }
 
@@ -182,8 +169,7 @@ impl Channel {
     pub fn ping(&mut self) -> Result<()> {
         if self.out.is_empty() && self.session.pinged.elapsed() >= PING_INTERVAL {
             self.session.pinged = Instant::now();
-            self.out
-                .extend_from_slice(&greeting(&HELLO, &self.session.nonce));
+            self.out.extend_from_slice(&greeting(&HELLO, &self.session.nonce));
         }
         self.flush()
     }
@@ -228,9 +214,7 @@ impl Channel {
     pub fn next(&mut self) -> Result<Option<Frame>> {
         loop {
             match self.parser.next() {
-                Ok(Some(Frame {
-                    kind: Kind::Here, ..
-                })) => (),
+                Ok(Some(Frame { kind: Kind::Here, .. })) => (),
                 Ok(frame) => return Ok(frame),
                 Err(_) if self.session.lost => return Err(session_lost()),
                 Err(e) => return Err(protocol_error(&e.to_string())),
@@ -280,9 +264,7 @@ fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
         if left.is_zero() {
             return Ok(None);
         }
-        stream
-            .set_read_timeout(Some(left))
-            .explain(|| "preparing a socket".into())?;
+        stream.set_read_timeout(Some(left)).explain(|| "preparing a socket".into())?;
         let mut bytes = [0; 4096];
         match stream.read(&mut bytes) {
             Ok(0) => return Ok(None),
@@ -318,10 +300,7 @@ fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
         Err(Errno::CONNREFUSED) => Err(machine_lost()),
         Err(e) => {
             let e = std::io::Error::from(e);
-            Err(Error::new(format!(
-                "could not open {}: {e}",
-                path.display()
-            )))
+            Err(Error::new(format!("could not open {}: {e}", path.display())))
         }
     }
 }
@@ -374,9 +353,7 @@ mod tests {
                 });
                 assert!(noticed, "cut after {cut}, in steps of {step}");
                 let why = session_lost().to_string();
-                assert!(channel
-                    .next()
-                    .map_or_else(|e| e.to_string() == why, |frame| frame.is_none()));
+                assert!(channel.next().map_or_else(|e| e.to_string() == why, |frame| frame.is_none()));
             }
         }
     }
@@ -387,12 +364,7 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("socket");
         assert!(matches!(connect_to(&path), Ok(None)), "nobody listens yet");
-        let listener = socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::empty(),
-            None,
-        );
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None);
         let listener = listener.unwrap();
         rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         rustix::net::listen(&listener, 1).unwrap();
@@ -435,9 +407,6 @@ mod tests {
         encode(Kind::Stdout, 0, &greeting(&WELCOME, &[8; 16]), &mut said);
         agent.write_all(&said).unwrap();
         channel.receive().unwrap();
-        assert_eq!(
-            channel.next().unwrap().map(|frame| frame.kind),
-            Some(Kind::Stdout)
-        );
+        assert_eq!(channel.next().unwrap().map(|frame| frame.kind), Some(Kind::Stdout));
     }
 }

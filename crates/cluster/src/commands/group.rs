@@ -51,12 +51,7 @@ impl Group {
         for of_machine in &by_machine {
             let channel = {
                 let hang_up = !table::of(of_machine.record).facts().reports_hang_up;
-                Channel::open(
-                    of_machine.record,
-                    of_machine.machine,
-                    hang_up,
-                    ANSWER_TIMEOUT,
-                )?
+                Channel::open(of_machine.record, of_machine.machine, hang_up, ANSWER_TIMEOUT)?
             };
             let tasks = Vec::with_capacity(of_machine.jobs);
             group.channels.push(MachineChannel { channel, tasks });
@@ -66,10 +61,7 @@ impl Group {
             let body = match &job.location {
                 Location::Machine(record, machine) => {
                     let here = |of_machine: &MachineJobs| of_machine.is_of(record, machine);
-                    let link = by_machine
-                        .iter()
-                        .position(here)
-                        .expect("each machine has one");
+                    let link = by_machine.iter().position(here).expect("each machine has one");
                     let MachineChannel { channel, tasks } = &mut group.channels[link];
                     let stream = tasks.len() as u16;
                     channel.send(Kind::Start, stream, &job.request().encode()?)?;
@@ -121,9 +113,7 @@ impl Group {
     }
 
     fn channel_runs(&self, link: &MachineChannel) -> bool {
-        link.tasks
-            .iter()
-            .any(|&index| self.tasks[index].outcome.is_none())
+        link.tasks.iter().any(|&index| self.tasks[index].outcome.is_none())
     }
 
     /// Descriptors and events to poll.
@@ -267,16 +257,9 @@ fn by_machine(jobs: &[Job]) -> Result<Vec<MachineJobs<'_>>> {
         let Location::Machine(record, machine) = &job.location else {
             continue;
         };
-        match out
-            .iter_mut()
-            .find(|of_machine| of_machine.is_of(record, machine))
-        {
+        match out.iter_mut().find(|of_machine| of_machine.is_of(record, machine)) {
             Some(of_machine) => of_machine.jobs += 1,
-            None => out.push(MachineJobs {
-                record,
-                machine,
-                jobs: 1,
-            }),
+            None => out.push(MachineJobs { record, machine, jobs: 1 }),
         }
     }
     let most = usize::from(MAX_STREAMS);
@@ -297,8 +280,7 @@ mod tests {
     use serde_json::json;
 
     fn record() -> Record {
-        let machine =
-            |name| json!({"name": name, "index": 0, "runs": null, "address": null, "cores": []});
+        let machine = |name| json!({"name": name, "index": 0, "runs": null, "address": null, "cores": []});
         let record = json!({
             "version": 2, "name": "c", "boot": "", "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1, "memory": 1, "pool": "",
             "pool_size": 1, "channels": 1, "since": 1, "machines": [machine("vm0"), machine("vm1")]
@@ -310,10 +292,7 @@ mod tests {
     fn a_machine_takes_a_limited_number_of_commands() {
         let record = record();
         let job = |number: usize| Job {
-            location: Location::Machine(
-                Box::new(record.clone()),
-                record.machines[number % 2].clone(),
-            ),
+            location: Location::Machine(Box::new(record.clone()), record.machines[number % 2].clone()),
             label: "p".into(),
             argv: vec!["true".into()],
             env: vec![],
@@ -327,17 +306,12 @@ mod tests {
         let many: Vec<_> = (0..2048).map(job).collect();
         let of = |jobs| -> Vec<usize> {
             let by_machine: Vec<MachineJobs> = by_machine(jobs).expect("they are taken");
-            by_machine
-                .iter()
-                .map(|of_machine| of_machine.jobs)
-                .collect()
+            by_machine.iter().map(|of_machine| of_machine.jobs).collect()
         };
         assert_eq!(of(&many), [1024, 1024]);
         assert_eq!(of(&many[..5]), [3, 2]);
         let more: Vec<_> = (0..2049).map(job).collect();
-        let why = by_machine(&more)
-            .map(|_| ())
-            .expect_err("they are too many");
+        let why = by_machine(&more).map(|_| ()).expect_err("they are too many");
         assert!(why.to_string().contains("1025 are for vm0"), "{why}");
     }
 }

@@ -11,10 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// How long the machine may take to make room for the greeting.
-const TIMEOUT: Timespec = Timespec {
-    tv_sec: 10,
-    tv_nsec: 0,
-};
+const TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// The end of the pipe that keeps the child waiting.
 pub struct HangUpNotice(#[allow(dead_code)] OwnedFd);
@@ -104,9 +101,7 @@ mod tests {
         machine.set_read_timeout(timeout).expect("a socket");
         drop((first, host));
         let mut said = Vec::new();
-        machine
-            .read_to_end(&mut said)
-            .expect("the farewell, and the end");
+        machine.read_to_end(&mut said).expect("the farewell, and the end");
         assert_eq!(said, [7; 32]);
         drop(second);
     }

@@ -57,19 +57,14 @@ pub struct Job {
 }
 
 /// This process's environment with `changes`, without variables that are meaningless at `location`.
-pub fn environment(
-    location: &Location,
-    changes: &[(OsString, OsString)],
-) -> Vec<(OsString, OsString)> {
+pub fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let machine = matches!(location, Location::Machine(..));
     let dropped = |key: &OsStr| {
         // A machine's pools are its own; names of the host's mean nothing there.
         machine && (HOST_ONLY.iter().any(|name| key == *name) || key == "VSHMEM_POOL")
     };
     let changed = |key: &OsStr| changes.iter().any(|(name, _)| name == key);
-    let mut out: Vec<_> = std::env::vars_os()
-        .filter(|(key, _)| !dropped(key) && !changed(key))
-        .collect();
+    let mut out: Vec<_> = std::env::vars_os().filter(|(key, _)| !dropped(key) && !changed(key)).collect();
     out.extend(changes.iter().cloned());
     if let Location::Machine(record, _) = location {
         // The default pool is the cluster's, under its name in the machine.
@@ -96,10 +91,7 @@ impl Job {
             return None;
         };
         let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-        let here = self
-            .cwd
-            .as_deref()
-            .map_or(here.clone(), |cwd| here.join(cwd));
+        let here = self.cwd.as_deref().map_or(here.clone(), |cwd| here.join(cwd));
         share::first_invisible(&record.shares, &here, &self.argv)
     }
 

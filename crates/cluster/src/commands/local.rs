@@ -65,15 +65,8 @@ impl Local {
     }
 
     fn spawn(mut command: Command, job: &Job) -> io::Result<Local> {
-        command.stdin(if job.stdin {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        });
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+        command.stdin(if job.stdin { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let die_with_us = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
         // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
         unsafe { command.pre_exec(die_with_us) };
@@ -201,11 +194,7 @@ fn check_directory(cwd: &Path) -> Result<()> {
     let why = match accessat(CWD, &inside, Access::EXEC_OK, AtFlags::EACCESS) {
         Ok(()) => return Ok(()),
         Err(Errno::NOENT) => format!("there is no directory {}", cwd.display()),
-        Err(why) => format!(
-            "could not enter {}: {}",
-            cwd.display(),
-            io::Error::from(why)
-        ),
+        Err(why) => format!("could not enter {}: {}", cwd.display(), io::Error::from(why)),
     };
     Err(Error::new(why).code(CANNOT_RUN))
 }
@@ -240,16 +229,9 @@ mod tests {
 
     #[test]
     fn a_local_program_runs_as_the_requested_user() {
-        let other = Identity {
-            uid: 65534,
-            gid: 65533,
-            groups: vec![65532],
-        };
+        let other = Identity { uid: 65534, gid: 65533, groups: vec![65532] };
         let test = r#"[ "$(id -u):$(id -g):$(id -G)" = "65534:65533:65533 65532" ]"#;
-        let other_job = Job {
-            identity: other,
-            ..job(test)
-        };
+        let other_job = Job { identity: other, ..job(test) };
         if Identity::current().uid == 0 {
             assert!(succeeds(&other_job) && !succeeds(&job(test)));
             return;
@@ -279,10 +261,7 @@ mod tests {
             ("/no/such", "there is no directory /no/such"),
             ("/dev/null", "could not enter /dev/null: Not a directory"),
         ] {
-            let other_job = Job {
-                cwd: Some(cwd.into()),
-                ..job("true")
-            };
+            let other_job = Job { cwd: Some(cwd.into()), ..job("true") };
             let error = Local::start(&other_job, &raise()).map(|_| ()).unwrap_err();
             assert_eq!(error.exit_code(), CANNOT_RUN);
             assert!(error.to_string().starts_with(why), "{error}");

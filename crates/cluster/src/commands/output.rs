@@ -35,21 +35,13 @@ impl Output {
     /// With a label, which precedes each line.
     pub fn new(label: Option<&str>) -> Output {
         let prefix = label.map(|label| format!("{label}: "));
-        Output {
-            prefix,
-            to: Sink::Ours,
-            out: Vec::new(),
-            err: Vec::new(),
-        }
+        Output { prefix, to: Sink::Ours, out: Vec::new(), err: Vec::new() }
     }
 
     /// Output that is kept in a list.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn to(label: Option<&str>, list: &std::rc::Rc<std::cell::RefCell<Vec<u8>>>) -> Output {
-        Output {
-            to: Sink::List(list.clone()),
-            ..Output::new(label)
-        }
+        Output { to: Sink::List(list.clone()), ..Output::new(label) }
     }
 
     /// Passes on output of the command.
@@ -67,11 +59,7 @@ impl Output {
     /// The command has ended: passes on incomplete lines.
     pub fn end(&mut self) -> io::Result<()> {
         for stream in [Stream::Out, Stream::Err] {
-            let buffer = if stream == Stream::Out {
-                &self.out
-            } else {
-                &self.err
-            };
+            let buffer = if stream == Stream::Out { &self.out } else { &self.err };
             if !buffer.is_empty() {
                 self.write(stream, b"\n")?;
             }
@@ -125,10 +113,7 @@ mod tests {
     fn lines_are_put_together() {
         let mut buffer = Vec::new();
         assert_eq!(whole_lines(&mut buffer, "vm0: ", b"one\ntw"), b"vm0: one\n");
-        assert_eq!(
-            whole_lines(&mut buffer, "vm0: ", b"o\n\nx"),
-            b"vm0: two\nvm0: \n"
-        );
+        assert_eq!(whole_lines(&mut buffer, "vm0: ", b"o\n\nx"), b"vm0: two\nvm0: \n");
         assert_eq!(buffer, b"x");
     }
 

@@ -38,14 +38,8 @@ const SAME_INTERRUPT: Duration = Duration::from_millis(100);
 /// Ctrl-C on a terminal.
 const CTRL_C: u8 = 3;
 /// Signals that ask this process to end, and others that it passes on or looks at.
-const WATCHED: [i32; 6] = [
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGCHLD,
-    libc::SIGWINCH,
-];
+const WATCHED: [i32; 6] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD, libc::SIGWINCH];
 /// Exit code if nobody reads our output any more.
 const PIPE_CLOSED: u8 = 128 + libc::SIGPIPE as u8;
 
@@ -83,9 +77,7 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
             if e.kind() == io::ErrorKind::BrokenPipe {
                 return Ok(PIPE_CLOSED);
             }
-            Err(Error::new(format!(
-                "could not pass on the commands' output: {e}"
-            )))
+            Err(Error::new(format!("could not pass on the commands' output: {e}")))
         }
     }
 }
@@ -113,10 +105,7 @@ impl Run<'_> {
     fn run(&mut self, signals: &Signals) -> io::Result<()> {
         let mut input_open = self.jobs.iter().any(|job| job.stdin);
         while self.group.runs() {
-            let room = self
-                .group
-                .input_room()
-                .filter(|_| input_open && may_read_input());
+            let room = self.group.input_room().filter(|_| input_open && may_read_input());
             let ready = self.wait(signals, room)?;
             if ready.signals {
                 while let Some(signal) = signals.next() {
@@ -228,11 +217,8 @@ impl Run<'_> {
             self.signal(libc::SIGKILL);
             return;
         }
-        let grace = if self.options.insist || signal != libc::SIGINT {
-            GRACE
-        } else {
-            Duration::from_secs(3600)
-        };
+        let grace =
+            if self.options.insist || signal != libc::SIGINT { GRACE } else { Duration::from_secs(3600) };
         self.kill_at = Some(Instant::now() + grace);
         self.signal(signal);
     }

@@ -41,23 +41,14 @@ pub struct Remote {
 impl Remote {
     /// A command whose start was requested.
     pub fn new(channel: usize, stream: u16) -> Remote {
-        Remote {
-            channel,
-            stream,
-            window: STDIN_WINDOW,
-        }
+        Remote { channel, stream, window: STDIN_WINDOW }
     }
 }
 
 impl Task {
     /// A command that was started.
     pub fn new(output: Output, body: Body, stdin: bool) -> Task {
-        Task {
-            output,
-            body,
-            outcome: None,
-            stdin_open: stdin,
-        }
+        Task { output, body, outcome: None, stdin_open: stdin }
     }
 
     /// Bytes of input that it takes now; `None` if it takes none any more.

@@ -12,20 +12,15 @@ static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 /// Its size.
 pub fn size() -> Option<Size> {
     let size = tcgetwinsize(stdin()).ok()?;
-    Some(Size {
-        rows: size.ws_row,
-        columns: size.ws_col,
-    })
+    Some(Size { rows: size.ws_row, columns: size.ws_col })
 }
 
 /// An error unless standard input is a terminal.
 pub fn check() -> Result<()> {
     match isatty(stdin()) {
         true => Ok(()),
-        false => Err(Error::new(
-            "standard input is no terminal, so there is none to give to a program",
-        )
-        .hint("Use vshmem exec without --tty: it passes on input, output and signals, too.")),
+        false => Err(Error::new("standard input is no terminal, so there is none to give to a program")
+            .hint("Use vshmem exec without --tty: it passes on input, output and signals, too.")),
     }
 }
 

@@ -15,8 +15,8 @@ use vshmem_agent::signals::Signals;
 /// Serves until the machine is turned off.
 pub fn serve(settings: &Settings) -> Result<()> {
     let poller = Poller::new().explain(|| "could not make an epoll".into())?;
-    let children = Signals::watch(&[libc::SIGCHLD])
-        .explain(|| "could not watch for ended processes".into())?;
+    let children =
+        Signals::watch(&[libc::SIGCHLD]).explain(|| "could not watch for ended processes".into())?;
     let mut sessions = Vec::new();
     let channels = table::guest(&settings.launcher).channels(settings.channels)?;
     for (index, device) in channels.iter().enumerate() {
@@ -26,9 +26,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
     }
     // An index without a session.
     let reaper = Source::Port(sessions.len());
-    poller
-        .add(&children, reaper.token())
-        .explain(|| "could not watch signals".into())?;
+    poller.add(&children, reaper.token()).explain(|| "could not watch signals".into())?;
     let mut commands = Commands::new();
     let mut front_end = FrontEnd::new(settings);
     let mut busy = BTreeSet::new();
@@ -40,9 +38,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
             true => deadline,
             false => Some(Instant::now()),
         };
-        let tokens = poller
-            .wait(deadline)
-            .explain(|| "could not wait for work".into())?;
+        let tokens = poller.wait(deadline).explain(|| "could not wait for work".into())?;
         for source in tokens.into_iter().map(Source::from_token) {
             match source {
                 _ if source == reaper => {
@@ -56,10 +52,7 @@ pub fn serve(settings: &Settings) -> Result<()> {
                 }
             }
         }
-        let mut context = Context {
-            poller: &poller,
-            starter: &mut commands,
-        };
+        let mut context = Context { poller: &poller, starter: &mut commands };
         let now = Instant::now();
         for (index, session) in sessions.iter_mut().enumerate() {
             let due = session.deadline().is_some_and(|deadline| now >= deadline);
@@ -81,10 +74,6 @@ fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, busy: &mut BTreeSet<
         }
         front_end.ended(pid);
         let ended = Ended::from_wait(status);
-        busy.extend(
-            sessions
-                .iter_mut()
-                .position(|session| session.ended(pid, ended)),
-        );
+        busy.extend(sessions.iter_mut().position(|session| session.ended(pid, ended)));
     }
 }

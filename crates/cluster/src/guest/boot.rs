@@ -92,14 +92,8 @@ fn load_modules() -> Result<Option<String>> {
         let bytes = fs::read(&file).explain(|| format!("reading {}", file.display()))?;
         match init_module(&bytes, c"") {
             // Pools can be used without it.
-            Err(e)
-                if file
-                    .to_string_lossy()
-                    .ends_with(&format!("-{}.ko", driver::NAME)) =>
-            {
-                print(&format!(
-                    "vshmem: the machine goes on without vshmem.ko: {e}"
-                ));
+            Err(e) if file.to_string_lossy().ends_with(&format!("-{}.ko", driver::NAME)) => {
+                print(&format!("vshmem: the machine goes on without vshmem.ko: {e}"));
                 driver_failed = Some(format!("vshmem.ko could not be loaded: {e}"));
             }
             loaded => loaded.explain(|| format!("could not load {}", file.display()))?,
@@ -112,11 +106,7 @@ fn load_modules() -> Result<Option<String>> {
 
 /// The host's file tree, read-only, below a tmpfs for what is written.
 fn build_root(settings: &Settings) -> Result<PathBuf> {
-    let (lower, memory, root) = (
-        Path::new("/lower"),
-        Path::new("/memory"),
-        PathBuf::from("/root"),
-    );
+    let (lower, memory, root) = (Path::new("/lower"), Path::new("/memory"), PathBuf::from("/root"));
     for directory in [lower, memory, &root] {
         make_directory(directory)?;
     }
@@ -141,8 +131,7 @@ fn build_root(settings: &Settings) -> Result<PathBuf> {
     share_writable(&root, transport, &settings.shares)?;
     for directory in ["dev", "proc", "sys"] {
         let to = root.join(directory);
-        mount_move(Path::new("/").join(directory), &to)
-            .explain(|| format!("could not move /{directory}"))?;
+        mount_move(Path::new("/").join(directory), &to).explain(|| format!("could not move /{directory}"))?;
     }
     Ok(root)
 }
@@ -231,12 +220,8 @@ fn own_directories(shares: &[Share]) -> Result<()> {
     if let Err(error) = forbid_suspend() {
         print(&format!("vshmem: {error}"));
     }
-    for (link, target) in [
-        ("fd", "/proc/self/fd"),
-        ("stdin", "fd/0"),
-        ("stdout", "fd/1"),
-        ("stderr", "fd/2"),
-    ] {
+    for (link, target) in [("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")]
+    {
         let _ = std::os::unix::fs::symlink(target, Path::new("/dev").join(link));
     }
     Ok(())
@@ -268,27 +253,17 @@ fn make_directory(path: &Path) -> Result<()> {
 fn identify(settings: &Settings) -> Result<()> {
     sethostname(settings.name.as_bytes()).explain(|| "could not set the machine's name".into())?;
     network::loopback_up().explain(|| "could not bring the loopback interface up".into())?;
-    let mut hosts = format!(
-        "127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {}\n",
-        settings.name
-    );
+    let mut hosts = format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {}\n", settings.name);
     if let Some(net) = &settings.network {
         hosts = "127.0.0.1 localhost\n::1 localhost\n".into();
         for index in 0..net.machines {
             hosts.push_str(&format!("{} vm{index}\n", address(index)));
         }
-        network::configure(
-            "eth0",
-            net.address,
-            std::net::Ipv4Addr::new(255, 255, 255, 0),
-        )
-        .explain(|| "could not set the address of eth0".into())?;
+        network::configure("eth0", net.address, std::net::Ipv4Addr::new(255, 255, 255, 0))
+            .explain(|| "could not set the address of eth0".into())?;
     }
     // Into the private layer; the host's own files don't change.
-    for (file, text) in [
-        ("/etc/hosts", hosts),
-        ("/etc/hostname", format!("{}\n", settings.name)),
-    ] {
+    for (file, text) in [("/etc/hosts", hosts), ("/etc/hostname", format!("{}\n", settings.name))] {
         // The host's file may be masked, and can't be copied up then.
         let _ = fs::remove_file(file);
         let _ = fs::write(file, text);

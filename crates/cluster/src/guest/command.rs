@@ -91,10 +91,7 @@ pub struct Commands {
 impl Commands {
     /// Raises the limit of open files, for many commands.
     pub fn new() -> Commands {
-        Commands {
-            started: 0,
-            limit: descriptors::raise(),
-        }
+        Commands { started: 0, limit: descriptors::raise() }
     }
 }
 
@@ -109,22 +106,12 @@ impl Starter for Commands {
         // Programs complain themselves if they lack one.
         let _ = make_home(request);
         check_needs(&request.needs)?;
-        let group = Group {
-            path: format!("/sys/fs/cgroup/vshmem.{}", self.started).into(),
-        };
-        let procs = fs::create_dir(&group.path).and_then(|()| {
-            File::options()
-                .write(true)
-                .open(group.path.join("cgroup.procs"))
-        });
+        let group = Group { path: format!("/sys/fs/cgroup/vshmem.{}", self.started).into() };
+        let procs = fs::create_dir(&group.path)
+            .and_then(|()| File::options().write(true).open(group.path.join("cgroup.procs")));
         let mut command = command(request)?;
         join_group(&mut command, procs.ok(), request.terminal.is_some());
-        user::switch(
-            &mut command,
-            request.uid,
-            request.gid,
-            request.groups.clone(),
-        );
+        user::switch(&mut command, request.uid, request.gid, request.groups.clone());
         descriptors::restore(&mut command, &self.limit);
         // Hundreds of programs that are running would otherwise compete with the one that is being started.
         let priority = HighPriority::raise();
@@ -136,10 +123,7 @@ impl Starter for Commands {
 
 fn command(request: &Start) -> Result<Command, StartError> {
     let [first, args @ ..] = &request.argv[..] else {
-        return Err(StartError {
-            code: CANNOT_RUN,
-            message: "no command was given".into(),
-        });
+        return Err(StartError { code: CANNOT_RUN, message: "no command was given".into() });
     };
     let mut command;
     if request.login {
@@ -225,19 +209,12 @@ impl RunningCommand {
 }
 
 fn refusal(program: &OsString, error: &io::Error) -> StartError {
-    let code = if error.kind() == io::ErrorKind::NotFound {
-        NOT_FOUND
-    } else {
-        CANNOT_RUN
-    };
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
     let why = match error.kind() {
         io::ErrorKind::NotFound => "there is no such command".into(),
         _ => error.to_string(),
     };
-    StartError {
-        code,
-        message: format!("could not run {}: {why}", program.to_string_lossy()),
-    }
+    StartError { code, message: format!("could not run {}: {why}", program.to_string_lossy()) }
 }
 
 /// The dynamic loader only warns of a library that can't be preloaded.
@@ -248,10 +225,7 @@ fn check_needs(needs: &[OsString]) -> Result<(), StartError> {
             let why = format!(
                 "the machine can't see {path} ({error}): machines see what was shared with them when they were started (vshmem up --share)"
             );
-            return Err(StartError {
-                code: OUR_FAILURE,
-                message: why,
-            });
+            return Err(StartError { code: OUR_FAILURE, message: why });
         }
     }
     Ok(())
@@ -265,10 +239,7 @@ fn directory(request: &Start) -> Result<&Path, StartError> {
         Ok(Path::new("/"))
     } else {
         let message = format!("the machine has no directory {}", cwd.display());
-        Err(StartError {
-            code: CANNOT_RUN,
-            message,
-        })
+        Err(StartError { code: CANNOT_RUN, message })
     }
 }
 
@@ -297,11 +268,7 @@ fn refresh() {
 
 /// Removes empty cgroups.
 fn sweep() {
-    for entry in fs::read_dir("/sys/fs/cgroup")
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    for entry in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with("vshmem.") {
             let _ = fs::remove_dir(entry.path());
         }
@@ -311,10 +278,7 @@ fn sweep() {
 /// The machine has none of the host's home directories. A user who runs a command gets an empty one.
 fn make_home(request: &Start) -> io::Result<()> {
     let home = request.env.iter().find(|(key, _)| key == "HOME");
-    let Some(home) = home
-        .map(|(_, home)| Path::new(home))
-        .filter(|home| home.is_absolute())
-    else {
+    let Some(home) = home.map(|(_, home)| Path::new(home)).filter(|home| home.is_absolute()) else {
         return Ok(());
     };
     if home.exists() {
@@ -354,8 +318,8 @@ pub mod doubles {
         fn prepare(&mut self) {}
 
         fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError> {
-            let (ours, theirs) = std::os::unix::net::UnixStream::pair()
-                .map_err(|error| refusal(&request.argv[0], &error))?;
+            let (ours, theirs) =
+                std::os::unix::net::UnixStream::pair().map_err(|error| refusal(&request.argv[0], &error))?;
             let ours = File::from(OwnedFd::from(ours));
             let theirs = File::from(OwnedFd::from(theirs));
             let running = RunningCommand {
@@ -374,9 +338,7 @@ pub mod doubles {
 
     impl Group {
         fn none() -> Group {
-            Group {
-                path: "/dev/null/none".into(),
-            }
+            Group { path: "/dev/null/none".into() }
         }
     }
 }

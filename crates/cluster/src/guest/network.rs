@@ -37,10 +37,7 @@ fn request(interface: &str) -> libc::ifreq {
 }
 
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
-    let mut out = libc::sockaddr {
-        sa_family: libc::AF_INET as libc::sa_family_t,
-        sa_data: [0; 14],
-    };
+    let mut out = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
     // A sockaddr_in is the port (two bytes), then the address in network order.
     for (to, from) in out.sa_data[2..6].iter_mut().zip(address.octets()) {
         *to = from as libc::c_char;

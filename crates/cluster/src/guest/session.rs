@@ -124,11 +124,7 @@ impl Session {
     pub fn open(device: &Path, index: usize, poller: &Poller) -> io::Result<Session> {
         // A console must not become this process's controlling terminal.
         let mut options = File::options();
-        let port = options
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOCTTY)
-            .open(device)?;
+        let port = options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(device)?;
         // The mode lasts as long as the port is open.
         if port.is_terminal() {
             let mut modes = tcgetattr(&port)?;
@@ -143,13 +139,7 @@ impl Session {
         ioctl_fionbio(&port, true)?;
         poller.add(&port, Source::Port(index).token())?;
         let state = State::Waiting(Vec::new());
-        Ok(Session {
-            port,
-            index,
-            out: VecDeque::new(),
-            state,
-            closed_since: None,
-        })
+        Ok(Session { port, index, out: VecDeque::new(), state, closed_since: None })
     }
 
     /// A process has ended. True if it was a command of this session, which is to be serviced then.
@@ -179,10 +169,7 @@ impl Session {
     /// Does some of what can be done without waiting. True if there may be more.
     pub fn service(&mut self, context: &mut Context<'_>) -> bool {
         let read = self.read_port();
-        if self
-            .deadline()
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
+        if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
             self.hang_up();
         }
         let advanced = self.advance(context);
@@ -264,12 +251,8 @@ impl Session {
     fn begin(&mut self, nonce: Nonce, rest: Vec<u8>) {
         self.out.clear();
         self.out.extend(greeting(&WELCOME, &nonce));
-        self.state = State::Active(Active {
-            nonce,
-            parser: Parser::new(rest),
-            unread: true,
-            ..Active::default()
-        });
+        self.state =
+            State::Active(Active { nonce, parser: Parser::new(rest), unread: true, ..Active::default() });
     }
 
     fn flush(&mut self) -> bool {
@@ -324,9 +307,7 @@ impl Active {
                     self.unread = false;
                     return Handled::Some(done > 0);
                 }
-                Ok(Some(_)) | Err(FrameError::Header(_) | FrameError::Length(_)) => {
-                    return Handled::Invalid
-                }
+                Ok(Some(_)) | Err(FrameError::Header(_) | FrameError::Length(_)) => return Handled::Invalid,
             }
         }
         self.unread = true;
@@ -365,10 +346,8 @@ impl Active {
 
     fn start(&mut self, frame: &Frame, index: usize, context: &mut Context<'_>) -> bool {
         let number = frame.stream;
-        let (Some(request), false) = (
-            Start::decode(&frame.payload),
-            self.streams.contains_key(&number),
-        ) else {
+        let (Some(request), false) = (Start::decode(&frame.payload), self.streams.contains_key(&number))
+        else {
             return false;
         };
         if !std::mem::replace(&mut self.has_started_some, true) {
@@ -377,9 +356,7 @@ impl Active {
         let stream = Stream::new(number, context.starter.start(&request));
         for end in stream.descriptors() {
             // Only fails without memory; the pipe is then serviced along with others.
-            let _ = context
-                .poller
-                .add(end, Source::Command(index, number).token());
+            let _ = context.poller.add(end, Source::Command(index, number).token());
         }
         self.streams.insert(number, stream);
         self.ready.push(number);

@@ -44,20 +44,10 @@ impl Stream {
     /// A command that was started, or could not be.
     pub fn new(number: u16, started: Result<RunningCommand, StartError>) -> Stream {
         let body = match started {
-            Ok(command) => Body::Runs {
-                command: Box::new(command),
-                announced: false,
-            },
+            Ok(command) => Body::Runs { command: Box::new(command), announced: false },
             Err(error) => Body::Refused(why(&error)),
         };
-        Stream {
-            number,
-            body,
-            ended: None,
-            input: VecDeque::new(),
-            input_ended: false,
-            taken: 0,
-        }
+        Stream { number, body, ended: None, input: VecDeque::new(), input_ended: false, taken: 0 }
     }
 
     fn command(&self) -> Option<&RunningCommand> {
@@ -69,9 +59,7 @@ impl Stream {
 
     /// The pid of its process, until that has ended.
     pub fn pid(&self) -> Option<i32> {
-        self.command()
-            .filter(|_| self.ended.is_none())
-            .map(|command| command.pid)
+        self.command().filter(|_| self.ended.is_none()).map(|command| command.pid)
     }
 
     /// Its process has ended.
@@ -138,11 +126,8 @@ impl Stream {
         if self.input_ended && self.input.is_empty() && !terminal {
             command.input = None;
         }
-        let said = pump(&mut command.output, terminal, |bytes| {
-            encode(Kind::Stdout, number, bytes, out)
-        }) | pump(&mut command.errors, terminal, |bytes| {
-            encode(Kind::Stderr, number, bytes, out)
-        });
+        let said = pump(&mut command.output, terminal, |bytes| encode(Kind::Stdout, number, bytes, out))
+            | pump(&mut command.errors, terminal, |bytes| encode(Kind::Stderr, number, bytes, out));
         match (said, self.ended) {
             (true, _) => Turn::Again,
             (false, None) => Turn::Idle,
@@ -211,15 +196,9 @@ mod tests {
     #[test]
     fn a_refusal_fits_in_a_frame_whatever_it_names() {
         let message = "could not run x: there is no such command".to_string();
-        let short = why(&StartError {
-            code: 127,
-            message: message.clone(),
-        });
+        let short = why(&StartError { code: 127, message: message.clone() });
         assert_eq!(short.split_first(), Some((&127, message.as_bytes())));
-        let long = why(&StartError {
-            code: 126,
-            message: "\u{fffd}".repeat(MAX_PAYLOAD / 2),
-        });
+        let long = why(&StartError { code: 126, message: "\u{fffd}".repeat(MAX_PAYLOAD / 2) });
         assert_eq!((long[0], long.len()), (126, MAX_DATA));
     }
 }

@@ -10,17 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// Mounts a file system of this kind with these options.
-pub fn mount(
-    source: &str,
-    target: &Path,
-    kind: &str,
-    flags: MountFlags,
-    options: &str,
-) -> io::Result<()> {
+pub fn mount(source: &str, target: &Path, kind: &str, flags: MountFlags, options: &str) -> io::Result<()> {
     let options = CString::new(options)?;
-    Ok(rustix::mount::mount(
-        source, target, kind, flags, &*options,
-    )?)
+    Ok(rustix::mount::mount(source, target, kind, flags, &*options)?)
 }
 
 /// Makes `root` the root directory of this process.

@@ -32,21 +32,13 @@ impl Terminal {
         modes.input_modes |= InputModes::IUTF8;
         tcsetattr(&theirs, OptionalActions::Now, &modes)?;
         resize(&ours, size)?;
-        Ok(Terminal {
-            ours: ours.into(),
-            theirs: theirs.into(),
-        })
+        Ok(Terminal { ours: ours.into(), theirs: theirs.into() })
     }
 }
 
 /// Sets the size, which also signals the terminal's processes.
 pub fn resize(terminal: impl AsFd, size: Size) -> io::Result<()> {
-    let size = Winsize {
-        ws_row: size.rows,
-        ws_col: size.columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
+    let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     Ok(tcsetwinsize(terminal, size)?)
 }
 

@@ -48,11 +48,7 @@ pub fn list() -> Result<Vec<Listed>> {
                 _ => String::new(),
             });
         }
-        out.push(Listed {
-            record,
-            states,
-            last_output,
-        });
+        out.push(Listed { record, states, last_output });
     }
     Ok(out)
 }
@@ -98,13 +94,7 @@ pub fn cores_in_use(except: &str) -> Result<Vec<usize>> {
             continue;
         };
         let running = |machine: &&Machine| state(&record, machine) != MachineState::Died;
-        cores.extend(
-            record
-                .machines
-                .iter()
-                .filter(running)
-                .flat_map(|m| &m.cores),
-        );
+        cores.extend(record.machines.iter().filter(running).flat_map(|m| &m.cores));
     }
     Ok(cores)
 }
@@ -156,9 +146,7 @@ fn members_of_others(record: &Record) -> Vec<MemberId> {
     let clusters = cluster_names().unwrap_or_default().into_iter();
     let clusters = clusters.filter(|name| *name != record.name);
     let others = clusters.filter_map(|name| Record::read(&name).ok().flatten());
-    let machines = others
-        .flat_map(|other| other.machines)
-        .flat_map(|it| it.pools);
+    let machines = others.flat_map(|other| other.machines).flat_map(|it| it.pools);
     let attached = attached::list().unwrap_or_default().into_iter();
     let granted = machines.chain(attached.flat_map(|it| it.pools));
     let granted = granted.filter(|pool| pool.path == record.pool);
@@ -169,10 +157,7 @@ fn members_of_others(record: &Record) -> Vec<MemberId> {
 pub fn remove_sockets(directory: &std::path::Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path
-            .extension()
-            .is_some_and(|ending| ending == "sock" || ending == "lock")
-        {
+        if path.extension().is_some_and(|ending| ending == "sock" || ending == "lock") {
             let _ = fs::remove_file(path);
         }
     }
@@ -202,11 +187,7 @@ pub fn down(cluster: Option<&str>) -> Result<Vec<String>> {
 pub fn remove(name: &str, record: Option<&Record>) -> Result<()> {
     if let Some(record) = record.filter(|record| record.boot == boot_id()) {
         std::thread::scope(|scope| {
-            for running in record
-                .machines
-                .iter()
-                .filter_map(|machine| machine.runs.as_ref())
-            {
+            for running in record.machines.iter().filter_map(|machine| machine.runs.as_ref()) {
                 scope.spawn(move || running.end(TIMEOUT));
             }
         });

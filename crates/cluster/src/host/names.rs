@@ -51,10 +51,7 @@ pub fn granted(cluster: &str) -> Vec<String> {
         .iter()
         .filter_map(|name| Attached::read(name).ok().flatten())
         .flat_map(|machine| machine.pools);
-    let mut names: Vec<String> = ours
-        .chain(others)
-        .map(|Granted { name, .. }| name)
-        .collect();
+    let mut names: Vec<String> = ours.chain(others).map(|Granted { name, .. }| name).collect();
     names.sort();
     names.dedup();
     names

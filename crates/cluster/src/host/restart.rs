@@ -37,10 +37,8 @@ pub fn restart(
 ) -> Result<()> {
     let lock = interrupt::wait_for(LOCK_TIMEOUT, || try_lock_cluster(cluster))?;
     let lock = lock.ok_or_else(|| {
-        Error::new(format!(
-            "another vshmem command is at work on the cluster {cluster}"
-        ))
-        .hint("Wait until it is done, or end it.")
+        Error::new(format!("another vshmem command is at work on the cluster {cluster}"))
+            .hint("Wait until it is done, or end it.")
     })?;
     let (record, indices) = find(cluster, names, &lock)?;
     // Failures that can be foreseen occur before anything is ended.
@@ -72,10 +70,8 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
         return Err(no_cluster(cluster));
     };
     if record.boot != boot_id() {
-        return Err(
-            Error::new(format!("the cluster {cluster} ended with this host"))
-                .hint(format!("Start it with: vshmem up --cluster {cluster}")),
-        );
+        return Err(Error::new(format!("the cluster {cluster} ended with this host"))
+            .hint(format!("Start it with: vshmem up --cluster {cluster}")));
     }
     let state = |index: usize| state(&record, &record.machines[index]);
     let mut indices = Vec::new();
@@ -93,10 +89,8 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
         indices.extend(all.filter(|&index| state(index) == MachineState::Died));
     }
     if indices.is_empty() {
-        return Err(
-            Error::new(format!("no machine of the cluster {cluster} has died"))
-                .hint("Name those that are to be started anew though they run."),
-        );
+        return Err(Error::new(format!("no machine of the cluster {cluster} has died"))
+            .hint("Name those that are to be started anew though they run."));
     }
     Ok((record, indices))
 }
@@ -132,15 +126,13 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
 
 /// An error unless the pools that machines start with exist.
 fn check_pools(record: &Record) -> Result<()> {
-    let anew = format!(
-        "Start the cluster anew with: vshmem down -c {0} && vshmem up --cluster {0}",
-        record.name
-    );
+    let anew =
+        format!("Start the cluster anew with: vshmem down -c {0} && vshmem up --cluster {0}", record.name);
     if record.first_pools.is_empty() {
-        return Err(
-            Error::new("an older vshmem has started this cluster, and did not write down all that its machines have")
-                .hint(anew),
-        );
+        return Err(Error::new(
+            "an older vshmem has started this cluster, and did not write down all that its machines have",
+        )
+        .hint(anew));
     }
     for pool in &record.first_pools {
         open(&pool.path)
@@ -160,9 +152,7 @@ fn check_pools(record: &Record) -> Result<()> {
 /// stops serving a pool with the last machine that has it.
 fn serve(record: &Record) -> Result<Vec<PathBuf>> {
     let pools = record.first_pools.iter().filter(|_| record.doorbell);
-    pools
-        .map(|pool| table::of(record).serve(&pool.path))
-        .collect()
+    pools.map(|pool| table::of(record).serve(&pool.path)).collect()
 }
 
 /// Opens a file to read and write.
@@ -216,17 +206,12 @@ fn begin(
 ) -> Result<Starting> {
     let launcher = table::of(record);
     let links = match record.machines[index].address {
-        Some(_) => Some(launcher.reconnect(record, index, &mut |text| {
-            report(Progress::Message(text.into()))
-        })?),
+        Some(_) => {
+            Some(launcher.reconnect(record, index, &mut |text| report(Progress::Message(text.into())))?)
+        }
         None => None,
     };
-    let start = StartOptions {
-        software,
-        initramfs,
-        ports: record.ports,
-        doorbell_sockets: &serve(record)?,
-    };
+    let start = StartOptions { software, initramfs, ports: record.ports, doorbell_sockets: &serve(record)? };
     let (running, keep) = launcher.start(record, index, &start, links)?;
     let starting = Starting(Some(running.clone()));
     record.machines[index].runs = Some(running);

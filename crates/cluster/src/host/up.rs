@@ -29,20 +29,12 @@ const MAX_CHANNELS: usize = 99;
 const MAX_MACHINES: u32 = 32;
 
 /// Starts a cluster. Nothing of it is left if that fails or is interrupted.
-pub fn up(
-    launcher: &dyn Launcher,
-    options: &Options,
-    report: &mut dyn FnMut(Progress),
-) -> Result<Record> {
+pub fn up(launcher: &dyn Launcher, options: &Options, report: &mut dyn FnMut(Progress)) -> Result<Record> {
     // Ctrl-C also reaches the programs that were started: that they failed is not the reason then.
     begin(launcher, options, report).map_err(|error| interrupt::check().err().unwrap_or(error))
 }
 
-fn begin(
-    launcher: &dyn Launcher,
-    options: &Options,
-    report: &mut dyn FnMut(Progress),
-) -> Result<Record> {
+fn begin(launcher: &dyn Launcher, options: &Options, report: &mut dyn FnMut(Progress)) -> Result<Record> {
     check(options)?;
     check_transport(launcher, options)?;
     launcher.check_host()?;
@@ -51,11 +43,9 @@ fn begin(
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| state(&record, machine) != MachineState::Died;
         if record.machines.iter().any(running) {
-            return Err(
-                Error::new(format!("the cluster {} is already up", options.cluster)).hint(
-                    "See vshmem ps. Stop it with vshmem down, or choose another name with vshmem up --cluster.",
-                ),
-            );
+            return Err(Error::new(format!("the cluster {} is already up", options.cluster)).hint(
+                "See vshmem ps. Stop it with vshmem down, or choose another name with vshmem up --cluster.",
+            ));
         }
         if record.is_left_to_restart() {
             let cluster = &options.cluster;
@@ -72,10 +62,7 @@ fn begin(
     users::check_unused(&pool::path(&options.cluster).to_string_lossy())
         .map_err(|error| error.code(OUR_FAILURE))?;
     pool::remove(&options.cluster)?;
-    let mut started = Started {
-        name: options.cluster.clone(),
-        record: None,
-    };
+    let mut started = Started { name: options.cluster.clone(), record: None };
     let record = start(launcher, options, &mut started, report)?;
     started.keep();
     drop(lock);
@@ -168,18 +155,8 @@ fn start(
     prepare(launcher, options, started, &software, shares)?;
     let initramfs = Initramfs::write(&options.cluster, &software)?;
     let plural = if options.machines == 1 { "" } else { "s" };
-    message(&format!(
-        "booting {} machine{plural} {}",
-        options.machines, software.description
-    ));
-    boot(
-        launcher,
-        options,
-        started,
-        &software,
-        &initramfs,
-        &mut message,
-    )?;
+    message(&format!("booting {} machine{plural} {}", options.machines, software.description));
+    boot(launcher, options, started, &software, &initramfs, &mut message)?;
     let mut record = started.record.clone().expect("boot has put it there");
     pin_cores(launcher, &mut record)?;
     let all = (0..record.machines.len()).collect();
@@ -197,11 +174,8 @@ fn check_length(directory: &Path) -> Result<()> {
     if longest.as_os_str().len() < 108 {
         return Ok(());
     }
-    Err(Error::new(format!(
-        "{} is too long a path for a socket",
-        longest.display()
-    ))
-    .hint("Set XDG_RUNTIME_DIR to a private directory of yours with a shorter name."))
+    Err(Error::new(format!("{} is too long a path for a socket", longest.display()))
+        .hint("Set XDG_RUNTIME_DIR to a private directory of yours with a shorter name."))
 }
 
 /// Makes directories, pool and record.
@@ -260,9 +234,9 @@ fn prepare(
     if !options.reserve || launcher.facts().has_own_memory {
         return Ok(());
     }
-    pools.iter().try_for_each(|pool| {
-        crate::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED)
-    })
+    pools
+        .iter()
+        .try_for_each(|pool| crate::pools::reserve(&pool.path.to_string_lossy(), host_pool::UNRESERVED))
 }
 
 /// The pools that each machine starts with: the cluster's own, then other pools of this host.
@@ -280,14 +254,7 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
         if pools.iter().any(|pool| pool.name == name) {
             return Err(Error::new(format!("two pools would be called {name}")).code(2));
         }
-        pools.push(Granted {
-            name,
-            path,
-            size,
-            doorbell,
-            member: None,
-            transport: None,
-        });
+        pools.push(Granted { name, path, size, doorbell, member: None, transport: None });
     }
     Ok(pools)
 }
@@ -304,12 +271,8 @@ fn boot(
     let kept = started.record.as_mut().expect("prepare has put it there");
     let doorbell_sockets = serve_doorbells(launcher, options, kept, report)?;
     let record = kept.clone();
-    let start = StartOptions {
-        software,
-        initramfs,
-        ports: options.ports,
-        doorbell_sockets: &doorbell_sockets,
-    };
+    let start =
+        StartOptions { software, initramfs, ports: options.ports, doorbell_sockets: &doorbell_sockets };
     for (index, links) in links.into_iter().enumerate() {
         let (running, keep) = launcher.start(&record, index, &start, links)?;
         let kept = started.record.as_mut().expect("prepare has put it there");
@@ -348,9 +311,7 @@ fn serve_doorbells(
         other => other?,
     };
     if let Some(transport) = &record.transport {
-        report(&format!(
-            "the pool comes by {transport}: it is cached, and waiters look every 2 ms"
-        ));
+        report(&format!("the pool comes by {transport}: it is cached, and waiters look every 2 ms"));
         return Ok(doorbell_sockets);
     }
     report(&match &record.driver {

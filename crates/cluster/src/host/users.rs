@@ -165,7 +165,8 @@ mod tests {
         let granted = client.context().pool.join([8; 16], b"vm0").unwrap();
         let granted = client.member(granted).unwrap();
         let pool = json!({"name": "default", "path": path, "size": 4 << 20, "doorbell": false});
-        let machine = json!({"name": "vm0", "index": 0, "runs": null, "address": null, "cores": [], "pools": [pool]});
+        let machine =
+            json!({"name": "vm0", "index": 0, "runs": null, "address": null, "cores": [], "pools": [pool]});
         let record = json!({
             "version": 2, "name": name, "boot": boot_id(), "starter": null, "accel": "", "kernel": "/kernel", "cpus": 1,
             "memory": 1 << 29, "pool": path, "pool_size": 4 << 20, "channels": 1, "since": 1, "machines": [machine]
@@ -186,10 +187,7 @@ mod tests {
             members.iter().filter(living).count()
         };
         let listed = cluster::list().unwrap();
-        let before = (
-            listed.iter().any(|listed| listed.record.name == name),
-            lives(),
-        );
+        let before = (listed.iter().any(|listed| listed.record.name == name), lives());
         cluster::declare_dead_machines(&name).unwrap();
         let after = lives();
         let granted_lives = client.member(granted.number) == Some(granted);

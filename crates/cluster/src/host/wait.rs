@@ -32,12 +32,9 @@ pub fn wait(
         Ok(waiting.is_empty().then_some(()))
     })?;
     match (answered, waiting.first()) {
-        (None, Some(&index)) => Err(boot_failed(
-            launcher,
-            record,
-            index,
-            &format!("it took longer than {} s", timeout.as_secs()),
-        )),
+        (None, Some(&index)) => {
+            Err(boot_failed(launcher, record, index, &format!("it took longer than {} s", timeout.as_secs())))
+        }
         _ => Ok(()),
     }
 }

@@ -15,22 +15,14 @@ pub fn available_cores() -> Vec<usize> {
 /// Assigns `cores` to machines; `None` unless each virtual core can have its own.
 pub fn assign_cores(cores: &[usize], machines: u32, cpus: u32) -> Option<Vec<Vec<usize>>> {
     let (machines, cpus) = (machines as usize, cpus as usize);
-    (cores.len() >= machines.checked_mul(cpus)?).then(|| {
-        cores
-            .chunks(cpus)
-            .take(machines)
-            .map(<[usize]>::to_vec)
-            .collect()
-    })
+    (cores.len() >= machines.checked_mul(cpus)?)
+        .then(|| cores.chunks(cpus).take(machines).map(<[usize]>::to_vec).collect())
 }
 
 /// The thread of a process whose id in its own PID namespace is this one.
 pub fn thread_of(process: i32, number: i32) -> io::Result<i32> {
     for entry in fs::read_dir(format!("/proc/{process}/task"))?.flatten() {
-        let thread = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let thread = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let (Some(thread), Some(own)) = (thread, pid_inside(&entry.path())) {
             if own == number {
                 return Ok(thread);
@@ -49,18 +41,13 @@ pub fn pin(thread: i32, core: usize) -> io::Result<()> {
 
 fn allowed() -> Vec<usize> {
     let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-    (0..CpuSet::MAX_CPU)
-        .filter(|&core| set.is_set(core))
-        .collect()
+    (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
 }
 
 fn rank_among_siblings(core: usize) -> usize {
     let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
     let list = fs::read_to_string(path).unwrap_or_default();
-    parse_list(&list)
-        .iter()
-        .position(|&sibling| sibling == core)
-        .unwrap_or(0)
+    parse_list(&list).iter().position(|&sibling| sibling == core).unwrap_or(0)
 }
 
 /// Parses a list of cores of the kernel: `0-2,8`.
@@ -93,10 +80,7 @@ mod tests {
     #[test]
     fn cores_are_assigned_only_if_they_suffice() {
         assert_eq!(assign_cores(&[0, 1], 2, 1), Some(vec![vec![0], vec![1]]));
-        assert_eq!(
-            assign_cores(&[4, 5, 6, 7, 0], 2, 2),
-            Some(vec![vec![4, 5], vec![6, 7]])
-        );
+        assert_eq!(assign_cores(&[4, 5, 6, 7, 0], 2, 2), Some(vec![vec![4, 5], vec![6, 7]]));
         assert_eq!(assign_cores(&[0, 1], 3, 1), None);
         assert_eq!(assign_cores(&[0, 1], 1, 3), None);
     }

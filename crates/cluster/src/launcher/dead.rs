@@ -15,9 +15,7 @@ pub fn declare_in(pools: &[Granted], machine: &str, release: &mut dyn FnMut(&Gra
 /// Declares a machine dead in a pool. A pool that is damaged, full or gone is skipped.
 pub fn declare(pool: &Granted, machine: &str) {
     for client in clients(pool) {
-        let is_known = pool
-            .member
-            .is_some_and(|member| client.declare_member_dead(member));
+        let is_known = pool.member.is_some_and(|member| client.declare_member_dead(member));
         // The back end does so for machines that it serves.
         if !is_known && !pool.doorbell {
             client.declare_only_dead(machine);

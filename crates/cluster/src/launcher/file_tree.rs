@@ -33,11 +33,9 @@ impl FileTree {
         for path in SYSTEM.map(PathBuf::from) {
             match fs::read_link(&path) {
                 Ok(target) => links.push((path, target)),
-                Err(_) if path.is_dir() && !mounts.iter().any(|part| part.path == path) => mounts
-                    .push(Share {
-                        path,
-                        writable: false,
-                    }),
+                Err(_) if path.is_dir() && !mounts.iter().any(|part| part.path == path) => {
+                    mounts.push(Share { path, writable: false })
+                }
                 Err(_) => (),
             }
         }
@@ -49,11 +47,7 @@ impl FileTree {
         }
         private(Path::new("/etc"), &mut masked);
         masked.retain(|path| !mounts.iter().any(|part| part.path.starts_with(path)));
-        Ok(FileTree {
-            mounts,
-            links,
-            masked,
-        })
+        Ok(FileTree { mounts, links, masked })
     }
 
     /// Builds the tree in a directory. The caller has a mount namespace of its own.
@@ -69,9 +63,7 @@ impl FileTree {
                 .explain(|| format!("sharing {}", part.path.display()))?;
         }
         for path in &self.masked {
-            empty
-                .mask(&inside(path))
-                .explain(|| format!("hiding {}", path.display()))?;
+            empty.mask(&inside(path)).explain(|| format!("hiding {}", path.display()))?;
         }
         Ok(())
     }
@@ -107,10 +99,7 @@ impl Empty {
         let (empty, file) = (directory.join("directory"), directory.join("file"));
         fs::create_dir_all(&empty)?;
         File::create(&file)?;
-        Ok(Empty {
-            directory: empty,
-            file,
-        })
+        Ok(Empty { directory: empty, file })
     }
 
     /// Masks this path if it exists.
@@ -186,10 +175,8 @@ fn protect(target: &Path, writable: bool) -> io::Result<()> {
 /// The mounts below a directory, without those below another one of them.
 fn mounts_below(mounts: &str, directory: &Path) -> Vec<PathBuf> {
     let all = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    let mut below: Vec<PathBuf> = all
-        .map(unescaped)
-        .filter(|path| path != directory && path.starts_with(directory))
-        .collect();
+    let mut below: Vec<PathBuf> =
+        all.map(unescaped).filter(|path| path != directory && path.starts_with(directory)).collect();
     below.sort();
     let mut out: Vec<PathBuf> = Vec::new();
     for path in below {
@@ -206,9 +193,7 @@ fn unescaped(text: &str) -> PathBuf {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let code = after
-            .get(..3)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
         let code = code.and_then(|digits| u8::from_str_radix(digits, 8).ok());
         match code.filter(|_| byte == b'\\') {
             Some(code) => {
@@ -237,10 +222,7 @@ mod tests {
 4 3 0:6 / /r/usr/a\\040b/c rw - tmpfs x rw
 5 2 0:7 / /r/usr2 rw - tmpfs x rw
 ";
-        assert_eq!(
-            mounts_below(mounts, Path::new("/r/usr")),
-            [Path::new("/r/usr/a b")]
-        );
+        assert_eq!(mounts_below(mounts, Path::new("/r/usr")), [Path::new("/r/usr/a b")]);
     }
 
     #[test]
@@ -254,49 +236,25 @@ mod tests {
         for file in ["shadow", "passwd", "closed/y", "open/key"] {
             fs::write(directory.join(file), "").unwrap();
         }
-        for (path, bits) in [
-            ("shadow", 0o640),
-            ("passwd", 0o644),
-            ("closed", 0o710),
-            ("open", 0o755),
-            ("open/key", 0o600),
-        ] {
+        for (path, bits) in
+            [("shadow", 0o640), ("passwd", 0o644), ("closed", 0o710), ("open", 0o755), ("open/key", 0o600)]
+        {
             mode(path, bits);
         }
         let mut found = Vec::new();
         private(&directory, &mut found);
         found.sort();
-        assert_eq!(
-            found,
-            ["closed", "open/key", "shadow"].map(|name| directory.join(name))
-        );
+        assert_eq!(found, ["closed", "open/key", "shadow"].map(|name| directory.join(name)));
         fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn a_directory_is_mounted_before_those_in_it() {
-        let share = |path: &str| Share {
-            path: path.into(),
-            writable: true,
-        };
-        let tree = FileTree::of(&[
-            share("/usr/share"),
-            share("/a/b"),
-            share("/a"),
-            share("/usr"),
-        ])
-        .unwrap();
-        let position = |path: &str| {
-            tree.mounts
-                .iter()
-                .position(|part| part.path == Path::new(path))
-                .unwrap()
-        };
+        let share = |path: &str| Share { path: path.into(), writable: true };
+        let tree = FileTree::of(&[share("/usr/share"), share("/a/b"), share("/a"), share("/usr")]).unwrap();
+        let position = |path: &str| tree.mounts.iter().position(|part| part.path == Path::new(path)).unwrap();
         assert!(position("/a") < position("/a/b") && position("/usr") < position("/usr/share"));
         assert!(tree.mounts[position("/usr")].writable && !tree.mounts[position("/etc")].writable);
-        assert!(tree
-            .masked
-            .iter()
-            .any(|path| path == Path::new("/etc/shadow")));
+        assert!(tree.masked.iter().any(|path| path == Path::new("/etc/shadow")));
     }
 }

@@ -26,15 +26,8 @@ const REPEAT_AFTER: Duration = Duration::from_millis(300);
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Sends the whole list of the machine's pools. Those that are missing were revoked.
-pub fn set_pools(
-    socket: &Path,
-    pools: Vec<GrantedPool>,
-    timeout: Duration,
-) -> Result<GrantResponse> {
-    let message = GuestRequest {
-        pools: Some(pools),
-        ..GuestRequest::default()
-    };
+pub fn set_pools(socket: &Path, pools: Vec<GrantedPool>, timeout: Duration) -> Result<GrantResponse> {
+    let message = GuestRequest { pools: Some(pools), ..GuestRequest::default() };
     let mut answer: GrantResponse = request(socket, message, timeout)?;
     for failed in &mut answer.failed {
         failed.why = printable(&failed.why);
@@ -44,10 +37,7 @@ pub fn set_pools(
 
 /// Asks for the front end's status.
 pub fn status(socket: &Path, timeout: Duration) -> Result<GuestStatus> {
-    let message = GuestRequest {
-        status: Some(Empty::default()),
-        ..GuestRequest::default()
-    };
+    let message = GuestRequest { status: Some(Empty::default()), ..GuestRequest::default() };
     request(socket, message, timeout)
 }
 
@@ -60,27 +50,16 @@ pub fn driver_error(status: &GuestStatus) -> Option<String> {
 }
 
 /// Sends a request and waits for its answer. Other lines are skipped.
-fn request<T: DeserializeOwned>(
-    socket: &Path,
-    mut message: GuestRequest,
-    timeout: Duration,
-) -> Result<T> {
+fn request<T: DeserializeOwned>(socket: &Path, mut message: GuestRequest, timeout: Duration) -> Result<T> {
     let deadline = Instant::now() + timeout;
     let _lock = lock(socket)?;
-    let reach = || {
-        format!(
-            "could not reach the machine's front end at {}",
-            socket.display()
-        )
-    };
+    let reach = || format!("could not reach the machine's front end at {}", socket.display());
     let mut stream = UnixStream::connect(socket).explain(reach)?;
     message.id = request_id();
     let text = serde_json::to_string(&message).expect("a request is plain data");
     // The host before may have left half a line.
     let line = format!("\n{text}\n");
-    stream
-        .set_write_timeout(Some(timeout.max(MIN_TIMEOUT)))
-        .explain(reach)?;
+    stream.set_write_timeout(Some(timeout.max(MIN_TIMEOUT))).explain(reach)?;
     let mut lines = Lines::default();
     let (mut again, mut pause) = (Instant::now(), REPEAT_AFTER);
     loop {
@@ -94,9 +73,7 @@ fn request<T: DeserializeOwned>(
         if now >= deadline {
             return Err(Error::new("the machine's front end does not answer"));
         }
-        stream
-            .set_read_timeout(Some(left.max(MIN_TIMEOUT)))
-            .explain(reach)?;
+        stream.set_read_timeout(Some(left.max(MIN_TIMEOUT))).explain(reach)?;
         let mut bytes = [0; 4096];
         match stream.read(&mut bytes) {
             Ok(0) => return Err(Error::new("the machine has gone away").hint("See vshmem ps.")),
@@ -124,8 +101,7 @@ pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<
         return Some(Err(Error::new(text)));
     }
     Some(serde_json::from_value(answer).map_err(|e| {
-        Error::new(format!("the machine's front end answers nonsense: {e}"))
-            .hint("Is it of another version?")
+        Error::new(format!("the machine's front end answers nonsense: {e}")).hint("Is it of another version?")
     }))
 }
 
@@ -138,9 +114,7 @@ fn lock(socket: &Path) -> Result<File> {
             return Ok(lock);
         }
         if Instant::now() > deadline {
-            return Err(Error::new(
-                "another command talks to the machine's front end for very long",
-            ));
+            return Err(Error::new("another command talks to the machine's front end for very long"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -163,8 +137,7 @@ mod tests {
 
     /// A front end that answers the first request with these lines; `ID` in them stands for the request's id.
     fn served(name: &str, answer: &'static str) -> (PathBuf, std::thread::JoinHandle<String>) {
-        let directory =
-            std::env::temp_dir().join(format!("vshmem-fe-{name}-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("vshmem-fe-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("agent.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -197,21 +170,12 @@ mod tests {
         let said = "half a line\n{\"id\":1,\"ready\":[\"no\"]}\n\n[7]\n\
             {\"id\":ID,\"ready\":[\"work\"],\"failed\":[{\"name\":\"b\",\"why\":\"so\\u001b\"}]}\n";
         let (path, thread) = served("tell", said);
-        let entry = GrantedPool {
-            address: "0000:05:00.0".into(),
-            name: "work".into(),
-        };
+        let entry = GrantedPool { address: "0000:05:00.0".into(), name: "work".into() };
         let heard = set_pools(&path, vec![entry], Duration::from_secs(20)).unwrap();
         assert_eq!(heard.ready, ["work"]);
-        assert_eq!(
-            (heard.failed[0].name.as_str(), heard.failed[0].why.as_str()),
-            ("b", "so")
-        );
+        assert_eq!((heard.failed[0].name.as_str(), heard.failed[0].why.as_str()), ("b", "so"));
         let asked = finish(&path, thread);
-        assert!(
-            asked.contains(r#""pools":[{"address":"0000:05:00.0","name":"work"}]"#),
-            "{asked}"
-        );
+        assert!(asked.contains(r#""pools":[{"address":"0000:05:00.0","name":"work"}]"#), "{asked}");
     }
 
     #[test]
@@ -243,8 +207,7 @@ mod tests {
 
     #[test]
     fn a_request_is_repeated() {
-        let directory =
-            std::env::temp_dir().join(format!("vshmem-fe-again-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("vshmem-fe-again-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("agent.sock");
         let listener = UnixListener::bind(&path).unwrap();

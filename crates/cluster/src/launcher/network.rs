@@ -25,14 +25,8 @@ pub fn star(machines: u32) -> Result<Vec<Vec<Link>>> {
     let mut others = Vec::new();
     for index in FIRST + 1..machines {
         let (one, other) = socket_pair()?;
-        first.push(Link {
-            peer: index,
-            socket: one,
-        });
-        others.push(vec![Link {
-            peer: FIRST,
-            socket: other,
-        }]);
+        first.push(Link { peer: index, socket: one });
+        others.push(vec![Link { peer: FIRST, socket: other }]);
     }
     others.insert(0, first);
     Ok(others)
@@ -59,11 +53,8 @@ mod tests {
 
     #[test]
     fn the_first_machine_is_linked_to_all_others() {
-        let ends: Vec<Vec<u32>> = star(3)
-            .unwrap()
-            .iter()
-            .map(|links| links.iter().map(|link| link.peer).collect())
-            .collect();
+        let ends: Vec<Vec<u32>> =
+            star(3).unwrap().iter().map(|links| links.iter().map(|link| link.peer).collect()).collect();
         assert_eq!(ends, [vec![1, 2], vec![0], vec![0]]);
         assert!(star(1).unwrap()[0].is_empty());
     }

@@ -37,8 +37,6 @@ pub fn remove(cluster: &str) -> Result<()> {
     let file = CString::new(&*name).expect("a cluster's name has no zero byte");
     match remove_local(&file) {
         Ok(()) | Err(RemoveError::NotFound) => Ok(()),
-        Err(error) => Err(Error::new(format!(
-            "could not remove the pool {name}: {error}"
-        ))),
+        Err(error) => Err(Error::new(format!("could not remove the pool {name}: {error}"))),
     }
 }

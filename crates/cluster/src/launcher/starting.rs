@@ -11,21 +11,11 @@ use std::time::{Duration, Instant};
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The settings of the machine with this index.
-pub fn settings(
-    launcher: &dyn Launcher,
-    record: &Record,
-    index: usize,
-    networked: bool,
-) -> Settings {
+pub fn settings(launcher: &dyn Launcher, record: &Record, index: usize, networked: bool) -> Settings {
     let machine = &record.machines[index];
-    let network = Network {
-        address: address(machine.index),
-        machines: record.machines.len() as u32,
-    };
-    let (dax, pools): (Vec<&Granted>, Vec<_>) = machine
-        .pools
-        .iter()
-        .partition(|pool| pool.transport.as_deref() == Some("dax"));
+    let network = Network { address: address(machine.index), machines: record.machines.len() as u32 };
+    let (dax, pools): (Vec<&Granted>, Vec<_>) =
+        machine.pools.iter().partition(|pool| pool.transport.as_deref() == Some("dax"));
     let names = |pools: Vec<&Granted>| pools.iter().map(|pool| pool.name.clone()).collect();
     Settings {
         name: machine.name.clone(),
@@ -75,6 +65,5 @@ pub fn or_exit_reason<T>(
 pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: &str) -> Error {
     let machine = &record.machines[index];
     let words = launcher.last_output(record, machine);
-    Error::new(format!("{} did not boot: {why}{words}", machine.name))
-        .hint(launcher.facts().boot_hint)
+    Error::new(format!("{} did not boot: {why}{words}", machine.name)).hint(launcher.facts().boot_hint)
 }

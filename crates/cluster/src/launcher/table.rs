@@ -20,9 +20,7 @@ pub fn launchers() -> [&'static dyn Launcher; 2] {
 
 /// The launcher of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Launcher> {
-    launchers()
-        .into_iter()
-        .find(|launcher| launcher.facts().name == name)
+    launchers().into_iter().find(|launcher| launcher.facts().name == name)
 }
 
 /// The launcher that has started a cluster's machines.

@@ -79,12 +79,7 @@ pub trait Launcher: Sync {
     fn release_pool(&self, _pool: &Granted, _machine: &str, _process: Option<i32>) {}
 
     /// Links a machine that is restarted to its neighbours again. Reports neighbours that refuse.
-    fn reconnect(
-        &self,
-        _record: &Record,
-        _index: usize,
-        _tell: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Link>> {
+    fn reconnect(&self, _record: &Record, _index: usize, _tell: &mut dyn FnMut(&str)) -> Result<Vec<Link>> {
         Ok(vec![])
     }
 

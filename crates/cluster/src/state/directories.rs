@@ -9,17 +9,13 @@ use std::path::{Path, PathBuf};
 
 /// The id of this host's boot.
 pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .unwrap_or_default()
-        .trim()
-        .into()
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().into()
 }
 
 /// The path of the user's runtime directory, which may not exist.
 pub fn runtime_path() -> PathBuf {
     let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let usable =
-        |dir: &PathBuf| fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid());
+    let usable = |dir: &PathBuf| fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid());
     match set.filter(usable) {
         Some(base) => base.join("vshmem"),
         None => PathBuf::from(format!("/tmp/vshmem-{}", uid())),
@@ -35,17 +31,11 @@ pub fn runtime_directory() -> Result<PathBuf> {
 
 /// The user's cache directory.
 pub fn cache_directory() -> Result<PathBuf> {
-    let set = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|dir| dir.is_absolute());
-    let home = std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .filter(|dir| dir.is_absolute());
+    let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
     let base = set.or_else(|| Some(home?.join(".cache"))).ok_or_else(|| {
-        Error::new(
-            "there is no place for downloaded kernels: neither XDG_CACHE_HOME nor HOME is set",
-        )
-        .hint("Set HOME to a directory that you can write to.")
+        Error::new("there is no place for downloaded kernels: neither XDG_CACHE_HOME nor HOME is set")
+            .hint("Set HOME to a directory that you can write to.")
     })?;
     let directory = base.join("vshmem");
     fs::create_dir_all(&directory).explain(|| format!("could not make {}", directory.display()))?;
@@ -57,15 +47,9 @@ pub fn private_directory(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => (),
-        Err(e) => {
-            return Err(Error::new(format!(
-                "could not make {}: {e}",
-                path.display()
-            )))
-        }
+        Err(e) => return Err(Error::new(format!("could not make {}: {e}", path.display()))),
     }
-    let meta =
-        fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
+    let meta = fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
     if is_private(&meta) {
         return Ok(());
     }

@@ -32,16 +32,13 @@ impl HostPool {
         let found = resolve(pool.as_bytes()).map_err(|e| none(e.to_string()))?;
         let path = file_of(&found);
         let meta = fs::metadata(&path).map_err(|e| {
-            none(format!("{}: {e}", path.display())).hint(format!(
-                "Make one with: vshmem pool create {pool} --size 256M"
-            ))
+            none(format!("{}: {e}", path.display()))
+                .hint(format!("Make one with: vshmem pool create {pool} --size 256M"))
         })?;
         check_contents(pool, &found)?;
         let size = meta.len();
         if !size.is_power_of_two() {
-            let text = format!(
-                "the pool {pool} has {size} bytes, and a machine's device has a power of two"
-            );
+            let text = format!("the pool {pool} has {size} bytes, and a machine's device has a power of two");
             return Err(Error::new(text)
                 .hint("Make another one, for instance with: vshmem pool create NAME --size 1G"));
         }
@@ -79,10 +76,7 @@ fn file_of(pool: &PoolRef) -> PathBuf {
 
 /// The name of a pool that was given by its path.
 fn name_of(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into()
+    path.file_name().unwrap_or_default().to_string_lossy().into()
 }
 
 /// An error unless it can be a pool's name in machines.
@@ -91,19 +85,15 @@ pub fn check_name(name: &str) -> Result<()> {
     if (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(fine) {
         return Ok(());
     }
-    Err(
-        Error::new(format!("{name:?} can't be the name of a machine's pool"))
-            .code(2)
-            .hint("A name has 1 to 64 letters, digits, '.', '-' and '_'. Choose one with --as."),
-    )
+    Err(Error::new(format!("{name:?} can't be the name of a machine's pool"))
+        .code(2)
+        .hint("A name has 1 to 64 letters, digits, '.', '-' and '_'. Choose one with --as."))
 }
 
 fn check_contents(name: &str, pool: &PoolRef) -> Result<()> {
     let refused = |why: String| Error::new(format!("could not open the pool {name}: {why}"));
     let handle = vshmem_transport::open(pool).map_err(|e| refused(e.to_string()))?;
-    let opened = Pool::open(handle.mem())
-        .map(|_| ())
-        .map_err(|e| refused(e.to_string()));
+    let opened = Pool::open(handle.mem()).map(|_| ()).map_err(|e| refused(e.to_string()));
     // SAFETY: nothing refers to the memory: the pool was dropped.
     unsafe { handle.close() };
     opened

@@ -46,10 +46,7 @@ pub struct Health {
 
 /// From the record, if the machine does not answer.
 pub fn health_on_record(pools: &[Granted]) -> Health {
-    Health {
-        pools: pools.iter().map(|pool| pool.name.clone()).collect(),
-        ..Health::default()
-    }
+    Health { pools: pools.iter().map(|pool| pool.name.clone()).collect(), ..Health::default() }
 }
 
 /// A cluster and its machines of these names (all, if none are given), which must run.
@@ -66,10 +63,8 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
         match state(&record, machine) {
             MachineState::Running => (),
             MachineState::Starting => {
-                return Err(
-                    Error::new(format!("{} is still being started", machine.name))
-                        .hint("Wait for vshmem up to end."),
-                );
+                return Err(Error::new(format!("{} is still being started", machine.name))
+                    .hint("Wait for vshmem up to end."));
             }
             MachineState::Died => {
                 return Err(Error::new(format!("{} has died", machine.name))
@@ -95,10 +90,7 @@ pub fn no_cluster(name: &str) -> Error {
     let others = cluster_names().unwrap_or_default();
     let hint = match others.len() {
         0 => "Start machines with: vshmem up".to_string(),
-        _ => format!(
-            "There are: {}. Choose one with --cluster.",
-            others.join(", ")
-        ),
+        _ => format!("There are: {}. Choose one with --cluster.", others.join(", ")),
     };
     Error::new(format!("there is no cluster {name}")).hint(hint)
 }

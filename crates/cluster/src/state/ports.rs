@@ -16,8 +16,5 @@ pub const MAX: u32 = 20;
 
 impl Ports {
     /// A machine's ports by default.
-    pub const DEFAULT: Ports = Ports {
-        spare: 6,
-        largest: 2 << 30,
-    };
+    pub const DEFAULT: Ports = Ports { spare: 6, largest: 2 << 30 };
 }

@@ -37,10 +37,7 @@ impl Process {
 
     /// Sends SIGTERM, after the timeout SIGKILL, and returns when it has ended (or nothing helps).
     pub fn end(&self, timeout: Duration) {
-        for (signal, timeout) in [
-            (libc::SIGTERM, timeout),
-            (libc::SIGKILL, Duration::from_secs(5)),
-        ] {
+        for (signal, timeout) in [(libc::SIGTERM, timeout), (libc::SIGKILL, Duration::from_secs(5))] {
             if !self.alive() {
                 return;
             }
@@ -85,10 +82,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::find(child.id() as i32).unwrap();
         assert!(process.alive());
-        let other = Process {
-            started: process.started + 1,
-            ..process
-        };
+        let other = Process { started: process.started + 1, ..process };
         assert!(!other.alive());
         other.end(Duration::from_secs(1));
         assert!(process.alive());

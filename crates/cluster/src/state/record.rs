@@ -121,24 +121,15 @@ impl Record {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => {
-                return Err(Error::new(format!(
-                    "could not read {}: {e}",
-                    path.display()
-                )))
-            }
+            Err(e) => return Err(Error::new(format!("could not read {}: {e}", path.display()))),
         };
         let damaged = |why: String| {
-            Error::new(format!("{} can't be read: {why}", path.display())).hint(format!(
-                "Remove what is left with: vshmem down --cluster {name}"
-            ))
+            Error::new(format!("{} can't be read: {why}", path.display()))
+                .hint(format!("Remove what is left with: vshmem down --cluster {name}"))
         };
         let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
         if record.version != VERSION {
-            return Err(damaged(format!(
-                "its version is {}, not {VERSION}",
-                record.version
-            )));
+            return Err(damaged(format!("its version is {}, not {VERSION}", record.version)));
         }
         Ok(Some(record))
     }

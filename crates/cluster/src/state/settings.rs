@@ -85,11 +85,7 @@ impl Settings {
         };
         for word in line.split_ascii_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            let bad = || {
-                Error::new(format!(
-                    "{word} on the kernel's command line makes no sense"
-                ))
-            };
+            let bad = || Error::new(format!("{word} on the kernel's command line makes no sense"));
             match key {
                 "vshmem.name" => out.name = value.into(),
                 "vshmem.pools" => out.pools = names(value),
@@ -115,10 +111,7 @@ fn names(list: &str) -> Vec<String> {
 
 fn network(text: &str) -> Option<Network> {
     let (address, machines) = text.split_once('/')?;
-    Some(Network {
-        address: address.parse().ok()?,
-        machines: machines.parse().ok()?,
-    })
+    Some(Network { address: address.parse().ok()?, machines: machines.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -133,42 +126,20 @@ mod tests {
             pools: vec!["default".into(), "other".into()],
             uid: 1000,
             channels: 8,
-            network: Some(Network {
-                address: address(1),
-                machines: 2,
-            }),
-            shares: vec![Share {
-                path: "/a b".into(),
-                writable: true,
-            }],
+            network: Some(Network { address: address(1), machines: 2 }),
+            shares: vec![Share { path: "/a b".into(), writable: true }],
             launcher: "other".into(),
             probe: false,
         };
-        let line = format!(
-            "quiet console=ttyS0 {} panic=-1\n",
-            settings.to_command_line()
-        );
+        let line = format!("quiet console=ttyS0 {} panic=-1\n", settings.to_command_line());
         assert_eq!(Settings::from_command_line(&line).unwrap(), settings);
-        let probe = Settings {
-            probe: true,
-            network: None,
-            pools: vec![],
-            ..settings
-        };
-        assert_eq!(
-            Settings::from_command_line(&probe.to_command_line()).unwrap(),
-            probe
-        );
+        let probe = Settings { probe: true, network: None, pools: vec![], ..settings };
+        assert_eq!(Settings::from_command_line(&probe.to_command_line()).unwrap(), probe);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for line in [
-            "vshmem.uid=x",
-            "vshmem.net=10.0.0.1",
-            "vshmem.channels=-1",
-            "vshmem.shares=x",
-        ] {
+        for line in ["vshmem.uid=x", "vshmem.net=10.0.0.1", "vshmem.channels=-1", "vshmem.shares=x"] {
             let error = Settings::from_command_line(line).unwrap_err().to_string();
             assert!(error.contains(line), "{error}");
         }

@@ -15,18 +15,8 @@ pub const ROOT_TAG: &str = "root";
 pub const WRITABLE_TAG: &str = "writable";
 
 /// The system's programs, libraries and configuration. `/usr/local` may be a file system of its own.
-pub const SYSTEM: [&str; 10] = [
-    "/bin",
-    "/etc",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/opt",
-    "/sbin",
-    "/usr",
-    "/usr/local",
-];
+pub const SYSTEM: [&str; 10] =
+    ["/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr", "/usr/local"];
 
 /// A directory or file of this host that machines see at the same path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,29 +30,15 @@ pub struct Share {
 /// Directories that machines have of their own.
 const MACHINE_OWN: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// Directories that are only shared on request, because other programs have private files below them.
-const PRIVATE: [&str; 8] = [
-    "/boot",
-    "/dev",
-    "/proc",
-    "/run",
-    "/sys",
-    "/var/lib",
-    "/var/log",
-    "/var/spool",
-];
+const PRIVATE: [&str; 8] = ["/boot", "/dev", "/proc", "/run", "/sys", "/var/lib", "/var/log", "/var/spool"];
 /// Neither these directories nor their parents are shared unless requested.
-const BROAD: [&str; 9] = [
-    "/dev/shm", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var/tmp",
-];
+const BROAD: [&str; 9] = ["/dev/shm", "/home", "/media", "/mnt", "/root", "/run", "/srv", "/tmp", "/var/tmp"];
 /// Bytes that paths can take on the kernel's command line.
 const MAX_PATHS_LENGTH: usize = 1200;
 
 impl Share {
     fn new(path: PathBuf) -> Share {
-        Share {
-            path,
-            writable: false,
-        }
+        Share { path, writable: false }
     }
 
     /// From `DIR`, `DIR:ro` or `DIR:rw`.
@@ -79,9 +55,7 @@ impl Share {
             Err(e) => return refused(format!("--share {text}: {directory}: {e}")),
         };
         if path.to_str().is_none() {
-            return refused(format!(
-                "--share {text}: a path that is shared must be UTF-8"
-            ));
+            return refused(format!("--share {text}: a path that is shared must be UTF-8"));
         }
         if path.parent().is_none() || MACHINE_OWN.iter().any(|own| path.starts_with(own)) {
             return refused(format!(
@@ -120,8 +94,8 @@ pub fn choose(wanted: &[String], report: &mut dyn FnMut(&str)) -> Result<Vec<Sha
     }
     let homes = homes();
     if let Ok(here) = std::env::current_dir() {
-        let closed = is_closed(&here)
-            .then_some("not everybody can enter, as machines of root's would have to");
+        let closed =
+            is_closed(&here).then_some("not everybody can enter, as machines of root's would have to");
         match why_not(&here, &homes).or(closed) {
             None => add(&mut shares, here),
             Some(_) if is_visible(&shares, &here) => (),
@@ -142,21 +116,13 @@ pub fn choose(wanted: &[String], report: &mut dyn FnMut(&str)) -> Result<Vec<Sha
         }
     }
     shares.sort_by(|one, other| one.path.cmp(&other.path));
-    let length: usize = shares
-        .iter()
-        .map(|share| share.path.as_os_str().len() + 4)
-        .sum();
+    let length: usize = shares.iter().map(|share| share.path.as_os_str().len() + 4).sum();
     if length > MAX_PATHS_LENGTH {
-        return Err(Error::new(
-            "the paths that are shared are too long for a kernel's command line",
-        )
-        .hint("Share a directory that has others in it, or give them shorter names.")
-        .code(2));
+        return Err(Error::new("the paths that are shared are too long for a kernel's command line")
+            .hint("Share a directory that has others in it, or give them shorter names.")
+            .code(2));
     }
-    report(&format!(
-        "machines see this system's programs{}",
-        list(&shares)
-    ));
+    report(&format!("machines see this system's programs{}", list(&shares)));
     Ok(shares)
 }
 
@@ -184,8 +150,7 @@ pub fn is_visible(shares: &[Share], path: &Path) -> bool {
 /// The first file among the words of a command that exists here and that machines with these shares don't
 /// see.
 pub fn first_invisible(shares: &[Share], here: &Path, words: &[OsString]) -> Option<PathBuf> {
-    let is_named =
-        |(index, word): &(usize, &OsString)| *index > 0 || word.as_encoded_bytes().contains(&b'/');
+    let is_named = |(index, word): &(usize, &OsString)| *index > 0 || word.as_encoded_bytes().contains(&b'/');
     let named = words.iter().enumerate().filter(is_named);
     let mut files = named.filter_map(|(_, word)| here.join(word).canonicalize().ok());
     files.find(|file| {
@@ -200,8 +165,7 @@ fn homes() -> Vec<PathBuf> {
     let own = std::env::var_os("HOME").map(PathBuf::from);
     let all = passwd.lines().filter_map(|line| line.split(':').nth(5));
     let all = all.map(PathBuf::from).chain(own);
-    all.map(|home| home.canonicalize().unwrap_or(home))
-        .collect()
+    all.map(|home| home.canonicalize().unwrap_or(home)).collect()
 }
 
 /// The user that root's machines run as can't enter it.
@@ -281,11 +245,8 @@ mod tests {
 
     #[test]
     fn shares_survive_the_command_line() {
-        let shares =
-            [("/a b/c,d", true), ("/e:rw", false), ("/ü/%", false)].map(|(path, writable)| Share {
-                path: path.into(),
-                writable,
-            });
+        let shares = [("/a b/c,d", true), ("/e:rw", false), ("/ü/%", false)]
+            .map(|(path, writable)| Share { path: path.into(), writable });
         let word = encode(&shares);
         assert!(!word.contains(' '), "{word}");
         assert_eq!(decode(&word).unwrap(), shares);
@@ -318,28 +279,14 @@ mod tests {
         ] {
             assert!(why_not(Path::new(wide), &homes).is_some(), "{wide}");
         }
-        for fine in [
-            "/home/me/work",
-            "/tmp/x",
-            "/data/x",
-            "/mnt/disk",
-            "/root/work",
-        ] {
+        for fine in ["/home/me/work", "/tmp/x", "/data/x", "/mnt/disk", "/root/work"] {
             assert_eq!(why_not(Path::new(fine), &homes), None, "{fine}");
         }
     }
 
     #[test]
     fn directories_that_machines_have_themselves_are_refused() {
-        for text in [
-            "/",
-            "/proc",
-            "/dev/shm",
-            "/sys/class",
-            "/no/such",
-            "/etc/passwd",
-            "/:rw",
-        ] {
+        for text in ["/", "/proc", "/dev/shm", "/sys/class", "/no/such", "/etc/passwd", "/:rw"] {
             assert_eq!(Share::parse(text).unwrap_err().exit_code(), 2, "{text}");
         }
         let share = Share::parse("/usr/../etc:rw").unwrap();
@@ -355,29 +302,15 @@ mod tests {
         fs::write(directory.join("program"), "").unwrap();
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let file = Some(directory.join("program"));
-        assert_eq!(
-            first_invisible(&[], &directory, &words(&["./program"])),
-            file
-        );
-        assert_eq!(
-            first_invisible(&[], &directory, &words(&["perl", "program"])),
-            file
-        );
+        assert_eq!(first_invisible(&[], &directory, &words(&["./program"])), file);
+        assert_eq!(first_invisible(&[], &directory, &words(&["perl", "program"])), file);
         // A command without a slash is looked up in PATH.
         assert_eq!(
-            first_invisible(
-                &[],
-                &directory,
-                &words(&["program", "/etc/passwd", "/dev/null", "-x"])
-            ),
+            first_invisible(&[], &directory, &words(&["program", "/etc/passwd", "/dev/null", "-x"])),
             None
         );
         assert_eq!(
-            first_invisible(
-                &[Share::new(directory.clone())],
-                &directory,
-                &words(&["./program"])
-            ),
+            first_invisible(&[Share::new(directory.clone())], &directory, &words(&["./program"])),
             None
         );
         fs::remove_dir_all(&directory).unwrap();

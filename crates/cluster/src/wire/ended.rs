@@ -55,18 +55,10 @@ mod tests {
     #[test]
     fn endings_survive_the_wire() {
         for ended in [Ended::Exited(0), Ended::Exited(255), Ended::Killed(9)] {
-            let frame = Frame {
-                kind: frame::Kind::Exit,
-                stream: 0,
-                payload: ended.to_bytes().to_vec(),
-            };
+            let frame = Frame { kind: frame::Kind::Exit, stream: 0, payload: ended.to_bytes().to_vec() };
             assert_eq!(Ended::from_frame(&frame), Some(ended));
         }
-        let odd = Frame {
-            kind: frame::Kind::Exit,
-            stream: 0,
-            payload: vec![2, 0],
-        };
+        let odd = Frame { kind: frame::Kind::Exit, stream: 0, payload: vec![2, 0] };
         assert_eq!(Ended::from_frame(&odd), None);
         assert_eq!(Ended::Killed(15).code(), 143);
     }

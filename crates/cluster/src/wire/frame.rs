@@ -97,10 +97,7 @@ impl fmt::Display for FrameError {
 
 /// Appends a frame to `out`.
 pub fn encode(kind: Kind, stream: u16, payload: &[u8], out: &mut impl Extend<u8>) {
-    assert!(
-        payload.len() <= MAX_PAYLOAD,
-        "callers keep payloads below the limit"
-    );
+    assert!(payload.len() <= MAX_PAYLOAD, "callers keep payloads below the limit");
     let [low, high] = stream.to_le_bytes();
     out.extend([kind as u8, low, high, 0]);
     out.extend((payload.len() as u32).to_le_bytes());
@@ -129,10 +126,7 @@ pub struct Parser {
 impl Parser {
     /// A parser that starts with input that was read earlier.
     pub fn new(rest: Vec<u8>) -> Parser {
-        Parser {
-            buffer: rest,
-            used: 0,
-        }
+        Parser { buffer: rest, used: 0 }
     }
 
     /// Adds what was read.
@@ -165,11 +159,7 @@ impl Parser {
         };
         let payload = payload.to_vec();
         self.used += end;
-        Ok(Some(Frame {
-            kind,
-            stream,
-            payload,
-        }))
+        Ok(Some(Frame { kind, stream, payload }))
     }
 
     /// Whether there is a greeting in place of a frame: its sender began a new session.
@@ -220,11 +210,7 @@ mod tests {
             let sizes = got.iter().map(|f| (f.kind, f.stream, f.payload.len()));
             assert_eq!(
                 sizes.collect::<Vec<_>>(),
-                [
-                    (Kind::Stdout, 7, 5),
-                    (Kind::Stdin, 0, 0),
-                    (Kind::Start, 1023, 5000)
-                ]
+                [(Kind::Stdout, 7, 5), (Kind::Stdin, 0, 0), (Kind::Start, 1023, 5000)]
             );
         }
     }
@@ -238,25 +224,15 @@ mod tests {
         };
         assert_eq!(frames(&header(MAX_PAYLOAD), 8), Ok(vec![]));
         let over = MAX_PAYLOAD as u32 + 1;
-        assert_eq!(
-            frames(&header(MAX_PAYLOAD + 1), 8),
-            Err(FrameError::Length(over))
-        );
-        assert_eq!(
-            frames(&header(u32::MAX as usize), 8),
-            Err(FrameError::Length(u32::MAX))
-        );
+        assert_eq!(frames(&header(MAX_PAYLOAD + 1), 8), Err(FrameError::Length(over)));
+        assert_eq!(frames(&header(u32::MAX as usize), 8), Err(FrameError::Length(u32::MAX)));
     }
 
     #[test]
     fn garbage_is_no_frame() {
         for byte in 0..=255u8 {
             let ok = Kind::from_byte(byte).is_some();
-            assert_eq!(
-                frames(&[byte, 0, 0, 0, 0, 0, 0, 0], 8).is_ok(),
-                ok,
-                "{byte}"
-            );
+            assert_eq!(frames(&[byte, 0, 0, 0, 0, 0, 0, 0], 8).is_ok(), ok, "{byte}");
             assert!(frames(&[byte, 0, 0, 1, 0, 0, 0, 0], 8).is_err());
             assert!(frames(&[byte, 0, 4, 0, 0, 0, 0, 0], 8).is_err());
         }
@@ -277,10 +253,7 @@ mod tests {
         parser.push(&stream[31..]);
         assert_eq!(parser.interruption(&half), Interruption::Greeting([5; 16]));
         assert_eq!(parser.interruption(&half), Interruption::None);
-        assert_eq!(
-            parser.next().unwrap().map(|frame| frame.kind),
-            Some(Kind::Exit)
-        );
+        assert_eq!(parser.next().unwrap().map(|frame| frame.kind), Some(Kind::Exit));
     }
 
     #[test]

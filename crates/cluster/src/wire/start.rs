@@ -24,10 +24,7 @@ impl Size {
     /// From a frame; `None` if it is damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Size> {
         let [a, b, c, d] = *bytes else { return None };
-        Some(Size {
-            rows: u16::from_le_bytes([a, b]),
-            columns: u16::from_le_bytes([c, d]),
-        })
+        Some(Size { rows: u16::from_le_bytes([a, b]), columns: u16::from_le_bytes([c, d]) })
     }
 }
 
@@ -87,20 +84,13 @@ mod tests {
 
     fn sample() -> Start {
         Start {
-            argv: vec![
-                "sh".into(),
-                "-c".into(),
-                OsString::from_vec(vec![0xff, b'x']),
-            ],
+            argv: vec!["sh".into(), "-c".into(), OsString::from_vec(vec![0xff, b'x'])],
             env: vec![("A".into(), "1".into()), ("EMPTY".into(), "".into())],
             cwd: "/tmp".into(),
             cwd_optional: true,
             stdin: true,
             login: true,
-            terminal: Some(Size {
-                rows: 24,
-                columns: 300,
-            }),
+            terminal: Some(Size { rows: 24, columns: 300 }),
             uid: 1000,
             gid: 100,
             groups: vec![4, 24],

@@ -20,13 +20,7 @@ pub fn inspect(
 ) -> Result<(), Errno> {
     let guard = dir::lock(c, signals)?;
     let state = c.word(POOL_LOG).map_or(0, |w| w.load(Relaxed));
-    demand(
-        report,
-        state == 0,
-        Location::Root,
-        "its redo log is not clear",
-        state,
-    );
+    demand(report, state == 0, Location::Root, "its redo log is not clear", state);
     for kind in Kind::ALL {
         table(c, kind, report);
     }
@@ -35,9 +29,7 @@ pub fn inspect(
     small.walk(|block, fault| report(Location::Block(block), in_words(fault), block));
     let mut pages = Audit::new(c.pool, &geometry.pages, pages).ok_or(Errno::EINVAL)?;
     pages.walk(|page, fault| report(Location::Page(page), in_words(fault), page));
-    each_entry(c, Kind::Shm, |index, _| {
-        segment(c, index, &mut small, &mut pages, report)
-    });
+    each_entry(c, Kind::Shm, |index, _| segment(c, index, &mut small, &mut pages, report));
     each_entry(c, Kind::Sem, |index, _| {
         sem::check::pieces(c, index, &mut |at, len| {
             let location = Location::Object(Kind::Sem, index);
@@ -55,18 +47,10 @@ pub fn inspect(
     });
     pending_pages(c, &mut pages, report);
     small.nobodys(|block, count| {
-        report(
-            Location::Block(block.into()),
-            "so many blocks from it on are nobody's",
-            count.into(),
-        );
+        report(Location::Block(block.into()), "so many blocks from it on are nobody's", count.into());
     });
     pages.nobodys(|page, count| {
-        report(
-            Location::Page(page.into()),
-            "so many pages from it on are nobody's",
-            count.into(),
-        );
+        report(Location::Page(page.into()), "so many pages from it on are nobody's", count.into());
     });
     drop(guard);
     Ok(())
@@ -101,25 +85,13 @@ fn table(c: &Ctx, kind: Kind, report: Report) {
     let root = c.pool.kind_root(kind);
     let high_said = root.high.load(Relaxed);
     let most = u64::from(c.pool.capacity(kind));
-    demand(
-        report,
-        high_said <= most,
-        location,
-        "it has had more entries than there are",
-        high_said,
-    );
+    demand(report, high_said <= most, location, "it has had more entries than there are", high_said);
     let (mut used, mut keyed, mut total) = (0, 0, 0u64);
     each_entry(c, kind, |index, head| {
         let (id, flags) = (head.id.load(Relaxed), head.flags.load(Relaxed));
         let seq = flags >> 8 & ((1 << SEQ_BITS) - 1);
         let right = id == ID_BIT | seq << INDEX_BITS | index;
-        demand(
-            report,
-            right,
-            Location::Object(kind, index),
-            "it has the wrong id",
-            id.into(),
-        );
+        demand(report, right, Location::Object(kind, index), "it has the wrong id", id.into());
         used += 1;
         keyed += u64::from(head.key.load(Relaxed) != 0);
         total = total.saturating_add(match kind {
@@ -129,37 +101,13 @@ fn table(c: &Ctx, kind: Kind, report: Report) {
         });
     });
     let (used_said, total_said) = (root.used.load(Relaxed), root.total.load(Relaxed));
-    demand(
-        report,
-        used == used_said,
-        location,
-        "it counts the entries in use wrongly",
-        used_said,
-    );
-    demand(
-        report,
-        total == total_said,
-        location,
-        "it counts pages or semaphores wrongly",
-        total_said,
-    );
+    demand(report, used == used_said, location, "it counts the entries in use wrongly", used_said);
+    demand(report, total == total_said, location, "it counts pages or semaphores wrongly", total_said);
     let chained = chains(c, kind, report);
-    demand(
-        report,
-        chained == keyed,
-        location,
-        "so many entries can be found by key, of others",
-        chained,
-    );
+    demand(report, chained == keyed, location, "so many entries can be found by key, of others", chained);
     let free = free_entries(c, kind, report);
     let right = free + used == high_said;
-    demand(
-        report,
-        right,
-        location,
-        "so many entries are in the list of free ones, of others",
-        free,
-    );
+    demand(report, right, location, "so many entries are in the list of free ones, of others", free);
 }
 
 /// Follows the chains; returns how many entries they lead to.
@@ -181,11 +129,7 @@ fn chains(c: &Ctx, kind: Kind, report: Report) -> u64 {
             found += 1;
             // More than there are: it leads back to itself.
             let Some(head) = belongs.filter(|_| found <= u64::from(high)) else {
-                report(
-                    Location::Table(kind),
-                    "a chain leads to an entry that does not belong there",
-                    index,
-                );
+                report(Location::Table(kind), "a chain leads to an entry that does not belong there", index);
                 break;
             };
             link = head.next.load(Relaxed);
@@ -205,11 +149,7 @@ fn free_entries(c: &Ctx, kind: Kind, report: Report) -> u64 {
         found += 1;
         let is_free = |h: &&Head| h.id.load(Relaxed) == 0 && found <= u64::from(high);
         let Some(head) = head.filter(is_free) else {
-            report(
-                Location::Table(kind),
-                "the list of free entries leads to one that is not",
-                index,
-            );
+            report(Location::Table(kind), "the list of free entries leads to one that is not", index);
             break;
         };
         link = head.next.load(Relaxed);
@@ -224,71 +164,29 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
     let (first, count) = (shm.first.load(Relaxed), shm.pages.load(Relaxed));
     let range = u32::try_from(first).ok().zip(u32::try_from(count).ok());
     let is_ours = count > 0 && range.is_some_and(|(first, count)| pages.claim(first, count));
-    demand(
-        report,
-        is_ours,
-        location,
-        "some of its pages are free, or another's, or none",
-        first,
-    );
+    demand(report, is_ours, location, "some of its pages are free, or another's, or none", first);
     let size = shm.size.load(Relaxed);
-    demand(
-        report,
-        size.div_ceil(PAGE) == count,
-        location,
-        "it has not the pages for its size",
-        size,
-    );
+    demand(report, size.div_ceil(PAGE) == count, location, "it has not the pages for its size", size);
     let mut sum = 0u64;
     shm::each_hold(c, shm, |link, hold| {
         let at = c.word(link).map_or(0, |w| w.load(Relaxed));
         let is_ours = owns(c, small, location, at, size_of::<Hold>() as u64, report);
         let owner = hold.owner.load(Relaxed);
         let lives = ProcId::of_word(owner).is_some_and(|o| !participants::is_dead(c, o));
-        demand(
-            report,
-            lives,
-            location,
-            "somebody who is dead has it attached",
-            owner,
-        );
+        demand(report, lives, location, "somebody who is dead has it attached", owner);
         participants::is_known_to(c, owner, Kind::Shm.reference(index), report);
         let times = hold.count.load(Relaxed);
-        demand(
-            report,
-            times > 0,
-            location,
-            "somebody has it attached, but not once",
-            owner,
-        );
+        demand(report, times > 0, location, "somebody has it attached, but not once", owner);
         sum = sum.saturating_add(times);
         // A list that leads somewhere else may never end.
         !is_ours
     });
     let said = shm.nattch.load(Relaxed);
-    demand(
-        report,
-        sum == said,
-        location,
-        "it counts its attachments wrongly",
-        said,
-    );
+    demand(report, sum == said, location, "it counts its attachments wrongly", said);
     let removed = shm.head.mode.load(Relaxed) & shm::SHM_DEST != 0;
     let left = removed && said == 0;
-    demand(
-        report,
-        !left,
-        location,
-        "it is removed, and nobody has it attached",
-        said,
-    );
-    demand(
-        report,
-        !removed || shm.head.key.load(Relaxed) == 0,
-        location,
-        "it is removed, and has a key",
-        0,
-    );
+    demand(report, !left, location, "it is removed, and nobody has it attached", said);
+    demand(report, !removed || shm.head.key.load(Relaxed) == 0, location, "it is removed, and has a key", 0);
 }
 
 /// Pages that are on their way.
@@ -302,21 +200,9 @@ fn pending_pages(c: &Ctx, pages: &mut Audit, report: Report) {
         let word = |w: u64| u32::try_from(w).ok();
         let range = word(pending.first.load(Relaxed)).zip(word(pending.count.load(Relaxed)));
         let is_ours = range.is_some_and(|(first, count)| pages.claim(first, count));
-        demand(
-            report,
-            is_ours,
-            location,
-            "some of its pages are free, or another's, or none",
-            owner,
-        );
+        demand(report, is_ours, location, "some of its pages are free, or another's, or none", owner);
         let lives = ProcId::of_word(owner).is_some_and(|o| !participants::is_dead(c, o));
         let is_had = lives && owner != ABANDONED;
-        demand(
-            report,
-            is_had,
-            location,
-            "who had it is dead, or gave it up",
-            owner,
-        );
+        demand(report, is_had, location, "who had it is dead, or gave it up", owner);
     }
 }

@@ -74,13 +74,7 @@ impl fmt::Display for Finding {
 pub(crate) type Report<'a> = &'a mut dyn FnMut(Location, &'static str, u64);
 
 /// Reports that something is wrong unless it `is_so`.
-pub(crate) fn demand(
-    report: Report,
-    is_so: bool,
-    location: Location,
-    what: &'static str,
-    number: u64,
-) {
+pub(crate) fn demand(report: Report, is_so: bool, location: Location, what: &'static str, number: u64) {
     if !is_so {
         report(location, what, number);
     }

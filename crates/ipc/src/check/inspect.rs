@@ -18,20 +18,10 @@ pub fn scratch_for(pool: &Pool) -> usize {
 /// [`scratch_for`] words; `found` is told what is wrong. An error says that a lock was not to be had, or the
 /// budget is spent, so not all was seen.
 pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> Result<(), Errno> {
-    let report: Report = &mut |location, what, number| {
-        found(Finding {
-            location,
-            what,
-            number,
-        })
-    };
+    let report: Report = &mut |location, what, number| found(Finding { location, what, number });
     let geometry = c.pool.geometry();
-    let (small, rest) = scratch
-        .split_at_mut_checked(geometry.small.audit_words())
-        .ok_or(Errno::EINVAL)?;
-    let (pages, waiters) = rest
-        .split_at_mut_checked(geometry.pages.audit_words())
-        .ok_or(Errno::EINVAL)?;
+    let (small, rest) = scratch.split_at_mut_checked(geometry.small.audit_words()).ok_or(Errno::EINVAL)?;
+    let (pages, waiters) = rest.split_at_mut_checked(geometry.pages.audit_words()).ok_or(Errno::EINVAL)?;
     waiters.fill(0);
     let mut queued = Queued(waiters);
     // Signals are let through between one IPC object and the next.
@@ -56,8 +46,7 @@ pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> 
 /// The head says still what it said when the pool was opened, and no two tables overlap.
 fn superblock(c: &Ctx, report: Report) {
     let now = Pool::open(*c.pool.mem());
-    let same =
-        now.is_ok_and(|p| p.geometry() == c.pool.geometry() && p.limits() == c.pool.limits());
+    let same = now.is_ok_and(|p| p.geometry() == c.pool.geometry() && p.limits() == c.pool.limits());
     demand(report, same, Location::Superblock, "it has changed", 0);
     let geometry = c.pool.geometry();
     let table = |(at, count): (u64, u32), each: u64| (at, at + u64::from(count) * each);
@@ -66,27 +55,11 @@ fn superblock(c: &Ctx, report: Report) {
     let blocks = heaps.map(|heap| table((heap.base, heap.count), heap.block()));
     let entries = Kind::ALL.map(|kind| table(geometry.entries[kind as usize], kind.entry_size()));
     let buckets = geometry.buckets.map(|buckets| table(buckets, 8));
-    let participants = [
-        table(geometry.members, 64),
-        table(geometry.procs, 128),
-        table(geometry.waiters, 256),
-    ];
-    let all = || {
-        (words.iter().chain(&blocks))
-            .chain(&entries)
-            .chain(&buckets)
-            .chain(&participants)
-    };
+    let participants =
+        [table(geometry.members, 64), table(geometry.procs, 128), table(geometry.waiters, 256)];
+    let all = || (words.iter().chain(&blocks)).chain(&entries).chain(&buckets).chain(&participants);
     for (i, one) in all().enumerate() {
-        let apart = all()
-            .skip(i + 1)
-            .all(|other| one.1 <= other.0 || other.1 <= one.0);
-        demand(
-            report,
-            apart,
-            Location::Superblock,
-            "two tables overlap at this offset",
-            one.0,
-        );
+        let apart = all().skip(i + 1).all(|other| one.1 <= other.0 || other.1 <= one.0);
+        demand(report, apart, Location::Superblock, "two tables overlap at this offset", one.0);
     }
 }

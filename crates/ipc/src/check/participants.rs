@@ -22,10 +22,7 @@ pub fn is_known_to(c: &Ctx, owner: u64, reference: u32, report: Report) {
     let Some(owner) = ProcId::of_word(owner) else {
         return;
     };
-    let Some(slot) = c
-        .proc(owner.slot)
-        .filter(|_| c.process(owner.slot).is_some())
-    else {
+    let Some(slot) = c.proc(owner.slot).filter(|_| c.process(owner.slot).is_some()) else {
         return;
     };
     let listed = slot.touched.iter().any(|t| t.load(Relaxed) == reference);
@@ -79,25 +76,12 @@ pub fn waiters(c: &Ctx, report: Report) {
         demand(report, lives, location, "who waits there is dead", owner);
         let status = w.status.load(Acquire);
         let sensible = status == WAITING || status & DONE != 0;
-        demand(
-            report,
-            sensible,
-            location,
-            "it has no such status",
-            status.into(),
-        );
+        demand(report, sensible, location, "it has no such status", status.into());
     }
 }
 
 /// Looks a queue over, under its IPC object's lock: it leads forth and back, and everybody in it waits there.
-pub fn queue(
-    c: &Ctx,
-    queue: Queue,
-    object: u32,
-    location: Location,
-    queued: &mut Queued,
-    report: Report,
-) {
+pub fn queue(c: &Ctx, queue: Queue, object: u32, location: Location, queued: &mut Queued, report: Report) {
     let (mut before, mut link) = (0, queue.first.load(Acquire));
     while link != 0 {
         let index = u32::try_from(link - 1).unwrap_or(u32::MAX);
@@ -106,47 +90,17 @@ pub fn queue(
         };
         let here = Location::Waiter(index);
         let prev = w.prev.load(Relaxed);
-        demand(
-            report,
-            prev == before,
-            here,
-            "it does not lead back to the one before it",
-            prev,
-        );
+        demand(report, prev == before, here, "it does not lead back to the one before it", prev);
         let status = w.status.load(Acquire);
-        demand(
-            report,
-            status == WAITING,
-            here,
-            "it was served, and stands in a queue",
-            status.into(),
-        );
+        demand(report, status == WAITING, here, "it was served, and stands in a queue", status.into());
         let said = w.object.load(Relaxed);
-        demand(
-            report,
-            said == object,
-            here,
-            "it stands in another IPC object's queue",
-            said.into(),
-        );
+        demand(report, said == object, here, "it stands in another IPC object's queue", said.into());
         let owner = w.owner.load(Relaxed);
-        demand(
-            report,
-            owner != 0,
-            here,
-            "it is free, and stands in a queue",
-            owner,
-        );
+        demand(report, owner != 0, here, "it is free, and stands in a queue", owner);
         (before, link) = (link, w.next.load(Acquire));
     }
     let last = queue.last.load(Relaxed);
-    demand(
-        report,
-        last == before,
-        location,
-        "its queue of waiters ends with another one",
-        last,
-    );
+    demand(report, last == before, location, "its queue of waiters ends with another one", last);
 }
 
 /// Nobody who is dead is left, and every slot is well formed.
@@ -155,34 +109,16 @@ pub fn slots(c: &Ctx, report: Report) {
     for slot in 0..high.min(c.pool.spare_slot()) {
         let location = Location::Slot(slot);
         let state = c.proc(slot).map_or(0, |p| p.ident.load(Acquire) as u32);
-        demand(
-            report,
-            state <= 1,
-            location,
-            "it is neither free nor in use",
-            state.into(),
-        );
+        demand(report, state <= 1, location, "it is neither free nor in use", state.into());
         let Some((who, member, _)) = c.process(slot) else {
             continue;
         };
         let right = u32::from(member) < MAX_MEMBERS;
         demand(report, right, location, "its kernel is none", member.into());
-        demand(
-            report,
-            !is_gone(c, who),
-            location,
-            "its process is dead",
-            who.word(),
-        );
+        demand(report, !is_gone(c, who), location, "its process is dead", who.word());
     }
     let most = c.pool.proc_slots();
-    demand(
-        report,
-        high <= most,
-        Location::Root,
-        "there were more processes than slots",
-        high.into(),
-    );
+    demand(report, high <= most, Location::Root, "there were more processes than slots", high.into());
 }
 
 /// No entry of a kernel is half written.

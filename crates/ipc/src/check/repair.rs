@@ -45,10 +45,8 @@ impl Repaired {
 pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
     // Signals are let through between one IPC object and the next.
     let signals = || SignalsBlocked::attentive(c.kernel);
-    let mut done = Repaired {
-        locks: u32::from(dir::lock(c, &signals())?.inherited()),
-        ..Repaired::default()
-    };
+    let mut done =
+        Repaired { locks: u32::from(dir::lock(c, &signals())?.inherited()), ..Repaired::default() };
     for index in 0..high(c, Kind::Sem) {
         done.locks += u32::from(sem::check::recover(c, &signals(), index)?);
     }
@@ -62,12 +60,7 @@ pub fn repair(c: &Ctx) -> Result<Repaired, Errno> {
     shm::reap_pending_pages(c, &signals());
     done.removals = before.saturating_sub(being_removed(c));
     done.ranges = pending.saturating_sub(pending_ranges(c));
-    let slots = c
-        .pool
-        .root()
-        .proc_high
-        .load(Acquire)
-        .min(c.pool.proc_slots());
+    let slots = c.pool.root().proc_high.load(Acquire).min(c.pool.proc_slots());
     for slot in 0..slots {
         let who = c.process(slot).map(|p| p.0);
         let reaped = liveness::reap_slot(c, &signals(), slot);

@@ -44,15 +44,9 @@ fn put_back(slow: &Slow, pos: u32) -> Result<(), Errno> {
         return Ok(());
     };
     let (entry, tail) = (slow.queue.entry, slow.queue.tail());
-    let counted = At {
-        bytes: tail.bytes.wrapping_add(item.mark.len),
-        msgs: tail.msgs.wrapping_add(1),
-        ..tail
-    };
-    let ready = Mark {
-        state: State::Ready,
-        ..item.mark
-    };
+    let counted =
+        At { bytes: tail.bytes.wrapping_add(item.mark.len), msgs: tail.msgs.wrapping_add(1), ..tail };
+    let ready = Mark { state: State::Ready, ..item.mark };
     let mut txn = slow.guard.txn();
     txn.set(ring.mark_offset(pos), ready.word())?;
     end::put(&mut txn, &entry.send, counted)?;

@@ -69,36 +69,18 @@ pub(crate) fn inspect(
     let entry = queue.entry;
     if !queue.still() {
         let dying = dir::is_dying(&entry.head) && entry.head.id.load(Relaxed) == queue.id as u32;
-        demand(
-            report,
-            !dying,
-            location,
-            "nobody finishes its removal",
-            queue.id as u64,
-        );
+        demand(report, !dying, location, "nobody finishes its removal", queue.id as u64);
         return Ok(());
     }
     let log = entry.log.load(Relaxed);
     let state = c.word(log).map_or(u64::MAX, |w| w.load(Relaxed));
-    demand(
-        report,
-        state == 0,
-        location,
-        "its redo log is not clear",
-        state,
-    );
+    demand(report, state == 0, location, "its redo log is not clear", state);
     let (head, tail) = (queue.head(), queue.tail());
     match (queue.ring(c), entry.ring.load(Relaxed)) {
         (Some(ring), _) => positions(&slow, &ring, head, tail, location, report),
         (None, 0) => {
             let empty = head.pos == tail.pos && head.counts() == tail.counts();
-            demand(
-                report,
-                empty,
-                location,
-                "it has no ring, and is not empty",
-                tail.pos.into(),
-            );
+            demand(report, empty, location, "it has no ring, and is not empty", tail.pos.into());
         }
         (None, at) => report(location, "its ring is not in the pool", at),
     }
@@ -114,13 +96,7 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, location: Location, r
     let free = done::at(&slow.queue);
     let (taken, all) = (head.pos.wrapping_sub(free), tail.pos.wrapping_sub(free));
     let fits = taken <= all && all <= ring.cells();
-    demand(
-        report,
-        fits,
-        location,
-        "its positions are not in order",
-        head.pos.into(),
-    );
+    demand(report, fits, location, "its positions are not in order", head.pos.into());
     let (mut cells, mut bytes, mut msgs, mut unfinished) = (0, 0, 0, false);
     scan::find(slow, ring, |item| {
         cells += item.cells;
@@ -136,61 +112,28 @@ fn positions(slow: &Slow, ring: &Ring, head: At, tail: At, location: Location, r
             State::Assigned => {
                 names_the_living(slow, item, location, report);
                 let known = is_awaited(slow, item);
-                demand(
-                    report,
-                    known,
-                    location,
-                    "a message was handed to nobody",
-                    item.pos.into(),
-                );
+                demand(report, known, location, "a message was handed to nobody", item.pos.into());
             }
             State::Consumed => {}
-            State::Taken | State::Free => {
-                report(location, "a mark is out of place", item.pos.into())
-            }
+            State::Taken | State::Free => report(location, "a mark is out of place", item.pos.into()),
         }
         false
     });
     let whole = cells == tail.pos.wrapping_sub(head.pos);
-    demand(
-        report,
-        whole,
-        location,
-        "its messages do not follow upon each other",
-        cells.into(),
-    );
-    let count = (
-        tail.bytes.wrapping_sub(head.bytes),
-        tail.msgs.wrapping_sub(head.msgs),
-    );
+    demand(report, whole, location, "its messages do not follow upon each other", cells.into());
+    let count = (tail.bytes.wrapping_sub(head.bytes), tail.msgs.wrapping_sub(head.msgs));
     let right = count == (bytes, msgs) || (unfinished && count.0 >= bytes && count.1 >= msgs);
-    demand(
-        report,
-        right,
-        location,
-        "it counts its messages wrongly",
-        count.1.into(),
-    );
+    demand(report, right, location, "it counts its messages wrongly", count.1.into());
     let mut behind = 0;
     scan::behind(slow, ring, |item| {
         behind += item.cells;
         match item.mark.state {
             State::Taken => names_the_living(slow, item, location, report),
             State::Consumed => {}
-            _ => report(
-                location,
-                "a mark behind the head is out of place",
-                item.pos.into(),
-            ),
+            _ => report(location, "a mark behind the head is out of place", item.pos.into()),
         }
     });
-    demand(
-        report,
-        behind == taken,
-        location,
-        "what was taken does not end at the head",
-        behind.into(),
-    );
+    demand(report, behind == taken, location, "what was taken does not end at the head", behind.into());
 }
 
 fn names_the_living(slow: &Slow, item: Item, location: Location, report: Report) {
@@ -229,12 +172,6 @@ fn nobody_waits_in_vain(slow: &Slow, report: Report) {
     for ticket in waiters::each(slow.c, slow.queue.receivers()) {
         let wanted = deliver::wanted(ticket.waiter);
         let there = scan::choose(slow, &ring, wanted).is_some();
-        demand(
-            report,
-            !there,
-            Location::Waiter(ticket.index),
-            "its message is there, and it still waits",
-            0,
-        );
+        demand(report, !there, Location::Waiter(ticket.index), "its message is there, and it still waits", 0);
     }
 }

@@ -43,10 +43,7 @@ pub struct MsgInfo {
 
 fn counts(queue: &Queue) -> (u64, u64) {
     let (tail, head) = (queue.tail(), queue.head());
-    (
-        tail.bytes.wrapping_sub(head.bytes).into(),
-        tail.msgs.wrapping_sub(head.msgs).into(),
-    )
+    (tail.bytes.wrapping_sub(head.bytes).into(), tail.msgs.wrapping_sub(head.msgs).into())
 }
 
 fn stat_checked(c: &Ctx, id: i32, any: bool) -> Result<MsgDs, Errno> {
@@ -117,11 +114,7 @@ pub fn info(c: &Ctx) -> (i32, MsgInfo) {
     // What those have begun who died while they removed something.
     super::remove::finish_removals(c, &SignalsBlocked::hurried(c.kernel));
     let highest = highest(c);
-    let mut info = MsgInfo {
-        queues: c.pool.kind_root(Kind::Msg).used.load(Relaxed),
-        messages: 0,
-        bytes: 0,
-    };
+    let mut info = MsgInfo { queues: c.pool.kind_root(Kind::Msg).used.load(Relaxed), messages: 0, bytes: 0 };
     for index in 0..=highest {
         if dir::by_index(c, Kind::Msg, index).is_err() {
             continue;

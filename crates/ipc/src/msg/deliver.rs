@@ -13,10 +13,7 @@ use vshmem_pool::layout::{Waiter, DONE};
 
 /// What a waiting receiver wants.
 pub fn wanted(w: &Waiter) -> Wanted {
-    Wanted::new(
-        w.message().kind.load(Relaxed) as i64,
-        w.message().flags.load(Relaxed) as i32,
-    )
+    Wanted::new(w.message().kind.load(Relaxed) as i64, w.message().flags.load(Relaxed) as i32)
 }
 
 /// Hands the message that was written after the tail to the first receiver that wants it and has room for it;
@@ -32,8 +29,7 @@ pub fn deliver(slow: &Slow, ring: &Ring, tail: At, kind: i64, len: usize) -> Res
         return Ok(false);
     }
     loop {
-        let Some(ticket) = waiters::find(c, queue.receivers(), |t| wanted(t.waiter).accepts(kind))
-        else {
+        let Some(ticket) = waiters::find(c, queue.receivers(), |t| wanted(t.waiter).accepts(kind)) else {
             return Ok(false);
         };
         let w = ticket.waiter;
@@ -66,20 +62,10 @@ fn hand_over(slow: &Slow, ring: &Ring, tail: At, ticket: Ticket, len: usize) -> 
     let entry = queue.entry;
     let receiver = ProcId::of_word(w.owner.load(Relaxed)).ok_or(Errno::EIDRM)?;
     let owner = receiver.slot as u16 + 1;
-    let mark = Mark {
-        state: State::Assigned,
-        lap: ring.lap(tail.pos),
-        len: len as u32,
-        owner,
-    };
+    let mark = Mark { state: State::Assigned, lap: ring.lap(tail.pos), len: len as u32, owner };
     // The message never counts as being in the queue.
     let pos = tail.pos.wrapping_add(cells_for(len));
-    let next = At {
-        pos,
-        owner: 0,
-        step: 0,
-        ..tail
-    };
+    let next = At { pos, owner: 0, step: 0, ..tail };
     let now = c.kernel.now() as u64;
     let mut txn = slow.guard.txn();
     txn.set(ring.mark_offset(tail.pos), mark.word())?;

@@ -25,12 +25,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 /// The mark of cells that carry no message any more.
 #[inline]
 pub fn consumed(ring: &Ring, pos: u32, cells: u32) -> Mark {
-    Mark {
-        state: State::Consumed,
-        lap: ring.lap(pos),
-        len: cells,
-        owner: 0,
-    }
+    Mark { state: State::Consumed, lap: ring.lap(pos), len: cells, owner: 0 }
 }
 
 /// Says that the caller has copied out the message at a position.
@@ -76,8 +71,7 @@ fn move_over(queue: &Queue, ring: &Ring, may: impl Fn() -> bool) {
 fn move_on(queue: &Queue, pos: u32, cells: u32) -> bool {
     let next = pos.wrapping_add(cells);
     let done = &queue.entry.receive.done;
-    done.compare_exchange(pos.into(), next.into(), SeqCst, Relaxed)
-        .is_ok()
+    done.compare_exchange(pos.into(), next.into(), SeqCst, Relaxed).is_ok()
 }
 
 /// Beside the position in the word: nobody may move it.

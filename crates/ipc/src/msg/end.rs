@@ -108,20 +108,9 @@ mod tests {
 
     #[test]
     fn pairs_survive_packing() {
-        let at = At {
-            pos: 0x8000_0001,
-            bytes: u32::MAX,
-            msgs: 7,
-            owner: 65535,
-            step: 0x7fff,
-            slow: true,
-        };
+        let at = At { pos: 0x8000_0001, bytes: u32::MAX, msgs: 7, owner: 65535, step: 0x7fff, slow: true };
         assert_eq!(At::of(at.words()), at);
-        let at = At {
-            slow: false,
-            step: 1,
-            ..at
-        };
+        let at = At { slow: false, step: 1, ..at };
         assert_eq!(At::of(at.words()), at);
     }
 }

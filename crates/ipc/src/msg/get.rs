@@ -26,14 +26,7 @@ fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, flg: i32) -> Result<i32,
     }
     let limits = c.pool.limits();
     let mut txn = guard.txn();
-    let (index, id) = dir::insert(
-        c,
-        &mut txn,
-        Kind::Msg,
-        key,
-        flg as u32 & 0o777,
-        limits.msgmni,
-    )?;
+    let (index, id) = dir::insert(c, &mut txn, Kind::Msg, key, flg as u32 & 0o777, limits.msgmni)?;
     let entry = c.msg(index).ok_or(Errno::EINVAL)?;
     let (log, _) = dir::take_block(c, &mut txn, Log::size(LOG_ENTRIES))?;
     // Both ends begin frozen: the first sender makes the ring. Positions and counts begin at numbers of this

@@ -11,18 +11,11 @@ use vshmem_pool::log::Log;
 impl Queue {
     /// Takes the lock, freezes both ends, and brings what the dead have left in order.
     pub fn lock<'a>(&self, c: &'a Ctx, signals: &SignalsBlocked) -> Result<Slow<'a>, Errno> {
-        let log = || Log {
-            at: self.entry.log.load(Relaxed),
-            entries: LOG_ENTRIES as u32,
-        };
+        let log = || Log { at: self.entry.log.load(Relaxed), entries: LOG_ENTRIES as u32 };
         let guard = dir::lock_object(c, signals, &self.entry.lock, log)?;
         end::freeze(&self.entry.send);
         end::freeze(&self.entry.receive);
-        let slow = Slow {
-            c,
-            queue: *self,
-            guard,
-        };
+        let slow = Slow { c, queue: *self, guard };
         // The process that was about to leave the ring died, or found no memory for another.
         done::let_go(self);
         if self.still() {

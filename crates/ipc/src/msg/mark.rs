@@ -72,12 +72,7 @@ impl Mark {
     /// became somebody else's for it.
     #[inline]
     pub fn free(lap: u32) -> Mark {
-        Mark {
-            state: State::Free,
-            lap: lap & LAP,
-            len: 0xa5_5a69,
-            owner: u16::MAX,
-        }
+        Mark { state: State::Free, lap: lap & LAP, len: 0xa5_5a69, owner: u16::MAX }
     }
 }
 
@@ -96,12 +91,7 @@ mod tests {
             State::Consumed,
             State::InRetired,
         ] {
-            let mark = Mark {
-                state,
-                lap: 0xabcde,
-                len: 0x123456,
-                owner: 65535,
-            };
+            let mark = Mark { state, lap: 0xabcde, len: 0x123456, owner: 65535 };
             assert_eq!(Mark::of(mark.word()), Some(mark));
         }
         assert_eq!(Mark::of(0), None);

@@ -110,8 +110,7 @@ fn read_end(end: &AtomicU64) -> At {
 }
 
 fn cas(end: &AtomicU64, (lo, hi): (u64, u64), new: At) -> bool {
-    end.compare_exchange(lo | hi, pack(new), SeqCst, SeqCst)
-        .is_ok()
+    end.compare_exchange(lo | hi, pack(new), SeqCst, SeqCst).is_ok()
 }
 
 fn has_moved(end: &AtomicU64, at: At) -> bool {
@@ -120,12 +119,7 @@ fn has_moved(end: &AtomicU64, at: At) -> bool {
 
 /// An end that was moved by `cells` past `at`.
 fn after(at: At, cells: u32, owner: u16) -> At {
-    At {
-        pos: at.pos.wrapping_add(cells),
-        owner,
-        step: if owner == 0 { 0 } else { cells as u16 },
-        ..at
-    }
+    At { pos: at.pos.wrapping_add(cells), owner, step: if owner == 0 { 0 } else { cells as u16 }, ..at }
 }
 
 impl Queue {
@@ -171,13 +165,7 @@ impl Queue {
     }
     fn mark(&self, state: State, pos: u32, len: u32, owner: u16) -> u64 {
         let lap = self.lap(pos);
-        Mark {
-            state,
-            lap,
-            len,
-            owner,
-        }
-        .word()
+        Mark { state, lap, len, owner }.word()
     }
     fn indices(&self, pos: u32, cells: u32) -> impl Iterator<Item = usize> + '_ {
         (0..cells).map(move |i| self.index(pos.wrapping_add(i)))
@@ -201,8 +189,7 @@ impl Queue {
     }
 
     fn set_read(&self, pos: u32, cells: u32, now: bool) {
-        self.indices(pos, cells)
-            .for_each(|i| self.read[i].store(now, Relaxed));
+        self.indices(pos, cells).for_each(|i| self.read[i].store(now, Relaxed));
     }
 
     fn dies(&self, me: u16, at: Death) -> bool {
@@ -242,8 +229,7 @@ impl Queue {
                 if self.dies(me, Death::Marked) {
                     return Did::Died;
                 }
-                self.finished
-                    .store(tail.pos.wrapping_add(cells).into(), Release);
+                self.finished.store(tail.pos.wrapping_add(cells).into(), Release);
                 return Did::Passed(tail.pos, id);
             }
         }
@@ -294,10 +280,7 @@ impl Queue {
                 return;
             }
             let named = self.mark(State::Reserved, pos, tail.step.into(), tail.owner);
-            match self
-                .mark_word(pos)
-                .compare_exchange(old, named, AcqRel, Acquire)
-            {
+            match self.mark_word(pos).compare_exchange(old, named, AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(now) => old = now,
             }
@@ -313,9 +296,7 @@ impl Queue {
         let mark = self.valid(pos, old).filter(|m| m.state == State::Ready);
         if let Some(mark) = mark.filter(|_| !has_moved(&self.receive, head)) {
             let named = self.mark(State::Taken, pos, mark.len, head.owner);
-            let _ = self
-                .mark_word(pos)
-                .compare_exchange(old, named, AcqRel, Relaxed);
+            let _ = self.mark_word(pos).compare_exchange(old, named, AcqRel, Relaxed);
         }
     }
 
@@ -355,19 +336,13 @@ impl Queue {
     /// `mine`: by who has just read what is there.
     fn move_on(&self, pos: u32, cells: u32, mine: bool) -> bool {
         let next = pos.wrapping_add(cells);
-        let moved = self
-            .done
-            .compare_exchange(pos.into(), next.into(), SeqCst, Relaxed)
-            .is_ok();
+        let moved = self.done.compare_exchange(pos.into(), next.into(), SeqCst, Relaxed).is_ok();
         // Only now, since loom switches threads at such operations alone.
         if mine {
             self.set_read(pos, cells, false);
         }
         let is_read = |i: usize| self.read[i].load(Relaxed);
-        assert!(
-            !moved || !self.indices(pos, cells).any(is_read),
-            "done passed a reader"
-        );
+        assert!(!moved || !self.indices(pos, cells).any(is_read), "done passed a reader");
         let left = self.head.load(Relaxed).wrapping_sub(next);
         assert!(!moved || left <= self.cells, "done passed the head");
         moved
@@ -376,9 +351,7 @@ impl Queue {
     fn look_for_space(&self, tail: u32, cells: u32) -> bool {
         let remembered = self.remembered.load(Relaxed);
         let done = newest(&self.done);
-        let _ = self
-            .remembered
-            .compare_exchange(remembered, done, SeqCst, Relaxed);
+        let _ = self.remembered.compare_exchange(remembered, done, SeqCst, Relaxed);
         self.has_space(done, tail, cells)
     }
 

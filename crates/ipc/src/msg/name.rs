@@ -37,12 +37,8 @@ pub fn name_sender(queue: &Queue, ring: &Ring, tail: At) {
         if ring.valid(pos, old).is_some() || has_moved(&queue.entry.send, tail) {
             return;
         }
-        let named = Mark {
-            state: State::Reserved,
-            lap: ring.lap(pos),
-            len: tail.step.into(),
-            owner: tail.owner,
-        };
+        let named =
+            Mark { state: State::Reserved, lap: ring.lap(pos), len: tail.step.into(), owner: tail.owner };
         // A mark of an earlier lap never comes back, so whoever is late here does nothing.
         match word.compare_exchange(old, named.word(), AcqRel, Acquire) {
             Ok(_) => return,
@@ -67,14 +63,8 @@ pub fn name_receiver(queue: &Queue, ring: &Ring, head: At) {
     // If the head has moved, the ring may have become somebody's memory, who writes there what looks like a
     // mark.
     if let Some(mark) = mark.filter(|_| !has_moved(&queue.entry.receive, head)) {
-        let named = Mark {
-            state: State::Taken,
-            owner: head.owner,
-            ..mark
-        };
-        let _ = ring
-            .mark_word(pos)
-            .compare_exchange(old, named.word(), AcqRel, Relaxed);
+        let named = Mark { state: State::Taken, owner: head.owner, ..mark };
+        let _ = ring.mark_word(pos).compare_exchange(old, named.word(), AcqRel, Relaxed);
     }
 }
 
@@ -114,10 +104,7 @@ mod tests {
             assert_eq!(queue.tail().pos, tail.pos + ring.cells());
             name_sender(&queue, &ring, tail);
             name_receiver(&queue, &ring, head);
-            assert_eq!(
-                receive(c, id, 100, 0, IPC_NOWAIT),
-                Ok((1, b"where the first one was".to_vec()))
-            );
+            assert_eq!(receive(c, id, 100, 0, IPC_NOWAIT), Ok((1, b"where the first one was".to_vec())));
         }
     }
 

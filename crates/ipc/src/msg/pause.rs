@@ -17,10 +17,7 @@ impl Pause {
 
     /// No nap yet.
     pub fn new() -> Pause {
-        Pause {
-            nap: Duration::from_micros(5),
-            slept: Duration::ZERO,
-        }
+        Pause { nap: Duration::from_micros(5), slept: Duration::ZERO }
     }
 
     /// Naps; `ENOMEM` when it has been too long.

@@ -39,46 +39,31 @@ impl Queue {
     pub fn find_fast(c: &Ctx, id: i32, wanted: u32) -> Option<Queue> {
         let index = id as u32 & (MAX_ENTRIES - 1);
         let entry = c.pool.known_msg(index)?; // unpaid
-        let granted =
-            dir::other_than(&entry.head, id) == 0 && perm::grants_fast(c, &entry.head, wanted);
+        let granted = dir::other_than(&entry.head, id) == 0 && perm::grants_fast(c, &entry.head, wanted);
         granted.then_some(Queue { entry, index, id })
     }
 
     /// The queue at an index, in whatever state it is.
     pub fn at(c: &Ctx, index: u32) -> Result<Queue, Errno> {
         let entry = c.pool.msg(index).ok_or(Errno::EINVAL)?; // unpaid
-        Ok(Queue {
-            entry,
-            index,
-            id: entry.head.id.load(Acquire) as i32,
-        })
+        Ok(Queue { entry, index, id: entry.head.id.load(Acquire) as i32 })
     }
 
     /// The ring, if there is one. Read the end before the ring: if the end has not changed, neither has the
     /// ring.
     #[inline]
     pub fn ring(&self, c: &Ctx) -> Option<Ring> {
-        Ring::at(
-            c.pool.mem(),
-            self.entry.ring.load(Relaxed),
-            self.entry.cells.load(Relaxed),
-        )
+        Ring::at(c.pool.mem(), self.entry.ring.load(Relaxed), self.entry.cells.load(Relaxed))
     }
 
     /// Receivers that wait.
     pub fn receivers(&self) -> WaitQueue {
-        WaitQueue {
-            first: &self.entry.first_receiver,
-            last: &self.entry.last_receiver,
-        }
+        WaitQueue { first: &self.entry.first_receiver, last: &self.entry.last_receiver }
     }
 
     /// Senders that wait.
     pub fn senders(&self) -> WaitQueue {
-        WaitQueue {
-            first: &self.entry.first_sender,
-            last: &self.entry.last_sender,
-        }
+        WaitQueue { first: &self.entry.first_sender, last: &self.entry.last_sender }
     }
 
     /// The reference by which processes remember the queue.
@@ -118,11 +103,7 @@ impl Queue {
     /// The same, with fresh counts. Call it with both ends frozen.
     pub fn has_space(&self, len: usize) -> bool {
         let (tail, head) = (self.tail(), self.head());
-        self.fits(
-            len,
-            tail.bytes.wrapping_sub(head.bytes),
-            tail.msgs.wrapping_sub(head.msgs),
-        )
+        self.fits(len, tail.bytes.wrapping_sub(head.bytes), tail.msgs.wrapping_sub(head.msgs))
     }
 }
 

@@ -47,9 +47,7 @@ pub unsafe fn try_receive_fast(
         // SAFETY: the caller vouches for the buffer.
         match unsafe { attempt(c, &queue, into, wanted, now) } {
             Ok(Attempt::Done(received)) => return Some(received),
-            Ok(Attempt::Free)
-                if rounds < PATIENCE && flg & IPC_NOWAIT == 0 && c.kernel.spinning_pays() =>
-            {
+            Ok(Attempt::Free) if rounds < PATIENCE && flg & IPC_NOWAIT == 0 && c.kernel.spinning_pays() => {
                 rounds += 1;
                 c.kernel.spinning();
             }
@@ -87,15 +85,7 @@ pub unsafe fn receive(
         Attempt::Free if flg & IPC_NOWAIT != 0 && is_empty(&queue) => Err(Errno::ENOMSG),
         // SAFETY: as above.
         other => unsafe {
-            receive_slowly(
-                c,
-                &queue,
-                into,
-                wanted,
-                mtyp,
-                flg,
-                matches!(other, Attempt::Free),
-            )
+            receive_slowly(c, &queue, into, wanted, mtyp, flg, matches!(other, Attempt::Free))
         },
     }
 }
@@ -146,11 +136,7 @@ unsafe fn attempt(
         }
         name_receiver(queue, &ring, head);
         c.pool.touch(c.me, queue.reference());
-        let next = At {
-            owner: c.me.slot as u16 + 1,
-            step: cells as u16,
-            ..after(head, cells, len)
-        };
+        let next = At { owner: c.me.slot as u16 + 1, step: cells as u16, ..after(head, cells, len) };
         if entry.receive.at.cas(pair, next.words()).is_ok() {
             let n = into.part_of(c, len);
             // SAFETY: the compare-and-swap made the message ours; the caller vouches for the buffer.
@@ -216,8 +202,7 @@ unsafe fn receive_slowly(
             (register_receiver(&slow, mtyp, into.cap, flg)?, unfinished)
         };
         // SAFETY: as for receive.
-        let received =
-            unsafe { wait::for_message(c, queue, ticket, into, wanted, unfinished, &mut wary)? };
+        let received = unsafe { wait::for_message(c, queue, ticket, into, wanted, unfinished, &mut wary)? };
         if let Some(received) = received {
             return Ok(received);
         }
@@ -233,10 +218,7 @@ fn is_empty(queue: &Queue) -> bool {
 
 /// Where both ends are.
 fn ends(queue: &Queue) -> (u64, u64) {
-    (
-        queue.entry.send.at.lo.load(Acquire),
-        queue.entry.receive.at.lo.load(Acquire),
-    )
+    (queue.entry.send.at.lo.load(Acquire), queue.entry.receive.at.lo.load(Acquire))
 }
 
 /// Spins until something came or went: there are messages, but none that is wanted. Returns the rounds that
@@ -278,11 +260,7 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32) -> impl FnOnce() -> std::v
     name_receiver(&queue, &ring, head);
     c.pool.touch(c.me, queue.reference());
     let cells = cells_for(len);
-    let next = At {
-        owner: c.me.slot as u16 + 1,
-        step: cells as u16,
-        ..after(head, cells, len)
-    };
+    let next = At { owner: c.me.slot as u16 + 1, step: cells as u16, ..after(head, cells, len) };
     assert!(queue.entry.receive.at.cas(pair, next.words()).is_ok());
     move || {
         let mut text = std::vec![0; len];

@@ -34,10 +34,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
 
 /// Removes a queue that is marked as dying: ends all waits, then gives its memory back.
 pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) -> Result<(), Errno> {
-    let queue = Queue {
-        id,
-        ..Queue::at(c, index)?
-    };
+    let queue = Queue { id, ..Queue::at(c, index)? };
     let mut pause = Pause::new();
     // Memory that somebody is about to write to or read from can't be given to others. It is a matter of
     // nanoseconds, unless that one is stopped: then who cleans up after it finishes this, or who needs room.

@@ -83,9 +83,7 @@ impl Retired {
 
     /// Is everybody finished, or dead?
     fn is_finished(&self, c: &Ctx) -> bool {
-        self.listed().fold(true, |all, (pos, mark)| {
-            all & is_finished(c, &self.ring, pos, mark)
-        })
+        self.listed().fold(true, |all, (pos, mark)| all & is_finished(c, &self.ring, pos, mark))
     }
 }
 
@@ -105,9 +103,7 @@ fn is_finished(c: &Ctx, ring: &Ring, pos: u32, word: u64) -> bool {
     }
     let cells = scan::cells_of(mark).unwrap_or_default();
     let used = done::consumed(ring, pos, cells).word();
-    let _ = ring
-        .mark_word(pos)
-        .compare_exchange(word, used, AcqRel, Acquire);
+    let _ = ring.mark_word(pos).compare_exchange(word, used, AcqRel, Acquire);
     true
 }
 
@@ -177,11 +173,7 @@ pub fn keep_place(new: &Ring, to: u32, old: &Ring, item: Item) {
     for (word, value) in new.head_words(to).iter().zip(place) {
         word.store(value, Relaxed);
     }
-    let mark = Mark {
-        state: State::InRetired,
-        lap: new.lap(to),
-        ..item.mark
-    };
+    let mark = Mark { state: State::InRetired, lap: new.lap(to), ..item.mark };
     new.mark_word(to).store(mark.word(), Relaxed);
 }
 
@@ -252,10 +244,7 @@ fn move_message(
     for (word, value) in ring.head_words(item.pos).iter().zip(old.head_words(from)) {
         txn.put(*word, value.load(Relaxed))?;
     }
-    let moved = Mark {
-        lap: ring.lap(item.pos),
-        ..mark
-    };
+    let moved = Mark { lap: ring.lap(item.pos), ..mark };
     txn.set(ring.mark_offset(item.pos), moved.word())?;
     txn.commit()?;
     Ok(())

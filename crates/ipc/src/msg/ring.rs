@@ -49,11 +49,7 @@ impl Ring {
             return None;
         }
         mem.bytes(at, bytes(cells))?;
-        Some(Ring {
-            base: NonNull::new(mem.base())?,
-            at,
-            cells: cells as u32,
-        })
+        Some(Ring { base: NonNull::new(mem.base())?, at, cells: cells as u32 })
     }
 
     /// Cells in the ring.
@@ -219,8 +215,7 @@ impl Ring {
             to.store(of.load(Relaxed), Relaxed);
         }
         let lap = self.lap(pos);
-        self.mark_word(pos)
-            .store(Mark { lap, ..mark }.word(), Relaxed);
+        self.mark_word(pos).store(Mark { lap, ..mark }.word(), Relaxed);
     }
 
     /// Copies what stands in cells of another ring.

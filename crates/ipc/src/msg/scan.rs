@@ -93,11 +93,7 @@ pub fn reap(slow: &Slow) -> bool {
 /// A sender counts its message before it is there. If it died in between, the counts are put right.
 fn recount(slow: &Slow, bytes: u32, msgs: u32) {
     let (head, tail) = (slow.queue.head(), slow.queue.tail());
-    let right = end::At {
-        bytes: head.bytes.wrapping_add(bytes),
-        msgs: head.msgs.wrapping_add(msgs),
-        ..tail
-    };
+    let right = end::At { bytes: head.bytes.wrapping_add(bytes), msgs: head.msgs.wrapping_add(msgs), ..tail };
     if right == tail {
         return;
     }
@@ -112,9 +108,7 @@ fn recount(slow: &Slow, bytes: u32, msgs: u32) {
 /// message.
 pub fn consume_at(ring: &Ring, item: Item) {
     let used = done::consumed(ring, item.pos, item.cells);
-    let _ =
-        ring.mark_word(item.pos)
-            .compare_exchange(item.mark.word(), used.word(), AcqRel, Relaxed);
+    let _ = ring.mark_word(item.pos).compare_exchange(item.mark.word(), used.word(), AcqRel, Relaxed);
 }
 
 /// Moves the head over what is used up, and frees that.
@@ -129,12 +123,7 @@ pub fn advance(slow: &Slow, ring: &Ring) {
         !used
     });
     if pos != head.pos {
-        let moved = end::At {
-            pos,
-            step: 0,
-            owner: 0,
-            ..head
-        };
+        let moved = end::At { pos, step: 0, owner: 0, ..head };
         let mut txn = slow.guard.txn();
         if end::put(&mut txn, &slow.queue.entry.receive, moved).is_ok() {
             let _ = txn.commit();

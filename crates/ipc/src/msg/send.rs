@@ -46,11 +46,7 @@ pub unsafe fn try_send_fast(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: 
     if (len > c.pool.limits().msgmax as usize) | (mtype < 1) {
         return false;
     }
-    let message = Outgoing {
-        kind: mtype,
-        text,
-        len,
-    };
+    let message = Outgoing { kind: mtype, text, len };
     match Queue::find_fast(c, id, perm::WRITE) {
         // SAFETY: the caller vouches for the text.
         Some(queue) => matches!(unsafe { attempt(c, &queue, message) }, Attempt::Done),
@@ -63,24 +59,13 @@ pub unsafe fn try_send_fast(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: 
 /// # Safety
 /// `text` must point to `len` readable bytes.
 #[inline]
-pub unsafe fn send(
-    c: &Ctx,
-    id: i32,
-    mtype: i64,
-    text: *const u8,
-    len: usize,
-    flg: i32,
-) -> Result<(), Errno> {
+pub unsafe fn send(c: &Ctx, id: i32, mtype: i64, text: *const u8, len: usize, flg: i32) -> Result<(), Errno> {
     if len > c.pool.limits().msgmax as usize || mtype < 1 {
         return Err(Errno::EINVAL);
     }
     let queue = Queue::find(c, id)?;
     perm::check(c, &queue.entry.head, perm::WRITE)?;
-    let message = Outgoing {
-        kind: mtype,
-        text,
-        len,
-    };
+    let message = Outgoing { kind: mtype, text, len };
     // SAFETY: the caller vouches for the text.
     match unsafe { attempt(c, &queue, message) } {
         Attempt::Done => Ok(()),
@@ -148,8 +133,7 @@ unsafe fn complete(c: &Ctx, queue: &Queue, ring: &Ring, pos: u32, message: Outgo
     record_use(c, send, now);
     // SAFETY: the caller vouches for cells and text.
     unsafe { ring.write(pos, message.kind, message.text, message.len) };
-    ring.mark_word(pos)
-        .store(ready(c, ring, pos, message.len).word(), Release);
+    ring.mark_word(pos).store(ready(c, ring, pos, message.len).word(), Release);
     let behind = pos.wrapping_add(cells_for(message.len));
     send.finished.store(behind.into(), Release);
 }
@@ -167,12 +151,7 @@ fn after(c: &Ctx, tail: At, cells: u32, len: usize) -> At {
 }
 
 fn ready(c: &Ctx, ring: &Ring, pos: u32, len: usize) -> Mark {
-    Mark {
-        state: State::Ready,
-        lap: ring.lap(pos),
-        len: len as u32,
-        owner: c.me.slot as u16 + 1,
-    }
+    Mark { state: State::Ready, lap: ring.lap(pos), len: len as u32, owner: c.me.slot as u16 + 1 }
 }
 
 /// Do the limits admit the message? Counts of received messages are remembered and only looked up when that
@@ -181,11 +160,7 @@ fn ready(c: &Ctx, ring: &Ring, pos: u32, len: usize) -> Mark {
 fn fits(queue: &Queue, tail: At, len: usize) -> bool {
     let fits_in = |counts: u64| {
         let (bytes, msgs) = (counts as u32, (counts >> 32) as u32);
-        queue.fits(
-            len,
-            tail.bytes.wrapping_sub(bytes),
-            tail.msgs.wrapping_sub(msgs),
-        )
+        queue.fits(len, tail.bytes.wrapping_sub(bytes), tail.msgs.wrapping_sub(msgs))
     };
     let seen = &queue.entry.send.seen;
     let remembered = seen.load(Relaxed);
@@ -282,16 +257,9 @@ unsafe fn try_send(
         return Ok(Step::Done);
     }
     let cells = cells_for(message.len);
-    let next = At {
-        owner: 0,
-        step: 0,
-        ..after(c, tail, cells, message.len)
-    };
+    let next = At { owner: 0, step: 0, ..after(c, tail, cells, message.len) };
     let mut txn = slow.guard.txn();
-    txn.set(
-        ring.mark_offset(tail.pos),
-        ready(c, &ring, tail.pos, message.len).word(),
-    )?;
+    txn.set(ring.mark_offset(tail.pos), ready(c, &ring, tail.pos, message.len).word())?;
     end::put(&mut txn, &queue.entry.send, next)?;
     txn.put(&queue.entry.send.time, c.kernel.now() as u64)?;
     txn.put(&queue.entry.send.pid, pid_word(c))?;
@@ -317,12 +285,7 @@ fn spin_for_space(c: &Ctx, queue: &Queue, len: usize, rounds: u32) -> u32 {
 
 /// A sender that has taken its cells and does not go on. The second part lets it.
 #[cfg(test)]
-pub fn stopped_in_the_middle<'a>(
-    c: &'a Ctx,
-    id: i32,
-    kind: i64,
-    text: &'a [u8],
-) -> impl FnOnce() + 'a {
+pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32, kind: i64, text: &'a [u8]) -> impl FnOnce() + 'a {
     let queue = Queue::find(c, id).unwrap();
     let (ring, pair) = (queue.ring(c).unwrap(), queue.entry.send.at.load());
     let tail = At::of(pair);
@@ -334,11 +297,7 @@ pub fn stopped_in_the_middle<'a>(
     let next = after(c, tail, cells, text.len());
     assert!(queue.entry.send.at.cas(pair, next.words()).is_ok());
     move || {
-        let message = Outgoing {
-            kind,
-            text: text.as_ptr(),
-            len: text.len(),
-        };
+        let message = Outgoing { kind, text: text.as_ptr(), len: text.len() };
         // SAFETY: the cells are this sender's.
         unsafe { complete(c, &queue, &ring, tail.pos, message, c.kernel.now()) };
     }

@@ -27,12 +27,7 @@ pub enum Space {
 /// Makes sure that `cells` cells after the tail are free.
 ///
 /// `leave`: also if somebody is at work in the ring, and seems to be stopped.
-pub fn make_space(
-    slow: &Slow,
-    signals: &SignalsBlocked,
-    cells: u32,
-    leave: bool,
-) -> Result<Space, Errno> {
+pub fn make_space(slow: &Slow, signals: &SignalsBlocked, cells: u32, leave: bool) -> Result<Space, Errno> {
     if cells > MAX_STEP {
         return Err(Errno::ENOMEM);
     }
@@ -46,11 +41,7 @@ pub fn make_space(
             return Ok(Space::Here(ring));
         }
         let is_ample = ring.cells() >= ample(slow, cells);
-        let mut rounds = if is_ample {
-            0
-        } else {
-            slow.c.kernel.spin_rounds()
-        };
+        let mut rounds = if is_ample { 0 } else { slow.c.kernel.spin_rounds() };
         while let Some(item) = scan::at_work(slow, &ring) {
             rounds = spin_while(slow, &ring, item, rounds);
             if rounds == 0 {
@@ -64,9 +55,7 @@ pub fn make_space(
             }
         }
         if has_space(&ring) {
-            let larger = (!is_ample)
-                .then(|| grow(slow, signals, cells).ok())
-                .flatten();
+            let larger = (!is_ample).then(|| grow(slow, signals, cells).ok()).flatten();
             return Ok(Space::Here(larger.unwrap_or(ring)));
         }
     }
@@ -103,17 +92,11 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
     let mut used = 0;
     if let Some(old) = &old {
         scan::find(slow, old, |item| {
-            used += if item.mark.state == State::Consumed {
-                0
-            } else {
-                item.cells
-            };
+            used += if item.mark.state == State::Consumed { 0 } else { item.cells };
             false
         });
     }
-    let need = (used as u64 + cells as u64)
-        .next_power_of_two()
-        .max(ample(slow, cells).into());
+    let need = (used as u64 + cells as u64).next_power_of_two().max(ample(slow, cells).into());
     let count = match &old {
         // Half full means that it was only in disorder.
         Some(old) if used * 2 > old.cells() => need.max(old.cells() as u64 * 2),
@@ -158,12 +141,7 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
     txn.put(&entry.ring, at)?;
     txn.put(&entry.cells, count)?;
     for (end, pos, at) in [(&entry.send, to, tail), (&entry.receive, first, head)] {
-        let moved = At {
-            pos,
-            owner: 0,
-            step: 0,
-            ..at
-        };
+        let moved = At { pos, owner: 0, step: 0, ..at };
         end::put(&mut txn, end, moved)?;
     }
     for end in [&entry.send, &entry.receive] {
@@ -215,20 +193,8 @@ fn clear(ring: &Ring, first: u32, count: u32) {
 
 /// A message that was handed to a receiver moves: the receiver's record has to say where it is then. The
 /// receiver looks under the queue's lock.
-fn tell_receiver(
-    c: &Ctx,
-    txn: &mut Txn,
-    slow: &Slow,
-    mark: Mark,
-    from: u32,
-    to: u32,
-) -> Result<(), Full> {
-    let high = c
-        .pool
-        .root()
-        .waiter_high
-        .load(Relaxed)
-        .min(c.pool.geometry().waiters.1);
+fn tell_receiver(c: &Ctx, txn: &mut Txn, slow: &Slow, mark: Mark, from: u32, to: u32) -> Result<(), Full> {
+    let high = c.pool.root().waiter_high.load(Relaxed).min(c.pool.geometry().waiters.1);
     let is_it = |w: &Waiter| {
         w.owner.load(Relaxed) as u32 == mark.owner as u32
             && w.object.load(Relaxed) == slow.queue.reference()

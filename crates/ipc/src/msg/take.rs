@@ -90,10 +90,7 @@ fn consume(slow: &Slow, ring: &Ring, item: Item) -> Result<(), Errno> {
     // The head itself stays until the used-up cells at it are freed.
     let counted = after(head, 0, item.mark.len as usize);
     let mut txn = slow.guard.txn();
-    txn.set(
-        ring.mark_offset(item.pos),
-        done::consumed(ring, item.pos, item.cells).word(),
-    )?;
+    txn.set(ring.mark_offset(item.pos), done::consumed(ring, item.pos, item.cells).word())?;
     end::put(&mut txn, &entry.receive, counted)?;
     txn.put(&entry.receive.time, c.kernel.now() as u64)?;
     txn.put(&entry.receive.pid, pid_word(c))?;

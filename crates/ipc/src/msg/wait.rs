@@ -113,11 +113,7 @@ pub fn for_space(c: &Ctx, queue: &Queue, ticket: Ticket, wary: &mut Wary) -> Res
         scan::reap(&slow);
         if interrupted || queue.has_space(ticket.waiter.message().len.load(Relaxed) as usize) {
             leave(&slow, queue.senders(), ticket)?;
-            return if interrupted {
-                Err(Errno::EINTR)
-            } else {
-                Ok(())
-            };
+            return if interrupted { Err(Errno::EINTR) } else { Ok(()) };
         }
     }
 }
@@ -157,11 +153,7 @@ pub unsafe fn for_message(
                 return again.map(|()| None);
             }
         }
-        nap = (nap * 2).min(if unfinished {
-            Duration::from_millis(1)
-        } else {
-            LAST_LOOK
-        });
+        nap = (nap * 2).min(if unfinished { Duration::from_millis(1) } else { LAST_LOOK });
         let slow = lock_for_waiter(c, queue, signals)?;
         interrupted |= signals.handler_waits();
         if waiters::outcome(ticket.waiter).is_some() {
@@ -196,13 +188,8 @@ unsafe fn take_given(
     let slow = queue.lock(c, signals)?;
     check_there(c, queue, ticket)?;
     // SAFETY: as for receive.
-    let received = unsafe {
-        take_assigned(
-            &slow,
-            into,
-            ticket.waiter.message().position.load(Relaxed) as u32,
-        )
-    };
+    let received =
+        unsafe { take_assigned(&slow, into, ticket.waiter.message().position.load(Relaxed) as u32) };
     waiters::stand_down(c, ticket);
     drop(slow);
     if !queue.still() {
@@ -214,11 +201,7 @@ unsafe fn take_given(
 
 /// The lock, for somebody who stands in a queue of waiters: if the queue is being removed by somebody who
 /// died, that is finished first, which serves the caller.
-fn lock_for_waiter<'a>(
-    c: &'a Ctx,
-    queue: &Queue,
-    signals: &SignalsBlocked,
-) -> Result<Slow<'a>, Errno> {
+fn lock_for_waiter<'a>(c: &'a Ctx, queue: &Queue, signals: &SignalsBlocked) -> Result<Slow<'a>, Errno> {
     let slow = queue.lock(c, signals)?;
     if !dir::is_dying(&queue.entry.head) {
         return Ok(slow);

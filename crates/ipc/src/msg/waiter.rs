@@ -8,11 +8,7 @@ use vshmem_pool::layout::DONE;
 
 /// Puts the caller at the end of the receivers. The sending end stays frozen while anybody is there.
 pub fn register_receiver(slow: &Slow, mtyp: i64, cap: usize, flg: i32) -> Result<Ticket, Errno> {
-    register(
-        slow,
-        slow.queue.receivers(),
-        [mtyp as u64, cap as u64, flg as u32 as u64],
-    )
+    register(slow, slow.queue.receivers(), [mtyp as u64, cap as u64, flg as u32 as u64])
 }
 
 /// Puts the caller at the end of the senders. The receiving end stays frozen while anybody is there.
@@ -50,10 +46,7 @@ pub fn take_out(
     let c = slow.c;
     let status = DONE | result.err().map_or(0, |e| e.0 as u32);
     let mut txn = slow.guard.txn();
-    txn.set(
-        c.pool.offset_of(&ticket.waiter.status),
-        waiters::status_word(ticket.waiter, status),
-    )?;
+    txn.set(c.pool.offset_of(&ticket.waiter.status), waiters::status_word(ticket.waiter, status))?;
     waiters::dequeue(c, &mut txn, queue, ticket)?;
     txn.commit()?;
     slow.guard.wake_later(&ticket.waiter.status);

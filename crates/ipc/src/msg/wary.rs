@@ -21,11 +21,7 @@ pub struct Wary<'a> {
 impl<'a> Wary<'a> {
     /// They are let through.
     pub fn new(c: &'a Ctx) -> Wary<'a> {
-        Wary {
-            kernel: c.kernel,
-            signals: None,
-            stays: false,
-        }
+        Wary { kernel: c.kernel, signals: None, stays: false }
     }
 
     /// Blocks them, as [`SignalsBlocked::attentive`].
@@ -44,8 +40,7 @@ impl<'a> Wary<'a> {
 
     fn blocked(&mut self) -> &SignalsBlocked<'a> {
         let kernel = self.kernel;
-        self.signals
-            .get_or_insert_with(|| SignalsBlocked::new(kernel))
+        self.signals.get_or_insert_with(|| SignalsBlocked::new(kernel))
     }
 
     /// They stay blocked until the call returns.
@@ -63,9 +58,7 @@ impl<'a> Wary<'a> {
 
     /// Is one due that would end a sleep, if it were let through?
     pub fn signal_waits(&self) -> bool {
-        self.signals
-            .as_ref()
-            .is_some_and(SignalsBlocked::signal_waits)
+        self.signals.as_ref().is_some_and(SignalsBlocked::signal_waits)
     }
 
     /// How much of a nap may be slept before signals are looked for.

@@ -57,13 +57,7 @@ pub(crate) fn interrupt(c: &Ctx, index: u32, ticket: Ticket, is_over: bool) -> b
 
 /// Undoes the operations of a waiter of the caller's that was served, if that is possible, the last one
 /// first.
-fn return_all(
-    c: &Ctx,
-    set: &Set,
-    signals: &SignalsBlocked,
-    guard: &Guard,
-    w: &Waiter,
-) -> Result<(), Errno> {
+fn return_all(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard, w: &Waiter) -> Result<(), Errno> {
     let n = count(c, w);
     // Where the operations stand in a block of their own, nothing says that the set is still the one that
     // they were for.
@@ -82,10 +76,7 @@ fn return_all(
     for i in 0..m {
         set.freeze(c, inverse(i).num.into())?;
     }
-    let me = Actor {
-        who: c.me,
-        pid: w.semop().pid.load(Relaxed),
-    };
+    let me = Actor { who: c.me, pid: w.semop().pid.load(Relaxed) };
     let mut txn = guard.txn();
     if let Outcome::Possible = perform(c, set, &mut txn, me, m, inverse)? {
         txn.commit()?;

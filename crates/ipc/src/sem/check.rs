@@ -61,23 +61,13 @@ pub(crate) fn inspect(
         return Ok(());
     };
     let Ok(set) = Set::at(c, index) else {
-        report(
-            location,
-            "its semaphores are not in the pool",
-            entry.cells.load(Relaxed),
-        );
+        report(location, "its semaphores are not in the pool", entry.cells.load(Relaxed));
         return Ok(());
     };
     let _guard = set.lock(c, signals)?;
     if !set.still() {
         let dying = dir::is_dying(&entry.head) && entry.head.id.load(Relaxed) == set.id as u32;
-        demand(
-            report,
-            !dying,
-            location,
-            "nobody finishes its removal",
-            set.id as u64,
-        );
+        demand(report, !dying, location, "nobody finishes its removal", set.id as u64);
         return Ok(());
     }
     let (log, entries) = (entry.log.load(Relaxed), entry.log_entries.load(Relaxed));
@@ -85,21 +75,9 @@ pub(crate) fn inspect(
     let log_end = log.saturating_add(Log::size(entries.min(1 << 20)));
     let block_end = set.cells.saturating_add(entry.block_len.load(Relaxed));
     let fits = set.nsems > 0 && log == cells_end && log_end <= block_end;
-    demand(
-        report,
-        fits,
-        location,
-        "its log is not where it must be",
-        log,
-    );
+    demand(report, fits, location, "its log is not where it must be", log);
     let state = c.word(log).map_or(0, |w| w.load(Relaxed));
-    demand(
-        report,
-        state == 0,
-        location,
-        "its redo log is not clear",
-        state,
-    );
+    demand(report, state == 0, location, "its redo log is not clear", state);
     for num in 0..set.nsems {
         semaphore(c, &set, num, location, report)?;
     }
@@ -108,30 +86,12 @@ pub(crate) fn inspect(
     Ok(())
 }
 
-fn semaphore(
-    c: &Ctx,
-    set: &Set,
-    num: u32,
-    location: Location,
-    report: Report,
-) -> Result<(), Errno> {
+fn semaphore(c: &Ctx, set: &Set, num: u32, location: Location, report: Report) -> Result<(), Errno> {
     let (lo, hi) = set.cell(c, num)?.load();
     let right = (0..=SEMVMX).contains(&value(lo));
-    demand(
-        report,
-        right,
-        location,
-        "a semaphore has no such value",
-        lo & 0xffff,
-    );
+    demand(report, right, location, "a semaphore has no such value", lo & 0xffff);
     let generation = (set.id as u64 >> 17 & 0x1fff) + 1;
-    demand(
-        report,
-        lo >> 17 & 0x7fff == generation,
-        location,
-        "a semaphore is another set's",
-        num.into(),
-    );
+    demand(report, lo >> 17 & 0x7fff == generation, location, "a semaphore is another set's", num.into());
     if let Some(beside) = Beside::of(hi) {
         let owner = beside.owner;
         demand(
@@ -141,13 +101,7 @@ fn semaphore(
             "a dead process's adjustment is not repaid",
             owner.word(),
         );
-        demand(
-            report,
-            beside.adjust != 0,
-            location,
-            "an adjustment is none",
-            num.into(),
-        );
+        demand(report, beside.adjust != 0, location, "an adjustment is none", num.into());
         participants::is_known_to(c, owner.word(), set.reference(), report);
     }
     Ok(())
@@ -160,40 +114,16 @@ fn records(c: &Ctx, set: &Set, location: Location, report: Report) {
         steps += 1;
         let owner = record.owner.load(Relaxed);
         let lives = ProcId::of_word(owner).is_some_and(|o| !participants::is_gone(c, o));
-        demand(
-            report,
-            lives,
-            location,
-            "a dead process's record of adjustments is left",
-            owner,
-        );
+        demand(report, lives, location, "a dead process's record of adjustments is left", owner);
         participants::is_known_to(c, owner, set.reference(), report);
         let need = size_of::<Undo>() as u64 + u64::from(most) * 8;
         let len = record.block_len.load(Relaxed);
-        demand(
-            report,
-            len >= need,
-            location,
-            "a record of adjustments is too short",
-            len,
-        );
+        demand(report, len >= need, location, "a record of adjustments is too short", len);
         let both = ProcId::of_word(owner).is_some_and(|who| undo::has_twice(c, set, at, who));
-        demand(
-            report,
-            !both,
-            location,
-            "a process has two adjustments of one semaphore",
-            owner,
-        );
+        demand(report, !both, location, "a process has two adjustments of one semaphore", owner);
     }
     let ends = steps < MAX_PROCS;
-    demand(
-        report,
-        ends,
-        location,
-        "its list of adjustments does not end",
-        steps.into(),
-    );
+    demand(report, ends, location, "its list of adjustments does not end", steps.into());
 }
 
 /// Everybody in the queue waits, for something that is not so, and fast paths keep off its semaphores.
@@ -208,24 +138,12 @@ fn queue(c: &Ctx, set: &Set, location: Location, queued: &mut Queued, report: Re
         for s in sops() {
             let lo = set.cell(c, s.num.into()).map(|cell| cell.lo.load(Relaxed));
             let slow = lo.is_ok_and(|lo| lo & SLOW != 0);
-            demand(
-                report,
-                slow,
-                at,
-                "fast paths use a semaphore that it waits for",
-                s.num.into(),
-            );
+            demand(report, slow, at, "fast paths use a semaphore that it waits for", s.num.into());
         }
         let owes = || undo::dead_owner(c, set, n, |i| waiter::sop(c, w, i), undo::Gone::Now);
         if let (1, Some(s)) = (n, sops().next()) {
             let blocked = waiter::is_blocked(c, set, s) || owes().is_some();
-            demand(
-                report,
-                blocked,
-                at,
-                "nothing is in its way, and it still waits",
-                s.num.into(),
-            );
+            demand(report, blocked, at, "nothing is in its way, and it still waits", s.num.into());
         }
     }
 }

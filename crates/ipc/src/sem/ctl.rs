@@ -34,10 +34,7 @@ pub struct SemInfo {
 
 /// A semaphore number of a `semctl` call, where a wrong one is `EINVAL`.
 fn check_num(set: &Set, num: i32) -> Result<u32, Errno> {
-    u32::try_from(num)
-        .ok()
-        .filter(|n| *n < set.nsems)
-        .ok_or(Errno::EINVAL)
+    u32::try_from(num).ok().filter(|n| *n < set.nsems).ok_or(Errno::EINVAL)
 }
 
 /// A set found for reading, locked, with what the dead owe applied.
@@ -67,9 +64,7 @@ fn read_word(c: &Ctx, id: i32, num: i32) -> Result<u64, Errno> {
     if !is_slow(lo) && !undo::is_foreign(c, &set, n) && set.still() {
         return Ok(lo);
     }
-    with_lock(c, id, perm::READ, |set, _, _| {
-        Ok(set.cell(c, check_num(set, num)?)?.lo.load(Relaxed))
-    })
+    with_lock(c, id, perm::READ, |set, _, _| Ok(set.cell(c, check_num(set, num)?)?.lo.load(Relaxed)))
 }
 
 /// `GETVAL`.
@@ -229,10 +224,7 @@ pub fn set(c: &Ctx, id: i32, uid: u32, gid: u32, mode: u32) -> Result<(), Errno>
 pub fn info(c: &Ctx) -> (i32, SemInfo) {
     finish_removals(c);
     let root = c.pool.kind_root(Kind::Sem);
-    let info = SemInfo {
-        sets: root.used.load(Relaxed),
-        semaphores: root.total.load(Relaxed),
-    };
+    let info = SemInfo { sets: root.used.load(Relaxed), semaphores: root.total.load(Relaxed) };
     (highest(c).max(0), info)
 }
 

@@ -73,10 +73,7 @@ pub fn try_fast(c: &Ctx, id: i32, sop: Sembuf) -> bool {
             rounds += 1;
             c.kernel.spinning();
         } else if cell.cas_low(lo, with_value(lo, new, my_pid(c))) {
-            store_time(
-                &entry.otime,
-                if sop.op < 0 { before } else { c.kernel.now() },
-            );
+            store_time(&entry.otime, if sop.op < 0 { before } else { c.kernel.now() });
             return true;
         }
     }
@@ -93,18 +90,10 @@ pub fn op(c: &Ctx, id: i32, sops: &[Sembuf], timeout: Option<Duration>) -> Resul
     }
     let set = Set::find(c, id)?;
     if sops.iter().any(|s| s.num as u32 >= set.nsems) {
-        return Err(if set.still() {
-            Errno::EFBIG
-        } else {
-            Errno::EINVAL
-        });
+        return Err(if set.still() { Errno::EFBIG } else { Errno::EINVAL });
     }
     let alters = sops.iter().any(|s| s.op != 0);
-    perm::check(
-        c,
-        &set.entry.head,
-        if alters { perm::WRITE } else { perm::READ },
-    )?;
+    perm::check(c, &set.entry.head, if alters { perm::WRITE } else { perm::READ })?;
     if sops.len() > 4 || sops[1..].iter().any(|s| s.num != first.num) {
         return slow::op(c, &set, sops, timeout);
     }
@@ -133,11 +122,7 @@ fn blocked(
         }
         return slow::op(c, set, sops, timeout);
     }
-    let rounds = if timeout == Some(Duration::ZERO) {
-        0
-    } else {
-        c.kernel.spin_rounds()
-    };
+    let rounds = if timeout == Some(Duration::ZERO) { 0 } else { c.kernel.spin_rounds() };
     for _ in 0..rounds {
         let lo = cell.lo.load(Relaxed);
         if lo != seen {
@@ -189,17 +174,11 @@ fn attempt(c: &Ctx, set: &Set, cell: &Pair, sops: &[Sembuf]) -> Result<Attempt, 
             None if !undoes => 0,
             None if set.entry.undo.load(Acquire) == 0 && fits(adjust) => {
                 c.pool.touch(c.me, set.reference());
-                Beside {
-                    owner: c.me,
-                    adjust,
-                }
-                .word()
+                Beside { owner: c.me, adjust }.word()
             }
-            Some(b) if b.owner == c.me && fits(b.adjust + adjust) => Beside {
-                adjust: b.adjust + adjust,
-                ..b
+            Some(b) if b.owner == c.me && fits(b.adjust + adjust) => {
+                Beside { adjust: b.adjust + adjust, ..b }.word()
             }
-            .word(),
             // Somebody else's: if that one is dead, its adjustment is due first.
             Some(b) if !undoes && b.owner != c.me && !c.owner_was_gone_lately(b.owner) => hi,
             _ => return Ok(Attempt::Slow),
@@ -249,11 +228,7 @@ mod tests {
     }
 
     fn flagged(op: i16, flg: i32) -> Sembuf {
-        Sembuf {
-            num: 0,
-            op,
-            flg: flg as i16,
-        }
+        Sembuf { num: 0, op, flg: flg as i16 }
     }
 
     #[test]
@@ -279,10 +254,7 @@ mod tests {
         assert!(!try_fast(c, id, plain(0, 1)), "too much");
         assert!(!try_fast(c, id, plain(1, 1)), "no such semaphore");
         assert!(!try_fast(c, id, flagged(0, 0)), "waits for zero");
-        assert!(
-            !try_fast(c, id, flagged(-1, SEM_UNDO.into())),
-            "to be recorded"
-        );
+        assert!(!try_fast(c, id, flagged(-1, SEM_UNDO.into())), "to be recorded");
         for wrong in [0, -1, id ^ 1, id ^ 1 << 17, id & !(ID_BIT as i32), i32::MAX] {
             assert!(!try_fast(c, wrong, plain(0, -1)), "no such id: {wrong:x}");
         }

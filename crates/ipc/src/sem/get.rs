@@ -21,13 +21,7 @@ pub fn get(c: &Ctx, key: i32, nsems: i32, flg: i32) -> Result<i32, Errno> {
     }
 }
 
-fn try_get(
-    c: &Ctx,
-    signals: &SignalsBlocked,
-    key: i32,
-    nsems: u32,
-    flg: i32,
-) -> Result<i32, Errno> {
+fn try_get(c: &Ctx, signals: &SignalsBlocked, key: i32, nsems: u32, flg: i32) -> Result<i32, Errno> {
     let guard = dir::lock(c, signals)?;
     if let Found::Existing(index, head) = dir::find(c, Kind::Sem, key, flg)? {
         let has = c.sem(index).map_or(0, |e| e.nsems.load(Relaxed));
@@ -46,14 +40,7 @@ fn try_get(
         return Err(Errno::ENOSPC);
     }
     let mut txn = guard.txn();
-    let (index, id) = dir::insert(
-        c,
-        &mut txn,
-        Kind::Sem,
-        key,
-        flg as u32 & 0o777,
-        limits.semmni,
-    )?;
+    let (index, id) = dir::insert(c, &mut txn, Kind::Sem, key, flg as u32 & 0o777, limits.semmni)?;
     let entry = c.sem(index).ok_or(Errno::EINVAL)?;
     // Enough for each semaphore's two words, an adjustment in a record for each operation, and a waiter.
     let log_entries = nsems as u64 * 2 + (nsems.min(limits.semopm)) as u64 + 16;

@@ -36,8 +36,8 @@ mod waiter;
 pub(crate) use cancel::{drop_waiter, interrupt};
 pub(crate) use ctl::finish_removals;
 pub use ctl::{
-    getall, getncnt, getpid, getval, getzcnt, highest, info, nsems, set, setall, setval, stat,
-    stat_index, SemDs, SemInfo,
+    getall, getncnt, getpid, getval, getzcnt, highest, info, nsems, set, setall, setval, stat, stat_index,
+    SemDs, SemInfo,
 };
 pub use fast::{op, try_fast};
 pub use get::get;
@@ -66,11 +66,7 @@ impl Sembuf {
         self.num as u64 | (self.op as u16 as u64) << 16 | (self.flg as u16 as u64) << 32
     }
     fn of_word(word: u64) -> Sembuf {
-        Sembuf {
-            num: word as u16,
-            op: (word >> 16) as i16,
-            flg: (word >> 32) as i16,
-        }
+        Sembuf { num: word as u16, op: (word >> 16) as i16, flg: (word >> 32) as i16 }
     }
     fn nowait(self) -> bool {
         self.flg as i32 & crate::IPC_NOWAIT != 0

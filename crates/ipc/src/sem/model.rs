@@ -52,11 +52,7 @@ enum Attempt {
 
 impl Set {
     fn new(first: u64, keeps_frozen: bool) -> Set {
-        let record = |_| Record {
-            status: AtomicU64::new(0),
-            futex: Mutex::new(()),
-            sleeper: Condvar::new(),
-        };
+        let record = |_| Record { status: AtomicU64::new(0), futex: Mutex::new(()), sleeper: Condvar::new() };
         Set {
             lo: AtomicU64::new(first),
             lock: Mutex::new(VecDeque::new()),

@@ -45,11 +45,7 @@ pub fn perform(
         let lo = txn.get(at).ok_or(Errno::EINVAL)?;
         let (old, op) = (value(lo), s.op as i32);
         if (op == 0 && old != 0) || old + op < 0 {
-            return Ok(if s.nowait() {
-                Outcome::Failed(Errno::EAGAIN)
-            } else {
-                Outcome::Blocked(i)
-            });
+            return Ok(if s.nowait() { Outcome::Failed(Errno::EAGAIN) } else { Outcome::Blocked(i) });
         }
         if old + op > SEMVMX {
             return Ok(Outcome::Failed(Errno::ERANGE));

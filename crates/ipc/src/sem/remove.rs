@@ -30,10 +30,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
 
 /// Removes a set that is marked as dying: wakes its waiters, then gives its memory back.
 pub fn finish_removal(c: &Ctx, signals: &SignalsBlocked, index: u32, id: i32) -> Result<(), Errno> {
-    let set = Set {
-        id,
-        ..Set::at(c, index)?
-    };
+    let set = Set { id, ..Set::at(c, index)? };
     let guard = set.lock(c, signals)?;
     let head = &set.entry.head;
     if !dir::is_dying(head) || head.id.load(Relaxed) != id as u32 {

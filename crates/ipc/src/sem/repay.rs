@@ -12,13 +12,7 @@ use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// Applies and forgets all adjustments of a process that is gone (`exit_sem` in Linux), then serves the
 /// queue. Its record stays, empty.
-pub fn repay(
-    c: &Ctx,
-    set: &Set,
-    signals: &SignalsBlocked,
-    guard: &Guard,
-    who: ProcId,
-) -> Result<(), Errno> {
+pub fn repay(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard, who: ProcId) -> Result<(), Errno> {
     if take_back(c, set, guard, who)? {
         serve(c, set, signals, guard)?;
     }

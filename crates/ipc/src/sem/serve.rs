@@ -38,12 +38,7 @@ pub fn serve(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Res
 }
 
 /// Those that wait for zero change nothing, so all of them are served in one walk.
-fn serve_for_zero(
-    c: &Ctx,
-    set: &Set,
-    signals: &SignalsBlocked,
-    guard: &Guard,
-) -> Result<(), Errno> {
+fn serve_for_zero(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<(), Errno> {
     let waiting = |t: &Ticket| !alters(t.waiter);
     loop {
         let mut repaid = false;
@@ -62,12 +57,7 @@ fn serve_for_zero(
 
 /// Serves the first whose operations can be done and change something, or pays back what somebody who died
 /// owed it. Whether there was one.
-fn serve_one_that_alters(
-    c: &Ctx,
-    set: &Set,
-    signals: &SignalsBlocked,
-    guard: &Guard,
-) -> Result<bool, Errno> {
+fn serve_one_that_alters(c: &Ctx, set: &Set, signals: &SignalsBlocked, guard: &Guard) -> Result<bool, Errno> {
     for ticket in waiters::each(c, set.queue()).filter(|t| alters(t.waiter)) {
         let look = serve_one(c, set, signals, guard, ticket)?;
         if matches!(look, Some(Look::Performed | Look::Repaid)) {
@@ -99,10 +89,7 @@ fn serve_one(
             return Ok(Some(Look::Repaid));
         }
     }
-    let actor = Actor {
-        who,
-        pid: w.semop().pid.load(Relaxed),
-    };
+    let actor = Actor { who, pid: w.semop().pid.load(Relaxed) };
     undo::ensure_record_for(c, set, signals, who, n, |i| sop(c, w, i))?;
     let mut txn = guard.txn();
     match perform(c, set, &mut txn, actor, n, |i| sop(c, w, i))? {

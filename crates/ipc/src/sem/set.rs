@@ -40,14 +40,8 @@ impl Beside {
     #[inline]
     pub fn of(hi: u64) -> Option<Beside> {
         let slot = (hi as u32 & 0xffff).checked_sub(1)?;
-        let owner = ProcId {
-            slot,
-            generation: (hi >> 16) as u16,
-        };
-        Some(Beside {
-            owner,
-            adjust: (hi >> 32) as u16 as i16 as i32,
-        })
+        let owner = ProcId { slot, generation: (hi >> 16) as u16 };
+        Some(Beside { owner, adjust: (hi >> 32) as u16 as i16 as i32 })
     }
 
     /// The high word.
@@ -95,13 +89,7 @@ impl Set {
         if nsems > 65535 || cells % 16 != 0 || c.pool.mem().bytes(cells, nsems * 16).is_none() {
             return Err(Errno::EINVAL);
         }
-        Ok(Set {
-            entry,
-            index,
-            id,
-            nsems: nsems as u32,
-            cells,
-        })
+        Ok(Set { entry, index, id, nsems: nsems as u32, cells })
     }
 
     /// A semaphore.
@@ -116,16 +104,12 @@ impl Set {
         if num >= self.nsems {
             return Err(Errno::EFBIG);
         }
-        c.pool
-            .mem()
-            .at(self.cells + num as u64 * 16)
-            .ok_or(Errno::EINVAL)
+        c.pool.mem().at(self.cells + num as u64 * 16).ok_or(Errno::EINVAL) // unpaid
     }
 
     /// All semaphores' words, two each, to be looked at in order.
     pub fn words(&self, c: &Ctx) -> Result<&'static [AtomicU64], Errno> {
-        c.words(self.cells, u64::from(self.nsems) * 2)
-            .ok_or(Errno::EIDRM)
+        c.words(self.cells, u64::from(self.nsems) * 2).ok_or(Errno::EIDRM)
     }
 
     /// Offset of a semaphore's low word.
@@ -151,10 +135,7 @@ impl Set {
 
     /// The queue of waiters.
     pub fn queue(&self) -> Queue {
-        Queue {
-            first: &self.entry.first_waiter,
-            last: &self.entry.last_waiter,
-        }
+        Queue { first: &self.entry.first_waiter, last: &self.entry.last_waiter }
     }
 
     /// Does anybody wait?

@@ -23,11 +23,7 @@ const LAST_LOOK: Duration = Duration::from_micros(243_170);
 /// `semop`, the slow way.
 #[cold]
 pub fn op(c: &Ctx, set: &Set, sops: &[Sembuf], timeout: Option<Duration>) -> Result<(), Errno> {
-    let deadline = timeout.map(|t| {
-        c.kernel
-            .monotonic()
-            .saturating_add(t.as_nanos().min(1 << 62) as u64)
-    });
+    let deadline = timeout.map(|t| c.kernel.monotonic().saturating_add(t.as_nanos().min(1 << 62) as u64));
     let ticket = {
         let signals = SignalsBlocked::attentive(c.kernel);
         match begin(c, set, &signals, sops, timeout)? {
@@ -64,10 +60,7 @@ fn begin_locked(
     sops: &[Sembuf],
     timeout: Option<Duration>,
 ) -> Result<Option<Ticket>, Errno> {
-    let me = Actor {
-        who: c.me,
-        pid: my_pid(c),
-    };
+    let me = Actor { who: c.me, pid: my_pid(c) };
     // Frozen first: what is beside the semaphores stays there while room is made for what does not fit.
     for s in sops {
         set.freeze(c, s.num.into())?;
@@ -174,11 +167,7 @@ fn wait(c: &Ctx, set: &Set, ticket: Ticket, deadline: Option<u64>) -> Result<(),
         }
         let left = deadline.map(|d| Duration::from_nanos(d.saturating_sub(c.kernel.monotonic())));
         let nap = left.map_or(look, |l| l.min(look));
-        let waited = if nap.is_zero() {
-            Waited::TimedOut
-        } else {
-            waiters::sleep(c, ticket.waiter, nap)
-        };
+        let waited = if nap.is_zero() { Waited::TimedOut } else { waiters::sleep(c, ticket.waiter, nap) };
         let give_up = match waited {
             Waited::Woken => None,
             Waited::Interrupted => Some(Errno::EINTR),

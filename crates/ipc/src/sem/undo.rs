@@ -75,41 +75,18 @@ fn write_lane(word: u64, shift: u32, adjust: i32) -> u64 {
 }
 
 /// Adds to the adjustment that a process has of a semaphore. `ERANGE` if it leaves its range.
-pub fn adjust(
-    c: &Ctx,
-    set: &Set,
-    txn: &mut Txn,
-    who: ProcId,
-    num: u32,
-    by: i32,
-) -> Result<(), Errno> {
+pub fn adjust(c: &Ctx, set: &Set, txn: &mut Txn, who: ProcId, num: u32, by: i32) -> Result<(), Errno> {
     let hi_at = set.lo(num) + 8;
     let beside = Beside::of(txn.get(hi_at).ok_or(Errno::EINVAL)?);
     let in_record = record_of(c, set, who).map(|r| lane(r, num));
-    let recorded = in_record
-        .and_then(|(at, shift)| txn.get(at).map(|w| read_lane(w, shift)))
-        .unwrap_or(0);
-    let fit = |adjust: i32| {
-        i16::try_from(adjust)
-            .map(i32::from)
-            .map_err(|_| Errno::ERANGE)
-    };
+    let recorded = in_record.and_then(|(at, shift)| txn.get(at).map(|w| read_lane(w, shift))).unwrap_or(0);
+    let fit = |adjust: i32| i16::try_from(adjust).map(i32::from).map_err(|_| Errno::ERANGE);
     match beside {
         Some(b) if b.owner == who => {
-            let b = Beside {
-                adjust: fit(b.adjust + by)?,
-                ..b
-            };
+            let b = Beside { adjust: fit(b.adjust + by)?, ..b };
             Ok(txn.set(hi_at, b.word())?)
         }
-        None if recorded == 0 => Ok(txn.set(
-            hi_at,
-            Beside {
-                owner: who,
-                adjust: fit(by)?,
-            }
-            .word(),
-        )?),
+        None if recorded == 0 => Ok(txn.set(hi_at, Beside { owner: who, adjust: fit(by)? }.word())?),
         _ => {
             // ensure_record has seen to it that there is a record.
             let (at, shift) = in_record.ok_or(Errno::ENOMEM)?;
@@ -120,12 +97,7 @@ pub fn adjust(
 }
 
 /// Makes a record for the caller if its operations need one.
-pub fn ensure_record(
-    c: &Ctx,
-    set: &Set,
-    signals: &SignalsBlocked,
-    sops: &[Sembuf],
-) -> Result<(), Errno> {
+pub fn ensure_record(c: &Ctx, set: &Set, signals: &SignalsBlocked, sops: &[Sembuf]) -> Result<(), Errno> {
     ensure_record_for(c, set, signals, c.me, sops.len(), |i| sops[i])
 }
 
@@ -185,13 +157,7 @@ pub fn sweep(c: &Ctx, set: &Set, signals: &SignalsBlocked) {
     }
 }
 
-fn free_record(
-    c: &Ctx,
-    signals: &SignalsBlocked,
-    link: u64,
-    at: u64,
-    record: &Undo,
-) -> Result<(), Errno> {
+fn free_record(c: &Ctx, signals: &SignalsBlocked, link: u64, at: u64, record: &Undo) -> Result<(), Errno> {
     let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     txn.set(link, record.next.load(Relaxed))?;
@@ -202,11 +168,7 @@ fn free_record(
 /// Applies and forgets all adjustments of a process that is gone, and nothing else. Returns whether it had
 /// any.
 pub fn take_back(c: &Ctx, set: &Set, guard: &Guard, who: ProcId) -> Result<bool, Errno> {
-    let pid = if who == c.me {
-        crate::pid_word(c)
-    } else {
-        crate::pid_word_of(c, who)
-    };
+    let pid = if who == c.me { crate::pid_word(c) } else { crate::pid_word_of(c, who) };
     let mut changed = Changed::default();
     let cells = set.words(c)?;
     for num in 0..set.nsems {
@@ -281,14 +243,7 @@ fn empty_record(
 }
 
 /// Adds an adjustment to a semaphore, in a transaction that forgets it.
-fn give_back(
-    c: &Ctx,
-    set: &Set,
-    mut txn: Txn,
-    num: u32,
-    adjust: i32,
-    pid: u64,
-) -> Result<(), Errno> {
+fn give_back(c: &Ctx, set: &Set, mut txn: Txn, num: u32, adjust: i32, pid: u64) -> Result<(), Errno> {
     let lo = txn.get(set.lo(num)).ok_or(Errno::EINVAL)?;
     let new = (value(lo) + adjust).clamp(0, SEMVMX);
     txn.set(set.lo(num), with_value(lo, new, pid))?;
@@ -298,22 +253,12 @@ fn give_back(
 
 /// A process that is gone and still has an adjustment beside a semaphore that the operations name, or in a
 /// record.
-pub fn dead_owner(
-    c: &Ctx,
-    set: &Set,
-    n: usize,
-    sop: impl Fn(usize) -> Sembuf,
-    gone: Gone,
-) -> Option<ProcId> {
+pub fn dead_owner(c: &Ctx, set: &Set, n: usize, sop: impl Fn(usize) -> Sembuf, gone: Gone) -> Option<ProcId> {
     let beside = (0..n).find_map(|i| {
         let cell = set.cell(c, sop(i).num.into()).ok()?;
-        Beside::of(cell.hi.load(Relaxed))
-            .map(|b| b.owner)
-            .filter(|o| gone.is(c, *o))
+        Beside::of(cell.hi.load(Relaxed)).map(|b| b.owner).filter(|o| gone.is(c, *o))
     });
-    beside.or_else(|| {
-        records(c, set).find_map(|(at, record)| owner_if_gone(c, set, at, record, gone))
-    })
+    beside.or_else(|| records(c, set).find_map(|(at, record)| owner_if_gone(c, set, at, record, gone)))
 }
 
 /// The process that a record is of, if it is gone.
@@ -335,10 +280,7 @@ pub fn has_twice(c: &Ctx, set: &Set, record: u64, who: ProcId) -> bool {
 
 /// Does anybody but the caller have an adjustment of this semaphore, or of any in a record?
 pub fn is_foreign(c: &Ctx, set: &Set, num: u32) -> bool {
-    let beside = set
-        .cell(c, num)
-        .ok()
-        .and_then(|cell| Beside::of(cell.hi.load(Relaxed)));
+    let beside = set.cell(c, num).ok().and_then(|cell| Beside::of(cell.hi.load(Relaxed)));
     beside.is_some_and(|b| b.owner != c.me) || set.entry.undo.load(Relaxed) != 0
 }
 

@@ -23,17 +23,11 @@ pub fn register(
     pid: u64,
 ) -> Result<(), Errno> {
     let w = ticket.waiter;
-    let alters = if sops.iter().any(|s| s.op != 0) {
-        ALTERS
-    } else {
-        0
-    };
+    let alters = if sops.iter().any(|s| s.op != 0) { ALTERS } else { 0 };
     if sops.len() > w.ops.len() {
         take_list(c, signals, w, sops.len())?;
         for (i, s) in sops.iter().enumerate() {
-            let word = c
-                .word(w.semop().at.load(Relaxed) + i as u64 * 8)
-                .ok_or(Errno::EINVAL)?;
+            let word = c.word(w.semop().at.load(Relaxed) + i as u64 * 8).ok_or(Errno::EINVAL)?;
             word.store(s.word(), Relaxed);
         }
     } else {
@@ -101,10 +95,7 @@ pub fn free_list(c: &Ctx, signals: &SignalsBlocked, w: &Waiter) -> Result<(), Er
 
 /// How many operations a waiter has.
 pub fn count(c: &Ctx, w: &Waiter) -> usize {
-    w.semop()
-        .count
-        .load(Relaxed)
-        .min(c.pool.limits().semopm as u64) as usize
+    w.semop().count.load(Relaxed).min(c.pool.limits().semopm as u64) as usize
 }
 
 /// A waiter's operation.
@@ -113,8 +104,7 @@ pub fn sop(c: &Ctx, w: &Waiter, i: usize) -> Sembuf {
         Some(slot) if count(c, w) <= w.ops.len() => slot.load(Relaxed),
         _ => {
             let at = w.semop().at.load(Relaxed).checked_add(i as u64 * 8);
-            at.and_then(|a| c.word(a))
-                .map_or(0, |word| word.load(Relaxed))
+            at.and_then(|a| c.word(a)).map_or(0, |word| word.load(Relaxed))
         }
     };
     Sembuf::of_word(word)
@@ -150,11 +140,7 @@ pub fn named(c: &Ctx, set: &Set, first: u32) -> [u64; PART as usize / 64] {
 /// Waiters that this semaphore blocks: for zero, or for an increase (`GETZCNT`, `GETNCNT`).
 pub fn count_blocked(c: &Ctx, set: &Set, num: u32, for_zero: bool) -> Result<u32, Errno> {
     let is_blocked = |t: &Ticket| {
-        let s = sop(
-            c,
-            t.waiter,
-            t.waiter.semop().blocked.load(Relaxed) as u32 as usize,
-        );
+        let s = sop(c, t.waiter, t.waiter.semop().blocked.load(Relaxed) as u32 as usize);
         let blocks = s.num as u32 == num && if for_zero { s.op == 0 } else { s.op < 0 };
         blocks && !waiters::is_dead(c, t.waiter)
     };

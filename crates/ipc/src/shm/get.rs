@@ -86,10 +86,7 @@ fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
     }
     let len = size.checked_next_multiple_of(PAGE).ok_or(Errno::ENOSPC)?;
     let total = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
-    if total
-        .checked_add(len / PAGE)
-        .is_none_or(|t| t > limits.shmall)
-    {
+    if total.checked_add(len / PAGE).is_none_or(|t| t > limits.shmall) {
         return Err(Errno::ENOSPC);
     }
     if size > i64::MAX as u64 - PAGE {
@@ -139,14 +136,7 @@ fn back_large(c: &Ctx, at: u64, len: u64) -> bool {
     all <= available && (all.saturating_mul(2) <= available || c.reserve(at, len))
 }
 
-fn publish(
-    c: &Ctx,
-    mut txn: Txn,
-    range: Range,
-    key: i32,
-    size: u64,
-    flg: i32,
-) -> Result<i32, Errno> {
+fn publish(c: &Ctx, mut txn: Txn, range: Range, key: i32, size: u64, flg: i32) -> Result<i32, Errno> {
     let limit = c.pool.limits().shmmni;
     let (index, id) = dir::insert(c, &mut txn, Kind::Shm, key, flg as u32 & 0o777, limit)?;
     let shm = c.shm(index).ok_or(Errno::EINVAL)?;
@@ -161,10 +151,7 @@ fn publish(
     txn.put(&shm.nattch, 0)?;
     txn.put(&shm.holds, 0)?;
     let total = &c.pool.kind_root(Kind::Shm).total;
-    txn.put(
-        total,
-        total.load(Relaxed).saturating_add(range.count.into()),
-    )?;
+    txn.put(total, total.load(Relaxed).saturating_add(range.count.into()))?;
     if range.dirty {
         let kept = &c.pool.root().kept;
         txn.put(kept, kept.load(Relaxed).saturating_sub(range.count.into()))?;

@@ -17,14 +17,7 @@ use vshmem_pool::lock::Guard;
 pub const MOST: u32 = vshmem_pool::layout::MAX_PROCS;
 
 /// Counts `n` attachments for a process, as the caller's doing.
-pub fn count_one(
-    c: &Ctx,
-    guard: &Guard,
-    shm: &Shm,
-    index: u32,
-    who: ProcId,
-    n: u64,
-) -> Result<(), Errno> {
+pub fn count_one(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, who: ProcId, n: u64) -> Result<(), Errno> {
     let mut txn = guard.txn();
     match find(c, shm, who) {
         Some((_, hold)) => txn.put(&hold.count, hold.count.load(Relaxed).saturating_add(n))?,
@@ -85,8 +78,7 @@ pub fn owe_one(c: &Ctx, id: i32) -> bool {
     let found = dir::lookup(c, Kind::Shm, id).map(|(index, _)| c.shm(index));
     let Ok(Some(shm)) = found else { return false };
     let (mine, segment) = (c.me.word(), u64::from(id as u32));
-    let is_it =
-        |_, hold: &Hold| hold.owner.load(Relaxed) == mine && hold.segment.load(Relaxed) == segment;
+    let is_it = |_, hold: &Hold| hold.owner.load(Relaxed) == mine && hold.segment.load(Relaxed) == segment;
     let hold = each(c, shm, is_it);
     if let Some((_, hold)) = hold {
         hold.detached.fetch_add(1, Release);
@@ -116,12 +108,7 @@ pub fn take_off(
     let mut txn = guard.txn();
     if less == has {
         txn.set(link, hold.next.load(Relaxed))?;
-        dir::give_block(
-            c,
-            &mut txn,
-            c.pool.offset_of(hold),
-            size_of::<Hold>() as u64,
-        )?;
+        dir::give_block(c, &mut txn, c.pool.offset_of(hold), size_of::<Hold>() as u64)?;
     } else {
         txn.put(&hold.count, has - less)?;
         if detached > 0 {
@@ -138,13 +125,7 @@ pub fn take_off(
 
 /// Drops what the dead have left, and the living have given up without the lock, as far as it is among the
 /// first `most` records.
-pub fn drop_dead_among(
-    c: &Ctx,
-    guard: &Guard,
-    shm: &Shm,
-    index: u32,
-    most: u32,
-) -> Result<bool, Errno> {
+pub fn drop_dead_among(c: &Ctx, guard: &Guard, shm: &Shm, index: u32, most: u32) -> Result<bool, Errno> {
     let mut any = false;
     let mut link = c.pool.offset_of(&shm.holds);
     for _ in 0..most {

@@ -91,11 +91,7 @@ fn bytes_of(c: &Ctx, range: Range) -> (u64, u64) {
 fn admitted(c: &Ctx, id: i32, flg: i32) -> Result<(u32, &'static Head), Errno> {
     let (index, head) = dir::lookup(c, Kind::Shm, id)?;
     let exec = if flg & SHM_EXEC != 0 { 0o111 } else { 0 };
-    let write = if flg & SHM_RDONLY != 0 {
-        0
-    } else {
-        perm::WRITE
-    };
+    let write = if flg & SHM_RDONLY != 0 { 0 } else { perm::WRITE };
     perm::check(c, head, perm::READ | write | exec)?;
     Ok((index, head))
 }
@@ -135,11 +131,7 @@ fn range_of(c: &Ctx, shm: &Shm) -> Option<Range> {
     let first = u32::try_from(shm.first.load(Relaxed)).ok()?;
     let count = u32::try_from(shm.pages.load(Relaxed)).ok()?;
     let end = first.checked_add(count)?;
-    (count > 0 && end <= heap.count).then_some(Range {
-        first,
-        count,
-        dirty: true,
-    })
+    (count > 0 && end <= heap.count).then_some(Range { first, count, dirty: true })
 }
 
 fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
@@ -229,10 +221,7 @@ fn destroy(c: &Ctx, signals: &SignalsBlocked, guard: Guard, index: u32) -> Resul
     dir::unhash(c, &mut txn, Kind::Shm, index)?;
     dir::retire(c, &mut txn, Kind::Shm, index)?;
     let total = &c.pool.kind_root(Kind::Shm).total;
-    txn.put(
-        total,
-        total.load(Relaxed).saturating_sub(range.count.into()),
-    )?;
+    txn.put(total, total.load(Relaxed).saturating_sub(range.count.into()))?;
     let kept = &c.pool.root().kept;
     let kept_then = kept.load(Relaxed).saturating_add(range.count.into());
     if range.count as u64 <= KEPT_EACH && kept_then <= KEPT_IN_ALL {
@@ -300,9 +289,7 @@ fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool
     let Ok((index, head)) = dir::lookup(c, Kind::Shm, id) else {
         return Ok(false);
     };
-    let unattached = c
-        .shm(index)
-        .is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
+    let unattached = c.shm(index).is_some_and(|shm| shm.nattch.load(Relaxed) == 0);
     let removed = head.mode.load(Relaxed) & SHM_DEST != 0;
     Ok(unattached && removed && destroy(c, signals, guard, index).is_ok())
 }
@@ -310,14 +297,7 @@ fn destroy_unattached(c: &Ctx, signals: &SignalsBlocked, id: i32) -> Result<bool
 /// Removes what a dead process holds of a segment.
 pub(crate) fn reap_process(c: &Ctx, signals: &SignalsBlocked, index: u32, dead: ProcId) {
     let id = c.head(Kind::Shm, index).map_or(0, |h| h.id.load(Acquire));
-    let _ = drop_holds(
-        c,
-        signals,
-        id as i32,
-        dead,
-        None,
-        crate::pid_word_of(c, dead),
-    );
+    let _ = drop_holds(c, signals, id as i32, dead, None, crate::pid_word_of(c, dead));
 }
 
 fn record(c: &Ctx, index: u32) -> Result<ShmDs, Errno> {
@@ -403,10 +383,7 @@ pub fn remove(c: &Ctx, id: i32) -> Result<(), Errno> {
     }
     let mut txn = guard.txn();
     dir::unhash(c, &mut txn, Kind::Shm, index)?;
-    txn.set(
-        c.pool.offset_of(head),
-        id as u64 | ((head.mode.load(Relaxed) | SHM_DEST) as u64) << 32,
-    )?;
+    txn.set(c.pool.offset_of(head), id as u64 | ((head.mode.load(Relaxed) | SHM_DEST) as u64) << 32)?;
     txn.commit()?;
     Ok(())
 }
@@ -424,11 +401,7 @@ pub fn lock(c: &Ctx, id: i32, on: bool) -> Result<(), Errno> {
         return Err(Errno::EIDRM);
     }
     let mode = head.mode.load(Relaxed);
-    let mode = if on {
-        mode | SHM_LOCKED
-    } else {
-        mode & !SHM_LOCKED
-    };
+    let mode = if on { mode | SHM_LOCKED } else { mode & !SHM_LOCKED };
     let mut txn = guard.txn();
     txn.set(c.pool.offset_of(head), id as u64 | (mode as u64) << 32)?;
     txn.commit()?;
@@ -441,10 +414,7 @@ pub fn info(c: &Ctx) -> (i32, ShmInfo) {
     // Removed segments are gone with the last of those that had them attached.
     reap_removed(c, &signals);
     let root = c.pool.kind_root(Kind::Shm);
-    let info = ShmInfo {
-        used_ids: root.used.load(Relaxed),
-        total: root.total.load(Relaxed),
-    };
+    let info = ShmInfo { used_ids: root.used.load(Relaxed), total: root.total.load(Relaxed) };
     (dir::highest(c, Kind::Shm).max(0), info)
 }
 

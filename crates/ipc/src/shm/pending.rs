@@ -11,13 +11,8 @@ use vshmem_pool::log::Txn;
 
 /// Enters pages into the table.
 pub fn add(c: &Ctx, txn: &mut Txn, range: Range) -> Result<&'static PendingPages, Errno> {
-    let pending = c
-        .pool
-        .root()
-        .pending_pages
-        .iter()
-        .find(|l| l.owner.load(Relaxed) == 0)
-        .ok_or(Errno::ENOMEM)?;
+    let pending =
+        c.pool.root().pending_pages.iter().find(|l| l.owner.load(Relaxed) == 0).ok_or(Errno::ENOMEM)?;
     txn.put(&pending.owner, c.me.word())?;
     txn.put(&pending.first, range.first.into())?;
     txn.put(&pending.count, range.count.into())?;
@@ -31,11 +26,7 @@ pub fn is_mine(c: &Ctx, pending: &PendingPages) -> bool {
 
 /// The lock again, for pending pages. If it is not to be had, the next owner of the lock that needs memory
 /// finds the pages in the table.
-pub fn lock<'a>(
-    c: &'a Ctx,
-    signals: &SignalsBlocked,
-    pending: &PendingPages,
-) -> Result<Guard<'a>, Errno> {
+pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked, pending: &PendingPages) -> Result<Guard<'a>, Errno> {
     dir::lock(c, signals).inspect_err(|_| {
         // Without the lock, for nobody else writes the word of an owner that is not taken for dead.
         let mine = c.me.word();
@@ -45,15 +36,9 @@ pub fn lock<'a>(
 
 /// Gives pending pages to the heap.
 pub fn release(c: &Ctx, guard: &Guard, pending: &PendingPages, dirty: bool) -> Result<(), Errno> {
-    let word = |w: &core::sync::atomic::AtomicU64| {
-        u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL)
-    };
+    let word = |w: &core::sync::atomic::AtomicU64| u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL);
     let mut txn = guard.txn();
-    let range = Range {
-        first: word(&pending.first)?,
-        count: word(&pending.count)?,
-        dirty,
-    };
+    let range = Range { first: word(&pending.first)?, count: word(&pending.count)?, dirty };
     c.pool.geometry().pages.free(&mut txn, range)?;
     txn.put(&pending.owner, 0)?;
     txn.commit()?;

@@ -22,9 +22,7 @@ fn pages(from: u64, len: u64) -> impl Iterator<Item = u64> {
 fn without_memory(world: &World) -> BTreeSet<u64> {
     let members = world.pool().geometry().members.0;
     let mut all: BTreeSet<u64> = pages(0, SIZE as u64).collect();
-    pages(0, TABLES)
-        .chain(pages(members, PAGE))
-        .for_each(|page| assert!(all.remove(&page)));
+    pages(0, TABLES).chain(pages(members, PAGE)).for_each(|page| assert!(all.remove(&page)));
     for page in world.written_unreserved(&all.clone()) {
         all.remove(&page);
     }
@@ -41,9 +39,7 @@ fn use_everything(c: &Ctx) -> Result<(), Errno> {
     let sent = send(c, queue, 1, &[1; 5000]);
     let received = receive(c, queue, 5000, 0, IPC_NOWAIT);
     msg::remove(c, queue)?;
-    let segments: Vec<_> = [5000, 300_000, 3 << 20]
-        .map(|size| shm::get(c, IPC_PRIVATE, size, 0o600))
-        .into();
+    let segments: Vec<_> = [5000, 300_000, 3 << 20].map(|size| shm::get(c, IPC_PRIVATE, size, 0o600)).into();
     for id in segments.iter().flatten() {
         let attached = shm::attach(c, *id, 0);
         shm::remove(c, *id)?;
@@ -53,10 +49,7 @@ fn use_everything(c: &Ctx) -> Result<(), Errno> {
     }
     liveness::free_up(c, &SignalsBlocked::new(c.kernel));
     used?;
-    assert!(
-        matches!(waited, Err(Errno::EAGAIN | Errno::ENOMEM)),
-        "{waited:?}"
-    );
+    assert!(matches!(waited, Err(Errno::EAGAIN | Errno::ENOMEM)), "{waited:?}");
     waited.or(Ok(())).and(sent)?;
     received?;
     segments.into_iter().try_for_each(|id| id.map(|_| ()))
@@ -89,10 +82,7 @@ fn nothing_is_written_to_that_has_no_memory() {
             assert!(n > 5, "hardly anything was reserved");
             return;
         }
-        assert!(
-            matches!(done, Err(Errno::ENOMEM | Errno::ENOSPC)) || done.is_ok(),
-            "{done:?}"
-        );
+        assert!(matches!(done, Err(Errno::ENOMEM | Errno::ENOSPC)) || done.is_ok(), "{done:?}");
     }
     panic!("it reserves too often");
 }
@@ -133,9 +123,7 @@ fn removing_needs_no_memory() {
     let c = &process.ctx();
     let heap = world.pool().geometry().pages;
     let before = heap.free_blocks(world.pool());
-    let ids: Vec<i32> = (1..44)
-        .map(|i| shm::get(c, IPC_PRIVATE, i * 5000, 0o600).unwrap())
-        .collect();
+    let ids: Vec<i32> = (1..44).map(|i| shm::get(c, IPC_PRIVATE, i * 5000, 0o600).unwrap()).collect();
     world.reservations_left(0);
     // In an order in which neighbours are put together late.
     for i in 0..ids.len() {

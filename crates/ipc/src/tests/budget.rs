@@ -35,10 +35,7 @@ fn is_soon_back<T>(c: &Ctx, what: &str, call: impl FnOnce(&Ctx) -> T) -> T {
 /// The same, and it must have noticed that it was led round in circles.
 fn is_cut_short<T>(c: &Ctx, what: &str, call: impl FnOnce(&Ctx) -> T) -> T {
     let result = is_soon_back(c, what, call);
-    assert!(
-        c.budget.is_spent(),
-        "{what} was not led astray: nothing was tested"
-    );
+    assert!(c.budget.is_spent(), "{what} was not led astray: nothing was tested");
     result
 }
 
@@ -93,11 +90,7 @@ fn a_circle_of_adjustments() {
     let record = entry.undo.load(Relaxed);
     word(c, record + 8).store(record, Relaxed);
     // Its owner lives and has nothing there: whoever sweeps goes round and round.
-    let now = [Sembuf {
-        num: 3,
-        op: -30_000,
-        flg: IPC_NOWAIT as i16,
-    }];
+    let now = [Sembuf { num: 3, op: -30_000, flg: IPC_NOWAIT as i16 }];
     let result = is_cut_short(c, "semop", |c| sem::op(c, id, &now, None));
     assert!(result.is_err());
     // What it is for is done before it goes round.
@@ -167,8 +160,7 @@ fn a_lock_that_never_stands_still() {
     let c = &me.ctx();
     let id = set_of(c, &[0, 0]);
     let lock = &world.pool().sem(index(id)).unwrap().lock;
-    let owners =
-        [&one, &other].map(|p| 1 << 30 | u32::from(p.id().generation & 0x3fff) << 16 | p.id().slot);
+    let owners = [&one, &other].map(|p| 1 << 30 | u32::from(p.id().generation & 0x3fff) << 16 | p.id().slot);
     world.hurry(1 << 6);
     lock.store(owners[1], Relaxed);
     let over = Arc::new(AtomicBool::new(false));
@@ -191,11 +183,7 @@ fn a_lock_that_never_stands_still() {
         let waits_not = [op(0, 1), op(1, 1)];
         assert_eq!(sem::op(c, id, &waits_not, None), Err(Errno::EIDRM));
     }
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     over.store(true, Relaxed);
     liar.join().unwrap();
 }
@@ -228,10 +216,7 @@ fn a_lock_that_a_sleeper_does_not_get() {
 fn a_held_lock_is_paid_for() {
     let world = World::new(8 << 20);
     let (me, other) = (world.process(), world.process());
-    let c = &Ctx {
-        budget: Budget::new(ASK),
-        ..me.ctx()
-    };
+    let c = &Ctx { budget: Budget::new(ASK), ..me.ctx() };
     let id = other.id();
     let owner = 1 << 30 | u32::from(id.generation & 0x3fff) << 16 | id.slot;
     c.pool.root().lock.store(owner, Relaxed);
@@ -265,11 +250,7 @@ fn a_dead_process_that_may_have_been_everywhere() {
     dead.kill();
     let begun = Instant::now();
     let _ = world.try_process();
-    assert!(
-        begun.elapsed() < SOON,
-        "a first call took {:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < SOON, "a first call took {:?}", begun.elapsed());
     is_cut_short(c, "making room", |c| {
         liveness::free_up(c, &SignalsBlocked::new(c.kernel));
         // Half is left for what room was needed for.
@@ -283,10 +264,7 @@ fn a_dead_process_that_may_have_been_everywhere() {
 fn honest_pools_are_within_the_budget() {
     let world = World::new(SIZE);
     let me = world.process();
-    let c = &Ctx {
-        budget: Budget::new(CALL / 4),
-        ..me.ctx()
-    };
+    let c = &Ctx { budget: Budget::new(CALL / 4), ..me.ctx() };
     let cheap = |what: &str, call: &dyn Fn()| {
         c.budget.renew();
         call();
@@ -311,17 +289,11 @@ fn honest_pools_are_within_the_budget() {
     cheap("GETVAL", &|| assert!(sem::getval(c, id, 0).is_ok()));
     let most: Vec<Sembuf> = (0..500).map(|i| undone(i * 60, 1)).collect();
     cheap("semop", &|| sem::op(c, id, &most, None).unwrap());
-    cheap("semop that serves all", &|| {
-        sem::op(c, id, &[op(31_000, 500)], None).unwrap()
-    });
+    cheap("semop that serves all", &|| sem::op(c, id, &[op(31_000, 500)], None).unwrap());
     others.iter().for_each(|other| other.kill());
-    cheap("GETVAL after deaths", &|| {
-        assert!(sem::getval(c, id, 0).is_ok())
-    });
+    cheap("GETVAL after deaths", &|| assert!(sem::getval(c, id, 0).is_ok()));
     cheap("IPC_RMID", &|| sem::remove(c, id).unwrap());
-    cheap("making room", &|| {
-        assert!(liveness::free_up(c, &SignalsBlocked::new(c.kernel)))
-    });
+    cheap("making room", &|| assert!(liveness::free_up(c, &SignalsBlocked::new(c.kernel))));
     let segments: Vec<i32> = (0..4096)
         .map(|key| {
             c.budget.renew();

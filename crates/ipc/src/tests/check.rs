@@ -15,10 +15,7 @@ use vshmem_pool::layout::{Hold, Kind, Msg, Sem, Shm, Waiter};
 /// What is found: where, and the sentence.
 pub fn findings(process: &Process) -> Vec<(Location, String)> {
     // As `vshmem check` has.
-    let c = &Ctx {
-        budget: Budget::new(1 << 31),
-        ..process.ctx()
-    };
+    let c = &Ctx { budget: Budget::new(1 << 31), ..process.ctx() };
     let mut scratch = std::vec![0; scratch_for(c.pool)];
     let mut found = Vec::new();
     inspect(c, &mut scratch, |f| found.push((f.location, f.to_string()))).unwrap();
@@ -45,11 +42,7 @@ fn scene() -> Scene {
     let set = set_of(c, &[5, 0, 5, 5, 5]);
     sem::op(c, set, &[undone(0, -1)], None).unwrap();
     sem::op(&other.ctx(), set, &[undone(0, -1)], None).unwrap();
-    let p = Sembuf {
-        num: 1,
-        op: -1,
-        flg: 0,
-    };
+    let p = Sembuf { num: 1, op: -1, flg: 0 };
     waiting.start(move |c| sem::op(c, set, &[p], None));
     until("it waits", || sem::getncnt(c, set, 1) == Ok(1));
     let q = queue(c);
@@ -115,167 +108,43 @@ fn hold(scene: &Scene) -> &'static Hold {
 }
 
 const DAMAGES: &[Damage] = &[
-    (
-        |s| at64(s, &s.segment.nattch),
-        |n| n + 1,
-        "counts its attachments wrongly",
-    ),
-    (
-        |s| at64(s, &s.segment.pages),
-        |n| n + 1,
-        "some of its pages are free",
-    ),
-    (
-        |s| at64(s, &s.segment.pages),
-        |n| n - 1,
-        "pages from it on are nobody's",
-    ),
-    (
-        |s| at64(s, &s.segment.size),
-        |n| n * 2,
-        "has not the pages for its size",
-    ),
-    (
-        |s| at64(s, &s.segment.holds),
-        |_| 0,
-        "blocks from it on are nobody's",
-    ),
-    (
-        |s| at64(s, &hold(s).owner),
-        |n| n | 7 << 32,
-        "who is dead has it attached",
-    ),
-    (
-        |s| at64(s, &hold(s).next),
-        |_| 1 << 20,
-        "a piece of its memory",
-    ),
-    (
-        |s| at32(s, &s.segment.head.id),
-        |n| n + (1 << 17),
-        "it has the wrong id",
-    ),
-    (
-        |s| at64(s, &s.segment.head.next),
-        |_| 1,
-        "a chain leads to an entry",
-    ),
-    (
-        |s| s.world.pool().geometry().buckets[0].0 + bucket(),
-        |_| 0,
-        "can be found by key",
-    ),
-    (
-        |s| at64(s, &s.world.pool().kind_root(Kind::Shm).used),
-        |n| n + 1,
-        "entries in use wrongly",
-    ),
-    (
-        |s| at64(s, &s.world.pool().kind_root(Kind::Sem).total),
-        |n| n + 1,
-        "semaphores wrongly",
-    ),
-    (
-        |s| at64(s, &s.world.pool().kind_root(Kind::Msg).free),
-        |_| 0,
-        "in the list of free ones",
-    ),
-    (
-        |s| at64(s, &s.world.pool().root().page_free[3]),
-        |_| 1,
-        "no free piece of that size",
-    ),
+    (|s| at64(s, &s.segment.nattch), |n| n + 1, "counts its attachments wrongly"),
+    (|s| at64(s, &s.segment.pages), |n| n + 1, "some of its pages are free"),
+    (|s| at64(s, &s.segment.pages), |n| n - 1, "pages from it on are nobody's"),
+    (|s| at64(s, &s.segment.size), |n| n * 2, "has not the pages for its size"),
+    (|s| at64(s, &s.segment.holds), |_| 0, "blocks from it on are nobody's"),
+    (|s| at64(s, &hold(s).owner), |n| n | 7 << 32, "who is dead has it attached"),
+    (|s| at64(s, &hold(s).next), |_| 1 << 20, "a piece of its memory"),
+    (|s| at32(s, &s.segment.head.id), |n| n + (1 << 17), "it has the wrong id"),
+    (|s| at64(s, &s.segment.head.next), |_| 1, "a chain leads to an entry"),
+    (|s| s.world.pool().geometry().buckets[0].0 + bucket(), |_| 0, "can be found by key"),
+    (|s| at64(s, &s.world.pool().kind_root(Kind::Shm).used), |n| n + 1, "entries in use wrongly"),
+    (|s| at64(s, &s.world.pool().kind_root(Kind::Sem).total), |n| n + 1, "semaphores wrongly"),
+    (|s| at64(s, &s.world.pool().kind_root(Kind::Msg).free), |_| 0, "in the list of free ones"),
+    (|s| at64(s, &s.world.pool().root().page_free[3]), |_| 1, "no free piece of that size"),
     (
         |s| s.world.pool().geometry().pages.table + s.segment.first.load(Relaxed) * 8,
         |n| n | 1 << 62,
         "are in no list",
     ),
-    (
-        |s| at64(s, &s.world.pool().root().pending_pages[3].owner),
-        |_| 1,
-        "range 3 of pending pages",
-    ),
-    (
-        |s| at64(s, &s.set.undo),
-        |_| 0,
-        "blocks from it on are nobody's",
-    ),
-    (
-        |s| at64(s, &s.set.log),
-        |n| n + 16,
-        "its log is not where it must be",
-    ),
-    (
-        |s| s.set.cells.load(Relaxed) + 32,
-        |n| n | 0x8000,
-        "a semaphore has no such value",
-    ),
-    (
-        |s| s.set.cells.load(Relaxed) + 32,
-        |n| n ^ 1 << 20,
-        "a semaphore is another set's",
-    ),
-    (
-        |s| s.set.cells.load(Relaxed) + 8,
-        |n| n ^ 1 << 16,
-        "adjustment is not repaid",
-    ),
-    (
-        |s| s.set.cells.load(Relaxed) + 16,
-        |n| n & !(1 << 16),
-        "fast paths use a semaphore",
-    ),
-    (
-        |s| s.set.cells.load(Relaxed) + 16,
-        |n| n + 1,
-        "nothing is in its way",
-    ),
-    (
-        |s| at64(s, &s.set.last_waiter),
-        |_| 9,
-        "its queue of waiters ends",
-    ),
+    (|s| at64(s, &s.world.pool().root().pending_pages[3].owner), |_| 1, "range 3 of pending pages"),
+    (|s| at64(s, &s.set.undo), |_| 0, "blocks from it on are nobody's"),
+    (|s| at64(s, &s.set.log), |n| n + 16, "its log is not where it must be"),
+    (|s| s.set.cells.load(Relaxed) + 32, |n| n | 0x8000, "a semaphore has no such value"),
+    (|s| s.set.cells.load(Relaxed) + 32, |n| n ^ 1 << 20, "a semaphore is another set's"),
+    (|s| s.set.cells.load(Relaxed) + 8, |n| n ^ 1 << 16, "adjustment is not repaid"),
+    (|s| s.set.cells.load(Relaxed) + 16, |n| n & !(1 << 16), "fast paths use a semaphore"),
+    (|s| s.set.cells.load(Relaxed) + 16, |n| n + 1, "nothing is in its way"),
+    (|s| at64(s, &s.set.last_waiter), |_| 9, "its queue of waiters ends"),
     (|s| at64(s, &s.waiter.prev), |_| 9, "does not lead back"),
-    (
-        |s| at64(s, &s.waiter.next),
-        |_| 1,
-        "its queue of waiters leads astray",
-    ),
-    (
-        |s| at64(s, &s.waiter.owner),
-        |n| n | 7 << 32,
-        "who waits there is dead",
-    ),
-    (
-        |s| at64(s, &s.queue.receive.at.hi),
-        |n| n - 1,
-        "counts its messages wrongly",
-    ),
-    (
-        |s| at64(s, &s.queue.send.at.lo),
-        |n| n + 2,
-        "do not follow upon each other",
-    ),
-    (
-        |s| at64(s, &s.queue.ring),
-        |_| 0,
-        "blocks from it on are nobody's",
-    ),
-    (
-        |s| at64(s, &s.queue.ring),
-        |n| n + 8,
-        "its ring is not in the pool",
-    ),
-    (
-        |s| at64(s, &s.queue.receive.done),
-        |n| n + 100,
-        "positions are not in order",
-    ),
-    (
-        |s| s.world.pool().geometry().members.0 + 64,
-        |_| 0x0500_0001,
-        "whoever was writing it",
-    ),
+    (|s| at64(s, &s.waiter.next), |_| 1, "its queue of waiters leads astray"),
+    (|s| at64(s, &s.waiter.owner), |n| n | 7 << 32, "who waits there is dead"),
+    (|s| at64(s, &s.queue.receive.at.hi), |n| n - 1, "counts its messages wrongly"),
+    (|s| at64(s, &s.queue.send.at.lo), |n| n + 2, "do not follow upon each other"),
+    (|s| at64(s, &s.queue.ring), |_| 0, "blocks from it on are nobody's"),
+    (|s| at64(s, &s.queue.ring), |n| n + 8, "its ring is not in the pool"),
+    (|s| at64(s, &s.queue.receive.done), |n| n + 100, "positions are not in order"),
+    (|s| s.world.pool().geometry().members.0 + 64, |_| 0x0500_0001, "whoever was writing it"),
     (|_| 24, |n| n * 2, "the head of the pool: it has changed"),
 ];
 

@@ -29,10 +29,7 @@ pub fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
         let begin = Instant::now();
         check(&world, state, result);
         // Taking over needs a moment, not the patience that is for owners who live.
-        assert!(
-            begin.elapsed() < PATIENCE / 8,
-            "killed at call {n}: took too long"
-        );
+        assert!(begin.elapsed() < PATIENCE / 8, "killed at call {n}: took too long");
         if finished {
             assert!(n > 1, "it was never killed in the middle");
             return;
@@ -44,10 +41,7 @@ pub fn at_every_call<S: Copy + Send + 'static, T: Send + 'static>(
 /// Blocks of the small heap and pages that are free.
 fn free(world: &World) -> (u64, u64) {
     let g = world.pool().geometry();
-    (
-        g.small.free_blocks(world.pool()),
-        g.pages.free_blocks(world.pool()),
-    )
+    (g.small.free_blocks(world.pool()), g.pages.free_blocks(world.pool()))
 }
 
 /// Cleans up as a process that finds no room does, and says what is free then.
@@ -66,10 +60,7 @@ fn in_semop_on_two_semaphores() {
         |c, id| sem::op(c, id, &[op(0, -1), op(1, 2)], None),
         |w, id, result| {
             let now = values(&w.process().ctx(), id);
-            assert!(
-                now == [4, 9] || (result.is_none() && now == [5, 7]),
-                "{now:?}"
-            );
+            assert!(now == [4, 9] || (result.is_none() && now == [5, 7]), "{now:?}");
         },
     );
 }
@@ -128,9 +119,7 @@ fn set_with_a_dead_waiter(w: &World) -> i32 {
     let id = set_of(&w.process().ctx(), &[0]);
     let waiter = w.process();
     waiter.start(move |c| sem::op(c, id, &TAKE, None));
-    until("it waits", || {
-        sem::getncnt(&w.process().ctx(), id, 0) == Ok(1)
-    });
+    until("it waits", || sem::getncnt(&w.process().ctx(), id, 0) == Ok(1));
     waiter.kill();
     id
 }
@@ -290,10 +279,7 @@ fn in_msgrcv() {
             }
             for i in 0..1000u32 {
                 send(c, id, 3, &i.to_le_bytes()).unwrap();
-                assert_eq!(
-                    receive(c, id, 300, 3, IPC_NOWAIT).unwrap().1,
-                    i.to_le_bytes()
-                );
+                assert_eq!(receive(c, id, 300, 3, IPC_NOWAIT).unwrap().1, i.to_le_bytes());
             }
             assert_eq!(receive(c, id, 300, 0, IPC_NOWAIT).unwrap().1, b"second");
             assert_eq!(counts(c, id), (0, 0));
@@ -353,10 +339,7 @@ fn while_handing_a_message_over() {
                 send(c, id, 7, b"for you").unwrap();
             }
             until("it came", || counts(c, echo).0 == 1);
-            assert_eq!(
-                receive(c, echo, 300, 0, 0).unwrap(),
-                (7, b"for you".to_vec())
-            );
+            assert_eq!(receive(c, echo, 300, 0, 0).unwrap(), (7, b"for you".to_vec()));
             assert_eq!(counts(c, id), (0, 0));
         },
     );
@@ -503,11 +486,7 @@ fn a_lock_is_waited_for_while_its_owner_is_stopped() {
         drop(guard);
         call.result()
     };
-    assert_eq!(
-        ends(false, false),
-        Err(Errno::EIDRM),
-        "it would wait for ever for one that hangs"
-    );
+    assert_eq!(ends(false, false), Err(Errno::EIDRM), "it would wait for ever for one that hangs");
     assert_eq!(ends(true, false), Ok(()));
     assert_eq!(ends(true, true), Err(Errno::EINTR));
     assert_eq!(ends(false, true), Err(Errno::EINTR));

@@ -13,29 +13,20 @@ fn ten_thousand_keys_are_found_again() {
     let c = &process.ctx();
     // Multiples of a large power of two, as ftok makes them, are what a poor hash would put into one chain.
     let keys: Vec<i32> = (1..=10_000).map(|i| i << 17 | i).collect();
-    let ids: Vec<i32> = keys
-        .iter()
-        .map(|k| sem::get(c, *k, 1, IPC_CREAT | IPC_EXCL | 0o600).unwrap())
-        .collect();
+    let ids: Vec<i32> =
+        keys.iter().map(|k| sem::get(c, *k, 1, IPC_CREAT | IPC_EXCL | 0o600).unwrap()).collect();
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len());
     assert!(ids.iter().all(|id| crate::is_ours(*id)));
     for (key, id) in keys.iter().zip(&ids) {
         assert_eq!(sem::get(c, *key, 0, 0), Ok(*id));
     }
     assert_eq!(sem::get(c, 5, 1, 0), Err(Errno::ENOENT));
-    assert_eq!(
-        sem::get(c, keys[77], 1, IPC_CREAT | IPC_EXCL | 0o600),
-        Err(Errno::EEXIST)
-    );
+    assert_eq!(sem::get(c, keys[77], 1, IPC_CREAT | IPC_EXCL | 0o600), Err(Errno::EEXIST));
     for id in ids.iter().step_by(2) {
         sem::remove(c, *id).unwrap();
     }
     for (i, (key, id)) in keys.iter().zip(&ids).enumerate() {
-        let expected = if i % 2 == 0 {
-            Err(Errno::ENOENT)
-        } else {
-            Ok(*id)
-        };
+        let expected = if i % 2 == 0 { Err(Errno::ENOENT) } else { Ok(*id) };
         assert_eq!(sem::get(c, *key, 0, 0), expected);
     }
     assert_eq!(sem::info(c).1.sets, 5000);
@@ -62,9 +53,7 @@ fn a_full_table_says_so_and_recovers() {
     let process = world.process();
     let c = &process.ctx();
     let capacity = world.pool().capacity(Kind::Shm);
-    let ids: Vec<i32> = (0..)
-        .map_while(|_| shm::get(c, IPC_PRIVATE, 1, 0o600).ok())
-        .collect();
+    let ids: Vec<i32> = (0..).map_while(|_| shm::get(c, IPC_PRIVATE, 1, 0o600).ok()).collect();
     assert!(!ids.is_empty() && ids.len() <= capacity as usize);
     let full = shm::get(c, IPC_PRIVATE, 1, 0o600).unwrap_err();
     assert!(full == Errno::ENOSPC || full == Errno::ENOMEM);

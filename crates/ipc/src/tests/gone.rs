@@ -132,10 +132,7 @@ fn who_waits_is_told() {
     let sleepers = sleepers(&world, ids);
     take_away(&world);
     for (i, (_process, task)) in sleepers.into_iter().enumerate() {
-        assert!(
-            task.result().is_err(),
-            "sleeper {i} was told that all went well"
-        );
+        assert!(task.result().is_err(), "sleeper {i} was told that all went well");
     }
 }
 

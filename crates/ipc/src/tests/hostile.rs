@@ -86,9 +86,8 @@ fn replace_words(at: usize, count: u64) {
     let mut opened = 0;
     for (i, word) in words(good.pool().mem(), at, count).iter().enumerate() {
         for bad in bad_words(word.load(Relaxed)) {
-            let world = World::with(SIZE, &Params::default(), |mem| {
-                words(&mem, at, count)[i].store(bad, Relaxed)
-            });
+            let world =
+                World::with(SIZE, &Params::default(), |mem| words(&mem, at, count)[i].store(bad, Relaxed));
             let Ok(world) = world else { continue };
             opened += 1;
             if let Some(process) = world.try_process() {
@@ -96,10 +95,7 @@ fn replace_words(at: usize, count: u64) {
             }
         }
     }
-    assert!(
-        opened > 0,
-        "no such pool could be opened: nothing was tested"
-    );
+    assert!(opened > 0, "no such pool could be opened: nothing was tested");
 }
 
 #[test]

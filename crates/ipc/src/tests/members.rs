@@ -21,24 +21,13 @@ impl Foreign {
         let mut id = [99; 16];
         id[0] = boot;
         let member = w.pool().join(id, b"guest").ok()?;
-        let me =
-            w.pool()
-                .claim_process(&*process, &Budget::default(), member, 77, 1, &mut |_| true)?;
-        Some(Foreign {
-            process,
-            member,
-            me,
-        })
+        let me = w.pool().claim_process(&*process, &Budget::default(), member, 77, 1, &mut |_| true)?;
+        Some(Foreign { process, member, me })
     }
 
     fn ctx(&self) -> Ctx<'_> {
         let (member, me) = (self.member, self.me);
-        Ctx {
-            member,
-            me,
-            pid: 77,
-            ..self.process.ctx()
-        }
+        Ctx { member, me, pid: 77, ..self.process.ctx() }
     }
 }
 
@@ -85,10 +74,7 @@ fn more_kernels_than_entries_come_and_go() {
 fn a_pool_that_is_full_of_kernels_has_room_when_one_is_forgotten() {
     let w = World::new(4 << 20);
     let here = w.process();
-    let mut guests: Vec<Foreign> = (1..)
-        .map_while(|boot| Foreign::new(&w, &here, boot))
-        .take(63)
-        .collect();
+    let mut guests: Vec<Foreign> = (1..).map_while(|boot| Foreign::new(&w, &here, boot)).take(63).collect();
     assert!(Foreign::new(&w, &here, 99).is_none());
     let last = guests.pop().unwrap();
     reap(&here.ctx(), &last);
@@ -106,9 +92,7 @@ fn who_died_in_the_spare_slot_is_found() {
     let here = w.process();
     let guest = Foreign::new(&w, &here, 9).unwrap();
     let member = guest.member;
-    let spare = w
-        .pool()
-        .claim_spare(&*here, &Budget::default(), member, 78, 1, &mut |_| true);
+    let spare = w.pool().claim_spare(&*here, &Budget::default(), member, 78, 1, &mut |_| true);
     assert_eq!(spare.map(|spare| spare.slot), Some(w.pool().spare_slot()));
     reap_but_spare(&here.ctx(), &guest);
     assert_eq!(count(&here.ctx(), 5), 0);
@@ -122,11 +106,7 @@ fn who_is_named_keeps_its_entry() {
     type Leave = fn(&Ctx, &Ctx) -> i32;
     type Remove = fn(&Ctx, i32) -> Result<(), crate::Errno>;
     let ways: [(&str, Leave, Remove); 5] = [
-        (
-            "made a segment",
-            |c, _| shm::get(c, IPC_PRIVATE, 5, 0o600).unwrap(),
-            shm::remove,
-        ),
+        ("made a segment", |c, _| shm::get(c, IPC_PRIVATE, 5, 0o600).unwrap(), shm::remove),
         (
             "attached a segment",
             |c, d| {

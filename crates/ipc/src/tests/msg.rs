@@ -46,10 +46,7 @@ fn messages_of_every_size_come_out_as_they_went_in() {
     for len in (0..700).chain([4096, 8191, 8192]) {
         send(c, id, len as i64 + 1, &text(len, len)).unwrap();
         assert_eq!(counts(c, id), (1, len as u64));
-        assert_eq!(
-            receive(c, id, 8192, 0, IPC_NOWAIT),
-            Ok((len as i64 + 1, text(len, len)))
-        );
+        assert_eq!(receive(c, id, 8192, 0, IPC_NOWAIT), Ok((len as i64 + 1, text(len, len))));
     }
     assert_eq!(send(c, id, 1, &text(0, 8193)), Err(Errno::EINVAL));
     assert_eq!(send(c, id, 0, b"x"), Err(Errno::EINVAL));
@@ -67,8 +64,7 @@ fn types_choose() {
     for (i, kind) in kinds.iter().enumerate() {
         send(c, id, *kind, &[i as u8]).unwrap();
     }
-    let take =
-        |kind: i64, flg: i32| receive(c, id, 10, kind, flg | IPC_NOWAIT).map(|r| (r.0, r.1[0]));
+    let take = |kind: i64, flg: i32| receive(c, id, 10, kind, flg | IPC_NOWAIT).map(|r| (r.0, r.1[0]));
     assert_eq!(take(2, MSG_COPY), Ok((9, 2)));
     assert_eq!(take(5, MSG_COPY), Err(Errno::ENOMSG));
     assert_eq!(take(7, 0), Err(Errno::ENOMSG));
@@ -91,10 +87,7 @@ fn long_texts_are_cut_or_refused() {
     send(c, id, 1, &text(1, 500)).unwrap();
     assert_eq!(receive(c, id, 499, 0, 0), Err(Errno::E2BIG));
     assert_eq!(counts(c, id), (1, 500));
-    assert_eq!(
-        receive(c, id, 200, 0, MSG_NOERROR),
-        Ok((1, text(1, 500)[..200].to_vec()))
-    );
+    assert_eq!(receive(c, id, 200, 0, MSG_NOERROR), Ok((1, text(1, 500)[..200].to_vec())));
     assert_eq!(counts(c, id), (0, 0));
     assert_eq!(receive(c, id, 0, 0, MSG_COPY), Err(Errno::EINVAL));
 }

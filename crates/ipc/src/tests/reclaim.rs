@@ -15,9 +15,7 @@ const MOST: u64 = 256 << 10;
 /// The first page in a range that does not read as zeros.
 fn data(pool: &Pool, at: u64, len: u64) -> Option<u64> {
     let is_zero = |from: u64| {
-        (from..from + 4096)
-            .step_by(8)
-            .all(|word| pool.mem().word_anywhere(word).unwrap().load(Relaxed) == 0)
+        (from..from + 4096).step_by(8).all(|word| pool.mem().word_anywhere(word).unwrap().load(Relaxed) == 0)
     };
     (at..at + len).step_by(4096).find(|page| !is_zero(*page))
 }
@@ -47,11 +45,7 @@ fn fill_and_remove(w: &World, size: usize) -> shm::Extent {
     let id = shm::get(&c, IPC_PRIVATE, size, 0o600).unwrap();
     let extent = shm::attach(&c, id, 0).unwrap();
     for at in (extent.offset..extent.offset + extent.len).step_by(8) {
-        w.pool()
-            .mem()
-            .word_anywhere(at)
-            .unwrap()
-            .store(u64::MAX, Relaxed);
+        w.pool().mem().word_anywhere(at).unwrap().store(u64::MAX, Relaxed);
     }
     shm::remove(&c, id).unwrap();
     shm::detach(&c, id);
@@ -79,10 +73,7 @@ fn what_a_machine_removes_is_emptied() {
     let before = free(&w);
     let extent = fill_and_remove(&w, SIZE);
     let p = w.process();
-    assert_eq!(
-        data(w.pool(), extent.offset, extent.len),
-        Some(extent.offset)
-    );
+    assert_eq!(data(w.pool(), extent.offset, extent.len), Some(extent.offset));
     assert_eq!(give_all_back(&p.ctx()), SIZE as u64);
     assert_eq!(data(w.pool(), extent.offset, extent.len), None);
     assert_eq!((give_all_back(&p.ctx()), free(&w)), (0, before));
@@ -111,10 +102,7 @@ fn what_is_in_use_is_left_alone() {
     let extent = fill_and_remove(&w, SIZE);
     let p = w.process();
     let c = p.ctx();
-    assert_eq!(
-        one_step(&c, &mut Cursor::default()),
-        Ok(Step::Emptied(MOST))
-    );
+    assert_eq!(one_step(&c, &mut Cursor::default()), Ok(Step::Emptied(MOST)));
     // Somebody takes it, half emptied as it is, and gives a part back.
     let q = w.process();
     q.move_into_machine();
@@ -122,22 +110,14 @@ fn what_is_in_use_is_left_alone() {
     let ids = [SIZE / 2, SIZE / 2].map(|size| shm::get(&d, IPC_PRIVATE, size, 0o600).unwrap());
     let mine = ids.map(|id| shm::look(&d, id, 0).unwrap());
     assert!(mine.iter().any(|m| m.offset == extent.offset));
-    for at in mine
-        .iter()
-        .flat_map(|m| (m.offset..m.offset + m.len).step_by(8))
-    {
-        assert_eq!(
-            w.pool().mem().word_anywhere(at).unwrap().swap(7, Relaxed),
-            0
-        );
+    for at in mine.iter().flat_map(|m| (m.offset..m.offset + m.len).step_by(8)) {
+        assert_eq!(w.pool().mem().word_anywhere(at).unwrap().swap(7, Relaxed), 0);
     }
     shm::remove(&d, ids[0]).unwrap();
     give_all_back(&c);
     assert_eq!(data(w.pool(), mine[0].offset, mine[0].len), None);
     let kept = mine[1].offset..mine[1].offset + mine[1].len;
-    assert!(kept
-        .step_by(8)
-        .all(|at| w.pool().mem().word_anywhere(at).unwrap().load(Relaxed) == 7));
+    assert!(kept.step_by(8).all(|at| w.pool().mem().word_anywhere(at).unwrap().load(Relaxed) == 7));
 }
 
 #[test]
@@ -145,10 +125,7 @@ fn small_segments_keep_their_memory() {
     let w = World::new(8 << 20);
     let extent = fill_and_remove(&w, 16 << 10);
     let p = w.process();
-    assert_eq!(
-        one_step(&p.ctx(), &mut Cursor::default()),
-        Ok(Step::Nothing)
-    );
+    assert_eq!(one_step(&p.ctx(), &mut Cursor::default()), Ok(Step::Nothing));
     assert!(data(w.pool(), extent.offset, extent.len).is_some());
     next_is_empty(&w, 16 << 10);
 }
@@ -159,15 +136,9 @@ fn memory_that_stays_is_not_said_to_be_empty() {
     fill_and_remove(&w, SIZE);
     let p = w.process();
     let ever_more = |at, _| Some(at);
-    assert_eq!(
-        step(&p.ctx(), MOST, &mut Cursor::default(), ever_more),
-        Ok(Step::Impossible)
-    );
+    assert_eq!(step(&p.ctx(), MOST, &mut Cursor::default(), ever_more), Ok(Step::Impossible));
     p.move_into_machine();
-    assert_eq!(
-        one_step(&p.ctx(), &mut Cursor::default()),
-        Ok(Step::Impossible)
-    );
+    assert_eq!(one_step(&p.ctx(), &mut Cursor::default()), Ok(Step::Impossible));
     next_is_empty(&w, SIZE);
 }
 
@@ -201,19 +172,10 @@ fn who_has_no_patience_does_not_wait() {
     let p = w.process();
     p.hurry(5_000_000);
     let begun = std::time::Instant::now();
-    assert_eq!(
-        one_step(&p.ctx(), &mut Cursor::default()),
-        Err(Errno::EIDRM)
-    );
-    assert!(
-        u128::from(PATIENCE) > 100 * begun.elapsed().as_nanos(),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert_eq!(one_step(&p.ctx(), &mut Cursor::default()), Err(Errno::EIDRM));
+    assert!(u128::from(PATIENCE) > 100 * begun.elapsed().as_nanos(), "{:?}", begun.elapsed());
     holder.kill();
     // A dead process is followed in spite of all haste.
     let mut cursor = Cursor::default();
-    crate::testing::until("it is done", || {
-        one_step(&p.ctx(), &mut cursor) == Ok(Step::Nothing)
-    });
+    crate::testing::until("it is done", || one_step(&p.ctx(), &mut cursor) == Ok(Step::Nothing));
 }

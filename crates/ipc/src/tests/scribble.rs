@@ -10,9 +10,7 @@ use super::sem::{op, undone};
 use crate::census::Census;
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
-use crate::{
-    check, liveness, msg, reclaim, sem, shm, stats, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE,
-};
+use crate::{check, liveness, msg, reclaim, sem, shm, stats, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -48,11 +46,7 @@ struct Ids {
 }
 
 /// Operations that must wait, on more semaphores than a record has room for, and on one.
-const MANY: [Sembuf; 22] = [Sembuf {
-    num: 1,
-    op: -1,
-    flg: sem::SEM_UNDO,
-}; 22];
+const MANY: [Sembuf; 22] = [Sembuf { num: 1, op: -1, flg: sem::SEM_UNDO }; 22];
 
 impl Scene {
     fn new() -> Scene {
@@ -83,21 +77,14 @@ impl Scene {
                 unsafe { msg::send(c, ids.full, 1, [0u8; 700].as_ptr(), 700, 0) }
             });
         }
-        until("six wait", || {
-            (0..64).filter(|i| waits(&world, *i)).count() == 6
-        });
+        until("six wait", || (0..64).filter(|i| waits(&world, *i)).count() == 6);
         living.stop();
         dead.kill();
         send(c, ids.queue, 1, &[1; 300]).unwrap();
         send(c, ids.queue, 2, b"short").unwrap();
         let image = (0..SIZE as u64 / 8).map(|i| word(&world, i * 8)).collect();
         world.hurry(HURRY);
-        Scene {
-            world,
-            me,
-            ids,
-            image,
-        }
+        Scene { world, me, ids, image }
     }
 
     /// Makes the pool what it was.
@@ -216,9 +203,7 @@ fn look_at_everything(c: &Ctx) {
     let _ = (0..100).find_map(|_| census.step(c, 1000));
     for _ in 0..4 {
         c.budget.renew();
-        let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |at, _| {
-            Some(at)
-        });
+        let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |at, _| Some(at));
     }
     c.budget.renew();
     let _ = reclaim::step(c, 1 << 16, &mut reclaim::Cursor::default(), |_, _| None);
@@ -232,13 +217,7 @@ fn look_at_everything(c: &Ctx) {
 
 fn use_sets(c: &Ctx, set: i32) {
     let soon = Some(Duration::from_nanos(1));
-    for sops in [
-        &[op(0, 1)][..],
-        &[undone(1, 1)],
-        &[undone(0, -2), op(2, 0)],
-        &[op(1, -30000)],
-        &MANY,
-    ] {
+    for sops in [&[op(0, 1)][..], &[undone(1, 1)], &[undone(0, -2), op(2, 0)], &[op(1, -30000)], &MANY] {
         c.budget.renew();
         let _ = sem::op(c, set, sops, soon);
     }
@@ -354,9 +333,7 @@ fn scribble(scene: Scene, ways: Vec<Vec<(u64, u64)>>) {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let harm = worker
-        .join()
-        .unwrap_or_else(|_| panic!("wrote outside with (offset: was, is) {last:?}"));
+    let harm = worker.join().unwrap_or_else(|_| panic!("wrote outside with (offset: was, is) {last:?}"));
     assert!(harm.is_empty(), "panicked with (offset: was, is) {harm:#?}");
 }
 

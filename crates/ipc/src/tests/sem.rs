@@ -15,26 +15,14 @@ pub fn op(num: u16, op: i16) -> Sembuf {
 
 /// An operation that is undone.
 pub fn undone(num: u16, op: i16) -> Sembuf {
-    Sembuf {
-        num,
-        op,
-        flg: SEM_UNDO,
-    }
+    Sembuf { num, op, flg: SEM_UNDO }
 }
 
 /// Takes one.
-pub static TAKE: [Sembuf; 1] = [Sembuf {
-    num: 0,
-    op: -1,
-    flg: 0,
-}];
+pub static TAKE: [Sembuf; 1] = [Sembuf { num: 0, op: -1, flg: 0 }];
 
 fn now(num: u16, op: i16) -> Sembuf {
-    Sembuf {
-        num,
-        op,
-        flg: IPC_NOWAIT as i16,
-    }
+    Sembuf { num, op, flg: IPC_NOWAIT as i16 }
 }
 
 /// A new set with these values.
@@ -56,12 +44,7 @@ pub fn values(c: &Ctx, id: i32) -> Vec<u16> {
 }
 
 /// Begins operations that have to wait, and waits until they do.
-fn begin(
-    c: &Ctx,
-    process: &Arc<Process>,
-    id: i32,
-    sops: &'static [Sembuf],
-) -> Task<Result<(), Errno>> {
+fn begin(c: &Ctx, process: &Arc<Process>, id: i32, sops: &'static [Sembuf]) -> Task<Result<(), Errno>> {
     let waiting = || {
         (0..sem::nsems(c, id).unwrap() as i32)
             .map(|n| sem::getncnt(c, id, n).unwrap() + sem::getzcnt(c, id, n).unwrap())
@@ -79,36 +62,16 @@ fn operations_happen_all_or_not_at_all() {
     let process = world.process();
     let c = &process.ctx();
     let id = set_of(c, &[1, 0]);
-    assert_eq!(
-        sem::op(c, id, &[op(0, -1), now(1, -1)], None),
-        Err(Errno::EAGAIN)
-    );
+    assert_eq!(sem::op(c, id, &[op(0, -1), now(1, -1)], None), Err(Errno::EAGAIN));
     assert_eq!(values(c, id), [1, 0]);
-    assert_eq!(
-        sem::op(
-            c,
-            id,
-            &[op(0, 1), op(1, -1)],
-            Some(Duration::from_millis(20))
-        ),
-        Err(Errno::EAGAIN)
-    );
+    assert_eq!(sem::op(c, id, &[op(0, 1), op(1, -1)], Some(Duration::from_millis(20))), Err(Errno::EAGAIN));
     assert_eq!(values(c, id), [1, 0]);
     // The second operation on one semaphore sees what the first has done.
-    assert_eq!(
-        sem::op(c, id, &[op(1, 2), op(1, -2), op(1, 0), op(0, -1)], None),
-        Ok(())
-    );
+    assert_eq!(sem::op(c, id, &[op(1, 2), op(1, -2), op(1, 0), op(0, -1)], None), Ok(()));
     assert_eq!(values(c, id), [0, 0]);
-    assert_eq!(
-        sem::op(c, id, &[op(0, 3), op(1, SEMVMX as i16), op(1, 1)], None),
-        Err(Errno::ERANGE)
-    );
+    assert_eq!(sem::op(c, id, &[op(0, 3), op(1, SEMVMX as i16), op(1, 1)], None), Err(Errno::ERANGE));
     assert_eq!(values(c, id), [0, 0]);
-    assert_eq!(
-        sem::op(c, id, &[op(0, 1), op(2, 1)], None),
-        Err(Errno::EFBIG)
-    );
+    assert_eq!(sem::op(c, id, &[op(0, 1), op(2, 1)], None), Err(Errno::EFBIG));
     assert_eq!(sem::op(c, id, &[], None), Err(Errno::EINVAL));
     let many = std::vec![op(0, 1); 501];
     assert_eq!(sem::op(c, id, &many, None), Err(Errno::E2BIG));
@@ -123,31 +86,12 @@ fn two_semaphores_are_taken_together_by_a_waiter() {
     let (a, b) = (world.process(), world.process());
     let c = &a.ctx();
     let id = set_of(c, &[0, 0]);
-    let task = begin(
-        c,
-        &b,
-        id,
-        &[
-            Sembuf {
-                num: 0,
-                op: -1,
-                flg: 0,
-            },
-            Sembuf {
-                num: 1,
-                op: -1,
-                flg: 0,
-            },
-        ],
-    );
+    let task = begin(c, &b, id, &[Sembuf { num: 0, op: -1, flg: 0 }, Sembuf { num: 1, op: -1, flg: 0 }]);
     assert_eq!(sem::getncnt(c, id, 0), Ok(1));
     sem::op(c, id, &[op(0, 1)], None).unwrap();
     // One of two is not enough; the other is in the way now.
     assert_eq!(values(c, id), [1, 0]);
-    assert_eq!(
-        (sem::getncnt(c, id, 0), sem::getncnt(c, id, 1)),
-        (Ok(0), Ok(1))
-    );
+    assert_eq!((sem::getncnt(c, id, 0), sem::getncnt(c, id, 1)), (Ok(0), Ok(1)));
     sem::op(c, id, &[op(1, 1)], None).unwrap();
     assert_eq!(task.result(), Ok(()));
     assert_eq!(values(c, id), [0, 0]);
@@ -156,30 +100,8 @@ fn two_semaphores_are_taken_together_by_a_waiter() {
 
 #[test]
 fn waiters_are_served_in_order_and_those_for_zero_first() {
-    static TAKE: [Sembuf; 2] = [
-        Sembuf {
-            num: 0,
-            op: -1,
-            flg: 0,
-        },
-        Sembuf {
-            num: 1,
-            op: 1,
-            flg: 0,
-        },
-    ];
-    static PASS: [Sembuf; 2] = [
-        Sembuf {
-            num: 0,
-            op: 0,
-            flg: 0,
-        },
-        Sembuf {
-            num: 0,
-            op: 1,
-            flg: 0,
-        },
-    ];
+    static TAKE: [Sembuf; 2] = [Sembuf { num: 0, op: -1, flg: 0 }, Sembuf { num: 1, op: 1, flg: 0 }];
+    static PASS: [Sembuf; 2] = [Sembuf { num: 0, op: 0, flg: 0 }, Sembuf { num: 0, op: 1, flg: 0 }];
     let world = World::new(1 << 20);
     let a = world.process();
     let c = &a.ctx();
@@ -221,10 +143,7 @@ fn a_waiter_gives_up_when_it_should() {
     // No record is left behind: each of very many waits finds one.
     let id = set_of(c, &[0]);
     for _ in 0..1000 {
-        assert_eq!(
-            sem::op(c, id, &[op(0, -1)], Some(Duration::from_nanos(1))),
-            Err(Errno::EAGAIN)
-        );
+        assert_eq!(sem::op(c, id, &[op(0, -1)], Some(Duration::from_nanos(1))), Err(Errno::EAGAIN));
     }
 }
 
@@ -256,16 +175,7 @@ fn a_sleeper_gets_what_a_killed_process_held() {
     let c = &a.ctx();
     let id = set_of(c, &[1]);
     sem::op(&b.ctx(), id, &[undone(0, -1)], None).unwrap();
-    let task = begin(
-        c,
-        &d,
-        id,
-        &[Sembuf {
-            num: 0,
-            op: -1,
-            flg: SEM_UNDO,
-        }],
-    );
+    let task = begin(c, &d, id, &[Sembuf { num: 0, op: -1, flg: SEM_UNDO }]);
     b.kill();
     // Nobody calls anything: the sleeper itself has to notice.
     assert_eq!(task.result(), Ok(()));
@@ -333,36 +243,20 @@ fn permissions_are_looked_at() {
     let c = &a.ctx();
     let id = sem::get(c, 77, 1, crate::IPC_CREAT | 0o640).unwrap();
     let other = &b.ctx();
-    b.set_cred(Cred {
-        uid: 2,
-        gid: 2,
-        caps: 0,
-    });
+    b.set_cred(Cred { uid: 2, gid: 2, caps: 0 });
     assert_eq!(sem::getval(other, id, 0), Err(Errno::EACCES));
     assert_eq!(sem::op(other, id, &[op(0, 1)], None), Err(Errno::EACCES));
     assert_eq!(sem::remove(other, id), Err(Errno::EPERM));
     assert_eq!(sem::get(other, 77, 1, 0o600), Err(Errno::EACCES));
     assert_eq!(sem::get(other, 77, 1, 0), Ok(id));
-    b.set_cred(Cred {
-        uid: 2,
-        gid: 1000,
-        caps: 0,
-    });
+    b.set_cred(Cred { uid: 2, gid: 1000, caps: 0 });
     assert_eq!(sem::getval(other, id, 0), Ok(0));
     assert_eq!(sem::setval(other, id, 0, 1), Err(Errno::EACCES));
     // CAP_IPC_OWNER, then CAP_SYS_ADMIN.
-    b.set_cred(Cred {
-        uid: 2,
-        gid: 2,
-        caps: 1 << 15,
-    });
+    b.set_cred(Cred { uid: 2, gid: 2, caps: 1 << 15 });
     assert_eq!(sem::setval(other, id, 0, 1), Ok(()));
     assert_eq!(sem::remove(other, id), Err(Errno::EPERM));
-    b.set_cred(Cred {
-        uid: 2,
-        gid: 2,
-        caps: 1 << 21,
-    });
+    b.set_cred(Cred { uid: 2, gid: 2, caps: 1 << 21 });
     assert_eq!(sem::remove(other, id), Ok(()));
 }
 
@@ -372,16 +266,9 @@ fn a_machines_root_rules_over_its_own() {
     let world = World::new(1 << 20);
     let (maker, root) = (world.process(), world.process());
     let ids = [1, 2].map(|key| sem::get(&maker.ctx(), key, 1, crate::IPC_CREAT | 0o600).unwrap());
-    root.set_cred(Cred {
-        uid: 2,
-        gid: 2,
-        caps: u64::MAX,
-    });
+    root.set_cred(Cred { uid: 2, gid: 2, caps: u64::MAX });
     root.move_into_machine();
-    let elsewhere = crate::Ctx {
-        member: 1,
-        ..root.ctx()
-    };
+    let elsewhere = crate::Ctx { member: 1, ..root.ctx() };
     assert_eq!(sem::getval(&elsewhere, ids[0], 0), Err(Errno::EACCES));
     assert_eq!(sem::remove(&elsewhere, ids[0]), Err(Errno::EPERM));
     let own = sem::get(&elsewhere, 3, 1, crate::IPC_CREAT).unwrap();
@@ -395,15 +282,8 @@ fn a_machines_root_rules_over_its_own() {
     assert_eq!(sem::getval(&there, ids[0], 0), Ok(0));
     assert_eq!(sem::remove(&there, ids[0]), Ok(()));
     let host = world.process();
-    host.set_cred(Cred {
-        uid: 2,
-        gid: 2,
-        caps: u64::MAX,
-    });
-    let host = crate::Ctx {
-        member: 1,
-        ..host.ctx()
-    };
+    host.set_cred(Cred { uid: 2, gid: 2, caps: u64::MAX });
+    let host = crate::Ctx { member: 1, ..host.ctx() };
     assert_eq!(sem::remove(&host, ids[1]), Ok(()));
 }
 

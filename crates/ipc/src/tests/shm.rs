@@ -18,18 +18,12 @@ fn attachments_are_counted() {
     let (c, d) = (&a.ctx(), &b.ctx());
     let id = shm::get(c, 5, 5000, IPC_CREAT | 0o600).unwrap();
     let extent = shm::attach(c, id, 0).unwrap();
-    assert_eq!(
-        (extent.size, extent.len, extent.offset % 4096),
-        (5000, 8192, 0)
-    );
+    assert_eq!((extent.size, extent.len, extent.offset % 4096), (5000, 8192, 0));
     assert_eq!(shm::look(c, id, 0), Ok(extent));
     assert_eq!(shm::attach(d, id, 0), Ok(extent));
     assert_eq!(shm::attach(d, id, SHM_RDONLY), Ok(extent));
     let ds = shm::stat(c, id).unwrap();
-    assert_eq!(
-        (ds.nattch, ds.size, ds.cpid, ds.lpid),
-        (3, 5000, a.pid(), b.pid())
-    );
+    assert_eq!((ds.nattch, ds.size, ds.cpid, ds.lpid), (3, 5000, a.pid(), b.pid()));
     shm::detach(d, id);
     assert_eq!(shm::stat(c, id).unwrap().nattch, 2);
     // Those who have nothing attached take nothing away.
@@ -46,9 +40,7 @@ fn a_fork_counts_for_the_child_too() {
     let world = World::new(1 << 20);
     let (a, b) = (world.process(), world.process());
     let (c, d) = (&a.ctx(), &b.ctx());
-    let ids: Vec<i32> = (0..30)
-        .map(|_| shm::get(c, IPC_PRIVATE, 100, 0o600).unwrap())
-        .collect();
+    let ids: Vec<i32> = (0..30).map(|_| shm::get(c, IPC_PRIVATE, 100, 0o600).unwrap()).collect();
     // More than a process remembers one by one.
     for id in &ids {
         shm::attach(c, *id, 0).unwrap();
@@ -74,10 +66,7 @@ fn a_removed_segment_goes_with_the_last_attachment() {
     shm::remove(c, id).unwrap();
     assert_eq!(shm::get(c, 5, 0, 0), Err(Errno::ENOENT));
     let ds = shm::stat(c, id).unwrap();
-    assert_eq!(
-        (ds.nattch, ds.perm.key, ds.perm.mode & SHM_DEST),
-        (2, 0, SHM_DEST)
-    );
+    assert_eq!((ds.nattch, ds.perm.key, ds.perm.mode & SHM_DEST), (2, 0, SHM_DEST));
     // Attaching by id goes on, as on Linux.
     shm::attach(c, id, 0).unwrap();
     shm::detach(c, id);
@@ -117,22 +106,14 @@ fn permissions_say_how() {
     let (a, b) = (world.process(), world.process());
     let c = &a.ctx();
     let id = shm::get(c, IPC_PRIVATE, 1, 0o604).unwrap();
-    b.set_cred(Cred {
-        uid: 9,
-        gid: 9,
-        caps: 0,
-    });
+    b.set_cred(Cred { uid: 9, gid: 9, caps: 0 });
     assert_eq!(shm::attach(&b.ctx(), id, 0), Err(Errno::EACCES));
     assert!(shm::attach(&b.ctx(), id, SHM_RDONLY).is_ok());
     assert_eq!(shm::remove(&b.ctx(), id), Err(Errno::EPERM));
     assert_eq!(shm::lock(&b.ctx(), id, true), Err(Errno::EPERM));
     assert_eq!(shm::stat(c, id).unwrap().nattch, 1);
     let huge = |caps| {
-        b.set_cred(Cred {
-            uid: 9,
-            gid: 9,
-            caps,
-        });
+        b.set_cred(Cred { uid: 9, gid: 9, caps });
         shm::get(&b.ctx(), IPC_PRIVATE, 1, shm::SHM_HUGETLB | 0o600)
     };
     assert_eq!(huge(0), Err(Errno::EPERM));
@@ -201,9 +182,7 @@ fn pages_whose_owner_does_not_get_the_lock_again_are_found() {
     let held_up = w.hold_releases();
     let removed = a.start(move |c| shm::remove(c, id));
     let is_on_its_way = || w.pool().root().pending_pages[0].owner.load(Relaxed) != 0;
-    until("its memory is given back", || {
-        is_on_its_way() && w.pool().root().lock.load(Relaxed) == 0
-    });
+    until("its memory is given back", || is_on_its_way() && w.pool().root().lock.load(Relaxed) == 0);
     while_the_lock_is_held(&w, || {
         drop(held_up);
         assert_eq!(removed.result(), Ok(()));

@@ -40,16 +40,12 @@ fn objects_and_what_has_passed_are_seen() {
     stats::segments(w.pool(), back, |s| segments.push(s));
     stats::sets(w.pool(), back, |s| sets.push(s));
     stats::queues(w.pool(), back, |q| queues.push(q));
-    let [s] = segments[..] else {
-        panic!("{segments:?}")
-    };
+    let [s] = segments[..] else { panic!("{segments:?}") };
     assert_eq!((s.entry.id, s.entry.key, s.entry.mode), (segment, 7, 0o640));
     assert_eq!((s.size, s.attached, s.creator.pid), (5000, 1, p.pid()));
     let [s] = sets[..] else { panic!("{sets:?}") };
     assert_eq!((s.entry.id, s.count), (set, 3));
-    let [q] = queues[..] else {
-        panic!("{queues:?}")
-    };
+    let [q] = queues[..] else { panic!("{queues:?}") };
     assert_eq!((q.entry.id, q.bytes(), q.messages()), (id, 50, 2));
     let passed = |now: stats::End, then: stats::End| {
         let messages = now.messages.wrapping_sub(then.messages);
@@ -59,10 +55,7 @@ fn objects_and_what_has_passed_are_seen() {
     assert_eq!(passed(q.received, new.received), (10, 1));
     assert_eq!((q.sent.last.pid, q.received.last.pid), (p.pid(), p.pid()));
     let totals = stats::totals(w.pool());
-    assert_eq!(
-        (totals.objects, totals.semaphores, totals.segment_bytes),
-        ([1, 1, 1], 3, 8192)
-    );
+    assert_eq!((totals.objects, totals.semaphores, totals.segment_bytes), ([1, 1, 1], 3, 8192));
 
     // What has no memory is not looked at.
     stats::segments(w.pool(), &mut |_, _| false, |_| panic!("it was looked at"));
@@ -88,23 +81,8 @@ fn what_is_handed_to_a_waiting_receiver_is_counted() {
 
 #[test]
 fn who_waits_is_seen_with_what_for_and_since_when() {
-    const TAKE: [Sembuf; 2] = [
-        Sembuf {
-            num: 0,
-            op: 1,
-            flg: 0,
-        },
-        Sembuf {
-            num: 2,
-            op: -3,
-            flg: 0,
-        },
-    ];
-    const MANY: [Sembuf; 25] = [Sembuf {
-        num: 1,
-        op: 0,
-        flg: 0,
-    }; 25];
+    const TAKE: [Sembuf; 2] = [Sembuf { num: 0, op: 1, flg: 0 }, Sembuf { num: 2, op: -3, flg: 0 }];
+    const MANY: [Sembuf; 25] = [Sembuf { num: 1, op: 0, flg: 0 }; 25];
     let w = World::new(8 << 20);
     let (p, taker, receiver, sender) = (w.process(), w.process(), w.process(), w.process());
     let c = &p.ctx();
@@ -119,34 +97,13 @@ fn who_waits_is_seen_with_what_for_and_since_when() {
     // SAFETY: an array.
     sender.start(move |c| unsafe { msg::send(c, full, 1, [0u8; 700].as_ptr(), 700, 0) });
     until("all wait", || sleepers(&w).len() == 4);
-    let seen: Vec<_> = sleepers(&w)
-        .iter()
-        .map(|s| (s.who.pid, s.kind, s.id, s.wanted))
-        .collect();
-    assert_eq!(
-        seen[0],
-        (
-            taker.pid(),
-            Kind::Sem,
-            set,
-            Wanted::Operation { number: 2, add: -3 }
-        )
-    );
-    assert_eq!(
-        seen[1],
-        (
-            taker.pid(),
-            Kind::Sem,
-            set,
-            Wanted::Operation { number: 1, add: 0 }
-        )
-    );
+    let seen: Vec<_> = sleepers(&w).iter().map(|s| (s.who.pid, s.kind, s.id, s.wanted)).collect();
+    assert_eq!(seen[0], (taker.pid(), Kind::Sem, set, Wanted::Operation { number: 2, add: -3 }));
+    assert_eq!(seen[1], (taker.pid(), Kind::Sem, set, Wanted::Operation { number: 1, add: 0 }));
     assert!(seen.contains(&(receiver.pid(), Kind::Msg, empty, Wanted::Message(-9))));
     assert!(seen.contains(&(sender.pid(), Kind::Msg, full, Wanted::Space(700))));
     let now = crate::Kernel::now(&*p);
-    assert!(sleepers(&w)
-        .iter()
-        .all(|s| (now - 60..=now).contains(&s.since)));
+    assert!(sleepers(&w).iter().all(|s| (now - 60..=now).contains(&s.since)));
     sem::op(c, set, &[op(2, 3)], None).unwrap();
     assert_eq!(sleepers(&w).len(), 3);
 }

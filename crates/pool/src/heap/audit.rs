@@ -141,11 +141,8 @@ impl<'a> Audit<'a> {
 
     /// Calls `each` with first block and length of all ranges that are neither free nor claimed.
     pub fn nobodys(&self, mut each: impl FnMut(u32, u32)) {
-        let is_known = |block: u32| {
-            self.known
-                .get((block / 64) as usize)
-                .is_none_or(|w| w >> (block % 64) & 1 == 1)
-        };
+        let is_known =
+            |block: u32| self.known.get((block / 64) as usize).is_none_or(|w| w >> (block % 64) & 1 == 1);
         let mut block = 0;
         while block < self.heap.count {
             if block % 64 == 0 && self.known.get((block / 64) as usize) == Some(&u64::MAX) {

@@ -41,19 +41,12 @@ impl Heap {
     /// All of a piece, if it lies in the heap.
     fn whole(&self, first: u32, order: u32) -> Option<Range> {
         let (count, dirty) = (1 << order, true);
-        (first as u64 + count as u64 <= self.count as u64).then_some(Range {
-            first,
-            count,
-            dirty,
-        })
+        (first as u64 + count as u64 <= self.count as u64).then_some(Range { first, count, dirty })
     }
 
     /// Says that a piece that [`Heap::soiled`] found, under the same lock, reads as zeros now.
     pub fn set_clean(&self, txn: &mut Txn, range: Range) -> Result<(), Full> {
-        let piece = self
-            .piece(txn, range.first)
-            .filter(|p| p.dirty)
-            .ok_or(Full)?;
+        let piece = self.piece(txn, range.first).filter(|p| p.dirty).ok_or(Full)?;
         if self.whole(range.first, piece.order) != Some(range) {
             return Err(Full);
         }
@@ -78,8 +71,7 @@ impl Heap {
             // The heap has no more pieces of an order: a longer list leads back to itself.
             for _ in 0..=self.count >> order {
                 let mut change = txn();
-                let Some((block, piece)) =
-                    self.linked(&change, link).filter(|(_, p)| p.order == order)
+                let Some((block, piece)) = self.linked(&change, link).filter(|(_, p)| p.order == order)
                 else {
                     // Nothing, if it could be looked at.
                     change.commit()?;

@@ -214,23 +214,13 @@ impl<'a> Guard<'a> {
         word: &'static AtomicU32,
         log: impl Fn() -> Log,
     ) -> Result<Guard<'a>, Stuck> {
-        let here = Here {
-            ctx,
-            signals: Some(signals),
-            log: &log,
-        };
+        let here = Here { ctx, signals: Some(signals), log: &log };
         let taken = protocol::acquire(&here, word, owner_word(ctx));
         let inherited = taken.inspect_err(|_| signals.failed.set(true))?;
         if matches!(signals.manner.get(), Manner::Attentive | Manner::Open) {
             signals.manner.set(Manner::Deaf);
         }
-        Ok(Guard {
-            ctx,
-            word,
-            log: log(),
-            inherited,
-            later: [const { Cell::new(None) }; LATER],
-        })
+        Ok(Guard { ctx, word, log: log(), inherited, later: [const { Cell::new(None) }; LATER] })
     }
 
     /// The same for a lock inside of which another one is taken, whose log may lead to this one's log, too.
@@ -279,14 +269,7 @@ impl<'a> Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        protocol::release(
-            &Here {
-                ctx: self.ctx,
-                signals: None,
-                log: &|| self.log,
-            },
-            self.word,
-        );
+        protocol::release(&Here { ctx: self.ctx, signals: None, log: &|| self.log }, self.word);
         // An owner that dies here leaves waiters that find out when they look around.
         for word in self.later.iter().map_while(Cell::take) {
             self.ctx.kernel.wake(word, 1);
@@ -338,8 +321,7 @@ impl World<AtomicU32> for Here<'_> {
         if self.ctx.kernel.patience().is_some_and(|most| waited > most) {
             return Some(Stuck::Owner);
         }
-        self.signals
-            .and_then(|signals| signals.gives_up(waited, here))
+        self.signals.and_then(|signals| signals.gives_up(waited, here))
     }
     fn has_waited(&self, waited: u64) {
         self.ctx.budget.add_wait(waited);

@@ -13,8 +13,7 @@ impl Word for AtomicU32 {
         self.load(Ordering::Relaxed)
     }
     fn replace(&self, old: u32, new: u32) -> bool {
-        self.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        self.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
     fn exchange(&self, new: u32) -> u32 {
         self.swap(new, Ordering::AcqRel)
@@ -115,11 +114,7 @@ fn is_taken_over_from_the_dead_once() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let shared = Arc::new((
-            AtomicU32::new(HELD | 1),
-            UnsafeCell::new(0u32),
-            Small::new(true),
-        ));
+        let shared = Arc::new((AtomicU32::new(HELD | 1), UnsafeCell::new(0u32), Small::new(true)));
         shared.2.dead.store(true, Ordering::Release);
         let threads: Vec<_> = (2..4)
             .map(|slot| {

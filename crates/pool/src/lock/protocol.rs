@@ -97,12 +97,7 @@ fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Resul
 }
 
 /// `waited` becomes how many nanoseconds it took, without those in which the owner was stopped.
-fn wait_for<W: Word, X: World<W>>(
-    world: &X,
-    word: &W,
-    mine: u32,
-    waited: &mut u64,
-) -> Result<bool, Stuck> {
+fn wait_for<W: Word, X: World<W>>(world: &X, word: &W, mine: u32, waited: &mut u64) -> Result<bool, Stuck> {
     let mut pause = FIRST_PAUSE;
     let mut seen = word.read();
     let begun = world.now();

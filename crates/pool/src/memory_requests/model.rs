@@ -27,10 +27,7 @@ struct World {
 
 impl World {
     fn new() -> Arc<World> {
-        Arc::new(World {
-            slots: [AtomicU64::new(0)],
-            backed: AtomicU32::new(0),
-        })
+        Arc::new(World { slots: [AtomicU64::new(0)], backed: AtomicU32::new(0) })
     }
 
     /// Requests, and looks twice whether it was answered; what it may believe then is checked. True if it was

@@ -67,10 +67,7 @@ fn turns_come_round() {
     for _ in 0..5000 {
         let request = put(&slots, 5, 77, 3).unwrap();
         assert_eq!(request.slot, 0);
-        assert_eq!(
-            serve(&slots[0], |first, count| (first, count) == (77, 3)),
-            Some(5)
-        );
+        assert_eq!(serve(&slots[0], |first, count| (first, count) == (77, 3)), Some(5));
         assert_eq!(fetch(&slots, request), Answer::Given);
     }
 }

@@ -25,11 +25,7 @@ fn questions(nanoseconds: u64) -> u64 {
 fn slow_questions_are_dear() {
     let quick = questions(0);
     assert_eq!(quick, (CALL - 1) / ASK);
-    assert_eq!(
-        questions(ASK * 10),
-        quick,
-        "the price is for those that take so long"
-    );
+    assert_eq!(questions(ASK * 10), quick, "the price is for those that take so long");
     // However slow they are, all that a call asks takes a third of a second.
     for nanoseconds in [10_000, 100_000, 1_000_000] {
         assert!((300_000_000..350_000_000).contains(&(questions(nanoseconds) * nanoseconds)));

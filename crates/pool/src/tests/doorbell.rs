@@ -40,29 +40,18 @@ fn a_record_is_its_owners_as_long_as_that_is_there() {
     let memory = Memory::new(1 << 20);
     let pool = pool(&memory);
     let record = pool.waiter(2).unwrap();
-    let me = pool
-        .claim_process(&Ready::default(), &Budget::default(), 7, 1, 0, &mut |_| {
-            true
-        })
-        .unwrap();
+    let me = pool.claim_process(&Ready::default(), &Budget::default(), 7, 1, 0, &mut |_| true).unwrap();
     record.status.store(WAITING, SeqCst);
     record.owner.store(me.word(), SeqCst);
     assert_eq!(pool.sleeper_of(&record.status), Of(7));
     pool.free_process(me);
     assert_eq!(pool.sleeper_of(&record.status), Gone);
     let next = (0..pool.proc_slots()).find_map(|_| {
-        let next =
-            pool.claim_process(&Ready::default(), &Budget::default(), 8, 1, 0, &mut |_| {
-                true
-            })?;
+        let next = pool.claim_process(&Ready::default(), &Budget::default(), 8, 1, 0, &mut |_| true)?;
         (next.slot == me.slot).then_some(next)
     });
     assert!(next.is_some(), "the slot comes round again");
-    assert_eq!(
-        pool.sleeper_of(&record.status),
-        Gone,
-        "of another generation"
-    );
+    assert_eq!(pool.sleeper_of(&record.status), Gone, "of another generation");
     record.owner.store(next.unwrap().word(), SeqCst);
     assert_eq!(pool.sleeper_of(&record.status), Of(8));
     // What an enemy may write.
@@ -79,35 +68,18 @@ fn two_kernels_may_be_at_one_slot() {
     let memory = Memory::new(1 << 20);
     let pool = pool(&memory);
     let mut faster = None;
-    let slower = pool.claim_process(
-        &Ready::default(),
-        &Budget::default(),
-        1,
-        11,
-        1 << 32,
-        &mut |_| {
-            faster = faster.or_else(|| {
-                pool.claim_process(
-                    &Ready::default(),
-                    &Budget::default(),
-                    2,
-                    22,
-                    2 << 32,
-                    &mut |_| true,
-                )
-            });
-            true
-        },
-    );
+    let slower = pool.claim_process(&Ready::default(), &Budget::default(), 1, 11, 1 << 32, &mut |_| {
+        faster = faster.or_else(|| {
+            pool.claim_process(&Ready::default(), &Budget::default(), 2, 22, 2 << 32, &mut |_| true)
+        });
+        true
+    });
     let (faster, slower) = (faster.unwrap(), slower.unwrap());
     assert_ne!(faster.slot, slower.slot);
     let started = |slot| pool.proc(slot).unwrap().started.load(SeqCst);
     assert_eq!(pool.process(faster.slot), Some((faster, 2, 22)));
     assert_eq!(pool.process(slower.slot), Some((slower, 1, 11)));
-    assert_eq!(
-        (started(faster.slot), started(slower.slot)),
-        (2 << 32, 1 << 32)
-    );
+    assert_eq!((started(faster.slot), started(slower.slot)), (2 << 32, 1 << 32));
     // Nobody is judged by the pid of whoever had the slot before.
     pool.free_process(faster);
     let pid = pool.proc(faster.slot).unwrap().pid.load(SeqCst);
@@ -135,11 +107,7 @@ fn requests_are_taken_once_and_only_for_members_with_a_number() {
     assert!(taken().is_empty());
     pool.request_doorbell(64);
     pool.request_doorbell(u16::MAX);
-    assert_eq!(
-        pool.doorbell_requests().load(SeqCst),
-        before + 3,
-        "there are no such members"
-    );
+    assert_eq!(pool.doorbell_requests().load(SeqCst), before + 3, "there are no such members");
     assert!(taken().is_empty());
     // The largest number that there is, and one that there is not.
     pool.join_doorbells(members[2], u16::MAX);
@@ -157,10 +125,7 @@ fn a_member_alone_needs_no_doorbell_and_others_need_all() {
     pool.join_doorbells(one, 1);
     assert!(pool.is_rung_by_all(one), "alone, with a number");
     pool.leave_doorbells(one);
-    assert!(
-        !pool.is_rung_by_all(one),
-        "a process of its own can't wake others"
-    );
+    assert!(!pool.is_rung_by_all(one), "a process of its own can't wake others");
     let other = pool.join([2; 16], b"").unwrap();
     pool.join_doorbells(one, 1);
     assert!(!pool.is_rung_by_all(one) && !pool.is_rung_by_all(other));

@@ -31,26 +31,13 @@ fn sizes_have_bounds() {
     assert_eq!(open(&memory).unwrap_err(), OpenError::NotAPool);
     assert_eq!(Pool::format(memory.mem(), &Params::default()), Ok(()));
     assert!(open(&memory).is_ok());
-    assert_eq!(
-        Pool::open(memory.first(MIN - 4096)).unwrap_err(),
-        OpenError::Truncated
-    );
-    assert_eq!(
-        Pool::open(memory.first(0)).unwrap_err(),
-        OpenError::Truncated
-    );
+    assert_eq!(Pool::open(memory.first(MIN - 4096)).unwrap_err(), OpenError::Truncated);
+    assert_eq!(Pool::open(memory.first(0)).unwrap_err(), OpenError::Truncated);
 }
 
 #[test]
 fn everything_has_its_place() {
-    for len in [
-        MIN,
-        MIN + 4096,
-        3 << 20,
-        (64 << 20) - 4096,
-        64 << 20,
-        200 << 20,
-    ] {
+    for len in [MIN, MIN + 4096, 3 << 20, (64 << 20) - 4096, 64 << 20, 200 << 20] {
         let memory = formatted(len);
         let pool = open(&memory).unwrap();
         let g = pool.geometry();
@@ -73,10 +60,7 @@ fn everything_has_its_place() {
         }
         ranges.sort();
         for pair in ranges.windows(2) {
-            assert!(
-                pair[0].0 + pair[0].1 <= pair[1].0,
-                "{len}: {pair:x?} overlap"
-            );
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{len}: {pair:x?} overlap");
         }
         let (at, bytes) = ranges[ranges.len() - 1];
         assert!(at + bytes <= len as u64);
@@ -90,20 +74,11 @@ fn everything_has_its_place() {
 #[test]
 fn limits_are_kept_and_lowered_to_what_there_is_room_for() {
     let memory = Memory::new(MIN);
-    let limits = Limits {
-        shmmax: 12345,
-        semmsl: 70_000,
-        semopm: 0,
-        msgmax: u32::MAX,
-        ..Limits::default()
-    };
+    let limits = Limits { shmmax: 12345, semmsl: 70_000, semopm: 0, msgmax: u32::MAX, ..Limits::default() };
     Pool::format(memory.mem(), &Params { limits }).unwrap();
     let pool = open(&memory).unwrap();
     let l = pool.limits();
-    assert_eq!(
-        (l.shmmax, l.semmsl, l.semopm, l.msgmax),
-        (12345, 65535, 1, MSGMAX_MOST)
-    );
+    assert_eq!((l.shmmax, l.semmsl, l.semopm, l.msgmax), (12345, 65535, 1, MSGMAX_MOST));
     assert_eq!(l.shmmni, pool.capacity(Kind::Shm));
     assert_eq!(l.semmni, pool.capacity(Kind::Sem));
     assert!(l.semmni < Limits::default().semmni);
@@ -147,10 +122,7 @@ fn a_size_that_is_not_there_is_refused() {
         sb.size.store(size, Relaxed);
         assert_eq!(open(&memory).unwrap_err(), refused, "size {size}");
     }
-    assert_eq!(
-        Pool::open(memory.first(MIN)).unwrap_err(),
-        OpenError::Damaged
-    );
+    assert_eq!(Pool::open(memory.first(MIN)).unwrap_err(), OpenError::Damaged);
 }
 
 #[test]
@@ -161,25 +133,8 @@ fn no_word_of_the_geometry_leads_out_of_the_pool() {
     let words = memory.mem().words(at, 24).unwrap();
     for (i, word) in words.iter().enumerate() {
         let good = word.load(Relaxed);
-        let near = [
-            good - 1,
-            good + 1,
-            good - 8,
-            good + 8,
-            good * 2,
-            good + PAGE,
-        ];
-        let far = [
-            0,
-            1,
-            len - 1,
-            len,
-            len + 1,
-            1 << 32,
-            1 << 63,
-            u64::MAX - 4095,
-            u64::MAX,
-        ];
+        let near = [good - 1, good + 1, good - 8, good + 8, good * 2, good + PAGE];
+        let far = [0, 1, len - 1, len, len + 1, 1 << 32, 1 << 63, u64::MAX - 4095, u64::MAX];
         for bad in near.into_iter().chain(far) {
             word.store(bad, Relaxed);
             let Ok(pool) = open(&memory) else { continue };

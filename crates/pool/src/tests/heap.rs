@@ -11,10 +11,7 @@ use std::boxed::Box;
 use std::vec::Vec;
 
 fn txn_log() -> Log {
-    Log {
-        at: POOL_LOG,
-        entries: POOL_LOG_ENTRIES as u32,
-    }
+    Log { at: POOL_LOG, entries: POOL_LOG_ENTRIES as u32 }
 }
 
 fn txn(pool: &Pool) -> Txn<'_> {
@@ -46,10 +43,7 @@ impl Model {
         for b in range.first..range.first + range.count {
             assert!(!self.taken[b as usize], "block {b} was given twice");
             self.taken[b as usize] = true;
-            assert!(
-                range.dirty || !self.dirty[b as usize],
-                "block {b} is said to read as zeros"
-            );
+            assert!(range.dirty || !self.dirty[b as usize], "block {b} is said to read as zeros");
         }
     }
 
@@ -102,10 +96,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn run(pool: &Pool, heap: &Heap, steps: &[Step]) {
-    let mut model = Model {
-        taken: std::vec![false; heap.count as usize],
-        dirty: std::vec![false; heap.count as usize],
-    };
+    let mut model =
+        Model { taken: std::vec![false; heap.count as usize], dirty: std::vec![false; heap.count as usize] };
     let mut held: Vec<Range> = Vec::new();
     for step in steps {
         match *step {
@@ -207,15 +199,7 @@ fn impossible_requests_are_refused() {
     // Giving back what never was in the heap changes nothing.
     let before = heap.free_blocks(&pool);
     for (first, count) in [(heap.count, 1), (0, heap.count + 1), (u32::MAX, u32::MAX)] {
-        free(
-            &pool,
-            &heap,
-            Range {
-                first,
-                count,
-                dirty: false,
-            },
-        );
+        free(&pool, &heap, Range { first, count, dirty: false });
     }
     assert_eq!(heap.free_blocks(&pool), before);
 }
@@ -227,10 +211,7 @@ fn what_was_not_committed_did_not_happen() {
     let pool = Pool::open(memory.mem()).unwrap();
     let heap = pool.geometry().small;
     let before = heap.free_blocks(&pool);
-    let range = heap
-        .allocate(&mut txn(&pool), 5, &mut |_, _| true)
-        .unwrap()
-        .unwrap();
+    let range = heap.allocate(&mut txn(&pool), 5, &mut |_, _| true).unwrap().unwrap();
     assert_eq!(heap.free_blocks(&pool), before);
     assert_eq!(allocate(&pool, &heap, 5), Some(range));
 }
@@ -243,14 +224,7 @@ fn what_is_not_free_is_not_cleaned() {
     let heap = pool.geometry().pages;
     assert_eq!(heap.soiled(&pool, 0), None);
     let taken = allocate(&pool, &heap, 8).unwrap();
-    free(
-        &pool,
-        &heap,
-        Range {
-            dirty: true,
-            ..taken
-        },
-    );
+    free(&pool, &heap, Range { dirty: true, ..taken });
     let found = heap.soiled(&pool, 3).unwrap();
     assert!(found.first <= taken.first && found.count >= 8);
     // Somebody has taken it since it was found.
@@ -260,10 +234,7 @@ fn what_is_not_free_is_not_cleaned() {
     free(&pool, &heap, again);
     // What it says of itself is not believed.
     let found = heap.soiled(&pool, 3).unwrap();
-    let longer = Range {
-        count: found.count * 2,
-        ..found
-    };
+    let longer = Range { count: found.count * 2, ..found };
     assert!(heap.set_clean(&mut txn(&pool), longer).is_err());
     let mut change = txn(&pool);
     heap.set_clean(&mut change, found).unwrap();
@@ -295,11 +266,9 @@ fn sizes_in_turn_leave_no_pieces() {
     let memory = Memory::new(MIN_POOL as usize);
     Pool::format(memory.mem(), &Params::default()).unwrap();
     let pool = Pool::open(memory.mem()).unwrap();
-    for (heap, dirty) in [
-        (pool.geometry().small, true),
-        (pool.geometry().small, false),
-        (pool.geometry().pages, false),
-    ] {
+    for (heap, dirty) in
+        [(pool.geometry().small, true), (pool.geometry().small, false), (pool.geometry().pages, false)]
+    {
         for round in 0..20_000u32 {
             for count in [19, 2, 1 + round % 7] {
                 let range = allocate(&pool, &heap, count).expect("all of it is free");
@@ -324,10 +293,7 @@ fn the_same_size_again_and_again_is_cheap() {
     let log = txn_log();
     for round in 0..100 {
         let mut change = Txn::new(&pool, &budget, log);
-        let range = heap
-            .allocate(&mut change, 1, &mut |_, _| true)
-            .unwrap()
-            .unwrap();
+        let range = heap.allocate(&mut change, 1, &mut |_, _| true).unwrap().unwrap();
         change.commit().unwrap();
         let mut change = Txn::new(&pool, &budget, log);
         heap.free(&mut change, range).unwrap();
@@ -336,10 +302,7 @@ fn the_same_size_again_and_again_is_cheap() {
             budget.renew();
         }
     }
-    assert!(
-        budget.spend(CALL - 99 * MOST),
-        "more than {MOST} units each"
-    );
+    assert!(budget.spend(CALL - 99 * MOST), "more than {MOST} units each");
 }
 
 /// A budget that is spent ends it, but not for nothing.

@@ -56,11 +56,7 @@ fn what_has_no_memory_is_not_touched() {
     asked();
     assert!(mem.bytes(PAGE + 8, 600 * PAGE).is_some());
     assert_eq!((asked(), LEFT.load(Relaxed)), (1, 399));
-    for (from, len) in [
-        (PAGE, 601 * PAGE),
-        (300 * PAGE, 300 * PAGE),
-        (601 * PAGE, 8),
-    ] {
+    for (from, len) in [(PAGE, 601 * PAGE), (300 * PAGE, 300 * PAGE), (601 * PAGE, 8)] {
         assert!(mem.bytes(from, len).is_some());
     }
     assert_eq!(asked(), 0);
@@ -86,8 +82,5 @@ fn no_structure_lies_where_segments_do() {
     // Nor does a table.
     let head: &AtomicU64 = memory.mem().word(32).unwrap();
     head.store(pages, Relaxed);
-    assert_eq!(
-        Pool::open(memory.mem()).unwrap_err(),
-        crate::OpenError::Damaged
-    );
+    assert_eq!(Pool::open(memory.mem()).unwrap_err(), crate::OpenError::Damaged);
 }

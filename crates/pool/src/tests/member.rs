@@ -54,10 +54,7 @@ fn whoever_had_a_number_before_is_dead() {
     pool.join_doorbells(before, 5);
     pool.join_doorbells(beside, 6);
     pool.join_doorbells(before, 5);
-    assert!(
-        !pool.member_is_dead(before),
-        "said again by another process"
-    );
+    assert!(!pool.member_is_dead(before), "said again by another process");
     pool.join_doorbells(now, 5);
     assert!(pool.member_is_dead(before), "the machine was reset");
     assert!(!pool.member_is_dead(beside) && !pool.member_is_dead(now));

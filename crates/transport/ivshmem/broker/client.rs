@@ -28,11 +28,9 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
     let Some(line) = ask(directory, &Request::List {})? else {
         return Ok(None);
     };
-    serde_json::from_str(&line).map(Some).map_err(|e| {
-        Error::new(format!(
-            "the back end's answer makes no sense ({e}): {line}"
-        ))
-    })
+    serde_json::from_str(&line)
+        .map(Some)
+        .map_err(|e| Error::new(format!("the back end's answer makes no sense ({e}): {line}")))
 }
 
 /// Sends the back end any other request; returns the address that the response has.
@@ -41,11 +39,8 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
 /// There is no back end, or the request fails.
 pub fn request(directory: &Directory, request: &Request) -> Result<Option<PathBuf>> {
     let line = ask(directory, request)?.ok_or_else(|| no_back_end(directory))?;
-    let response: Response = serde_json::from_str(&line).map_err(|e| {
-        Error::new(format!(
-            "the back end's answer makes no sense ({e}): {line}"
-        ))
-    })?;
+    let response: Response = serde_json::from_str(&line)
+        .map_err(|e| Error::new(format!("the back end's answer makes no sense ({e}): {line}")))?;
     match response.error {
         Some(error) => Err(Error::new(error)),
         None => Ok(response.socket.map(PathBuf::from)),
@@ -63,8 +58,7 @@ pub fn ensure(program: &Program) -> Result<bool> {
         return Ok(false);
     }
     Directory::at(directory.path())?;
-    let (ours, theirs) =
-        Connection::pair().explain(|| "could not make a pair of sockets".into())?;
+    let (ours, theirs) = Connection::pair().explain(|| "could not make a pair of sockets".into())?;
     // The keeper starts the back end as soon as it finds the other end of its connection closed.
     let started = match server::lock(directory)? {
         Some(lock) => {
@@ -84,10 +78,7 @@ pub fn ensure(program: &Program) -> Result<bool> {
         }
         sleep(Duration::from_millis(10));
     }
-    Err(Error::new(format!(
-        "the back end does not answer; see {}",
-        directory.log().display()
-    )))
+    Err(Error::new(format!("the back end does not answer; see {}", directory.log().display())))
 }
 
 /// Restarts the back end without some pools. It does not open any of them, so this works whatever they
@@ -121,10 +112,7 @@ pub fn restart_without(directory: &Directory, pools: &[String]) -> Result<()> {
         sleep(Duration::from_millis(10));
     }
     let _ = fs::remove_file(&list);
-    Err(Error::new(format!(
-        "no back end has begun anew; see {}",
-        directory.log().display()
-    )))
+    Err(Error::new(format!("no back end has begun anew; see {}", directory.log().display())))
 }
 
 /// Kills the back end. The keeper starts another.
@@ -148,10 +136,7 @@ fn kill_back_end(directory: &Directory) -> Result<()> {
 }
 
 fn no_back_end(directory: &Directory) -> Error {
-    Error::new(format!(
-        "there is no back end in {}; start one with vshmem agent",
-        directory.path().display()
-    ))
+    Error::new(format!("there is no back end in {}; start one with vshmem agent", directory.path().display()))
 }
 
 /// Sends a request; `None` if there is no back end.
@@ -159,17 +144,11 @@ fn ask(directory: &Directory, request: &Request) -> Result<Option<String>> {
     ask_within(directory, request, TIMEOUT)
 }
 
-fn ask_within(
-    directory: &Directory,
-    request: &Request,
-    timeout: Duration,
-) -> Result<Option<String>> {
+fn ask_within(directory: &Directory, request: &Request, timeout: Duration) -> Result<Option<String>> {
     let path = directory.control();
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-            return Ok(None)
-        }
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
         Err(e) => return Err(e).explain(|| format!("could not reach {}", path.display())),
     };
     let mut text = serde_json::to_string(request).expect("a request is plain data");

@@ -75,15 +75,11 @@ impl Directory {
 fn private(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).recursive(true).create(path) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => {
-            return Err(Error::new(format!(
-                "could not make {}: {e}",
-                path.display()
-            )))
+            return Err(Error::new(format!("could not make {}: {e}", path.display())))
         }
         _ => (),
     }
-    let meta =
-        fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
+    let meta = fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
     let ours = meta.uid() == rustix::process::geteuid().as_raw();
     if meta.is_dir() && ours && meta.mode() & 0o077 == 0 {
         return Ok(());

@@ -41,15 +41,8 @@ struct Shared {
 impl DoorbellSender {
     /// For a pool that must stay mapped until this is dropped.
     pub fn new(pool: Pool) -> DoorbellSender {
-        let shared = Arc::new(Shared {
-            pool,
-            eventfds: Mutex::default(),
-            ends: AtomicBool::new(false),
-        });
-        DoorbellSender {
-            shared,
-            thread: None,
-        }
+        let shared = Arc::new(Shared { pool, eventfds: Mutex::default(), ends: AtomicBool::new(false) });
+        DoorbellSender { shared, thread: None }
     }
 
     /// Starts the thread. The peers must have been added: pending requests are carried out at once.
@@ -100,8 +93,7 @@ impl Shared {
                 sleep(pause);
                 (pause * 2).clamp(Duration::from_micros(1), LONGEST_PAUSE)
             };
-            if vshmem_wait::wait(word, seen, Some(MAX_SLEEP), Scope::Kernel)
-                == vshmem_wait::Waited::TimedOut
+            if vshmem_wait::wait(word, seen, Some(MAX_SLEEP), Scope::Kernel) == vshmem_wait::Waited::TimedOut
             {
                 pause = Duration::ZERO;
             }

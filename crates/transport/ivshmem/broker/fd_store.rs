@@ -4,8 +4,8 @@
 //! Packets arrive in order, and even if the sender dies right after sending.
 
 use rustix::net::{
-    recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage,
-    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -40,12 +40,8 @@ pub struct Connection(pub OwnedFd);
 impl Connection {
     /// Both ends.
     pub fn pair() -> io::Result<(Connection, Connection)> {
-        let (one, other) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Connection(one), Connection(other)))
     }
 
@@ -72,12 +68,7 @@ impl Connection {
         let mut bytes = [0u8; LONGEST];
         let got = loop {
             let flags = RecvFlags::CMSG_CLOEXEC;
-            match recvmsg(
-                &self.0,
-                &mut [IoSliceMut::new(&mut bytes)],
-                &mut rights,
-                flags,
-            ) {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags) {
                 Err(rustix::io::Errno::INTR) => (),
                 other => break other?,
             }

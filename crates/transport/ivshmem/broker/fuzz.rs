@@ -10,11 +10,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
 /// All of them, by name.
-pub const READERS: &[(&str, Reader)] = &[
-    ("control", control),
-    ("ivshmem", ivshmem),
-    ("fd store", fd_store),
-];
+pub const READERS: &[(&str, Reader)] = &[("control", control), ("ivshmem", ivshmem), ("fd store", fd_store)];
 
 /// Either side of the control socket.
 fn control(line: &[u8]) {
@@ -30,10 +26,7 @@ fn ivshmem(stream: &[u8]) {
     let (ours, theirs) = UnixStream::pair().expect("two sockets");
     // No more than fits into the socket's buffer.
     let sent = &stream[..stream.len().min(4096)];
-    assert_eq!(
-        send(&theirs, sent, SendFlags::NOSIGNAL).ok(),
-        Some(sent.len())
-    );
+    assert_eq!(send(&theirs, sent, SendFlags::NOSIGNAL).ok(), Some(sent.len()));
     theirs.shutdown(Shutdown::Write).expect("open");
     while let Ok(Some((_, fd))) = message::receive(&ours) {
         assert!(fd.is_none(), "none was sent");
@@ -42,13 +35,8 @@ fn ivshmem(stream: &[u8]) {
 
 /// Either end of the connection between back end and keeper.
 fn fd_store(stream: &[u8]) {
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .expect("two sockets");
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .expect("two sockets");
     for packet in stream.split(|c| *c == SEPARATOR).take(8) {
         let _ = send(&theirs, packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }

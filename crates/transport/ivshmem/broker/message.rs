@@ -37,12 +37,7 @@ pub fn receive(socket: impl AsFd) -> io::Result<Option<(i64, Option<OwnedFd>)>> 
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0u8; 8];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let got = recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut rights,
-        flags,
-    )?;
+    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags)?;
     let mut fd = None;
     for message in rights.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {

@@ -175,10 +175,7 @@ impl PeerTable {
     /// What `recipient` was told of `subject`.
     pub fn announced(&self, recipient: u16, subject: u16) -> Announced {
         let word = self.cell(recipient, subject).load(Relaxed);
-        Announced {
-            generation: word >> 8,
-            vectors: (word & 0xff) as usize,
-        }
+        Announced { generation: word >> 8, vectors: (word & 0xff) as usize }
     }
 
     /// Sends a message of the greeting, and then stores `greeted`.
@@ -252,17 +249,13 @@ mod tests {
     fn the_next_back_end_finds_what_was_written() {
         let table = PeerTable::new(2).unwrap();
         table.add(3, 77, 5, |_| false);
-        let announced = Announced {
-            generation: 1,
-            vectors: 2,
-        };
+        let announced = Announced { generation: 1, vectors: 2 };
         assert!(table.announce(3, 0, announced, || Ok(())).is_ok());
         let next = PeerTable::open(table.file.try_clone().unwrap()).unwrap();
         assert_eq!(next.vectors(), 2);
         assert_eq!(next.announced(3, 0), announced);
         assert_eq!(next.entry(3).pid.load(Relaxed), 77);
-        next.entry(3)
-            .set_name("a machine whose name is longer than there is room for");
+        next.entry(3).set_name("a machine whose name is longer than there is room for");
         assert_eq!(table.entry(3).name(), "a machine whose name is longer t");
         next.add(3, 78, 6, |_| false);
         assert_eq!(table.announced(3, 0).vectors, 0);
@@ -283,10 +276,7 @@ mod tests {
     #[test]
     fn a_message_that_failed_does_not_count() {
         let table = PeerTable::new(1).unwrap();
-        let announced = Announced {
-            generation: 1,
-            vectors: 1,
-        };
+        let announced = Announced { generation: 1, vectors: 1 };
         let failed = table.announce(1, 2, announced, || Err(io::ErrorKind::WouldBlock.into()));
         assert!(failed.is_err());
         assert_eq!(table.announced(1, 2).vectors, 0);
@@ -295,10 +285,7 @@ mod tests {
     #[test]
     fn a_message_in_flight_counts_as_sent() {
         let table = PeerTable::new(1).unwrap();
-        let announced = Announced {
-            generation: 4,
-            vectors: 1,
-        };
+        let announced = Announced { generation: 4, vectors: 1 };
         let next = PeerTable::open(table.file.try_clone().unwrap()).unwrap();
         // The next back end takes over while this one is sending.
         let take_over = || {

@@ -99,8 +99,7 @@ pub fn new_eventfds(vectors: usize) -> io::Result<Vec<OwnedFd>> {
 impl ServedPool {
     /// Opens the pool and joins it.
     pub fn open(stored: StoredPool, socket: PathBuf) -> Result<ServedPool> {
-        let refused =
-            |why: String| Error::new(format!("could not open the pool {}: {why}", stored.name));
+        let refused = |why: String| Error::new(format!("could not open the pool {}: {why}", stored.name));
         // By its descriptor: its path may lead elsewhere by now.
         let path = format!("/proc/self/fd/{}", stored.file.as_raw_fd());
         let reference = PoolRef::at(path.as_bytes()).map_err(|e| refused(e.to_string()))?;
@@ -112,9 +111,7 @@ impl ServedPool {
         let member = handle.join(&pool).map_err(|e| refused(e.to_string()))?;
         pool.set_member_peer(member, HOST, now());
         if stored.peer_table.entry(HOST).generation.load(Relaxed) == 0 {
-            stored
-                .peer_table
-                .add(HOST, std::process::id(), now(), |_| false);
+            stored.peer_table.add(HOST, std::process::id(), now(), |_| false);
         }
         let served = ServedPool {
             stored,
@@ -139,11 +136,7 @@ impl ServedPool {
     /// pool's lock.
     pub fn start_worker(&mut self) -> io::Result<()> {
         let reclaimer = Reclaimer::new(self.stored.file.try_clone()?, self.given_back.clone());
-        self.worker = Some(Worker::start(
-            self.joined.clone(),
-            &self.stored.name,
-            reclaimer,
-        )?);
+        self.worker = Some(Worker::start(self.joined.clone(), &self.stored.name, reclaimer)?);
         Ok(())
     }
 
@@ -169,12 +162,7 @@ impl ServedPool {
         if let Some(eventfd) = eventfds.first() {
             self.sender.add(self.peer_id(slot), eventfd);
         }
-        let peer = Peer {
-            socket,
-            eventfds,
-            name,
-            behind: false,
-        };
+        let peer = Peer { socket, eventfds, name, behind: false };
         self.peers.insert(slot, peer);
         true
     }
@@ -242,10 +230,7 @@ impl ServedPool {
     /// broken.
     pub fn announce(&mut self) -> Vec<u16> {
         let slots: Vec<u16> = self.peers.keys().copied().collect();
-        slots
-            .into_iter()
-            .filter(|slot| !self.announce_to(*slot))
-            .collect()
+        slots.into_iter().filter(|slot| !self.announce_to(*slot)).collect()
     }
 
     /// Announces to one peer what it was not told yet, as far as it reads. False if the connection is broken.
@@ -279,11 +264,8 @@ impl ServedPool {
         };
         let greeted = &self.stored.peer_table.entry(recipient).greeted;
         let memory = Some(self.stored.file.as_fd());
-        let greeting = [
-            (message::VERSION, None),
-            (i64::from(self.peer_id(recipient)), None),
-            (message::MEMORY, memory),
-        ];
+        let greeting =
+            [(message::VERSION, None), (i64::from(self.peer_id(recipient)), None), (message::MEMORY, memory)];
         for (number, fd) in greeting.into_iter().skip(greeted.load(Relaxed) as usize) {
             let next = greeted.load(Relaxed) + 1;
             let send = || message::send(peer.socket.as_fd(), number, fd);
@@ -309,10 +291,7 @@ impl ServedPool {
         }
         let eventfds = self.eventfds(subject);
         for (vector, eventfd) in eventfds.iter().enumerate().skip(announced.vectors) {
-            let after = Announced {
-                generation,
-                vectors: vector + 1,
-            };
+            let after = Announced { generation, vectors: vector + 1 };
             let id = peer_id(generation).into();
             let send = || message::send(peer.socket.as_fd(), id, Some(eventfd.as_fd()));
             table.announce(recipient, subject, after, send)?;
@@ -423,11 +402,7 @@ impl ServedPool {
             let Some((is_new, _, identity)) = found.iter().max().copied() else {
                 continue;
             };
-            let first = found
-                .iter()
-                .filter(|found| found.2 == identity)
-                .map(|found| found.1)
-                .min();
+            let first = found.iter().filter(|found| found.2 == identity).map(|found| found.1).min();
             for (_, index, _) in found.iter().filter(|found| Some(found.1) != first) {
                 pool.declare_dead(*index);
             }
@@ -490,9 +465,7 @@ pub fn open_file(reference: &PoolRef) -> Result<OwnedFd> {
         .map_err(|why| Error::new(format!("could not open {}: {why}", path.display())))?;
     // SAFETY: opened by the call, and owned here.
     let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    let meta = file
-        .metadata()
-        .explain(|| format!("could not look at {}", path.display()))?;
+    let meta = file.metadata().explain(|| format!("could not look at {}", path.display()))?;
     if !meta.is_file() || !meta.len().is_power_of_two() {
         return Err(Error::new(format!(
             "{} can't be a machine's device: it must be a file whose size is a power of two",
@@ -505,10 +478,7 @@ pub fn open_file(reference: &PoolRef) -> Result<OwnedFd> {
 /// The name of a machine, by its process: QEMU's -name, or else the program and the pid.
 pub fn name_of(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<_> = line
-        .split(|b| *b == 0)
-        .map(String::from_utf8_lossy)
-        .collect();
+    let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
     let given = words.iter().position(|word| word == "-name");
     if let Some(value) = given.and_then(|at| words.get(at + 1)) {
         let name = value.split(',').next().unwrap_or_default();

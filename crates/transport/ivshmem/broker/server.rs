@@ -46,10 +46,7 @@ const MOST_NAMES: usize = 256;
 const WORKERS_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The timeout of a wait while there is other work to do.
-const NO_WAIT: rustix::event::Timespec = rustix::event::Timespec {
-    tv_sec: 0,
-    tv_nsec: 0,
-};
+const NO_WAIT: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What an event is about. The numbers are those of pools and connections, and of vectors and slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,10 +178,7 @@ impl<'a> Server<'a> {
         let lock = match stored.take(LOCK).pop() {
             Some(lock) => lock,
             None => self::lock(&program.directory)?.ok_or_else(|| {
-                Error::new(format!(
-                    "there is a back end in {} already",
-                    program.directory.path().display()
-                ))
+                Error::new(format!("there is a back end in {} already", program.directory.path().display()))
             })?,
         };
         let control = match stored.take(CONTROL).pop() {
@@ -269,10 +263,7 @@ impl<'a> Server<'a> {
         let list = self.program.directory.excluded();
         let text = fs::read_to_string(&list).unwrap_or_default();
         let served = stored.pools();
-        for name in text
-            .lines()
-            .filter(|name| served.iter().any(|it| it == name))
-        {
+        for name in text.lines().filter(|name| served.iter().any(|it| it == name)) {
             for (_, fds) in stored.peers(name) {
                 // The keeper has it too, so closing it would not end the connection.
                 let socket = fds.first();
@@ -282,9 +273,7 @@ impl<'a> Server<'a> {
             self.tell_keeper(REMOVE, &label, &[]);
             stored.take(&label);
             let _ = fs::remove_file(self.program.directory.pool(name));
-            self.log(&format!(
-                "begun without the pool {name}, as it was asked to: it is served no longer"
-            ));
+            self.log(&format!("begun without the pool {name}, as it was asked to: it is served no longer"));
         }
         let _ = fs::remove_file(list);
     }
@@ -297,13 +286,8 @@ impl<'a> Server<'a> {
         if let Err(error) = served.start_sender() {
             self.log(&format!("machines are not rung for the host: {error}"));
         }
-        let mut failed = self
-            .watch(
-                served.stored.listener.as_fd(),
-                Token::Listener(pool),
-                EventFlags::IN,
-            )
-            .is_err();
+        let mut failed =
+            self.watch(served.stored.listener.as_fd(), Token::Listener(pool), EventFlags::IN).is_err();
         for (vector, eventfd) in served.stored.eventfds.iter().enumerate() {
             let token = Token::Doorbell(pool, vector as u16);
             let watched = self.watch(eventfd.as_fd(), token, EventFlags::IN);
@@ -318,10 +302,7 @@ impl<'a> Server<'a> {
             self.log("out of memory for watching a pool: some of its events are missed");
         }
         if let Err(error) = served.start_worker() {
-            self.log(&format!(
-                "nobody cleans up in {}: {error}",
-                served.stored.name
-            ));
+            self.log(&format!("nobody cleans up in {}: {error}", served.stored.name));
         }
         served.tick();
         self.pools.insert(pool, served);
@@ -341,10 +322,7 @@ impl<'a> Server<'a> {
     fn start_workers(&mut self) {
         for served in self.pools.values_mut() {
             if let Err(error) = served.start_worker() {
-                eprintln!(
-                    "vshmem agent: nobody cleans up in {}: {error}",
-                    served.stored.name
-                );
+                eprintln!("vshmem agent: nobody cleans up in {}: {error}", served.stored.name);
             }
         }
     }
@@ -438,8 +416,7 @@ impl<'a> Server<'a> {
             }
         }
         self.expire_scrapes();
-        self.names
-            .retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
+        self.names.retain(|pid, _| Path::new(&format!("/proc/{pid}")).exists());
         if self.program.transient && self.ever_served && self.pools.is_empty() {
             return Next::Stop;
         }
@@ -484,8 +461,8 @@ impl<'a> Server<'a> {
         let slot = served
             .free_slot()
             .ok_or_else(|| Error::new("the pool has, or had, as many peers as it can have"))?;
-        let eventfds = new_eventfds(served.stored.peer_table.vectors())
-            .explain(|| "could not make eventfds".into())?;
+        let eventfds =
+            new_eventfds(served.stored.peer_table.vectors()).explain(|| "could not make eventfds".into())?;
         let label = peer_label(&served.stored.name, slot);
         let mut fds = vec![socket.as_fd()];
         fds.extend(eventfds.iter().map(AsFd::as_fd));
@@ -494,14 +471,8 @@ impl<'a> Server<'a> {
         let token = Token::Peer(pool, slot);
         let data = EventData::new_u64(token.word());
         let flags = EventFlags::IN | EventFlags::RDHUP;
-        epoll::add(&self.epoll, &socket, data, flags)
-            .explain(|| "could not watch a connection".into())?;
-        let peer = Peer {
-            socket,
-            eventfds,
-            name,
-            behind: false,
-        };
+        epoll::add(&self.epoll, &socket, data, flags).explain(|| "could not watch a connection".into())?;
+        let peer = Peer { socket, eventfds, name, behind: false };
         served.add_peer(slot, peer, pid);
         if let Err(error) = stored {
             self.log(&format!("the keeper does not listen: {error}"));
@@ -573,11 +544,7 @@ impl<'a> Server<'a> {
 
     fn store_pool(&self, served: &ServedPool) {
         let stored = &served.stored;
-        let mut fds = vec![
-            stored.file.as_fd(),
-            stored.listener.as_fd(),
-            stored.peer_table.file.as_fd(),
-        ];
+        let mut fds = vec![stored.file.as_fd(), stored.listener.as_fd(), stored.peer_table.file.as_fd()];
         fds.extend(stored.eventfds.iter().map(AsFd::as_fd));
         self.tell_keeper(STORE, &pool_label(&stored.name), &fds);
         for (slot, peer) in &served.peers {
@@ -600,12 +567,9 @@ impl<'a> Server<'a> {
         let _ = epoll::delete(&self.epoll, &self.keeper);
         self.keeper = ours;
         self.keeper_pid = StoredFds::fetch(&self.keeper)?.keeper_pid;
-        self.watch(self.keeper.as_fd(), Token::Keeper, EventFlags::IN)
-            .explain(failed)?;
+        self.watch(self.keeper.as_fd(), Token::Keeper, EventFlags::IN).explain(failed)?;
         self.store_own();
-        self.pools
-            .values()
-            .for_each(|served| self.store_pool(served));
+        self.pools.values().for_each(|served| self.store_pool(served));
         Ok(())
     }
 
@@ -681,14 +645,8 @@ impl<'a> Server<'a> {
             Err(e) => Err(Error::new(format!("that is no request: {e}"))),
         };
         client.send(&match outcome {
-            Ok(socket) => Response {
-                socket,
-                error: None,
-            },
-            Err(error) => Response {
-                socket: None,
-                error: Some(error.to_string()),
-            },
+            Ok(socket) => Response { socket, error: None },
+            Err(error) => Response { socket: None, error: Some(error.to_string()) },
         });
         if self.program.transient && self.ever_served && self.pools.is_empty() {
             next = Next::Stop;
@@ -725,9 +683,7 @@ impl<'a> Server<'a> {
     /// Serves a pool; returns the socket to which machines connect.
     fn serve_pool(&mut self, pool: &str, vectors: usize) -> Result<String> {
         if vectors == 0 || vectors > MOST_VECTORS {
-            return Err(Error::new(format!(
-                "a peer has 1 to {MOST_VECTORS} vectors"
-            )));
+            return Err(Error::new(format!("a peer has 1 to {MOST_VECTORS} vectors")));
         }
         let reference = vshmem_transport::resolve(pool.as_bytes())
             .map_err(|e| Error::new(format!("there is no pool {pool}: {e}")))?;
@@ -822,8 +778,7 @@ fn listen(path: &Path) -> Result<UnixListener> {
 
 /// The process at the other end; an error unless it is this user's or root's.
 fn check_peer_process(socket: BorrowedFd<'_>) -> Result<u32> {
-    let (pid, uid) =
-        peer_of(socket).explain(|| "the process at the other end is not known".into())?;
+    let (pid, uid) = peer_of(socket).explain(|| "the process at the other end is not known".into())?;
     if uid != 0 && uid != geteuid().as_raw() {
         return Err(Error::new(format!("user {uid} has no business here")));
     }
@@ -842,19 +797,13 @@ fn has_ended(socket: BorrowedFd<'_>) -> bool {
 /// A timer that expires once a second.
 fn timer() -> io::Result<OwnedFd> {
     use rustix::time::{
-        timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags,
-        TimerfdTimerFlags, Timespec,
+        timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags,
+        Timespec,
     };
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let second = Timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
-    };
-    let every = Itimerspec {
-        it_interval: second,
-        it_value: second,
-    };
+    let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+    let every = Itimerspec { it_interval: second, it_value: second };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &every)?;
     Ok(timer)
 }

@@ -95,9 +95,7 @@ fn find_among(devices: &[Address], name: &[u8]) -> Option<PoolRef> {
         wanted == Some(*address) || names.of(*address).is_some_and(|its| its.bytes() == name)
     };
     let mut all = devices.iter().copied();
-    let address = all
-        .find(is_it)
-        .or_else(|| devices.first().copied().filter(|_| name == b"default"))?;
+    let address = all.find(is_it).or_else(|| devices.first().copied().filter(|_| name == b"default"))?;
     pool_of(address, names.of(address).as_ref().map(Name::bytes))
 }
 
@@ -109,12 +107,7 @@ fn pool_of(address: Address, name: Option<&[u8]>) -> Option<PoolRef> {
     path.push(b"/")?;
     path.push(written.bytes())?;
     path.push(b"/resource2")?;
-    PoolRef::device(
-        Ivshmem.name(),
-        Some(address),
-        name.unwrap_or(written.bytes()),
-        path,
-    )
+    PoolRef::device(Ivshmem.name(), Some(address), name.unwrap_or(written.bytes()), path)
 }
 
 #[cfg(test)]

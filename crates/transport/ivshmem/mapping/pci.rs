@@ -30,10 +30,7 @@ impl Devices {
     /// Finds them.
     #[inline(never)] // Keeps its buffers off the caller's stack.
     pub fn scan() -> Result<Devices, DiscoverError> {
-        let mut found = Devices {
-            addresses: [Address::default(); MOST],
-            count: 0,
-        };
+        let mut found = Devices { addresses: [Address::default(); MOST], count: 0 };
         // One file instead of two for each device: most machines have no such device.
         if contains(c"/proc/bus/pci/devices", IN_LIST) == Some(false) {
             return Ok(found);
@@ -89,11 +86,7 @@ fn contains(path: &CStr, needle: &[u8]) -> Option<bool> {
             return Some(false);
         }
         let len = kept + count;
-        if buffer
-            .get(..len)?
-            .windows(needle.len())
-            .any(|window| window == needle)
-        {
+        if buffer.get(..len)?.windows(needle.len()).any(|window| window == needle) {
             return Some(true);
         }
         kept = len.min(needle.len() - 1);
@@ -106,11 +99,7 @@ fn contains(path: &CStr, needle: &[u8]) -> Option<bool> {
 /// so. The memory of a device that is not enabled reads as ones, which is no pool.
 pub(crate) fn enable(device: &[u8]) {
     let mut path = Path::new();
-    if path
-        .push(device)
-        .and_then(|()| path.push(b"/enable"))
-        .is_none()
-    {
+    if path.push(device).and_then(|()| path.push(b"/enable")).is_none() {
         return;
     }
     let mut state = [0u8; 4];
@@ -133,10 +122,7 @@ pub(crate) fn driver_file(device: &[u8]) -> Option<Path> {
     each_entry(directory.c_str(), &mut |_, name| {
         if name.to_bytes().starts_with(b"vshmem") {
             let mut path = Path::new();
-            found = path
-                .push(b"/dev/")
-                .and_then(|()| path.push(name.to_bytes()))
-                .map(|()| path);
+            found = path.push(b"/dev/").and_then(|()| path.push(name.to_bytes())).map(|()| path);
         }
         found.is_none()
     })
@@ -168,10 +154,7 @@ mod tests {
         let device = root.as_os_str().as_encoded_bytes();
         assert!(driver_file(device).is_none(), "no driver has it");
         std::fs::create_dir_all(root.join("vshmem/vshmem7")).expect("a directory");
-        assert_eq!(
-            driver_file(device).expect("a file").c_str(),
-            c"/dev/vshmem7"
-        );
+        assert_eq!(driver_file(device).expect("a file").c_str(), c"/dev/vshmem7");
         std::fs::remove_dir_all(&root).expect("removed");
     }
 
@@ -179,10 +162,7 @@ mod tests {
     fn bytes_are_found_across_reads() {
         // Longer than one buffer, and read in pieces of the kernel's choice.
         assert_eq!(contains(c"/proc/self/maps", b"[stack]"), Some(true));
-        assert_eq!(
-            contains(c"/proc/self/maps", b"[no such thing]"),
-            Some(false)
-        );
+        assert_eq!(contains(c"/proc/self/maps", b"[no such thing]"), Some(false));
         assert_eq!(contains(c"/nonexistent", b"x"), None);
     }
 }

@@ -104,9 +104,7 @@ fn create(
 /// former.
 fn set_size(file: &Owned, begins: u64, size: u64) -> Result<usize, CreateError> {
     let page = page_size_of(file.fd());
-    let size = size
-        .checked_next_multiple_of(page)
-        .ok_or(CreateError::TooLarge)?;
+    let size = size.checked_next_multiple_of(page).ok_or(CreateError::TooLarge)?;
     if size >= crate::LIVENESS_BASE {
         return Err(CreateError::TooLarge);
     }
@@ -128,11 +126,7 @@ impl NewFile<'_> {
     fn new(entry: &Entry) -> Result<NewFile<'_>, CreateError> {
         let flags = libc::O_TMPFILE | libc::O_RDWR;
         match sys::open_at(entry.directory(), c".", flags, 0o600) {
-            Ok(fd) => Ok(NewFile {
-                file: Owned::new(fd),
-                entry,
-                temporary: None,
-            }),
+            Ok(fd) => Ok(NewFile { file: Owned::new(fd), entry, temporary: None }),
             // File systems without O_TMPFILE fail with the first, on old kernels with the others.
             Err(Errno(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)) => NewFile::with_name(entry),
             Err(error) => Err(error.into()),
@@ -145,13 +139,7 @@ impl NewFile<'_> {
         for attempt in 0..TEMPORARY_NAMES {
             let name = temporary_name(attempt).ok_or(CreateError::BadName)?;
             match sys::open_at(entry.directory(), name.c_str(), flags, 0o600) {
-                Ok(fd) => {
-                    return Ok(NewFile {
-                        file: Owned::new(fd),
-                        entry,
-                        temporary: Some(name),
-                    })
-                }
+                Ok(fd) => return Ok(NewFile { file: Owned::new(fd), entry, temporary: Some(name) }),
                 Err(Errno(libc::EEXIST)) => continue,
                 Err(error) => return Err(error.into()),
             }
@@ -169,15 +157,11 @@ impl NewFile<'_> {
         }
         let fd = self.file.fd();
         let mut own = Text::<32>::new();
-        own.push(b"/proc/self/fd/")
-            .and_then(|()| own.push_decimal(fd as u64))
-            .ok_or(CreateError::BadName)?;
+        own.push(b"/proc/self/fd/").and_then(|()| own.push_decimal(fd as u64)).ok_or(CreateError::BadName)?;
         let follow = libc::AT_SYMLINK_FOLLOW;
         match sys::link(libc::AT_FDCWD, own.c_str(), directory, name, follow) {
             // There is no /proc. This way needs a privilege on older kernels.
-            Err(Errno(libc::ENOENT)) => {
-                Ok(sys::link(fd, c"", directory, name, libc::AT_EMPTY_PATH)?)
-            }
+            Err(Errno(libc::ENOENT)) => Ok(sys::link(fd, c"", directory, name, libc::AT_EMPTY_PATH)?),
             outcome => Ok(outcome?),
         }
     }
@@ -226,18 +210,12 @@ impl Contents {
         let file = Owned::new(sys::memory_file(c"vshmem-new-pool")?);
         sys::truncate(file.fd(), len as u64)?;
         let base = mapping::whole(file.fd(), 0, len)?;
-        Ok(Contents {
-            file,
-            map: Mapping { base, len },
-        })
+        Ok(Contents { file, map: Mapping { base, len } })
     }
 
     /// Copies what was written to another file, where it begins `begins` bytes later.
     fn copy_to(&self, target: &Owned, begins: u64) -> Result<(), CreateError> {
-        let to = Mapping {
-            base: mapping::whole(target.fd(), begins, self.map.len)?,
-            len: self.map.len,
-        };
+        let to = Mapping { base: mapping::whole(target.fd(), begins, self.map.len)?, len: self.map.len };
         let page = page_size_of(target.fd());
         let mut at = 0;
         while let Some((from, end)) = self.next_data(at)? {

@@ -40,13 +40,10 @@ pub fn list_local(each: &mut dyn FnMut(&LocalPool) -> bool) -> Result<(), Discov
     };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
     let directory = Owned::new(sys::open_at(directory.fd(), c".", flags, 0)?);
-    each_entry_of(
-        &directory,
-        &mut |directory, file_name| match describe(directory, file_name, user) {
-            Some(pool) => each(&pool),
-            None => true,
-        },
-    )
+    each_entry_of(&directory, &mut |directory, file_name| match describe(directory, file_name, user) {
+        Some(pool) => each(&pool),
+        None => true,
+    })
 }
 
 /// Describes a directory entry, if it is a pool of this user.
@@ -77,9 +74,7 @@ pub fn remove_local(pool: &CStr) -> Result<(), RemoveError> {
         return Err(RemoveError::NotAFile);
     }
     match pool.origin() {
-        Origin::Name if stat.st_uid != sys::effective_user() => {
-            return Err(RemoveError::ForeignOwner)
-        }
+        Origin::Name if stat.st_uid != sys::effective_user() => return Err(RemoveError::ForeignOwner),
         Origin::Path if !begins_as_a_pool(&entry)? => return Err(RemoveError::NotAPool),
         _ => {}
     }

@@ -71,15 +71,7 @@ mod tests {
     #[test]
     fn addresses_are_read_and_written() {
         let address = Address::parse(b"0000:0a:1f.7").expect("an address");
-        assert_eq!(
-            address,
-            Address {
-                domain: 0,
-                bus: 10,
-                device: 31,
-                function: 7
-            }
-        );
+        assert_eq!(address, Address { domain: 0, bus: 10, device: 31, function: 7 });
         assert_eq!(address.text().expect("short").bytes(), b"0000:0a:1f.7");
         assert_eq!(Address::parse(b"0a:1f.7"), Some(address));
         let far = Address::parse(b"10000:e1:00.0").expect("an address");
@@ -89,16 +81,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for bad in [
-            &b""[..],
-            b"0",
-            b"00:20.0",
-            b"00:1f.8",
-            b"100:00.0",
-            b"1:2:3:4.0",
-            b"00:00.",
-            b":.0",
-        ] {
+        for bad in [&b""[..], b"0", b"00:20.0", b"00:1f.8", b"100:00.0", b"1:2:3:4.0", b"00:00.", b":.0"] {
             assert_eq!(Address::parse(bad), None, "{bad:?}");
         }
     }

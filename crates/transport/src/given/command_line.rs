@@ -21,18 +21,11 @@ pub(crate) struct CommandLine {
 impl CommandLine {
     /// Reads it; an empty one where it can't be read.
     pub fn read() -> CommandLine {
-        let mut line = CommandLine {
-            bytes: [0; LONGEST],
-            len: 0,
-        };
+        let mut line = CommandLine { bytes: [0; LONGEST], len: 0 };
         let Ok(file) = sys::open(c"/proc/cmdline", libc::O_RDONLY, 0).map(Owned::new) else {
             return line;
         };
-        while let Some(room) = line
-            .bytes
-            .get_mut(line.len..)
-            .filter(|room| !room.is_empty())
-        {
+        while let Some(room) = line.bytes.get_mut(line.len..).filter(|room| !room.is_empty()) {
             match sys::read(file.fd(), room) {
                 Ok(0) | Err(_) => break,
                 Ok(count) => line.len += count,
@@ -83,10 +76,7 @@ mod tests {
     #[test]
     fn the_last_parameter_counts() {
         assert_eq!(
-            value_in(
-                b"quiet vshmem.pools=a console=ttyS0 vshmem.dax=d vshmem.pools=b,c\n",
-                POOLS
-            ),
+            value_in(b"quiet vshmem.pools=a console=ttyS0 vshmem.dax=d vshmem.pools=b,c\n", POOLS),
             b"b,c"
         );
         assert_eq!(value_in(b"quiet xvshmem.pools=a\n", POOLS), b"");
@@ -97,22 +87,10 @@ mod tests {
     fn entries_have_a_name_and_perhaps_an_address() {
         let all: Vec<_> = entries(b"a,b:0000:00:04.0,c:00:05.0,,bad name,d:nowhere,e").collect();
         let expected = [
-            Entry {
-                name: b"a",
-                address: None,
-            },
-            Entry {
-                name: b"b",
-                address: Address::parse(b"00:04.0"),
-            },
-            Entry {
-                name: b"c",
-                address: Address::parse(b"0000:00:05.0"),
-            },
-            Entry {
-                name: b"e",
-                address: None,
-            },
+            Entry { name: b"a", address: None },
+            Entry { name: b"b", address: Address::parse(b"00:04.0") },
+            Entry { name: b"c", address: Address::parse(b"0000:00:05.0") },
+            Entry { name: b"e", address: None },
         ];
         assert_eq!(all, expected);
     }

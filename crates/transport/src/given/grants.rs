@@ -32,10 +32,7 @@ impl Grant {
     pub fn new(address: &[u8], name: &[u8]) -> Option<Grant> {
         let mut kept = Name::new();
         kept.push(name).filter(|()| is_name(name))?;
-        Some(Grant {
-            address: Address::parse(address)?,
-            name: kept,
-        })
+        Some(Grant { address: Address::parse(address)?, name: kept })
     }
 
     /// Reads a line of the table.
@@ -125,10 +122,7 @@ mod tests {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(std::format!(
-            "vshmem-grants-{}-{number}",
-            std::process::id()
-        ));
+        let path = std::env::temp_dir().join(std::format!("vshmem-grants-{}-{number}", std::process::id()));
         std::fs::write(&path, text).expect("written");
         let file = std::fs::File::open(&path).expect("open");
         std::fs::remove_file(&path).expect("removed");
@@ -144,10 +138,7 @@ mod tests {
     fn lines_name_devices() {
         let text = b"0000:05:00.0 work\n06:00.0 other.pool-2\n0000:05:00.0 late\n";
         assert_eq!(look_up(text, "05:00.0").as_deref(), Some("late"));
-        assert_eq!(
-            look_up(text, "0000:06:00.0").as_deref(),
-            Some("other.pool-2")
-        );
+        assert_eq!(look_up(text, "0000:06:00.0").as_deref(), Some("other.pool-2"));
         assert_eq!(look_up(text, "07:00.0"), None);
         assert_eq!(look_up(b"", "07:00.0"), None);
     }

@@ -31,11 +31,7 @@ pub(crate) struct Names<'d> {
 impl Names<'_> {
     /// Of these devices, which this parameter of the kernel is for.
     pub fn read<'d>(devices: &'d [Address], parameter: &'static [u8]) -> Names<'d> {
-        Names {
-            devices,
-            parameter,
-            command_line: CommandLine::read(),
-        }
+        Names { devices, parameter, command_line: CommandLine::read() }
     }
 
     /// The name of a device, if it has one. What the host says now counts more than what it said when the
@@ -43,11 +39,7 @@ impl Names<'_> {
     pub fn of(&self, address: Address) -> Option<Name> {
         grants::name_of(address).or_else(|| {
             let mut name = Name::new();
-            let told = name_of(
-                address,
-                self.devices,
-                self.command_line.value(self.parameter),
-            )?;
+            let told = name_of(address, self.devices, self.command_line.value(self.parameter))?;
             name.push(told).map(|()| name)
         })
     }
@@ -55,8 +47,7 @@ impl Names<'_> {
 
 /// The name that the command line gives to a device, if any.
 fn name_of<'a>(address: Address, devices: &[Address], value: &'a [u8]) -> Option<&'a [u8]> {
-    let explicit =
-        |address| command_line::entries(value).find(|entry| entry.address == Some(address));
+    let explicit = |address| command_line::entries(value).find(|entry| entry.address == Some(address));
     if let Some(entry) = explicit(address) {
         return Some(entry.name);
     }
@@ -81,12 +72,7 @@ mod tests {
 
     #[test]
     fn names_come_from_the_command_line() {
-        let devices = [
-            address("00:03.0"),
-            address("00:04.0"),
-            address("00:05.0"),
-            address("00:06.0"),
-        ];
+        let devices = [address("00:03.0"), address("00:04.0"), address("00:05.0"), address("00:06.0")];
         let value = b"a,b:00:03.0,c";
         let names = devices.map(|device| name_of(device, &devices, value));
         assert_eq!(names, [Some(&b"b"[..]), Some(b"a"), Some(b"c"), None]);

@@ -38,10 +38,7 @@ pub unsafe fn asleep(number: i64, arguments: [usize; 6]) -> Awake {
     // SAFETY: the caller vouches for the call. All else that is written lies where only a signal's frame is
     // ever put.
     let returned = unsafe { vshmem_asleep(number, &arguments) };
-    Awake {
-        result: returned.result,
-        handled: returned.changed != 0,
-    }
+    Awake { result: returned.result, handled: returned.changed != 0 }
 }
 
 // The ten words lie below the red zone of 128 bytes. A signal's frame begins there, aligned to 64, with four
@@ -124,14 +121,7 @@ mod tests {
         unsafe {
             asleep(
                 libc::SYS_clock_nanosleep,
-                [
-                    libc::CLOCK_MONOTONIC as usize,
-                    0,
-                    spec.as_ptr() as usize,
-                    0,
-                    0,
-                    0,
-                ],
+                [libc::CLOCK_MONOTONIC as usize, 0, spec.as_ptr() as usize, 0, 0, 0],
             )
         }
     }

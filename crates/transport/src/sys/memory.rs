@@ -24,12 +24,7 @@ pub(crate) unsafe fn map(
 ///
 /// # Safety
 /// With `MREMAP_FIXED`, nothing that is still in use may be mapped at `to`.
-pub(crate) unsafe fn remap_again(
-    from: usize,
-    len: usize,
-    flags: i32,
-    to: usize,
-) -> Outcome<*mut c_void> {
+pub(crate) unsafe fn remap_again(from: usize, len: usize, flags: i32, to: usize) -> Outcome<*mut c_void> {
     // SAFETY: an old size of zero leaves the mapping at `from` as it is; the caller vouches for `to`.
     unsafe { call!(SYS_mremap, from, 0, len, flags, to) }.map(|addr| addr as *mut c_void)
 }

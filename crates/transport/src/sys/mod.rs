@@ -29,15 +29,7 @@ pub(crate) fn open_at(dir: i32, path: &CStr, flags: i32, mode: u32) -> Outcome<i
     // A signal can interrupt an open on some file systems; that is nobody's error.
     again(|| {
         // SAFETY: `path` is a terminated string.
-        unsafe {
-            call!(
-                SYS_openat,
-                dir,
-                path.as_ptr(),
-                flags | libc::O_CLOEXEC,
-                mode
-            )
-        }
+        unsafe { call!(SYS_openat, dir, path.as_ptr(), flags | libc::O_CLOEXEC, mode) }
     })
     .map(|fd| fd as i32)
 }
@@ -55,15 +47,7 @@ pub(crate) fn fstat(fd: i32) -> Outcome<libc::stat> {
 pub(crate) fn lstat_at(dir: i32, path: &CStr) -> Outcome<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: as in `fstat`; `path` is a terminated string.
-    unsafe {
-        call!(
-            SYS_newfstatat,
-            dir,
-            path.as_ptr(),
-            stat.as_mut_ptr(),
-            libc::AT_SYMLINK_NOFOLLOW
-        )
-    }?;
+    unsafe { call!(SYS_newfstatat, dir, path.as_ptr(), stat.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW) }?;
     // SAFETY: filled in by the kernel; all zeros is valid too.
     Ok(unsafe { stat.assume_init() })
 }
@@ -145,33 +129,14 @@ pub(crate) fn real_time() -> u64 {
 /// Links a file under a further name in a directory.
 pub(crate) fn link(from_dir: i32, from: &CStr, to_dir: i32, to: &CStr, flags: i32) -> Outcome<()> {
     // SAFETY: both are terminated strings.
-    unsafe {
-        call!(
-            SYS_linkat,
-            from_dir,
-            from.as_ptr(),
-            to_dir,
-            to.as_ptr(),
-            flags
-        )
-    }
-    .map(|_| ())
+    unsafe { call!(SYS_linkat, from_dir, from.as_ptr(), to_dir, to.as_ptr(), flags) }.map(|_| ())
 }
 
 /// Gives a file in a directory another name there, which must be free.
 pub(crate) fn rename_new(directory: i32, from: &CStr, to: &CStr) -> Outcome<()> {
     // SAFETY: both are terminated strings.
-    unsafe {
-        call!(
-            SYS_renameat2,
-            directory,
-            from.as_ptr(),
-            directory,
-            to.as_ptr(),
-            libc::RENAME_NOREPLACE
-        )
-    }
-    .map(|_| ())
+    unsafe { call!(SYS_renameat2, directory, from.as_ptr(), directory, to.as_ptr(), libc::RENAME_NOREPLACE) }
+        .map(|_| ())
 }
 
 /// Makes a directory.
@@ -196,19 +161,11 @@ pub(crate) fn memory_file(name: &CStr) -> Outcome<i32> {
 ///
 /// # Safety
 /// As [`control`].
-pub(crate) unsafe fn control_asleep<T>(
-    fd: i32,
-    request: u32,
-    argument: &mut T,
-) -> (Outcome<usize>, bool) {
+pub(crate) unsafe fn control_asleep<T>(fd: i32, request: u32, argument: &mut T) -> (Outcome<usize>, bool) {
     let argument = argument as *mut T as usize;
     // SAFETY: the caller vouches for the argument.
-    let awake = unsafe {
-        asleep::asleep(
-            libc::SYS_ioctl,
-            [fd as usize, request as usize, argument, 0, 0, 0],
-        )
-    };
+    let awake =
+        unsafe { asleep::asleep(libc::SYS_ioctl, [fd as usize, request as usize, argument, 0, 0, 0]) };
     (outcome(awake.result), awake.handled)
 }
 
@@ -255,15 +212,8 @@ pub(crate) fn write_at(fd: i32, from: &[u8], offset: u64) -> Outcome<usize> {
 /// Where a symbolic link leads, as far as that fits into the buffer.
 pub(crate) fn read_link<'b>(path: &CStr, buffer: &'b mut [u8]) -> Outcome<&'b [u8]> {
     // SAFETY: the path is a C string, and the kernel writes at most `buffer.len()` bytes there.
-    let len = unsafe {
-        call!(
-            SYS_readlinkat,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            buffer.as_mut_ptr(),
-            buffer.len()
-        )
-    }?;
+    let len =
+        unsafe { call!(SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), buffer.as_mut_ptr(), buffer.len()) }?;
     Ok(buffer.get(..len).unwrap_or(&[]))
 }
 
@@ -308,10 +258,7 @@ pub(crate) fn descriptor_limit() -> u64 {
 
 /// A soft limit of the process, if it can be asked.
 fn limit(of: libc::__rlimit_resource_t) -> Option<u64> {
-    let mut limit = libc::rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills in one `struct rlimit64`.
     let done = unsafe { call!(SYS_prlimit64, 0, of, 0, &raw mut limit) };
     done.ok().map(|_| limit.rlim_cur)
@@ -364,10 +311,7 @@ mod tests {
     fn errors_are_values_and_leave_errno_alone() {
         // SAFETY: errno is the calling thread's own.
         unsafe { *libc::__errno_location() = 4711 };
-        assert_eq!(
-            open(c"/nonexistent/file", libc::O_RDONLY, 0),
-            Err(Errno(libc::ENOENT))
-        );
+        assert_eq!(open(c"/nonexistent/file", libc::O_RDONLY, 0), Err(Errno(libc::ENOENT)));
         assert_eq!(fstat(-1).err(), Some(Errno(libc::EBADF)));
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, 4711);
@@ -376,16 +320,7 @@ mod tests {
     #[test]
     fn a_result_that_is_an_address_is_no_error() {
         // SAFETY: a fresh anonymous mapping.
-        let at = unsafe {
-            map(
-                0,
-                4096,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
+        let at = unsafe { map(0, 4096, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
         let at = at.expect("anonymous memory");
         // SAFETY: mapped above and used by nobody.
         unsafe { unmap(at as usize, 4096) };
@@ -394,13 +329,8 @@ mod tests {
     #[test]
     fn agrees_with_libc() {
         // SAFETY: plain queries.
-        let (user, pid, page) = unsafe {
-            (
-                libc::geteuid(),
-                libc::getpid(),
-                libc::sysconf(libc::_SC_PAGESIZE),
-            )
-        };
+        let (user, pid, page) =
+            unsafe { (libc::geteuid(), libc::getpid(), libc::sysconf(libc::_SC_PAGESIZE)) };
         assert_eq!(effective_user(), user);
         assert_eq!(process_id(), pid as u32);
         assert_eq!(page_size(), page as u64);

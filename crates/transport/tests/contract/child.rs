@@ -49,14 +49,7 @@ impl Board {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping.
         let page = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                BOARD,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                -1,
-                0,
-            )
+            libc::mmap(core::ptr::null_mut(), BOARD, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         if page == libc::MAP_FAILED {
             return Err("no memory for a child's board".into());
@@ -75,10 +68,8 @@ impl Board {
     }
 
     fn message(&self) -> String {
-        let bytes: std::vec::Vec<u8> = (0..PARENT_STEP)
-            .map(|at| self.get(at))
-            .take_while(|&byte| byte != 0)
-            .collect();
+        let bytes: std::vec::Vec<u8> =
+            (0..PARENT_STEP).map(|at| self.get(at)).take_while(|&byte| byte != 0).collect();
         String::from_utf8_lossy(&bytes).to_string()
     }
 
@@ -150,10 +141,7 @@ impl Child {
             -1 => Err("fork failed".into()),
             0 => {
                 die_quietly();
-                let inside = Inside {
-                    board: &board,
-                    heard: core::cell::Cell::new(0),
-                };
+                let inside = Inside { board: &board, heard: core::cell::Cell::new(0) };
                 let status = match body(&inside) {
                     Ok(()) => 0,
                     Err(message) => {
@@ -164,12 +152,7 @@ impl Child {
                 // SAFETY: ends this process.
                 unsafe { libc::_exit(status) }
             }
-            pid => Ok(Child {
-                pid,
-                board,
-                heard: 0,
-                reaped: false,
-            }),
+            pid => Ok(Child { pid, board, heard: 0, reaped: false }),
         }
     }
 
@@ -187,10 +170,7 @@ impl Child {
                     && info.assume_init().si_pid() == self.pid
             };
             if ended && self.board.get(CHILD_STEP) < heard {
-                return Err(format!(
-                    "the child ended too early: {}",
-                    self.board.message()
-                ));
+                return Err(format!("the child ended too early: {}", self.board.message()));
             }
             if start.elapsed() > PATIENCE {
                 return Err("the child said nothing".into());
@@ -244,10 +224,7 @@ impl Drop for Child {
 /// Lets signals end this process at once, without a core file; it ends with its parent, and after a minute at
 /// the latest.
 fn die_quietly() {
-    let none = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: concerns this child only.
     unsafe {
         libc::signal(libc::SIGSEGV, libc::SIG_DFL);

@@ -12,7 +12,9 @@ use vshmem_transport::{resolve, transport_of};
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let (Some(pool), None) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: transport-contract POOL\nThe last pages of the pool are overwritten: use one of its own.");
+        eprintln!(
+            "usage: transport-contract POOL\nThe last pages of the pool are overwritten: use one of its own."
+        );
         return ExitCode::from(2);
     };
     let pool = match resolve(pool.as_bytes()) {
@@ -24,16 +26,10 @@ fn main() -> ExitCode {
     };
     let transport = transport_of(&pool);
     println!("transport {}, pool {pool}", transport.name());
-    let good = run(
-        &Subject {
-            transport,
-            pool: &pool,
-        },
-        &mut |name, verdict| match verdict {
-            Verdict::Passed => println!("ok    {name}"),
-            Verdict::Skipped(reason) => println!("skip  {name}: {reason}"),
-            Verdict::Failed(message) => println!("FAIL  {name}: {message}"),
-        },
-    );
+    let good = run(&Subject { transport, pool: &pool }, &mut |name, verdict| match verdict {
+        Verdict::Passed => println!("ok    {name}"),
+        Verdict::Skipped(reason) => println!("skip  {name}: {reason}"),
+        Verdict::Failed(message) => println!("FAIL  {name}: {message}"),
+    });
     ExitCode::from(u8::from(!good))
 }

@@ -10,46 +10,16 @@ use super::child::in_child;
 use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict, READ_WRITE};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "descriptors: one high number, closed by exec, none left over",
-        make: one_high,
-    },
-    Check {
-        name: "descriptors: closed standard ones stay closed",
-        make: closed_standard,
-    },
-    Check {
-        name: "descriptors: a tiny limit is respected",
-        make: tiny_limit,
-    },
-    Check {
-        name: "descriptors: everything works after the program closed all",
-        make: closed_all,
-    },
-    Check {
-        name: "descriptors: a reused number is left alone",
-        make: reused,
-    },
-    Check {
-        name: "descriptors: memory can be had with none at all",
-        make: none_at_all,
-    },
-    Check {
-        name: "descriptors: everything but new locks works after chroot",
-        make: chroot_kept,
-    },
-    Check {
-        name: "descriptors: memory can be had after chroot and closing all",
-        make: chroot_lost,
-    },
-    Check {
-        name: "descriptors: memory can be had after setuid and closing all",
-        make: setuid_lost,
-    },
-    Check {
-        name: "descriptors: errno is left alone",
-        make: errno_kept,
-    },
+    Check { name: "descriptors: one high number, closed by exec, none left over", make: one_high },
+    Check { name: "descriptors: closed standard ones stay closed", make: closed_standard },
+    Check { name: "descriptors: a tiny limit is respected", make: tiny_limit },
+    Check { name: "descriptors: everything works after the program closed all", make: closed_all },
+    Check { name: "descriptors: a reused number is left alone", make: reused },
+    Check { name: "descriptors: memory can be had with none at all", make: none_at_all },
+    Check { name: "descriptors: everything but new locks works after chroot", make: chroot_kept },
+    Check { name: "descriptors: memory can be had after chroot and closing all", make: chroot_lost },
+    Check { name: "descriptors: memory can be had after setuid and closing all", make: setuid_lost },
+    Check { name: "descriptors: errno is left alone", make: errno_kept },
 ];
 
 /// A slot that nobody uses.
@@ -61,17 +31,12 @@ const LOWEST: i32 = 10;
 fn open_numbers() -> Result<Vec<i32>, String> {
     // Asked one by one, since reading /proc takes a descriptor itself. Beyond 4096 there is none in these
     // checks. SAFETY: a query.
-    Ok((0..4096)
-        .filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1)
-        .collect())
+    Ok((0..4096).filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } != -1).collect())
 }
 
 /// What has been opened since `before`.
 fn opened_since(before: &[i32]) -> Result<Vec<i32>, String> {
-    Ok(open_numbers()?
-        .into_iter()
-        .filter(|fd| !before.contains(fd))
-        .collect())
+    Ok(open_numbers()?.into_iter().filter(|fd| !before.contains(fd)).collect())
 }
 
 /// Closes descriptors from `first` on.
@@ -88,52 +53,27 @@ fn memory_works(pool: &Open) -> Result<(), String> {
     // SAFETY: mapped above.
     let byte = unsafe { at.read_volatile() };
     same(byte, 11, "the byte of a mapped range")?;
-    let other = pool.handle.map(
-        pool.page_at(10),
-        pool.page as usize,
-        Some(at as usize),
-        READ_WRITE,
-    );
-    same(
-        other.err(),
-        Some(crate::MapError::AddressInUse),
-        "mapping at an address in use",
-    )?;
+    let other = pool.handle.map(pool.page_at(10), pool.page as usize, Some(at as usize), READ_WRITE);
+    same(other.err(), Some(crate::MapError::AddressInUse), "mapping at an address in use")?;
     let beside = pool
         .handle
-        .map_beside(
-            pool.page_at(11),
-            pool.page as usize,
-            at as usize,
-            READ_WRITE,
-        )
+        .map_beside(pool.page_at(11), pool.page as usize, at as usize, READ_WRITE)
         .map_err(|error| format!("mapping beside: {error}"))?;
     // SAFETY: nobody uses either.
     let moved = unsafe { (pool.handle).move_over(beside, pool.page as usize, at as usize) };
     same(moved.err(), None, "moving over what is there")?;
     // SAFETY: mapped above, for writing too.
     unsafe { at.write_volatile(12) };
-    same(
-        pool.get(pool.page_at(11)),
-        12,
-        "the byte written through a mapped range",
-    )?;
+    same(pool.get(pool.page_at(11)), 12, "the byte written through a mapped range")?;
     pool.unmap(at);
     reserve_and_release(pool)
 }
 
 /// Memory can be reserved and released.
 fn reserve_and_release(pool: &Open) -> Result<(), String> {
-    ensure(
-        pool.handle.reserve(pool.page_at(11), 2 * pool.page),
-        "could not reserve",
-    )?;
+    ensure(pool.handle.reserve(pool.page_at(11), 2 * pool.page), "could not reserve")?;
     let zeroed = pool.handle.release(pool.page_at(11), pool.page);
-    same(
-        zeroed,
-        pool.handle.zeroes_on_release(),
-        "whether a released page is zero",
-    )?;
+    same(zeroed, pool.handle.zeroes_on_release(), "whether a released page is zero")?;
     if zeroed {
         same(pool.get(pool.page_at(11)), 0, "a released byte")?;
     }
@@ -143,22 +83,11 @@ fn reserve_and_release(pool: &Open) -> Result<(), String> {
 /// Locks can be taken and seen.
 fn liveness_works(pool: &Open) -> Result<(), String> {
     same(pool.handle.alive(SLOT), Some(false), "an unused slot")?;
-    let liveness = pool
-        .handle
-        .claim_liveness(SLOT)
-        .ok_or("the slot could not be claimed")?;
-    same(
-        pool.handle.alive(SLOT),
-        Some(true),
-        "the slot after it was claimed",
-    )?;
+    let liveness = pool.handle.claim_liveness(SLOT).ok_or("the slot could not be claimed")?;
+    same(pool.handle.alive(SLOT), Some(true), "the slot after it was claimed")?;
     // SAFETY: claimed above, by this process.
     unsafe { liveness.end() };
-    same(
-        pool.handle.alive(SLOT),
-        Some(false),
-        "the slot after its end",
-    )
+    same(pool.handle.alive(SLOT), Some(false), "the slot after its end")
 }
 
 fn one_high(subject: &Subject) -> Outcome {
@@ -168,41 +97,25 @@ fn one_high(subject: &Subject) -> Outcome {
         let pool = subject.open()?;
         memory_works(&pool)?;
         liveness_works(&pool)?;
-        let liveness = pool
-            .handle
-            .claim_liveness(SLOT)
-            .ok_or("the slot could not be claimed")?;
+        let liveness = pool.handle.claim_liveness(SLOT).ok_or("the slot could not be claimed")?;
         let kept = opened_since(&before)?;
-        ensure(
-            kept.len() == 1,
-            &format!("keeps {} descriptors: {kept:?}", kept.len()),
-        )?;
+        ensure(kept.len() == 1, &format!("keeps {} descriptors: {kept:?}", kept.len()))?;
         let lowest = lowest_allowed();
-        ensure(
-            kept[0] >= lowest,
-            &format!("keeps number {}, below {lowest}", kept[0]),
-        )?;
+        ensure(kept[0] >= lowest, &format!("keeps number {}, below {lowest}", kept[0]))?;
         // SAFETY: a query.
         let flags = unsafe { libc::fcntl(kept[0], libc::F_GETFD) };
         same(flags, libc::FD_CLOEXEC, "its flags")?;
         // SAFETY: claimed above.
         unsafe { liveness.end() };
         pool.close();
-        same(
-            opened_since(&before)?,
-            Vec::new(),
-            "what is open after closing the pool",
-        )
+        same(opened_since(&before)?, Vec::new(), "what is open after closing the pool")
     })?;
     Ok(Verdict::Passed)
 }
 
 /// The lowest number that may be taken when most are free.
 fn lowest_allowed() -> i32 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: fills in one structure.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     ((limit.rlim_cur.min(1024) / 2) as i32).max(LOWEST)
@@ -214,10 +127,7 @@ fn closed_standard(subject: &Subject) -> Outcome {
         let pool = subject.open()?;
         memory_works(&pool)?;
         liveness_works(&pool)?;
-        let low: Vec<i32> = open_numbers()?
-            .into_iter()
-            .filter(|&fd| fd < LOWEST)
-            .collect();
+        let low: Vec<i32> = open_numbers()?.into_iter().filter(|&fd| fd < LOWEST).collect();
         same(low, Vec::new(), "low numbers in use")
     })?;
     Ok(Verdict::Passed)
@@ -232,10 +142,7 @@ fn tiny_limit(subject: &Subject) -> Outcome {
             let pool = subject.open()?;
             memory_works(&pool)?;
             liveness_works(&pool)?;
-            let low: Vec<i32> = open_numbers()?
-                .into_iter()
-                .filter(|fd| (3..LOWEST).contains(fd))
-                .collect();
+            let low: Vec<i32> = open_numbers()?.into_iter().filter(|fd| (3..LOWEST).contains(fd)).collect();
             same(low, Vec::new(), "low numbers in use")
         })
         .map_err(|message| format!("limit {limit}: {message}"))?;
@@ -245,16 +152,9 @@ fn tiny_limit(subject: &Subject) -> Outcome {
 
 /// Limits the numbers that this child can get.
 fn set_descriptor_limit(limit: u64) -> Result<(), String> {
-    let limit = libc::rlimit {
-        rlim_cur: limit,
-        rlim_max: limit,
-    };
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
     // SAFETY: concerns this child only.
-    same(
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) },
-        0,
-        "setrlimit",
-    )
+    same(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0, "setrlimit")
 }
 
 fn closed_all(subject: &Subject) -> Outcome {
@@ -268,10 +168,7 @@ fn closed_all(subject: &Subject) -> Outcome {
                 liveness_works(pool)?;
             }
         }
-        let low: Vec<i32> = open_numbers()?
-            .into_iter()
-            .filter(|&fd| fd < LOWEST)
-            .collect();
+        let low: Vec<i32> = open_numbers()?.into_iter().filter(|&fd| fd < LOWEST).collect();
         same(low, Vec::new(), "low numbers in use")
     })?;
     memory_works(&inherited)?;
@@ -292,17 +189,11 @@ fn reused(subject: &Subject) -> Outcome {
         memory_works(&pool)?;
         liveness_works(&pool)?;
         for &fd in &kept {
-            ensure(
-                is_null(fd),
-                "the program's descriptor was closed or replaced",
-            )?;
+            ensure(is_null(fd), "the program's descriptor was closed or replaced")?;
         }
         pool.close();
         for &fd in &kept {
-            ensure(
-                is_null(fd),
-                "the program's descriptor was closed with the pool",
-            )?;
+            ensure(is_null(fd), "the program's descriptor was closed with the pool")?;
         }
         Ok(())
     })?;
@@ -335,15 +226,8 @@ fn check_lost(pool: &Open) -> Result<(), String> {
         memory_works(pool)?;
     }
     same(pool.handle.alive(SLOT), None, "whether a slot is alive")?;
-    ensure(
-        pool.handle.claim_liveness(SLOT).is_none(),
-        "took a lock on no file",
-    )?;
-    same(
-        pool.handle.free_memory(),
-        None,
-        "the room on the file system",
-    )
+    ensure(pool.handle.claim_liveness(SLOT).is_none(), "took a lock on no file")?;
+    same(pool.handle.free_memory(), None, "the room on the file system")
 }
 
 /// Closes all descriptors of this child for good.
@@ -384,21 +268,14 @@ fn chroot_kept(subject: &Subject) -> Outcome {
     }
     let pool = subject.open()?;
     in_child(|| {
-        let liveness = pool
-            .handle
-            .claim_liveness(SLOT)
-            .ok_or("the slot could not be claimed")?;
+        let liveness = pool.handle.claim_liveness(SLOT).ok_or("the slot could not be claimed")?;
         lock_in()?;
         memory_works(&pool)?;
         same(pool.handle.alive(SLOT), Some(true), "the own slot")?;
         same(pool.handle.alive(SLOT + 1), Some(false), "an unused slot")?;
         // SAFETY: claimed above.
         unsafe { liveness.end() };
-        same(
-            pool.handle.alive(SLOT),
-            Some(false),
-            "the own slot after its end",
-        )
+        same(pool.handle.alive(SLOT), Some(false), "the own slot after its end")
     })?;
     pool.close();
     Ok(Verdict::Passed)
@@ -426,8 +303,7 @@ fn setuid_lost(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     in_child(|| {
         // SAFETY: concerns this child only.
-        let done =
-            unsafe { libc::setgroups(0, core::ptr::null()) == 0 && libc::setuid(NOBODY) == 0 };
+        let done = unsafe { libc::setgroups(0, core::ptr::null()) == 0 && libc::setuid(NOBODY) == 0 };
         ensure(done, "setuid failed")?;
         memory_works(&pool)?;
         same(pool.handle.alive(SLOT), Some(false), "an unused slot")?;
@@ -451,12 +327,7 @@ fn errno_kept(subject: &Subject) -> Outcome {
     let handle = &pool.handle;
     let _ = subject.open()?;
     let _ = handle.map(0, 0, None, READ_WRITE);
-    let _ = handle.map(
-        pool.scratch,
-        pool.page as usize,
-        Some(pool.page as usize),
-        -1,
-    );
+    let _ = handle.map(pool.scratch, pool.page as usize, Some(pool.page as usize), -1);
     let _ = handle.reserve(u64::MAX, 1);
     let _ = handle.alive(SLOT);
     // SAFETY: as above.

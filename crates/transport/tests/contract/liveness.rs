@@ -8,62 +8,20 @@ use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict};
 use crate::Liveness;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "liveness: an own lock is seen",
-        make: own,
-    },
-    Check {
-        name: "liveness: a lock is seen from another process",
-        make: seen,
-    },
-    Check {
-        name: "liveness: a slot can be claimed by one only",
-        make: one_only,
-    },
-    Check {
-        name: "liveness: the first and the last slot work alike",
-        make: all_slots,
-    },
-    Check {
-        name: "liveness: dead after SIGKILL",
-        make: dead_after_kill,
-    },
-    Check {
-        name: "liveness: dead after exit",
-        make: dead_after_exit,
-    },
-    Check {
-        name: "liveness: dead after exec",
-        make: dead_after_exec,
-    },
-    Check {
-        name: "liveness: alive after the program closed all descriptors",
-        make: alive_after_close,
-    },
-    Check {
-        name: "liveness: alive after the handle was closed",
-        make: alive_after_handle,
-    },
-    Check {
-        name: "liveness: not inherited by a forked child",
-        make: not_inherited,
-    },
-    Check {
-        name: "liveness: a lock claimed for a child outlives the parent",
-        make: outlives_parent,
-    },
-    Check {
-        name: "liveness: a lock claimed for a child ends with the child",
-        make: ends_with_child,
-    },
-    Check {
-        name: "liveness: a lock claimed for no child can be dropped",
-        make: dropped_in_parent,
-    },
-    Check {
-        name: "liveness: seen from another PID namespace",
-        make: seen_from_namespace,
-    },
+    Check { name: "liveness: an own lock is seen", make: own },
+    Check { name: "liveness: a lock is seen from another process", make: seen },
+    Check { name: "liveness: a slot can be claimed by one only", make: one_only },
+    Check { name: "liveness: the first and the last slot work alike", make: all_slots },
+    Check { name: "liveness: dead after SIGKILL", make: dead_after_kill },
+    Check { name: "liveness: dead after exit", make: dead_after_exit },
+    Check { name: "liveness: dead after exec", make: dead_after_exec },
+    Check { name: "liveness: alive after the program closed all descriptors", make: alive_after_close },
+    Check { name: "liveness: alive after the handle was closed", make: alive_after_handle },
+    Check { name: "liveness: not inherited by a forked child", make: not_inherited },
+    Check { name: "liveness: a lock claimed for a child outlives the parent", make: outlives_parent },
+    Check { name: "liveness: a lock claimed for a child ends with the child", make: ends_with_child },
+    Check { name: "liveness: a lock claimed for no child can be dropped", make: dropped_in_parent },
+    Check { name: "liveness: seen from another PID namespace", make: seen_from_namespace },
 ];
 
 /// A slot that nobody uses.
@@ -71,9 +29,7 @@ const SLOT: u32 = 65_100;
 
 /// Claims the slot, or says that it can't.
 fn claim(pool: &Open, slot: u32) -> Result<Liveness, String> {
-    pool.handle
-        .claim_liveness(slot)
-        .ok_or_else(|| "the slot could not be claimed".into())
+    pool.handle.claim_liveness(slot).ok_or_else(|| "the slot could not be claimed".into())
 }
 
 /// Starts a child that claims the slot through a handle of its own, and then runs `then`.
@@ -98,18 +54,11 @@ fn check_alive(pool: &Open) -> Result<(), String> {
 
 /// Checks that the slot is dead soon, and that it can be claimed again.
 fn check_dead(pool: &Open) -> Result<(), String> {
-    soon(
-        || pool.handle.alive(SLOT) == Some(false),
-        "the slot's death",
-    )?;
+    soon(|| pool.handle.alive(SLOT) == Some(false), "the slot's death")?;
     let liveness = claim(pool, SLOT)?;
     // SAFETY: claimed by this process.
     unsafe { liveness.end() };
-    same(
-        pool.handle.alive(SLOT),
-        Some(false),
-        "the slot after it was claimed once more",
-    )
+    same(pool.handle.alive(SLOT), Some(false), "the slot after it was claimed once more")
 }
 
 fn own(subject: &Subject) -> Outcome {
@@ -139,20 +88,11 @@ fn seen(subject: &Subject) -> Outcome {
 fn one_only(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     let child = start_claimer(subject, |inside| inside.wait_for_death())?;
-    ensure(
-        pool.handle.claim_liveness(SLOT).is_none(),
-        "two processes hold one slot",
-    )?;
+    ensure(pool.handle.claim_liveness(SLOT).is_none(), "two processes hold one slot")?;
     drop(child);
-    soon(
-        || pool.handle.alive(SLOT) == Some(false),
-        "the slot's death",
-    )?;
+    soon(|| pool.handle.alive(SLOT) == Some(false), "the slot's death")?;
     let liveness = claim(&pool, SLOT)?;
-    ensure(
-        pool.handle.claim_liveness(SLOT).is_none(),
-        "one process holds a slot twice",
-    )?;
+    ensure(pool.handle.claim_liveness(SLOT).is_none(), "one process holds a slot twice")?;
     check_alive(&pool)?;
     // SAFETY: claimed by this process.
     unsafe { liveness.end() };
@@ -170,11 +110,7 @@ fn all_slots(subject: &Subject) -> Outcome {
         same(pool.handle.alive(slot), Some(true), "the slot")?;
         // SAFETY: claimed by this process.
         unsafe { liveness.end() };
-        same(
-            pool.handle.alive(slot),
-            Some(false),
-            "the slot after its end",
-        )?;
+        same(pool.handle.alive(slot), Some(false), "the slot after its end")?;
     }
     pool.close();
     Ok(Verdict::Passed)
@@ -202,11 +138,7 @@ fn dead_after_exit(subject: &Subject) -> Outcome {
     let child = start_claimer(subject, |inside| inside.hear())?;
     check_alive(&pool)?;
     child.say();
-    same(
-        child.wait(),
-        (End::Exited(0), String::new()),
-        "the child's end",
-    )?;
+    same(child.wait(), (End::Exited(0), String::new()), "the child's end")?;
     check_dead(&pool)?;
     pool.close();
     Ok(Verdict::Passed)
@@ -216,12 +148,7 @@ fn dead_after_exec(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     let child = start_claimer(subject, |inside| {
         inside.hear()?;
-        let arguments = [
-            c"sh".as_ptr(),
-            c"-c".as_ptr(),
-            c"sleep 30; :".as_ptr(),
-            ptr::null(),
-        ];
+        let arguments = [c"sh".as_ptr(), c"-c".as_ptr(), c"sleep 30; :".as_ptr(), ptr::null()];
         // SAFETY: terminated strings in a terminated list.
         unsafe { libc::execv(c"/bin/sh".as_ptr(), arguments.as_ptr()) };
         Err("/bin/sh can't be run".into())
@@ -298,10 +225,7 @@ fn start_parent_of_claimer<'a>(
 ) -> Result<Child, String> {
     let mut parent = Child::start(|inside| {
         let pool = subject.open()?;
-        let liveness = pool
-            .handle
-            .claim_liveness_for_child(SLOT)
-            .ok_or("the slot could not be claimed")?;
+        let liveness = pool.handle.claim_liveness_for_child(SLOT).ok_or("the slot could not be claimed")?;
         let child = Child::start(|own| {
             outlive_parent();
             // SAFETY: claimed for this child.
@@ -332,11 +256,7 @@ fn outlives_parent(subject: &Subject) -> Outcome {
     )?;
     check_alive(&pool)?;
     parent.say();
-    same(
-        parent.wait(),
-        (End::Exited(0), String::new()),
-        "the parent's end",
-    )?;
+    same(parent.wait(), (End::Exited(0), String::new()), "the parent's end")?;
     check_alive(&pool)?;
     pool.put(word, 1);
     check_dead(&pool)?;
@@ -375,10 +295,7 @@ fn ends_with_child(subject: &Subject) -> Outcome {
 
 fn dropped_in_parent(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
-    let liveness = pool
-        .handle
-        .claim_liveness_for_child(SLOT)
-        .ok_or("the slot could not be claimed")?;
+    let liveness = pool.handle.claim_liveness_for_child(SLOT).ok_or("the slot could not be claimed")?;
     check_alive(&pool)?;
     // SAFETY: claimed above, and no child was made.
     unsafe { liveness.drop_in_parent() };
@@ -403,11 +320,7 @@ fn seen_from_namespace(subject: &Subject) -> Outcome {
             let pid = unsafe { libc::getpid() };
             same(pid, 1, "the pid in a namespace of its own")?;
             let own = subject.open()?;
-            same(
-                own.handle.alive(SLOT),
-                Some(true),
-                "the slot of a process outside",
-            )?;
+            same(own.handle.alive(SLOT), Some(true), "the slot of a process outside")?;
             same(own.handle.alive(SLOT + 1), Some(false), "an unused slot")?;
             claim(&own, SLOT + 2)?;
             outer.say();
@@ -419,21 +332,10 @@ fn seen_from_namespace(subject: &Subject) -> Outcome {
         }
     })?;
     outer.hear()?;
-    same(
-        pool.handle.alive(SLOT + 2),
-        Some(true),
-        "the slot of a process in a namespace",
-    )?;
+    same(pool.handle.alive(SLOT + 2), Some(true), "the slot of a process in a namespace")?;
     pool.put(word, 1);
-    same(
-        outer.wait(),
-        (End::Exited(0), String::new()),
-        "the processes in the namespace",
-    )?;
-    soon(
-        || pool.handle.alive(SLOT + 2) == Some(false),
-        "the slot's death",
-    )?;
+    same(outer.wait(), (End::Exited(0), String::new()), "the processes in the namespace")?;
+    soon(|| pool.handle.alive(SLOT + 2) == Some(false), "the slot's death")?;
     // SAFETY: claimed by this process.
     unsafe { liveness.end() };
     pool.close();

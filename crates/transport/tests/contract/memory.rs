@@ -10,58 +10,19 @@ use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict, READ_
 use crate::MapError;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "memory: two handles show the same bytes",
-        make: two_handles,
-    },
-    Check {
-        name: "memory: two processes show the same bytes",
-        make: two_processes,
-    },
-    Check {
-        name: "memory: bytes stay when everybody has closed",
-        make: reopened,
-    },
-    Check {
-        name: "memory: a mapped range shows the pool",
-        make: mapped_range,
-    },
-    Check {
-        name: "memory: a read-only range can be read, not written",
-        make: read_only,
-    },
-    Check {
-        name: "memory: a fixed address is honoured",
-        make: fixed_address,
-    },
-    Check {
-        name: "memory: the pool's own mapping can't be replaced",
-        make: own_mapping,
-    },
-    Check {
-        name: "memory: ranges outside the pool are refused",
-        make: outside,
-    },
-    Check {
-        name: "memory: reserving keeps contents",
-        make: reserve_keeps,
-    },
-    Check {
-        name: "memory: released pages read as promised",
-        make: release_zeroes,
-    },
-    Check {
-        name: "memory: releasing spares parts of pages",
-        make: release_spares_parts,
-    },
-    Check {
-        name: "memory: released pages read as promised after mlockall",
-        make: release_locked,
-    },
-    Check {
-        name: "memory: futexes work, or are said not to",
-        make: futexes,
-    },
+    Check { name: "memory: two handles show the same bytes", make: two_handles },
+    Check { name: "memory: two processes show the same bytes", make: two_processes },
+    Check { name: "memory: bytes stay when everybody has closed", make: reopened },
+    Check { name: "memory: a mapped range shows the pool", make: mapped_range },
+    Check { name: "memory: a read-only range can be read, not written", make: read_only },
+    Check { name: "memory: a fixed address is honoured", make: fixed_address },
+    Check { name: "memory: the pool's own mapping can't be replaced", make: own_mapping },
+    Check { name: "memory: ranges outside the pool are refused", make: outside },
+    Check { name: "memory: reserving keeps contents", make: reserve_keeps },
+    Check { name: "memory: released pages read as promised", make: release_zeroes },
+    Check { name: "memory: releasing spares parts of pages", make: release_spares_parts },
+    Check { name: "memory: released pages read as promised after mlockall", make: release_locked },
+    Check { name: "memory: futexes work, or are said not to", make: futexes },
 ];
 
 fn two_handles(subject: &Subject) -> Outcome {
@@ -71,10 +32,7 @@ fn two_handles(subject: &Subject) -> Outcome {
         one.put(at, value);
         same(other.get(at), value, "the other handle's byte")?;
     }
-    ensure(
-        one.handle.mem().base() != other.handle.mem().base(),
-        "both are one mapping",
-    )?;
+    ensure(one.handle.mem().base() != other.handle.mem().base(), "both are one mapping")?;
     one.close();
     other.close();
     Ok(Verdict::Passed)
@@ -92,11 +50,7 @@ fn two_processes(subject: &Subject) -> Outcome {
         pool.put(at + 1, 5);
         Ok(())
     })?;
-    same(
-        (pool.get(at), pool.get(at + 1)),
-        (4, 5),
-        "the child's bytes",
-    )?;
+    same((pool.get(at), pool.get(at + 1)), (4, 5), "the child's bytes")?;
     pool.close();
     Ok(Verdict::Passed)
 }
@@ -122,17 +76,9 @@ fn mapped_range(subject: &Subject) -> Outcome {
         same(at.read_volatile(), 3, "the first byte of the range")?;
         at.write_volatile(33);
     }
-    same(
-        pool.get(pool.page_at(3)),
-        33,
-        "the byte written through the range",
-    )?;
+    same(pool.get(pool.page_at(3)), 33, "the byte written through the range")?;
     pool.unmap(at);
-    same(
-        pool.get(pool.page_at(3)),
-        33,
-        "the byte after the range was unmapped",
-    )?;
+    same(pool.get(pool.page_at(3)), 33, "the byte after the range was unmapped")?;
     pool.close();
     Ok(Verdict::Passed)
 }
@@ -153,10 +99,7 @@ fn read_only(subject: &Subject) -> Outcome {
         Err("the write went through".into())
     })?;
     let (end, message) = child.wait();
-    ensure(
-        end == End::Killed(libc::SIGSEGV),
-        &format!("{end:?} {message}"),
-    )?;
+    ensure(end == End::Killed(libc::SIGSEGV), &format!("{end:?} {message}"))?;
     same(pool.get(pool.page_at(2)), 7, "the byte afterwards")?;
     pool.close();
     Ok(Verdict::Passed)
@@ -167,20 +110,9 @@ fn fixed_address(subject: &Subject) -> Outcome {
     let len = pool.page as usize;
     let free = free_address(len)?;
     pool.fill(4, 44);
-    let map = || {
-        pool.handle
-            .map(pool.page_at(4), len, Some(free), READ_WRITE)
-    };
-    same(
-        map().map(|at| at as usize),
-        Ok(free),
-        "mapping at a free address",
-    )?;
-    same(
-        map().err(),
-        Some(MapError::AddressInUse),
-        "mapping at an address in use",
-    )?;
+    let map = || pool.handle.map(pool.page_at(4), len, Some(free), READ_WRITE);
+    same(map().map(|at| at as usize), Ok(free), "mapping at a free address")?;
+    same(map().err(), Some(MapError::AddressInUse), "mapping at an address in use")?;
     pool.fill(5, 55);
     let beside = pool
         .handle
@@ -217,21 +149,11 @@ fn own_mapping(subject: &Subject) -> Outcome {
     let end = base + pool.handle.mem().len();
     for at in [base, end - len] {
         let outcome = pool.handle.map_beside(pool.page_at(0), len, at, READ_WRITE);
-        same(
-            outcome.err(),
-            Some(MapError::AddressInUse),
-            "mapping over the pool",
-        )?;
+        same(outcome.err(), Some(MapError::AddressInUse), "mapping over the pool")?;
     }
     let before = base - len;
-    let outcome = pool
-        .handle
-        .map_beside(pool.page_at(0), 2 * len, before, READ_WRITE);
-    same(
-        outcome.err(),
-        Some(MapError::AddressInUse),
-        "mapping over the pool's first page",
-    )?;
+    let outcome = pool.handle.map_beside(pool.page_at(0), 2 * len, before, READ_WRITE);
+    same(outcome.err(), Some(MapError::AddressInUse), "mapping over the pool's first page")?;
     pool.close();
     Ok(Verdict::Passed)
 }
@@ -239,47 +161,19 @@ fn own_mapping(subject: &Subject) -> Outcome {
 fn outside(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     let (page, size) = (pool.page, pool.handle.mem().len() as u64);
-    for (offset, len) in [
-        (size, page),
-        (size - page, 2 * page),
-        (u64::MAX - page + 1, page),
-        (0, 0),
-    ] {
+    for (offset, len) in [(size, page), (size - page, 2 * page), (u64::MAX - page + 1, page), (0, 0)] {
         let outcome = pool.handle.map(offset, len as usize, None, READ_WRITE);
-        same(
-            outcome.err(),
-            Some(MapError::OutOfRange),
-            &format!("mapping {len} at {offset}"),
-        )?;
+        same(outcome.err(), Some(MapError::OutOfRange), &format!("mapping {len} at {offset}"))?;
     }
     let outcome = pool.handle.map(pool.scratch + 1, 16, None, READ_WRITE);
-    same(
-        outcome.err(),
-        Some(MapError::Misaligned),
-        "mapping from the middle of a page",
-    )?;
+    same(outcome.err(), Some(MapError::Misaligned), "mapping from the middle of a page")?;
     let outcome = pool.handle.map(pool.scratch, 16, Some(1), READ_WRITE);
-    same(
-        outcome.err(),
-        Some(MapError::Misaligned),
-        "mapping at an odd address",
-    )?;
-    let outcome = pool.handle.map(
-        pool.scratch,
-        16,
-        Some(0usize.wrapping_sub(page as usize)),
-        READ_WRITE,
-    );
+    same(outcome.err(), Some(MapError::Misaligned), "mapping at an odd address")?;
+    let outcome = pool.handle.map(pool.scratch, 16, Some(0usize.wrapping_sub(page as usize)), READ_WRITE);
     ensure(outcome.is_err(), "mapped at the end of the address space")?;
     for (offset, len) in [(size, page), (size - page, 2 * page), (u64::MAX, 2)] {
-        ensure(
-            !pool.handle.reserve(offset, len),
-            "reserved what is no part of the pool",
-        )?;
-        ensure(
-            !pool.handle.release(offset, len),
-            "released what is no part of the pool",
-        )?;
+        ensure(!pool.handle.reserve(offset, len), "reserved what is no part of the pool")?;
+        ensure(!pool.handle.release(offset, len), "released what is no part of the pool")?;
     }
     pool.close();
     Ok(Verdict::Passed)
@@ -288,18 +182,9 @@ fn outside(subject: &Subject) -> Outcome {
 fn reserve_keeps(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     pool.fill(5, 55);
-    ensure(
-        pool.handle.reserve(pool.page_at(4), 4 * pool.page),
-        "no room for four pages",
-    )?;
-    ensure(
-        pool.handle.reserve(pool.page_at(4) + 1, 1),
-        "no room for a byte",
-    )?;
-    ensure(
-        pool.handle.reserve(pool.page_at(4), 0),
-        "no room for nothing",
-    )?;
+    ensure(pool.handle.reserve(pool.page_at(4), 4 * pool.page), "no room for four pages")?;
+    ensure(pool.handle.reserve(pool.page_at(4) + 1, 1), "no room for a byte")?;
+    ensure(pool.handle.reserve(pool.page_at(4), 0), "no room for nothing")?;
     same(pool.get(pool.page_at(5)), 55, "the byte afterwards")?;
     pool.close();
     Ok(Verdict::Passed)
@@ -311,11 +196,7 @@ fn release_zeroes(subject: &Subject) -> Outcome {
         pool.fill(index, 66);
     }
     let zeroes = pool.handle.release(pool.page_at(7), 2 * pool.page);
-    same(
-        zeroes,
-        pool.handle.zeroes_on_release(),
-        "whether the pages are zero now",
-    )?;
+    same(zeroes, pool.handle.zeroes_on_release(), "whether the pages are zero now")?;
     if zeroes {
         for at in pool.page_at(7)..pool.page_at(9) {
             same(pool.get(at), 0, "a released byte")?;
@@ -323,10 +204,7 @@ fn release_zeroes(subject: &Subject) -> Outcome {
     }
     check_neighbours(&pool)?;
     // They can be used again.
-    ensure(
-        pool.handle.reserve(pool.page_at(7), 2 * pool.page),
-        "no room afterwards",
-    )?;
+    ensure(pool.handle.reserve(pool.page_at(7), 2 * pool.page), "no room afterwards")?;
     pool.fill(7, 77);
     same(pool.get(pool.page_at(7)), 77, "a byte written afterwards")?;
     pool.close();
@@ -335,12 +213,7 @@ fn release_zeroes(subject: &Subject) -> Outcome {
 
 /// Checks that the pages around the released ones are as they were.
 fn check_neighbours(pool: &Open) -> Result<(), String> {
-    for at in [
-        pool.page_at(6),
-        pool.page_at(7) - 1,
-        pool.page_at(9),
-        pool.page_at(10) - 1,
-    ] {
+    for at in [pool.page_at(6), pool.page_at(7) - 1, pool.page_at(9), pool.page_at(10) - 1] {
         same(pool.get(at), 66, "a byte beside the released ones")?;
     }
     Ok(())
@@ -357,11 +230,7 @@ fn release_spares_parts(subject: &Subject) -> Outcome {
     check_neighbours(&pool)?;
     let whole = pool.handle.release(pool.page_at(6) + 8, 16);
     ensure(!whole, "said that a part of a page is zero")?;
-    same(
-        pool.get(pool.page_at(6) + 8),
-        66,
-        "a byte of a page released in part",
-    )?;
+    same(pool.get(pool.page_at(6) + 8), 66, "a byte of a page released in part")?;
     pool.close();
     Ok(Verdict::Passed)
 }
@@ -399,16 +268,8 @@ fn lock_memory(which: i32) -> Result<(), String> {
 fn check_release(pool: &Open) -> Result<(), String> {
     pool.fill(7, 7);
     let zeroes = pool.handle.release(pool.page_at(7), pool.page);
-    same(
-        zeroes,
-        pool.handle.zeroes_on_release(),
-        "whether the page is zero now",
-    )?;
-    same(
-        pool.get(pool.page_at(7)),
-        if zeroes { 0 } else { 7 },
-        "a byte of the page",
-    )
+    same(zeroes, pool.handle.zeroes_on_release(), "whether the page is zero now")?;
+    same(pool.get(pool.page_at(7)), if zeroes { 0 } else { 7 }, "a byte of the page")
 }
 
 fn futexes(subject: &Subject) -> Outcome {
@@ -428,13 +289,7 @@ fn futexes(subject: &Subject) -> Outcome {
         let word = own.handle.mem().base().wrapping_add(at as usize) as *const c_void;
         // SAFETY: the word is mapped and aligned.
         let woken = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                word,
-                libc::FUTEX_WAIT,
-                0,
-                ptr::null::<libc::timespec>(),
-            )
+            libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT, 0, ptr::null::<libc::timespec>())
         };
         same(woken, 0, "sleeping on a word of the pool")
     })?;

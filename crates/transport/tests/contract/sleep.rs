@@ -12,26 +12,11 @@ use super::subject::{ensure, same, Check, Open, Outcome, Subject, Verdict};
 use crate::{Handle, Slept};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        name: "sleep: not where there is no driver",
-        make: without,
-    },
-    Check {
-        name: "sleep: ends when the time is up, or the word is another",
-        make: ends,
-    },
-    Check {
-        name: "sleep: woken by another process of this kernel",
-        make: woken,
-    },
-    Check {
-        name: "sleep: rung after the word was changed",
-        make: rung,
-    },
-    Check {
-        name: "sleep: in a forked child, and after the program closed all descriptors",
-        make: closed,
-    },
+    Check { name: "sleep: not where there is no driver", make: without },
+    Check { name: "sleep: ends when the time is up, or the word is another", make: ends },
+    Check { name: "sleep: woken by another process of this kernel", make: woken },
+    Check { name: "sleep: rung after the word was changed", make: rung },
+    Check { name: "sleep: in a forked child, and after the program closed all descriptors", make: closed },
 ];
 
 /// Longer than anything takes.
@@ -59,30 +44,14 @@ const NO_DRIVER: Verdict = Verdict::Skipped("the pool is not a device of vshmem.
 fn without(subject: &Subject) -> Outcome {
     let pool = subject.open()?;
     let outside = AtomicU32::new(0);
-    same(
-        pool.handle.sleep(&outside, 0, Some(LONG)),
-        None,
-        "sleeping outside of the pool",
-    )?;
-    same(
-        pool.handle.wake(&outside, 1).unwrap_or(0),
-        0,
-        "sleepers outside of the pool",
-    )?;
+    same(pool.handle.sleep(&outside, 0, Some(LONG)), None, "sleeping outside of the pool")?;
+    same(pool.handle.wake(&outside, 1).unwrap_or(0), 0, "sleepers outside of the pool")?;
     if pool.handle.has_driver() {
         ensure(pool.handle.is_device(), "the driver has devices only")?;
     } else {
         let word = word(&pool)?;
-        same(
-            pool.handle.sleep(word, 0, Some(LONG)),
-            None,
-            "sleeping without the driver",
-        )?;
-        same(
-            pool.handle.wake(word, 1),
-            None,
-            "sleepers without the driver",
-        )?;
+        same(pool.handle.sleep(word, 0, Some(LONG)), None, "sleeping without the driver")?;
+        same(pool.handle.wake(word, 1), None, "sleepers without the driver")?;
         same(pool.handle.peer(), None, "a number without the driver")?;
         ensure(!pool.handle.ring_doorbell(0), "ringing without the driver")?;
     }
@@ -95,18 +64,10 @@ fn ends(subject: &Subject) -> Outcome {
         return Ok(NO_DRIVER);
     };
     let word = word(&pool)?;
-    same(
-        pool.handle.sleep(word, 1, Some(LONG)),
-        Some(Slept::Woken),
-        "another word",
-    )?;
+    same(pool.handle.sleep(word, 1, Some(LONG)), Some(Slept::Woken), "another word")?;
     let begun = Instant::now();
     let short = Duration::from_millis(20);
-    same(
-        pool.handle.sleep(word, 0, Some(short)),
-        Some(Slept::TimedOut),
-        "a short sleep",
-    )?;
+    same(pool.handle.sleep(word, 0, Some(short)), Some(Slept::TimedOut), "a short sleep")?;
     ensure(begun.elapsed() >= short, "the sleep ended early")?;
     pool.close();
     Ok(Verdict::Passed)
@@ -117,10 +78,7 @@ fn woken(subject: &Subject) -> Outcome {
         return Ok(NO_DRIVER);
     };
     let child = sleeper(subject, Slept::Woken)?;
-    soon(
-        || word(&pool).is_ok_and(|word| pool.handle.wake(word, 2) == Some(1)),
-        "a sleeper",
-    )?;
+    soon(|| word(&pool).is_ok_and(|word| pool.handle.wake(word, 2) == Some(1)), "a sleeper")?;
     same(child.wait(), (End::Exited(0), String::new()), "the sleeper")?;
     pool.close();
     Ok(Verdict::Passed)
@@ -131,11 +89,7 @@ fn sleeper(subject: &Subject, expected: Slept) -> Result<Child, String> {
     let mut child = Child::start(|inside| {
         let own = subject.open()?;
         inside.say();
-        same(
-            own.handle.sleep(word(&own)?, 0, Some(LONG)),
-            Some(expected),
-            "the sleep",
-        )
+        same(own.handle.sleep(word(&own)?, 0, Some(LONG)), Some(expected), "the sleep")
     })?;
     child.hear()?;
     Ok(child)
@@ -166,11 +120,7 @@ fn closed(subject: &Subject) -> Outcome {
     };
     let sleeps = |handle: &Handle| {
         let short = Some(Duration::from_millis(5));
-        same(
-            handle.sleep(word(&pool)?, 0, short),
-            Some(Slept::TimedOut),
-            "a short sleep",
-        )
+        same(handle.sleep(word(&pool)?, 0, short), Some(Slept::TimedOut), "a short sleep")
     };
     in_child(|| {
         sleeps(&pool.handle)?;

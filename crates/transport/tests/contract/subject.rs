@@ -40,21 +40,11 @@ const SCRATCH_PAGES: u64 = 16;
 impl Subject<'_> {
     /// Opens the pool.
     pub(super) fn open(&self) -> Result<Open, String> {
-        let handle = self
-            .transport
-            .open(self.pool)
-            .map_err(|error| format!("open: {error}"))?;
+        let handle = self.transport.open(self.pool).map_err(|error| format!("open: {error}"))?;
         let page = handle.page_size();
         let len = handle.mem().len() as u64;
-        ensure(
-            len >= 2 * SCRATCH_PAGES * page,
-            "the pool is too small for the contract's checks",
-        )?;
-        Ok(Open {
-            handle,
-            page,
-            scratch: len - SCRATCH_PAGES * page,
-        })
+        ensure(len >= 2 * SCRATCH_PAGES * page, "the pool is too small for the contract's checks")?;
+        Ok(Open { handle, page, scratch: len - SCRATCH_PAGES * page })
     }
 }
 
@@ -76,25 +66,13 @@ impl Open {
     /// Reads a byte of the pool.
     pub fn get(&self, offset: u64) -> u8 {
         // SAFETY: every offset that the checks use lies inside the pool.
-        unsafe {
-            self.handle
-                .mem()
-                .base()
-                .add(offset as usize)
-                .read_volatile()
-        }
+        unsafe { self.handle.mem().base().add(offset as usize).read_volatile() }
     }
 
     /// Writes a byte of the pool.
     pub fn put(&self, offset: u64, value: u8) {
         // SAFETY: as in `get`; the pages are for scribbling.
-        unsafe {
-            self.handle
-                .mem()
-                .base()
-                .add(offset as usize)
-                .write_volatile(value)
-        };
+        unsafe { self.handle.mem().base().add(offset as usize).write_volatile(value) };
     }
 
     /// Fills a scratch page.
@@ -138,11 +116,7 @@ pub fn ensure(condition: bool, message: &str) -> Result<(), String> {
 }
 
 /// Fails with both values unless they are equal.
-pub fn same<T: PartialEq + core::fmt::Debug>(
-    seen: T,
-    expected: T,
-    what: &str,
-) -> Result<(), String> {
+pub fn same<T: PartialEq + core::fmt::Debug>(seen: T, expected: T, what: &str) -> Result<(), String> {
     if seen == expected {
         Ok(())
     } else {

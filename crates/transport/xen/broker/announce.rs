@@ -35,16 +35,10 @@ impl Pair {
 
     /// Announces a pool. The reader sees nothing before the last step.
     pub fn announce(self, store: &mut XenStore, pool: &str, info: &GrantInfo) -> Result<()> {
-        let access = Access {
-            owner: self.owner,
-            reader: Some(self.guest),
-        };
+        let access = Access { owner: self.owner, reader: Some(self.guest) };
         let directory = self.announcements();
         if store.read(&directory)?.is_none() {
-            let owner_only = Access {
-                reader: None,
-                ..access
-            };
+            let owner_only = Access { reader: None, ..access };
             let parent = format!("/local/domain/{}/data/vshmem", self.owner);
             store.make(&parent, owner_only)?;
         }
@@ -91,10 +85,7 @@ impl Pair {
 
     /// Says, as the guest, that a pool is attached.
     pub fn set_ready(self, store: &mut XenStore, pool: &str) -> Result<()> {
-        let access = Access {
-            owner: self.guest,
-            reader: Some(self.owner),
-        };
+        let access = Access { owner: self.guest, reader: Some(self.owner) };
         store.write(&format!("{}/{pool}", self.attachments()), READY, access)
     }
 
@@ -124,12 +115,8 @@ pub(crate) fn read(text: &str) -> Option<GrantInfo> {
     let mut numbers = text.split(' ');
     let size = numbers.next()?.parse().ok()?;
     let port = numbers.next()?.parse().ok()?;
-    let refs: Vec<u32> = numbers
-        .map(|number| number.parse().ok())
-        .collect::<Option<_>>()?;
-    (1..=MOST_LISTS)
-        .contains(&refs.len())
-        .then_some(GrantInfo { size, port, refs })
+    let refs: Vec<u32> = numbers.map(|number| number.parse().ok()).collect::<Option<_>>()?;
+    (1..=MOST_LISTS).contains(&refs.len()).then_some(GrantInfo { size, port, refs })
 }
 
 #[cfg(test)]
@@ -138,27 +125,14 @@ mod tests {
 
     #[test]
     fn announcements_are_parsed_as_they_were_written() {
-        let info = GrantInfo {
-            size: 16 << 20,
-            port: 9,
-            refs: vec![8, 4_000_000_000, 0, 7],
-        };
+        let info = GrantInfo { size: 16 << 20, port: 9, refs: vec![8, 4_000_000_000, 0, 7] };
         assert_eq!(read(&write(&info)), Some(info));
     }
 
     #[test]
     fn invalid_announcements_are_refused() {
         let many = format!("1 2{}", " 3".repeat(MOST_LISTS + 1));
-        for bad in [
-            "",
-            "1",
-            "1 2",
-            "1 2 x",
-            "1 2 -3",
-            "1 2 4294967296",
-            "1 2 3 ",
-            &many,
-        ] {
+        for bad in ["", "1", "1 2", "1 2 x", "1 2 -3", "1 2 4294967296", "1 2 3 ", &many] {
             assert_eq!(read(bad), None, "{bad:?}");
         }
     }

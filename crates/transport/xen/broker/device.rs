@@ -104,25 +104,19 @@ impl Device {
     pub fn open(own_id: u16) -> Result<Device> {
         let path = "/dev/vshmem-xen-control";
         let mut options = File::options();
-        let file = options.read(true).write(true).open(path).explain(|| {
-            format!("{path} could not be opened: load the driver vshmem_xen.ko, and be root")
-        })?;
+        let file =
+            options.read(true).write(true).open(path).explain(|| {
+                format!("{path} could not be opened: load the driver vshmem_xen.ko, and be root")
+            })?;
         Ok(Device { file, own_id })
     }
 
     /// Creates a pool of this domain's own memory. False: there is one of that name already.
     pub fn create(&self, pool: &str, size: u64) -> Result<bool> {
-        let mut request = Create {
-            name: name(pool)?,
-            unused: [0; 3],
-            own_id: self.own_id.into(),
-            size,
-        };
+        let mut request = Create { name: name(pool)?, unused: [0; 3], own_id: self.own_id.into(), size };
         match self.call(CREATE, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(false),
-            done => done
-                .map(|()| true)
-                .explain(|| format!("the pool {pool} could not be made")),
+            done => done.map(|()| true).explain(|| format!("the pool {pool} could not be made")),
         }
     }
 
@@ -158,11 +152,7 @@ impl Device {
     /// # Errors
     /// The pool is another domain's.
     pub fn claim(&self, pool: &str) -> Result<Claim> {
-        let mut request = Named {
-            name: name(pool)?,
-            unused: [0; 3],
-            domain: 0,
-        };
+        let mut request = Named { name: name(pool)?, unused: [0; 3], domain: 0 };
         let Err(error) = self.call(CLAIM, &mut request) else {
             return Ok(Claim::Acquired);
         };
@@ -179,11 +169,7 @@ impl Device {
     /// The domains that this domain's pool is granted to.
     pub fn granted(&self, pool: &str) -> Result<Vec<u16>> {
         let mut all = Vec::new();
-        let mut request = Named {
-            name: name(pool)?,
-            unused: [0; 3],
-            domain: 0,
-        };
+        let mut request = Named { name: name(pool)?, unused: [0; 3], domain: 0 };
         loop {
             self.call(GRANTED, &mut request)
                 .explain(|| format!("who has the pool {pool} can't be found out"))?;
@@ -197,9 +183,7 @@ impl Device {
 
     /// Runs a function under a lock that all processes of this domain take which serve pools.
     pub fn locked<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
-        let lock = |operation| {
-            flock(&self.file, operation).explain(|| "waiting for other processes".into())
-        };
+        let lock = |operation| flock(&self.file, operation).explain(|| "waiting for other processes".into());
         lock(FlockOperation::LockExclusive)?;
         let done = run();
         lock(FlockOperation::Unlock)?;
@@ -233,9 +217,7 @@ impl Device {
         };
         let why = match done.raw_os_error() {
             Some(libc::EEXIST) => return Ok(false),
-            Some(libc::EBUSY) => {
-                "another domain's pool, or one of this domain, has that name here".into()
-            }
+            Some(libc::EBUSY) => "another domain's pool, or one of this domain, has that name here".into(),
             Some(libc::EACCES) => format!("domain {owner} has not granted it to this domain"),
             Some(libc::EOPNOTSUPP) => {
                 "this is a PV domain, where processes can't share a mapping of another domain's \
@@ -244,9 +226,7 @@ impl Device {
             }
             _ => done.to_string(),
         };
-        Err(Error::new(format!(
-            "the pool {pool} can't be attached: {why}"
-        )))
+        Err(Error::new(format!("the pool {pool} can't be attached: {why}")))
     }
 
     /// Removes a pool of this owner from this domain. There may be none, and another owner's of that name
@@ -259,11 +239,8 @@ impl Device {
     }
 
     fn call_by_name(&self, number: u32, pool: &str, domain: u16) -> io::Result<()> {
-        let mut request = Named {
-            name: name(pool).map_err(io::Error::other)?,
-            unused: [0; 3],
-            domain: domain.into(),
-        };
+        let mut request =
+            Named { name: name(pool).map_err(io::Error::other)?, unused: [0; 3], domain: domain.into() };
         match self.call(number, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             done => done,
@@ -304,15 +281,7 @@ mod tests {
     fn requests_have_the_headers_numbers() {
         assert_eq!(
             [CREATE, GRANT, ATTACH, REVOKE, REMOVE, GRANTED, CLAIM],
-            [
-                0x4050_d800,
-                0xc150_d801,
-                0x4160_d802,
-                0x4048_d803,
-                0x4048_d804,
-                0xc048_d805,
-                0x4048_d806
-            ]
+            [0x4050_d800, 0xc150_d801, 0x4160_d802, 0x4048_d803, 0x4048_d804, 0xc048_d805, 0x4048_d806]
         );
     }
 

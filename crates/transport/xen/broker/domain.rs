@@ -55,10 +55,7 @@ pub fn is_domain(domain: u16, uuid: &str) -> Result<bool> {
 /// # Errors
 /// There is no XenStore here.
 pub fn has_attached(domain: u16, pool: &str) -> Result<bool> {
-    let pair = Pair {
-        owner: DOM0,
-        guest: domain,
-    };
+    let pair = Pair { owner: DOM0, guest: domain };
     pair.is_ready(&mut XenStore::open()?, pool)
 }
 

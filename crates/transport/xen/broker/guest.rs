@@ -55,9 +55,7 @@ pub fn join(owner: u16, max_bytes: u64, until: Until, report: Report) -> Result<
     let mut store = XenStore::open()?;
     let id = own_id(&mut store)?;
     if id == owner {
-        return Err(Error::new(
-            "This domain is the owner itself: it has its pools from `vshmem xen own`.",
-        ));
+        return Err(Error::new("This domain is the owner itself: it has its pools from `vshmem xen own`."));
     }
     let end = end_signals()?;
     let mut guest = Guest {
@@ -95,9 +93,7 @@ impl Guest {
         self.follow_id(report)?;
         let announced = self.pair.all(&mut self.store)?;
         let gone = self.attached.iter().filter(|(pool, attached)| {
-            !announced
-                .iter()
-                .any(|(name, now)| name == *pool && now.as_ref() == Some(&attached.info))
+            !announced.iter().any(|(name, now)| name == *pool && now.as_ref() == Some(&attached.info))
         });
         for pool in gone.map(|(pool, _)| pool.clone()).collect::<Vec<_>>() {
             self.detach_withdrawn(&pool, report)?;
@@ -133,11 +129,7 @@ impl Guest {
         match self.device.attach(pool, owner, &info) {
             Ok(is_new) => {
                 self.pair.set_ready(&mut self.store, pool)?;
-                let state = if is_new {
-                    "attached"
-                } else {
-                    "was attached already"
-                };
+                let state = if is_new { "attached" } else { "was attached already" };
                 report(&format!("The pool {pool} of domain {owner} {state}."));
                 self.reported.remove(pool);
                 self.refused.remove(pool);
@@ -190,10 +182,7 @@ impl Guest {
         for pool in self.attached.keys().cloned().collect::<Vec<_>>() {
             self.detach(&pool)?;
         }
-        report(&format!(
-            "This domain was {}, and is {id} now.",
-            self.pair.guest
-        ));
+        report(&format!("This domain was {}, and is {id} now.", self.pair.guest));
         self.pair.guest = id;
         self.device = Device::open(id)?;
         self.store.watch(&self.pair.announcements())
@@ -207,8 +196,7 @@ impl Guest {
             stale.extend(String::from_utf8(pool.name().to_vec()));
             true
         };
-        Xen.discover(each)
-            .map_err(|e| Error::new(format!("this domain's pools can't be listed: {e}")))?;
+        Xen.discover(each).map_err(|e| Error::new(format!("this domain's pools can't be listed: {e}")))?;
         stale.retain(|pool| announced.iter().all(|(name, _)| name != pool));
         for pool in stale {
             self.device.remove(&pool, self.pair.owner)?;

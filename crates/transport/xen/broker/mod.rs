@@ -79,9 +79,7 @@ fn own_id(store: &mut XenStore) -> Result<u16> {
     let text = store.read("domid")?;
     text.as_deref()
         .and_then(|id| id.parse().ok())
-        .ok_or_else(|| {
-            Error::new("XenStore does not say which domain this is: is xenstored running?")
-        })
+        .ok_or_else(|| Error::new("XenStore does not say which domain this is: is xenstored running?"))
 }
 
 /// A descriptor that is readable when a signal asks the process to end. The signals themselves are blocked.

@@ -38,9 +38,7 @@ pub fn create_or_take_over(
         }
         return opened;
     }
-    Err(Error::new(format!(
-        "the pool {pool} comes and goes: something else makes and removes it"
-    )))
+    Err(Error::new(format!("the pool {pool} comes and goes: something else makes and removes it")))
 }
 
 /// Opens and joins the pool. Formats the memory, unless a previous process has done so.

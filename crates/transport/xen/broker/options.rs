@@ -9,11 +9,7 @@ const LONGEST_MESSAGE: u32 = 65536 + 4096;
 /// The same limits as in the pools of other machines: Linux's, except that a queue holds a few messages of 64
 /// KiB.
 pub fn default_limits() -> Limits {
-    Limits {
-        msgmax: LONGEST_MESSAGE,
-        msgmnb: 4 * LONGEST_MESSAGE,
-        ..Limits::default()
-    }
+    Limits { msgmax: LONGEST_MESSAGE, msgmnb: 4 * LONGEST_MESSAGE, ..Limits::default() }
 }
 
 /// A pool, and its recipients.

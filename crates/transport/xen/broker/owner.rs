@@ -113,8 +113,7 @@ impl Owner {
         for id in Pair::guests(&mut self.store, self.own_id, &self.options.pool)? {
             if !granted.contains(&id) {
                 let (pair, store) = (self.pair(id), &mut self.store);
-                self.device
-                    .locked(|| pair.withdraw(store, &self.options.pool))?;
+                self.device.locked(|| pair.withdraw(store, &self.options.pool))?;
             }
         }
         for id in granted {
@@ -158,10 +157,7 @@ impl Owner {
     }
 
     fn pair(&self, guest: u16) -> Pair {
-        Pair {
-            owner: self.own_id,
-            guest,
-        }
+        Pair { owner: self.own_id, guest }
     }
 
     /// Gives a domain the pool, unless it has it, and follows its readiness. False: it is too early for a
@@ -268,8 +264,7 @@ impl Owner {
         };
         let is_overdue = Instant::now() >= detach_by;
         // A domain that was not ready may be about to say that it is.
-        let is_attached =
-            pair.is_ready(store, pool)? || has_member && !granted.is_ready && !is_overdue;
+        let is_attached = pair.is_ready(store, pool)? || has_member && !granted.is_ready && !is_overdue;
         let has_it = self.presence.exists(id) && is_attached;
         if has_it && (granted.info.is_none() || !is_overdue) {
             return Ok(false);

@@ -36,8 +36,7 @@ impl Presence {
 
     /// The recipients that exist.
     pub fn update(&mut self, store: &mut XenStore) -> Result<BTreeSet<u16>> {
-        let mut recipients: BTreeSet<u16> =
-            self.to.iter().filter_map(|to| to.parse().ok()).collect();
+        let mut recipients: BTreeSet<u16> = self.to.iter().filter_map(|to| to.parse().ok()).collect();
         if self.own_id == DOM0 {
             self.existing.clear();
             for id in store.list("/local/domain")? {

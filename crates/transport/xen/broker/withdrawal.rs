@@ -45,11 +45,7 @@ pub fn withdraw(pool: &str) -> Result<Withdrawal> {
 
 /// Withdraws a pool from all domains that it is announced or granted to, waits a while for them to detach it,
 /// and revokes the grants. An error with one of them does not keep it from going on with the others.
-pub fn withdraw_from_guests(
-    store: &mut XenStore,
-    device: &Device,
-    (owner, pool): (u16, &str),
-) -> Result<()> {
+pub fn withdraw_from_guests(store: &mut XenStore, device: &Device, (owner, pool): (u16, &str)) -> Result<()> {
     let pair = |guest| Pair { owner, guest };
     let mut guests = device.granted(pool)?;
     guests.extend(Pair::guests(store, owner, pool)?);

@@ -76,14 +76,11 @@ impl XenStore {
     pub fn open() -> Result<XenStore> {
         let path = "/dev/xen/xenbus";
         let mut options = File::options();
-        let file = options.read(true).write(true).open(path).explain(|| {
-            format!("{path} could not be opened: this must be root's process in a Xen domain")
-        })?;
-        Ok(XenStore {
-            file,
-            changed: false,
-            released: false,
-        })
+        let file =
+            options.read(true).write(true).open(path).explain(|| {
+                format!("{path} could not be opened: this must be root's process in a Xen domain")
+            })?;
+        Ok(XenStore { file, changed: false, released: false })
     }
 
     /// The descriptor to poll for watch events.
@@ -99,13 +96,9 @@ impl XenStore {
 
     /// The names in a directory; none if there is no such directory, or it may not be read.
     pub fn list(&mut self, path: &str) -> Result<Vec<String>> {
-        let names = self
-            .request(kind::DIRECTORY, path, &[])?
-            .unwrap_or_default();
+        let names = self.request(kind::DIRECTORY, path, &[])?.unwrap_or_default();
         let names = names.split(|&c| c == 0).filter(|name| !name.is_empty());
-        Ok(names
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect())
+        Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
     }
 
     /// Sets a key. It is empty until its permissions are set.
@@ -148,10 +141,7 @@ impl XenStore {
 
     /// Reads the events that have come.
     fn drain(&mut self) -> Result<()> {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         for _ in 0..MOST_EVENTS {
             let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
             match poll(&mut fds, Some(&now)) {
@@ -168,9 +158,9 @@ impl XenStore {
     fn require(&mut self, kind: u32, path: &str, rest: &[u8]) -> Result<()> {
         match self.request(kind, path, rest)? {
             Some(_) => Ok(()),
-            None => Err(Error::new(format!(
-                "XenStore refused to change or watch {path}: this domain may not"
-            ))),
+            None => {
+                Err(Error::new(format!("XenStore refused to change or watch {path}: this domain may not")))
+            }
         }
     }
 
@@ -180,9 +170,7 @@ impl XenStore {
         let mut text = path.as_bytes().to_vec();
         text.push(0);
         text.extend_from_slice(rest);
-        self.file
-            .write_all(&message(kind, &text)?)
-            .explain(|| "XenStore does not take requests".into())?;
+        self.file.write_all(&message(kind, &text)?).explain(|| "XenStore does not take requests".into())?;
         loop {
             let response = self.receive()?;
             match response.kind {
@@ -197,14 +185,11 @@ impl XenStore {
     fn receive(&mut self) -> Result<Message> {
         let mut header = [0; HEADER];
         self.fill(&mut header)?;
-        let number = |at: usize| {
-            u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-        };
+        let number =
+            |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (kind, len) = (number(0), number(12) as usize);
         if len > LONGEST {
-            return Err(Error::new(
-                "XenStore sends a message that is too long: it speaks another protocol",
-            ));
+            return Err(Error::new("XenStore sends a message that is too long: it speaks another protocol"));
         }
         let mut text = vec![0; len];
         self.fill(&mut text)?;
@@ -214,18 +199,14 @@ impl XenStore {
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<()> {
-        self.file
-            .read_exact(into)
-            .explain(|| "XenStore does not answer".into())
+        self.file.read_exact(into).explain(|| "XenStore does not answer".into())
     }
 }
 
 /// A request as it is sent.
 fn message(kind: u32, text: &[u8]) -> Result<Vec<u8>> {
     if text.len() > LONGEST {
-        return Err(Error::new(
-            "XenStore takes no text as long as this pool's announcement",
-        ));
+        return Err(Error::new("XenStore takes no text as long as this pool's announcement"));
     }
     let mut message = Vec::with_capacity(HEADER + text.len());
     for number in [kind, 0, 0, text.len() as u32] {
@@ -247,10 +228,7 @@ fn interpret_error(path: &str, name: &[u8]) -> Result<Option<Vec<u8>>> {
         b"E2BIG" => Err(Error::new(format!(
             "XenStore can't list {path}, as there is more than {LONGEST} bytes of names"
         ))),
-        other => Err(Error::new(format!(
-            "XenStore refused {path} with {}",
-            String::from_utf8_lossy(other)
-        ))),
+        other => Err(Error::new(format!("XenStore refused {path} with {}", String::from_utf8_lossy(other)))),
     }
 }
 
@@ -279,9 +257,7 @@ mod tests {
     fn errors_differ_from_absence() {
         assert!(matches!(interpret_error("x", b"ENOENT\0"), Ok(None)));
         assert!(matches!(interpret_error("x", b"EACCES"), Ok(None)));
-        let error = interpret_error("x", b"ENOSPC\0")
-            .expect_err("no room")
-            .to_string();
+        let error = interpret_error("x", b"ENOSPC\0").expect_err("no room").to_string();
         assert!(error.contains("quota"), "{error}");
         assert!(interpret_error("x", b"EIO\0").is_err());
     }
@@ -295,11 +271,8 @@ mod tests {
         bytes.extend(message(kind::READ, b"7").expect("short"));
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
         std::fs::write(&path, bytes).expect("writable");
-        let mut store = XenStore {
-            file: File::open(&path).expect("just written"),
-            changed: false,
-            released: false,
-        };
+        let mut store =
+            XenStore { file: File::open(&path).expect("just written"), changed: false, released: false };
         std::fs::remove_file(&path).expect("there");
         assert_eq!(store.receive().expect("a change").kind, kind::WATCH_EVENT);
         assert!(store.changed && !store.has_released());

@@ -8,9 +8,7 @@ mod tests;
 
 use super::Across;
 use crate::spin;
-use core::sync::atomic::{
-    fence, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
-};
+use core::sync::atomic::{fence, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use core::time::Duration;
 use vshmem_pool::layout::PAGE;
 use vshmem_pool::memory_requests::{Answer, Request, MAX_PAGES};
@@ -65,8 +63,7 @@ impl Host for Across<'_> {
             return false;
         }
         let heartbeat = self.pool.last_heartbeat().map(|(count, _)| count);
-        heartbeat
-            .is_some_and(|heartbeat| !self.pool.is_silent(heartbeat) && !self.is_silent(heartbeat))
+        heartbeat.is_some_and(|heartbeat| !self.pool.is_silent(heartbeat) && !self.is_silent(heartbeat))
     }
     fn ring_doorbell(&self) -> bool {
         self.handle.ring_doorbell(HOST)

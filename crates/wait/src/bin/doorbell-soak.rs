@@ -35,12 +35,7 @@ fn soak(pool: &str, role: u32, rounds: u32) -> Result<(), String> {
     let pool = Pool::open(handle.mem()).map_err(|e| e.to_string())?;
     let member = handle.join(&pool).map_err(|e| e.to_string())?;
     let heartbeat = Heartbeat::new();
-    let across = Across {
-        pool: &pool,
-        handle: &handle,
-        member,
-        heartbeat: &heartbeat,
-    };
+    let across = Across { pool: &pool, handle: &handle, member, heartbeat: &heartbeat };
     across.join();
     let record = |role| pool.waiter(role).ok_or("the pool has no records");
     let (own, other) = (record(role)?, record(1 - role)?);
@@ -99,10 +94,7 @@ fn wait(across: &Across, own: &Waiter) -> Result<u64, String> {
     while own.status.load(Acquire) == WAITING {
         sleeps += 1;
         if across.wait(&own.status, WAITING, Some(LOST)) == vshmem_wait::Waited::TimedOut {
-            return Err(format!(
-                "a wake-up was lost: the word is {:#x}",
-                own.status.load(SeqCst)
-            ));
+            return Err(format!("a wake-up was lost: the word is {:#x}", own.status.load(SeqCst)));
         }
     }
     own.status.store(WAITING, Release);

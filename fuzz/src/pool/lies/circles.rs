@@ -84,9 +84,7 @@ pub fn a_chain_in_a_circle(n: &Names, lie: Lie) -> Option<()> {
 pub fn free_entries_in_a_circle(n: &Names, lie: Lie) -> Option<()> {
     let kind = Names::kind(lie.a);
     let index = Lie::one(lie.b);
-    n.root()?.kinds[kind as usize]
-        .free
-        .store(index + 1, Relaxed);
+    n.root()?.kinds[kind as usize].free.store(index + 1, Relaxed);
     n.head(kind, index)?.next.store(index + 1, Relaxed);
     Some(())
 }

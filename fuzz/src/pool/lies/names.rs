@@ -111,10 +111,7 @@ impl Names {
         let (cells, count) = self.ground(4, 16, 1 << 16);
         for num in 0..count {
             let (slot, generation) = self.process(num as u8 % 5);
-            self.put(
-                cells + num * 16 + 8,
-                (slot + 1) | generation << 16 | 1 << 32,
-            )?;
+            self.put(cells + num * 16 + 8, (slot + 1) | generation << 16 | 1 << 32)?;
         }
         let (ring, count) = self.ground(2, 128, 1 << 20);
         (0..count).try_for_each(|i| self.put(ring + i * 32, mark(self, i as u8 & 4, i)))?;
@@ -160,9 +157,7 @@ impl Names {
     pub fn flutter(&self, input: &mut Input) -> (u64, [u32; 2]) {
         let (which, one, other) = (input.byte(), input.byte(), input.byte());
         let base = self.mem.base() as u64;
-        let at = self
-            .lock(which)
-            .map_or(0, |word| word.as_ptr() as u64 - base);
+        let at = self.lock(which).map_or(0, |word| word.as_ptr() as u64 - base);
         (at, [self.holder(one), self.holder(other)])
     }
 }

@@ -34,11 +34,7 @@ pub fn a_ring_of_very_many(n: &Names, lie: Lie) -> Option<()> {
     }
     queue.ring.store(ring, Relaxed);
     queue.cells.store(cells, Relaxed);
-    let used = if lie.a & 2 == 0 {
-        cells
-    } else {
-        u64::from(lie.c)
-    };
+    let used = if lie.a & 2 == 0 { cells } else { u64::from(lie.c) };
     for (end, at) in [(&queue.receive, 0), (&queue.send, used)] {
         end.at.lo.store(at, Relaxed);
         if lie.a & 4 == 0 {
@@ -89,11 +85,7 @@ pub fn all_entries_used(n: &Names, lie: Lie) -> Option<()> {
 pub fn ends_far_apart(n: &Names, lie: Lie) -> Option<()> {
     let queue = n.msg(u64::from(lie.a & 1))?;
     let far = u64::from(lie.b) << (lie.c % 33);
-    let end = if lie.a & 2 == 0 {
-        &queue.send
-    } else {
-        &queue.receive
-    };
+    let end = if lie.a & 2 == 0 { &queue.send } else { &queue.receive };
     let word = match lie.a >> 2 & 7 {
         0 => &end.at.lo,
         1 => &end.seen,
@@ -105,33 +97,18 @@ pub fn ends_far_apart(n: &Names, lie: Lie) -> Option<()> {
         _ => &queue.cells,
     };
     let at = word.load(Relaxed);
-    word.store(
-        if lie.a & 32 == 0 {
-            at.wrapping_add(far)
-        } else {
-            at.wrapping_sub(far)
-        },
-        Relaxed,
-    );
+    word.store(if lie.a & 32 == 0 { at.wrapping_add(far) } else { at.wrapping_sub(far) }, Relaxed);
     Some(())
 }
 
 /// A waiter that has very many operations, or wants very much.
 pub fn a_wait_for_very_much(n: &Names, lie: Lie) -> Option<()> {
     let waiter = n.waiter(Lie::one(lie.a))?;
-    waiter
-        .semop()
-        .count
-        .store(u64::from(lie.b) << (lie.c % 12), Relaxed);
+    waiter.semop().count.store(u64::from(lie.b) << (lie.c % 12), Relaxed);
     match lie.a >> 6 {
         0 => waiter.semop().at.store(n.ground(4, 16, 1).0, Relaxed),
-        1 => waiter
-            .semop()
-            .block_len
-            .store(u64::from(lie.b) << 20, Relaxed),
-        2 => waiter
-            .status
-            .store(DONE | 1 << 30 | u32::from(lie.b) << 16, Relaxed),
+        1 => waiter.semop().block_len.store(u64::from(lie.b) << 20, Relaxed),
+        2 => waiter.status.store(DONE | 1 << 30 | u32::from(lie.b) << 16, Relaxed),
         _ => {
             let sop = u64::from(lie.b) | 0x8001 << 16;
             waiter.ops.iter().for_each(|op| op.store(sop, Relaxed));
@@ -143,17 +120,11 @@ pub fn a_wait_for_very_much(n: &Names, lie: Lie) -> Option<()> {
 pub fn pending_pages_are_full(n: &Names, lie: Lie) -> Option<()> {
     let (root, pages) = (n.root()?, n.geometry(23));
     for (i, pending) in root.pending_pages.iter().enumerate() {
-        let owner = if lie.a & 1 == 0 {
-            ABANDONED
-        } else {
-            n.owner(lie.b)
-        };
+        let owner = if lie.a & 1 == 0 { ABANDONED } else { n.owner(lie.b) };
         pending.owner.store(owner, Relaxed);
         let first = u64::from(lie.c) * (i as u64 & u64::from(lie.a >> 4));
         pending.first.store(first, Relaxed);
-        pending
-            .count
-            .store(if lie.a & 2 == 0 { pages } else { 1 }, Relaxed);
+        pending.count.store(if lie.a & 2 == 0 { pages } else { 1 }, Relaxed);
     }
     Some(())
 }
@@ -162,12 +133,8 @@ pub fn pending_pages_are_full(n: &Names, lie: Lie) -> Option<()> {
 pub fn much_is_backed(n: &Names, lie: Lie) -> Option<()> {
     let root = n.root()?;
     let all = if lie.a & 1 == 0 { u64::MAX } else { 0 };
-    root.words_backed
-        .iter()
-        .flatten()
-        .for_each(|bits| bits.store(all, Relaxed));
-    root.small_backed
-        .store(u64::from(lie.b) << (lie.c % 40), Relaxed);
+    root.words_backed.iter().flatten().for_each(|bits| bits.store(all, Relaxed));
+    root.small_backed.store(u64::from(lie.b) << (lie.c % 40), Relaxed);
     root.kept.store(u64::from(lie.b), Relaxed);
     Some(())
 }

@@ -50,11 +50,7 @@ pub fn an_owner(n: &Names, lie: Lie) -> Option<()> {
 /// Somebody has moved an end of a queue, and not written that it is done.
 pub fn a_mover(n: &Names, lie: Lie) -> Option<()> {
     let queue = n.msg(u64::from(lie.a & 1))?;
-    let end = if lie.a & 2 == 0 {
-        &queue.send
-    } else {
-        &queue.receive
-    };
+    let end = if lie.a & 2 == 0 { &queue.send } else { &queue.receive };
     let counts = end.at.hi.load(Relaxed) & 0xffff_ffff;
     let by = u64::from(lie.c) << (lie.a >> 3 & 7) & 0x7fff;
     let slow = u64::from(lie.a >> 7);
@@ -62,25 +58,17 @@ pub fn a_mover(n: &Names, lie: Lie) -> Option<()> {
     end.at.hi.store(moved, Relaxed);
     let pos = end.at.lo.load(Relaxed);
     if lie.a & 4 != 0 {
-        end.at.lo.store(
-            pos & !0xffff_ffff | (pos as u32).wrapping_add(by as u32) as u64,
-            Relaxed,
-        );
+        end.at.lo.store(pos & !0xffff_ffff | (pos as u32).wrapping_add(by as u32) as u64, Relaxed);
     }
     Some(())
 }
 
 pub fn nearly_another_id(n: &Names, lie: Lie) -> Option<()> {
     let kind = Names::kind(lie.a);
-    let (one, other) = (
-        n.head(kind, Lie::one(lie.b))?,
-        n.head(kind, Lie::one(lie.b / 8))?,
-    );
+    let (one, other) = (n.head(kind, Lie::one(lie.b))?, n.head(kind, Lie::one(lie.b / 8))?);
     let id = one.id.load(Relaxed);
     let bit = 1 << (lie.c % 31);
-    other
-        .id
-        .store(if lie.c & 32 == 0 { id } else { id ^ bit }, Relaxed);
+    other.id.store(if lie.c & 32 == 0 { id } else { id ^ bit }, Relaxed);
     if lie.c & 64 != 0 {
         other.key.store(one.key.load(Relaxed), Relaxed);
     }
@@ -99,10 +87,7 @@ pub fn a_committed_log(n: &Names, lie: Lie) -> Option<()> {
     };
     let at = [POOL_LOG, ROOT, log, n.table(2, 0, 0), n.table(4, 0, 0)][usize::from(lie.b) % 5];
     for i in 0..16 {
-        n.put(
-            log + 16 + i * 16,
-            at.wrapping_add(i * 8 * u64::from(lie.b >> 5)),
-        )?;
+        n.put(log + 16 + i * 16, at.wrapping_add(i * 8 * u64::from(lie.b >> 5)))?;
         n.put(log + 24 + i * 16, u64::from(lie.c) << (i * 4))?;
     }
     n.put(log, if lie.c & 1 == 0 { 16 } else { u64::MAX })

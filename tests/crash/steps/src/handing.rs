@@ -12,17 +12,9 @@ use vshmem_ipc::{msg, Errno, IPC_NOWAIT};
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
     ("msgrcv that wakes senders", 5, wakes_senders),
-    (
-        "msgrcv that wakes a sender who leaves at once",
-        5,
-        wakes_hasty,
-    ),
-    ("msgsnd to a waiting receiver", 5, || {
-        hands_over(0, 8192, 20)
-    }),
-    ("msgsnd of a longer text to a waiting receiver", 5, || {
-        hands_over(-5, 8192, LONG)
-    }),
+    ("msgrcv that wakes a sender who leaves at once", 5, wakes_hasty),
+    ("msgsnd to a waiting receiver", 5, || hands_over(0, 8192, 20)),
+    ("msgsnd of a longer text to a waiting receiver", 5, || hands_over(-5, 8192, LONG)),
     ("msgsnd to receivers without room", 5, hands_to_the_second),
     ("msgsnd to a dead receiver", 5, hands_to_the_dead),
     ("msgsnd of a type that nobody waits for", 5, passes_by),
@@ -31,27 +23,16 @@ pub const SCENARIOS: &[Scenario] = &[
     ("msgsnd that waits", 5, sender_waits),
     ("msgsnd that is woken", 3, is_woken),
     ("IPC_SET of a queue", 5, set),
-    (
-        "IPC_RMID of a queue where receivers wait",
-        5,
-        remove_with_receivers,
-    ),
-    (
-        "IPC_RMID of a queue where senders wait",
-        5,
-        remove_with_senders,
-    ),
+    ("IPC_RMID of a queue where receivers wait", 5, remove_with_receivers),
+    ("IPC_RMID of a queue where senders wait", 5, remove_with_senders),
 ];
 
 /// A queue that is full, and how many messages are in it.
 fn full() -> (i32, usize) {
     let p = Process::new();
     let id = p.call(queue);
-    let n = p.call(move |c| {
-        (0..)
-            .take_while(|i| send(c, id, 1, &text(*i, 4000), IPC_NOWAIT).is_ok())
-            .count()
-    });
+    let n =
+        p.call(move |c| (0..).take_while(|i| send(c, id, 1, &text(*i, 4000), IPC_NOWAIT).is_ok()).count());
     assert!(n > 2);
     (id, n)
 }
@@ -104,9 +85,7 @@ fn wakes_hasty() {
     pass(500_000_000);
     assert!(!next.is_over(), "there is no room for it");
     for queue in [id, other] {
-        Process::new()
-            .call(move |c| receive(c, queue, 8192, 0, IPC_NOWAIT))
-            .expect("received");
+        Process::new().call(move |c| receive(c, queue, 8192, 0, IPC_NOWAIT)).expect("received");
     }
     assert_eq!((sender.wait(), next.wait()), (Ok(()), Ok(())));
     for queue in [id, other] {
@@ -127,9 +106,7 @@ fn hands_over(kind: i64, cap: usize, len: usize) {
     pass(500_000_000);
     if !task.is_over() {
         assert_eq!((result, count(id)), (None, (0, 0)));
-        Process::new()
-            .call(move |c| send(c, id, 5, &text(5, len), 0))
-            .expect("sent");
+        Process::new().call(move |c| send(c, id, 5, &text(5, len), 0)).expect("sent");
     }
     assert!(task.wait() == Ok((5, text(5, len))));
     check(id, &[]);
@@ -143,9 +120,7 @@ fn hands_to_the_second() {
     pass(500_000_000);
     if !large.is_over() {
         assert_eq!(result, None, "what was done is done");
-        Process::new()
-            .call(move |c| send(c, id, 5, &text(5, 20), 0))
-            .expect("sent");
+        Process::new().call(move |c| send(c, id, 5, &text(5, 20), 0)).expect("sent");
     }
     assert_eq!(small.wait(), Err(Errno::E2BIG));
     assert!(large.wait() == Ok((5, text(5, 20))));
@@ -164,9 +139,7 @@ fn hands_to_the_dead() {
     if !lives.is_over() {
         assert_eq!(result, None, "what was done is done");
         assert_eq!(count(id), (0, 0));
-        Process::new()
-            .call(move |c| send(c, id, 5, &text(5, 20), 0))
-            .expect("sent");
+        Process::new().call(move |c| send(c, id, 5, &text(5, 20), 0)).expect("sent");
     }
     assert!(lives.wait() == Ok((5, text(5, 20))));
     check(id, &[]);
@@ -179,9 +152,7 @@ fn passes_by() {
     pass(500_000_000);
     let n = count(id).0;
     assert!((n == 1 || result.is_none()) && n <= 1 && !task.is_over());
-    Process::new()
-        .call(move |c| send(c, id, 9, &text(9, 20), 0))
-        .expect("sent");
+    Process::new().call(move |c| send(c, id, 9, &text(9, 20), 0)).expect("sent");
     assert!(task.wait() == Ok((9, text(9, 20))));
     assert_eq!(count(id).0, n);
     let left = take_all(id);
@@ -192,17 +163,14 @@ fn passes_by() {
 fn receiver_waits() {
     let id = queue_with(&[10]);
     crash(Process::new(), move |c| receive(c, id, 8192, 9, 0));
-    Process::new()
-        .call(move |c| send(c, id, 9, &text(9, 20), 0))
-        .expect("sent");
+    Process::new().call(move |c| send(c, id, 9, &text(9, 20), 0)).expect("sent");
     check(id, &[nth(0, 10), (9, text(9, 20))]);
 }
 
 /// Does something after a moment.
 fn soon<T: 'static>(body: impl FnOnce(&C) -> T + 'static) -> Task<T> {
     Process::new().begin(move |c| {
-        c.kernel
-            .wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(3)));
+        c.kernel.wait(&AtomicU32::new(0), 0, Some(Duration::from_millis(3)));
         body(c)
     })
 }
@@ -215,11 +183,7 @@ fn is_handed() {
     assert!(result.is_none_or(|r| r == Ok((9, text(9, LONG)))));
     // Who was given it may take it along; who was not leaves it.
     let left = take_all(id);
-    assert!(
-        left == [nth(0, 10)] || left == [nth(0, 10), (9, text(9, LONG))],
-        "{:?}",
-        brief(&left)
-    );
+    assert!(left == [nth(0, 10)] || left == [nth(0, 10), (9, text(9, LONG))], "{:?}", brief(&left));
     works(id);
 }
 
@@ -245,21 +209,15 @@ fn set() {
     let (id, _) = full();
     let sender = waiting_sender(id, 1, 3000);
     let (_, receiver) = waiting_receiver(id, 8192, 9);
-    let result = crash(Process::new(), move |c| {
-        msg::set(c, id, 1000, 1000, 0o666, 60_000)
-    });
+    let result = crash(Process::new(), move |c| msg::set(c, id, 1000, 1000, 0o666, 60_000));
     pass(500_000_000);
     if !sender.is_over() {
         assert_eq!(result, None, "what was done is done");
-        Process::new()
-            .call(move |c| msg::set(c, id, 1000, 1000, 0o666, 60_000))
-            .expect("set");
+        Process::new().call(move |c| msg::set(c, id, 1000, 1000, 0o666, 60_000)).expect("set");
     }
     assert_eq!(sender.wait(), Ok(()));
     assert!(!receiver.is_over());
-    Process::new()
-        .call(move |c| send(c, id, 9, &text(9, 20), 0))
-        .expect("sent");
+    Process::new().call(move |c| send(c, id, 9, &text(9, 20), 0)).expect("sent");
     assert!(receiver.wait().is_ok());
     works(id);
 }
@@ -279,9 +237,7 @@ fn remove_with_receivers() {
     let _ = Process::new().call(move |c| msg::remove(c, id));
     pass(500_000_000);
     assert!(!next.is_over(), "there is no room for it");
-    Process::new()
-        .call(move |c| msg::remove(c, other))
-        .expect("removed");
+    Process::new().call(move |c| msg::remove(c, other)).expect("removed");
     assert_eq!(next.wait(), Err(Errno::EIDRM));
     assert_eq!(one.wait(), Err(Errno::EIDRM));
     check_removed(id);

@@ -71,16 +71,7 @@ pub fn shared_counts() -> &'static Counts {
         let how = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: fresh memory, all zeros, which is never given back.
-        let at = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                size_of::<Counts>(),
-                access,
-                how,
-                -1,
-                0,
-            )
-        };
+        let at = unsafe { libc::mmap(core::ptr::null_mut(), size_of::<Counts>(), access, how, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED, "mmap");
         images.counts.set(at.cast());
     }
@@ -97,9 +88,7 @@ pub fn run(name: &'static str, rate: u64, scenario: fn()) {
         let images = IMAGES.get();
         images.name.set(name);
         images.rate.set(rate);
-        images
-            .enough
-            .set(counts.failed.load(SeqCst) + MOST_FAILURES);
+        images.enough.set(counts.failed.load(SeqCst) + MOST_FAILURES);
         scenario();
         crate::mend::finish();
     });
@@ -242,11 +231,7 @@ pub fn after_store(store: Store) {
         }
         return;
     }
-    let Some(victim) = images
-        .victim
-        .get()
-        .filter(|v| core::ptr::eq(*v, world().who()))
-    else {
+    let Some(victim) = images.victim.get().filter(|v| core::ptr::eq(*v, world().who())) else {
         return;
     };
     images.stores.set(images.stores.get() + 1);
@@ -294,25 +279,14 @@ fn in_image(store: Option<Store>) -> bool {
 
 fn report(store: Option<Store>) {
     let images = IMAGES.get();
-    let level = if images.depth.get() == 0 {
-        ""
-    } else {
-        " of who mends"
-    };
+    let level = if images.depth.get() == 0 { "" } else { " of who mends" };
     let at = match store {
         Some(s) => {
             let here = report as fn(Option<Store>) as usize;
             let ip = s.instruction as i64 - here as i64;
-            format!(
-                "to {:#x} (pool), by the instruction {ip:+#x} from `report`",
-                s.offset
-            )
+            format!("to {:#x} (pool), by the instruction {ip:+#x} from `report`", s.offset)
         }
         None => "none yet".to_string(),
     };
-    eprintln!(
-        "{}: not mended after store {}{level}: {at}",
-        images.name.get(),
-        images.stores.get()
-    );
+    eprintln!("{}: not mended after store {}{level}: {at}", images.name.get(), images.stores.get());
 }

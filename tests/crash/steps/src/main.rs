@@ -55,13 +55,7 @@ fn main() {
     }
     let counts = image::shared_counts();
     let begin = Instant::now();
-    let all = [
-        segments::SCENARIOS,
-        sets::SCENARIOS,
-        queues::SCENARIOS,
-        handing::SCENARIOS,
-        rings::SCENARIOS,
-    ];
+    let all = [segments::SCENARIOS, sets::SCENARIOS, queues::SCENARIOS, handing::SCENARIOS, rings::SCENARIOS];
     let mut scenarios = 0;
     for (name, rate, scenario) in all.into_iter().flatten() {
         if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(&**w)) {
@@ -82,10 +76,7 @@ fn main() {
     if rounds > 0 {
         let since = Instant::now();
         pairs::run(rounds, seed);
-        println!(
-            "calls at once: {rounds} rounds from {seed} on, {:.1} s",
-            since.elapsed().as_secs_f64()
-        );
+        println!("calls at once: {rounds} rounds from {seed} on, {:.1} s", since.elapsed().as_secs_f64());
     }
     let failed = counts.failed.load(Relaxed);
     let images = counts.images.load(Relaxed);

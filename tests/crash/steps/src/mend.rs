@@ -35,11 +35,7 @@ pub fn finish() {
     }
     let geometry = pool.geometry();
     for heap in [&geometry.small, &geometry.pages] {
-        assert_eq!(
-            heap.free_blocks(pool),
-            u64::from(heap.count),
-            "blocks are left"
-        );
+        assert_eq!(heap.free_blocks(pool), u64::from(heap.count), "blocks are left");
     }
     let took = world().now() - began;
     assert!(took < 5_000_000_000, "mending took {took} ns");
@@ -50,9 +46,7 @@ pub fn mend() {
     let survivor = Process::new();
     let mended = match first_death() {
         Some(n) if n % 2 == 0 => crash(survivor, use_all),
-        Some(_) => crash(survivor, |c| {
-            check::repair(c).map(drop).expect("every lock is to be had")
-        }),
+        Some(_) => crash(survivor, |c| check::repair(c).map(drop).expect("every lock is to be had")),
         None => None,
     };
     if mended.is_none() || is_fork() {
@@ -62,13 +56,8 @@ pub fn mend() {
     // Whoever waits looks around once more.
     let until = world().now() + 600_000_000;
     world().run(|| world().now() > until);
-    let left = Process::new()
-        .call(|c| check::repair(c))
-        .expect("every lock is to be had");
-    assert!(
-        left.is_nothing(),
-        "who uses everything leaves something to be mended: {left:?}"
-    );
+    let left = Process::new().call(|c| check::repair(c)).expect("every lock is to be had");
+    assert!(left.is_nothing(), "who uses everything leaves something to be mended: {left:?}");
 }
 
 /// Uses everything there is, as programs do: so what the dead have left is mended.

@@ -79,9 +79,7 @@ struct World {
 impl World {
     /// Performs a call of process `who`; `None`: it has to wait.
     fn perform(&mut self, who: usize, call: Call) -> Option<Answer> {
-        let State {
-            values, messages, ..
-        } = &mut self.state;
+        let State { values, messages, .. } = &mut self.state;
         match call {
             Call::Add(by) => {
                 let then = [0, 1, 2].map(|i| values[i] + i32::from(by[i]));
@@ -138,11 +136,8 @@ impl World {
 /// Is there an order of the calls, in which those of the dead happened or not, that explains what was
 /// returned and what is seen?
 pub fn explains(before: &State, calls: &[Call], ends: &[End], seen: &State) -> bool {
-    let world = World {
-        state: before.clone(),
-        owed: vec![0; calls.len()],
-        attached: vec![false; calls.len()],
-    };
+    let world =
+        World { state: before.clone(), owed: vec![0; calls.len()], attached: vec![false; calls.len()] };
     search(world, &mut vec![false; calls.len()], calls, ends, seen)
 }
 

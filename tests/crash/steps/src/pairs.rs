@@ -23,12 +23,7 @@ struct Things {
 pub fn run(rounds: u64, seed: u64) {
     let counts = shared_counts();
     fork(|| {
-        make(
-            POOL,
-            &Params::default(),
-            crate::image::before_store,
-            crate::image::after_store,
-        );
+        make(POOL, &Params::default(), crate::image::before_store, crate::image::after_store);
         let things = set_up();
         let enough = counts.failed.load(SeqCst) + 3;
         for n in seed..seed + rounds {
@@ -117,10 +112,7 @@ fn round(things: Things, seed: u64) {
         calls.push(call);
         let p = Process::new();
         p.set_fate(fuse(), fuse());
-        under.push((
-            p,
-            p.start_stepped(move |p| perform(&p.context(), things, call)),
-        ));
+        under.push((p, p.start_stepped(move |p| perform(&p.context(), things, call))));
     }
     interleave(true);
     let end = w.now() + 400_000_000;
@@ -141,17 +133,10 @@ fn round(things: Things, seed: u64) {
             inspect_as(p, "as one sees it who has returned");
         }
     }
-    let before = State {
-        values: [5, 5, 0],
-        messages: BEFORE.to_vec(),
-        attached: 0,
-    };
+    let before = State { values: [5, 5, 0], messages: BEFORE.to_vec(), attached: 0 };
     let seen = look(things);
     let right = explains(&before, &calls, &ends, &seen);
-    assert!(
-        right,
-        "no order of {calls:?}, which ended as {ends:?}, comes to {seen:?}"
-    );
+    assert!(right, "no order of {calls:?}, which ended as {ends:?}, comes to {seen:?}");
     finish();
 }
 
@@ -164,19 +149,12 @@ fn look(things: Things) -> State {
         let all = drain(c, things.queue);
         assert_eq!(n, all.len() as u64, "it counts its messages rightly");
         let whole = |(kind, found): (i64, Vec<u8>)| {
-            assert!(
-                found == text(found.len() as u32, found.len()),
-                "a message is whole"
-            );
+            assert!(found == text(found.len() as u32, found.len()), "a message is whole");
             (kind, found.len())
         };
         all.into_iter().map(whole).collect()
     });
-    State {
-        values: [0, 1, 2].map(|i| values[i].into()),
-        messages,
-        attached,
-    }
+    State { values: [0, 1, 2].map(|i| values[i].into()), messages, attached }
 }
 
 fn removed(error: Errno) -> Answer {
@@ -187,10 +165,7 @@ fn removed(error: Errno) -> Answer {
 fn perform(c: &C, things: Things, call: Call) -> Answer {
     match call {
         Call::Add(by) => {
-            let sops: Vec<_> = (0..3)
-                .filter(|i| by[*i] != 0)
-                .map(|i| op(i as u16, by[i]))
-                .collect();
+            let sops: Vec<_> = (0..3).filter(|i| by[*i] != 0).map(|i| op(i as u16, by[i])).collect();
             if let Err(error) = sem::op(c, things.set, &sops, None) {
                 return removed(error);
             }

@@ -73,10 +73,7 @@ impl Process {
 
     /// Its name.
     pub fn id(&self) -> ProcId {
-        ProcId {
-            slot: self.slot.load(Relaxed),
-            generation: self.generation.load(Relaxed) as u16,
-        }
+        ProcId { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) as u16 }
     }
 
     /// What the library's calls need.
@@ -128,10 +125,7 @@ impl Process {
     }
 
     /// Begins a call.
-    pub fn begin<T: 'static>(
-        &'static self,
-        body: impl FnOnce(&Ctx<'static>) -> T + 'static,
-    ) -> Task<T> {
+    pub fn begin<T: 'static>(&'static self, body: impl FnOnce(&Ctx<'static>) -> T + 'static) -> Task<T> {
         self.start(|p| body(&p.context()))
     }
 }
@@ -167,11 +161,7 @@ impl Kernel for Process {
         world().tick()
     }
     fn cred(&self) -> Cred {
-        Cred {
-            uid: 1000,
-            gid: 1000,
-            caps: u64::MAX,
-        }
+        Cred { uid: 1000, gid: 1000, caps: u64::MAX }
     }
     fn in_group(&self, gid: u32) -> bool {
         gid == 1000

@@ -18,30 +18,16 @@ pub const SCENARIOS: &[Scenario] = &[
     ("msgsnd, the first", 15, || sends(&[], 10)),
     ("msgsnd", 5, || sends(&[10], 10)),
     ("msgsnd of a longer text", 5, || sends(&[10], LONG)),
-    ("msgsnd that needs a larger ring", 31, || {
-        sends(&[10, LONG, 0], HUGE)
-    }),
+    ("msgsnd that needs a larger ring", 31, || sends(&[10, LONG, 0], HUGE)),
     ("msgsnd across the ring's end", 5, sends_across),
     ("msgsnd behind a dead sender", 3, sends_behind_the_dead),
-    (
-        "msgsnd behind a dead receiver",
-        3,
-        sends_behind_a_dead_receiver,
-    ),
+    ("msgsnd behind a dead receiver", 3, sends_behind_a_dead_receiver),
     ("msgrcv", 5, || receives(&[10, 20], 0, 0, 0)),
-    ("msgrcv of a longer text", 5, || {
-        receives(&[LONG, 20], 0, 0, 0)
-    }),
-    ("msgrcv with MSG_NOERROR", 5, || {
-        receives(&[LONG, 20], 0, MSG_NOERROR, 0)
-    }),
+    ("msgrcv of a longer text", 5, || receives(&[LONG, 20], 0, 0, 0)),
+    ("msgrcv with MSG_NOERROR", 5, || receives(&[LONG, 20], 0, MSG_NOERROR, 0)),
     ("msgrcv of a type", 5, || receives(&[10, LONG, 20], 2, 0, 1)),
-    ("msgrcv of the lowest type", 5, || {
-        receives(&[10, LONG, 20], -3, 0, 0)
-    }),
-    ("msgrcv of another type", 5, || {
-        receives(&[10, LONG, 20], 1, MSG_EXCEPT, 1)
-    }),
+    ("msgrcv of the lowest type", 5, || receives(&[10, LONG, 20], -3, 0, 0)),
+    ("msgrcv of another type", 5, || receives(&[10, LONG, 20], 1, MSG_EXCEPT, 1)),
     ("msgrcv with MSG_COPY", 5, copies),
     ("msgrcv behind a dead receiver", 3, receives_behind_the_dead),
     ("msgrcv that ends after a later one", 3, receives_late),
@@ -56,8 +42,7 @@ pub fn queue_with(lengths: &'static [usize]) -> i32 {
     let p = Process::new();
     let id = p.call(queue);
     for (i, len) in lengths.iter().enumerate() {
-        p.call(move |c| send(c, id, i as i64 + 1, &text(i as u32, *len), 0))
-            .expect("sent");
+        p.call(move |c| send(c, id, i as i64 + 1, &text(i as u32, *len), 0)).expect("sent");
     }
     id
 }
@@ -81,12 +66,7 @@ pub fn check(id: i32, wanted: &[(i64, Vec<u8>)]) {
     assert_eq!(count(id), (wanted.len() as u64, bytes as u64));
     works(id);
     let found = take_all(id);
-    assert!(
-        found == wanted,
-        "{:?}, not {:?}",
-        brief(&found),
-        brief(wanted)
-    );
+    assert!(found == wanted, "{:?}, not {:?}", brief(&found), brief(wanted));
 }
 
 pub fn brief(all: &[(i64, Vec<u8>)]) -> Vec<(i64, usize)> {
@@ -107,13 +87,10 @@ pub fn works(id: i32) {
 fn get() {
     let result = crash(Process::new(), |c| msg::get(c, KEY, CREATE));
     let p = Process::new();
-    let id = p
-        .call(|c| msg::get(c, KEY, CREATE))
-        .expect("it is there or can be made");
+    let id = p.call(|c| msg::get(c, KEY, CREATE)).expect("it is there or can be made");
     assert!(result.is_none_or(|r| r == Ok(id)));
     check(id, &[]);
-    p.call(move |c| msg::remove(c, id))
-        .expect("it can be removed");
+    p.call(move |c| msg::remove(c, id)).expect("it can be removed");
     assert_eq!(p.call(|c| msg::info(c).1), msg::MsgInfo::default());
 }
 
@@ -121,9 +98,7 @@ fn get() {
 fn sends(before: &'static [usize], len: usize) {
     let id = queue_with(before);
     let n = before.len();
-    let result = crash(Process::new(), move |c| {
-        send(c, id, 50, &text(50, len), IPC_NOWAIT)
-    });
+    let result = crash(Process::new(), move |c| send(c, id, 50, &text(50, len), IPC_NOWAIT));
     check_sent(id, before, n, len, result);
 }
 
@@ -167,9 +142,7 @@ fn sends_behind_the_dead() {
     dies_after(2, move |c| {
         let _ = send(c, id, 40, &text(40, LONG), 0);
     });
-    let result = crash(victim, move |c| {
-        send(c, id, 50, &text(50, LONG), IPC_NOWAIT)
-    });
+    let result = crash(victim, move |c| send(c, id, 50, &text(50, LONG), IPC_NOWAIT));
     check_sent(id, &[10], 1, LONG, result);
 }
 
@@ -180,9 +153,7 @@ fn sends_behind_a_dead_receiver() {
     dies_after(2, move |c| {
         let _ = receive(c, id, 100, 0, 0);
     });
-    crash(victim, move |c| {
-        send(c, id, 50, &text(50, LONG), IPC_NOWAIT)
-    });
+    crash(victim, move |c| send(c, id, 50, &text(50, LONG), IPC_NOWAIT));
     let left = take_all(id);
     assert_eq!(left[0], nth(1, 20));
     assert!(left.len() == 1 || left[1..] == [(50, text(50, LONG))]);
@@ -193,9 +164,7 @@ fn sends_behind_a_dead_receiver() {
 fn receives(before: &'static [usize], kind: i64, flags: i32, which: usize) {
     let id = queue_with(before);
     let cap = if flags & MSG_NOERROR != 0 { 5 } else { 8192 };
-    let result = crash(Process::new(), move |c| {
-        receive(c, id, cap, kind, flags | IPC_NOWAIT)
-    });
+    let result = crash(Process::new(), move |c| receive(c, id, cap, kind, flags | IPC_NOWAIT));
     let mut wanted: Vec<_> = (0..).zip(before).map(|(i, len)| nth(i, *len)).collect();
     let there = count(id).0 as usize;
     if there < before.len() {
@@ -210,9 +179,7 @@ fn receives(before: &'static [usize], kind: i64, flags: i32, which: usize) {
 
 fn copies() {
     let id = queue_with(&[10, LONG]);
-    let result = crash(Process::new(), move |c| {
-        receive(c, id, 8192, 1, MSG_COPY | IPC_NOWAIT)
-    });
+    let result = crash(Process::new(), move |c| receive(c, id, 8192, 1, MSG_COPY | IPC_NOWAIT));
     assert!(result.is_none_or(|r| r == Ok(nth(1, LONG))));
     check(id, &[nth(0, 10), nth(1, LONG)]);
 }
@@ -226,11 +193,7 @@ fn receives_behind_the_dead() {
     });
     crash(victim, move |c| receive(c, id, 100, 0, IPC_NOWAIT));
     let left = take_all(id);
-    assert!(
-        left == [nth(1, 20), nth(2, LONG)] || left == [nth(2, LONG)],
-        "{:?}",
-        brief(&left)
-    );
+    assert!(left == [nth(1, 20), nth(2, LONG)] || left == [nth(2, LONG)], "{:?}", brief(&left));
     works(id);
 }
 
@@ -270,10 +233,7 @@ pub fn check_removed(id: i32) {
     let other = p.call(queue);
     assert_ne!(id, other);
     works(other);
-    assert_eq!(
-        p.call(move |c| msg::stat(c, id).map(drop)),
-        Err(Errno::EINVAL)
-    );
+    assert_eq!(p.call(move |c| msg::stat(c, id).map(drop)), Err(Errno::EINVAL));
 }
 
 fn remove(lengths: &'static [usize]) {
@@ -285,8 +245,7 @@ fn remove(lengths: &'static [usize]) {
 fn exit() {
     let id = queue_with(&[10]);
     let p = Process::new();
-    p.call(move |c| receive(c, id, 100, 0, 0))
-        .expect("received");
+    p.call(move |c| receive(c, id, 100, 0, 0)).expect("received");
     crash(p, |c| {
         if leave(c) {
             c.pool.free_process(c.me);

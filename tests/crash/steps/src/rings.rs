@@ -9,25 +9,13 @@ use vshmem_ipc::msg;
 
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
-    ("leaving a ring where a sender is stopped", 31, || {
-        retires(true, 0)
-    }),
-    ("leaving a ring where a receiver is stopped", 31, || {
-        retires(false, 0)
-    }),
+    ("leaving a ring where a sender is stopped", 31, || retires(true, 0)),
+    ("leaving a ring where a receiver is stopped", 31, || retires(false, 0)),
     ("going on after a ring was left", 9, goes_on),
     ("collecting a ring that was left", 9, || retires(true, 1)),
-    ("collecting a ring that was left by the dead", 9, || {
-        retires(true, 2)
-    }),
-    (
-        "collecting a ring that a receiver was stopped in",
-        9,
-        || retires(false, 1),
-    ),
-    ("IPC_RMID of a queue that has left a ring", 9, || {
-        retires(true, 3)
-    }),
+    ("collecting a ring that was left by the dead", 9, || retires(true, 2)),
+    ("collecting a ring that a receiver was stopped in", 9, || retires(false, 1)),
+    ("IPC_RMID of a queue that has left a ring", 9, || retires(true, 3)),
 ];
 
 /// A queue that leaves a ring in which somebody is stopped. Who is killed: 0 who leaves it; 1 who collects it
@@ -37,19 +25,13 @@ fn retires(sender: bool, which: u32) {
     let id = queue_with(&[10, 20]);
     let p = Process::new();
     let task = if sender {
-        stopped(p, 2, move |c| {
-            send(c, id, 40, &text(40, LONG), 0).map(|()| (0, Vec::new()))
-        })
+        stopped(p, 2, move |c| send(c, id, 40, &text(40, LONG), 0).map(|()| (0, Vec::new())))
     } else {
         stopped(p, 2, move |c| receive(c, id, 8192, 0, 0))
     };
     assert!(!task.is_over());
     let leave = move |c: &C| send(c, id, 50, &text(50, HUGE), 0);
-    let began = if which == 0 {
-        crash(victim, leave)
-    } else {
-        Some(Process::new().call(leave))
-    };
+    let began = if which == 0 { crash(victim, leave) } else { Some(Process::new().call(leave)) };
     match which {
         0 | 1 => task.go_on(),
         2 => p.kill(),
@@ -81,12 +63,7 @@ fn retires(sender: bool, which: u32) {
         assert!(began.is_none());
     }
     let found = take_all(id);
-    assert!(
-        found == wanted,
-        "{:?}, not {:?}",
-        brief(&found),
-        brief(&wanted)
-    );
+    assert!(found == wanted, "{:?}, not {:?}", brief(&found), brief(&wanted));
     works(id);
 }
 
@@ -100,18 +77,11 @@ fn goes_on() {
         2,
         move |c| send(c, id, 40, &text(40, LONG), 0),
         move || {
-            Process::new()
-                .call(move |c| send(c, id, 50, &text(50, HUGE), 0))
-                .expect("sent");
+            Process::new().call(move |c| send(c, id, 50, &text(50, HUGE), 0)).expect("sent");
         },
     );
     let found = take_all(id);
-    let mut wanted = vec![
-        nth(0, 10),
-        nth(1, 20),
-        (40, text(40, LONG)),
-        (50, text(50, HUGE)),
-    ];
+    let mut wanted = vec![nth(0, 10), nth(1, 20), (40, text(40, LONG)), (50, text(50, HUGE))];
     if found.len() < 4 {
         assert!(task.is_none());
         wanted.remove(2);

@@ -23,25 +23,13 @@ pub const SCENARIOS: &[Scenario] = &[
     ("shmat beside others", 7, attach_more),
     ("shmdt, one of two", 7, || detach(2)),
     ("shmdt, the last", 7, || detach(1)),
-    (
-        "shmdt where the dead are attached",
-        7,
-        detach_beside_the_dead,
-    ),
-    (
-        "taking off what was detached without the lock",
-        7,
-        takes_off,
-    ),
+    ("shmdt where the dead are attached", 7, detach_beside_the_dead),
+    ("taking off what was detached without the lock", 7, takes_off),
     ("IPC_RMID of a small segment", 7, || remove(SMALL)),
     ("IPC_RMID of a large segment", 7, || remove(LARGE)),
     ("IPC_RMID of an attached segment", 7, remove_attached),
-    ("the last shmdt after IPC_RMID, small", 7, || {
-        detach_removed(SMALL)
-    }),
-    ("the last shmdt after IPC_RMID, large", 7, || {
-        detach_removed(LARGE)
-    }),
+    ("the last shmdt after IPC_RMID, small", 7, || detach_removed(SMALL)),
+    ("the last shmdt after IPC_RMID, large", 7, || detach_removed(LARGE)),
     ("IPC_SET and SHM_LOCK", 0, set),
     ("fork with attachments", 7, fork),
     ("exit with attachments", 7, exit),
@@ -55,21 +43,13 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 fn segment(size: usize) -> i32 {
-    Process::new()
-        .call(move |c| shm::get(c, KEY, size, CREATE))
-        .expect("a segment")
+    Process::new().call(move |c| shm::get(c, KEY, size, CREATE)).expect("a segment")
 }
 
 /// Fills a segment, so that its memory does not read as zeros.
 fn soil(id: i32) {
-    let extent = Process::new()
-        .call(move |c| shm::look(c, id, 0))
-        .expect("a segment");
-    let at = world()
-        .pool()
-        .mem()
-        .range(extent.offset, extent.len)
-        .expect("pages");
+    let extent = Process::new().call(move |c| shm::look(c, id, 0)).expect("a segment");
+    let at = world().pool().mem().range(extent.offset, extent.len).expect("pages");
     // SAFETY: checked to be in the pool, and nobody else uses it now.
     unsafe { core::ptr::write_bytes(at, 0x5a, extent.len as usize) };
 }
@@ -77,17 +57,14 @@ fn soil(id: i32) {
 /// It can be made again or found, is of zeros, and can be removed.
 fn check_get(size: usize, result: Option<Result<i32, Errno>>) {
     let p = Process::new();
-    let id = p
-        .call(move |c| shm::get(c, KEY, size, CREATE))
-        .expect("it is there or can be made");
+    let id = p.call(move |c| shm::get(c, KEY, size, CREATE)).expect("it is there or can be made");
     assert!(result.is_none_or(|r| r == Ok(id)));
     let extent = p.call(move |c| shm::look(c, id, 0)).expect("it is there");
     for at in (extent.offset..extent.offset + extent.len).step_by(8) {
         let word = world().pool().mem().word_anywhere(at).expect("pages");
         assert_eq!(word.load(Relaxed), 0, "it reads as zeros");
     }
-    p.call(move |c| shm::remove(c, id))
-        .expect("it can be removed");
+    p.call(move |c| shm::remove(c, id)).expect("it can be removed");
     assert_eq!(p.call(|c| shm::info(c).1), shm::ShmInfo::default());
 }
 
@@ -99,9 +76,7 @@ fn get(size: usize) {
 fn get_used() {
     let id = segment(SMALL);
     soil(id);
-    Process::new()
-        .call(move |c| shm::remove(c, id))
-        .expect("it is removed");
+    Process::new().call(move |c| shm::remove(c, id)).expect("it is removed");
     let result = crash(Process::new(), move |c| shm::get(c, KEY, SMALL, CREATE));
     check_get(SMALL, result);
 }
@@ -109,9 +84,7 @@ fn get_used() {
 fn get_found() {
     segment(SMALL);
     let result = crash(Process::new(), move |c| shm::get(c, KEY, SMALL, IPC_CREAT));
-    Process::new()
-        .call(|c| shm::get(c, KEY, SMALL, 0))
-        .expect("it is there still");
+    Process::new().call(|c| shm::get(c, KEY, SMALL, 0)).expect("it is there still");
     assert!(result.is_none_or(|r| r.is_ok()));
 }
 
@@ -124,9 +97,7 @@ fn attach_first() {
 fn attach_more() {
     let id = segment(SMALL);
     let (other, p) = (Process::new(), Process::new());
-    other
-        .call(move |c| shm::attach(c, id, 0))
-        .expect("attached");
+    other.call(move |c| shm::attach(c, id, 0)).expect("attached");
     p.call(move |c| shm::attach(c, id, 0)).expect("attached");
     crash(p, move |c| shm::attach(c, id, 0));
     assert_eq!(Process::new().call(move |c| attached(c, id)), 1);
@@ -195,9 +166,7 @@ fn remove(size: usize) {
 fn remove_attached() {
     let id = segment(SMALL);
     let other = Process::new();
-    other
-        .call(move |c| shm::attach(c, id, 0))
-        .expect("attached");
+    other.call(move |c| shm::attach(c, id, 0)).expect("attached");
     let result = crash(Process::new(), move |c| shm::remove(c, id));
     assert_eq!(Process::new().call(move |c| attached(c, id)), 1);
     let found = Process::new().call(|c| shm::get(c, KEY, 0, 0));
@@ -211,9 +180,7 @@ fn detach_removed(size: usize) {
     soil(id);
     let p = Process::new();
     p.call(move |c| shm::attach(c, id, 0)).expect("attached");
-    Process::new()
-        .call(move |c| shm::remove(c, id))
-        .expect("removed");
+    Process::new().call(move |c| shm::remove(c, id)).expect("removed");
     crash(p, move |c| shm::detach(c, id));
     check_removed(id, size);
 }
@@ -224,19 +191,13 @@ fn set() {
         shm::lock(c, id, true).expect("locked");
         shm::set(c, id, 1000, 1000, 0o640).expect("set");
     });
-    let mode = Process::new()
-        .call(move |c| shm::stat(c, id))
-        .expect("it is there")
-        .perm
-        .mode;
+    let mode = Process::new().call(move |c| shm::stat(c, id)).expect("it is there").perm.mode;
     assert!([0o666, 0o2666, 0o2640].contains(&mode), "{mode:o}");
 }
 
 fn fork() {
     let (one, other) = (segment(SMALL), segment(SMALL));
-    let two = Process::new()
-        .call(|c| shm::get(c, 0, SMALL, CREATE))
-        .expect("a segment");
+    let two = Process::new().call(|c| shm::get(c, 0, SMALL, CREATE)).expect("a segment");
     assert_eq!(one, other);
     let (p, child) = (Process::new(), Process::newcomer(7));
     for id in [one, one, two] {
@@ -255,16 +216,12 @@ fn fork() {
 
 fn exit() {
     let one = segment(SMALL);
-    let two = Process::new()
-        .call(|c| shm::get(c, 0, SMALL, CREATE))
-        .expect("a segment");
+    let two = Process::new().call(|c| shm::get(c, 0, SMALL, CREATE)).expect("a segment");
     let p = Process::new();
     for id in [one, one, two] {
         p.call(move |c| shm::attach(c, id, 0)).expect("attached");
     }
-    Process::new()
-        .call(move |c| shm::remove(c, two))
-        .expect("removed");
+    Process::new().call(move |c| shm::remove(c, two)).expect("removed");
     crash(p, |c| {
         if leave(c) {
             c.pool.free_process(c.me);
@@ -348,9 +305,7 @@ fn make_room() {
     crash(Process::new(), signals);
     Process::new().call(signals);
     let p = Process::new();
-    let id = p
-        .call(|c| shm::get(c, KEY, LARGE, CREATE))
-        .expect("there is room");
+    let id = p.call(|c| shm::get(c, KEY, LARGE, CREATE)).expect("there is room");
     p.call(move |c| shm::remove(c, id)).expect("removed");
 }
 
@@ -359,18 +314,14 @@ fn give_back() {
     soil(id);
     // As if it were a machine that removed it, which can't punch holes: the pages are free and may not read
     // as zeros.
-    Process::new()
-        .call(move |c| shm::attach(c, id, 0))
-        .expect("attached");
+    Process::new().call(move |c| shm::attach(c, id, 0)).expect("attached");
     let p = Process::new();
     p.call(move |c| shm::attach(c, id, 0)).expect("attached");
     crash(p, move |c| {
         shm::remove(c, id).expect("removed");
         shm::detach(c, id);
         let mut cursor = reclaim::Cursor::default();
-        while reclaim::step(c, 64 << 10, &mut cursor, |_, _| None) == Ok(reclaim::Step::Emptied(0))
-        {
-        }
+        while reclaim::step(c, 64 << 10, &mut cursor, |_, _| None) == Ok(reclaim::Step::Emptied(0)) {}
     });
     Process::new().call(|c| {
         let signals = vshmem_pool::lock::SignalsBlocked::new(c.kernel);
@@ -385,9 +336,7 @@ fn reap_machine() {
     let machine = Process::newcomer(9);
     machine.start(Process::claim).wait();
     let id = segment(SMALL);
-    machine
-        .call(move |c| shm::attach(c, id, 0))
-        .expect("attached");
+    machine.call(move |c| shm::attach(c, id, 0)).expect("attached");
     let (slot, member) = (machine.id().slot, machine.context().member);
     machine.kill();
     crash(Process::new(), move |c| {
@@ -410,9 +359,7 @@ fn checks() {
     stopped(receiver, 3, move |c| sem::remove(c, set));
     stopped(Process::new(), 5, move |c| shm::get(c, 0, LARGE, CREATE));
     let others = world().living().into_iter();
-    others
-        .filter(|p| !core::ptr::eq(*p, victim))
-        .for_each(|p| p.kill());
+    others.filter(|p| !core::ptr::eq(*p, victim)).for_each(|p| p.kill());
     crash(victim, |c| {
         let mut scratch = vec![0; check::scratch_for(c.pool)];
         check::repair(c).expect("every lock is to be had");

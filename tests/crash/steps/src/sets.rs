@@ -14,55 +14,31 @@ pub const SCENARIOS: &[Scenario] = &[
     ("semget of many semaphores", 9, || get(400)),
     ("semop, one P", 3, || plain([op(0, -1)], [4, 7])),
     ("semop, one V", 3, || plain([op(0, 1)], [6, 7])),
-    ("semop, several on one semaphore", 3, || {
-        plain([op(0, -3), op(0, 1)], [3, 7])
-    }),
-    ("semop, wait for zero after a P", 3, || {
-        plain([op(0, -5), op(0, 0)], [0, 7])
-    }),
-    ("semop on two semaphores", 3, || {
-        plain([op(0, -1), op(1, 2)], [4, 9])
-    }),
+    ("semop, several on one semaphore", 3, || plain([op(0, -3), op(0, 1)], [3, 7])),
+    ("semop, wait for zero after a P", 3, || plain([op(0, -5), op(0, 0)], [0, 7])),
+    ("semop on two semaphores", 3, || plain([op(0, -1), op(1, 2)], [4, 9])),
     ("semop on many", 3, many),
     ("semop with SEM_UNDO", 3, || with_undo([undone(0, -1)])),
-    ("semop with SEM_UNDO on two", 3, || {
-        with_undo([undone(0, -1), undone(1, 3)])
-    }),
+    ("semop with SEM_UNDO on two", 3, || with_undo([undone(0, -1), undone(1, 3)])),
     ("semop with SEM_UNDO beside another's", 5, beside),
     ("semop with SEM_UNDO in a record", 5, in_record),
     ("semop that empties its record", 5, empties_record),
     ("V that serves one", 5, || serves([op(0, -1)], [op(0, 1)])),
     ("V that serves several", 5, serves_several),
     ("V that serves one who leaves at once", 5, serves_hasty),
-    ("V that serves one with SEM_UNDO", 5, || {
-        serves([undone(0, -1)], [op(0, 1)])
-    }),
-    ("V that serves one who waits for two", 5, || {
-        serves([op(0, -1), op(1, -1)], [op(0, 1), op(1, 1)])
-    }),
+    ("V that serves one with SEM_UNDO", 5, || serves([undone(0, -1)], [op(0, 1)])),
+    ("V that serves one who waits for two", 5, || serves([op(0, -1), op(1, -1)], [op(0, 1), op(1, 1)])),
     ("V that serves one with many operations", 5, serves_many),
     ("P that serves one who waits for zero", 5, serves_zero),
     ("V that serves a dead one", 5, serves_the_dead),
     ("P that waits", 5, || waits(vec![op(0, -1)], None)),
-    ("P with SEM_UNDO that waits", 5, || {
-        waits(vec![undone(0, -1), undone(1, -1)], None)
-    }),
-    ("many operations that wait", 5, || {
-        waits((0..25).map(|_| op(0, -1)).collect(), None)
-    }),
-    ("P whose time is up", 5, || {
-        waits(vec![op(0, -1)], Some(Duration::from_millis(20)))
-    }),
-    ("many operations whose time is up", 5, || {
-        waits(vec![op(0, -1); 25], Some(Duration::from_millis(20)))
-    }),
+    ("P with SEM_UNDO that waits", 5, || waits(vec![undone(0, -1), undone(1, -1)], None)),
+    ("many operations that wait", 5, || waits((0..25).map(|_| op(0, -1)).collect(), None)),
+    ("P whose time is up", 5, || waits(vec![op(0, -1)], Some(Duration::from_millis(20)))),
+    ("many operations whose time is up", 5, || waits(vec![op(0, -1); 25], Some(Duration::from_millis(20)))),
     ("P that is served", 5, || is_served(vec![op(0, -1)])),
-    ("P with SEM_UNDO that is served", 5, || {
-        is_served(vec![undone(0, -1)])
-    }),
-    ("many operations that are served", 5, || {
-        is_served([vec![op(0, 0); 24], vec![op(0, -1)]].concat())
-    }),
+    ("P with SEM_UNDO that is served", 5, || is_served(vec![undone(0, -1)])),
+    ("many operations that are served", 5, || is_served([vec![op(0, 0); 24], vec![op(0, -1)]].concat())),
     ("SETVAL", 5, setval),
     ("SETALL", 5, setall),
     ("GETALL", 0, getall),
@@ -96,13 +72,10 @@ fn pass(nanoseconds: u64) {
 fn get(n: i32) {
     let result = crash(Process::new(), move |c| sem::get(c, KEY, n, CREATE));
     let p = Process::new();
-    let id = p
-        .call(move |c| sem::get(c, KEY, n, CREATE))
-        .expect("it is there or can be made");
+    let id = p.call(move |c| sem::get(c, KEY, n, CREATE)).expect("it is there or can be made");
     assert!(result.is_none_or(|r| r == Ok(id)));
     assert_eq!(now(id), vec![0; n as usize]);
-    p.call(move |c| sem::remove(c, id))
-        .expect("it can be removed");
+    p.call(move |c| sem::remove(c, id)).expect("it can be removed");
     assert_eq!(p.call(|c| sem::info(c).1), sem::SemInfo::default());
 }
 
@@ -110,10 +83,7 @@ fn plain<const N: usize>(sops: [Sembuf; N], then: [u16; 2]) {
     let id = new_set(&[5, 7]);
     let result = crash(Process::new(), move |c| sem::op(c, id, &sops, None));
     let now = now(id);
-    assert!(
-        now == then || (result.is_none() && now == [5, 7]),
-        "{now:?}"
-    );
+    assert!(now == then || (result.is_none() && now == [5, 7]), "{now:?}");
 }
 
 fn many() {
@@ -121,10 +91,7 @@ fn many() {
     let sops: Vec<_> = (0..30).map(|i| op(i, 1)).collect();
     let result = crash(Process::new(), move |c| sem::op(c, id, &sops, None));
     let now = now(id);
-    assert!(
-        now == [2; 30] || (result.is_none() && now == [1; 30]),
-        "{now:?}"
-    );
+    assert!(now == [2; 30] || (result.is_none() && now == [1; 30]), "{now:?}");
 }
 
 fn with_undo<const N: usize>(sops: [Sembuf; N]) {
@@ -136,12 +103,8 @@ fn with_undo<const N: usize>(sops: [Sembuf; N]) {
 fn beside() {
     let id = new_set(&[5, 7]);
     let other = Process::new();
-    other
-        .call(move |c| sem::op(c, id, &[undone(0, -2), undone(1, -2)], None))
-        .expect("done");
-    crash(Process::new(), move |c| {
-        sem::op(c, id, &[undone(0, -1), undone(1, 2)], None)
-    });
+    other.call(move |c| sem::op(c, id, &[undone(0, -2), undone(1, -2)], None)).expect("done");
+    crash(Process::new(), move |c| sem::op(c, id, &[undone(0, -1), undone(1, 2)], None));
     assert_eq!(now(id), [3, 5]);
     other.kill();
     assert_eq!(now(id), [5, 7]);
@@ -150,14 +113,9 @@ fn beside() {
 fn in_record() {
     let id = new_set(&[5, 7, 9, 9, 9]);
     let (other, p) = (Process::new(), Process::new());
-    other
-        .call(move |c| sem::op(c, id, &[undone(0, -2)], None))
-        .expect("done");
-    p.call(move |c| sem::op(c, id, &[undone(0, -1), undone(4, -4)], None))
-        .expect("done");
-    crash(p, move |c| {
-        sem::op(c, id, &[undone(0, -1), undone(1, 2), undone(4, 1)], None)
-    });
+    other.call(move |c| sem::op(c, id, &[undone(0, -2)], None)).expect("done");
+    p.call(move |c| sem::op(c, id, &[undone(0, -1), undone(4, -4)], None)).expect("done");
+    crash(p, move |c| sem::op(c, id, &[undone(0, -1), undone(1, 2), undone(4, 1)], None));
     assert_eq!(now(id), [3, 7, 9, 9, 9]);
     other.kill();
     assert_eq!(now(id), [5, 7, 9, 9, 9]);
@@ -166,11 +124,8 @@ fn in_record() {
 fn empties_record() {
     let id = new_set(&[5, 7]);
     let (other, p) = (Process::new(), Process::new());
-    other
-        .call(move |c| sem::op(c, id, &[undone(0, -2)], None))
-        .expect("done");
-    p.call(move |c| sem::op(c, id, &[undone(0, -1)], None))
-        .expect("done");
+    other.call(move |c| sem::op(c, id, &[undone(0, -2)], None)).expect("done");
+    p.call(move |c| sem::op(c, id, &[undone(0, -1)], None)).expect("done");
     crash(p, move |c| sem::op(c, id, &[undone(0, 1)], None));
     assert_eq!(now(id), [3, 7]);
 }
@@ -181,23 +136,13 @@ fn serves<const N: usize>(waits_for: [Sembuf; N], gives: [Sembuf; N]) {
     let result = crash(Process::new(), move |c| sem::op(c, id, &gives, None));
     pass(500_000_000);
     if !task.is_over() {
-        assert_eq!(
-            (result, now(id)),
-            (None, vec![0, 0]),
-            "it waits for what was not given"
-        );
-        Process::new()
-            .call(move |c| sem::op(c, id, &gives, None))
-            .expect("done");
+        assert_eq!((result, now(id)), (None, vec![0, 0]), "it waits for what was not given");
+        Process::new().call(move |c| sem::op(c, id, &gives, None)).expect("done");
     }
     assert_eq!(task.wait(), Ok(()));
     assert_eq!(now(id), [0, 0]);
     p.kill();
-    let undone: i32 = waits_for
-        .iter()
-        .filter(|s| s.flg & sem::SEM_UNDO != 0)
-        .map(|s| -i32::from(s.op))
-        .sum();
+    let undone: i32 = waits_for.iter().filter(|s| s.flg & sem::SEM_UNDO != 0).map(|s| -i32::from(s.op)).sum();
     assert_eq!(i32::from(now(id)[0]), undone);
 }
 
@@ -214,12 +159,10 @@ fn serves_hasty() {
     assert!(!next.is_over(), "nobody has given it anything");
     let p = Process::new();
     assert_eq!(p.call(move |c| sem::getncnt(c, other, 1)), Ok(1));
-    p.call(move |c| sem::op(c, other, &[op(1, 1)], None))
-        .expect("done");
+    p.call(move |c| sem::op(c, other, &[op(1, 1)], None)).expect("done");
     assert_eq!(next.wait(), Ok(()));
     if !task.is_over() {
-        p.call(move |c| sem::op(c, id, &[op(0, 1)], None))
-            .expect("done");
+        p.call(move |c| sem::op(c, id, &[op(0, 1)], None)).expect("done");
     }
     assert_eq!(task.wait(), Ok(()));
     assert_eq!((now(id), now(other)), (vec![0, 0], vec![0, 0]));
@@ -231,16 +174,11 @@ fn serves_several() {
     let result = crash(Process::new(), move |c| sem::op(c, id, &[op(0, 3)], None));
     pass(500_000_000);
     let over = all.iter().filter(|(_, task)| task.is_over()).count();
-    assert!(
-        over == 0 || over == 3,
-        "{over} of those who wait were served"
-    );
+    assert!(over == 0 || over == 3, "{over} of those who wait were served");
     if over == 0 {
         assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [0, 0]);
-        Process::new()
-            .call(move |c| sem::op(c, id, &[op(0, 3)], None))
-            .expect("done");
+        Process::new().call(move |c| sem::op(c, id, &[op(0, 3)], None)).expect("done");
     }
     for (_, task) in all {
         assert_eq!(task.wait(), Ok(()));
@@ -256,9 +194,7 @@ fn serves_many() {
     if !task.is_over() {
         assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [0, 0]);
-        Process::new()
-            .call(move |c| sem::op(c, id, &[op(0, 22)], None))
-            .expect("done");
+        Process::new().call(move |c| sem::op(c, id, &[op(0, 22)], None)).expect("done");
     }
     assert_eq!(task.wait(), Ok(()));
     assert_eq!(now(id), [0, 0]);
@@ -273,9 +209,7 @@ fn serves_zero() {
     if !zero.is_over() {
         assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [1, 0]);
-        Process::new()
-            .call(move |c| sem::op(c, id, &[op(0, -1)], None))
-            .expect("done");
+        Process::new().call(move |c| sem::op(c, id, &[op(0, -1)], None)).expect("done");
     }
     assert_eq!((zero.wait(), both.wait()), (Ok(()), Ok(())));
     assert_eq!(now(id), [2, 0]);
@@ -295,9 +229,7 @@ fn serves_the_dead() {
     if !lives.is_over() {
         assert_eq!(result, None, "what was done is done");
         assert_eq!(now(id), [0, 0], "what the dead was given is not lost");
-        Process::new()
-            .call(move |c| sem::op(c, id, &[op(0, 1)], None))
-            .expect("done");
+        Process::new().call(move |c| sem::op(c, id, &[op(0, 1)], None)).expect("done");
     }
     assert_eq!(lives.wait(), Ok(()));
     assert_eq!(now(id), [0, 0]);
@@ -309,14 +241,12 @@ fn waits(sops: Vec<Sembuf>, timeout: Option<Duration>) {
     let result = crash(Process::new(), move |c| sem::op(c, id, &sops, timeout));
     assert!(result.is_none() || result == Some(Err(Errno::EAGAIN)));
     let p = Process::new();
-    p.call(move |c| sem::op(c, id, &[op(0, 1)], None))
-        .expect("done");
+    p.call(move |c| sem::op(c, id, &[op(0, 1)], None)).expect("done");
     crate::mend::mend();
     // Others who wait find records.
     let (_, one) = waiter(id, vec![op(0, -2)]);
     let (_, two) = waiter(id, vec![op(0, -2)]);
-    p.call(move |c| sem::op(c, id, &[op(0, 4)], None))
-        .expect("done");
+    p.call(move |c| sem::op(c, id, &[op(0, 4)], None)).expect("done");
     assert_eq!((one.wait(), two.wait()), (Ok(()), Ok(())));
     assert_eq!(now(id), [1, 0], "the dead take nothing");
     assert_eq!(p.call(move |c| sem::getncnt(c, id, 0)), Ok(0));
@@ -333,10 +263,7 @@ fn is_served(sops: Vec<Sembuf>) {
         sem::op(c, id, &[op(0, 1)], None)
     });
     let sops = if sops.len() > 20 {
-        vec![op(0, -1); 1]
-            .into_iter()
-            .chain(vec![op(1, 0); 24])
-            .collect()
+        vec![op(0, -1); 1].into_iter().chain(vec![op(1, 0); 24]).collect()
     } else {
         sops
     };
@@ -350,20 +277,13 @@ fn is_served(sops: Vec<Sembuf>) {
 fn setval() {
     let id = new_set(&[5, 7]);
     let (other, third) = (Process::new(), Process::new());
-    other
-        .call(move |c| sem::op(c, id, &[undone(0, -2), undone(1, -2)], None))
-        .expect("done");
-    third
-        .call(move |c| sem::op(c, id, &[undone(0, -1), undone(1, -1)], None))
-        .expect("done");
+    other.call(move |c| sem::op(c, id, &[undone(0, -2), undone(1, -2)], None)).expect("done");
+    third.call(move |c| sem::op(c, id, &[undone(0, -1), undone(1, -1)], None)).expect("done");
     let (_, task) = waiter(id, vec![op(0, -9)]);
     let result = crash(Process::new(), move |c| sem::setval(c, id, 0, 9));
     pass(500_000_000);
     let values = now(id);
-    assert!(
-        values == [0, 4] || (result.is_none() && values == [2, 4]),
-        "{values:?}"
-    );
+    assert!(values == [0, 4] || (result.is_none() && values == [2, 4]), "{values:?}");
     assert_eq!(task.is_over(), values[0] == 0);
     other.kill();
     third.kill();
@@ -375,16 +295,10 @@ fn setval() {
 fn setall() {
     let id = new_set(&[5, 7]);
     let (other, third) = (Process::new(), Process::new());
-    other
-        .call(move |c| sem::op(c, id, &[undone(0, -2), undone(1, -2)], None))
-        .expect("done");
-    third
-        .call(move |c| sem::op(c, id, &[undone(0, -1), undone(1, -1)], None))
-        .expect("done");
+    other.call(move |c| sem::op(c, id, &[undone(0, -2), undone(1, -2)], None)).expect("done");
+    third.call(move |c| sem::op(c, id, &[undone(0, -1), undone(1, -1)], None)).expect("done");
     let (_, task) = waiter(id, vec![op(0, -9)]);
-    let result = crash(Process::new(), move |c| {
-        sem::setall(c, id, &mut |i| Some([9, 1][i]))
-    });
+    let result = crash(Process::new(), move |c| sem::setall(c, id, &mut |i| Some([9, 1][i])));
     pass(500_000_000);
     assert!(task.is_over() || result.is_none());
     other.kill();
@@ -398,49 +312,32 @@ fn getall() {
     let id = new_set(&[5, 7]);
     crash(Process::new(), move |c| values(c, id));
     assert_eq!(now(id), [5, 7]);
-    Process::new()
-        .call(move |c| sem::op(c, id, &[op(0, -5)], None))
-        .expect("done");
+    Process::new().call(move |c| sem::op(c, id, &[op(0, -5)], None)).expect("done");
     assert_eq!(now(id), [0, 7]);
 }
 
 fn set() {
     let id = new_set(&[5]);
     crash(Process::new(), move |c| sem::set(c, id, 1000, 1000, 0o640));
-    let mode = Process::new()
-        .call(move |c| sem::stat(c, id))
-        .expect("it is there")
-        .perm
-        .mode;
+    let mode = Process::new().call(move |c| sem::stat(c, id)).expect("it is there").perm.mode;
     assert!(mode == 0o666 || mode == 0o640);
 }
 
 fn remove() {
     // Who comes after a death cleans up after it first.
     let victim = Process::new();
-    let id = Process::new()
-        .call(|c| sem::get(c, KEY, 2, CREATE))
-        .expect("a set");
-    Process::new()
-        .call(move |c| sem::setall(c, id, &mut |_| Some(5)))
-        .expect("values");
+    let id = Process::new().call(|c| sem::get(c, KEY, 2, CREATE)).expect("a set");
+    Process::new().call(move |c| sem::setall(c, id, &mut |_| Some(5))).expect("values");
     let (other, third) = (Process::new(), Process::new());
-    other
-        .call(move |c| sem::op(c, id, &[undone(0, -2)], None))
-        .expect("done");
-    third
-        .call(move |c| sem::op(c, id, &[undone(0, -1)], None))
-        .expect("done");
+    other.call(move |c| sem::op(c, id, &[undone(0, -2)], None)).expect("done");
+    third.call(move |c| sem::op(c, id, &[undone(0, -1)], None)).expect("done");
     let (_, one) = waiter(id, vec![op(0, -9)]);
     let (_, many) = waiter(id, vec![op(1, -1); 25]);
     let (dead, _) = waiter(id, vec![op(1, -1); 25]);
     dead.kill();
     crash(victim, move |c| sem::remove(c, id));
     let _ = Process::new().call(move |c| sem::remove(c, id));
-    assert_eq!(
-        (one.wait(), many.wait()),
-        (Err(Errno::EIDRM), Err(Errno::EIDRM))
-    );
+    assert_eq!((one.wait(), many.wait()), (Err(Errno::EIDRM), Err(Errno::EIDRM)));
     let p = Process::new();
     assert_eq!(p.call(|c| sem::get(c, KEY, 1, 0)), Err(Errno::ENOENT));
     assert_eq!(p.call(|c| sem::info(c).1), sem::SemInfo::default());
@@ -449,11 +346,8 @@ fn remove() {
 fn exit() {
     let id = new_set(&[5, 7]);
     let (other, p) = (Process::new(), Process::new());
-    other
-        .call(move |c| sem::op(c, id, &[undone(0, -2)], None))
-        .expect("done");
-    p.call(move |c| sem::op(c, id, &[undone(0, -1), undone(1, -5)], None))
-        .expect("done");
+    other.call(move |c| sem::op(c, id, &[undone(0, -2)], None)).expect("done");
+    p.call(move |c| sem::op(c, id, &[undone(0, -1), undone(1, -5)], None)).expect("done");
     let (_, task) = waiter(id, vec![op(1, -6)]);
     crash(p, |c| {
         if leave(c) {

@@ -115,10 +115,7 @@ extern "C" fn on_fault(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     };
     let offset = address.wrapping_sub(trap.base.get());
     if !trap.armed.get() || offset >= trap.len.get() {
-        eprintln!(
-            "a fault at {address:#x}, instruction {instruction:#x}, pool at {:#x}",
-            trap.base.get()
-        );
+        eprintln!("a fault at {address:#x}, instruction {instruction:#x}, pool at {:#x}", trap.base.get());
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(3) };
     }
@@ -127,8 +124,7 @@ extern "C" fn on_fault(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
         (trap.before.get())();
     }
     let free = trap.open.iter().find(|open| open.get() == usize::MAX);
-    free.expect("an instruction stores to two pages at most")
-        .set(page);
+    free.expect("an instruction stores to two pages at most").set(page);
     trap.instruction.set(instruction);
     protect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: as above.
@@ -154,10 +150,7 @@ extern "C" fn on_trap(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
         }
     }
     if let Some(offset) = changed {
-        (trap.after.get())(Store {
-            offset,
-            instruction: trap.instruction.get(),
-        });
+        (trap.after.get())(Store { offset, instruction: trap.instruction.get() });
     }
 }
 
@@ -190,20 +183,14 @@ unsafe fn skip(context: *mut c_void) -> Option<usize> {
     for _ in 0..n {
         // SAFETY: what the instruction itself would do next, inside the range.
         unsafe {
-            let byte = if is_set {
-                *register(context, libc::REG_RAX) as u8
-            } else {
-                *(*from as *const u8)
-            };
+            let byte = if is_set { *register(context, libc::REG_RAX) as u8 } else { *(*from as *const u8) };
             *(*to as *mut u8) = byte;
         }
         (*to, *count) = (*to + 1, *count - 1);
         *from += i64::from(is_copy);
     }
     let pages = (offset / PAGE..(offset + n).div_ceil(PAGE)).map(|page| page * PAGE);
-    let changed = pages
-        .filter_map(look)
-        .fold(None, |first, at| first.or(Some(at)));
+    let changed = pages.filter_map(look).fold(None, |first, at| first.or(Some(at)));
     protect(0, trap.len.get(), libc::PROT_READ);
     changed
 }

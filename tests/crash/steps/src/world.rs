@@ -71,14 +71,7 @@ pub fn make(len: usize, params: &Params, before: fn(), after: fn(trap::Store)) {
     // SAFETY: fresh memory of this process alone.
     let base = unsafe {
         let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        libc::mmap(
-            core::ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            how,
-            -1,
-            0,
-        )
+        libc::mmap(core::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, how, -1, 0)
     };
     assert_ne!(base, libc::MAP_FAILED, "mmap");
     // SAFETY: mapped above, for good.
@@ -125,8 +118,7 @@ impl<T> Task<T> {
     pub fn wait(self) -> T {
         let end = world().now() + MOST;
         world().run(|| self.is_over() || world().now() > end);
-        self.result()
-            .unwrap_or_else(|| panic!("a call of process {} never ended", self.fiber.who.pid()))
+        self.result().unwrap_or_else(|| panic!("a call of process {} never ended", self.fiber.who.pid()))
     }
 
     /// Lets it go on.
@@ -199,9 +191,8 @@ impl World {
             State::Asleep(_, until) => Some(until),
             _ => None,
         };
-        let Some((until, first)) = asleep
-            .filter_map(|f| Some((until(f)?, f)))
-            .min_by_key(|(until, _)| *until)
+        let Some((until, first)) =
+            asleep.filter_map(|f| Some((until(f)?, f))).min_by_key(|(until, _)| *until)
         else {
             return false;
         };
@@ -256,10 +247,7 @@ impl World {
     }
 
     fn current(&self) -> Rc<Fiber> {
-        self.current
-            .borrow()
-            .clone()
-            .expect("calls are made by processes")
+        self.current.borrow().clone().expect("calls are made by processes")
     }
 
     /// Who runs now.
@@ -279,10 +267,7 @@ impl World {
         let fiber = self.current();
         fiber.woken.set(Waited::Woken);
         let until = timeout.map_or(u64::MAX, |t| self.now().saturating_add(t.as_nanos() as u64));
-        self.leave(
-            &fiber,
-            State::Asleep(core::ptr::from_ref(word) as usize, until),
-        );
+        self.leave(&fiber, State::Asleep(core::ptr::from_ref(word) as usize, until));
         fiber.woken.get()
     }
 
@@ -359,10 +344,7 @@ extern "C" fn enter() {
 /// What processes do.
 impl Process {
     /// Does something in it.
-    pub fn start<T: 'static>(
-        &'static self,
-        body: impl FnOnce(&'static Process) -> T + 'static,
-    ) -> Task<T> {
+    pub fn start<T: 'static>(&'static self, body: impl FnOnce(&'static Process) -> T + 'static) -> Task<T> {
         let result = Rc::new(RefCell::new(None));
         let place = result.clone();
         let run = move || {

@@ -17,9 +17,8 @@ impl Side {
         if self.backend == Backend::Vshmem {
             self.perform(&Step::call(OBSERVER, "msgctl 0 MSG_INFO"))?;
             use std::os::unix::fs::PermissionsExt;
-            std::fs::set_permissions(&self.pool, std::fs::Permissions::from_mode(0o666)).map_err(
-                |why| format!("the library made no pool at {}: {why}", self.pool.display()),
-            )?;
+            std::fs::set_permissions(&self.pool, std::fs::Permissions::from_mode(0o666))
+                .map_err(|why| format!("the library made no pool at {}: {why}", self.pool.display()))?;
         }
         Ok(())
     }
@@ -45,38 +44,23 @@ impl Side {
                 command.env("WORKER_DROPS_UNDO", "1");
             }
             Backend::Vshmem => {
-                command.env(
-                    "LD_PRELOAD",
-                    self.library.as_ref().expect("checked at the start"),
-                );
-                command
-                    .env("VSHMEM_POOL", &self.pool)
-                    .env("VSHMEM_KEYS", "all");
+                command.env("LD_PRELOAD", self.library.as_ref().expect("checked at the start"));
+                command.env("VSHMEM_POOL", &self.pool).env("VSHMEM_KEYS", "all");
             }
         }
-        let child = command
-            .spawn()
-            .map_err(|why| format!("cannot start {}: {why}", self.program.display()))?;
+        let child =
+            command.spawn().map_err(|why| format!("cannot start {}: {why}", self.program.display()))?;
         let pid = child.id() as i32;
         self.processes.push(pid);
         self.welcome(slot, Some(pid), true).map(|_| ())
     }
 
     /// Waits for a worker's `hello` and puts it into a slot.
-    pub(super) fn welcome(
-        &mut self,
-        slot: usize,
-        pid: Option<i32>,
-        plain_root: bool,
-    ) -> Result<i32, String> {
+    pub(super) fn welcome(&mut self, slot: usize, pid: Option<i32>, plain_root: bool) -> Result<i32, String> {
         wait_readable(self.listener.as_raw_fd())
             .ok_or_else(|| format!("worker {slot} did not start: {:?}", pid))?;
-        let (stream, _) = self
-            .listener
-            .accept()
-            .map_err(|why| format!("worker {slot}: {why}"))?;
-        let (pid, buffer) =
-            read_hello(&stream).ok_or_else(|| format!("worker {slot} did not say hello"))?;
+        let (stream, _) = self.listener.accept().map_err(|why| format!("worker {slot}: {why}"))?;
+        let (pid, buffer) = read_hello(&stream).ok_or_else(|| format!("worker {slot} did not say hello"))?;
         let start = self.starts[slot];
         self.starts[slot] += 1;
         let name = match slot {
@@ -155,21 +139,11 @@ impl Drop for Side {
 /// do.
 fn reap(pid: i32, wait: bool) {
     // SAFETY: no status is asked for.
-    unsafe {
-        libc::waitpid(
-            pid,
-            std::ptr::null_mut(),
-            if wait { 0 } else { libc::WNOHANG },
-        )
-    };
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), if wait { 0 } else { libc::WNOHANG }) };
 }
 
 fn wait_readable(descriptor: i32) -> Option<()> {
-    let mut entry = libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut entry = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry.
     let ready = unsafe { libc::poll(&mut entry, 1, PATIENCE.as_millis() as i32) };
     (ready > 0).then_some(())

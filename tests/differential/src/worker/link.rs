@@ -16,11 +16,7 @@ impl Link {
     pub fn connect(socket_name: &str) -> Link {
         let address = SocketAddr::from_abstract_name(socket_name).expect("a socket name");
         let stream = UnixStream::connect_addr(&address).expect("the harness listens");
-        let mut link = Link {
-            socket_name: socket_name.to_owned(),
-            stream,
-            pending: Vec::new(),
-        };
+        let mut link = Link { socket_name: socket_name.to_owned(), stream, pending: Vec::new() };
         link.write_line(&format!("hello {}", std::process::id()));
         link
     }

@@ -48,10 +48,7 @@ pub struct Args<'a> {
 
 impl<'a> Args<'a> {
     pub fn word(&mut self) -> &'a str {
-        let word = self
-            .words
-            .get(self.next)
-            .unwrap_or_else(|| panic!("too few words: {:?}", self.words));
+        let word = self.words.get(self.next).unwrap_or_else(|| panic!("too few words: {:?}", self.words));
         self.next += 1;
         word
     }
@@ -82,16 +79,11 @@ impl<'a> Args<'a> {
 
 /// A decimal number, signed or unsigned, of 64 bits.
 pub fn parse(word: &str) -> Option<i64> {
-    word.parse::<i64>()
-        .ok()
-        .or_else(|| word.parse::<u64>().ok().map(|n| n as i64))
+    word.parse::<i64>().ok().or_else(|| word.parse::<u64>().ok().map(|n| n as i64))
 }
 
 fn perform(worker: &mut Worker, line: &str) -> Reply {
-    let mut args = Args {
-        words: line.split_whitespace().collect(),
-        next: 0,
-    };
+    let mut args = Args { words: line.split_whitespace().collect(), next: 0 };
     match args.word() {
         "shmget" => shm::get(&mut args),
         "shmat" => shm::attach(&mut worker.attachments, &mut args),
@@ -135,9 +127,5 @@ fn main() {
     process::prepare();
     shm::reserve_range();
     let link = Link::connect(&socket);
-    serve(&mut Worker {
-        link,
-        attachments: shm::Attachments::default(),
-        drop_undo: sem::drops_undo(),
-    });
+    serve(&mut Worker { link, attachments: shm::Attachments::default(), drop_undo: sem::drops_undo() });
 }

@@ -13,9 +13,7 @@ struct Message {
 
 impl Message {
     fn with_capacity(bytes: usize) -> Message {
-        Message {
-            words: vec![0x5a5a_5a5a_5a5a_5a5a; 2 + bytes.div_ceil(8)],
-        }
+        Message { words: vec![0x5a5a_5a5a_5a5a_5a5a; 2 + bytes.div_ceil(8)] }
     }
 
     fn text(&mut self) -> &mut [u8] {
@@ -40,11 +38,7 @@ fn describe_text(text: &[u8]) -> String {
     let Some(&seed) = text.first() else {
         return "text=empty".to_owned();
     };
-    match text
-        .iter()
-        .enumerate()
-        .find(|(position, &byte)| byte != pattern(seed, *position))
-    {
+    match text.iter().enumerate().find(|(position, &byte)| byte != pattern(seed, *position)) {
         None => format!("text={seed}"),
         Some((position, byte)) => format!("text={seed},but[{position}]={byte}"),
     }
@@ -65,11 +59,7 @@ pub fn send(args: &mut Args) -> Reply {
     let (size, seed, flags) = (args.number(), args.number() as u8, args.int());
     let mut message = Message::with_capacity(size.clamp(0, 1 << 20) as usize);
     message.words[0] = mtype;
-    message
-        .text()
-        .iter_mut()
-        .enumerate()
-        .for_each(|(position, byte)| *byte = pattern(seed, position));
+    message.text().iter_mut().enumerate().for_each(|(position, byte)| *byte = pattern(seed, position));
     let pointer = if fault { BAD } else { message.pointer() };
     // SAFETY: the message holds `size` bytes of text, or the size or the address is one that the
     // call must refuse.

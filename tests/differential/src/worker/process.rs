@@ -26,9 +26,7 @@ pub fn prepare() {
 /// the worker that made them must not end them. (The kernel also forgets it when the worker changes its
 /// identity; then the harness's own cleaning up must do.)
 fn die_with_harness() {
-    let harness = std::env::var("WORKER_HARNESS")
-        .ok()
-        .and_then(|pid| pid.parse::<i32>().ok());
+    let harness = std::env::var("WORKER_HARNESS").ok().and_then(|pid| pid.parse::<i32>().ok());
     // SAFETY: neither call touches memory of ours.
     unsafe {
         if harness == Some(libc::getppid()) {

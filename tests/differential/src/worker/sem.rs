@@ -5,12 +5,7 @@ use libc::{c_int, c_ushort, sembuf, semid_ds};
 
 extern "C" {
     // The libc crate does not have it.
-    fn semtimedop(
-        id: c_int,
-        list: *mut sembuf,
-        count: usize,
-        timeout: *const libc::timespec,
-    ) -> c_int;
+    fn semtimedop(id: c_int, list: *mut sembuf, count: usize, timeout: *const libc::timespec) -> c_int;
 }
 
 /// The fourth argument of semctl.
@@ -45,10 +40,7 @@ fn parse_operations(words: &[&str]) -> Vec<sembuf> {
     let mut operations = Vec::new();
     for word in words {
         let (one, times) = word.split_once('*').unwrap_or((word, "1"));
-        let parts: Vec<i64> = one
-            .split(':')
-            .map(|part| parse(part).expect("a number"))
-            .collect();
+        let parts: Vec<i64> = one.split(':').map(|part| parse(part).expect("a number")).collect();
         let operation = sembuf {
             sem_num: parts[0] as u16,
             sem_op: parts[1] as i16,
@@ -70,22 +62,12 @@ pub fn drops_undo() -> bool {
 pub fn operate(drop_undo: bool, args: &mut Args) -> Reply {
     let (id, timeout, words) = (args.int(), args.word(), args.rest());
     let faulty = words.first() == Some(&"fault");
-    let mut operations = if faulty {
-        Vec::new()
-    } else {
-        parse_operations(&words)
-    };
+    let mut operations = if faulty { Vec::new() } else { parse_operations(&words) };
     if drop_undo {
-        operations
-            .iter_mut()
-            .for_each(|operation| operation.sem_flg &= !(libc::SEM_UNDO as i16));
+        operations.iter_mut().for_each(|operation| operation.sem_flg &= !(libc::SEM_UNDO as i16));
     }
     let count = if faulty { 1 } else { operations.len() };
-    let list = if faulty {
-        BAD.cast()
-    } else {
-        operations.as_mut_ptr()
-    };
+    let list = if faulty { BAD.cast() } else { operations.as_mut_ptr() };
     let spec = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
     let limit = match timeout {
         "bad" => spec(0, 1_000_000_000),
@@ -131,9 +113,7 @@ fn empty() -> semid_ds {
 }
 
 fn pointer<T>(value: &mut T) -> Semun {
-    Semun {
-        pointer: std::ptr::from_mut(value).cast(),
-    }
+    Semun { pointer: std::ptr::from_mut(value).cast() }
 }
 
 fn read_all(id: c_int) -> Reply {
@@ -141,21 +121,11 @@ fn read_all(id: c_int) -> Reply {
     // Needs the same permission as GETALL, so a failure is the one to report.
     semctl(id, 0, libc::IPC_STAT, pointer(&mut ds))?;
     let mut values: Vec<c_ushort> = vec![0xdead; ds.sem_nsems as usize + 1];
-    semctl(
-        id,
-        0,
-        libc::GETALL,
-        Semun {
-            pointer: values.as_mut_ptr().cast(),
-        },
-    )?;
+    semctl(id, 0, libc::GETALL, Semun { pointer: values.as_mut_ptr().cast() })?;
     let guard = values.pop();
     assert_eq!(guard, Some(0xdead), "GETALL wrote past the last semaphore");
     // Large sets differ in their beginning only.
-    let end = values
-        .iter()
-        .rposition(|&value| value != 0)
-        .map_or(0, |last| last + 1);
+    let end = values.iter().rposition(|&value| value != 0).map_or(0, |last| last + 1);
     Ok(format!("values={:?}+{}", &values[..end], values.len() - end).replace(' ', ""))
 }
 
@@ -173,34 +143,21 @@ pub fn control(args: &mut Args) -> Reply {
         be_told(id);
     }
     if args.take("fault") {
-        return semctl(id, number, command, Semun { pointer: BAD })
-            .map(|value| format!("value={value}"));
+        return semctl(id, number, command, Semun { pointer: BAD }).map(|value| format!("value={value}"));
     }
     match command {
         libc::GETALL => read_all(id),
         libc::SETALL => {
-            let mut values: Vec<c_ushort> = args
-                .rest()
-                .iter()
-                .map(|word| parse(word).expect("a value") as u16)
-                .collect();
+            let mut values: Vec<c_ushort> =
+                args.rest().iter().map(|word| parse(word).expect("a value") as u16).collect();
             // The call reads as many as the set has: a longer buffer than any set in a script.
             values.resize(values.len().max(32_000), 0);
-            semctl(
-                id,
-                number,
-                command,
-                Semun {
-                    pointer: values.as_mut_ptr().cast(),
-                },
-            )
-            .map(|_| String::new())
+            semctl(id, number, command, Semun { pointer: values.as_mut_ptr().cast() }).map(|_| String::new())
         }
-        libc::SETVAL => semctl(id, number, command, Semun { val: args.int() })
-            .map(|value| format!("value={value}")),
-        libc::GETPID => {
-            semctl(id, number, command, Semun { val: 0 }).map(|pid| format!("pid=%{pid}"))
+        libc::SETVAL => {
+            semctl(id, number, command, Semun { val: args.int() }).map(|value| format!("value={value}"))
         }
+        libc::GETPID => semctl(id, number, command, Semun { val: 0 }).map(|pid| format!("pid=%{pid}")),
         libc::IPC_STAT => {
             let mut ds = empty();
             semctl(id, number, command, pointer(&mut ds))?;
@@ -262,8 +219,7 @@ pub fn dump(args: &mut Args) -> Reply {
     let mut text = format!("{} {}", describe(&ds), read_all(id)?);
     // All that scripts use; asking for each of 32000 would take its time.
     for number in 0..(ds.sem_nsems as c_int).min(8) {
-        let ask =
-            |command| semctl(id, number, command, Semun { val: 0 }).unwrap_or_else(|_| -errno());
+        let ask = |command| semctl(id, number, command, Semun { val: 0 }).unwrap_or_else(|_| -errno());
         text += &format!(
             " {number}:(pid=%{} ncnt={} zcnt={})",
             ask(libc::GETPID),

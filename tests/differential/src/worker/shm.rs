@@ -20,11 +20,7 @@ pub struct Attachments {
 
 impl Attachments {
     fn find(&self, name: &str) -> Option<usize> {
-        self.places
-            .iter()
-            .rev()
-            .find(|(known, _)| known == name)
-            .map(|(_, address)| *address)
+        self.places.iter().rev().find(|(known, _)| known == name).map(|(_, address)| *address)
     }
 
     /// An address as scripts write it: `null`, `bad`, `fixN`, `aN`, each with `+OFFSET`. An attachment that
@@ -35,9 +31,7 @@ impl Attachments {
         let start = match base {
             "null" => 0,
             "bad" => BAD,
-            _ if base.starts_with("fix") => {
-                RANGE + STRIDE * parse(&base[3..]).expect("a number") as usize
-            }
+            _ if base.starts_with("fix") => RANGE + STRIDE * parse(&base[3..]).expect("a number") as usize,
             _ => self.find(base).unwrap_or(RANGE + 64 * STRIDE),
         };
         start + offset
@@ -48,22 +42,9 @@ impl Attachments {
 pub fn reserve_range() {
     // SAFETY: a fresh anonymous mapping that nothing refers to; it is unmapped at once.
     unsafe {
-        let flags = libc::MAP_PRIVATE
-            | libc::MAP_ANONYMOUS
-            | libc::MAP_NORESERVE
-            | libc::MAP_FIXED_NOREPLACE;
-        let found = libc::mmap(
-            RANGE as *mut c_void,
-            128 * STRIDE,
-            libc::PROT_NONE,
-            flags,
-            -1,
-            0,
-        );
-        assert_eq!(
-            found as usize, RANGE,
-            "the range for fixed addresses is taken"
-        );
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let found = libc::mmap(RANGE as *mut c_void, 128 * STRIDE, libc::PROT_NONE, flags, -1, 0);
+        assert_eq!(found as usize, RANGE, "the range for fixed addresses is taken");
         libc::munmap(found, 128 * STRIDE);
     }
 }
@@ -79,22 +60,14 @@ pub fn get(args: &mut Args) -> Reply {
 fn protection(address: usize) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
     let holds = |line: &&str| {
-        let ends = line
-            .split(' ')
-            .next()
-            .and_then(|range| range.split_once('-'));
+        let ends = line.split(' ').next().and_then(|range| range.split_once('-'));
         let parsed = ends.and_then(|(start, end)| {
-            Some((
-                usize::from_str_radix(start, 16).ok()?,
-                usize::from_str_radix(end, 16).ok()?,
-            ))
+            Some((usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?))
         });
         parsed.is_some_and(|(start, end)| (start..end).contains(&address))
     };
     let line = maps.lines().find(holds);
-    line.and_then(|line| line.split_whitespace().nth(1))
-        .unwrap_or("unmapped")
-        .to_owned()
+    line.and_then(|line| line.split_whitespace().nth(1)).unwrap_or("unmapped").to_owned()
 }
 
 /// `shmat NAME ID ADDRESS FLAGS`
@@ -117,11 +90,7 @@ pub fn attach(attachments: &mut Attachments, args: &mut Args) -> Reply {
         0 => "any".to_owned(),
         _ => format!("{place}{:+}", found as i64 - wanted as i64),
     };
-    Ok(format!(
-        "at={place} aligned={} {}",
-        found % 4096 == 0,
-        protection(found)
-    ))
+    Ok(format!("at={place} aligned={} {}", found % 4096 == 0, protection(found)))
 }
 
 /// `shmdt ADDRESS`
@@ -164,10 +133,7 @@ pub fn peek(attachments: &Attachments, args: &mut Args) -> Reply {
             _ => runs.push((byte, 1)),
         }
     }
-    let words: Vec<String> = runs
-        .iter()
-        .map(|(byte, count)| format!("{byte}x{count}"))
-        .collect();
+    let words: Vec<String> = runs.iter().map(|(byte, count)| format!("{byte}x{count}")).collect();
     Ok(words.join(","))
 }
 

@@ -80,10 +80,7 @@ impl Machine {
                 }
             }
             self.reap();
-            let mut context = Context {
-                poller: &self.poller,
-                starter: &mut *self.starter,
-            };
+            let mut context = Context { poller: &self.poller, starter: &mut *self.starter };
             if !self.session.service(&mut context) && idle {
                 return;
             }

@@ -53,11 +53,7 @@ impl Run {
             machine.work();
         }
         let group = Group::on(Channel::on(host, NONCE), outputs);
-        Run {
-            machine,
-            group,
-            said,
-        }
+        Run { machine, group, said }
     }
 
     fn step(&mut self) {
@@ -91,9 +87,8 @@ fn is_gone(pid: i32) -> bool {
 
 #[test]
 fn many_commands_have_their_own_output_and_end() {
-    let requests: Vec<_> = (0..64)
-        .map(|i| request(&format!("echo out {i}; echo err {i} >&2; exit {i}")))
-        .collect();
+    let requests: Vec<_> =
+        (0..64).map(|i| request(&format!("echo out {i}; echo err {i} >&2; exit {i}"))).collect();
     let mut run = Run::start(&requests);
     run.until(|run| !run.group.runs());
     for i in 0..64 {
@@ -139,10 +134,7 @@ fn a_host_that_does_not_read_costs_no_memory() {
 
 #[test]
 fn input_goes_to_its_command_as_it_takes_it() {
-    let start = Start {
-        stdin: true,
-        ..request("sleep 0.2; cat; exit 5")
-    };
+    let start = Start { stdin: true, ..request("sleep 0.2; cat; exit 5") };
     let mut run = Run::start(&[start, request("cat; exit 6")]);
     let mut sent = Vec::new();
     while sent.len() < 1 << 20 {
@@ -165,15 +157,8 @@ fn a_terminal_is_one() {
     // A shell that runs the tests in the background ignores it, and programs inherit that. SAFETY: plain
     // values.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-    let terminal = Some(Size {
-        rows: 11,
-        columns: 77,
-    });
-    let start = Start {
-        stdin: true,
-        terminal,
-        ..request("tty; stty size; cat; exit 3")
-    };
+    let terminal = Some(Size { rows: 11, columns: 77 });
+    let start = Start { stdin: true, terminal, ..request("tty; stty size; cat; exit 3") };
     let mut run = Run::start(&[start]);
     run.until(|run| run.said(0).contains("11 77\r\n"));
     assert!(run.said(0).starts_with("/dev/pts/"), "{}", run.said(0));
@@ -184,11 +169,7 @@ fn a_terminal_is_one() {
     run.until(|run| !run.group.runs());
     assert_eq!(run.code(0), Some(130), "{}", run.said(0));
     // The end of input is a character.
-    let start = Start {
-        stdin: true,
-        terminal,
-        ..request("cat; exit 4")
-    };
+    let start = Start { stdin: true, terminal, ..request("cat; exit 4") };
     let mut run = Run::start(&[start]);
     run.group.input(&[]);
     run.until(|run| !run.group.runs());
@@ -279,10 +260,7 @@ fn no_host_brings_an_agent_down() {
         state ^= state << 17;
         (state >> 8) % below
     };
-    let start = Start {
-        stdin: true,
-        ..request("echo")
-    };
+    let start = Start { stdin: true, ..request("echo") };
     let start = start.encode().unwrap();
     for _ in 0..50 {
         let mut machine = Machine::echoes();

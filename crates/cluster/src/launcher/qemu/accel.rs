@@ -12,9 +12,7 @@ pub enum Accel {
 impl Accel {
     /// The accelerator of this name.
     pub fn named(name: &str) -> Option<Accel> {
-        [Accel::Kvm, Accel::Tcg]
-            .into_iter()
-            .find(|accel| accel.name() == name)
+        [Accel::Kvm, Accel::Tcg].into_iter().find(|accel| accel.name() == name)
     }
 
     /// Its name in records and on QEMU's command line.

@@ -31,17 +31,8 @@ pub struct TemporaryAcl {
 impl TemporaryAcl {
     /// Grants it. An earlier one may not have been dropped; then this one restores the file's permissions.
     pub fn grant(path: &Path, users: &[u32]) -> Result<TemporaryAcl> {
-        let failed = || {
-            format!(
-                "could not lend {} to QEMU by an access control list",
-                path.display()
-            )
-        };
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .explain(failed)?;
+        let failed = || format!("could not lend {} to QEMU by an access control list", path.display());
+        let file = File::options().read(true).write(true).open(path).explain(failed)?;
         let mode = file.metadata().explain(failed)?.mode() & 0o7777;
         let before = list_of(&file).explain(failed)?;
         let old = before.as_deref().map(entries).unwrap_or_default();
@@ -137,10 +128,7 @@ mod tests {
             first => first.unwrap(),
         };
         let list = entries(&list_of(&first.file).unwrap().unwrap());
-        assert!(
-            list.contains(&(USER, 6, MACHINE_USERS.start))
-                && list.contains(&(GROUP_OBJ, 0, NOBODY))
-        );
+        assert!(list.contains(&(USER, 6, MACHINE_USERS.start)) && list.contains(&(GROUP_OBJ, 0, NOBODY)));
         // One that was never dropped does not stay.
         std::mem::forget(first);
         drop(TemporaryAcl::grant(&path, &[MACHINE_USERS.start + 1]).unwrap());

@@ -58,11 +58,9 @@ pub fn attach(options: &AttachOptions) -> Result<AttachResult> {
 
 fn begin(options: &AttachOptions) -> Result<AttachResult> {
     let monitor = match &options.monitor {
-        Monitor::Qmp(socket) => Monitor::Qmp(
-            socket
-                .canonicalize()
-                .explain(|| format!("could not find {}", socket.display()))?,
-        ),
+        Monitor::Qmp(socket) => {
+            Monitor::Qmp(socket.canonicalize().explain(|| format!("could not find {}", socket.display()))?)
+        }
         Monitor::Libvirt(domain) => {
             if !domain.runs()? {
                 let name = &domain.name;
@@ -74,12 +72,8 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
     };
     if let Some(known) = Attached::read(&options.name)? {
         if known.monitor != monitor {
-            return Err(
-                Error::new(format!("{} is another machine", options.name)).hint(format!(
-                    "Choose another name, or let go of it: vshmem detach {}",
-                    options.name
-                )),
-            );
+            return Err(Error::new(format!("{} is another machine", options.name))
+                .hint(format!("Choose another name, or let go of it: vshmem detach {}", options.name)));
         }
     }
     let mut record = Attached {
@@ -95,11 +89,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
     let mut qmp = record.qmp(ANSWER_TIMEOUT)?;
     let served = qmp.is_served();
     record.doorbell = options.doorbell.unwrap_or(served);
-    let no_doorbells = why_no_doorbells(
-        options.doorbell,
-        served,
-        plug::can_unplug_doorbell(&mut qmp)?,
-    );
+    let no_doorbells = why_no_doorbells(options.doorbell, served, plug::can_unplug_doorbell(&mut qmp)?);
     // The record is written first, so that there is a directory for the channel.
     record.write()?;
     let no_channel = match channel(&mut qmp, &record) {
@@ -111,18 +101,16 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
         Err(error) => Some(format!("there is no channel to it: {error}")),
     };
     record.write()?;
-    Ok(AttachResult {
-        record,
-        no_doorbells,
-        no_channel,
-    })
+    Ok(AttachResult { record, no_doorbells, no_channel })
 }
 
 /// Why the machine's pools will have no doorbells, by the same rules as in `grant`.
 fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'static str> {
     match wished {
         Some(false) => Some("they were not wanted"),
-        None if !served => Some("its QEMU is not known to run as you or as root (ask for them with --doorbell if it does)"),
+        None if !served => {
+            Some("its QEMU is not known to run as you or as root (ask for them with --doorbell if it does)")
+        }
         _ => (!kvm).then_some("its QEMU runs without KVM"),
     }
 }
@@ -136,18 +124,12 @@ pub fn detach(name: &str) -> Result<()> {
         let pools = grant::pools(&mut target)?;
         if let Some((first, _)) = pools.first() {
             let names: Vec<&str> = pools.iter().map(|(pool, _)| pool.name.as_str()).collect();
-            return Err(
-                Error::new(format!("{name} still has pools: {}", names.join(", "))).hint(format!(
-                    "Take them away first: vshmem revoke {} {name}",
-                    first.name
-                )),
-            );
+            return Err(Error::new(format!("{name} still has pools: {}", names.join(", ")))
+                .hint(format!("Take them away first: vshmem revoke {} {name}", first.name)));
         }
         remove_channel(&record)?;
     } else {
-        dead::declare_in(&record.pools, name, &mut |pool| {
-            doorbell::release(pool, name, None)
-        });
+        dead::declare_in(&record.pools, name, &mut |pool| doorbell::release(pool, name, None));
     }
     record.remove()
 }
@@ -161,18 +143,14 @@ fn check_name(name: &str) -> Result<()> {
     })?;
     let numbered = name.strip_prefix("vm");
     if numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit())) {
-        return Err(
-            Error::new(format!("{name} is what vshmem up calls its machines"))
-                .code(2)
-                .hint("Choose another name."),
-        );
+        return Err(Error::new(format!("{name} is what vshmem up calls its machines"))
+            .code(2)
+            .hint("Choose another name."));
     }
     for cluster in cluster_names()? {
         let record = Record::read(&cluster).ok().flatten();
         if record.is_some_and(|record| record.machines.iter().any(|m| m.name == name)) {
-            return Err(Error::new(format!(
-                "the cluster {cluster} has a machine {name}"
-            )));
+            return Err(Error::new(format!("the cluster {cluster} has a machine {name}")));
         }
     }
     Ok(())
@@ -220,8 +198,7 @@ fn plug_channel(qmp: &mut Qmp, path: PathBuf) -> Result<()> {
     let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;
     let _ = std::fs::remove_file(&path);
     let address = json!({"type": "unix", "data": {"path": path}});
-    let socket =
-        json!({"type": "socket", "data": {"addr": address, "server": true, "wait": false}});
+    let socket = json!({"type": "socket", "data": {"addr": address, "server": true, "wait": false}});
     qmp.call("chardev-add", json!({"id": CHANNEL, "backend": socket}))?;
     let port = json!({"driver": "virtserialport", "id": PLUG, "chardev": CHANNEL, "name": PORT});
     if let Err(why) = qmp.try_call("device_add", port)? {
@@ -244,11 +221,7 @@ fn existing(qmp: &mut Qmp) -> Result<Option<String>> {
             let path = format!("{list}/{}", word("name"));
             let mut get = |property: &str| -> Result<Option<String>> {
                 let asked = qmp.try_call("qom-get", json!({"path": path, "property": property}))?;
-                Ok(asked
-                    .ok()
-                    .as_ref()
-                    .and_then(Value::as_str)
-                    .map(String::from))
+                Ok(asked.ok().as_ref().and_then(Value::as_str).map(String::from))
             };
             if get("name")?.as_deref() == Some(PORT) {
                 return get("chardev");

@@ -5,8 +5,8 @@ use crate::output::print;
 use clap::Args;
 use std::path::PathBuf;
 use vshmem_cluster::{
-    attach as attach_machine, describe_persistent, detach as detach_machine, AttachOptions, Domain,
-    Error, Monitor, Ports, Result,
+    attach as attach_machine, describe_persistent, detach as detach_machine, AttachOptions, Domain, Error,
+    Monitor, Ports, Result,
 };
 
 #[derive(Args)]
@@ -65,17 +65,13 @@ pub struct Detach {
 pub fn attach(attach: &Attach) -> Result<u8> {
     let monitor = match (&attach.qmp, &attach.libvirt) {
         (Some(socket), _) => Monitor::Qmp(absolute(socket)?),
-        (None, Some(name)) => Monitor::Libvirt(Domain {
-            name: name.clone(),
-            connect: attach.connect.clone(),
-        }),
+        (None, Some(name)) => {
+            Monitor::Libvirt(Domain { name: name.clone(), connect: attach.connect.clone() })
+        }
         (None, None) => return Err(Error::new("which machine?").code(2)),
     };
     if attach.print {
-        let ports = Ports {
-            spare: attach.spare_pools,
-            largest: attach.largest_pool,
-        };
+        let ports = Ports { spare: attach.spare_pools, largest: attach.largest_pool };
         print(&describe_persistent(&attach.name, &monitor, ports)?)?;
         return Ok(0);
     }
@@ -90,9 +86,7 @@ pub fn attach(attach: &Attach) -> Result<u8> {
         None => "have doorbells".into(),
         Some(why) => format!("have no doorbells: {why}"),
     };
-    print(&format!(
-        "{name} is attached; pools that it is granted {doorbells}\n"
-    ))?;
+    print(&format!("{name} is attached; pools that it is granted {doorbells}\n"))?;
     if let Some(why) = done.no_channel {
         eprintln!("vshmem: the front end of {name} will not say what it can use: {why}");
     }
@@ -100,8 +94,7 @@ pub fn attach(attach: &Attach) -> Result<u8> {
 }
 
 fn absolute(path: &PathBuf) -> Result<PathBuf> {
-    std::path::absolute(path)
-        .map_err(|e| Error::new(format!("{} is no path: {e}", path.display())).code(2))
+    std::path::absolute(path).map_err(|e| Error::new(format!("{} is no path: {e}", path.display())).code(2))
 }
 
 /// Detaches machines.

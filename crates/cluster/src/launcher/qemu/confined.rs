@@ -35,9 +35,7 @@ pub fn main() -> ! {
     let text = serde_json::to_string(&outcome).expect("an outcome is plain data");
     let _ = io::stdout().write_all(text.as_bytes());
     let _ = io::stdout().flush();
-    let Ok((pid, logs)) = begun else {
-        std::process::exit(1)
-    };
+    let Ok((pid, logs)) = begun else { std::process::exit(1) };
     // A reader of the caller's output waits until all descriptors for it are closed.
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         for fd in 1..3 {
@@ -57,9 +55,7 @@ pub fn main() -> ! {
 /// QEMU's pid, and the writer of its logs.
 fn begin() -> Result<(i32, logs::LogWriter)> {
     let mut text = String::new();
-    io::stdin()
-        .read_line(&mut text)
-        .explain(|| "reading what to start".into())?;
+    io::stdin().read_line(&mut text).explain(|| "reading what to start".into())?;
     let spec: SandboxSpec = serde_json::from_str(&text)
         .map_err(|e| Error::new(format!("QEMU's sandbox was not told what to start: {e}")))?;
     raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
@@ -71,10 +67,7 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
     let ids = (uid(), rustix::process::getegid().as_raw());
     let pid = fork()?;
     if pid == 0 {
-        let ends = Streams {
-            console: their_console.into(),
-            errors: their_errors.into(),
-        };
+        let ends = Streams { console: their_console.into(), errors: their_errors.into() };
         let error = match become_qemu(&spec, ids, ends) {
             Ok(never) => match never {},
             Err(error) => error,
@@ -90,9 +83,7 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
     let mut said = Vec::new();
-    verdict
-        .read_to_end(&mut said)
-        .explain(|| "waiting for QEMU".into())?;
+    verdict.read_to_end(&mut said).explain(|| "waiting for QEMU".into())?;
     if said.is_empty() {
         return Ok((pid, logs));
     }
@@ -130,9 +121,8 @@ fn fork() -> Result<i32> {
 
 /// The error for a host that does not permit namespaces.
 fn no_namespaces(why: &io::Error) -> Error {
-    let text = format!(
-        "QEMU can't be kept from this host's files: the kernel gives it no namespaces ({why})"
-    );
+    let text =
+        format!("QEMU can't be kept from this host's files: the kernel gives it no namespaces ({why})");
     Error::new(text).hint(match uid() {
         0 => "In a container, start it with --privileged, or with --cap-add SYS_ADMIN and without its profiles of seccomp and AppArmor.",
         _ => "Unprivileged user namespaces may be turned off: see docs/sandbox.md for AppArmor on Ubuntu (as root: make install), for containers, and for user.max_user_namespaces. Or start machines as root.",
@@ -166,11 +156,7 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         become_user(user, user, &[]).explain(refused)?;
     }
     rustix::thread::set_no_new_privs(true).explain(refused)?;
-    for (from, to) in [
-        (null.as_raw_fd(), 0),
-        (ends.errors.as_raw_fd(), 1),
-        (ends.errors.as_raw_fd(), 2),
-    ] {
+    for (from, to) in [(null.as_raw_fd(), 0), (ends.errors.as_raw_fd(), 1), (ends.errors.as_raw_fd(), 2)] {
         // SAFETY: plain values; nothing here uses what was at these numbers.
         unsafe { libc::dup2(from, to) };
     }
@@ -180,10 +166,7 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         command.envs(std::env::var_os(name).map(|value| (OsString::from(name), value)));
     }
     let why = command.exec();
-    Err(Error::new(format!(
-        "could not start {}: {why}",
-        spec.program.display()
-    )))
+    Err(Error::new(format!("could not start {}: {why}", spec.program.display())))
 }
 
 /// Maps this user, and no other, into the new user namespace.
@@ -217,9 +200,7 @@ impl Descriptor {
     fn open(&self, console: &OwnedFd) -> Result<OwnedFd> {
         let file = |path: &Path, writable| -> Result<OwnedFd> {
             let file = File::options().read(true).write(writable).open(path);
-            Ok(file
-                .explain(|| format!("could not open {}", path.display()))?
-                .into())
+            Ok(file.explain(|| format!("could not open {}", path.display()))?.into())
         };
         match self {
             Descriptor::Listen(path) => UnixListener::bind(path)
@@ -232,9 +213,7 @@ impl Descriptor {
             Descriptor::Write(path) => file(path, true),
             // SAFETY: the caller has passed it to this process, where nothing else uses it.
             Descriptor::Inherited(fd) => Ok(unsafe { OwnedFd::from_raw_fd(*fd) }),
-            Descriptor::Console => console
-                .try_clone()
-                .explain(|| "could not copy a descriptor".into()),
+            Descriptor::Console => console.try_clone().explain(|| "could not copy a descriptor".into()),
         }
     }
 }
@@ -257,10 +236,7 @@ fn devices(root: &Path, user: Option<u32>) -> Result<()> {
 
 fn device(theirs: &Path, ours: &Path, number: u64, user: Option<u32>) -> io::Result<()> {
     if let Some(user) = user {
-        let (kind, mode) = (
-            rustix::fs::FileType::CharacterDevice,
-            rustix::fs::Mode::from_raw_mode(0o600),
-        );
+        let (kind, mode) = (rustix::fs::FileType::CharacterDevice, rustix::fs::Mode::from_raw_mode(0o600));
         match rustix::fs::mknodat(rustix::fs::CWD, ours, kind, mode, number) {
             Ok(()) => return std::os::unix::fs::chown(ours, Some(user), Some(user)),
             // Containers may forbid it.
@@ -294,9 +270,6 @@ fn pivot_into(root: &Path) -> io::Result<()> {
 fn raise_limit() -> io::Result<()> {
     use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    let limit = Rlimit {
-        current: maximum,
-        maximum,
-    };
+    let limit = Rlimit { current: maximum, maximum };
     Ok(setrlimit(Resource::Nofile, limit)?)
 }

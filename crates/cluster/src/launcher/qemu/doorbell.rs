@@ -33,20 +33,14 @@ pub fn serve(pool: &Path) -> Result<PathBuf> {
         transient: true,
     };
     ensure(&program)?;
-    let serve = Request::Serve {
-        pool: pool.to_string_lossy().into_owned(),
-        vectors: VECTORS,
-    };
+    let serve = Request::Serve { pool: pool.to_string_lossy().into_owned(), vectors: VECTORS };
     let socket = request(&program.directory, &serve)?;
     socket.ok_or_else(|| Error::new("the back end does not say where it serves the pool"))
 }
 
 /// Gives a machine's name to the back end.
 pub fn name(pid: i32, name: &str) -> Result<()> {
-    let call = Request::Name {
-        pid: pid as u32,
-        name: name.into(),
-    };
+    let call = Request::Name { pid: pid as u32, name: name.into() };
     request(&Directory::named(&directory()?), &call)?;
     Ok(())
 }
@@ -84,10 +78,7 @@ fn end_if_unused(pool: &Path, name: &str, process: Option<i32>) {
     let has_left = |found: &PoolStatus| found.peers.iter().any(is_it);
     let deadline = Instant::now() + Duration::from_millis(500);
     while let Ok(Some(now)) = status(&directory) {
-        let found = now
-            .pools
-            .iter()
-            .find(|found| Path::new(&found.path) == pool);
+        let found = now.pools.iter().find(|found| Path::new(&found.path) == pool);
         match found.filter(|_| now.transient) {
             Some(found) if found.peers.is_empty() => return end(pool),
             Some(found) if has_left(found) && Instant::now() < deadline => {

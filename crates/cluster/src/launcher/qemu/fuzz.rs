@@ -28,10 +28,7 @@ fn monitor(text: &[u8]) {
                 assert!(bus.largest >= size, "a bus with room");
             }
         }
-        assert!(
-            tree.plugged.iter().all(|p| tree.of(&p.pool).is_some()),
-            "found again"
-        );
+        assert!(tree.plugged.iter().all(|p| tree.of(&p.pool).is_some()), "found again");
     }
 }
 

@@ -43,13 +43,7 @@ pub fn grant(target: &mut Target, pool: &HostPool, timeout: Duration) -> Result<
     };
     let took = begun.elapsed();
     hotplug.record_members()?;
-    Ok(GrantResult {
-        name: pool.name.clone(),
-        address: plugged.address,
-        before,
-        usable,
-        took,
-    })
+    Ok(GrantResult { name: pool.name.clone(), address: plugged.address, before, usable, took })
 }
 
 /// Revokes a pool from a machine; returns its name there. `pool` is that name, or a name or path on this
@@ -60,11 +54,9 @@ pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<Stri
     hotplug.check_not_fixed(&name)?;
     let Some(plugged) = hotplug.devices.of(&name).cloned() else {
         let machine = hotplug.target.name();
-        return Err(
-            Error::new(format!("{machine} does not have the pool {pool}"))
-                .code(1)
-                .hint(hotplug.what_it_has()),
-        );
+        return Err(Error::new(format!("{machine} does not have the pool {pool}"))
+            .code(1)
+            .hint(hotplug.what_it_has()));
     };
     hotplug.check_unpluggable(&name)?;
     hotplug.record_members()?;
@@ -79,11 +71,6 @@ pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<Stri
 pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
     let hotplug = Hotplug::begin(target)?;
     let all = hotplug.target.pools().iter();
-    let with = |pool: &Granted| {
-        Some((
-            pool.clone(),
-            hotplug.devices.of(&pool.name)?.address.clone(),
-        ))
-    };
+    let with = |pool: &Granted| Some((pool.clone(), hotplug.devices.of(&pool.name)?.address.clone()));
     Ok(all.filter_map(with).collect())
 }

@@ -36,9 +36,7 @@ impl Guest for QemuGuest {
     }
 
     fn front_end(&self, uid: u32) -> Vec<String> {
-        ["agent", "--guest", "--owner", &uid.to_string()]
-            .map(String::from)
-            .to_vec()
+        ["agent", "--guest", "--owner", &uid.to_string()].map(String::from).to_vec()
     }
 }
 
@@ -47,11 +45,7 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
     let deadline = Instant::now() + PORTS_TIMEOUT;
     loop {
         let mut found = Vec::new();
-        for entry in fs::read_dir("/sys/class/virtio-ports")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
+        for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
             let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
             let device = PathBuf::from("/dev").join(entry.file_name());
             if name.trim().starts_with(PORT_NAME) && device.exists() {
@@ -63,9 +57,7 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
         }
         if Instant::now() > deadline {
             let (has, want) = (found.len(), count);
-            return Err(Error::new(format!(
-                "the machine has {has} channels instead of {want}"
-            )));
+            return Err(Error::new(format!("the machine has {has} channels instead of {want}")));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -74,10 +66,7 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
 /// Permits the machine's user to map the pools that are there from the start.
 fn open_pools(uid: u32) -> Result<()> {
     let devices = "/sys/bus/pci/devices";
-    for entry in fs::read_dir(devices)
-        .explain(|| format!("reading {devices}"))?
-        .flatten()
-    {
+    for entry in fs::read_dir(devices).explain(|| format!("reading {devices}"))?.flatten() {
         let id = |file: &str| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
         if id("vendor").trim() == "0x1af4" && id("device").trim() == "0x1110" {
             vshmem_agent::ivshmem::give_device(&entry.path(), uid)
@@ -90,7 +79,6 @@ fn open_pools(uid: u32) -> Result<()> {
         given = dax::Devices.set_owner(pool, uid);
         given.is_ok()
     };
-    Dax.discover(give)
-        .map_err(|error| Error::new(format!("could not look for DAX devices: {error}")))?;
+    Dax.discover(give).map_err(|error| Error::new(format!("could not look for DAX devices: {error}")))?;
     given.explain(|| "could not give DAX devices to their user".into())
 }

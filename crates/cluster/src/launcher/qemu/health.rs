@@ -38,10 +38,9 @@ pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
 
 /// All of this user's attached machines.
 pub fn attached_machines() -> Result<Vec<AttachedStatus>> {
-    let all = attached::list()?.into_iter().map(|record| AttachedStatus {
-        health: record.runs().then(|| of_attached(&record)),
-        record,
-    });
+    let all = attached::list()?
+        .into_iter()
+        .map(|record| AttachedStatus { health: record.runs().then(|| of_attached(&record)), record });
     Ok(all.collect())
 }
 
@@ -62,11 +61,7 @@ fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
     let tree = pci::read(&qmp.call("query-pci", json!({}))?)?;
     let status = front_end.and_then(|socket| front_end::status(socket, TIMEOUT).ok());
     Ok(Health {
-        pools: tree
-            .plugged
-            .into_iter()
-            .map(|plugged| plugged.pool)
-            .collect(),
+        pools: tree.plugged.into_iter().map(|plugged| plugged.pool).collect(),
         front_end: status.is_some(),
         no_driver: status.as_ref().and_then(front_end::driver_error),
     })

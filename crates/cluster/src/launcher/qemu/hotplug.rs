@@ -37,11 +37,7 @@ impl<'a> Hotplug<'a> {
     pub fn begin(target: &'a mut Target) -> Result<Hotplug<'a>> {
         let mut qmp = target.qmp()?;
         let devices = query_devices(&mut qmp)?;
-        let mut hotplug = Hotplug {
-            target,
-            qmp,
-            devices: devices.clone(),
-        };
+        let mut hotplug = Hotplug { target, qmp, devices: devices.clone() };
         let known = hotplug.target.pools().to_vec();
         let gone = |pool: &&Granted| pool.transport.is_none() && devices.of(&pool.name).is_none();
         for pool in known.iter().filter(gone) {
@@ -91,37 +87,23 @@ impl<'a> Hotplug<'a> {
             ))
             .hint("Give this one another name there with --as, or revoke the other."));
         }
-        if let Some(other) = known
-            .iter()
-            .find(|known| known.path == pool.path && known.name != pool.name)
-        {
-            return Err(Error::new(format!(
-                "{machine} has this pool already, as {}",
-                other.name
-            )));
+        if let Some(other) = known.iter().find(|known| known.path == pool.path && known.name != pool.name) {
+            return Err(Error::new(format!("{machine} has this pool already, as {}", other.name)));
         }
         if under.is_none() && self.devices.of(&pool.name).is_some() {
             return Err(Error::new(format!(
                 "{machine} has a pool {}, and which it is is not known",
                 pool.name
             ))
-            .hint(format!(
-                "Take it away first: vshmem revoke {} {machine}",
-                pool.name
-            )));
+            .hint(format!("Take it away first: vshmem revoke {} {machine}", pool.name)));
         }
         Ok(under.is_some())
     }
 
     /// Plugs a pool in, and writes that into the record.
     pub fn plug(&mut self, pool: &HostPool) -> Result<()> {
-        let with_name =
-            |error: Error, name: &str| error.about(&format!("could not give {name} the pool"));
-        let bus = self
-            .devices
-            .bus_for(pool.size)
-            .map_err(|e| with_name(e, self.target.name()))?
-            .clone();
+        let with_name = |error: Error, name: &str| error.about(&format!("could not give {name} the pool"));
+        let bus = self.devices.bus_for(pool.size).map_err(|e| with_name(e, self.target.name()))?.clone();
         let granted = Granted {
             transport: None,
             name: pool.name.clone(),
@@ -186,8 +168,7 @@ impl<'a> Hotplug<'a> {
             let machine = self.target.name();
             match self.devices.of(name) {
                 None => {
-                    let gone =
-                        format!("the device of the pool {name} is gone from {machine} again");
+                    let gone = format!("the device of the pool {name} is gone from {machine} again");
                     return Err(Error::new(gone));
                 }
                 Some(plugged) if plugged.mapped => return Ok(plugged.clone()),
@@ -205,19 +186,13 @@ impl<'a> Hotplug<'a> {
 
     /// Sends the front end the list of pools. The inner error says why it is not known whether the front end
     /// can use this one.
-    pub fn announce(
-        &mut self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<std::result::Result<(), String>> {
+    pub fn announce(&mut self, name: &str, timeout: Duration) -> Result<std::result::Result<(), String>> {
         let answer = match self.announce_all(timeout) {
             Err(error) => return Ok(Err(error.to_string())),
             Ok(answer) => answer,
         };
         let Some(answer) = answer else {
-            return Ok(Err(
-                "no front end in the machine listens (vshmem agent --guest)".into(),
-            ));
+            return Ok(Err("no front end in the machine listens (vshmem agent --guest)".into()));
         };
         if answer.ready.iter().any(|ready| ready == name) {
             return Ok(Ok(()));
@@ -225,9 +200,7 @@ impl<'a> Hotplug<'a> {
         let failed = answer.failed.iter().find(|failed| failed.name == name);
         let why = failed.map_or("it does not say why", |failed| failed.why.as_str());
         let machine = self.target.name();
-        Err(Error::new(format!(
-            "{machine} has the device of the pool {name} and can't use it: {why}"
-        )))
+        Err(Error::new(format!("{machine} has the device of the pool {name} and can't use it: {why}")))
     }
 
     /// `None` if no front end listens.
@@ -255,9 +228,7 @@ impl<'a> Hotplug<'a> {
             let found = self.target.channel(&mut self.qmp)?;
             match found {
                 Some(channel) if channel.open => return Ok(Some(channel)),
-                Some(_) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(10))
-                }
+                Some(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
                 _ => return Ok(None),
             }
         }
@@ -276,12 +247,7 @@ impl<'a> Hotplug<'a> {
 
     /// A sentence about the pools that the machine has.
     pub fn what_it_has(&self) -> String {
-        let names: Vec<&str> = self
-            .devices
-            .plugged
-            .iter()
-            .map(|plugged| plugged.pool.as_str())
-            .collect();
+        let names: Vec<&str> = self.devices.plugged.iter().map(|plugged| plugged.pool.as_str()).collect();
         match names.len() {
             0 => "It has none.".into(),
             _ => format!("It has: {}.", names.join(", ")),
@@ -335,9 +301,7 @@ impl<'a> Hotplug<'a> {
     /// The machine's pools as its front end sees them, if it has one.
     fn guest_pools(&mut self) -> Option<Vec<GuestPool>> {
         let channel = self.target.channel(&mut self.qmp).ok()??;
-        let status = channel
-            .open
-            .then(|| front_end::status(&channel.socket, ANSWER_TIMEOUT));
+        let status = channel.open.then(|| front_end::status(&channel.socket, ANSWER_TIMEOUT));
         Some(status?.ok()?.pools)
     }
 
@@ -383,10 +347,8 @@ impl<'a> Hotplug<'a> {
         while !plug::clear(&mut self.qmp, name)? {
             if Instant::now() > deadline {
                 let machine = self.target.name();
-                return Err(Error::new(format!(
-                    "QEMU of {machine} does not let go of the pool {name}"
-                ))
-                .hint("Repeat the command; if that does not help, turn the machine off."));
+                return Err(Error::new(format!("QEMU of {machine} does not let go of the pool {name}"))
+                    .hint("Repeat the command; if that does not help, turn the machine off."));
             }
             std::thread::sleep(POLL_INTERVAL);
         }

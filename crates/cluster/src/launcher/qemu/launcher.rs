@@ -44,12 +44,8 @@ impl Launcher for Qemu {
             name: NAME,
             about: "QEMU, here",
             needs: "QEMU must be installed, and nothing needs root.",
-            boot_hint:
-                "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.",
-            accelerators: &[
-                ("kvm", "The processor's virtualization"),
-                ("tcg", "Translation"),
-            ],
+            boot_hint: "More memory (--memory 1G), another kernel (--kernel) or --accel tcg may help.",
+            accelerators: &[("kvm", "The processor's virtualization"), ("tcg", "Translation")],
             transports: &["ivshmem", DAX],
             channels: CHANNELS,
             pool_size: vshmem_pool::DEFAULT_POOL,
@@ -135,12 +131,7 @@ impl Launcher for Qemu {
         doorbell::release(pool, machine, process);
     }
 
-    fn reconnect(
-        &self,
-        record: &Record,
-        index: usize,
-        report: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Link>> {
+    fn reconnect(&self, record: &Record, index: usize, report: &mut dyn FnMut(&str)) -> Result<Vec<Link>> {
         netdev::reconnect(record, index, report)
     }
 
@@ -166,9 +157,7 @@ impl Launcher for Qemu {
     fn last_output(&self, record: &Record, machine: &Machine) -> String {
         let ended = !machine.runs.as_ref().is_some_and(Running::alive);
         let directory = record.machine_directory(machine);
-        directory
-            .map(|it| logs::last_output(&it, ended))
-            .unwrap_or_default()
+        directory.map(|it| logs::last_output(&it, ended)).unwrap_or_default()
     }
 
     fn guest(&self) -> &'static dyn Guest {
@@ -202,11 +191,7 @@ fn start(
         index: machine.index,
     };
     let plain = spec.pools.iter().filter(|pool| pool.doorbell.is_none());
-    let grant_access = |user| {
-        plain
-            .map(move |pool| TemporaryAcl::grant(pool.path, &[user]))
-            .collect()
-    };
+    let grant_access = |user| plain.map(move |pool| TemporaryAcl::grant(pool.path, &[user])).collect();
     let acls: Vec<TemporaryAcl> = user.map_or(Ok(vec![]), grant_access)?;
     let (process, guard) = program::start(&spec)?;
     let mut started = record.clone();

@@ -38,35 +38,23 @@ impl Domain {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| {
-                Error::new(format!("could not start virsh: {e}")).hint(
-                    "Install libvirt's clients, for instance: sudo apt-get install libvirt-clients",
-                )
+                Error::new(format!("could not start virsh: {e}"))
+                    .hint("Install libvirt's clients, for instance: sudo apt-get install libvirt-clients")
             })?;
         if let Some(mut pipe) = child.stdin.take() {
             // If it does not read the input, its error says why.
             let _ = pipe.write_all(input.as_bytes());
         }
-        let out = child
-            .wait_with_output()
-            .map_err(|e| Error::new(format!("could not wait for virsh: {e}")))?;
+        let out =
+            child.wait_with_output().map_err(|e| Error::new(format!("could not wait for virsh: {e}")))?;
         if out.status.success() {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
         let why = String::from_utf8_lossy(&out.stderr);
-        let why: Vec<&str> = why
-            .lines()
-            .map(|line| line.trim_start_matches("error: ").trim())
-            .collect();
-        let why = why
-            .iter()
-            .filter(|line| !line.is_empty())
-            .copied()
-            .collect::<Vec<_>>()
-            .join("; ");
+        let why: Vec<&str> = why.lines().map(|line| line.trim_start_matches("error: ").trim()).collect();
+        let why = why.iter().filter(|line| !line.is_empty()).copied().collect::<Vec<_>>().join("; ");
         let (what, name) = (words[0], &self.name);
-        Err(Error::new(format!(
-            "libvirt refused {what} of {name}: {why}"
-        )))
+        Err(Error::new(format!("libvirt refused {what} of {name}: {why}")))
     }
 
     /// Passes a command to QEMU's monitor.
@@ -127,25 +115,16 @@ fn shmem(pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<Strin
     let name = &pool.name;
     let wrong = |what: String| Err(Error::new(what));
     if name.contains('.') {
-        return wrong(format!(
-            "libvirt takes no dots in names, as in {name}; choose another with --as"
-        ));
+        return wrong(format!("libvirt takes no dots in names, as in {name}; choose another with --as"));
     }
-    let Some(number) = bus
-        .bus
-        .strip_prefix("pci.")
-        .and_then(|n| n.parse::<u8>().ok())
-    else {
+    let Some(number) = bus.bus.strip_prefix("pci.").and_then(|n| n.parse::<u8>().ok()) else {
         return wrong(format!("the port {} is none of libvirt's", bus.bus));
     };
     let (memory, model) = match doorbell {
         Some(socket) => {
             let socket = escaped(&socket.to_string_lossy());
             let model = "<model type='ivshmem-doorbell'/>";
-            (
-                String::new(),
-                format!("{model}\n  <server path='{socket}'/>\n  <msi vectors='{VECTORS}'/>"),
-            )
+            (String::new(), format!("{model}\n  <server path='{socket}'/>\n  <msi vectors='{VECTORS}'/>"))
         }
         None => {
             let size = format!("\n  <size unit='b'>{}</size>", pool.size);
@@ -169,9 +148,7 @@ fn shmem(pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<Strin
 
 /// Escapes a value for XML.
 pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('\'', "&apos;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('\'', "&apos;")
 }
 
 #[cfg(test)]
@@ -190,10 +167,7 @@ mod tests {
     }
 
     fn bus(name: &str) -> FreeBus {
-        FreeBus {
-            bus: name.into(),
-            largest: 0,
-        }
+        FreeBus { bus: name.into(), largest: 0 }
     }
 
     #[test]
@@ -209,17 +183,13 @@ mod tests {
         );
         let doorbell = Path::new("/run/it's/bell");
         let doorbell = shmem(&pool("work", "/tmp/x"), Some(doorbell), &bus("pci.1")).unwrap();
-        assert!(
-            doorbell.contains("<server path='/run/it&apos;s/bell'/>"),
-            "{doorbell}"
-        );
+        assert!(doorbell.contains("<server path='/run/it&apos;s/bell'/>"), "{doorbell}");
         assert!(!doorbell.contains("<size"), "{doorbell}");
     }
 
     #[test]
     fn pools_that_libvirt_would_refuse_are_refused() {
-        let refused =
-            |pool: &Granted, name: &str| shmem(pool, None, &bus(name)).unwrap_err().to_string();
+        let refused = |pool: &Granted, name: &str| shmem(pool, None, &bus(name)).unwrap_err().to_string();
         assert!(refused(&pool("a.b", "/dev/shm/x"), "pci.1").contains("dots"));
         for path in ["/tmp/x", "/dev/shm/vshmem.0/ab"] {
             assert!(refused(&pool("ab", path), "pci.1").contains("right in /dev/shm only"));

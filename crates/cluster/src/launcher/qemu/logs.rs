@@ -81,11 +81,8 @@ impl LogWriter {
     pub fn run<L: Read + AsRawFd>(mut self, lifeline: &mut L, lost: &dyn Fn()) {
         let mut open = [true; 3];
         while open[0] || open[1] {
-            let watched = |fd, open| libc::pollfd {
-                fd: if open { fd } else { -1 },
-                events: libc::POLLIN,
-                revents: 0,
-            };
+            let watched =
+                |fd, open| libc::pollfd { fd: if open { fd } else { -1 }, events: libc::POLLIN, revents: 0 };
             let mut entries = [
                 watched(self.console.0.as_raw_fd(), open[0]),
                 watched(self.qemu.0.as_raw_fd(), open[1]),

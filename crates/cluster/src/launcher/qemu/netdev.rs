@@ -29,14 +29,8 @@ pub fn reconnect(record: &Record, index: usize, report: &mut dyn FnMut(&str)) ->
         let replaced = Qmp::await_at(&socket, ANSWER_TIMEOUT, || Ok(()))
             .and_then(|mut qmp| replace(&mut qmp, machine.index, theirs));
         match replaced {
-            Ok(()) => ours.push(Link {
-                peer: other.index,
-                socket: one,
-            }),
-            Err(why) => report(&format!(
-                "no network between {} and {}: {why}",
-                machine.name, other.name
-            )),
+            Ok(()) => ours.push(Link { peer: other.index, socket: one }),
+            Err(why) => report(&format!("no network between {} and {}: {why}", machine.name, other.name)),
         }
     }
     Ok(ours)
@@ -50,13 +44,7 @@ fn replace(qmp: &mut Qmp, to: u32, end: OwnedFd) -> Result<()> {
         let _refused = qmp.try_call("netdev_del", json!({ "id": id }))?;
     }
     qmp.getfd(&link, end)?;
-    qmp.call(
-        "netdev_add",
-        json!({ "type": "socket", "id": link, "fd": link }),
-    )?;
-    qmp.call(
-        "netdev_add",
-        json!({ "type": "hubport", "id": port, "hubid": 0, "netdev": link }),
-    )?;
+    qmp.call("netdev_add", json!({ "type": "socket", "id": link, "fd": link }))?;
+    qmp.call("netdev_add", json!({ "type": "hubport", "id": port, "hubid": 0, "netdev": link }))?;
     Ok(())
 }

@@ -66,8 +66,7 @@ const SECCOMP: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resour
 pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
     let mut out = Arguments::default();
     out.add("-name", &spec.title);
-    out.words
-        .extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
+    out.words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
     out.add("-sandbox", SECCOMP);
     out.add("-display", "none");
     out.add("-machine", "q35");
@@ -82,10 +81,7 @@ pub fn arguments(spec: &MachineSpec<'_>) -> (Vec<String>, Descriptors) {
         out.add(option, &file);
     }
     let settings = spec.settings.to_command_line();
-    out.add(
-        "-append",
-        &format!("{} {settings}", spec.accel.kernel_parameters()),
-    );
+    out.add("-append", &format!("{} {settings}", spec.accel.kernel_parameters()));
     let console = out.descriptors.add(Descriptor::Console);
     out.add("-chardev", &format!("socket,id=console,fd={console}"));
     out.add("-serial", "chardev:console");
@@ -120,10 +116,7 @@ impl Arguments {
     /// Adds a character device: a socket at which QEMU listens.
     fn listen(&mut self, id: &str, socket: PathBuf) {
         let fd = self.descriptors.add(Descriptor::Listen(socket));
-        self.add(
-            "-chardev",
-            &format!("socket,id={id},fd={fd},server=on,wait=off"),
-        );
+        self.add("-chardev", &format!("socket,id={id},fd={fd},server=on,wait=off"));
     }
 }
 
@@ -132,14 +125,8 @@ impl Arguments {
 fn files(out: &mut Arguments, shares: &[Share]) {
     let mut add = |tag: &str, options: &str| {
         let local = format!("local,id={tag},path={}", sandbox::SHARED);
-        out.add(
-            "-fsdev",
-            &format!("{local},security_model=none,multidevs=remap{options}"),
-        );
-        out.add(
-            "-device",
-            &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
-        );
+        out.add("-fsdev", &format!("{local},security_model=none,multidevs=remap{options}"));
+        out.add("-device", &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
     };
     add(share::ROOT_TAG, ",readonly=on");
     if shares.iter().any(|share| share.writable) {
@@ -153,11 +140,8 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
         out.add("-device", &port);
     }
     for (index, pool) in spec.pools.iter().enumerate() {
-        let (port, device, backing) = (
-            ports::port(index),
-            Generation::FIRST.device(pool.name),
-            Generation::FIRST.backing(pool.name),
-        );
+        let (port, device, backing) =
+            (ports::port(index), Generation::FIRST.device(pool.name), Generation::FIRST.backing(pool.name));
         if let Some(socket) = pool.doorbell {
             let fd = out.descriptors.add(Descriptor::Connect(socket.into()));
             out.add("-chardev", &format!("socket,id={backing},fd={fd}"));
@@ -166,16 +150,9 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
             continue;
         }
         let path = out.file(Descriptor::Write(pool.path.into()));
-        let size = if pool.dax {
-            with_head(pool.size)
-        } else {
-            pool.size
-        };
+        let size = if pool.dax { with_head(pool.size) } else { pool.size };
         let memory = format!("share=on,mem-path={path},size={size}");
-        out.add(
-            "-object",
-            &format!("memory-backend-file,id={backing},{memory}"),
-        );
+        out.add("-object", &format!("memory-backend-file,id={backing},{memory}"));
         let shown = match pool.dax {
             true => format!("virtio-pmem-pci,memdev={backing}"),
             false => format!("ivshmem-plain,memdev={backing},master=on"),
@@ -188,9 +165,7 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
 fn memory(spec: &MachineSpec<'_>) -> String {
     let size = format!("size={}k", spec.memory / 1024);
     let dax = spec.pools.iter().filter(|pool| pool.dax);
-    let room: u64 = dax
-        .map(|pool| with_head(pool.size).next_multiple_of(1 << 30))
-        .sum();
+    let room: u64 = dax.map(|pool| with_head(pool.size).next_multiple_of(1 << 30)).sum();
     match room {
         0 => size,
         room => format!("{size},slots=1,maxmem={}k", (spec.memory + room) / 1024),
@@ -206,47 +181,27 @@ fn channels(out: &mut Arguments, spec: &MachineSpec<'_>) {
     // Port 0 is reserved for consoles; the last one is the front end's.
     let agent = spec.settings.channels + 1;
     let ports = agent + 1;
-    out.add(
-        "-device",
-        &format!("virtio-serial-pci,id=serial,max_ports={ports}"),
-    );
+    out.add("-device", &format!("virtio-serial-pci,id=serial,max_ports={ports}"));
     for channel in 0..spec.settings.channels {
-        out.listen(
-            &format!("c{channel}"),
-            channel_socket(spec.directory, channel),
-        );
+        out.listen(&format!("c{channel}"), channel_socket(spec.directory, channel));
         let port = channel + 1;
-        out.add(
-            "-device",
-            &format!("virtserialport,nr={port},chardev=c{channel},name={PORT_NAME}{channel}"),
-        );
+        out.add("-device", &format!("virtserialport,nr={port},chardev=c{channel},name={PORT_NAME}{channel}"));
     }
     out.listen(AGENT, agent_socket(spec.directory));
-    out.add(
-        "-device",
-        &format!("virtserialport,nr={agent},chardev={AGENT},name={PORT}"),
-    );
+    out.add("-device", &format!("virtserialport,nr={agent},chardev={AGENT},name={PORT}"));
 }
 
 /// The machine's links and its network card meet in a hub inside this QEMU.
 fn network(out: &mut Arguments, links: &[Link], index: u32) {
     for Link { peer, socket } in links {
-        let fd = out
-            .descriptors
-            .add(Descriptor::Inherited(socket.as_raw_fd()));
+        let fd = out.descriptors.add(Descriptor::Inherited(socket.as_raw_fd()));
         let (link, port) = (netdev::socket_id(*peer), netdev::hubport_id(*peer));
         out.add("-netdev", &format!("socket,id={link},fd={fd}"));
-        out.add(
-            "-netdev",
-            &format!("hubport,id={port},hubid=0,netdev={link}"),
-        );
+        out.add("-netdev", &format!("hubport,id={port},hubid=0,netdev={link}"));
     }
     out.add("-netdev", "hubport,id=net,hubid=0");
     let (high, low) = ((index + 1) >> 8 & 0xff, (index + 1) & 0xff);
-    out.add(
-        "-device",
-        &format!("virtio-net-pci,netdev=net,mac=52:54:00:77:{high:02x}:{low:02x},romfile="),
-    );
+    out.add("-device", &format!("virtio-net-pci,netdev=net,mac=52:54:00:77:{high:02x}:{low:02x},romfile="));
 }
 
 #[cfg(test)]
@@ -281,10 +236,7 @@ mod tests {
                 doorbell: None,
                 dax: false,
             }],
-            ports: Ports {
-                spare: 1,
-                largest: 1 << 30,
-            },
+            ports: Ports { spare: 1, largest: 1 << 30 },
             links,
             index: 1,
         };
@@ -297,10 +249,7 @@ mod tests {
         let line = line(None);
         let (words, descriptors) = line.split_once(" [").expect("descriptors follow");
         for path in ["/a,b", "/k", "/i", "/dev/shm"] {
-            assert!(
-                !words.contains(path) && descriptors.contains(path),
-                "{path}: {line}"
-            );
+            assert!(!words.contains(path) && descriptors.contains(path), "{path}: {line}");
         }
         assert!(words.contains("id=c0,fd=516,server=on"), "{line}");
         assert!(descriptors.ends_with("Write(\"/dev/shm/p\")]"), "{line}");
@@ -311,18 +260,9 @@ mod tests {
     #[test]
     fn writable_shares_have_a_device_of_their_own() {
         let mut out = Arguments::default();
-        let share = |writable| Share {
-            path: "/a".into(),
-            writable,
-        };
+        let share = |writable| Share { path: "/a".into(), writable };
         files(&mut out, &[share(false)]);
-        assert_eq!(
-            out.words
-                .iter()
-                .filter(|word| word.ends_with("readonly=on"))
-                .count(),
-            1
-        );
+        assert_eq!(out.words.iter().filter(|word| word.ends_with("readonly=on")).count(), 1);
         assert_eq!(out.words.len(), 4);
         files(&mut out, &[share(true)]);
         let writable = &out.words[9];
@@ -332,25 +272,16 @@ mod tests {
     #[test]
     fn pools_are_behind_ports() {
         let line = line(None);
-        assert!(
-            line.contains("id=vshmem-pool-00000000-default,bus=vshmem-port0"),
-            "{line}"
-        );
+        assert!(line.contains("id=vshmem-pool-00000000-default,bus=vshmem-port0"), "{line}");
         assert!(line.contains("id=vshmem-port1,bus=pcie.0"), "{line}");
-        assert!(
-            line.contains("nr=3,chardev=agent,name=org.vshmem.agent"),
-            "{line}"
-        );
+        assert!(line.contains("nr=3,chardev=agent,name=org.vshmem.agent"), "{line}");
     }
 
     #[test]
     fn neighbours_meet_in_a_hub() {
         let links = crate::launcher::network::star(4).unwrap().remove(0);
         let line = line(Some(links));
-        assert!(
-            line.contains("hubport,id=port3,hubid=0,netdev=link3"),
-            "{line}"
-        );
+        assert!(line.contains("hubport,id=port3,hubid=0,netdev=link3"), "{line}");
         assert!(line.contains("mac=52:54:00:77:00:02"));
     }
 }

@@ -45,11 +45,8 @@ const I440FX_BUS: &str = "pci.0";
 pub fn read(answer: &Value) -> Result<Devices> {
     let mut devices = Devices::default();
     let buses = answer.as_array();
-    let buses = buses.ok_or_else(|| {
-        Error::new(format!(
-            "QEMU's answer about its PCI devices is odd: {answer}"
-        ))
-    })?;
+    let buses =
+        buses.ok_or_else(|| Error::new(format!("QEMU's answer about its PCI devices is odd: {answer}")))?;
     for device in buses.iter().flat_map(|bus| list(bus, "devices")) {
         visit(device, &mut devices);
     }
@@ -65,8 +62,7 @@ impl Devices {
     /// The smallest free bus for a pool of this size.
     pub fn bus_for(&self, size: u64) -> Result<&FreeBus> {
         let fits = self.free.iter().filter(|free| free.largest >= size);
-        fits.min_by_key(|free| free.largest)
-            .ok_or_else(|| self.no_bus(size))
+        fits.min_by_key(|free| free.largest).ok_or_else(|| self.no_bus(size))
     }
 
     fn no_bus(&self, size: u64) -> Error {
@@ -85,10 +81,7 @@ impl Devices {
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value
-        .get(key)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn visit(device: &Value, devices: &mut Devices) {
@@ -106,20 +99,14 @@ fn visit(device: &Value, devices: &mut Devices) {
     let part = |key: &str| kind.and_then(|kind| kind.get(key)?.as_u64()).unwrap_or(0);
     let kind = (part("vendor"), part("device"));
     if kind == I440FX && number("slot") == Some(0) {
-        devices.free.push(FreeBus {
-            bus: I440FX_BUS.into(),
-            largest: u64::MAX,
-        });
+        devices.free.push(FreeBus { bus: I440FX_BUS.into(), largest: u64::MAX });
     }
     let Some(bridge) = device.get("pci_bridge") else {
         return;
     };
     let behind = list(bridge, "devices");
     if behind.is_empty() && PORTS.contains(&kind) && !id.is_empty() {
-        devices.free.push(FreeBus {
-            bus: id.into(),
-            largest: largest_window(bridge).unwrap_or(0),
-        });
+        devices.free.push(FreeBus { bus: id.into(), largest: largest_window(bridge).unwrap_or(0) });
     }
     behind.iter().for_each(|device| visit(device, devices));
 }
@@ -147,9 +134,7 @@ fn largest_window(bridge: &Value) -> Option<u64> {
     let limit = range.get("limit")?.as_u64()?;
     let fits = |size: &u64| {
         let start = base.checked_next_multiple_of(*size);
-        start
-            .and_then(|start| start.checked_add(size - 1))
-            .is_some_and(|end| end <= limit)
+        start.and_then(|start| start.checked_add(size - 1)).is_some_and(|end| end <= limit)
     };
     (20..63).rev().map(|bit| 1u64 << bit).find(fits)
 }
@@ -178,16 +163,12 @@ mod tests {
 
     #[test]
     fn pools_have_addresses() {
-        let found = tree(json!([
-            port("p0", 0, 0, json!([pool("vshmem-pool-00000001-work")])),
-            pool("other")
-        ]));
+        let found =
+            tree(json!([port("p0", 0, 0, json!([pool("vshmem-pool-00000001-work")])), pool("other")]));
         let work = found.of("work").unwrap();
         assert_eq!((work.address.as_str(), work.mapped), ("0000:05:00.0", true));
         for nowhere in [-1, 0] {
-            assert!(!is_mapped(
-                &json!({"regions": [{"bar": 2, "address": nowhere}]})
-            ));
+            assert!(!is_mapped(&json!({"regions": [{"bar": 2, "address": nowhere}]})));
         }
         assert_eq!((found.plugged.len(), found.free.len()), (1, 0));
         assert_eq!(found.of("other"), None);
@@ -221,9 +202,6 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         assert!(read(&json!({"buses": 1})).is_err());
-        assert_eq!(
-            read(&json!([{"devices": 7}, 3])).unwrap(),
-            Devices::default()
-        );
+        assert_eq!(read(&json!([{"devices": 7}, 3])).unwrap(), Devices::default());
     }
 }

@@ -16,19 +16,14 @@ const CHANNEL: &str = "vshmem-channel";
 pub fn describe(name: &str, monitor: &Monitor, ports: Ports) -> Result<String> {
     let fine = (1..=MAX).contains(&ports.spare) && ports.largest.is_power_of_two();
     if !fine {
-        return Err(Error::new(format!(
-            "a machine has 1 to {MAX} ports, and their room is a power of two"
-        ))
-        .code(2));
+        return Err(
+            Error::new(format!("a machine has 1 to {MAX} ports, and their room is a power of two")).code(2)
+        );
     }
     match monitor {
         Monitor::Qmp(socket) => {
             let agent = socket.with_file_name(format!("{name}-agent.sock"));
-            Ok(options(
-                &socket.to_string_lossy(),
-                &agent.to_string_lossy(),
-                ports,
-            ))
+            Ok(options(&socket.to_string_lossy(), &agent.to_string_lossy(), ports))
         }
         Monitor::Libvirt(domain) => Ok(xml(&domain.name, ports)),
     }
@@ -52,12 +47,8 @@ fn options(monitor: &str, agent: &str, ports: Ports) -> String {
 fn xml(domain: &str, ports: Ports) -> String {
     let domain = escaped(domain);
     let room = ports.largest.saturating_mul(2);
-    let controllers =
-        "    <controller type='pci' model='pcie-root-port'/>\n".repeat(ports.spare as usize);
-    let channel: String = channel(PORT)
-        .lines()
-        .map(|line| format!("    {line}\n"))
-        .collect();
+    let controllers = "    <controller type='pci' model='pcie-root-port'/>\n".repeat(ports.spare as usize);
+    let channel: String = channel(PORT).lines().map(|line| format!("    {line}\n")).collect();
     format!(
         "<!-- virsh edit {domain}; the machine's type must be q35 -->\n\
          <domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n  \
@@ -72,18 +63,12 @@ fn xml(domain: &str, ports: Ports) -> String {
 mod tests {
     use super::*;
 
-    const PORTS: Ports = Ports {
-        spare: 2,
-        largest: 1 << 30,
-    };
+    const PORTS: Ports = Ports { spare: 2, largest: 1 << 30 };
 
     #[test]
     fn options_are_one_command_line() {
         let text = options("/run/q,1", "/run/a", PORTS);
-        assert!(
-            text.starts_with("-machine q35 \\\n-qmp unix:/run/q,,1,server"),
-            "{text}"
-        );
+        assert!(text.starts_with("-machine q35 \\\n-qmp unix:/run/q,,1,server"), "{text}");
         assert_eq!(text.matches("pref64-reserve=2147483648").count(), 2);
         assert!(text.contains("name=org.vshmem.agent"), "{text}");
         assert!(!text.trim_end().ends_with('\\'), "{text}");
@@ -101,10 +86,7 @@ mod tests {
     fn odd_numbers_are_refused() {
         let monitor = Monitor::Qmp("/x".into());
         let none = Ports { spare: 0, ..PORTS };
-        let odd = Ports {
-            largest: 3,
-            ..PORTS
-        };
+        let odd = Ports { largest: 3, ..PORTS };
         assert!(describe("a", &monitor, none).is_err() && describe("a", &monitor, odd).is_err());
     }
 }

@@ -31,10 +31,7 @@ pub fn plug(
     bus: &FreeBus,
 ) -> Result<()> {
     let generation = Generation::new();
-    let (id, backing) = (
-        generation.device(&pool.name),
-        generation.backing(&pool.name),
-    );
+    let (id, backing) = (generation.device(&pool.name), generation.backing(&pool.name));
     let arguments = match doorbell {
         Some(socket) => {
             let address = match access {
@@ -70,9 +67,7 @@ fn add_memory(qmp: &mut Qmp, access: FileAccess, pool: &Granted, backing: &str) 
     };
     let file = File::options().read(true).write(true).open(&pool.path);
     let file = file.explain(|| format!("could not open {}", pool.path.display()))?;
-    let _acl = user
-        .map(|user| TemporaryAcl::grant(&pool.path, &[user]))
-        .transpose()?;
+    let _acl = user.map(|user| TemporaryAcl::grant(&pool.path, &[user])).transpose()?;
     let (number, set) = qmp.add_fd(&file.into())?;
     // Opened again, through the descriptor: `memory-backend-file` only takes paths.
     let added = qmp.call("object-add", memory(Path::new(&sandbox::path_of(number))));
@@ -112,12 +107,8 @@ fn behind(qmp: &mut Qmp, pool: &str) -> Result<Vec<(&'static str, String)>> {
     let is_it = |id: &&str| pool_of_backing(id) == Some(pool);
     let objects = qmp.call("qom-list", json!({"path": "/objects"}))?;
     let chardevs = qmp.call("query-chardev", json!({}))?;
-    let objects = names(&objects, "name")
-        .filter(is_it)
-        .map(|id| ("object-del", id.into()));
-    let chardevs = names(&chardevs, "label")
-        .filter(is_it)
-        .map(|id| ("chardev-remove", id.into()));
+    let objects = names(&objects, "name").filter(is_it).map(|id| ("object-del", id.into()));
+    let chardevs = names(&chardevs, "label").filter(is_it).map(|id| ("chardev-remove", id.into()));
     Ok(objects.chain(chardevs).collect())
 }
 
@@ -173,16 +164,10 @@ fn opened(chardev: &Value) -> bool {
 pub(crate) fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
     let found = labelled(chardevs, label)?;
     let file = found.get("filename")?.as_str()?;
-    let path = file
-        .strip_prefix("disconnected:")
-        .unwrap_or(file)
-        .strip_prefix("unix:")?;
+    let path = file.strip_prefix("disconnected:").unwrap_or(file).strip_prefix("unix:")?;
     // `,server=on` and perhaps more.
     let path = path.split(",server").next()?;
-    Some(Channel {
-        socket: path.into(),
-        open: opened(found),
-    })
+    Some(Channel { socket: path.into(), open: opened(found) })
 }
 
 #[cfg(test)]
@@ -197,10 +182,7 @@ mod tests {
             {"label": "other", "filename": "unix:/x", "frontend-open": false},
         ]);
         let agent = channel_in(&all, "agent").unwrap();
-        assert_eq!(
-            (agent.socket, agent.open),
-            ("/run/a,b/agent.sock".into(), true)
-        );
+        assert_eq!((agent.socket, agent.open), ("/run/a,b/agent.sock".into(), true));
         assert_eq!(channel_in(&all, "other").unwrap().socket, Path::new("/x"));
         assert_eq!(channel_in(&all, "serial0"), None);
         assert_eq!(channel_in(&all, "none"), None);

@@ -86,18 +86,11 @@ mod tests {
 
     #[test]
     fn spare_ports_have_room() {
-        let ports = Ports {
-            spare: 2,
-            largest: 1 << 30,
-        };
+        let ports = Ports { spare: 2, largest: 1 << 30 };
         let all = devices(ports, 1);
         assert_eq!(all.len(), 3);
         assert!(!all[0].contains("reserve=2147483648"), "{}", all[0]);
-        assert!(
-            all[1].contains("id=vshmem-port1,bus=pcie.0,chassis=2,slot=2"),
-            "{}",
-            all[1]
-        );
+        assert!(all[1].contains("id=vshmem-port1,bus=pcie.0,chassis=2,slot=2"), "{}", all[1]);
         assert!(all[2].ends_with(",pref64-reserve=2147483648"), "{}", all[2]);
     }
 
@@ -110,14 +103,8 @@ mod tests {
         assert_eq!(pool_of_device("net0"), None);
         assert_eq!(pool_of_device("vshmem-pool-work-00000000"), None);
         assert_eq!(pool_of_backing(&generation.backing("work")), Some("work"));
-        assert_eq!(
-            pool_of_backing("shmmem-ua-vshmem-pool-00c0ffee-work"),
-            Some("work")
-        );
-        assert_eq!(
-            pool_of_backing("charua-vshmem-pool-00c0ffee-work"),
-            Some("work")
-        );
+        assert_eq!(pool_of_backing("shmmem-ua-vshmem-pool-00c0ffee-work"), Some("work"));
+        assert_eq!(pool_of_backing("charua-vshmem-pool-00c0ffee-work"), Some("work"));
         assert_eq!(pool_of_backing("ram0"), None);
     }
 }

@@ -38,10 +38,7 @@ fn detect(kernel: &Kernel, report: &mut dyn FnMut(&str)) -> Result<(Accel, &'sta
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             Ok((Accel::Tcg, "with TCG (there is no /dev/kvm)"))
         }
-        Err(_) => Ok((
-            Accel::Tcg,
-            "with TCG (you may not use /dev/kvm: is the group kvm yours?)",
-        )),
+        Err(_) => Ok((Accel::Tcg, "with TCG (you may not use /dev/kvm: is the group kvm yours?)")),
         Ok(_) => Ok(match cached(kernel, report)? {
             Accel::Kvm => (Accel::Kvm, "with KVM"),
             Accel::Tcg => (Accel::Tcg, "with TCG (no machine boots on KVM here)"),
@@ -106,23 +103,15 @@ fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
         initramfs: &initramfs,
         directory,
         pools: vec![],
-        ports: Ports {
-            spare: 0,
-            largest: 0,
-        },
+        ports: Ports { spare: 0, largest: 0 },
         links: None,
         index: 0,
     };
     let (process, _guard) = program::start(&spec)?;
     let console = logs::console(directory);
     let said = || fs::read(&console).is_ok_and(|text| contains(&text, PROBE_MARK.as_bytes()));
-    let verdict = interrupt::wait_for(TIMEOUT, || {
-        Ok(if said() {
-            Some(true)
-        } else {
-            (!process.alive()).then(said)
-        })
-    });
+    let verdict =
+        interrupt::wait_for(TIMEOUT, || Ok(if said() { Some(true) } else { (!process.alive()).then(said) }));
     process.end(Duration::ZERO);
     Ok(verdict?.unwrap_or(false))
 }

@@ -32,10 +32,7 @@ fn own_files(program: &Path) -> Vec<Share> {
     let data = directory.with_file_name("share").join("qemu");
     let parts = [directory.to_path_buf(), data].into_iter();
     let missing = |path: &PathBuf| path.is_dir() && !share::is_visible(&[], path);
-    let share = |path| Share {
-        path,
-        writable: false,
-    };
+    let share = |path| Share { path, writable: false };
     parts.filter(missing).map(share).collect()
 }
 
@@ -44,10 +41,8 @@ pub fn start(spec: &MachineSpec<'_>) -> Result<(Process, sandbox::KillGuard)> {
     let program = installed()?;
     let (arguments, descriptors) = arguments(spec);
     if spec.settings.to_command_line().len() > MAX_LENGTH {
-        return Err(
-            Error::new("what machines are told is too long for a kernel's command line")
-                .hint("Share fewer directories, or give pools shorter names."),
-        );
+        return Err(Error::new("what machines are told is too long for a kernel's command line")
+            .hint("Share fewer directories, or give pools shorter names."));
     }
     sandbox::start(&sandbox::SandboxSpec {
         name: spec.title.clone(),

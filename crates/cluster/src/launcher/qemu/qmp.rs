@@ -53,11 +53,7 @@ impl Qmp {
     }
 
     /// Connects to a QEMU that was just started, and may not listen yet. `alive` says why it never will.
-    pub fn await_at(
-        socket: &Path,
-        timeout: Duration,
-        alive: impl Fn() -> Result<()>,
-    ) -> Result<Qmp> {
+    pub fn await_at(socket: &Path, timeout: Duration, alive: impl Fn() -> Result<()>) -> Result<Qmp> {
         let mut why = Error::new("QEMU does not answer");
         let found = interrupt::wait_for(timeout, || {
             alive()?;
@@ -69,9 +65,7 @@ impl Qmp {
 
     /// Through libvirt, which has the monitors of its machines to itself.
     pub fn through(domain: Domain) -> Qmp {
-        Qmp {
-            connection: Connection::Libvirt(domain),
-        }
+        Qmp { connection: Connection::Libvirt(domain) }
     }
 
     /// QEMU's pid, if it is known.
@@ -81,8 +75,7 @@ impl Qmp {
 
     /// Whether it may connect to the back end, which serves its own user and root.
     pub fn is_served(&self) -> bool {
-        self.peer()
-            .is_some_and(|(_, user)| user == 0 || user == uid())
+        self.peer().is_some_and(|(_, user)| user == 0 || user == uid())
     }
 
     /// The pid and the user of the process at the other end.
@@ -102,14 +95,12 @@ impl Qmp {
 
     /// Executes a command, which QEMU must not refuse.
     pub fn call(&mut self, command: &str, arguments: Value) -> Result<Value> {
-        self.try_call(command, arguments)?
-            .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
+        self.try_call(command, arguments)?.map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
     /// Passes a descriptor to QEMU, under this name.
     pub fn getfd(&mut self, name: &str, descriptor: OwnedFd) -> Result<()> {
-        self.call_with("getfd", json!({ "fdname": name }), &descriptor)
-            .map(drop)
+        self.call_with("getfd", json!({ "fdname": name }), &descriptor).map(drop)
     }
 
     /// Passes a descriptor to QEMU. Returns QEMU's number of it, and the set by which it is removed again.
@@ -119,27 +110,19 @@ impl Qmp {
         let number = number.and_then(|number| i32::try_from(number).ok());
         match (number, answer.get("fdset-id")) {
             (Some(number), Some(set)) => Ok((number, set.clone())),
-            _ => Err(Error::new(format!(
-                "QEMU's answer about a descriptor is odd: {answer}"
-            ))),
+            _ => Err(Error::new(format!("QEMU's answer about a descriptor is odd: {answer}"))),
         }
     }
 
     /// Executes a command that takes a descriptor, which QEMU must not refuse.
-    fn call_with(
-        &mut self,
-        command: &str,
-        arguments: Value,
-        descriptor: &OwnedFd,
-    ) -> Result<Value> {
+    fn call_with(&mut self, command: &str, arguments: Value, descriptor: &OwnedFd) -> Result<Value> {
         let order = json!({ "execute": command, "arguments": arguments }).to_string();
         let Connection::Socket(reader) = &mut self.connection else {
             return Err(Error::new("libvirt passes no descriptors on to QEMU"));
         };
         send_with(reader.get_ref(), order.as_bytes(), descriptor)
             .explain(|| "giving QEMU a descriptor".into())?;
-        self.read_result(command)?
-            .map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
+        self.read_result(command)?.map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
     }
 
     /// Executes a command. The inner error is QEMU's.
@@ -208,8 +191,7 @@ fn line(reader: &mut BufReader<UnixStream>) -> Result<Value> {
     if len == 0 {
         return Err(Error::new("QEMU closed its monitor"));
     }
-    serde_json::from_str(&text)
-        .map_err(|e| Error::new(format!("QEMU's answer is not JSON ({e}): {text}")))
+    serde_json::from_str(&text).map_err(|e| Error::new(format!("QEMU's answer is not JSON ({e}): {text}")))
 }
 
 pub(crate) fn parse_threads(answer: &Value) -> Option<Vec<i32>> {

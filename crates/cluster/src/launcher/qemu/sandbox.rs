@@ -106,9 +106,7 @@ pub struct KillGuard(ChildStdin);
 impl KillGuard {
     /// QEMU is in a record now.
     pub fn keep(mut self) -> Result<()> {
-        self.0
-            .write_all(b"\n")
-            .explain(|| "QEMU's sandbox does not listen".into())
+        self.0.write_all(b"\n").explain(|| "QEMU's sandbox does not listen".into())
     }
 }
 
@@ -118,11 +116,7 @@ pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(NAME).arg(&spec.name).current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let inherited: Vec<RawFd> = spec
-        .descriptors
-        .iter()
-        .filter_map(Descriptor::inherited)
-        .collect();
+    let inherited: Vec<RawFd> = spec.descriptors.iter().filter_map(Descriptor::inherited).collect();
     let prepare = move || {
         let _ = setsid();
         for &fd in &inherited {
@@ -139,9 +133,7 @@ pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
     let ends = child.stdin.take().zip(child.stdout.take());
     let (mut input, mut output) = ends.ok_or_else(|| Error::new(failed()))?;
     // A line of JSON.
-    input
-        .write_all(&[&text[..], b"\n"].concat())
-        .explain(failed)?;
+    input.write_all(&[&text[..], b"\n"].concat()).explain(failed)?;
     let mut answer = String::new();
     output.read_to_string(&mut answer).explain(failed)?;
     match serde_json::from_str(&answer) {

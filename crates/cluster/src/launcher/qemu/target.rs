@@ -29,11 +29,7 @@ enum Home {
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 impl Target {
     /// The machine of this name: one of the cluster, which must pass `check`, else an attached one.
-    pub fn find(
-        cluster: &str,
-        name: &str,
-        check: &dyn Fn(&Record) -> Result<()>,
-    ) -> Result<Target> {
+    pub fn find(cluster: &str, name: &str, check: &dyn Fn(&Record) -> Result<()>) -> Result<Target> {
         let has = |record: &Record| record.machines.iter().any(|machine| machine.name == name);
         if Record::read(cluster)?.as_ref().is_some_and(has) {
             return Target::of_cluster(cluster, name, check);
@@ -56,17 +52,10 @@ impl Target {
         let Some(record) = Attached::read(name)? else {
             return Ok(None);
         };
-        Ok(Some(Target {
-            home: Home::Attached(record),
-            _lock: lock,
-        }))
+        Ok(Some(Target { home: Home::Attached(record), _lock: lock }))
     }
 
-    fn of_cluster(
-        cluster: &str,
-        name: &str,
-        check: &dyn Fn(&Record) -> Result<()>,
-    ) -> Result<Target> {
+    fn of_cluster(cluster: &str, name: &str, check: &dyn Fn(&Record) -> Result<()>) -> Result<Target> {
         let lock = wait_for_lock(|| try_lock_cluster(cluster), name)?;
         let found = find(cluster, &[name.to_string()]);
         if !cluster_directory(cluster)?.exists() {
@@ -75,15 +64,9 @@ impl Target {
         }
         let (record, _) = found?;
         check(&record)?;
-        let index = record
-            .machines
-            .iter()
-            .position(|machine| machine.name == name);
+        let index = record.machines.iter().position(|machine| machine.name == name);
         let index = index.ok_or_else(|| Error::new(format!("there is no machine {name}")))?;
-        Ok(Target {
-            home: Home::Cluster { record, index },
-            _lock: lock,
-        })
+        Ok(Target { home: Home::Cluster { record, index }, _lock: lock })
     }
 
     fn machine(record: &Record, index: usize) -> &Machine {
@@ -173,10 +156,7 @@ impl Target {
     /// Its domain, if libvirt must be asked for changes.
     pub fn domain(&self) -> Option<&Domain> {
         match &self.home {
-            Home::Attached(Attached {
-                monitor: Monitor::Libvirt(domain),
-                ..
-            }) => Some(domain),
+            Home::Attached(Attached { monitor: Monitor::Libvirt(domain), .. }) => Some(domain),
             _ => None,
         }
     }
@@ -198,9 +178,7 @@ impl Target {
         // QEMU may end before it answers.
         let _ = qmp.try_call("quit", serde_json::json!({}));
         drop(qmp);
-        let gone = interrupt::wait_for(Duration::from_secs(10), || {
-            Ok(self.has_ended().then_some(()))
-        })?;
+        let gone = interrupt::wait_for(Duration::from_secs(10), || Ok(self.has_ended().then_some(())))?;
         gone.ok_or_else(|| Error::new(format!("{} does not turn off", self.name())))
     }
 

@@ -40,11 +40,7 @@ impl Config<'_> {
     /// # Errors
     /// A path has characters that mean something to xl.
     pub fn text(&self) -> Result<String> {
-        let (kernel, initramfs, root) = (
-            plain(self.kernel)?,
-            plain(self.initramfs)?,
-            plain(&self.root)?,
-        );
+        let (kernel, initramfs, root) = (plain(self.kernel)?, plain(self.initramfs)?, plain(&self.root)?);
         // Up to 4.17, libxl gives the first channel the number of the domain's console, which makes it
         // unusable.
         let mut channels = vec![channel("unused", &self.root.with_extension("unused"))?];

@@ -44,9 +44,7 @@ impl Domain {
 
 pub fn destroy(domain: u16) {
     let mut command = Command::new(PROGRAM);
-    command
-        .args(["destroy", &domain.to_string()])
-        .stdin(Stdio::null());
+    command.args(["destroy", &domain.to_string()]).stdin(Stdio::null());
     // The caller looks whether it is gone.
     let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }

@@ -37,8 +37,7 @@ impl Guest for XenGuest {
 
 /// The device files of all consoles but the first.
 fn find() -> Result<Vec<PathBuf>> {
-    let count =
-        vshmem_agent::xen::further_consoles().map_err(|error| Error::new(error.to_string()))?;
+    let count = vshmem_agent::xen::further_consoles().map_err(|error| Error::new(error.to_string()))?;
     let deadline = Instant::now() + CONSOLES_TIMEOUT;
     loop {
         let all = (1..MAX_CONSOLES).map(|number| PathBuf::from(format!("/dev/hvc{number}")));
@@ -48,9 +47,7 @@ fn find() -> Result<Vec<PathBuf>> {
         }
         if Instant::now() > deadline {
             let has = found.len();
-            return Err(Error::new(format!(
-                "the domain has {has} channels instead of {count}"
-            )));
+            return Err(Error::new(format!("the domain has {has} channels instead of {count}")));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -59,8 +56,6 @@ fn find() -> Result<Vec<PathBuf>> {
 /// Device files without a console can't be opened.
 fn is_there(device: &Path) -> bool {
     let mut options = File::options();
-    options
-        .read(true)
-        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+    options.read(true).custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
     options.open(device).is_ok()
 }

@@ -57,29 +57,20 @@ impl Launcher for Xen {
     fn check(&self, options: &Options) -> Result<()> {
         let unfit = [
             (!options.pools.is_empty(), "--pool"),
-            (
-                options.shares.iter().any(|share| share.ends_with(":rw")),
-                "--share DIR:rw",
-            ),
-            (
-                options.ports != Ports::DEFAULT,
-                "--spare-pools and --largest-pool",
-            ),
+            (options.shares.iter().any(|share| share.ends_with(":rw")), "--share DIR:rw"),
+            (options.ports != Ports::DEFAULT, "--spare-pools and --largest-pool"),
             (options.network, "--net"),
             (options.doorbell.is_some(), "--doorbell and --no-doorbell"),
             (options.accel.is_some(), "--accel"),
         ];
         match unfit.iter().find(|(given, _)| *given) {
-            Some((_, what)) => {
-                Err(Error::new(format!("{what} can't be given for machines on Xen")).code(2))
-            }
+            Some((_, what)) => Err(Error::new(format!("{what} can't be given for machines on Xen")).code(2)),
             None => Ok(()),
         }
     }
 
     fn check_grants(&self, machine: &str) -> Result<()> {
-        let what =
-            format!("{machine} is a domain of Xen, which gets no further pools from vshmem grant");
+        let what = format!("{machine} is a domain of Xen, which gets no further pools from vshmem grant");
         Err(Error::new(what)
             .hint("Give it one with: vshmem xen own. In the machine, it is attached by itself."))
     }
@@ -137,8 +128,7 @@ impl Launcher for Xen {
         let directory = record.machine_directory(&record.machines[index])?;
         let root = directory.join("root");
         private_directory(&root)?;
-        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")
-            .explain(|| "making a UUID".into())?;
+        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").explain(|| "making a UUID".into())?;
         let config = Config {
             name: name_of(record, &record.machines[index]),
             uuid: uuid.trim(),
@@ -149,9 +139,7 @@ impl Launcher for Xen {
             memory: record.memory,
             root,
             shares: &record.shares,
-            channels: (0..record.channels)
-                .map(|channel| channel_socket(&directory, channel))
-                .collect(),
+            channels: (0..record.channels).map(|channel| channel_socket(&directory, channel)).collect(),
         };
         let domain = xl::create(&config, &directory)?;
         Ok((Running::Domain(domain), Box::new(|| Ok(()))))
@@ -167,19 +155,12 @@ impl Launcher for Xen {
     fn health(&self, record: &Record, machine: &Machine) -> Health {
         let joined = has_attached(record, machine);
         let pools = machine.pools.iter().filter(|_| joined);
-        Health {
-            pools: pools.map(|pool| pool.name.clone()).collect(),
-            front_end: joined,
-            no_driver: None,
-        }
+        Health { pools: pools.map(|pool| pool.name.clone()).collect(), front_end: joined, no_driver: None }
     }
 
     /// As far as xenconsoled is configured to keep a log.
     fn last_output(&self, record: &Record, machine: &Machine) -> String {
-        let log = format!(
-            "/var/log/xen/console/guest-{}.log",
-            name_of(record, machine)
-        );
+        let log = format!("/var/log/xen/console/guest-{}.log", name_of(record, machine));
         log::tail(Path::new(&log))
     }
 
@@ -204,10 +185,8 @@ fn check_host() -> Result<()> {
             .hint("Install Xen's tools, for instance: sudo apt-get install xen-utils"));
     }
     if !Path::new("/dev/vshmem-xen-control").exists() {
-        return Err(
-            Error::new(format!("the driver {DRIVER}.ko is not loaded here"))
-                .hint("Install it, as root: make -C kmod dkms-install. Then: modprobe vshmem_xen"),
-        );
+        return Err(Error::new(format!("the driver {DRIVER}.ko is not loaded here"))
+            .hint("Install it, as root: make -C kmod dkms-install. Then: modprobe vshmem_xen"));
     }
     Ok(())
 }

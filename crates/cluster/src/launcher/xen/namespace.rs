@@ -17,10 +17,7 @@ pub struct MountNamespace {
 impl MountNamespace {
     /// One with the tree at this directory, which is empty.
     pub fn at(root: &Path, shares: &[Share]) -> Result<MountNamespace> {
-        Ok(MountNamespace {
-            root: root.into(),
-            tree: FileTree::of(shares)?,
-        })
+        Ok(MountNamespace { root: root.into(), tree: FileTree::of(shares)? })
     }
 
     /// Makes it, for this process and its children.
@@ -32,13 +29,7 @@ impl MountNamespace {
         // Mounts must neither appear in dom0 nor come from there later.
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         rustix::mount::mount_change("/", private)?;
-        rustix::mount::mount(
-            "tmpfs",
-            &self.root,
-            "tmpfs",
-            MountFlags::NOSUID,
-            c"mode=0755",
-        )?;
+        rustix::mount::mount("tmpfs", &self.root, "tmpfs", MountFlags::NOSUID, c"mode=0755")?;
         let empty = Empty::make(&self.root.join(".nothing"))?;
         let built = self.tree.build(&self.root, &empty);
         built.map_err(|error| io::Error::other(error.to_string()))?;
@@ -67,10 +58,7 @@ mod tests {
         }
         std::fs::write(shared.join("file"), "seen").expect("a file");
         std::fs::write(home.join("secret"), "hidden").expect("a file");
-        let share = Share {
-            path: shared.clone(),
-            writable: false,
-        };
+        let share = Share { path: shared.clone(), writable: false };
         let namespace = MountNamespace::at(&root, &[share]).expect("a path");
         let script = "p=$0/root; cat \"$p$0/shared/file\" && test ! -e \"$p$0/secret\" && test ! -s $p/etc/shadow && test -s $p/etc/passwd \
             && test ! -e \"$p/proc/self\" && test ! -e \"$p/dev/null\" && true >\"$0/shared/file\" && ! true >\"$p$0/shared/file\" && ! mkdir $p/x";

@@ -41,41 +41,21 @@ pub fn start(record: &mut Record) -> Result<()> {
         let said = fs::read_to_string(&log).unwrap_or_default();
         match said.contains(" is there.") {
             true => Ok(Some(())),
-            false if ended => Err(Error::new(format!(
-                "the pool could not be made: {}",
-                said.trim()
-            ))),
+            false if ended => Err(Error::new(format!("the pool could not be made: {}", said.trim()))),
             false => Ok(None),
         }
     })?;
-    there.ok_or_else(|| {
-        Error::new(format!(
-            "making the pool took longer than {} s",
-            CREATE_TIMEOUT.as_secs()
-        ))
-    })
+    there
+        .ok_or_else(|| Error::new(format!("making the pool took longer than {} s", CREATE_TIMEOUT.as_secs())))
 }
 
 fn spawn(record: &Record, log: &Path) -> Result<Child> {
-    let program =
-        std::env::current_exe().explain(|| "this program's own file is not known".into())?;
+    let program = std::env::current_exe().explain(|| "this program's own file is not known".into())?;
     let output = File::create(log).explain(|| format!("could not make {}", log.display()))?;
-    let copy = output
-        .try_clone()
-        .explain(|| "could not copy a descriptor".into())?;
-    let domains: Vec<_> = record
-        .machines
-        .iter()
-        .map(|machine| name_of(record, machine))
-        .collect();
+    let copy = output.try_clone().explain(|| "could not copy a descriptor".into())?;
+    let domains: Vec<_> = record.machines.iter().map(|machine| name_of(record, machine)).collect();
     let mut command = Command::new(program);
-    command.args([
-        "xen",
-        "own",
-        &pool_name(&record.name),
-        "--size",
-        &record.pool_size.to_string(),
-    ]);
+    command.args(["xen", "own", &pool_name(&record.name), "--size", &record.pool_size.to_string()]);
     command.args(["--to", &domains.join(",")]).current_dir("/");
     command.stdin(Stdio::null()).stdout(output).stderr(copy);
     let own_session = || {
@@ -84,9 +64,7 @@ fn spawn(record: &Record, log: &Path) -> Result<Child> {
     };
     // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(own_session) };
-    command
-        .spawn()
-        .explain(|| "could not start vshmem xen own".into())
+    command.spawn().explain(|| "could not start vshmem xen own".into())
 }
 
 /// Ends the process, and withdraws the pool.
@@ -106,8 +84,7 @@ pub fn end(record: &Record) -> Result<()> {
 
 /// The error for a process that has ended.
 pub fn ended(record: &Record) -> Error {
-    let said =
-        cluster_directory(&record.name).map(|directory| log::tail(&directory.join("own.log")));
+    let said = cluster_directory(&record.name).map(|directory| log::tail(&directory.join("own.log")));
     Error::new(format!(
         "the process that owns the pool of the cluster {} has ended:{}",
         record.name,

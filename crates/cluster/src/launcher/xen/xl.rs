@@ -25,9 +25,7 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
     let (file, log) = (directory.join("domain.cfg"), directory.join("xl.log"));
     fs::write(&file, config.text()?).explain(|| format!("could not write {}", file.display()))?;
     let output = File::create(&log).explain(|| format!("could not make {}", log.display()))?;
-    let copy = output
-        .try_clone()
-        .explain(|| "could not copy a descriptor".into())?;
+    let copy = output.try_clone().explain(|| "could not copy a descriptor".into())?;
     let namespace = MountNamespace::at(&config.root, config.shares)?;
     let mut command = Command::new(PROGRAM);
     command.arg("create").arg(&file).current_dir("/");
@@ -40,25 +38,18 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
     // SAFETY: the closure allocates, which glibc permits in a forked child, and takes no other lock.
     unsafe { command.pre_exec(prepare) };
     let done = command.status().map_err(|e| {
-        Error::new(format!(
-            "could not start {PROGRAM} for {}: {e}",
-            config.name
-        ))
-        .hint("It needs a mount namespace of its own.")
+        Error::new(format!("could not start {PROGRAM} for {}: {e}", config.name))
+            .hint("It needs a mount namespace of its own.")
     })?;
     let id = id_of(&config.name).filter(|_| done.success());
     let domain = id.ok_or_else(|| refused(&config.name, &log))?;
-    Ok(Domain {
-        domain,
-        uuid: config.uuid.into(),
-    })
+    Ok(Domain { domain, uuid: config.uuid.into() })
 }
 
 fn refused(name: &str, log: &Path) -> Error {
     let said = tail(log);
-    Error::new(format!("xl could not create the domain {name}:{said}")).hint(
-        "It needs free memory (xl info), and the package qemu-system-xen; see also /var/log/xen.",
-    )
+    Error::new(format!("xl could not create the domain {name}:{said}"))
+        .hint("It needs free memory (xl info), and the package qemu-system-xen; see also /var/log/xen.")
 }
 
 /// The domain that has this name.

@@ -23,10 +23,7 @@ struct Rules {
 }
 
 /// As it has to be.
-const RIGHT: Rules = Rules {
-    swapped: true,
-    asked_first: true,
-};
+const RIGHT: Rules = Rules { swapped: true, asked_first: true };
 
 /// Where the sender dies.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,13 +65,7 @@ const TEXT: u32 = 4711;
 
 fn word(state: State) -> u64 {
     let (lap, len, owner) = (3, 1, 1);
-    Mark {
-        state,
-        lap,
-        len,
-        owner,
-    }
-    .word()
+    Mark { state, lap, len, owner }.word()
 }
 
 impl Old {
@@ -149,10 +140,7 @@ fn check(rules: Rules, death: Death) {
             mark: AtomicU64::new(word(State::Reserved)),
             text: UnsafeCell::new(0),
             dead: AtomicBool::new(false),
-            lock: Mutex::new(Inside {
-                place: InNewRing::InRetired,
-                given_back: false,
-            }),
+            lock: Mutex::new(Inside { place: InNewRing::InRetired, given_back: false }),
             rules,
         });
         let (sender, other) = (old.clone(), old.clone());
@@ -163,15 +151,8 @@ fn check(rules: Rules, death: Death) {
         let returned = sender.join().unwrap();
         old.collect();
         let inside = old.lock.lock().unwrap();
-        let right = if returned {
-            InNewRing::Message
-        } else {
-            InNewRing::Nothing
-        };
-        assert_eq!(
-            inside.place, right,
-            "what was sent is lost, or what was not has come"
-        );
+        let right = if returned { InNewRing::Message } else { InNewRing::Nothing };
+        assert_eq!(inside.place, right, "what was sent is lost, or what was not has come");
         assert!(inside.given_back, "memory is lost");
     });
 }
@@ -199,11 +180,5 @@ fn if_the_mark_of_the_dead_is_not_swapped_a_message_is_lost() {
 #[should_panic(expected = "what was sent is lost")]
 fn if_it_is_asked_later_a_message_is_lost() {
     let asked_first = false;
-    check(
-        Rules {
-            asked_first,
-            ..RIGHT
-        },
-        Death::Never,
-    );
+    check(Rules { asked_first, ..RIGHT }, Death::Never);
 }

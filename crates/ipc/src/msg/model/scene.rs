@@ -163,13 +163,7 @@ fn check_death(bound: usize, who: u16, scene: Scene) {
 }
 
 const fn scene(cells: u32, before: &'static [Call], acts: &'static [&'static [Call]]) -> Scene {
-    Scene {
-        cells,
-        before,
-        acts,
-        fate: None,
-        looks_again: true,
-    }
+    Scene { cells, before, acts, fate: None, looks_again: true }
 }
 
 #[test]
@@ -180,18 +174,12 @@ fn two_senders_and_a_receiver() {
 
 #[test]
 fn two_senders_who_remember_what_is_free() {
-    check(
-        2,
-        scene(2, &[Send(1); 2], &[&[Send(1)], &[Send(1)], &[Receive]]),
-    );
+    check(2, scene(2, &[Send(1); 2], &[&[Send(1)], &[Send(1)], &[Receive]]));
 }
 
 #[test]
 fn a_sender_and_two_receivers() {
-    check(
-        2,
-        scene(2, &[Send(1); 2], &[&[Receive], &[Receive], &[Send(1)]]),
-    );
+    check(2, scene(2, &[Send(1); 2], &[&[Receive], &[Receive], &[Send(1)]]));
 }
 
 #[test]
@@ -201,18 +189,8 @@ fn a_sender_and_a_receiver_over_laps() {
 
 #[test]
 fn long_and_short_messages() {
-    check(
-        2,
-        scene(
-            4,
-            &[Send(2), Send(1)],
-            &[&[Receive], &[Receive], &[Send(2)]],
-        ),
-    );
-    check(
-        2,
-        scene(2, &[Send(1); 2], &[&[Receive], &[Send(2)], &[Receive]]),
-    );
+    check(2, scene(4, &[Send(2), Send(1)], &[&[Receive], &[Receive], &[Send(2)]]));
+    check(2, scene(2, &[Send(1); 2], &[&[Receive], &[Send(2)], &[Receive]]));
 }
 
 /// The process that is about to name the last sender is held up for a lap, which is short.
@@ -221,10 +199,7 @@ const LATE: Scene = scene(1, &[Send(1), Receive], &[&[Send(1)], &[Send(1), Recei
 #[test]
 fn a_name_that_comes_a_lap_late_harms_no_message() {
     check(3, LATE);
-    check(
-        2,
-        scene(1, &[], &[&[Send(1)], &[Send(1), Receive, Send(1)]]),
-    );
+    check(2, scene(1, &[], &[&[Send(1)], &[Send(1), Receive, Send(1)]]));
 }
 
 /// That the model can fail.
@@ -232,13 +207,7 @@ fn a_name_that_comes_a_lap_late_harms_no_message() {
 #[should_panic(expected = "messages are lost")]
 fn without_a_second_look_a_late_name_hides_a_message() {
     let looks_again = false;
-    check(
-        2,
-        Scene {
-            looks_again,
-            ..LATE
-        },
-    );
+    check(2, Scene { looks_again, ..LATE });
 }
 
 #[test]
@@ -248,11 +217,7 @@ fn a_dead_sender_is_named() {
 
 #[test]
 fn a_dead_receiver_is_named() {
-    check_death(
-        2,
-        1,
-        scene(2, &[Send(1); 2], &[&[Receive], &[Receive, Send(1)]]),
-    );
+    check_death(2, 1, scene(2, &[Send(1); 2], &[&[Receive], &[Receive, Send(1)]]));
 }
 
 #[test]
@@ -274,9 +239,6 @@ fn a_living_sender_is_left_alone_under_the_lock() {
 
 #[test]
 fn a_living_receiver_is_left_alone_under_the_lock() {
-    check(
-        1,
-        scene(2, &[Send(1); 2], &[&[Receive], &[Take, SendSlowly(1)]]),
-    );
+    check(1, scene(2, &[Send(1); 2], &[&[Receive], &[Take, SendSlowly(1)]]));
     check(1, scene(2, &[Send(1); 2], &[&[Reap], &[Receive]]));
 }

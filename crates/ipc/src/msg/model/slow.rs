@@ -44,9 +44,7 @@ impl Queue {
 
     fn consume_at(&self, pos: u32, mark: Mark, cells: u32) {
         let used = self.consumed(pos, cells);
-        let _ = self
-            .mark_word(pos)
-            .compare_exchange(mark.word(), used, AcqRel, Relaxed);
+        let _ = self.mark_word(pos).compare_exchange(mark.word(), used, AcqRel, Relaxed);
     }
 
     fn is_dead(&self, owner: u16) -> bool {
@@ -85,13 +83,7 @@ impl Queue {
             !used
         });
         if pos != head.pos {
-            self.receive.store(
-                pack(At {
-                    pos,
-                    ..after(head, 0, 0)
-                }),
-                Release,
-            );
+            self.receive.store(pack(At { pos, ..after(head, 0, 0) }), Release);
             self.head.store(pos, Relaxed);
         }
         self.catch_up();

@@ -76,21 +76,12 @@ fn others_go_on_beside_senders_that_are_stopped() {
     assert_eq!(retired(c, id), 2);
     put(c, id, 7, b"behind").unwrap();
     second();
-    assert_eq!(
-        take(c, id, 2 * LONG, 0, IPC_NOWAIT),
-        Ok((2, texts[1].clone()))
-    );
+    assert_eq!(take(c, id, 2 * LONG, 0, IPC_NOWAIT), Ok((2, texts[1].clone())));
     assert_eq!(take(c, id, 2 * LONG, 1, IPC_NOWAIT), Err(Errno::ENOMSG));
     assert_eq!(retired(c, id), 1);
     first();
-    assert_eq!(
-        take(c, id, 2 * LONG, 0, IPC_NOWAIT),
-        Ok((1, texts[0].clone()))
-    );
-    assert_eq!(
-        take(c, id, 2 * LONG, 0, IPC_NOWAIT),
-        Ok((7, b"behind".to_vec()))
-    );
+    assert_eq!(take(c, id, 2 * LONG, 0, IPC_NOWAIT), Ok((1, texts[0].clone())));
+    assert_eq!(take(c, id, 2 * LONG, 0, IPC_NOWAIT), Ok((7, b"behind".to_vec())));
     ends_clean(&world, c, id, before);
 }
 
@@ -124,10 +115,7 @@ fn who_finishes_while_the_queue_leaves_says_so() {
     let (id, before) = begin(&world, c);
     let ctx = stopped.ctx();
     put(c, id, 1, &text(1)).unwrap();
-    let (queue, head) = (
-        Queue::find(c, id).unwrap(),
-        Queue::find(c, id).unwrap().head(),
-    );
+    let (queue, head) = (Queue::find(c, id).unwrap(), Queue::find(c, id).unwrap().head());
     let ring = queue.ring(c).unwrap();
     let go_on = receive::stopped_in_the_middle(&ctx, id);
     done::hold(&queue);
@@ -139,21 +127,13 @@ fn who_finishes_while_the_queue_leaves_says_so() {
     ends_clean(&world, c, id, before);
 }
 
-fn begin_both<'a>(
-    c: &'a Ctx,
-    stopped: &'a Ctx,
-    id: i32,
-    sent: &'a [u8],
-) -> [Box<dyn FnOnce() + 'a>; 2] {
+fn begin_both<'a>(c: &'a Ctx, stopped: &'a Ctx, id: i32, sent: &'a [u8]) -> [Box<dyn FnOnce() + 'a>; 2] {
     put(c, id, 1, &text(1)).unwrap();
     let receiver = receive::stopped_in_the_middle(stopped, id);
     let sender = send::stopped_in_the_middle(stopped, id, 1, sent);
     belt(c, id, 300);
     assert_eq!(retired(c, id), 1);
-    [
-        Box::new(sender),
-        Box::new(move || assert_eq!(receiver(), text(1))),
-    ]
+    [Box::new(sender), Box::new(move || assert_eq!(receiver(), text(1)))]
 }
 
 #[test]
@@ -195,10 +175,7 @@ fn a_queue_is_removed_with_all_that_it_has_left() {
         let both = begin_both(c, &ctx, id, &sent);
         remove(c, id).unwrap();
         assert_eq!(put(c, id, 1, b""), Err(Errno::EINVAL));
-        assert!(
-            free(&world) < before,
-            "the memory is given to others while somebody writes to it"
-        );
+        assert!(free(&world) < before, "the memory is given to others while somebody writes to it");
         if dies {
             stopped.kill();
         } else {
@@ -274,10 +251,7 @@ fn who_leaves_a_ring_may_die() {
             assert!(came == SENT || finished.is_none());
             assert!(finished.is_none() || retired(c, id) == 1);
             HELD.take().into_iter().for_each(|go_on| go_on());
-            assert_eq!(
-                take(c, id, 99, 1, IPC_NOWAIT),
-                Ok((1, b"in the middle".to_vec()))
-            );
+            assert_eq!(take(c, id, 99, 1, IPC_NOWAIT), Ok((1, b"in the middle".to_vec())));
             ends_clean(world, c, id, before);
         },
     );

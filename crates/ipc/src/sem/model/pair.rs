@@ -54,18 +54,11 @@ struct Semaphore {
 
 impl Semaphore {
     fn new(value: u64) -> Semaphore {
-        Semaphore {
-            pair: AtomicU64::new(value),
-            lock: Mutex::new(()),
-            dead: AtomicU64::new(0),
-        }
+        Semaphore { pair: AtomicU64::new(value), lock: Mutex::new(()), dead: AtomicU64::new(0) }
     }
 
     fn load(&self) -> (u64, u64) {
-        (
-            self.pair.load(Acquire) & LOW,
-            self.pair.load(Acquire) & !LOW,
-        )
+        (self.pair.load(Acquire) & LOW, self.pair.load(Acquire) & !LOW)
     }
 
     /// Swaps the low half; returns what the high half was then.
@@ -98,16 +91,8 @@ impl Semaphore {
             let by = if undo { -op } else { 0 };
             let new_hi = match Beside::of(hi) {
                 None if !undo => 0,
-                None => Beside {
-                    owner: me,
-                    adjust: by,
-                }
-                .half(),
-                Some(b) if b.owner == me => Beside {
-                    adjust: b.adjust + by,
-                    ..b
-                }
-                .half(),
+                None => Beside { owner: me, adjust: by }.half(),
+                Some(b) if b.owner == me => Beside { adjust: b.adjust + by, ..b }.half(),
                 Some(b) if !undo && !self.is_dead(b.owner) => hi,
                 Some(_) => return Attempt::Slow,
             };
@@ -116,10 +101,7 @@ impl Semaphore {
                 let then = self.cas_low(lo, new_lo, hi);
                 // What was owed by somebody whose death was known before would have come first.
                 let owes = |b: Beside| known & 1 << b.owner != 0;
-                assert!(
-                    !then.and_then(Beside::of).is_some_and(owes),
-                    "passed by the dead"
-                );
+                assert!(!then.and_then(Beside::of).is_some_and(owes), "passed by the dead");
                 then.is_some()
             } else {
                 let (old, new) = (lo | hi, new_lo | new_hi);
@@ -209,50 +191,20 @@ fn play(bound: usize, first: u64, deeds: &'static [Deeds]) {
 
 #[test]
 fn plain_operations_beside_one_with_an_adjustment() {
-    play(
-        3,
-        1,
-        &[
-            (&[(-1, true), (1, true)], false),
-            (&[(1, false), (-1, false)], false),
-        ],
-    );
+    play(3, 1, &[(&[(-1, true), (1, true)], false), (&[(1, false), (-1, false)], false)]);
 }
 
 #[test]
 fn plain_operations_beside_one_that_dies() {
-    play(
-        3,
-        1,
-        &[
-            (&[(-1, true)], true),
-            (&[(1, false), (-1, false), (1, false)], false),
-        ],
-    );
+    play(3, 1, &[(&[(-1, true)], true), (&[(1, false), (-1, false), (1, false)], false)]);
 }
 
 #[test]
 fn two_adjustments_and_a_plain_operation() {
-    play(
-        2,
-        2,
-        &[
-            (&[(-1, true)], true),
-            (&[(-1, true), (1, true)], false),
-            (&[(1, false)], false),
-        ],
-    );
+    play(2, 2, &[(&[(-1, true)], true), (&[(-1, true), (1, true)], false), (&[(1, false)], false)]);
 }
 
 #[test]
 fn what_the_dead_owe_is_paid_once_by_two() {
-    play(
-        2,
-        1,
-        &[
-            (&[(-1, true)], true),
-            (&[(-1, false)], false),
-            (&[(-1, false)], false),
-        ],
-    );
+    play(2, 1, &[(&[(-1, true)], true), (&[(-1, false)], false), (&[(-1, false)], false)]);
 }

@@ -19,11 +19,7 @@ impl Collected {
     pub fn by(collect: impl FnOnce() -> Pool) -> Collected {
         let begun = Instant::now();
         let metrics = collect();
-        Collected {
-            at: Instant::now(),
-            took: begun.elapsed(),
-            metrics,
-        }
+        Collected { at: Instant::now(), took: begun.elapsed(), metrics }
     }
 
     /// Would it take more than its share of the time to collect them again now?

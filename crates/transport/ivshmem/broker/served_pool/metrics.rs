@@ -41,8 +41,7 @@ impl ServedPool {
                 sleepers: 0,
             });
         });
-        let of =
-            |members: &mut Vec<Member>, member| members.iter().position(|m| m.member == member);
+        let of = |members: &mut Vec<Member>, member| members.iter().position(|m| m.member == member);
         stats::processes(pool, back, |_, who| {
             if let Some(i) = of(&mut members, who.member) {
                 members[i].processes += 1;

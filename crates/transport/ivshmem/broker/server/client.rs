@@ -15,11 +15,7 @@ pub struct Client {
 impl Client {
     /// For a connection that does not block.
     pub fn new(stream: UnixStream) -> Client {
-        Client {
-            stream,
-            received: Vec::new(),
-            unsent: Vec::new(),
-        }
+        Client { stream, received: Vec::new(), unsent: Vec::new() }
     }
 
     /// Reads what is there; an error if the connection is closed or a line too long.

@@ -19,21 +19,13 @@ const MAX_COLLECTING: Duration = Duration::from_millis(100);
 impl Server<'_> {
     /// The address at which metrics are served.
     pub(super) fn metrics_address(&self) -> Option<String> {
-        self.scrapes
-            .endpoint
-            .as_ref()
-            .map(|endpoint| endpoint.address.clone())
+        self.scrapes.endpoint.as_ref().map(|endpoint| endpoint.address.clone())
     }
 
     /// Serves metrics at an address from now on, or nowhere.
     pub(super) fn serve_metrics(&mut self, address: Option<String>) -> Result<Option<String>> {
         let wanted = address.map(|address| match address.as_str() {
-            "socket" => self
-                .program
-                .directory
-                .metrics()
-                .to_string_lossy()
-                .into_owned(),
+            "socket" => self.program.directory.metrics().to_string_lossy().into_owned(),
             _ => address,
         });
         if wanted.is_some() && wanted == self.metrics_address() {
@@ -56,10 +48,7 @@ impl Server<'_> {
 
     /// Takes over the listening socket of a previous back end.
     pub(super) fn adopt_endpoint(&mut self, address: String, listener: OwnedFd) {
-        if self
-            .watch(listener.as_fd(), Token::Endpoint, EventFlags::IN)
-            .is_ok()
-        {
+        if self.watch(listener.as_fd(), Token::Endpoint, EventFlags::IN).is_ok() {
             self.scrapes.endpoint = Some(Endpoint::adopt(address, listener));
         }
     }
@@ -91,11 +80,7 @@ impl Server<'_> {
     /// sleep.
     fn watch_endpoint(&self, on: bool) {
         if let Some(endpoint) = &self.scrapes.endpoint {
-            let flags = if on {
-                EventFlags::IN
-            } else {
-                EventFlags::empty()
-            };
+            let flags = if on { EventFlags::IN } else { EventFlags::empty() };
             let data = EventData::new_u64(Token::Endpoint.word());
             let _ = epoll::modify(&self.epoll, &endpoint.listener, data, flags);
         }

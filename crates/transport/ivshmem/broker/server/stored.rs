@@ -36,10 +36,7 @@ impl StoredFds {
         loop {
             match keeper.receive().explain(failed)? {
                 Some((END, label, _)) => {
-                    return Ok(StoredFds {
-                        entries,
-                        keeper_pid: label.parse().unwrap_or(0),
-                    });
+                    return Ok(StoredFds { entries, keeper_pid: label.parse().unwrap_or(0) });
                 }
                 Some((_, label, fds)) => drop(entries.insert(label, fds)),
                 None => return Err(Error::new(failed())),
@@ -72,12 +69,8 @@ impl StoredFds {
     /// Takes the peers of a pool: their slots and descriptors.
     pub fn peers(&mut self, pool: &str) -> Vec<(u16, Vec<OwnedFd>)> {
         let prefix = format!("pool/{pool}/peer/");
-        let labels: Vec<String> = self
-            .entries
-            .keys()
-            .filter(|label| label.starts_with(&prefix))
-            .cloned()
-            .collect();
+        let labels: Vec<String> =
+            self.entries.keys().filter(|label| label.starts_with(&prefix)).cloned().collect();
         let peer = |label: String| {
             let slot = label[prefix.len()..].trim_end_matches('/').parse().ok()?;
             Some((slot, self.take(&label)))
@@ -91,22 +84,13 @@ impl StoredPool {
     pub fn of(name: &str, fds: Vec<OwnedFd>) -> Result<StoredPool> {
         let missing = || Error::new("some of its descriptors are missing");
         let mut fds = fds.into_iter();
-        let (file, listener) = (
-            fds.next().ok_or_else(missing)?,
-            fds.next().ok_or_else(missing)?,
-        );
+        let (file, listener) = (fds.next().ok_or_else(missing)?, fds.next().ok_or_else(missing)?);
         let peer_table = PeerTable::open(fds.next().ok_or_else(missing)?)
             .explain(|| "its peer table can't be read".into())?;
         let eventfds: Vec<OwnedFd> = fds.collect();
         if eventfds.len() != peer_table.vectors() {
             return Err(missing());
         }
-        Ok(StoredPool {
-            name: name.into(),
-            file,
-            listener,
-            peer_table,
-            eventfds,
-        })
+        Ok(StoredPool { name: name.into(), file, listener, peer_table, eventfds })
     }
 }

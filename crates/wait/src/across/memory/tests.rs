@@ -92,11 +92,7 @@ fn an_answer_is_waited_for() {
             }
         };
         let world = World::new(&mut deed);
-        let expected = if given {
-            Outcome::Given
-        } else {
-            Outcome::Refused
-        };
+        let expected = if given { Outcome::Given } else { Outcome::Refused };
         assert_eq!(request(&world, 7, 2, LONGEST), expected);
         assert_eq!(world.doorbells.get(), 1);
     }
@@ -110,9 +106,7 @@ fn a_back_end_that_is_busy_for_too_long_refuses() {
     assert!(seconds(&world) < 3.1, "{}", seconds(&world));
     assert!(world.can_request(), "it lives");
     // The request was taken back.
-    world
-        .pool
-        .serve_memory_requests(|_, _| panic!("it was not"), |_| ());
+    world.pool.serve_memory_requests(|_, _| panic!("it was not"), |_| ());
 }
 
 #[test]
@@ -147,11 +141,7 @@ fn who_writes_into_the_slots_keeps_nobody_for_ever() {
             slots.iter().for_each(|slot| slot.store(word, SeqCst));
         };
         let world = World::new(&mut deed);
-        assert_eq!(
-            request(&world, 7, 2, LONGEST),
-            Outcome::Refused,
-            "{word:#x}"
-        );
+        assert_eq!(request(&world, 7, 2, LONGEST), Outcome::Refused, "{word:#x}");
         assert!(seconds(&world) < 12.0, "{}", seconds(&world));
         assert!(world.doorbells.get() < 10_000);
     }
