@@ -91,9 +91,11 @@ pub(crate) fn pid_word_of(c: &Ctx, who: ProcId) -> u64 {
 }
 
 /// The part of it that a semaphore has room for: `member << 22 | pid`.
-pub(crate) fn short_pid_word(member: u16, pid: u32) -> u64 {
-    (u64::from(member) & 0x3ff) << 22 | u64::from(pid) & 0x3f_ffff
+pub(crate) const fn short_pid_word(member: u16, pid: u32) -> u64 {
+    (member as u64 & 0x3ff) << 22 | pid as u64 & 0x3f_ffff
 }
+// As docs/layout.md has it.
+const _: () = assert!(short_pid_word(0x3ff, 0) == 0x3ff << 22 && short_pid_word(0, u32::MAX) == 0x3f_ffff);
 
 /// The pid in a [`pid_word`].
 pub(crate) fn pid_of(word: u64) -> i32 {

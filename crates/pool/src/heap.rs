@@ -75,7 +75,7 @@ struct Piece {
 }
 
 impl Piece {
-    fn word(self) -> u64 {
+    const fn word(self) -> u64 {
         let dirty = if self.dirty { DIRTY } else { 0 };
         self.next | self.prev << 28 | (self.order as u64) << 56 | FREE | dirty
     }
@@ -88,6 +88,15 @@ impl Piece {
         })
     }
 }
+
+// As docs/layout.md has it.
+const _: () = {
+    let none = Piece { next: 0, prev: 0, order: 0, dirty: false };
+    assert!(none.word() == 1 << 62 && Piece { dirty: true, ..none }.word() == 3 << 62);
+    assert!(Piece { next: LINK, ..none }.word() == 1 << 62 | 0xfff_ffff);
+    assert!(Piece { prev: LINK, ..none }.word() == 1 << 62 | 0xfff_ffff << 28);
+    assert!(Piece { order: 63, ..none }.word() == 1 << 62 | 63 << 56);
+};
 
 impl Heap {
     fn heads<'p>(&self, pool: &'p Pool) -> &'p [AtomicU64; ORDERS] {

@@ -17,6 +17,8 @@ const WRITING: u32 = 1;
 pub(crate) const LIVE: u32 = 2;
 const DEAD: u32 = 3;
 const VACANT: u32 = 4;
+// As docs/layout.md has it.
+const _: () = assert!(FREE == 0 && WRITING == 1 && LIVE == 2 && DEAD == 3 && VACANT == 4);
 
 /// Why a kernel could not join a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,6 +64,11 @@ const FIRST_BITS: u64 = (1 << (TURN - FIRST)) - 1;
 const COUNT_BITS: u64 = (1 << (FIRST - COUNT)) - 1;
 const MEMBER_BITS: u64 = (1 << (COUNT - MEMBER)) - 1;
 const _: () = assert!(MAX_MEMBERS as u64 == MEMBER_BITS + 1 && MAX_PAGES <= COUNT_BITS);
+// As docs/layout.md has it.
+const _: () = {
+    assert!(FREE == 0 && REQUESTED == 1 && GIVEN == 2 && REFUSED == 3 && STATE == 3);
+    assert!(MEMBER == 2 && COUNT == 8 && FIRST == 18 && TURN == 52 && MAX_PAGES == 512);
+};
 
 /// What a slot must be able to do.
 trait Slot {

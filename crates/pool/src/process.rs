@@ -28,7 +28,7 @@ pub struct ProcId {
 impl ProcId {
     /// The word by which records name their owner: never 0.
     #[inline]
-    pub fn word(self) -> u64 {
+    pub const fn word(self) -> u64 {
         (self.slot as u64 + 1) | (self.generation as u64) << 32
     }
 
@@ -54,10 +54,18 @@ impl Ident {
     fn of(word: u64) -> Ident {
         Ident { state: word as u32, member: (word >> 32) as u16, generation: (word >> 48) as u16 }
     }
-    fn word(self) -> u64 {
+    const fn word(self) -> u64 {
         self.state as u64 | (self.member as u64) << 32 | (self.generation as u64) << 48
     }
 }
+
+// As docs/layout.md has it.
+const _: () = {
+    assert!(FREE == 0 && LIVE == 1);
+    assert!(Ident { state: LIVE, member: 0xffff, generation: 0 }.word() == 0xffff << 32 | 1);
+    assert!(Ident { state: FREE, member: 0, generation: 0xffff }.word() == 0xffff << 48);
+    assert!(ProcId { slot: 65534, generation: 0xffff }.word() == 0xffff << 32 | 65535);
+};
 
 /// Free slots whose liveness lock can't be had: after so many, there is another reason (no descriptor for the
 /// pool's file).

@@ -44,7 +44,7 @@ impl At {
 
     /// The pair.
     #[inline]
-    pub fn words(self) -> (u64, u64) {
+    pub const fn words(self) -> (u64, u64) {
         let slow = if self.slow { SLOW } else { 0 };
         (
             self.pos as u64 | (self.bytes as u64) << 32,
@@ -54,10 +54,19 @@ impl At {
 
     /// Counts alone, as the other end remembers them.
     #[inline]
-    pub fn counts(self) -> u64 {
+    pub const fn counts(self) -> u64 {
         self.bytes as u64 | (self.msgs as u64) << 32
     }
 }
+
+// As docs/layout.md has it.
+const _: () = {
+    let at = At { pos: 1, bytes: 2, msgs: 3, owner: 4, step: 5, slow: false };
+    let (lo, hi) = at.words();
+    assert!(lo == 2 << 32 | 1 && hi == 5 << 48 | 4 << 32 | 3);
+    assert!(At { slow: true, ..at }.words().1 == 1 << 63 | hi && at.counts() == 3 << 32 | 2);
+    assert!(MAX_STEP == (1 << 15) - 1);
+};
 
 /// Reads an end at one moment. Only who scribbles changes it again and again in the nanosecond between two
 /// looks.

@@ -40,7 +40,7 @@ pub const LAP: u32 = (1 << 20) - 1;
 impl Mark {
     /// The word.
     #[inline]
-    pub fn word(self) -> u64 {
+    pub const fn word(self) -> u64 {
         self.state as u64
             | ((self.lap & LAP) as u64) << 4
             | (self.len as u64 & 0xff_ffff) << 24
@@ -71,10 +71,20 @@ impl Mark {
     /// Nothing, since a lap. The word looks like nobody's data: a late comer must not mistake memory that
     /// became somebody else's for it.
     #[inline]
-    pub fn free(lap: u32) -> Mark {
+    pub const fn free(lap: u32) -> Mark {
         Mark { state: State::Free, lap: lap & LAP, len: 0xa5_5a69, owner: u16::MAX }
     }
 }
+
+// As docs/layout.md has it.
+const _: () = {
+    let mark = Mark { state: State::Reserved, lap: 0, len: 0, owner: 0 };
+    assert!(mark.word() == 1 && Mark { lap: LAP, ..mark }.word() == 0xf_ffff << 4 | 1);
+    assert!(Mark { len: 0xff_ffff, ..mark }.word() == 0xff_ffff << 24 | 1);
+    assert!(Mark { owner: u16::MAX, ..mark }.word() == 0xffff << 48 | 1);
+    assert!(State::Ready as u8 == 2 && State::Taken as u8 == 3 && State::Assigned as u8 == 4);
+    assert!(State::Consumed as u8 == 5 && State::Free as u8 == 6 && State::InRetired as u8 == 7);
+};
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use vshmem_pool::layout::{Kind, Msg, MAX_ENTRIES};
 use vshmem_pool::lock::Guard;
 
 /// Entries of a queue's redo log.
-pub const LOG_ENTRIES: u64 = 24;
+pub const LOG_ENTRIES: u64 = 24; // as docs/layout.md has it
 
 /// A queue that was found.
 #[derive(Clone, Copy)]

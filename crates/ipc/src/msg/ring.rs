@@ -21,6 +21,9 @@ pub const SHORT: usize = 16;
 /// Most cells of a ring: 128 MiB.
 pub const MOST: u32 = 1 << 20;
 
+// As docs/layout.md has it.
+const _: () = assert!(HEAD == 32 && CELL == 64 && SHORT == 16 && bytes(1) == 128);
+
 /// Cells that a message of `len` bytes takes.
 #[inline]
 pub fn cells_for(len: usize) -> u32 {
@@ -29,7 +32,7 @@ pub fn cells_for(len: usize) -> u32 {
 
 /// Bytes that a ring of so many cells takes. The last quarter is not used: the heap is best at powers of two.
 #[inline]
-pub fn bytes(cells: u64) -> u64 {
+pub const fn bytes(cells: u64) -> u64 {
     cells * (HEAD + CELL as u64 + SPARE)
 }
 

@@ -22,7 +22,7 @@ pub fn value(lo: u64) -> i32 {
 
 /// A low word with another value and pid, of which it has room for the lower half.
 #[inline]
-pub fn with_value(lo: u64, value: i32, pid: u64) -> u64 {
+pub const fn with_value(lo: u64, value: i32, pid: u64) -> u64 {
     lo & FLAGS | (value as u64 & VALUE) | pid << 32
 }
 
@@ -46,7 +46,7 @@ impl Beside {
 
     /// The high word.
     #[inline]
-    pub fn word(self) -> u64 {
+    pub const fn word(self) -> u64 {
         if self.adjust == 0 {
             return 0;
         }
@@ -55,6 +55,14 @@ impl Beside {
             | (self.adjust as u16 as u64) << 32
     }
 }
+
+// As docs/layout.md has it.
+const _: () = {
+    assert!(with_value(0, 0x7fff, 0xffff_ffff) == 0xffff_ffff << 32 | 0x7fff && SLOW == 1 << 16);
+    assert!(with_value(FLAGS, 0, 0) == 0xffff << 16 && size_of::<Pair>() == 16 && align_of::<Pair>() == 16);
+    let beside = Beside { owner: ProcId { slot: 0xfffe, generation: 0xffff }, adjust: -1 };
+    assert!(beside.word() == 0xffff_ffff_ffff);
+};
 
 /// A set that was found: what its entry said, checked.
 #[derive(Clone, Copy)]

@@ -1,6 +1,7 @@
 //! `docs/layout.md` as the compiler checks it: sizes, and where each field is.
 
 use super::*;
+use crate::log::Log;
 use core::mem::offset_of;
 
 /// `specified!(TYPE, SIZE, FIELD at OFFSET, ...)`
@@ -14,7 +15,20 @@ macro_rules! specified {
     };
 }
 
-const _: () = assert!(ROOT == 1024 && POOL_LOG == 4096 && TABLES == 12288);
+// Conventions, overview, and the most that there may be of anything.
+const _: () = {
+    assert!(MAGIC.to_le_bytes()[6] == 1 && MAGIC.to_le_bytes()[7] == 10 && VERSION == 3);
+    assert!(PAGE == 4096 && BLOCK == 256 && ROOT == 1024 && POOL_LOG == 4096 && TABLES == 12288);
+    assert!(POOL_LOG_ENTRIES == 511 && Log::size(POOL_LOG_ENTRIES) == TABLES - POOL_LOG);
+    assert!(MAX_MEMBERS == 64 && MAX_PROCS == 65535 && MAX_ENTRIES == 131072);
+    assert!(ORDERS == 28 && PENDING_PAGES == 32 && MEMORY_REQUESTS == 16 && CHUNKS == 64 * 64);
+    assert!(ID_BIT == 1 << 30 && SEQ_BITS == 13 && INDEX_BITS == 17);
+    assert!(HEAD_DYING == 1 && HEAD_SEQ_SHIFT == 8 && HEAD_MEMBER_SHIFT == 8 + SEQ_BITS);
+    assert!(NO_LIVENESS_LOCK == 1 << 31 && ABANDONED == u64::MAX && CLEAR_ALL == u64::MAX);
+    assert!(WAITING == 1 && DONE == 1 << 31);
+    assert!(Kind::Shm.reference(0) == 1 && Kind::Sem.reference(0) == 1 << 28 | 1);
+    assert!(Kind::Msg.reference(MAX_ENTRIES - 1) == 2 << 28 | MAX_ENTRIES);
+};
 
 specified!(
     Superblock, 320,

@@ -6,6 +6,8 @@ use core::time::Duration;
 pub const HELD: u32 = 1 << 30;
 /// Somebody may sleep on it.
 pub const CONTENDED: u32 = 1 << 31;
+// As docs/layout.md has it.
+const _: () = assert!(HELD == 1 << 30 && CONTENDED == 1 << 31);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
