@@ -66,6 +66,11 @@ lint_house() {
         echo "Comments are at most 110 columns wide."
         return 1
     }
+    # What a model replaces, it replaces in one place.
+    ! git grep -nE '(core|std)::sync::atomic' -- 'crates/pool/src/*.rs' 'crates/ipc/src/*.rs' ':!crates/pool/src/atomic*' ':!*model*' || {
+        echo "pool and ipc take their atomics from vshmem_pool::atomic."
+        return 1
+    }
     tables='crates/(transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))|cli/src/(main|commands))\.rs:'
     folders='crates/(transport/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen))/'
     ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' | grep -vE "^($tables|$folders)" || {

@@ -9,7 +9,7 @@
 
 use crate::perm::maker;
 use crate::{member_of, stats, Ctx};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Proc, Waiter, MAX_MEMBERS};
 
 /// A count that is under way. It is done in steps.

@@ -1,7 +1,7 @@
 //! From keys and ids to entries, and back. Everything here that changes something runs under the pool's lock.
 
 use crate::{perm, Ctx, Errno, ProcId, IPC_CREAT, IPC_EXCL, IPC_PRIVATE};
-use core::sync::atomic::{
+use vshmem_pool::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed},
 };

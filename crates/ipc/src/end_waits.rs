@@ -2,8 +2,8 @@
 
 use crate::waiters::{give_back, Ticket};
 use crate::{msg, sem, Ctx, ProcId};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::AtomicU32;
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Waiter};
 use vshmem_pool::lock::SignalsBlocked;
 

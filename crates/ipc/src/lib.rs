@@ -28,7 +28,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Proc;
 
 pub use end_waits::interrupt;

@@ -1,8 +1,8 @@
 //! Processes come and go, most of them without saying good-bye.
 
 use crate::{directory as dir, end_waits, msg, sem, shm, Budget, Ctx, Kernel, Pool, ProcId};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::time::Duration;
+use vshmem_pool::atomic::{AtomicU32, Ordering::Relaxed};
 use vshmem_pool::heap::Heap;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;

@@ -1,7 +1,7 @@
 //! Who may do what, as `ipc/util.c` in Linux decides it.
 
 use crate::{Ctx, Errno, Perm};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Head, HEAD_MEMBER_SHIFT, INDEX_BITS, SEQ_BITS};
 
 /// Read permission for everybody, as a request.

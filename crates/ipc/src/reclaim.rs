@@ -8,7 +8,7 @@
 //! beginning to its end, whatever was emptied before.
 
 use crate::{directory as dir, Ctx, Errno};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::Range;
 use vshmem_pool::lock::SignalsBlocked;
 

@@ -7,7 +7,7 @@
 //! their memory: touching what has none could end the process.
 
 use crate::{member_of, msg, pid_of, pid_word_in};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::heap::Reserve;
 use vshmem_pool::layout::{Head, Kind, MsgEnd, Proc, Waiter, HEAD_DYING, WAITING};
 use vshmem_pool::{Pool, ProcId};

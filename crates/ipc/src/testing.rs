@@ -5,7 +5,6 @@
 //! That is what a `SIGKILL` between two instructions looks like to the others.
 
 use crate::{Cred, Ctx, Kernel, Pool, ProcId, Waited};
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
 use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::collections::BTreeSet;
@@ -14,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use std::vec::Vec;
+use vshmem_pool::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::SeqCst};
 use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Budget, Mem, Params};
 

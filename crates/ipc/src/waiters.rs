@@ -4,9 +4,9 @@
 //! IPC object's lock, and freed by its owner, or by whoever cleans up after it.
 
 use crate::{Ctx, Errno, ProcId, Waited};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 use core::time::Duration;
+use vshmem_pool::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use vshmem_pool::atomic::{AtomicU32, AtomicU64};
 use vshmem_pool::budget::ASK;
 use vshmem_pool::kernel::back_next;
 use vshmem_pool::layout::{Waiter, DONE, ERRNO, WAITING};

@@ -1,10 +1,10 @@
 //! Who is calling, and what of the pool the call may look at: each look is paid for ([`crate::budget`]).
 
+use crate::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::budget::{Budget, ASK, LOOK, SEARCH};
 use crate::layout::{Head, Kind, Msg, Proc, Sem, Shm, Waiter, NO_LIVENESS_LOCK, PAGE};
 use crate::mem::Shared;
 use crate::{Kernel, Pool, ProcId};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A call: a process of a kernel, in a pool.
 #[derive(Clone)]

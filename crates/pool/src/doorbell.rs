@@ -4,11 +4,11 @@
 //! member whose processes might serve it rings doorbells. Each member writes down for itself that it does,
 //! before its first process can serve anybody.
 
+use crate::atomic::AtomicU32;
+use crate::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use crate::layout::{Member, Waiter, MAX_MEMBERS};
 use crate::member::{FREE, LIVE};
 use crate::{Pool, ProcId};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 
 /// In the word of the peer number: the member's processes ring the doorbells of other members whose threads
 /// they serve.

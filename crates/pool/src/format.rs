@@ -1,13 +1,13 @@
 //! Making a pool and opening one.
 
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::layout::*;
 use crate::mem::Mem;
 use crate::pool::{Geometry, Heap, Limits, Pool};
 use core::fmt;
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
 
 /// Smallest pool, in bytes.
 pub const MIN_POOL: u64 = 1 << 20;

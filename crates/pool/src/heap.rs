@@ -26,10 +26,10 @@
 //! taken: also for the words that giving them back will write. Giving back needs no memory. Words that may
 //! have none are not looked at.
 
+use crate::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use crate::layout::{CHUNKS, ORDERS, PAGE};
 use crate::log::{Full, Txn};
 use crate::pool::Pool;
-use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 pub mod audit;
 mod tidy;

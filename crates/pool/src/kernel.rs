@@ -1,7 +1,7 @@
 //! What a pool needs of the kernel that the calling process runs on.
 
+use crate::atomic::AtomicU32;
 use crate::layout::PAGE;
-use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
 /// How a wait ended.

@@ -6,9 +6,9 @@
 
 mod spec;
 
+use crate::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 use crate::mem::Shared;
 use crate::pair::Pair;
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 
 pub use crate::mem::PAGE;
 

@@ -6,6 +6,7 @@
 //!
 //! | module | subject |
 //! | --- | --- |
+//! | [`atomic`] | words and bytes that others may change |
 //! | [`mem`] | checked access to mapped memory |
 //! | [`pair`] | the 16-byte compare-and-swap |
 //! | [`layout`] | where things are, as structures and constants |
@@ -24,6 +25,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod atomic;
 pub mod budget;
 mod ctx;
 pub mod doorbell;

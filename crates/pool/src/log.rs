@@ -6,9 +6,9 @@
 //! Applying is storing, so it does no harm twice, and nobody else changes these words meanwhile: they belong
 //! to the lock, or carry a bit that keeps fast paths off.
 
+use crate::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::budget::{Budget, LOOK};
 use crate::pool::Pool;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// The log has no room for another entry, memory that it leads to is not in the pool, or the call's budget is
 /// spent. The transaction is dropped.

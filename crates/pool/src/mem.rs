@@ -6,8 +6,8 @@
 //! keep their memory: only that of segments' pages is ever given back, and no structure lies there
 //! ([`Mem::below`]).
 
+use crate::atomic::{self, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
 
 /// Bytes in a page, the unit of segments.
 pub const PAGE: u64 = 4096;
@@ -252,7 +252,7 @@ impl Mem {
         match at {
             // SAFETY: the range was checked; others may race, which costs them their data but not us.
             Some(p) => unsafe {
-                core::ptr::write_bytes(p, 0, len as usize);
+                atomic::zero(p, len as usize);
                 true
             },
             None => false,

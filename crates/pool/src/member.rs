@@ -7,10 +7,10 @@
 //! nothing in the pool names it any more. It is never free again: entries that were ever used come before
 //! those that were not.
 
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::layout::{Member, MAX_MEMBERS};
 use crate::Pool;
 use core::fmt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 pub(crate) const FREE: u32 = 0;
 const WRITING: u32 = 1;

@@ -42,9 +42,9 @@ mod model;
 #[cfg(test)]
 mod tests;
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::SeqCst};
 use crate::layout::{MAX_MEMBERS, MEMORY_REQUESTS, PAGE};
 use crate::Pool;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::SeqCst};
 
 /// Most pages of one request.
 pub const MAX_PAGES: u64 = 512;

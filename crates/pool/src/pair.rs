@@ -1,7 +1,7 @@
 //! Sixteen bytes that change at once.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::mem::Shared;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Two 64-bit words that one compare-and-swap replaces together.
 ///

@@ -10,11 +10,11 @@
 //! slot itself is in none of those: who is in it takes locks, which know generations, and nothing else. So
 //! whoever died in it can be followed at once.
 
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::budget::{Budget, ASK, LOOK};
 use crate::kernel::back_next;
 use crate::layout::{Proc, NO_LIVENESS_LOCK};
 use crate::{Kernel, Pool};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Name of a process in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

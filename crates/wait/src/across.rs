@@ -36,8 +36,8 @@ mod model;
 
 use crate::nap::{self, Waited};
 use crate::{futex, spin};
-use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use core::time::Duration;
+use vshmem_pool::atomic::{fence, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::{Pool, Sleeper};
 use vshmem_transport::{Handle, Slept};
 

@@ -2,8 +2,8 @@
 
 use crate::nap::{self, Waited};
 use core::ptr::{null, without_provenance};
-use core::sync::atomic::AtomicU32;
 use core::time::Duration;
+use vshmem_pool::atomic::AtomicU32;
 use vshmem_transport::asleep;
 
 /// A raw futex call: the C library's `syscall` may be the program's, or ours, and sets errno. The second
@@ -61,8 +61,8 @@ pub fn works_on(word: &AtomicU32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::Ordering::SeqCst;
     use std::thread;
+    use vshmem_pool::atomic::Ordering::SeqCst;
 
     /// Nobody, a sleeper, who is asked for as often as one likes and still sleeps, and nobody again once it
     /// is woken.

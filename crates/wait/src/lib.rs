@@ -21,8 +21,8 @@ mod futex;
 mod nap;
 pub mod spin;
 
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use vshmem_pool::atomic::{AtomicU32, Ordering};
 
 pub use across::{Across, Heartbeat};
 pub use nap::Waited;

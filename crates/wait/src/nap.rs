@@ -1,7 +1,7 @@
 //! Waiting where others may change a word who can't wake: naps that grow, with a look at the word after each.
 
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use vshmem_pool::atomic::{AtomicU32, Ordering};
 use vshmem_transport::asleep;
 
 /// The first nap. The kernel's timer slack makes it about 50 us longer.

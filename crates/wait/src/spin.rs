@@ -9,7 +9,7 @@
 //!   both come to sleep, find back by a long try now and then: the other one meets nobody asleep meanwhile,
 //!   so it spins as well. And one that has not slept for long tries, too.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use vshmem_pool::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Rounds of a pause each: some 30 us.
 const MOST: u32 = 1000;

@@ -5,7 +5,7 @@ use super::finding::{demand, high, in_words, Location, Report};
 use super::participants;
 use crate::directory as dir;
 use crate::{msg, sem, shm, Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::audit::Audit;
 use vshmem_pool::layout::*;
 use vshmem_pool::lock::SignalsBlocked;

@@ -2,7 +2,7 @@
 
 use crate::Ctx;
 use core::fmt;
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::audit::Fault;
 use vshmem_pool::layout::Kind;
 

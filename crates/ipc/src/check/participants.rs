@@ -3,7 +3,7 @@
 use super::finding::{demand, Location, Queued, Report};
 use crate::waiters::Queue;
 use crate::{Ctx, ProcId};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Waiter, DONE, MAX_MEMBERS, WAITING};
 
 /// Is a process dead, for attachments, locks and waits?

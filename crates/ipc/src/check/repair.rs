@@ -4,7 +4,7 @@
 use super::finding::high;
 use super::participants;
 use crate::{directory as dir, end_waits, liveness, msg, sem, shm, Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 

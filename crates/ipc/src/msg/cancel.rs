@@ -9,7 +9,7 @@ use super::take::assigned;
 use super::waiter::{retry, take_out};
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::SignalsBlocked;
 
 /// See [`crate::interrupt`].

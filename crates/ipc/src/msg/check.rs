@@ -9,7 +9,7 @@ use super::{deliver, done, retired};
 use crate::check::finding::{demand, Location, Queued, Report};
 use crate::check::participants;
 use crate::{directory as dir, waiters, Ctx, Errno};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, DONE};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;

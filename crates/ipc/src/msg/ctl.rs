@@ -3,7 +3,7 @@
 use super::queue::Queue;
 use super::{scan, waiter};
 use crate::{directory as dir, perm, pid_of, Ctx, Errno, Perm};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 

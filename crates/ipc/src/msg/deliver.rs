@@ -8,7 +8,7 @@ use super::scan::{self, Item, Wanted};
 use super::{waiter, MSG_NOERROR};
 use crate::waiters::{self, Ticket};
 use crate::{pid_word, Errno, ProcId};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Waiter, DONE};
 
 /// What a waiting receiver wants.

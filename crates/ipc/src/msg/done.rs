@@ -20,7 +20,7 @@ use super::mark::{Mark, State};
 use super::queue::Queue;
 use super::ring::Ring;
 use crate::Ctx;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 /// The mark of cells that carry no message any more.
 #[inline]

@@ -1,7 +1,7 @@
 //! The two ends of a ring: position and counts, moved by one compare-and-swap.
 
 use crate::{pid_word, Ctx, MOST_ATTEMPTS};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::MsgEnd;
 use vshmem_pool::log::{Full, Txn};
 

@@ -4,7 +4,7 @@ use super::name::name_the_last;
 use super::queue::{Queue, Slow, LOG_ENTRIES};
 use super::{done, end, retired};
 use crate::{directory as dir, Ctx, Errno};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;
 

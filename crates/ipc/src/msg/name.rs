@@ -7,7 +7,7 @@ use super::mark::{Mark, State};
 use super::queue::Queue;
 use super::ring::Ring;
 use crate::Ctx;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::layout::MsgEnd;
 
 /// Writes the names of those who moved the ends last beside their messages, if these are not finished.

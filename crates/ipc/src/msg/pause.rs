@@ -2,8 +2,8 @@
 
 use super::wary::Wary;
 use crate::{Ctx, Errno, Waited};
-use core::sync::atomic::AtomicU32;
 use core::time::Duration;
+use vshmem_pool::atomic::AtomicU32;
 
 /// Growing naps, for things that only take somebody else a moment.
 pub struct Pause {

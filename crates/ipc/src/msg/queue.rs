@@ -4,7 +4,7 @@ use super::end::{self, At};
 use super::ring::Ring;
 use crate::waiters::Queue as WaitQueue;
 use crate::{directory as dir, perm, Ctx, Errno};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, Msg, MAX_ENTRIES};
 use vshmem_pool::lock::Guard;
 

@@ -12,7 +12,7 @@ use super::waiter::register_receiver;
 use super::wary::Wary;
 use super::{wait, MSG_COPY, MSG_EXCEPT};
 use crate::{perm, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS, PATIENCE};
-use core::sync::atomic::Ordering::Acquire;
+use vshmem_pool::atomic::Ordering::Acquire;
 
 enum Attempt {
     Done(Received),

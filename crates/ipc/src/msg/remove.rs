@@ -6,7 +6,7 @@ use super::queue::{Queue, LOG_ENTRIES};
 use super::waiter::end_all;
 use super::{retired, ring, scan};
 use crate::{directory as dir, perm, Ctx, Errno};
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use vshmem_pool::atomic::Ordering::{AcqRel, Relaxed};
 use vshmem_pool::layout::{Kind, HEAD_DYING};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;

@@ -6,8 +6,8 @@
 
 use super::mark::{Mark, LAP};
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::{self, AtomicU64};
 use vshmem_pool::Mem;
 
 /// Bytes of a head: mark, type, and a short text.
@@ -134,9 +134,9 @@ impl Ring {
             // SAFETY: the first part ends with the ring at the latest, the second begins with it and is
             // shorter than it; `text` has `len` bytes.
             unsafe {
-                core::ptr::copy_nonoverlapping(text, self.cell(pos), near);
+                atomic::copy_in(text, self.cell(pos), near);
                 if near < len {
-                    core::ptr::copy_nonoverlapping(text.add(near), self.cell(0), len - near);
+                    atomic::copy_in(text.add(near), self.cell(0), len - near);
                 }
             }
         }
@@ -145,7 +145,7 @@ impl Ring {
         unsafe {
             (*self.head(pos).add(8).cast::<AtomicU64>()).store(kind as u64, Relaxed);
             if len <= SHORT {
-                core::ptr::copy_nonoverlapping(text, self.head(pos).add(16), len);
+                atomic::copy_in(text, self.head(pos).add(16), len);
             }
         }
     }
@@ -159,15 +159,15 @@ impl Ring {
         let part = part.min(len).min(self.cells as usize * CELL);
         if len <= SHORT {
             // SAFETY: a head has so many bytes behind the type; racing writers cost the text, not us.
-            unsafe { core::ptr::copy_nonoverlapping(self.head(pos).add(16), text, part) };
+            unsafe { atomic::copy_out(self.head(pos).add(16), text, part) };
             return;
         }
         let near = self.until_the_end(pos, part);
         // SAFETY: as in `write`, in the other direction.
         unsafe {
-            core::ptr::copy_nonoverlapping(self.cell(pos), text, near);
+            atomic::copy_out(self.cell(pos), text, near);
             if near < part {
-                core::ptr::copy_nonoverlapping(self.cell(0), text.add(near), part - near);
+                atomic::copy_out(self.cell(0), text.add(near), part - near);
             }
         }
     }
@@ -226,8 +226,8 @@ impl Ring {
         for i in 0..cells {
             let (to, of) = (pos.wrapping_add(i), from_pos.wrapping_add(i));
             // SAFETY: cells are inside the mapping, and rings don't overlap unless somebody scribbled, which
-            // `copy` stands.
-            unsafe { core::ptr::copy(from.cell(of), self.cell(to), CELL) };
+            // this stands.
+            unsafe { atomic::copy_within(from.cell(of), self.cell(to), CELL) };
         }
     }
 

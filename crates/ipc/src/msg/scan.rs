@@ -6,7 +6,7 @@ use super::mark::{Mark, State};
 use super::queue::Slow;
 use super::ring::{cells_for, Ring};
 use crate::{Ctx, Errno};
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use vshmem_pool::atomic::Ordering::{AcqRel, Relaxed};
 use vshmem_pool::budget::LOOK;
 
 /// Something in the ring.

@@ -13,7 +13,7 @@ use super::wait;
 use super::waiter::register_sender;
 use super::wary::Wary;
 use crate::{perm, pid_word, Ctx, Errno, IPC_NOWAIT, MOST_ATTEMPTS};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use vshmem_pool::atomic::Ordering::{Relaxed, Release};
 use vshmem_pool::lock::SignalsBlocked;
 
 /// A message to be sent.

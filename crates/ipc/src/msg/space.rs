@@ -8,7 +8,7 @@ use super::retired;
 use super::ring::{self, Ring, CELL, MOST};
 use super::scan::{self, Item};
 use crate::{directory as dir, Ctx, Errno};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Waiter, DONE};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::{Full, Txn};

@@ -7,8 +7,8 @@ use super::take::{take, take_assigned, Incoming, Received};
 use super::wary::Wary;
 use crate::waiters::{self, Queue as WaitQueue, Ticket, RETRY};
 use crate::{directory as dir, Ctx, Errno, Waited};
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::SignalsBlocked;
 
 /// A sleeper looks around now and then: at first after this time (no round number, as for semaphores),

@@ -3,7 +3,7 @@
 use super::queue::Slow;
 use crate::waiters::{self, Queue as WaitQueue, Ticket, RETRY};
 use crate::{pid_word, Errno};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::DONE;
 
 /// Puts the caller at the end of the receivers. The sending end stays frozen while anybody is there.

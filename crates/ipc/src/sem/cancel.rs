@@ -7,7 +7,7 @@ use super::waiter::{count, finish, free_list, sop, take_out, thaw_all};
 use super::{remove, Sembuf};
 use crate::waiters::{self, Ticket};
 use crate::{Ctx, Errno};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Waiter;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 

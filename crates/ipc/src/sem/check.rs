@@ -5,7 +5,7 @@ use super::{repay, serve, undo, waiter, SEMVMX};
 use crate::check::finding::{demand, Location, Queued, Report};
 use crate::check::participants;
 use crate::{directory as dir, waiters, Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Kind, Undo, MAX_PROCS};
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;

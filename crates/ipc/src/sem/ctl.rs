@@ -6,7 +6,7 @@ use super::slow::is_slow;
 use super::waiter::{self, thaw_all};
 use super::{repay, undo, SEMVMX};
 use crate::{directory as dir, perm, pid_of, Ctx, Errno, Perm};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Kind, CLEAR_ALL};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 

@@ -13,11 +13,11 @@ use super::set::{my_pid, value, with_value, Beside, Set, SLOW};
 use super::slow;
 use super::{Sembuf, SEMVMX};
 use crate::{directory as dir, perm, Ctx, Errno, MOST_ATTEMPTS, PATIENCE};
-use core::sync::atomic::{
+use core::time::Duration;
+use vshmem_pool::atomic::{
     AtomicI64,
     Ordering::{Acquire, Relaxed},
 };
-use core::time::Duration;
 use vshmem_pool::layout::MAX_ENTRIES;
 use vshmem_pool::pair::Pair;
 

@@ -2,7 +2,7 @@
 
 use crate::directory::{self as dir, Found};
 use crate::{liveness, Ctx, Errno};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::SignalsBlocked;
 use vshmem_pool::log::Log;

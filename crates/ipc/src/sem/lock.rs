@@ -3,7 +3,7 @@
 use super::set::Set;
 use super::undo::finish_clearing;
 use crate::{directory as dir, Ctx, Errno};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 use vshmem_pool::log::Log;
 

@@ -3,7 +3,7 @@
 use super::set::{Set, SLOW};
 use super::waiter;
 use crate::{directory as dir, perm, waiters, Ctx, Errno};
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use vshmem_pool::atomic::Ordering::{AcqRel, Relaxed};
 use vshmem_pool::layout::{Kind, Undo, HEAD_DYING};
 use vshmem_pool::lock::SignalsBlocked;
 

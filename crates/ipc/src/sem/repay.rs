@@ -6,7 +6,7 @@ use super::serve::serve;
 use super::set::{Beside, Set};
 use super::undo::{owner_if_gone, records, sweep, take_back, Gone};
 use crate::{directory as dir, Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 

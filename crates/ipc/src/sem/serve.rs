@@ -7,7 +7,7 @@ use super::undo::{self, Gone};
 use super::waiter::{alters, count, is_blocked, sop, status_at, take_out, thaw_all, ALTERS};
 use crate::waiters::{self, Ticket};
 use crate::{Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::DONE;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 

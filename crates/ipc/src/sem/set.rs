@@ -3,8 +3,8 @@
 use crate::directory as dir;
 use crate::waiters::Queue;
 use crate::{short_pid_word, Ctx, Errno, ProcId};
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use vshmem_pool::atomic::AtomicU64;
+use vshmem_pool::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use vshmem_pool::budget::LOOK;
 use vshmem_pool::layout::{Kind, Sem};
 use vshmem_pool::pair::Pair;

@@ -8,8 +8,8 @@ use super::waiter::{self, thaw_all};
 use super::{cancel, remove, repay, Sembuf};
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno, Waited};
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 
 /// Sleepers look whether somebody they wait for is dead, at first after this time (no round number, nor are

@@ -4,7 +4,7 @@ use super::set::{value, Set};
 use super::Sembuf;
 use crate::waiters::{self, Ticket};
 use crate::{directory as dir, Ctx, Errno};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::layout::{Waiter, DONE};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
 

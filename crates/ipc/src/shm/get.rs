@@ -3,7 +3,7 @@
 use super::{bytes_of, pending, SHM_HUGETLB, SHM_NORESERVE};
 use crate::directory::{self as dir, Found};
 use crate::{liveness, perm, pid_word, Ctx, Errno};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::heap::Range;
 use vshmem_pool::layout::{Kind, PAGE};
 use vshmem_pool::lock::SignalsBlocked;

@@ -9,7 +9,7 @@
 //! done at once.
 
 use crate::{directory as dir, pid_word, Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed, Release};
 use vshmem_pool::layout::{Hold, Kind, Shm};
 use vshmem_pool::lock::Guard;
 

@@ -10,7 +10,7 @@ mod pending;
 
 use crate::directory as dir;
 use crate::{perm, pid_of, pid_word, Ctx, Errno, Perm, ProcId};
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use vshmem_pool::atomic::Ordering::{Acquire, Relaxed};
 use vshmem_pool::heap::Range;
 use vshmem_pool::layout::{Head, Kind, Shm, PAGE};
 

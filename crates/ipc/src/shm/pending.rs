@@ -3,7 +3,7 @@
 //! not get the lock again.
 
 use crate::{directory as dir, Ctx, Errno, ProcId};
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use vshmem_pool::atomic::Ordering::{Relaxed, Release};
 use vshmem_pool::heap::Range;
 use vshmem_pool::layout::{PendingPages, ABANDONED};
 use vshmem_pool::lock::{Guard, SignalsBlocked};
@@ -36,7 +36,7 @@ pub fn lock<'a>(c: &'a Ctx, signals: &SignalsBlocked, pending: &PendingPages) ->
 
 /// Gives pending pages to the heap.
 pub fn release(c: &Ctx, guard: &Guard, pending: &PendingPages, dirty: bool) -> Result<(), Errno> {
-    let word = |w: &core::sync::atomic::AtomicU64| u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL);
+    let word = |w: &vshmem_pool::atomic::AtomicU64| u32::try_from(w.load(Relaxed)).map_err(|_| Errno::EINVAL);
     let mut txn = guard.txn();
     let range = Range { first: word(&pending.first)?, count: word(&pending.count)?, dirty };
     c.pool.geometry().pages.free(&mut txn, range)?;

@@ -4,10 +4,10 @@ use super::msg::{receive, send};
 use super::sem::{op, undone};
 use crate::testing::World;
 use crate::{liveness, msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
-use core::sync::atomic::Ordering::SeqCst;
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::vec::Vec;
+use vshmem_pool::atomic::Ordering::SeqCst;
 use vshmem_pool::layout::{PAGE, TABLES};
 use vshmem_pool::lock::SignalsBlocked;
 

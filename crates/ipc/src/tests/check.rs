@@ -6,10 +6,10 @@ use crate::check::{inspect, repair, scratch_for, Location};
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
 use crate::{msg, sem, shm, Budget, Ctx, Errno, IPC_CREAT};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::string::{String, ToString};
 use std::sync::Arc;
 use std::vec::Vec;
+use vshmem_pool::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use vshmem_pool::layout::{Hold, Kind, Msg, Sem, Shm, Waiter};
 
 /// What is found: where, and the sentence.

@@ -5,9 +5,9 @@ use super::msg::{counts, queue, receive, send};
 use super::sem::{op, set_of, undone, values, TAKE};
 use crate::testing::{until, World, PATIENCE};
 use crate::{msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT};
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::time::Instant;
+use vshmem_pool::atomic::Ordering::Relaxed;
 
 const KEY: i32 = 4711;
 

@@ -4,9 +4,9 @@ use super::msg::{counts, queue, receive, send};
 use super::sem::{op, set_of, undone, values};
 use crate::testing::{Process, World};
 use crate::{sem, Errno, ProcId, IPC_NOWAIT};
-use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::vec::Vec;
+use vshmem_pool::atomic::Ordering::Relaxed;
 
 /// Takes all slots that are left.
 fn fill(world: &World) -> Vec<Arc<Process>> {

@@ -5,11 +5,11 @@ use super::msg::{receive, send};
 use super::sem::{op, undone};
 use crate::testing::{until, Process, Task, World};
 use crate::{msg, sem, shm, Ctx, Errno, IPC_CREAT, IPC_NOWAIT};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use std::vec::Vec;
+use vshmem_pool::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 const SIZE: usize = 1 << 20;
 

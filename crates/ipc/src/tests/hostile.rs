@@ -6,8 +6,8 @@ use super::sem::op;
 use crate::testing::World;
 use crate::{msg, sem, shm, Ctx, IPC_CREAT, IPC_NOWAIT};
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
+use vshmem_pool::atomic::{AtomicU64, Ordering::Relaxed};
 use vshmem_pool::layout::{Superblock, PAGE};
 use vshmem_pool::{Mem, Params};
 

@@ -151,7 +151,7 @@ fn a_receiver_is_handed_what_it_waits_for() {
         world
             .pool()
             .msg(id as u32 & 0x1ffff)
-            .is_some_and(|m| m.first_receiver.load(core::sync::atomic::Ordering::Relaxed) != 0)
+            .is_some_and(|m| m.first_receiver.load(vshmem_pool::atomic::Ordering::Relaxed) != 0)
     });
     send(c, id, 6, b"not that").unwrap();
     send(c, id, 7, b"that").unwrap();
@@ -204,7 +204,7 @@ fn a_sender_waits_for_room() {
         world
             .pool()
             .msg(id as u32 & 0x1ffff)
-            .is_some_and(|m| m.first_sender.load(core::sync::atomic::Ordering::Relaxed) != 0)
+            .is_some_and(|m| m.first_sender.load(vshmem_pool::atomic::Ordering::Relaxed) != 0)
     });
     receive(c, id, 8192, 0, 0).unwrap();
     assert_eq!(task.result(), Ok(()));

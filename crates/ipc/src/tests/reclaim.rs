@@ -5,7 +5,7 @@ use super::death::at_every_call;
 use crate::reclaim::{step, Cursor, Step};
 use crate::testing::World;
 use crate::{shm, Ctx, Errno, IPC_PRIVATE};
-use core::sync::atomic::Ordering::Relaxed;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
 use vshmem_pool::Pool;
 

@@ -11,7 +11,6 @@ use crate::census::Census;
 use crate::sem::Sembuf;
 use crate::testing::{until, Process, World};
 use crate::{check, liveness, msg, reclaim, sem, shm, stats, Ctx, Perm, IPC_CREAT, IPC_NOWAIT, IPC_PRIVATE};
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::string::String;
@@ -20,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration as Time;
 use std::vec::Vec;
 use std::{format, thread};
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::{Kind, Root, PAGE, POOL_LOG, ROOT};
 use vshmem_pool::lock::SignalsBlocked;
 

@@ -3,10 +3,10 @@
 use crate::sem::{self, Sembuf, SEMVMX, SEM_UNDO};
 use crate::testing::{until, Process, Task, World};
 use crate::{Cred, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
-use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 use std::sync::Arc;
 use std::vec::Vec;
+use vshmem_pool::atomic::Ordering::Relaxed;
 
 /// An operation.
 pub fn op(num: u16, op: i16) -> Sembuf {

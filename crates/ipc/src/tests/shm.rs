@@ -5,9 +5,9 @@ use super::death::free_after_all;
 use crate::shm::{self, SHM_DEST, SHM_RDONLY};
 use crate::testing::{until, World};
 use crate::{directory as dir, Cred, Errno, IPC_CREAT, IPC_PRIVATE};
-use core::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::vec::Vec;
+use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
 use vshmem_pool::Kernel;
 

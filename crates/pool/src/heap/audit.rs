@@ -5,9 +5,9 @@
 //! as many steps as there are pieces.
 
 use super::{Heap, Piece, FREE};
+use crate::atomic::Ordering::Relaxed;
 use crate::layout::ORDERS;
 use crate::pool::Pool;
-use core::sync::atomic::Ordering::Relaxed;
 
 /// What is wrong with a free piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

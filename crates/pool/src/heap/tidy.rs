@@ -7,10 +7,10 @@
 //! zeros, as it was.
 
 use super::{Heap, Merge, Piece, Range};
+use crate::atomic::Ordering::Relaxed;
 use crate::layout::ORDERS;
 use crate::log::{Full, Txn};
 use crate::pool::Pool;
-use core::sync::atomic::Ordering::Relaxed;
 
 /// So many pieces of an order are looked at in a search that must not take long.
 const LOOKED_AT: u32 = 256;

@@ -27,11 +27,11 @@ mod protocol;
 #[cfg(test)]
 mod model;
 
+use crate::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use crate::budget::ASK;
 use crate::log::{Log, Txn};
 use crate::{Ctx, Kernel, Waited};
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use core::time::Duration;
 use protocol::{Word, World, HELD};
 

@@ -1,8 +1,8 @@
 //! A question to the kernel costs what it takes.
 
 use super::Ready;
+use crate::atomic::Ordering::Relaxed;
 use crate::budget::{Budget, ASK, CALL};
-use core::sync::atomic::Ordering::Relaxed;
 
 /// How many questions of so many nanoseconds a call may ask.
 fn questions(nanoseconds: u64) -> u64 {

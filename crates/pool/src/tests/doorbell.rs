@@ -1,10 +1,10 @@
 //! The kernel whose threads sleep on a word, and the members that ring doorbells.
 
 use super::{Memory, Ready};
+use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::layout::{Waiter, WAITING};
 use crate::Sleeper::{Anybody, Gone, Of};
 use crate::{Budget, Params, Pool};
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::vec::Vec;
 
 fn pool(memory: &Memory) -> Pool {

@@ -1,10 +1,10 @@
 //! Making pools, and refusing what is not one.
 
 use super::Memory;
+use crate::atomic::Ordering::Relaxed;
 use crate::layout::*;
 use crate::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Relaxed;
 use std::string::ToString;
 
 const MIN: usize = MIN_POOL as usize;

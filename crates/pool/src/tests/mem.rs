@@ -1,9 +1,9 @@
 //! A process touches no page of a sparse pool that it does not know to have memory.
 
 use super::Memory;
+use crate::atomic::{AtomicU64, AtomicU8, Ordering::Relaxed};
 use crate::layout::PAGE;
 use crate::{Mem, Params, Pool, Sparse};
-use core::sync::atomic::{AtomicU64, AtomicU8, Ordering::Relaxed};
 use std::boxed::Box;
 use std::vec::Vec;
 

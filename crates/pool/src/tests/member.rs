@@ -1,7 +1,7 @@
 use super::Memory;
+use crate::atomic::Ordering::SeqCst;
 use crate::member::begun;
 use crate::{Limits, Params, Pool};
-use core::sync::atomic::Ordering::SeqCst;
 use std::vec::Vec;
 
 fn pool(memory: &Memory) -> Pool {

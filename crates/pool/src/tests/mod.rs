@@ -7,8 +7,8 @@ mod heap;
 mod mem;
 mod member;
 
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::{Cred, Kernel, Mem, Waited};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::alloc::{alloc_zeroed, dealloc, Layout};
 

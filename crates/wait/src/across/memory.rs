@@ -8,8 +8,8 @@ mod tests;
 
 use super::Across;
 use crate::spin;
-use core::sync::atomic::{fence, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use core::time::Duration;
+use vshmem_pool::atomic::{fence, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::layout::PAGE;
 use vshmem_pool::memory_requests::{Answer, Request, MAX_PAGES};
 use vshmem_pool::Pool;

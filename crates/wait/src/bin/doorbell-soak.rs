@@ -4,8 +4,8 @@
 //! They wait as `semop` does, on the status of a waiter's record, but without its looks around: a lost
 //! wake-up ends the run. The pool must be one that nobody else uses.
 
-use core::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
+use vshmem_pool::atomic::{AtomicU32, Ordering::*};
 use vshmem_pool::layout::{Waiter, DONE, WAITING};
 use vshmem_pool::{Budget, Cred, Kernel, Pool, Waited};
 use vshmem_transport::Handle;
