@@ -2,9 +2,8 @@
 #![allow(missing_docs)]
 #![allow(clippy::missing_safety_doc)] // C's rules for pointers, as the header says
 
-use crate::abi::Timespec;
 use crate::barrier::Barrier;
-use crate::calls::{msg, sem, shm};
+use crate::calls::{duration, msg, sem, shm};
 use crate::config::PoolName;
 use crate::dispatch::{MSG, SEM, SHM};
 use crate::errno::guard;
@@ -14,6 +13,7 @@ use crate::state::{self, caller, POOLS};
 use crate::{gate, open, outcome, user};
 use core::ffi::{c_char, c_void, CStr};
 use core::time::Duration;
+use libc::timespec;
 use vshmem_ipc::sem::Sembuf;
 use vshmem_ipc::Errno;
 
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn vshm_semtimedop(
     id: i32,
     sops: *mut Sembuf,
     count: usize,
-    timeout: *const Timespec,
+    timeout: *const timespec,
 ) -> i32 {
     guard("vshm_semtimedop", move || {
         // SAFETY: as the header demands.
@@ -128,7 +128,7 @@ unsafe fn name_of(pool: *const c_char) -> Result<PoolName, Errno> {
     user::surely_readable(pool, 1)?;
     let mut name = PoolName::new();
     // SAFETY: the caller passes a C string.
-    if !name.push(unsafe { CStr::from_ptr(pool) }.to_bytes()) {
+    if name.push(unsafe { CStr::from_ptr(pool) }.to_bytes()).is_none() {
         explain(format_args!("the pool's name is too long; use at most 1024 bytes"));
         return Err(Errno::EINVAL);
     }
@@ -219,17 +219,13 @@ pub extern "C" fn vshm_barrier_open(key: i32, parties: u32) -> *mut Barrier {
 }
 
 /// A time span as C gives it; null: no limit.
-fn span(timeout: *const Timespec) -> Result<Option<Duration>, Errno> {
+fn span(timeout: *const timespec) -> Result<Option<Duration>, Errno> {
     if timeout.is_null() {
         return Ok(None);
     }
-    user::readable(timeout, size_of::<Timespec>())?;
+    user::readable(timeout, size_of::<timespec>())?;
     // SAFETY: found readable.
-    let t = unsafe { timeout.read_unaligned() };
-    if t.sec < 0 || !(0..1_000_000_000).contains(&t.nsec) {
-        return Err(Errno::EINVAL);
-    }
-    Ok(Some(Duration::new(t.sec as u64, t.nsec as u32)))
+    duration(unsafe { timeout.read_unaligned() }).map(Some)
 }
 
 unsafe fn barrier_at<'b>(barrier: *mut Barrier) -> Result<&'b Barrier, Errno> {
@@ -239,7 +235,7 @@ unsafe fn barrier_at<'b>(barrier: *mut Barrier) -> Result<&'b Barrier, Errno> {
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn vshm_barrier_wait(barrier: *mut Barrier, timeout: *const Timespec) -> i32 {
+pub unsafe extern "C" fn vshm_barrier_wait(barrier: *mut Barrier, timeout: *const timespec) -> i32 {
     guard("vshm_barrier_wait", || {
         // SAFETY: as the header demands.
         unsafe { barrier_at(barrier)? }.wait(span(timeout)?).map(i32::from)
@@ -273,7 +269,7 @@ unsafe fn reduce<T: Value>(
     values: *mut T,
     count: usize,
     operation: i32,
-    timeout: *const Timespec,
+    timeout: *const timespec,
 ) -> Result<i32, Errno> {
     let bytes = count.checked_mul(size_of::<T>()).ok_or(Errno::EFAULT)?;
     user::surely_writable(values, bytes)?;
@@ -290,7 +286,7 @@ pub unsafe extern "C" fn vshm_reduce_double(
     values: *mut f64,
     count: usize,
     operation: i32,
-    timeout: *const Timespec,
+    timeout: *const timespec,
 ) -> i32 {
     // SAFETY: as the header demands.
     guard("vshm_reduce_double", || unsafe { reduce(barrier, values, count, operation, timeout) })
@@ -302,7 +298,7 @@ pub unsafe extern "C" fn vshm_reduce_int64(
     values: *mut i64,
     count: usize,
     operation: i32,
-    timeout: *const Timespec,
+    timeout: *const timespec,
 ) -> i32 {
     // SAFETY: as the header demands.
     guard("vshm_reduce_int64", || unsafe { reduce(barrier, values, count, operation, timeout) })

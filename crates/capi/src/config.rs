@@ -1,14 +1,16 @@
 //! What the environment says: which pool, and which keys go to it. Read once, when the library is loaded.
 
+mod keys;
+
 use crate::log::level::Level;
-use crate::text::Text;
 use core::ffi::{c_char, CStr};
 use core::sync::atomic::{AtomicU32, Ordering};
+use keys::Keys;
 use vshmem_transport::ids::IdMap;
+use vshmem_transport::{PoolRef, Text};
 
 /// Longest name or path of a pool, in bytes.
 pub const LONGEST_NAME: usize = 1024;
-const MOST_RANGES: usize = 64;
 const MIB: u64 = 1 << 20;
 
 /// A pool's name, or a path if it contains a slash.
@@ -32,59 +34,24 @@ pub struct Config {
     /// Are `dlopen` and its like left as they are?
     keeps_dl: bool,
     /// Why nothing can be served, if so.
-    mistake: Option<Mistake>,
+    mistake: Option<&'static str>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Keys {
-    all: bool,
-    private: bool,
-    ranges: [(i64, i64); MOST_RANGES],
-    count: usize,
-}
-
-impl Keys {
-    const NONE: Keys = Keys { all: false, private: false, ranges: [(0, 0); MOST_RANGES], count: 0 };
-    const ALL: Keys = Keys { all: true, ..Keys::NONE };
-}
-
-/// What is wrong with the environment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
-    /// VSHMEM_KEYS can't be read.
-    Keys,
-    /// VSHMEM_KEYS has more entries than fit.
-    TooManyKeys,
-    /// VSHMEM_POOL is empty or too long.
-    Pool,
-    /// VSHMEM_POOL_SIZE can't be read.
-    PoolSize,
-    /// VSHMEM_UID_MAP can't be read.
-    UidMap,
-    /// VSHMEM_GID_MAP can't be read.
-    GidMap,
-    /// VSHMEM_DL is neither of its words.
-    Dl,
-    /// VSHMEM_LOG has no level, or its file no name.
-    Log,
-}
-
-impl core::fmt::Display for Mistake {
-    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
-        f.write_str(match self {
-            Mistake::Keys => {
-                "VSHMEM_KEYS can't be understood; it takes all, none, private, keys such as 1234 or 0x4d2, \
-                 and ranges such as 1000-1999, separated by commas"
-            }
-            Mistake::TooManyKeys => "VSHMEM_KEYS has more than 64 keys and ranges; join some into ranges",
-            Mistake::Pool => "VSHMEM_POOL must be a name of up to 64 letters, digits, dots, dashes and underscores, or a path",
-            Mistake::PoolSize => "VSHMEM_POOL_SIZE must be a number of bytes of at least 1M; K, M, G and T may follow it",
-            Mistake::UidMap => "VSHMEM_UID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
-            Mistake::GidMap => "VSHMEM_GID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between them, that don't overlap",
-            Mistake::Dl => "VSHMEM_DL must be take or keep",
-            Mistake::Log => "VSHMEM_LOG must be off, error, warn, info or debug; a colon and a file may follow it",
-        })
-    }
+/// What can be wrong with the environment, besides the keys.
+mod mistake {
+    pub const POOL: &str =
+        "VSHMEM_POOL must be a name of up to 64 letters, digits, dots, dashes and underscores, or a path";
+    pub const POOL_SIZE: &str =
+        "VSHMEM_POOL_SIZE must be a number of bytes of at least 1M; K, M, G and T may follow it";
+    pub const UID_MAP: &str =
+        "VSHMEM_UID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between \
+         them, that don't overlap";
+    pub const GID_MAP: &str =
+        "VSHMEM_GID_MAP must be up to 32 times three numbers, INSIDE OUTSIDE COUNT, with commas between \
+         them, that don't overlap";
+    pub const DL: &str = "VSHMEM_DL must be take or keep";
+    pub const LOG: &str =
+        "VSHMEM_LOG must be off, error, warn, info or debug; a colon and a file may follow it";
 }
 
 impl Config {
@@ -102,30 +69,19 @@ impl Config {
 
     /// What is wrong with the environment, if anything.
     #[inline]
-    pub fn mistake(&self) -> Option<Mistake> {
+    pub fn mistake(&self) -> Option<&'static str> {
         self.mistake
     }
 
     /// Do IPC objects of this key go to the pool?
     pub fn takes(&self, key: i32) -> bool {
-        let keys = &self.keys;
-        if keys.all {
-            return true;
-        }
-        if key == libc::IPC_PRIVATE {
-            return keys.private;
-        }
-        // A key is 32 bits; people write it with or without sign.
-        let (signed, unsigned) = (i64::from(key), i64::from(key as u32));
-        let hit =
-            |(low, high): &(i64, i64)| (*low..=*high).contains(&signed) || (*low..=*high).contains(&unsigned);
-        keys.ranges[..keys.count].iter().any(hit)
+        self.keys.has(key)
     }
 
     /// Does every IPC object go to the pool?
     #[inline]
     pub fn takes_all(&self) -> bool {
-        self.keys.all
+        self.keys.has_all()
     }
 
     /// Which keys go to the pool, as the beginning of a sentence.
@@ -139,8 +95,7 @@ impl Config {
 
     /// Can an IPC object of the pool come out of the calls that have libc's names?
     pub fn takes_any(&self) -> bool {
-        let keys = &self.keys;
-        keys.all || keys.private || keys.count > 0
+        self.keys.has_any()
     }
 
     /// Shall what is opened and looked up at run time lead to the pool, too?
@@ -148,154 +103,87 @@ impl Config {
         self.takes_any() && !self.keeps_dl
     }
 
-    fn understand(mut self, env: &Environment) -> Config {
+    /// What the variables say, of which `env` has the values.
+    fn of(env: impl Fn(&CStr) -> Option<&'static [u8]>) -> Config {
+        let mut config = Config::EMPTY;
         let mut mistake = None;
-        match env.pool {
-            None => drop(self.pool.push(b"default")),
-            Some(name) => match absolute(name) {
-                Some(path) => drop(self.pool.push(path.path().to_bytes())),
-                None if good_name(name) => drop(self.pool.push(name)),
-                None => mistake = Some(Mistake::Pool),
-            },
+        let pool = env(c"VSHMEM_POOL");
+        match parse_pool(pool.unwrap_or(b"default")) {
+            Some(name) => config.pool = name,
+            None => mistake = Some(mistake::POOL),
         }
-        match env.pool_size.map(parse_size) {
+        match env(c"VSHMEM_POOL_SIZE").map(parse_size) {
             None => {}
-            Some(Some(size)) if size >= MIB => self.pool_size = Some(size),
-            Some(_) => mistake = Some(Mistake::PoolSize),
+            Some(Some(size)) if size >= MIB => config.pool_size = Some(size),
+            Some(_) => mistake = Some(mistake::POOL_SIZE),
         }
-        match env.uid_map.map(IdMap::from_text).transpose() {
-            Ok(map) => self.uid_map = map,
-            Err(_) => mistake = Some(Mistake::UidMap),
+        match env(c"VSHMEM_UID_MAP").map(IdMap::from_text).transpose() {
+            Ok(map) => config.uid_map = map,
+            Err(_) => mistake = Some(mistake::UID_MAP),
         }
-        match env.gid_map.map(IdMap::from_text).transpose() {
-            Ok(map) => self.gid_map = map,
-            Err(_) => mistake = Some(Mistake::GidMap),
+        match env(c"VSHMEM_GID_MAP").map(IdMap::from_text).transpose() {
+            Ok(map) => config.gid_map = map,
+            Err(_) => mistake = Some(mistake::GID_MAP),
         }
-        match env.dl {
+        match env(c"VSHMEM_DL") {
             None | Some(b"take") => {}
-            Some(b"keep") => self.keeps_dl = true,
-            Some(_) => mistake = Some(Mistake::Dl),
+            Some(b"keep") => config.keeps_dl = true,
+            Some(_) => mistake = Some(mistake::DL),
         }
-        match env.log.map(parse_log) {
+        match env(c"VSHMEM_LOG").map(parse_log) {
             None => {}
-            Some(Some((level, file))) => (self.log_level, self.log_file) = (level, file),
+            Some(Some((level, file))) => (config.log_level, config.log_file) = (level, file),
             // Said where it is looked for.
-            Some(None) => (self.log_level, mistake) = (Level::Error, Some(Mistake::Log)),
+            Some(None) => (config.log_level, mistake) = (Level::Error, Some(mistake::LOG)),
         }
-        match env.keys.map(parse_keys) {
-            None if env.preloaded || env.pool.is_some() => self.keys = Keys::ALL,
-            None => self.keys = Keys::NONE,
-            Some(Ok(keys)) => self.keys = keys,
+        let preload = env(c"LD_PRELOAD").unwrap_or_default();
+        let is_preloaded = preload.windows(9).any(|part| part == b"libvshmem");
+        match env(c"VSHMEM_KEYS").map(Keys::parse) {
+            None if is_preloaded || pool.is_some() => config.keys = Keys::ALL,
+            None => {}
+            Some(Ok(keys)) => config.keys = keys,
             Some(Err(why)) => mistake = Some(why),
         }
         if mistake.is_some() {
-            self.keys = Keys::ALL; // whatever was meant: every call shall say that it can't be served
+            config.keys = Keys::ALL; // whatever was meant: every call shall say that it can't be served
         }
-        self.mistake = mistake;
-        self
+        config.mistake = mistake;
+        config
     }
 }
 
-/// The variables that matter.
-#[derive(Clone, Copy, Default)]
-struct Environment<'e> {
-    pool: Option<&'e [u8]>,
-    pool_size: Option<&'e [u8]>,
-    keys: Option<&'e [u8]>,
-    uid_map: Option<&'e [u8]>,
-    gid_map: Option<&'e [u8]>,
-    dl: Option<&'e [u8]>,
-    log: Option<&'e [u8]>,
-    preloaded: bool,
+/// A pool's name, or its path.
+fn parse_pool(text: &[u8]) -> Option<PoolName> {
+    if text.contains(&b'/') {
+        return absolute(text);
+    }
+    let mut name = PoolName::new();
+    name.push(PoolRef::named(text).ok()?.name())?;
+    Some(name)
 }
 
 /// A path, made absolute now: the program may change its directory before the first use.
-fn absolute(path: &[u8]) -> Option<vshmem_transport::PoolRef> {
-    path.contains(&b'/').then(|| vshmem_transport::PoolRef::at(path).ok()).flatten()
+fn absolute(path: &[u8]) -> Option<PoolName> {
+    let mut text = PoolName::new();
+    text.push(PoolRef::at(path).ok()?.path().to_bytes())?;
+    Some(text)
 }
 
 /// `LEVEL` or `LEVEL:FILE`.
 fn parse_log(text: &[u8]) -> Option<(Level, PoolName)> {
     let mut parts = text.splitn(2, |b| *b == b':');
     let level = Level::from_text(parts.next()?)?;
-    let mut file = PoolName::new();
-    match parts.next() {
-        None => {}
-        Some(path) if path.contains(&b'/') => drop(file.push(absolute(path)?.path().to_bytes())),
-        Some(b"") => return None,
-        Some(name) => {
-            let mut here = PoolName::new();
-            (here.push(b"./") && here.push(name)).then_some(())?;
-            file.push(absolute(here.bytes())?.path().to_bytes());
-        }
-    }
+    let file = parts.next().map_or(Some(PoolName::new()), absolute)?;
     Some((level, file))
-}
-
-/// May `name` name a pool? Paths are judged when they are opened.
-fn good_name(name: &[u8]) -> bool {
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"._-".contains(b);
-    (1..=vshmem_transport::NAME_MAX).contains(&name.len()) && name.iter().all(plain)
-}
-
-fn parse_number(text: &[u8]) -> Option<i64> {
-    let text = core::str::from_utf8(text).ok()?.trim();
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
-    if digits.starts_with(['+', '-']) {
-        return None;
-    }
-    let value = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
-        Some(hex) if !hex.starts_with(['+', '-']) => i64::from_str_radix(hex, 16).ok()?,
-        Some(_) => return None,
-        None => digits.parse().ok()?,
-    };
-    let value = if negative { -value } else { value };
-    (i64::from(i32::MIN)..=i64::from(u32::MAX)).contains(&value).then_some(value)
-}
-
-/// `a` or `a-b`. The dash is looked for from the second character on, for keys may be negative.
-fn parse_range(text: &[u8]) -> Option<(i64, i64)> {
-    let dash = text.iter().skip(1).position(|b| *b == b'-').map(|at| at + 1);
-    let (low, high) = match dash {
-        None => (parse_number(text)?, parse_number(text)?),
-        Some(at) => (parse_number(&text[..at])?, parse_number(&text[at + 1..])?),
-    };
-    (low <= high).then_some((low, high))
-}
-
-fn parse_keys(text: &[u8]) -> Result<Keys, Mistake> {
-    let mut keys = Keys::NONE;
-    let mut none = false;
-    for (i, part) in text.split(|b| *b == b',').enumerate() {
-        match part.trim_ascii() {
-            b"all" => keys.all = true,
-            b"private" => keys.private = true,
-            b"none" if i == 0 => none = true,
-            part => {
-                let range = parse_range(part).ok_or(Mistake::Keys)?;
-                *keys.ranges.get_mut(keys.count).ok_or(Mistake::TooManyKeys)? = range;
-                keys.count += 1;
-            }
-        }
-    }
-    if none && keys != Keys::NONE {
-        return Err(Mistake::Keys);
-    }
-    Ok(keys)
 }
 
 /// A size in bytes, with K, M, G or T for powers of 1024.
 pub fn parse_size(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii();
-    let (digits, shift) = match text.last()?.to_ascii_uppercase() {
-        b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        b'G' => (&text[..text.len() - 1], 30),
-        b'T' => (&text[..text.len() - 1], 40),
-        _ => (text, 0),
+    let last = text.last()?.to_ascii_uppercase();
+    let (digits, shift) = match b"KMGT".iter().position(|unit| *unit == last) {
+        Some(unit) => (&text[..text.len() - 1], 10 * (unit + 1)),
+        None => (text, 0),
     };
     if !digits.first()?.is_ascii_digit() {
         return None;
@@ -331,7 +219,7 @@ pub fn load() {
     let mask = crate::raw::block_signals();
     let first = LOADED.compare_exchange(UNLOADED, LOADING, Ordering::AcqRel, Ordering::Acquire);
     if first.is_ok() {
-        let config = Config::EMPTY.understand(&environment());
+        let config = Config::of(variable);
         // SAFETY: only the winner of the exchange gets here, and nobody reads before READY.
         unsafe { STORE.0.get().write(config) };
         LOADED.store(READY, Ordering::Release);
@@ -341,19 +229,6 @@ pub fn load() {
         std::thread::yield_now();
     }
     crate::raw::restore_signals(mask);
-}
-
-fn environment() -> Environment<'static> {
-    Environment {
-        pool: variable(c"VSHMEM_POOL"),
-        pool_size: variable(c"VSHMEM_POOL_SIZE"),
-        keys: variable(c"VSHMEM_KEYS"),
-        uid_map: variable(c"VSHMEM_UID_MAP"),
-        gid_map: variable(c"VSHMEM_GID_MAP"),
-        dl: variable(c"VSHMEM_DL"),
-        log: variable(c"VSHMEM_LOG"),
-        preloaded: variable(c"LD_PRELOAD").is_some_and(|list| list.windows(9).any(|w| w == b"libvshmem")),
-    }
 }
 
 extern "C" {
@@ -373,55 +248,48 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
 mod tests {
     use super::*;
 
-    fn with(pool: Option<&'static str>, keys: Option<&'static str>, preloaded: bool) -> Config {
-        Config::EMPTY.understand(&Environment {
-            pool: pool.map(str::as_bytes),
-            keys: keys.map(str::as_bytes),
-            preloaded,
-            ..Environment::default()
+    /// The configuration with these variables.
+    fn under(variables: &[(&CStr, &'static str)]) -> Config {
+        Config::of(|name| {
+            let value = variables.iter().find(|(its, _)| *its == name);
+            value.map(|(_, value)| value.as_bytes())
         })
+    }
+
+    const PRELOAD: (&CStr, &str) = (c"LD_PRELOAD", "other.so /usr/lib/libvshmem.so");
+
+    fn with(pool: Option<&'static str>, keys: Option<&'static str>, preloaded: bool) -> Config {
+        let pool = pool.map(|pool| (c"VSHMEM_POOL", pool));
+        let keys = keys.map(|keys| (c"VSHMEM_KEYS", keys));
+        let all = [pool, keys, preloaded.then_some(PRELOAD)];
+        under(&all.into_iter().flatten().collect::<Vec<_>>())
     }
 
     #[test]
     fn a_map_of_ids_is_read_or_refused() {
-        let with_map = |uid_map: &'static str| {
-            Config::EMPTY.understand(&Environment {
-                uid_map: Some(uid_map.as_bytes()),
-                preloaded: true,
-                ..Environment::default()
-            })
-        };
+        let with_map = |uid_map: &'static str| under(&[(c"VSHMEM_UID_MAP", uid_map), PRELOAD]);
         let map = with_map("0 100000 10").uid_map.expect("a map");
         assert_eq!(map.outside(3), 100_003);
-        assert_eq!(with_map("0 100000").mistake(), Some(Mistake::UidMap));
+        assert_eq!(with_map("0 100000").mistake(), Some(mistake::UID_MAP));
     }
 
     #[test]
     fn lookups_are_taken_where_objects_are() {
         let with_dl = |dl: &'static str, preloaded: bool| {
-            Config::EMPTY.understand(&Environment {
-                dl: Some(dl.as_bytes()),
-                preloaded,
-                ..Environment::default()
-            })
+            let variables = [(c"VSHMEM_DL", dl), PRELOAD];
+            under(&variables[..1 + usize::from(preloaded)])
         };
         assert!(with(None, None, true).takes_lookups());
         assert!(!with(None, Some("none"), true).takes_lookups());
         assert!(with_dl("take", true).takes_lookups());
         assert!(!with_dl("take", false).takes_lookups());
         assert!(!with_dl("keep", true).takes_lookups());
-        assert_eq!(with_dl("", true).mistake(), Some(Mistake::Dl));
+        assert_eq!(with_dl("", true).mistake(), Some(mistake::DL));
     }
 
     #[test]
     fn a_log_has_a_level_and_perhaps_a_file() {
-        let with_log = |log: &'static str| {
-            Config::EMPTY.understand(&Environment {
-                log: Some(log.as_bytes()),
-                preloaded: true,
-                ..Environment::default()
-            })
-        };
+        let with_log = |log: &'static str| under(&[(c"VSHMEM_LOG", log), PRELOAD]);
         assert_eq!(with(None, None, true).log_level, Level::Off);
         let c = with_log("info");
         assert_eq!((c.log_level, c.log_file.bytes()), (Level::Info, &b""[..]));
@@ -429,7 +297,7 @@ mod tests {
         assert_eq!((c.log_level, c.log_file.bytes()), (Level::Debug, &b"/var/log/a:b"[..]));
         assert!(with_log("warn:here").log_file.bytes().ends_with(b"/here"));
         for wrong in ["", "loud", "info:", ":x"] {
-            assert_eq!(with_log(wrong).mistake(), Some(Mistake::Log), "{wrong}");
+            assert_eq!(with_log(wrong).mistake(), Some(mistake::LOG), "{wrong}");
         }
     }
 
@@ -465,13 +333,13 @@ mod tests {
     fn mistakes_are_named_and_nothing_is_guessed() {
         for keys in ["", "alles", "1,,2", "9-1", "0x", "5-", "99999999999", "none,5", "5,none", "1 2", "+1"] {
             let c = with(None, Some(keys), true);
-            assert_eq!(c.mistake(), Some(Mistake::Keys), "{keys:?}");
+            assert_eq!(c.mistake(), Some(keys::MALFORMED), "{keys:?}");
             assert!(c.takes(1));
         }
         let many: &'static str = vec!["1"; 65].join(",").leak();
-        assert_eq!(with(None, Some(many), true).mistake(), Some(Mistake::TooManyKeys));
+        assert_eq!(with(None, Some(many), true).mistake(), Some(keys::TOO_MANY));
         for pool in ["", "a b", "a:b", "/nul/\u{fc}\0"] {
-            assert_eq!(with(Some(pool), None, true).mistake(), Some(Mistake::Pool), "{pool:?}");
+            assert_eq!(with(Some(pool), None, true).mistake(), Some(mistake::POOL), "{pool:?}");
         }
         assert_eq!(with(Some("/tmp/x y"), None, true).mistake(), None);
         assert!(with(Some("./x"), None, true).pool.bytes().starts_with(b"/"), "made absolute at once");

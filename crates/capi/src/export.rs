@@ -1,6 +1,5 @@
 //! The functions with libc's names. Under `LD_PRELOAD` they stand before libc's.
 
-use crate::abi::Timespec;
 use crate::calls::{msg, sem, shm};
 use crate::config::config;
 use crate::dispatch::{by_id, by_key, MSG, SEM, SHM};
@@ -9,6 +8,7 @@ use crate::outcome;
 use crate::raw::syscall;
 use crate::state::caller;
 use core::ffi::c_void;
+use libc::timespec;
 use vshmem_ipc::sem::Sembuf;
 use vshmem_ipc::Errno;
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn semtimedop(
     id: i32,
     sops: *mut Sembuf,
     count: usize,
-    timeout: *const Timespec,
+    timeout: *const timespec,
 ) -> i32 {
     // SAFETY: as the caller vouches.
     if timeout.is_null() && unsafe { sem::try_fast(id, sops, count) } {

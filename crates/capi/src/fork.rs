@@ -1,14 +1,15 @@
 //! Around `fork`: a child's slot, liveness lock and attachments are there before the child is, so that no
 //! count drops in between.
 
+use crate::claim::Claim;
 use crate::errno::ErrnoGuard;
 use crate::page::{self, unpack, MAX_POOLS};
 use crate::state::{self, POOLS};
 use crate::{gate, interrupted, revoked};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering;
-use vshmem_pool::{Budget, Ctx, ProcId};
-use vshmem_transport::{process, Liveness};
+use vshmem_pool::{Ctx, ProcId};
+use vshmem_transport::{process, Handle, Liveness};
 
 /// What was claimed for the child, by pool. Under the gate from before the fork until after it.
 struct Claimed(UnsafeCell<[Option<(ProcId, Liveness)>; MAX_POOLS]>);
@@ -36,45 +37,22 @@ pub extern "C" fn prepare() {
 /// If this fails, the child makes itself known later, at its first call.
 fn claim_for_child(index: usize, me: ProcId, pid: u32) -> Option<(ProcId, Liveness)> {
     let place = &POOLS[index];
+    let ctx = place.ctx(me, pid);
     // SAFETY: the process is known to the pool, so it is open.
-    let opened = unsafe { place.opened() };
-    let mut liveness: Option<Liveness> = None;
-    let mut failed = false;
-    let child = vshmem_ipc::liveness::claim(
-        &opened.pool,
-        place,
-        opened.member,
-        // Nobody knows the child's pid yet.
-        0,
-        state::started_of(index),
-        &mut |slot| {
-            if !failed {
-                drop_liveness(liveness.take());
-                liveness = opened.handle.claim_liveness_for_child(slot);
-                failed = liveness.is_none() && opened.handle.alive(slot) != Some(true);
-            }
-            liveness.is_some() && !failed
-        },
-    );
-    let (Some(child), Some(liveness)) = (child, liveness) else {
-        drop_liveness(liveness);
-        return None;
-    };
-    let ctx = Ctx {
-        pool: &opened.pool,
-        kernel: place,
-        me,
-        pid,
-        namespace: place.namespace(),
-        member: opened.member,
-        budget: Budget::default(),
-    };
-    if !vshmem_ipc::shm::fork(&ctx, child) {
-        give_up(&ctx, child);
-        drop_liveness(Some(liveness));
-        return None;
+    let handle = unsafe { &place.opened().handle };
+    let mut claim = Claim::new(handle, Handle::claim_liveness_for_child);
+    let take = &mut |slot| claim.take(slot);
+    let started = state::started_of(index);
+    // Nobody knows the child's pid yet.
+    let child = vshmem_ipc::liveness::claim(ctx.pool, place, ctx.member, 0, started, take);
+    let claimed = child.zip(claim.taken());
+    match claimed {
+        Some((child, _)) if vshmem_ipc::shm::fork(&ctx, child) => return claimed,
+        Some((child, _)) => give_up(&ctx, child),
+        None => {}
     }
-    Some((child, liveness))
+    claim.give_back();
+    None
 }
 
 /// Takes back what was counted for a child that there won't be.
@@ -83,18 +61,12 @@ fn give_up(ctx: &Ctx, child: ProcId) {
     ctx.pool.free_process(child);
 }
 
-fn drop_liveness(liveness: Option<Liveness>) {
-    if let Some(liveness) = liveness {
-        // SAFETY: claimed for a child by this process, and dropped once.
-        unsafe { liveness.drop_in_parent() };
-    }
-}
-
 /// After the fork, in the parent, also if it failed: then the child's slot has no living owner and is cleaned
 /// up as any dead process's is.
 pub extern "C" fn parent() {
     let _errno = ErrnoGuard::now();
-    take_claimed(|_, _, liveness| drop_liveness(Some(liveness)));
+    // SAFETY: claimed for the child by this process, and let go of once.
+    take_claimed(|_, _, liveness| unsafe { liveness.end() });
     gate::open_in_parent();
 }
 

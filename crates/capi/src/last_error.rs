@@ -1,34 +1,32 @@
 //! The last error of a thread, in words.
 
-use crate::text::Text;
-use crate::tls::{LastError, Message, MESSAGE};
+use crate::tls::{LastError, Message};
 use crate::{log, tls};
 use core::ffi::c_char;
 use core::fmt::{self, Write};
+use vshmem_transport::Text;
 
 impl LastError {
     /// Records that the call `name` failed with `errno`; a detail stays if this call gave one.
     pub fn record(&mut self, name: &'static str, errno: i32) {
-        if self.fresh == 0 {
-            self.detail = 0;
+        if !self.fresh {
+            self.detail.clear();
         }
-        self.fresh = 0;
-        self.name = name.as_ptr();
-        self.name_len = name.len() as u32;
+        self.fresh = false;
+        self.name = Some(name);
         self.errno = errno;
     }
 
-    fn detail(&mut self, text: fmt::Arguments) {
-        let mut buffer = Text::<{ LastError::CAPACITY }>::new();
-        let _ = buffer.write_fmt(text);
-        self.text[..buffer.bytes().len()].copy_from_slice(buffer.bytes());
-        self.detail = buffer.bytes().len() as u32;
-        self.fresh = 1;
+    fn explain(&mut self, text: fmt::Arguments) {
+        let mut detail = Text::new();
+        let _ = detail.write_fmt(text);
+        self.detail = detail;
+        self.fresh = true;
     }
 
     /// Writes the error to the log, if it is to be said there.
     pub fn log(&self) {
-        let level = log::level_of(self.errno, self.detail != 0);
+        let level = log::level_of(self.errno, !self.detail.bytes().is_empty());
         if log::is_on(level) {
             let mut text = Message::new();
             self.compose(&mut text);
@@ -39,19 +37,13 @@ impl LastError {
         }
     }
 
-    fn compose(&self, out: &mut Text<MESSAGE>) {
+    fn compose(&self, out: &mut Message) {
         out.clear();
-        if self.name.is_null() {
-            return;
-        }
-        // SAFETY: `record` stored the parts of a &'static str.
-        out.push(unsafe { core::slice::from_raw_parts(self.name, self.name_len as usize) });
-        out.push(b": ");
-        if self.detail != 0 {
-            out.push(&self.text[..self.detail as usize]);
-        } else {
-            out.push(meaning(self.errno).as_bytes());
-        }
+        let Some(name) = self.name else { return };
+        let _ = match self.detail.bytes() {
+            b"" => write!(out, "{name}: {}", meaning(self.errno)),
+            _ => write!(out, "{name}: {}", self.detail),
+        };
     }
 }
 
@@ -59,7 +51,7 @@ impl LastError {
 #[cold]
 pub fn explain(text: fmt::Arguments) {
     // SAFETY: the thread's own block, and no reference into it is held across this.
-    unsafe { (*tls::thread()).error.detail(text) };
+    unsafe { (*tls::thread()).error.explain(text) };
 }
 
 /// The calling thread's last error as a C string that is valid until the thread asks again.

@@ -12,14 +12,14 @@
 //! | [`calls`], [`abi`] | the calls on a pool, and C's structures |
 //! | [`state`], [`pools`], [`open`] | the pools that are open, and who we are in them |
 //! | [`attach`] | which segments are attached where |
-//! | [`page`], [`gate`], [`fork`] | what is not inherited; the one lock; around `fork` |
+//! | [`page`], [`gate`], [`fork`], [`claim`] | what is not inherited; the one lock; around `fork`; liveness locks |
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
 //! | [`user`] | addresses that the program passes |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`log`], [`last_error`] | what `VSHMEM_LOG` asks for; why the last call failed |
-//! | [`errno`], [`text`], [`tls`], [`raw`] | tools |
+//! | [`errno`], [`tls`], [`raw`] | tools |
 //!
 //! The library is a guest in programs that don't know it. It uses no heap, takes no lock that a signal, a
 //! fork or a death could leave behind, keeps errno when a call succeeds, and writes to no descriptor unless
@@ -30,6 +30,7 @@ pub mod api;
 pub mod attach;
 pub mod barrier;
 pub mod calls;
+pub mod claim;
 pub mod config;
 pub mod cred;
 pub mod dispatch;
@@ -50,7 +51,6 @@ pub mod raw;
 pub mod reduce;
 pub mod revoked;
 pub mod state;
-pub mod text;
 pub mod tls;
 pub mod told;
 pub mod user;

@@ -11,10 +11,10 @@ pub use level::Level;
 
 use crate::config::config;
 use crate::raw::{self, syscall};
-use crate::text::Text;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use vshmem_transport::Text;
 
 /// Is so much to be said?
 #[inline]
@@ -43,7 +43,7 @@ pub fn level_of(errno: i32, has_reason: bool) -> Level {
 
 #[cold]
 fn write(level: Level, text: fmt::Arguments) {
-    let mut line = Text::<1024>::new();
+    let mut line = Text::<1280>::new();
     let mut path = [0; 256];
     let program = program(&mut path).utf8_chunks().next();
     let _ = write!(
@@ -53,11 +53,10 @@ fn write(level: Level, text: fmt::Arguments) {
         raw::getpid(),
         level.word()
     );
-    // Room for the line's end, in any case.
+    // Its end finds room, however long the text is: it is cut, and the program's name has 255 bytes.
     let mut message = Text::<900>::new();
     let _ = message.write_fmt(text);
-    line.push(message.bytes());
-    line.push(b"\n");
+    let _ = writeln!(line, "{message}");
     let hash = hash(line.bytes());
     if level <= Level::Warn && LAST.swap(hash, Relaxed) == hash {
         return;

@@ -7,7 +7,7 @@ use core::ffi::CStr;
 use core::fmt::Display;
 use vshmem_ipc::Errno;
 use vshmem_pool::{Limits, Mem, Params, Pool, DEFAULT_POOL};
-use vshmem_transport::{CreateError, Handle, OpenError, Origin, PoolRef};
+use vshmem_transport::{CreateError, Handle, OpenError, Origin, PoolRef, Text};
 
 /// The smallest pool that is made without being asked for a size, however small the file system is.
 const LEAST: u64 = 64 << 20;
@@ -82,10 +82,10 @@ fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
 /// [`DEFAULT_POOL`], or the largest power of two that is no more than half of the file system that the pool
 /// will be on, and than the process may make a file. The file is sparse, so this promises nothing.
 fn default_size(reference: &PoolRef) -> u64 {
-    let mut folder = crate::text::Text::<{ vshmem_transport::PATH_MAX }>::new();
+    let mut folder = Text::<{ vshmem_transport::PATH_MAX }>::new();
     let path = reference.path().to_bytes();
     let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
-    folder.push(match reference.origin() {
+    let _ = folder.push(match reference.origin() {
         // The user's own directory may have to be made yet.
         Origin::Name => vshmem_transport::local::DIRECTORY.to_bytes(),
         _ if end == 0 => b"/",

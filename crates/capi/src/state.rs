@@ -2,6 +2,7 @@
 //! call that needs it.
 
 use crate::attach::TABLE;
+use crate::claim::Claim;
 use crate::config::{config, PoolName};
 use crate::gate::{self, Inside};
 use crate::last_error::explain;
@@ -201,7 +202,7 @@ fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: P
         }
     };
     let place = &POOLS[index];
-    let opened = Opened { handle, pool, member, heartbeat: Heartbeat::new(), name: *name };
+    let opened = Opened { handle, pool, member, heartbeat: Heartbeat::new(), name: name.clone() };
     opened.across().join();
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
@@ -240,12 +241,12 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
         // Without /proc; a child of a process that had it is in the same namespaces, as a rule.
         started = process::started_now(place.started.load(Ordering::Relaxed));
     }
-    let mut claim = Claim::new(&opened.handle);
+    let mut claim = Claim::new(&opened.handle, Handle::claim_liveness);
     let slot = |started, take: &mut dyn FnMut(u32) -> bool| {
         vshmem_ipc::liveness::claim(&opened.pool, place, opened.member, page.pid(), started, take)
     };
     let mut me = slot(started, &mut |slot| claim.take(slot));
-    if me.is_none() && claim.hopeless {
+    if me.is_none() && claim.is_hopeless() {
         // The pool's file is out of reach, as in a child of a process that changed its root. Then others must
         // judge by the pid whether this process lives. Nobody else is likely to claim the very slot at this
         // very moment.
@@ -258,7 +259,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
         return Err(Errno::ENOSPC);
     };
     inherit(gate, index, me);
-    become_member(page, index, me, claim.liveness, started);
+    become_member(page, index, me, claim.taken(), started);
     Ok(())
 }
 
@@ -292,38 +293,6 @@ fn inherit(gate: &Inside, index: usize, me: ProcId) {
             let _ = vshmem_ipc::shm::attach(&ctx, a.id, libc::SHM_RDONLY);
         }
     });
-}
-
-/// Takes liveness locks until one is free.
-struct Claim<'h> {
-    handle: &'h Handle,
-    liveness: Option<Liveness>,
-    hopeless: bool,
-}
-
-impl<'h> Claim<'h> {
-    fn new(handle: &'h Handle) -> Claim<'h> {
-        Claim { handle, liveness: None, hopeless: false }
-    }
-
-    fn take(&mut self, slot: u32) -> bool {
-        if self.hopeless {
-            return false;
-        }
-        self.give_back();
-        self.liveness = self.handle.claim_liveness(slot);
-        // Not held, yet not to be had: no descriptor is free, or the file can't be opened any more.
-        self.hopeless = self.liveness.is_none() && self.handle.alive(slot) != Some(true);
-        self.liveness.is_some()
-    }
-
-    /// A slot whose lock was free but that could not be had all the same.
-    fn give_back(&mut self) {
-        if let Some(liveness) = self.liveness.take() {
-            // SAFETY: claimed by this process, and nobody knows of it.
-            unsafe { liveness.end() };
-        }
-    }
 }
 
 /// Says good-bye to one pool: what the process holds there is undone and counted down. `give_up`: the slot

@@ -4,7 +4,7 @@
 //! thread's first access, which a signal handler must not. Rust has no stable means to choose the model, so
 //! the block is laid out in assembly.
 
-use crate::text::Text;
+use vshmem_transport::Text;
 
 /// One thread's data; all zeros at first.
 #[repr(C, align(16))]
@@ -67,18 +67,14 @@ pub struct Wait {
 /// Why the last failing call of a thread failed. All zeros: none failed yet.
 #[repr(C)]
 pub struct LastError {
-    /// What explains it.
-    pub text: [u8; LastError::CAPACITY],
+    /// What explains it; empty: the errno value says it all.
+    pub detail: Text<{ LastError::CAPACITY }>,
     /// The call's name, kept as it is and composed into text when it is asked for.
-    pub name: *const u8,
-    /// Its length.
-    pub name_len: u32,
+    pub name: Option<&'static str>,
     /// What it returned.
     pub errno: i32,
-    /// Bytes of `text` that explain this error; 0: the errno value says it all.
-    pub detail: u32,
-    /// `text` was written by the call under way and not yet claimed by `record`.
-    pub fresh: u32,
+    /// The detail was written by the call under way and not yet claimed by `record`.
+    pub fresh: bool,
 }
 
 impl LastError {

@@ -424,7 +424,7 @@ impl Handle {
     }
 
     /// Takes the liveness lock of a process slot for the child that the calling thread is about to fork.
-    /// Afterwards the parent calls [`Liveness::drop_in_parent`] and the child [`Liveness::keep_in_child`].
+    /// Afterwards the parent calls [`Liveness::end`] and the child [`Liveness::keep_in_child`].
     pub fn claim_liveness_for_child(&self, slot: u32) -> Option<Liveness> {
         liveness::claim(&self.descriptor, slot, Heir::Child)
     }

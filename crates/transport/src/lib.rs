@@ -84,6 +84,7 @@ pub use process::namespaces_number;
 pub use sys::asleep::{asleep, Awake};
 pub use sys::{raw as system_call, read_file};
 pub use table::{open, resolve, resolve_new, transport_of, transports};
+pub use text::Text;
 
 use core::fmt::Debug;
 

@@ -24,17 +24,6 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Lets go of a lock that was claimed for a child, in the parent, once the child exists or could not be
-    /// made.
-    ///
-    /// # Safety
-    /// The lock must come from [`Handle::claim_liveness_for_child`](crate::Handle::claim_liveness_for_child)
-    /// in this process and must not have been dropped before.
-    pub unsafe fn drop_in_parent(self) {
-        // SAFETY: the caller vouches that the page is still ours.
-        unsafe { sys::unmap(self.page, self.len) };
-    }
-
     /// Makes an inherited lock the child's own: its own children won't inherit it. To be called in the child.
     ///
     /// # Safety
@@ -44,7 +33,8 @@ impl Liveness {
         let _ = unsafe { sys::advise(self.page, self.len, libc::MADV_DONTFORK) };
     }
 
-    /// Lets go of the process's own lock: from now on it counts as dead.
+    /// Lets go of the process's own lock, so that it counts as dead from now on; or, in the parent, of one
+    /// that was claimed for a child, once the child exists or could not be made.
     ///
     /// # Safety
     /// The lock must have been claimed by this very process, not by its parent for itself, and not ended

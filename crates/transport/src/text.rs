@@ -3,17 +3,23 @@
 use core::ffi::CStr;
 use core::fmt;
 
-/// A string of at most `N - 1` bytes with a terminating zero.
+/// A string of at most `N - 1` bytes with a terminating zero. All zeros: empty.
 #[derive(Clone)]
-pub(crate) struct Text<const N: usize> {
+pub struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
 impl<const N: usize> Text<N> {
     /// An empty string.
+    #[allow(clippy::new_without_default)] // for statics
     pub const fn new() -> Self {
         Text { bytes: [0; N], len: 0 }
+    }
+
+    /// Makes it empty again.
+    pub fn clear(&mut self) {
+        (self.bytes[0], self.len) = (0, 0);
     }
 
     /// Appends bytes; `None` if they don't fit or hold a zero byte.
@@ -24,6 +30,7 @@ impl<const N: usize> Text<N> {
             return None;
         }
         self.bytes.get_mut(self.len..end)?.copy_from_slice(more);
+        *self.bytes.get_mut(end)? = 0;
         self.len = end;
         Some(())
     }
@@ -48,16 +55,19 @@ impl<const N: usize> Text<N> {
         &self.bytes[..self.len]
     }
 
-    /// The string, for system calls.
+    /// The string, for C.
     pub fn c_str(&self) -> &CStr {
-        // A zero always follows: `push` keeps the last byte free.
+        // A zero always follows: the last byte is kept free.
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 }
 
 impl<const N: usize> fmt::Write for Text<N> {
+    /// Appends text; an error if it doesn't all fit, and is cut off.
     fn write_str(&mut self, more: &str) -> fmt::Result {
-        self.push(more.as_bytes()).ok_or(fmt::Error)
+        let fitting = more.len().min(N - 1 - self.len);
+        let pushed = self.push(&more.as_bytes()[..fitting]);
+        pushed.filter(|()| fitting == more.len()).ok_or(fmt::Error)
     }
 }
 
@@ -100,6 +110,7 @@ pub(crate) fn hexadecimal(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::fmt::Write;
     use std::string::ToString;
 
     #[test]
@@ -111,6 +122,18 @@ mod tests {
         assert_eq!(text.push(b""), Some(()));
         assert_eq!(text.c_str(), c"abcd120");
         assert_eq!(text.bytes(), b"abcd120");
+    }
+
+    #[test]
+    fn what_is_written_is_cut_to_fit() {
+        let mut text = Text::<8>::new();
+        assert!(write!(text, "{}", 7).is_ok());
+        assert!(write!(text, "abcdefgh{}", 9).is_err());
+        assert_eq!(text.c_str(), c"7abcdef");
+        text.clear();
+        assert_eq!((text.bytes(), text.c_str()), (&b""[..], c""));
+        assert_eq!(text.push(b"xy"), Some(()));
+        assert_eq!(text.c_str(), c"xy");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod shm;
 
 use crate::abi::Plain;
 use crate::user;
+use core::time::Duration;
 use vshmem_ipc::Errno;
 
 /// `IPC_RMID` and its siblings are the same for all three kinds.
@@ -47,6 +48,19 @@ fn check_ctl(id: i32, command: i32) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     Ok(())
+}
+
+/// A time span as C gives it.
+pub fn duration(t: libc::timespec) -> Result<Duration, Errno> {
+    if t.tv_sec < 0 || !(0..1_000_000_000).contains(&t.tv_nsec) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Duration::new(t.tv_sec as u64, t.tv_nsec as u32))
+}
+
+/// Limits and counts as C has them: the largest number stands for all that are larger.
+fn clamp(value: u64) -> i32 {
+    value.min(i32::MAX as u64) as i32
 }
 
 /// Copies a structure from the program.

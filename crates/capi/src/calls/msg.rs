@@ -1,9 +1,10 @@
 //! `msgget`, `msgsnd`, `msgrcv`, `msgctl`.
 
-use super::{again, check_ctl, cmd, fetch, store};
-use crate::abi::{IpcPerm, Msginfo, MsqidDs};
+use super::{again, check_ctl, clamp, cmd, fetch, store};
+use crate::abi::{self, Msginfo, Plain};
 use crate::state::{self, Caller};
 use crate::{raw, user};
+use libc::msqid_ds;
 use vshmem_ipc::{msg, Errno};
 
 /// Like `IPC_STAT`, by index.
@@ -194,19 +195,18 @@ impl Drop for Buffer {
     }
 }
 
-fn ds(s: &msg::MsgDs) -> MsqidDs {
-    MsqidDs {
-        perm: IpcPerm::from(&s.perm),
-        stime: s.stime,
-        rtime: s.rtime,
-        ctime: s.ctime,
-        cbytes: s.cbytes,
-        qnum: s.qnum,
-        qbytes: s.qbytes,
-        lspid: s.lspid,
-        lrpid: s.lrpid,
-        ..MsqidDs::default()
-    }
+fn ds(s: &msg::MsgDs) -> msqid_ds {
+    let mut ds = msqid_ds::blank();
+    ds.msg_perm = abi::perm(&s.perm);
+    ds.msg_stime = s.stime;
+    ds.msg_rtime = s.rtime;
+    ds.msg_ctime = s.ctime;
+    ds.__msg_cbytes = s.cbytes;
+    ds.msg_qnum = s.qnum;
+    ds.msg_qbytes = s.qbytes;
+    ds.msg_lspid = s.lspid;
+    ds.msg_lrpid = s.lrpid;
+    ds
 }
 
 /// `msgctl` on a pool; `buf` points to what the command needs.
@@ -217,14 +217,14 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
     match command {
         cmd::RMID => msg::remove(c, id).map(|()| 0),
         cmd::SET => {
-            let new: MsqidDs = fetch(buf as *const MsqidDs)?;
-            let (uid, gid) = new.perm.owner();
-            msg::set(c, id, uid, gid, new.perm.mode, new.qbytes).map(|()| 0)
+            let new = fetch(buf as *const msqid_ds)?;
+            let (uid, gid) = abi::owner(&new.msg_perm);
+            msg::set(c, id, uid, gid, new.msg_perm.mode.into(), new.msg_qbytes).map(|()| 0)
         }
-        cmd::STAT => store(buf as *mut MsqidDs, ds(&msg::stat(c, id)?)).map(|()| 0),
+        cmd::STAT => store(buf as *mut msqid_ds, ds(&msg::stat(c, id)?)).map(|()| 0),
         MSG_STAT | MSG_STAT_ANY => {
             let (id, found) = msg::stat_index(c, id, command == MSG_STAT_ANY)?;
-            store(buf as *mut MsqidDs, ds(&found)).map(|()| id)
+            store(buf as *mut msqid_ds, ds(&found)).map(|()| id)
         }
         cmd::INFO => store(buf as *mut Msginfo, limits(caller)).map(|()| msg::highest(c).max(0)),
         MSG_INFO => {
@@ -256,8 +256,4 @@ fn limits(caller: &Caller) -> Msginfo {
         msgseg: u16::MAX,
         pad: 0,
     }
-}
-
-fn clamp(value: u64) -> i32 {
-    value.min(i32::MAX as u64) as i32
 }

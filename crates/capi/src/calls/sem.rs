@@ -1,13 +1,14 @@
 //! `semget`, `semop`, `semtimedop`, `semctl`.
 
-use super::{again, check_ctl, cmd, fetch, is_new, store};
-use crate::abi::{IpcPerm, SemidDs, Seminfo, Timespec};
+use super::{again, check_ctl, clamp, cmd, duration, fetch, is_new, store};
+use crate::abi::{self, Plain};
 use crate::state::{self, Caller};
 use crate::told::{self, SETS};
 use crate::user;
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::time::Duration;
+use libc::{semid_ds, seminfo, timespec};
 use vshmem_ipc::sem::{self, Sembuf};
 use vshmem_ipc::Errno;
 
@@ -131,12 +132,12 @@ pub unsafe fn timed_op(
     id: i32,
     sops: *const Sembuf,
     count: usize,
-    timeout: *const Timespec,
+    timeout: *const timespec,
 ) -> Result<i32, Errno> {
     if timeout.is_null() {
         return timed(caller, id, sops, count, None);
     }
-    user::readable(timeout, size_of::<Timespec>())?;
+    user::readable(timeout, size_of::<timespec>())?;
     // SAFETY: found readable.
     let t = unsafe { timeout.read_unaligned() };
     // As the kernel does, the number of operations is judged first.
@@ -147,20 +148,16 @@ pub unsafe fn timed_op(
         return Err(Errno::E2BIG);
     }
     user::readable(sops, count as u32 as usize * size_of::<Sembuf>())?;
-    if t.sec < 0 || !(0..1_000_000_000).contains(&t.nsec) {
-        return Err(Errno::EINVAL);
-    }
-    timed(caller, id, sops, count, Some(Duration::new(t.sec as u64, t.nsec as u32)))
+    timed(caller, id, sops, count, Some(duration(t)?))
 }
 
-fn ds(s: &sem::SemDs) -> SemidDs {
-    SemidDs {
-        perm: IpcPerm::from(&s.perm),
-        otime: s.otime,
-        ctime: s.ctime,
-        nsems: s.nsems,
-        ..SemidDs::default()
-    }
+fn ds(s: &sem::SemDs) -> semid_ds {
+    let mut ds = semid_ds::blank();
+    ds.sem_perm = abi::perm(&s.perm);
+    ds.sem_otime = s.otime;
+    ds.sem_ctime = s.ctime;
+    ds.sem_nsems = s.nsems;
+    ds
 }
 
 /// `semctl` on a pool; `arg` is the union as it lies in its register.
@@ -182,29 +179,29 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
             Ok(0)
         }
         cmd::SET => {
-            let new: SemidDs = fetch(arg as *const SemidDs)?;
-            let (uid, gid) = new.perm.owner();
-            sem::set(c, id, uid, gid, new.perm.mode).map(|()| 0)
+            let new = fetch(arg as *const semid_ds)?.sem_perm;
+            let (uid, gid) = abi::owner(&new);
+            sem::set(c, id, uid, gid, new.mode.into()).map(|()| 0)
         }
         cmd::STAT => {
             let found = sem::stat(c, id)?;
             SETS.stated(caller.pool_index(), id, found.nsems)?;
-            store(arg as *mut SemidDs, ds(&found))?;
+            store(arg as *mut semid_ds, ds(&found))?;
             Ok(0)
         }
         SEM_STAT | SEM_STAT_ANY => {
             let (id, found) = sem::stat_index(c, id, command == SEM_STAT_ANY)?;
             SETS.listed(caller.pool_index(), id, found.nsems)?;
-            store(arg as *mut SemidDs, ds(&found))?;
+            store(arg as *mut semid_ds, ds(&found))?;
             Ok(id)
         }
-        cmd::INFO => store(arg as *mut Seminfo, limits(caller)).map(|()| sem::highest(c).max(0)),
+        cmd::INFO => store(arg as *mut seminfo, limits(caller)).map(|()| sem::highest(c).max(0)),
         SEM_INFO => {
             let (highest, used) = sem::info(c);
             let semusz = clamp(used.sets);
             let semaem = clamp(used.semaphores);
-            let info = Seminfo { semusz, semaem, ..limits(caller) };
-            store(arg as *mut Seminfo, info).map(|()| highest)
+            let info = seminfo { semusz, semaem, ..limits(caller) };
+            store(arg as *mut seminfo, info).map(|()| highest)
         }
         _ => Err(Errno::EINVAL),
     }
@@ -288,12 +285,12 @@ fn page_of(place: *const u16) -> usize {
 }
 
 /// The pool's limits, and where Linux has constants without a meaning, the same constants.
-fn limits(caller: &Caller) -> Seminfo {
+fn limits(caller: &Caller) -> seminfo {
     const ALL_SEMAPHORES: i32 = 32000 * 32000;
     const OPERATIONS: i32 = 500;
     const UNDO_BYTES: i32 = 20;
     let l = caller.pool().limits();
-    Seminfo {
+    seminfo {
         semmap: ALL_SEMAPHORES,
         semmni: clamp(l.semmni.into()),
         semmns: clamp(l.semmns.into()),
@@ -305,8 +302,4 @@ fn limits(caller: &Caller) -> Seminfo {
         semvmx: sem::SEMVMX,
         semaem: sem::SEMVMX,
     }
-}
-
-fn clamp(value: u64) -> i32 {
-    value.min(i32::MAX as u64) as i32
 }

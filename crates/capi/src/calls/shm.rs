@@ -1,13 +1,14 @@
 //! `shmget`, `shmat`, `shmdt`, `shmctl`.
 
 use super::{again, check_ctl, cmd, fetch, is_new, store};
-use crate::abi::{IpcPerm, ShmInfo, ShmidDs, Shminfo};
+use crate::abi::{self, Plain, ShmInfo, Shminfo};
 use crate::attach::{Piece, TABLE};
 use crate::gate;
 use crate::state::{self, Caller};
 use crate::told::{self, SEGMENTS};
 use core::ffi::c_void;
 use core::ops::Range;
+use libc::shmid_ds;
 use vshmem_ipc::{shm, Errno};
 use vshmem_pool::layout::PAGE;
 
@@ -152,18 +153,17 @@ pub fn is_attached(gate: &gate::Inside, pool: usize) -> bool {
     any
 }
 
-fn ds(s: &shm::ShmDs) -> ShmidDs {
-    ShmidDs {
-        perm: IpcPerm::from(&s.perm),
-        segsz: s.size,
-        atime: s.atime,
-        dtime: s.dtime,
-        ctime: s.ctime,
-        cpid: s.cpid,
-        lpid: s.lpid,
-        nattch: s.nattch,
-        ..ShmidDs::default()
-    }
+fn ds(s: &shm::ShmDs) -> shmid_ds {
+    let mut ds = shmid_ds::blank();
+    ds.shm_perm = abi::perm(&s.perm);
+    ds.shm_segsz = s.size as usize;
+    ds.shm_atime = s.atime;
+    ds.shm_dtime = s.dtime;
+    ds.shm_ctime = s.ctime;
+    ds.shm_cpid = s.cpid;
+    ds.shm_lpid = s.lpid;
+    ds.shm_nattch = s.nattch;
+    ds
 }
 
 /// `shmctl` on a pool; `buf` points to what the command needs.
@@ -174,20 +174,20 @@ pub fn ctl(caller: &Caller, id: i32, command: i32, buf: usize) -> Result<i32, Er
     match command {
         cmd::RMID => shm::remove(c, id).map(|()| 0),
         cmd::SET => {
-            let new: ShmidDs = fetch(buf as *const ShmidDs)?;
-            let (uid, gid) = new.perm.owner();
-            shm::set(c, id, uid, gid, new.perm.mode).map(|()| 0)
+            let new = fetch(buf as *const shmid_ds)?.shm_perm;
+            let (uid, gid) = abi::owner(&new);
+            shm::set(c, id, uid, gid, new.mode.into()).map(|()| 0)
         }
         cmd::STAT => {
             let found = shm::stat(c, id)?;
             SEGMENTS.stated(caller.pool_index(), id, pages(found.size))?;
-            store(buf as *mut ShmidDs, ds(&found))?;
+            store(buf as *mut shmid_ds, ds(&found))?;
             Ok(0)
         }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, found) = shm::stat_index(c, id, command == SHM_STAT_ANY)?;
             SEGMENTS.listed(caller.pool_index(), id, pages(found.size))?;
-            store(buf as *mut ShmidDs, ds(&found))?;
+            store(buf as *mut shmid_ds, ds(&found))?;
             Ok(id)
         }
         SHM_LOCK | SHM_UNLOCK => shm::lock(c, id, command == SHM_LOCK).map(|()| 0),
@@ -212,12 +212,12 @@ fn limits(caller: &Caller) -> Shminfo {
         shmmni: l.shmmni.into(),
         shmseg: l.shmmni.into(),
         shmall: l.shmall,
-        ..Shminfo::default()
+        ..Shminfo::blank()
     }
 }
 
 fn usage(u: &shm::ShmInfo) -> ShmInfo {
-    ShmInfo { used_ids: u.used_ids as i32, tot: u.total, rss: u.total, ..ShmInfo::default() }
+    ShmInfo { used_ids: u.used_ids as i32, tot: u.total, rss: u.total, ..ShmInfo::blank() }
 }
 
 #[cfg(test)]

@@ -16,16 +16,11 @@ pub enum Level {
 }
 
 impl Level {
-    /// What is written for it.
+    const ALL: [Level; 5] = [Level::Off, Level::Error, Level::Warn, Level::Info, Level::Debug];
+
+    /// The level that a word stands for.
     pub fn from_text(text: &[u8]) -> Option<Level> {
-        match text {
-            b"off" => Some(Level::Off),
-            b"error" => Some(Level::Error),
-            b"warn" => Some(Level::Warn),
-            b"info" => Some(Level::Info),
-            b"debug" => Some(Level::Debug),
-            _ => None,
-        }
+        Level::ALL.into_iter().find(|level| level.word().as_bytes() == text)
     }
 
     /// The word for it.

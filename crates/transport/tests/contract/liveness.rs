@@ -234,7 +234,7 @@ fn start_parent_of_claimer<'a>(
             grandchild(own)
         })?;
         // SAFETY: claimed for the child above, which exists now.
-        unsafe { liveness.drop_in_parent() };
+        unsafe { liveness.end() };
         core::mem::forget(child);
         then(inside)
     })?;
@@ -298,7 +298,7 @@ fn dropped_in_parent(subject: &Subject) -> Outcome {
     let liveness = pool.handle.claim_liveness_for_child(SLOT).ok_or("the slot could not be claimed")?;
     check_alive(&pool)?;
     // SAFETY: claimed above, and no child was made.
-    unsafe { liveness.drop_in_parent() };
+    unsafe { liveness.end() };
     check_dead(&pool)?;
     pool.close();
     Ok(Verdict::Passed)
