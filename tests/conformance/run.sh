@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh [LIBRARY]: builds the conformance programs and runs each against the kernel, which proves the tests
 # themselves, and then, if a library is named, under it, with the twelve calls forbidden in the kernel.
-# TESTS="sem msg" selects programs, MATCH=text selects tests by name.
+# TESTS="sem msg" selects programs, MATCH=text selects tests by name. POOL=PATH runs them on that pool, which must be empty and
+# open to all users, instead of on new ones.
 # RUNNER="qemu-aarch64 -L DIRECTORY" runs what CC, a cross compiler, has compiled, under the library only: for how QEMU translates the
 # kernel's calls we don't answer. LEFT_OUT="shm/NAME sem/NAME" names tests that can't be run so.
 set -eu
@@ -81,7 +82,7 @@ if [ -n "$library" ]; then
         set -- "LD_PRELOAD=$scratch/libvshmem.so" "$scratch/$name"
         # shellcheck disable=SC2086
         if [ -n "$runner" ]; then set -- $runner -E "$@"; fi
-        run "$name under the library" "$scratch/forbid" env "VSHMEM_POOL=$pools/$name" VSHMEM_KEYS=all "$@"
+        run "$name under the library" "$scratch/forbid" env "VSHMEM_POOL=${POOL:-$pools/$name}" VSHMEM_KEYS=all "$@"
         rm -f "$pools/$name"
     done
 fi

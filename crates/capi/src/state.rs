@@ -67,6 +67,22 @@ impl Caller {
         .map_err(not_mapped)
     }
 
+    /// What the pool's memory is mapped in multiples of here. EINVAL if its segments don't begin at such.
+    pub fn page_size(&self) -> Result<usize, Errno> {
+        let (page, align) = (self.handle().page_size(), self.ctx.pool.segment_align());
+        if page > align {
+            explain(format_args!(
+                "the pool's memory is mapped in pieces of {} KiB here, and its segments are aligned to {} KiB; \
+                 make it anew with: vshmem pool create --align {}K",
+                page >> 10,
+                align >> 10,
+                page >> 10
+            ));
+            return Err(Errno::EINVAL);
+        }
+        Ok(page as usize)
+    }
+
     /// Moves what was mapped beside an address there, over what the program has there.
     pub fn move_over(&self, range: Range<usize>, addr: usize) -> Result<(), Errno> {
         let (from, len) = (range.start as *mut c_void, range.len());

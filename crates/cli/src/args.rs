@@ -524,6 +524,10 @@ msgget(2) explain them. The number of IPC objects is also limited by the pool's 
         /// makes a DAX device of the pool then
         #[arg(long)]
         dax: bool,
+        /// Begin each segment at a multiple of this, such as 2M, for members that map the pool so:
+        /// those that have it as a DAX device of that alignment, or on hugetlbfs
+        #[arg(long, default_value = "4K", value_parser = crate::size::parse)]
+        align: u64,
         /// A System V limit other than Linux's default; may be given several times
         #[arg(long, short, value_name = "NAME=VALUE", value_parser = limit)]
         limit: Vec<Limit>,

@@ -3,7 +3,7 @@
 use crate::age::{age, show_age};
 use crate::json::print_document;
 use crate::output::print;
-use crate::{args, table};
+use crate::{args, size, table};
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::contents::{contents, remove, Contents, Kind, Target};
@@ -75,7 +75,7 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         row
     });
     section(
-        "Shared memory segments",
+        &segments_title(contents),
         &["KEY", "ID", "OWNER", "PERMS", "BYTES", "NATTCH", "CREATOR", "LAST", "STATUS"],
         segments.collect(),
     );
@@ -109,6 +109,22 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
         section("Waiting threads", &WAITER_HEADING, waiters.collect());
     }
     out
+}
+
+/// What aligned segments take in all, where that is more than whole pages, stands above them.
+fn segments_title(contents: &Contents) -> String {
+    let title = "Shared memory segments";
+    let align = contents.segment_align;
+    if align <= 4096 {
+        return title.into();
+    }
+    let (mut asked, mut taken) = (0u64, 0u64);
+    for size in contents.segments.iter().map(|segment| segment.size) {
+        asked = asked.saturating_add(size);
+        taken = taken.saturating_add(size.checked_next_multiple_of(align).unwrap_or(u64::MAX));
+    }
+    let [align, asked, taken] = [align, asked, taken].map(size::show);
+    format!("{title} (each takes a multiple of {align}: {taken} in all, of which {asked} were asked for)")
 }
 
 const MEMBER_HEADING: [&str; 6] = ["KERNEL", "STATE", "PEER", "SINCE", "PROCESSES", "WAITING"];

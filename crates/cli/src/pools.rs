@@ -6,14 +6,14 @@ use crate::output::print;
 use crate::{args, size, table};
 use schemars::JsonSchema;
 use serde::Serialize;
-use vshmem_cluster::pools::{create, list, remove, reserve, Listed};
+use vshmem_cluster::pools::{create, list, remove, reserve, Form, Listed};
 use vshmem_cluster::{check_unused, Result};
 
 /// Makes, lists or removes pools.
 pub fn pool(pool: args::Pool) -> Result<u8> {
     match pool {
-        args::Pool::Create { name, size, mode, reserve: reserved, dax, limit } => {
-            create(&name, size, mode, &limit, dax)?;
+        args::Pool::Create { name, size, mode, reserve: reserved, dax, align, limit } => {
+            create(&name, size, mode, &limit, Form { head: dax, align })?;
             if !size.is_power_of_two() {
                 eprintln!("vshmem: machines can't be granted this pool: its size is not a power of two.");
             }

@@ -92,7 +92,7 @@ mod tests {
     /// A pool for one test.
     fn with_pool(name: &str, test: impl FnOnce(&PoolRef)) {
         let path = format!("/dev/shm/vshmem-check-{name}-{}", std::process::id());
-        crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
+        crate::pools::create(&path, 4 << 20, 0o600, &[], crate::pools::Form::default()).unwrap();
         test(&crate::pools::find(Some(&path)).unwrap()[0]);
         crate::pools::remove(&path).unwrap();
     }

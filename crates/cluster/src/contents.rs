@@ -26,6 +26,8 @@ pub struct Contents {
     pub waiters: Vec<Waiter>,
     /// Segments.
     pub segments: Vec<Segment>,
+    /// What segments are aligned to, in bytes: each takes whole multiples of it.
+    pub segment_align: u64,
     /// Semaphore sets.
     pub sets: Vec<Set>,
     /// Message queues.
@@ -78,7 +80,9 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let clean = clean_up(&c);
     let processes = client.processes();
     let Sample { pool, members, segments, sets, queues, waiters, .. } = client.sample(pool, &processes);
-    Ok(Contents { pool, clean, members, processes: processes.all(), waiters, segments, sets, queues })
+    let segment_align = c.pool.segment_align();
+    let processes = processes.all();
+    Ok(Contents { pool, clean, members, processes, waiters, segments, segment_align, sets, queues })
 }
 
 /// Asks for the state of all IPC objects, which cleans up after dead processes. False if a lock could not be
@@ -179,7 +183,7 @@ mod tests {
     #[test]
     fn objects_are_listed_and_removed() {
         let path = format!("/dev/shm/vshmem-view-test-{}", std::process::id());
-        crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
+        crate::pools::create(&path, 4 << 20, 0o600, &[], crate::pools::Form::default()).unwrap();
         let pool = &crate::pools::find(Some(&path)).unwrap()[0];
         let client = Client::join(pool).unwrap();
         let c = client.context();

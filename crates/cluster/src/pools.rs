@@ -14,8 +14,8 @@ use vshmem_pool::{Limits, Mem, Params, Pool};
 
 pub use vshmem_pool::DEFAULT_POOL;
 use vshmem_transport::{
-    create_resolved, create_with_head, list_local, remove_local, reserve_local, resolve_new, transports,
-    CreateError, Handle, OpenError, PoolRef, ResolveError,
+    create_resolved, create_with_head, list_local, page_size_for, remove_local, reserve_local, resolve_new,
+    transports, CreateError, Handle, OpenError, PoolRef, ResolveError,
 };
 
 /// A pool, as its file shows it.
@@ -146,10 +146,19 @@ fn check_directory(path: &str) -> std::result::Result<(), CreateError> {
     }
 }
 
+/// What a new pool's file is to be good for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Form {
+    /// Virtual machines can be given it as persistent memory ([`vshmem_transport::head`]).
+    pub head: bool,
+    /// What segments are aligned to, in bytes, if that is more than what its memory is mapped in multiples of
+    /// here.
+    pub align: u64,
+}
+
 /// Makes an empty pool with Linux's default limits, except for the given ones. A `name` with a slash is a
-/// path. A limit that the pool can't have is an error, and no pool is left then. With a `head`, virtual
-/// machines can be given its file as persistent memory ([`vshmem_transport::head`]).
-pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], head: bool) -> Result<()> {
+/// path. A limit that the pool can't have is an error, and no pool is left then.
+pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], form: Form) -> Result<()> {
     let limits = Limit::all(chosen, Limits::default());
     let failed = |why: String| Error::new(format!("could not make the pool {name}: {why}"));
     let pool = resolve_new(name.as_bytes()).map_err(|error| match error {
@@ -158,14 +167,17 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], head: bool) ->
         _ => failed(error.to_string()),
     })?;
     let mut refused: Option<String> = None;
-    let init = &mut |memory| {
-        refused = format(memory, limits, chosen).err();
-        refused.is_none()
-    };
-    let made = match head {
-        true => create_with_head(&pool, size, mode, init),
-        false => create_resolved(&pool, size, mode, init),
-    };
+    let made = page_size_for(&pool).and_then(|page| {
+        let params = Params { limits, align: form.align.max(page) };
+        let init = &mut |memory| {
+            refused = format(memory, &params, chosen).err();
+            refused.is_none()
+        };
+        match form.head {
+            true => create_with_head(&pool, form.align, size, mode, init),
+            false => create_resolved(&pool, size, mode, init),
+        }
+    });
     made.map_err(|error| {
         let exists = matches!(error, CreateError::Exists);
         let never = refused.is_some() || matches!(error, CreateError::TooSmall);
@@ -207,8 +219,8 @@ pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
     })
 }
 
-fn format(memory: Mem, limits: Limits, chosen: &[Limit]) -> std::result::Result<(), String> {
-    Pool::format(memory, &Params { limits }).map_err(|e| e.to_string())?;
+fn format(memory: Mem, params: &Params, chosen: &[Limit]) -> std::result::Result<(), String> {
+    Pool::format(memory, params).map_err(|e| e.to_string())?;
     let pool = Pool::open(memory).map_err(|e| e.to_string())?;
     chosen.iter().try_for_each(|limit| limit.check(*pool.limits()))
 }

@@ -320,7 +320,7 @@ mod tests {
     impl Scene {
         fn new(name: &str) -> Scene {
             let path = format!("/dev/shm/vshmem-sample-{name}-{}", std::process::id());
-            crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
+            crate::pools::create(&path, 4 << 20, 0o600, &[], crate::pools::Form::default()).unwrap();
             let client = Client::join(&find(Some(&path)).unwrap()[0]).unwrap();
             let c = client.context();
             shm::get(&c, 7, 5000, 0o1600).unwrap();

@@ -64,6 +64,8 @@ impl Limits {
 pub struct Params {
     /// The limits; counts of IPC objects are lowered to what the pool has room for.
     pub limits: Limits,
+    /// What segments are aligned to, in bytes: what each member's memory is mapped in multiples of. 0: pages.
+    pub align: u64,
 }
 
 /// Why a pool could not be made.
@@ -73,13 +75,18 @@ pub enum FormatError {
     TooSmall,
     /// The memory is larger than a pool may be.
     TooLarge,
+    /// Segments can't be aligned to that.
+    Alignment,
 }
 
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FormatError::TooSmall => "a pool needs at least 1 MiB; choose a larger size",
+            FormatError::TooSmall => {
+                "a pool needs at least 1 MiB, and room for a few aligned segments; choose a larger size"
+            }
             FormatError::TooLarge => "a pool can't be larger than 1 TiB; choose a smaller size",
+            FormatError::Alignment => "segments are aligned to a power of two from 4 KiB to 1 GiB",
         })
     }
 }
@@ -126,7 +133,11 @@ impl core::error::Error for OpenError {}
 
 impl Geometry {
     /// Shares `size` bytes out.
-    fn plan(size: u64, limits: &Limits) -> Result<Geometry, FormatError> {
+    fn plan(size: u64, params: &Params) -> Result<Geometry, FormatError> {
+        let (limits, align) = (&params.limits, params.align.max(PAGE));
+        if !align.is_power_of_two() || align > MAX_ALIGN {
+            return Err(FormatError::Alignment);
+        }
         if size < MIN_POOL {
             return Err(FormatError::TooSmall);
         }
@@ -166,9 +177,10 @@ impl Geometry {
         let page_count = (rest / (PAGE + 8)) as u32;
         let (page_table, _) = take_from(&mut at, page_count, page_count, 8, 1);
         // Large pages behind the pool are of use only to segments that are aligned to them.
-        let align = if size >= 64 << 20 { 2 << 20 } else { PAGE };
-        let page_base = at.next_multiple_of(align);
+        let page_base = at.next_multiple_of(if size >= 64 << 20 { align.max(2 << 20) } else { align });
         let page_count = page_count.min((size.saturating_sub(page_base) / PAGE) as u32);
+        let align = (align / PAGE) as u32;
+        let page_count = page_count / align * align;
         if page_count < 16 {
             return Err(FormatError::TooSmall);
         }
@@ -178,8 +190,8 @@ impl Geometry {
             waiters,
             entries,
             buckets,
-            small: Heap { table: small_table, base: small_base, count: small_count, pages: false },
-            pages: Heap { table: page_table, base: page_base, count: page_count, pages: true },
+            small: Heap { table: small_table, base: small_base, count: small_count, pages: false, align: 1 },
+            pages: Heap { table: page_table, base: page_base, count: page_count, pages: true, align },
         })
     }
 
@@ -204,8 +216,9 @@ impl Geometry {
         heap(&to.pages, &self.pages);
     }
 
-    /// Copies a geometry, each word once, and checks that everything lies inside `size` bytes.
-    fn read(from: &GeometryWords, size: u64) -> Option<Geometry> {
+    /// Copies a geometry, each word once, and checks that everything lies inside `size` bytes. Segments are
+    /// aligned to `align` pages.
+    fn read(from: &GeometryWords, size: u64, align: u32) -> Option<Geometry> {
         let count = |word: &AtomicU64, max: u32| {
             let count = u32::try_from(word.load(Relaxed)).ok();
             count.filter(|c| *c >= 1 && *c <= max)
@@ -222,11 +235,12 @@ impl Geometry {
             // Tables of aligned records must be aligned themselves.
             (offset % PAGE == 0).then_some((offset, count))
         };
-        let heap = |words: &HeapWords, base: u64, each: u64, pages: bool| {
+        let heap = |words: &HeapWords, base: u64, each: u64, pages: bool, align: u32| {
             let (table, count) = (words.words.load(Relaxed), count(&words.count, 1 << 28)?);
             fits(table, count, 8, structures)?;
             fits(base, count, each, if pages { size } else { structures })?;
-            (table % 8 == 0 && base % PAGE == 0).then_some(Heap { table, base, count, pages })
+            let aligned = base % (u64::from(align) * PAGE) == 0 && count % align == 0;
+            (table % 8 == 0 && aligned).then_some(Heap { table, base, count, pages, align })
         };
         let mut entries = [(0, 0); 3];
         let mut buckets = [(0, 0); 3];
@@ -247,8 +261,8 @@ impl Geometry {
             waiters: table(&from.waiters, 1 << 20, size_of::<Waiter>() as u64)?,
             entries,
             buckets,
-            small: heap(&from.small, from.small.base.load(Relaxed), BLOCK, false)?,
-            pages: heap(&from.pages, structures, PAGE, true)?,
+            small: heap(&from.small, from.small.base.load(Relaxed), BLOCK, false, 1)?,
+            pages: heap(&from.pages, structures, PAGE, true, align)?,
         })
     }
 }
@@ -258,13 +272,17 @@ impl Pool {
     pub fn format(mem: Mem, params: &Params) -> Result<(), FormatError> {
         let size = mem.len() as u64;
         let mut limits = params.limits.clamped();
-        let geometry = Geometry::plan(size, &limits)?;
+        let geometry = Geometry::plan(size, &Params { limits, ..*params })?;
         limits.shmmni = limits.shmmni.min(geometry.entries[0].1);
         limits.semmni = limits.semmni.min(geometry.entries[1].1);
         limits.msgmni = limits.msgmni.min(geometry.entries[2].1);
         let sb = mem.at::<Superblock>(0).ok_or(FormatError::TooSmall)?;
         sb.version.store(VERSION, Relaxed);
         sb.size.store(size, Relaxed);
+        if geometry.pages.align > 1 {
+            sb.incompatible.store(ALIGNED, Relaxed);
+            sb.align.store(geometry.pages.align, Relaxed);
+        }
         geometry.write(&sb.geometry);
         limits.write(&sb.limits);
         let pool = Pool { mem, geometry, limits };
@@ -296,9 +314,13 @@ impl Pool {
             VERSION => {}
             other => return Err(OpenError::Version(other)),
         }
-        match sb.incompatible.load(Relaxed) {
-            0 => {}
-            bits => return Err(OpenError::Features(bits)),
+        let align = match sb.incompatible.load(Relaxed) {
+            0 => 1,
+            ALIGNED => sb.align.load(Relaxed),
+            bits => return Err(OpenError::Features(bits & !ALIGNED)),
+        };
+        if !align.is_power_of_two() || u64::from(align) > MAX_ALIGN / PAGE {
+            return Err(OpenError::Damaged);
         }
         let size = sb.size.load(Relaxed);
         if !(MIN_POOL..=MAX_POOL).contains(&size) {
@@ -307,7 +329,7 @@ impl Pool {
         if size > mem.len() as u64 {
             return Err(OpenError::Truncated);
         }
-        let geometry = Geometry::read(&sb.geometry, size).ok_or(OpenError::Damaged)?;
+        let geometry = Geometry::read(&sb.geometry, size, align).ok_or(OpenError::Damaged)?;
         let limits = Limits::read(&sb.limits);
         Ok(Pool { mem: mem.below(geometry.pages.base), geometry, limits })
     }

@@ -49,6 +49,12 @@ pub const MEMORY_REQUESTS: usize = 16;
 /// Chunks of a heap's words of which is known whether they are backed with memory.
 pub const CHUNKS: usize = 4096;
 
+/// An incompatible feature: segments begin at multiples of more than a page, and have all up to the next one
+/// to themselves.
+pub const ALIGNED: u32 = 1;
+/// The most that segments can be aligned to, in bytes.
+pub const MAX_ALIGN: u64 = 1 << 30;
+
 /// The head of a pool. Written once, by whoever makes the pool; copied and checked by whoever opens it.
 #[repr(C)]
 pub struct Superblock {
@@ -56,12 +62,12 @@ pub struct Superblock {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Feature bits that a reader must know; this version has none.
+    /// Feature bits that a reader must know: [`ALIGNED`].
     pub incompatible: AtomicU32,
     /// Feature bits that a reader may ignore; this version has none.
     pub compatible: AtomicU32,
-    /// Zero.
-    pub reserved: AtomicU32,
+    /// What segments are aligned to, in pages, if the pool is [`ALIGNED`]; else zero.
+    pub align: AtomicU32,
     /// Bytes in the pool.
     pub size: AtomicU64,
     /// Where the tables are.

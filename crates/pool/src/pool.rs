@@ -57,6 +57,8 @@ pub struct Heap {
     pub count: u32,
     /// Pages, or small blocks.
     pub pages: bool,
+    /// Whatever is taken begins at a multiple of so many blocks, and is a multiple long.
+    pub align: u32,
 }
 
 impl Heap {
@@ -71,7 +73,8 @@ impl Heap {
 
     /// Blocks that `len` bytes need.
     pub fn blocks_for(&self, len: u64) -> Option<u32> {
-        u32::try_from(len.max(1).div_ceil(self.block())).ok().filter(|n| *n <= self.count)
+        let blocks = len.max(1).div_ceil(self.block()).checked_next_multiple_of(self.align.into())?;
+        u32::try_from(blocks).ok().filter(|n| *n <= self.count)
     }
 
     /// Offset of a block.
@@ -119,6 +122,11 @@ impl Pool {
     #[inline]
     pub fn mem(&self) -> &Mem {
         &self.mem
+    }
+
+    /// What segments are aligned to, in bytes: each has whole multiples of it to itself.
+    pub fn segment_align(&self) -> u64 {
+        u64::from(self.geometry.pages.align) * PAGE
     }
 
     /// The limits.

@@ -82,13 +82,13 @@ fn made_of(region: &Path, namespace: &str) -> io::Result<()> {
     let seed = fs::read_to_string(region.join("dax_seed"))?;
     let seed = seed.trim();
     let device = Path::new(MEMORY).join(seed);
-    for (attribute, value) in
-        [("uuid", uuid().as_str()), ("align", "4096"), ("mode", "ram"), ("namespace", namespace)]
-    {
+    for (attribute, value) in [("uuid", uuid().as_str()), ("mode", "ram"), ("namespace", namespace)] {
         fs::write(device.join(attribute), value)
             .map_err(|e| io::Error::new(e.kind(), format!("{attribute}: {e}")))?;
     }
-    fs::write(BIND, seed)?;
+    let bind = |align: &&str| fs::write(device.join("align"), align).and_then(|()| fs::write(BIND, seed));
+    // Pages, unless the block says otherwise.
+    bind(&"4096").or_else(|_| bind(&"2097152"))?;
     let file = PathBuf::from("/dev").join(seed);
     let deadline = Instant::now() + WITHIN;
     while !file.exists() {

@@ -14,6 +14,10 @@
 //! bind-mount it into containers. Which kernel this is, is marked on it too, by the first process that uses
 //! it, which must own it.
 //!
+//! A device has an alignment: it is mapped, protected and unmapped in multiples of that only. It is the page
+//! size of its [`Handle`]; where it is more than a page, the pool must have been made with segments that are
+//! aligned so.
+//!
 //! # Coherent memory only
 //! Persistent memory of this host, or of the host under this machine, is coherent as all memory is. Other
 //! devices may be shared by several hosts. Compare-and-swap between those is right only if their hardware
@@ -106,11 +110,7 @@ impl Transport for Dax {
         }
         let number = |name| device.number(name).ok_or(OpenError::NotFound);
         let (size, align) = (number(b"/size")?, number(b"/align")?);
-        let page = sys::page_size();
-        match align <= page {
-            true => Handle::set_up_dax(&file, pool.path_text(), size, page),
-            false => Err(OpenError::Alignment),
-        }
+        Handle::set_up_dax(&file, pool.path_text(), size, align.max(sys::page_size()))
     }
 }
 

@@ -119,8 +119,6 @@ errors! {
     NoDeviceFile = ENOENT, "The driver vshmem.ko has the pool's device, but its file /dev/vshmemN is not there: in a container, bind-mount it.";
     /// The driver is of another version.
     OtherDriver = EINVAL, "The driver vshmem.ko is of another version than this library: install both from the same release.";
-    /// A DAX device whose blocks are larger than pages.
-    Alignment = EINVAL, "The DAX device maps its memory in blocks larger than a page, and segments are made of pages: make it anew with the alignment of a page (ndctl create-namespace -m devdax -a 4k, or daxctl create-device -a 4096).";
     /// A DAX device that other hosts may share, and nobody says that its memory is coherent.
     NotDeclared = EINVAL, "Other hosts may share this DAX device (CXL memory, for instance), and nobody says that its memory is coherent between them in hardware, by Back-Invalidate: if it is, or if no other host uses it, have root add the device's name, as dax0.0, to /etc/vshmem/coherent.";
     /// The reference is one of another transport.
@@ -198,7 +196,7 @@ errors! {
     /// Not inside the pool.
     OutOfRange = EINVAL, "The range is not inside the pool.";
     /// Offset or address are not multiples of the page size.
-    Misaligned = EINVAL of EINVAL, "Offset and address must be multiples of the page size.";
+    Misaligned = EINVAL of EINVAL, "Address, offset and length must be multiples of what the pool's memory is mapped in: its pages, or the alignment of a DAX device.";
     /// Something is mapped at the address.
     AddressInUse = EINVAL of EEXIST, "Something is mapped at the address already.";
     /// The kernel doesn't allow this protection, as where the file system is mounted `noexec`.

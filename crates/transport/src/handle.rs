@@ -172,8 +172,9 @@ impl Handle {
         self.descriptor.path()
     }
 
-    /// The granularity of the pool's memory in bytes: the machine's page size, or that of huge pages on
-    /// hugetlbfs. Offsets and lengths of ranges that are mapped or released are multiples of it.
+    /// The granularity of the pool's memory in bytes: the machine's page size, that of huge pages on
+    /// hugetlbfs, or a DAX device's alignment. Addresses, offsets and lengths of ranges that are mapped or
+    /// released are multiples of it.
     pub fn page_size(&self) -> u64 {
         self.page_size
     }
@@ -435,12 +436,12 @@ impl Handle {
         liveness::alive(&self.descriptor, slot)
     }
 
-    /// Checks that a range to be mapped lies inside the pool and begins on a page.
+    /// Checks that a range to be mapped lies inside the pool and is whole pages.
     fn check_range(&self, offset: u64, len: u64) -> Result<(), MapError> {
         if len == 0 || self.check_range_inside(offset, len).is_none() {
             return Err(MapError::OutOfRange);
         }
-        if offset % self.page_size != 0 {
+        if offset % self.page_size != 0 || len % self.page_size != 0 {
             return Err(MapError::Misaligned);
         }
         Ok(())

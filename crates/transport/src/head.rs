@@ -2,9 +2,10 @@
 //! the block in which their kernels find that the rest is a DAX device, and how that is mapped.
 //!
 //! The block is Linux's `struct nd_pfn_sb` (`drivers/nvdimm/pfn.h`), 4 KiB into the file. It says that a
-//! kernel keeps its own records of the memory's pages in its own memory (mode `PFN_MODE_RAM`), that pages are
-//! the unit, and that the device begins after 2 MiB. Members of the pool can write to it, so a kernel must be
-//! told what to expect there; one that takes what it finds can be told to keep its records in the pool.
+//! kernel keeps its own records of the memory's pages in its own memory (mode `PFN_MODE_RAM`), what the
+//! device is mapped in multiples of, and that it begins after 2 MiB. Members of the pool can write to it, so
+//! a kernel must be told what to expect there; one that takes what it finds can be told to keep its records
+//! in the pool.
 
 use vshmem_pool::layout::MAGIC;
 
@@ -33,8 +34,10 @@ pub(crate) fn length(fd: i32, file_len: u64) -> u64 {
     }
 }
 
-/// The block of a file that has a pool of `size` bytes behind its head.
-pub(crate) fn block(size: u64) -> [u8; BLOCK] {
+/// The block of a file that has a pool of `size` bytes behind its head, whose segments are aligned to
+/// `align`. The device is to be mapped in large pages if that is no less.
+pub(crate) fn block(size: u64, align: u64) -> [u8; BLOCK] {
+    const LARGE_PAGE: u32 = HEAD as u32;
     /// `PFN_MODE_RAM`.
     const IN_MEMORY: u32 = 1;
     const PAGE: u32 = 4096;
@@ -51,7 +54,8 @@ pub(crate) fn block(size: u64) -> [u8; BLOCK] {
     put(56, &HEAD.to_le_bytes());
     put(64, &(size / u64::from(PAGE)).to_le_bytes());
     put(72, &IN_MEMORY.to_le_bytes());
-    put(84, &PAGE.to_le_bytes());
+    let unit = if align < HEAD { PAGE } else { LARGE_PAGE };
+    put(84, &unit.to_le_bytes());
     put(88, &PAGE.to_le_bytes());
     put(92, &RECORD.to_le_bytes());
     let sum = fletcher64(&block);
@@ -77,7 +81,7 @@ mod tests {
     /// What Linux 6.1 wrote for a device of 64 MiB, besides its identifier.
     #[test]
     fn the_block_is_what_linux_writes() {
-        let mut ours = block(64 << 20);
+        let mut ours = block(64 << 20, 4096);
         let words = |at: usize| u64::from_le_bytes(ours[at..at + 8].try_into().expect("eight"));
         assert_eq!(words(48), 0x0004_0001_0000_0000);
         assert_eq!((words(56), words(64)), (2 << 20, 0x4000));
@@ -87,6 +91,12 @@ mod tests {
         ]);
         ours[4088..].fill(0);
         assert_eq!(fletcher64(&ours), 0x4001_4a33_aa72_65c0);
+    }
+
+    #[test]
+    fn the_block_says_how_the_device_is_mapped() {
+        let unit = |align| u32::from_le_bytes(block(64 << 20, align)[84..88].try_into().expect("four"));
+        assert_eq!([0, 4096, 1 << 20, 2 << 20, 1 << 30].map(unit), [4096, 4096, 4096, 2 << 20, 2 << 20]);
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub use error::{CreateError, DiscoverError, JoinError, MapError, OpenError, Remo
 pub use handle::Handle;
 pub use liveness::{Liveness, LIVENESS_BASE};
 pub use local::{
-    create_local, create_resolved, create_with_head, list_local, open_local_file, remove_local,
-    reserve_local, Local, LocalPool,
+    create_local, create_resolved, create_with_head, list_local, open_local_file, page_size_for,
+    remove_local, reserve_local, Local, LocalPool,
 };
 pub use pool_ref::{Origin, PoolRef, NAME_MAX, PATH_MAX};
 pub use process::namespaces_number;

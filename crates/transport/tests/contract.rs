@@ -83,7 +83,7 @@ fn behind_a_head() -> bool {
         mem.base().cast::<u64>().write(MAGIC);
         true
     };
-    create_with_head(&pool, SIZE, 0o600, begin).expect("a new pool");
+    create_with_head(&pool, 0, SIZE, 0o600, begin).expect("a new pool");
     let good = check(&pool);
     std::fs::remove_file(path).expect("the pool was there");
     good

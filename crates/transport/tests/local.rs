@@ -529,7 +529,7 @@ fn a_pool_behind_a_head_is_opened_and_removed_as_others_are() {
     const HEAD: u64 = vshmem_transport::head::HEAD;
     let scratch = Scratch::new();
     let pool = at(&scratch.path());
-    create_with_head(&pool, SIZE + 1, 0o600, &mut begin).expect("room");
+    create_with_head(&pool, 0, SIZE + 1, 0o600, &mut begin).expect("room");
     let meta = fs::metadata(scratch.path()).expect("there");
     assert_eq!(meta.len(), HEAD + 2 * SIZE, "in whole blocks");
     let handle = open(&pool).expect("a pool");

@@ -17,7 +17,7 @@ vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default
 equal "the transport keeps its contract" 0 $?
 contains "and it is this one" "transport dax" "$(cat "$work/contract")"
 grep -v '^ok' "$work/contract" | sed 's/^/        /'
-LIMIT=240 code "System V's conformance tests pass in a machine" 0 vshmem exec vm1 -- env TESTS=msg VSHMEM_POOL=/dev/dax0.0 \
+LIMIT=240 code "System V's conformance tests pass in a machine" 0 vshmem exec vm1 -- env TESTS=msg POOL=/dev/dax0.0 \
     "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"
 
 # A wait, a hand-over and an end in each direction, and the host's own processes take part.

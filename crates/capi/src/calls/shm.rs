@@ -43,9 +43,9 @@ struct AttachAddress {
 }
 
 impl AttachAddress {
-    fn of(addr: usize, flags: i32) -> Result<AttachAddress, Errno> {
+    /// `page`: what the pool's memory is mapped in multiples of, the unit of addresses (SHMLBA).
+    fn of(addr: usize, flags: i32, page: usize) -> Result<AttachAddress, Errno> {
         let replace = flags & libc::SHM_REMAP != 0;
-        let page = state::page_size();
         if addr == 0 {
             return if replace { Err(Errno::EINVAL) } else { Ok(AttachAddress { addr: None, replace }) };
         }
@@ -75,7 +75,8 @@ pub fn attach_range(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result
 }
 
 fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
-    let address = AttachAddress::of(addr, flags)?;
+    let page = caller.page_size()?;
+    let address = AttachAddress::of(addr, flags, page)?;
     let gate = gate::enter()?;
     TABLE.reserve(&gate)?;
     let extent = shm::look(&caller.ctx, id, flags)?;
@@ -83,7 +84,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
     if address.replace && SEGMENTS.known(caller.pool_index(), id).is_none() {
         return Err(told::unknown("shmctl(IPC_STAT)"));
     }
-    let len = extent.len as usize;
+    let len = (extent.len as usize).next_multiple_of(page);
     if address.addr.is_some_and(|a| a.checked_add(len).is_none()) {
         return Err(Errno::EINVAL);
     }
@@ -217,7 +218,7 @@ fn limits(caller: &Caller) -> Shminfo {
 }
 
 fn usage(u: &shm::ShmInfo) -> ShmInfo {
-    ShmInfo { used_ids: u.used_ids as i32, tot: u.total, rss: u.total, ..ShmInfo::blank() }
+    ShmInfo { used_ids: u.used_ids as i32, tot: u.total, rss: u.taken, ..ShmInfo::blank() }
 }
 
 #[cfg(test)]
@@ -227,11 +228,16 @@ mod tests {
     #[test]
     fn addresses_are_judged_as_linux_does() {
         let at = |addr, replace| Ok(AttachAddress { addr: Some(addr), replace });
-        assert_eq!(AttachAddress::of(0, 0), Ok(AttachAddress { addr: None, replace: false }));
-        assert_eq!(AttachAddress::of(0, libc::SHM_REMAP), Err(Errno::EINVAL));
-        assert_eq!(AttachAddress::of(0x10_0001, 0), Err(Errno::EINVAL));
-        assert_eq!(AttachAddress::of(0x10_0001, libc::SHM_RND), at(0x10_0000, false));
-        assert_eq!(AttachAddress::of(0x10_0000, libc::SHM_REMAP), at(0x10_0000, true));
+        let of = |addr, flags| AttachAddress::of(addr, flags, 4096);
+        assert_eq!(of(0, 0), Ok(AttachAddress { addr: None, replace: false }));
+        assert_eq!(of(0, libc::SHM_REMAP), Err(Errno::EINVAL));
+        assert_eq!(of(0x10_0001, 0), Err(Errno::EINVAL));
+        assert_eq!(of(0x10_0001, libc::SHM_RND), at(0x10_0000, false));
+        assert_eq!(of(0x10_0000, libc::SHM_REMAP), at(0x10_0000, true));
+        let of = |addr, flags| AttachAddress::of(addr, flags, 2 << 20);
+        assert_eq!(of(0x10_0000, 0), Err(Errno::EINVAL));
+        assert_eq!(of(0x30_1000, libc::SHM_RND), at(0x20_0000, false));
+        assert_eq!(of(0x10_0000, libc::SHM_RND), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -136,7 +136,7 @@ mod tests {
         let _turn = RUNTIME.lock();
         let path = format!("/dev/shm/vshmem-using-{}", std::process::id());
         assert!(check_unused(&path).is_ok(), "there is none");
-        crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
+        crate::pools::create(&path, 4 << 20, 0o600, &[], crate::pools::Form::default()).unwrap();
         let client = Client::join(&pools::find(Some(&path)).unwrap()[0]).unwrap();
         assert!(check_unused(&path).is_ok(), "who only looks does not count");
         // Programs announce that they have begun.
@@ -157,7 +157,7 @@ mod tests {
         let _turn = RUNTIME.lock();
         let name = format!("users{}", std::process::id());
         let path = format!("/dev/shm/vshmem-{name}");
-        crate::pools::create(&path, 4 << 20, 0o600, &[], false).unwrap();
+        crate::pools::create(&path, 4 << 20, 0o600, &[], crate::pools::Form::default()).unwrap();
         let found = &pools::find(Some(&path)).unwrap()[0];
         let client = Client::join(found).unwrap();
         client.context().pool.join([9; 16], b"vm0").unwrap();

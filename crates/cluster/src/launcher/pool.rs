@@ -28,7 +28,7 @@ pub fn path(cluster: &str) -> PathBuf {
 pub fn create(cluster: &str, size: u64, head: bool) -> Result<()> {
     let limits = [("msgmax", MAX_MESSAGE), ("msgmnb", QUEUE_BYTES)]
         .map(|(name, value)| Limit::new(name, value).expect("both are limits and fit"));
-    pools::create(&name(cluster), size, 0o600, &limits, head)
+    pools::create(&name(cluster), size, 0o600, &limits, pools::Form { head, align: 0 })
 }
 
 /// Removes a cluster's pool; it may be gone already.

@@ -166,7 +166,10 @@ fn segment(c: &Ctx, index: u32, small: &mut Audit, pages: &mut Audit, report: Re
     let is_ours = count > 0 && range.is_some_and(|(first, count)| pages.claim(first, count));
     demand(report, is_ours, location, "some of its pages are free, or another's, or none", first);
     let size = shm.size.load(Relaxed);
-    demand(report, size.div_ceil(PAGE) == count, location, "it has not the pages for its size", size);
+    let heap = &c.pool.geometry().pages;
+    let fits =
+        heap.blocks_for(size).is_some_and(|n| u64::from(n) == count) && first % u64::from(heap.align) == 0;
+    demand(report, fits, location, "it has not the pages for its size", size);
     let mut sum = 0u64;
     shm::each_hold(c, shm, |link, hold| {
         let at = c.word(link).map_or(0, |w| w.load(Relaxed));

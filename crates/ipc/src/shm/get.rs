@@ -78,13 +78,13 @@ fn existing(c: &Ctx, key: i32, size: u64, flg: i32) -> Result<Option<i32>, Errno
     }
 }
 
-/// Checks the limits for a new segment; returns its length in whole pages.
+/// Checks the limits for a new segment; returns the length that it takes.
 fn check_new(c: &Ctx, size: u64, flg: i32) -> Result<u64, Errno> {
     let limits = c.pool.limits();
     if size < 1 || size > limits.shmmax {
         return Err(Errno::EINVAL);
     }
-    let len = size.checked_next_multiple_of(PAGE).ok_or(Errno::ENOSPC)?;
+    let len = size.checked_next_multiple_of(c.pool.segment_align()).ok_or(Errno::ENOSPC)?;
     let total = c.pool.kind_root(Kind::Shm).total.load(Relaxed);
     if total.checked_add(len / PAGE).is_none_or(|t| t > limits.shmall) {
         return Err(Errno::ENOSPC);

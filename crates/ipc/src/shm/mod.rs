@@ -46,7 +46,8 @@ pub struct Extent {
     pub offset: u64,
     /// Bytes asked for.
     pub size: u64,
-    /// Bytes to map: `size` rounded up to pages.
+    /// Bytes to map: `size` rounded up to pages. More up to what the pool's segments are aligned to is the
+    /// segment's alone, too.
     pub len: u64,
 }
 
@@ -78,8 +79,10 @@ pub struct ShmDs {
 pub struct ShmInfo {
     /// Segments.
     pub used_ids: u64,
-    /// Pages of all segments.
+    /// Pages of all segments that were asked for.
     pub total: u64,
+    /// Pages that they take.
+    pub taken: u64,
 }
 
 fn bytes_of(c: &Ctx, range: Range) -> (u64, u64) {
@@ -135,10 +138,11 @@ fn range_of(c: &Ctx, shm: &Shm) -> Option<Range> {
 }
 
 fn extent_of(c: &Ctx, shm: &Shm) -> Result<Extent, Errno> {
-    let (offset, len) = bytes_of(c, range_of(c, shm).ok_or(Errno::EINVAL)?);
+    let range = range_of(c, shm).ok_or(Errno::EINVAL)?;
     let size = shm.size.load(Relaxed);
-    (size.checked_next_multiple_of(PAGE) == Some(len))
-        .then_some(Extent { offset, size, len })
+    let heap = &c.pool.geometry().pages;
+    (heap.blocks_for(size) == Some(range.count) && range.first % heap.align == 0)
+        .then(|| Extent { offset: heap.offset(range.first), size, len: size.next_multiple_of(PAGE) })
         .ok_or(Errno::EINVAL)
 }
 
@@ -414,8 +418,17 @@ pub fn info(c: &Ctx) -> (i32, ShmInfo) {
     // Removed segments are gone with the last of those that had them attached.
     reap_removed(c, &signals);
     let root = c.pool.kind_root(Kind::Shm);
-    let info = ShmInfo { used_ids: root.used.load(Relaxed), total: root.total.load(Relaxed) };
+    let taken = root.total.load(Relaxed);
+    let total = if c.pool.segment_align() > PAGE { asked(c) } else { taken };
+    let info = ShmInfo { used_ids: root.used.load(Relaxed), total, taken };
     (dir::highest(c, Kind::Shm).max(0), info)
+}
+
+/// Pages of all segments that were asked for.
+fn asked(c: &Ctx) -> u64 {
+    let indexes = (0..=highest(c)).filter_map(|index| dir::by_index(c, Kind::Shm, index).ok());
+    let sizes = indexes.filter_map(|(index, _)| Some(c.shm(index)?.size.load(Relaxed)));
+    sizes.fold(0, |pages: u64, size| pages.saturating_add(size.div_ceil(PAGE)))
 }
 
 /// The highest index in use, -1 if there is none.

@@ -8,8 +8,9 @@ use crate::{directory as dir, Cred, Errno, IPC_CREAT, IPC_PRIVATE};
 use std::sync::mpsc::channel;
 use std::vec::Vec;
 use vshmem_pool::atomic::Ordering::Relaxed;
+use vshmem_pool::layout::Kind;
 use vshmem_pool::lock::{SignalsBlocked, PATIENCE};
-use vshmem_pool::Kernel;
+use vshmem_pool::{Kernel, Params};
 
 #[test]
 fn attachments_are_counted() {
@@ -98,6 +99,47 @@ fn all_pages_come_back_and_read_as_zeros() {
     }
     assert_eq!(shm::info(c).1, shm::ShmInfo::default());
     assert_eq!(heap.free_blocks(world.pool()), heap.count as u64);
+}
+
+#[test]
+fn aligned_segments_have_all_up_to_the_next_to_themselves() {
+    let params = Params { align: 64 << 10, ..Params::default() };
+    let world = World::with(2 << 20, &params, |_| {}).unwrap();
+    let (a, b) = (world.process(), world.process());
+    let (c, d) = (&a.ctx(), &b.ctx());
+    let heap = world.pool().geometry().pages;
+    for round in 0..20 {
+        let mut taken = Vec::new();
+        for size in [1, 4096, 65536, 65537, 200_000] {
+            let id = shm::get(c, IPC_PRIVATE, size, 0o600).unwrap();
+            let extent = shm::attach(d, id, 0).unwrap();
+            let pages = (size as u64).next_multiple_of(4096);
+            assert_eq!((extent.offset % (64 << 10), extent.len), (0, pages));
+            let room = pages.next_multiple_of(64 << 10);
+            let at = world.pool().mem().range(extent.offset, room).unwrap();
+            // SAFETY: the segment's bytes, which nobody else has.
+            let bytes = unsafe { core::slice::from_raw_parts_mut(at, room as usize) };
+            assert!(bytes.iter().all(|b| *b == 0), "round {round}, {size} bytes");
+            bytes.fill(7);
+            taken.push((extent.offset, room, id));
+        }
+        let info = shm::info(c).1;
+        assert_eq!((info.total, info.taken), (1 + 1 + 16 + 17 + 49, (1 + 1 + 1 + 2 + 4) * 16));
+        assert_eq!(findings(&a), []);
+        let ids: Vec<i32> = taken.iter().map(|taken| taken.2).collect();
+        taken.sort();
+        assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+        for id in ids {
+            shm::remove(c, id).unwrap();
+            shm::detach(d, id);
+        }
+    }
+    assert_eq!(heap.free_blocks(world.pool()), heap.count as u64);
+    // One that lies elsewhere was not put there by this library.
+    let id = shm::get(c, IPC_PRIVATE, 1, 0o600).unwrap();
+    let first = &c.shm(dir::lookup(c, Kind::Shm, id).unwrap().0).unwrap().first;
+    first.store(first.load(Relaxed) + 1, Relaxed);
+    assert_eq!(shm::look(c, id, 0), Err(Errno::EINVAL));
 }
 
 #[test]

@@ -32,7 +32,7 @@ const _: () = {
 
 specified!(
     Superblock, 320,
-    magic at 0, version at 8, incompatible at 12, compatible at 16, reserved at 20, size at 24,
+    magic at 0, version at 8, incompatible at 12, compatible at 16, align at 20, size at 24,
     geometry at 32, limits at 224,
 );
 specified!(

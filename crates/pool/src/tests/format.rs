@@ -75,7 +75,7 @@ fn everything_has_its_place() {
 fn limits_are_kept_and_lowered_to_what_there_is_room_for() {
     let memory = Memory::new(MIN);
     let limits = Limits { shmmax: 12345, semmsl: 70_000, semopm: 0, msgmax: u32::MAX, ..Limits::default() };
-    Pool::format(memory.mem(), &Params { limits }).unwrap();
+    Pool::format(memory.mem(), &Params { limits, ..Params::default() }).unwrap();
     let pool = open(&memory).unwrap();
     let l = pool.limits();
     assert_eq!((l.shmmax, l.semmsl, l.semopm, l.msgmax), (12345, 65535, 1, MSGMAX_MOST));
@@ -103,6 +103,38 @@ fn strangers_are_refused_with_the_reason() {
     sb.incompatible.store(0, Relaxed);
     sb.compatible.store(u32::MAX, Relaxed);
     assert!(open(&memory).is_ok());
+}
+
+#[test]
+fn segments_are_aligned_to_what_the_pool_was_made_for() {
+    let memory = Memory::new(16 << 20);
+    let format = |align| Pool::format(memory.mem(), &Params { align, ..Params::default() });
+    for align in [PAGE + 1, 3 * PAGE, 2 << 30, u64::MAX] {
+        assert_eq!(format(align), Err(FormatError::Alignment), "{align}");
+    }
+    assert_eq!(format(16 << 20), Err(FormatError::TooSmall));
+    let plain = formatted(MIN);
+    assert_eq!((head(&plain).incompatible.load(Relaxed), head(&plain).align.load(Relaxed)), (0, 0));
+    assert_eq!(open(&plain).unwrap().segment_align(), PAGE);
+    format(2 << 20).unwrap();
+    let pool = open(&memory).unwrap();
+    let heap = pool.geometry().pages;
+    assert_eq!((pool.segment_align(), heap.base % (2 << 20)), (2 << 20, 0));
+    assert_eq!([1, 2 << 20, (2 << 20) + 1].map(|len| heap.blocks_for(len)), [512, 512, 1024].map(Some));
+    assert_eq!(heap.free_blocks(&pool), heap.count as u64);
+    assert!(heap.count % 512 == 0 && heap.count >= 4 * 512);
+    let sb = head(&memory);
+    // A base that is no multiple of it, nor a number that is no power of two.
+    for align in [0, 3, 1 << 19, u32::MAX] {
+        sb.align.store(align, Relaxed);
+        assert_eq!(open(&memory).unwrap_err(), OpenError::Damaged, "{align}");
+    }
+    sb.align.store(512, Relaxed);
+    sb.incompatible.store(ALIGNED | 2, Relaxed);
+    assert_eq!(open(&memory).unwrap_err(), OpenError::Features(2));
+    sb.incompatible.store(ALIGNED, Relaxed);
+    sb.geometry.pages.base.store(heap.base + PAGE, Relaxed);
+    assert_eq!(open(&memory).unwrap_err(), OpenError::Damaged);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 fn pool(memory: &Memory) -> Pool {
     let limits = Limits::default();
-    Pool::format(memory.mem(), &Params { limits }).unwrap();
+    Pool::format(memory.mem(), &Params { limits, ..Params::default() }).unwrap();
     Pool::open(memory.mem()).unwrap()
 }
 

@@ -52,28 +52,39 @@ pub fn create_resolved(
     mode: u32,
     init: &mut dyn FnMut(Mem) -> bool,
 ) -> Result<(), CreateError> {
-    create(pool, 0, size, mode, init)
+    create(pool, None, size, mode, init)
 }
 
-/// The same for a pool that machines are shown as persistent memory: its file has a [`head`].
+/// The same for a pool that machines are shown as persistent memory, which they map in multiples of `align`
+/// or less: its file has a [`head`].
 ///
 /// # Errors
 /// As those of [`create_local`].
 pub fn create_with_head(
     pool: &PoolRef,
+    align: u64,
     size: u64,
     mode: u32,
     init: &mut dyn FnMut(Mem) -> bool,
 ) -> Result<(), CreateError> {
     // Guests' kernels take whole blocks of this size only.
     let size = size.checked_next_multiple_of(HEAD);
-    create(pool, HEAD, size.ok_or(CreateError::TooLarge)?, mode, init)
+    create(pool, Some(align), size.ok_or(CreateError::TooLarge)?, mode, init)
 }
 
-/// Creates a pool of which a file of `begins` bytes more has so many before it.
+/// What memory is mapped in multiples of in the directory where a pool is to be made: segments of the pool
+/// have to be aligned to it. Pages, but for hugetlbfs.
+///
+/// # Errors
+/// As those of [`create_local`].
+pub fn page_size_for(pool: &PoolRef) -> Result<u64, CreateError> {
+    Ok(page_size_of(Entry::for_new(pool)?.directory()))
+}
+
+/// Creates a pool, with a head before it that says how it is aligned, or without.
 fn create(
     pool: &PoolRef,
-    begins: u64,
+    head: Option<u64>,
     size: u64,
     mode: u32,
     init: &mut dyn FnMut(Mem) -> bool,
@@ -86,10 +97,11 @@ fn create(
         return Err(CreateError::Exists);
     }
     let new = NewFile::new(&entry)?;
+    let begins = head.map_or(0, |_| HEAD);
     let len = set_size(&new.file, begins, size)?;
     sys::set_mode(new.file.fd(), mode & 0o777)?;
-    if begins > 0 {
-        sys::write_at(new.file.fd(), &head::block(len as u64), head::BLOCK_AT)?;
+    if let Some(align) = head {
+        sys::write_at(new.file.fd(), &head::block(len as u64, align), head::BLOCK_AT)?;
     }
     let contents = Contents::new(len)?;
     // SAFETY: `len` bytes are mapped there, and stay mapped beyond the call.

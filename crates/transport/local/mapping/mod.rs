@@ -12,7 +12,7 @@ mod list;
 mod reserved;
 
 pub use crate::pool_ref::DIRECTORY;
-pub use create::{create_local, create_resolved, create_with_head};
+pub use create::{create_local, create_resolved, create_with_head, page_size_for};
 pub(crate) use entry::exists;
 pub use list::{list_local, remove_local, LocalPool};
 pub use reserved::reserve_local;

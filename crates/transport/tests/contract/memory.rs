@@ -165,11 +165,14 @@ fn outside(subject: &Subject) -> Outcome {
         let outcome = pool.handle.map(offset, len as usize, None, READ_WRITE);
         same(outcome.err(), Some(MapError::OutOfRange), &format!("mapping {len} at {offset}"))?;
     }
-    let outcome = pool.handle.map(pool.scratch + 1, 16, None, READ_WRITE);
+    let len = page as usize;
+    let outcome = pool.handle.map(pool.scratch + 1, len, None, READ_WRITE);
     same(outcome.err(), Some(MapError::Misaligned), "mapping from the middle of a page")?;
-    let outcome = pool.handle.map(pool.scratch, 16, Some(1), READ_WRITE);
+    let outcome = pool.handle.map(pool.scratch, len - 1, None, READ_WRITE);
+    same(outcome.err(), Some(MapError::Misaligned), "mapping a part of a page")?;
+    let outcome = pool.handle.map(pool.scratch, len, Some(len / 2), READ_WRITE);
     same(outcome.err(), Some(MapError::Misaligned), "mapping at an odd address")?;
-    let outcome = pool.handle.map(pool.scratch, 16, Some(0usize.wrapping_sub(page as usize)), READ_WRITE);
+    let outcome = pool.handle.map(pool.scratch, len, Some(0usize.wrapping_sub(len)), READ_WRITE);
     ensure(outcome.is_err(), "mapped at the end of the address space")?;
     for (offset, len) in [(size, page), (size - page, 2 * page), (u64::MAX, 2)] {
         ensure(!pool.handle.reserve(offset, len), "reserved what is no part of the pool")?;
