@@ -5,8 +5,9 @@ use crate::metrics::CONTENT_TYPE;
 use rustix::net::SocketFlags;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -20,23 +21,11 @@ const LONGEST: usize = 8 << 10;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection.
-struct Scrape {
+pub struct Scrape {
     socket: OwnedFd,
     request: Vec<u8>,
     unsent: Vec<u8>,
     since: Instant,
-}
-
-/// The state of a connection.
-pub enum Progress {
-    /// It is finished, or was closed.
-    Closed,
-    /// The request is not complete.
-    Reading,
-    /// The request is complete: [`Endpoint::respond`] to it.
-    Requested,
-    /// A part of the response is to be written.
-    Writing,
 }
 
 /// The listening socket, and its connections.
@@ -77,44 +66,32 @@ impl Endpoint {
         self.connections.len() < MOST
     }
 
-    /// Accepts a connection, if there is one.
-    pub fn accept(&mut self, number: u32) -> Option<&OwnedFd> {
+    /// Accepts a connection, if there is one and it may be accepted.
+    pub fn accept(&mut self, number: u32) -> bool {
+        if !self.can_accept() {
+            return false;
+        }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = rustix::net::accept_with(&self.listener, flags).ok()?;
+        let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else {
+            return false;
+        };
         let scrape = Scrape { socket, request: Vec::new(), unsent: Vec::new(), since: Instant::now() };
         self.connections.insert(number, scrape);
-        self.connections.get(&number).map(|scrape| &scrape.socket)
+        true
     }
 
-    /// The socket of a connection.
-    pub fn socket(&self, number: u32) -> Option<&OwnedFd> {
-        self.connections.get(&number).map(|scrape| &scrape.socket)
+    /// The connections, by number.
+    pub fn connections(&self) -> impl Iterator<Item = (u32, &Scrape)> {
+        self.connections.iter().map(|(number, scrape)| (*number, scrape))
     }
 
-    /// Reads or writes as much as it can without waiting.
-    pub fn advance(&mut self, number: u32) -> Progress {
-        let Some(scrape) = self.connections.get_mut(&number) else {
-            return Progress::Closed;
-        };
-        if scrape.unsent.is_empty() {
-            scrape.read()
-        } else {
-            scrape.write()
+    /// Reads or writes as much as it can without waiting, and responds to a request that is complete; `text`
+    /// makes the metrics. A connection that is finished is closed.
+    pub fn advance(&mut self, number: u32, text: impl FnOnce() -> String) {
+        let scrape = self.connections.get_mut(&number);
+        if !scrape.is_some_and(|scrape| scrape.advance(text).is_ok_and(|goes_on| goes_on)) {
+            self.connections.remove(&number);
         }
-    }
-
-    /// Responds to a complete request; `text` makes the metrics.
-    pub fn respond(&mut self, number: u32, text: impl FnOnce() -> String) -> Progress {
-        let Some(scrape) = self.connections.get_mut(&number) else {
-            return Progress::Closed;
-        };
-        scrape.unsent = respond(&scrape.request, text).into_bytes();
-        scrape.write()
-    }
-
-    /// Closes a connection.
-    pub fn drop(&mut self, number: u32) {
-        self.connections.remove(&number);
     }
 
     /// Closes connections that have taken too long.
@@ -151,29 +128,46 @@ pub(crate) fn parse(address: &str) -> Result<SocketAddr> {
 }
 
 impl Scrape {
-    fn read(&mut self) -> Progress {
+    /// Whether a part of the response is to be written, and nothing more is read.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Reads, responds and writes; false if the connection is finished.
+    fn advance(&mut self, text: impl FnOnce() -> String) -> io::Result<bool> {
+        if self.unsent.is_empty() {
+            if !self.read()? {
+                return Ok(true);
+            }
+            self.unsent = respond(&self.request, text).into_bytes();
+        }
+        self.write()
+    }
+
+    /// Reads what is there; whether the request is complete.
+    fn read(&mut self) -> io::Result<bool> {
         let mut part = [0u8; 2048];
         loop {
             match rustix::io::read(&self.socket, &mut part) {
-                Ok(0) => return Progress::Closed,
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => self.request.extend_from_slice(&part[..len]),
-                Err(e) if is_would_block(e) => break,
-                Err(_) => return Progress::Closed,
+                Err(e) if is_would_block(e) => return Ok(false),
+                Err(e) => return Err(e.into()),
             }
             if is_complete(&self.request) || self.request.len() > LONGEST {
-                return Progress::Requested;
+                return Ok(true);
             }
         }
-        Progress::Reading
     }
 
-    fn write(&mut self) -> Progress {
+    /// Writes as much as it can; whether there is more.
+    fn write(&mut self) -> io::Result<bool> {
         while !self.unsent.is_empty() {
             let flags = rustix::net::SendFlags::NOSIGNAL;
             match rustix::net::send(&self.socket, &self.unsent, flags) {
                 Ok(len) => drop(self.unsent.drain(..len)),
-                Err(e) if is_would_block(e) => return Progress::Writing,
-                Err(_) => return Progress::Closed,
+                Err(e) if is_would_block(e) => return Ok(true),
+                Err(e) => return Err(e.into()),
             }
         }
         let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write);
@@ -184,7 +178,13 @@ impl Scrape {
                 break;
             }
         }
-        Progress::Closed
+        Ok(false)
+    }
+}
+
+impl AsFd for Scrape {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

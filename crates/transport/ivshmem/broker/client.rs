@@ -5,7 +5,7 @@ use crate::ivshmem::control::{Request, Response, Status};
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::{Connection, STORE};
 use crate::ivshmem::program::{Part, Program};
-use crate::ivshmem::server;
+use crate::ivshmem::stored::LOCK;
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -60,10 +60,10 @@ pub fn ensure(program: &Program) -> Result<bool> {
     Directory::at(directory.path())?;
     let (ours, theirs) = Connection::pair().explain(|| "could not make a pair of sockets".into())?;
     // The keeper starts the back end as soon as it finds the other end of its connection closed.
-    let started = match server::lock(directory)? {
+    let started = match directory.try_lock()? {
         Some(lock) => {
             let fds = [std::os::fd::AsFd::as_fd(&lock)];
-            ours.send(STORE, server::LOCK, &fds)
+            ours.send(STORE, LOCK, &fds)
                 .and_then(|()| program.start(Part::Keeper, &theirs))
                 .explain(|| format!("could not start {}", program.path.display()))?;
             true

@@ -1,8 +1,10 @@
 //! The back end's directory, with its sockets, its lock and its log.
 
 use crate::error::{Error, Explain, Result};
-use std::fs::{self, DirBuilder};
+use rustix::fs::{flock, FlockOperation};
+use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -46,6 +48,22 @@ impl Directory {
     /// The file whose lock the back end and its keeper hold.
     pub(crate) fn lock(&self) -> PathBuf {
         self.0.join("lock")
+    }
+
+    /// Takes that lock; `None` if a back end or its keeper has it.
+    pub(crate) fn try_lock(&self) -> Result<Option<OwnedFd>> {
+        let path = self.lock();
+        let failed = || format!("could not lock {}", path.display());
+        let file = File::options().create(true).truncate(false).write(true).open(&path).explain(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(e) => return Err(e).explain(failed),
+        }
+        // A previous back end may have removed the file since it was opened.
+        let ours = file.metadata().map(|meta| meta.ino()).ok();
+        let there = fs::metadata(&path).map(|meta| meta.ino()).ok();
+        Ok((ours == there).then(|| file.into()))
     }
 
     /// The file with the back end's pid.

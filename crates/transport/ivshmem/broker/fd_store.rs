@@ -3,18 +3,14 @@
 //!
 //! Packets arrive in order, and even if the sender dies right after sending.
 
-use rustix::net::{
-    recvmsg, sendmsg, socketpair, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use crate::ivshmem::fds::{self, MOST};
+use rustix::net::{socketpair, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most vectors of a peer.
 pub const MOST_VECTORS: usize = 32;
-/// Most descriptors in a packet: a pool's vectors and what else it has.
-const MOST: usize = MOST_VECTORS + 8;
+const _: () = assert!(MOST_VECTORS + 8 <= MOST);
 /// Longest packet in bytes.
 const LONGEST: usize = 256;
 
@@ -47,39 +43,22 @@ impl Connection {
 
     /// Sends a packet; waits while the buffer is full.
     pub fn send(&self, letter: u8, label: &str, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
-        let mut rights = SendAncillaryBuffer::new(&mut space);
         if label.len() >= LONGEST || fds.len() > MOST {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        if !fds.is_empty() {
-            rights.push(SendAncillaryMessage::ScmRights(fds));
-        }
-        let first = [letter];
-        let parts = [IoSlice::new(&first), IoSlice::new(label.as_bytes())];
-        sendmsg(&self.0, &parts, &mut rights, SendFlags::NOSIGNAL)?;
-        Ok(())
+        fds::send(self, &[&[letter], label.as_bytes()], fds, SendFlags::empty()).map(|_| ())
     }
 
     /// Waits for a packet; `None`: the other end is closed.
     pub fn receive(&self) -> io::Result<Option<Packet>> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
-        let mut rights = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0u8; LONGEST];
-        let got = loop {
-            let flags = RecvFlags::CMSG_CLOEXEC;
-            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags) {
+        let (len, fds) = loop {
+            match fds::receive(self, &mut bytes, RecvFlags::empty()) {
                 Err(rustix::io::Errno::INTR) => (),
                 other => break other?,
             }
         };
-        let mut fds = Vec::new();
-        for message in rights.drain() {
-            if let RecvAncillaryMessage::ScmRights(received) = message {
-                fds.extend(received);
-            }
-        }
-        let Some((letter, label)) = bytes[..got.bytes].split_first() else {
+        let Some((letter, label)) = bytes[..len].split_first() else {
             return Ok(None);
         };
         let label = String::from_utf8_lossy(label).into_owned();

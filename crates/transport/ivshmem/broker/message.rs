@@ -1,12 +1,9 @@
 //! The messages of ivshmem-server's protocol, version 0 (QEMU's `docs/specs/ivshmem-spec.txt`): a 64-bit
 //! number, little-endian, and for some a descriptor.
 
-use rustix::net::{
-    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use crate::ivshmem::fds;
+use rustix::net::{RecvFlags, SendFlags};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The first message: the protocol's version.
@@ -17,15 +14,7 @@ pub const MEMORY: i64 = -1;
 /// Sends a message without waiting; `WouldBlock` if the peer does not read. Eight bytes are sent as a whole
 /// or not at all.
 pub fn send(socket: BorrowedFd<'_>, number: i64, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut rights = SendAncillaryBuffer::new(&mut space);
-    let fds = with.map(|fd| [fd]);
-    if let Some(fds) = &fds {
-        rights.push(SendAncillaryMessage::ScmRights(fds));
-    }
-    let bytes = number.to_le_bytes();
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    match sendmsg(socket, &[IoSlice::new(&bytes)], &mut rights, flags)? {
+    match fds::send(socket, &[&number.to_le_bytes()], with.as_slice(), SendFlags::DONTWAIT)? {
         8 => Ok(()),
         _ => Err(io::ErrorKind::BrokenPipe.into()),
     }
@@ -33,20 +22,11 @@ pub fn send(socket: BorrowedFd<'_>, number: i64, with: Option<BorrowedFd<'_>>) -
 
 /// Receives a message, as a client of the protocol; `None` at the end.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<(i64, Option<OwnedFd>)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut rights = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0u8; 8];
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
-    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut rights, flags)?;
-    let mut fd = None;
-    for message in rights.drain() {
-        if let RecvAncillaryMessage::ScmRights(fds) = message {
-            fd = fds.last().or(fd);
-        }
-    }
-    match got.bytes {
+    let (len, mut fds) = fds::receive(socket, &mut bytes, RecvFlags::WAITALL)?;
+    match len {
         0 => Ok(None),
-        8 => Ok(Some((i64::from_le_bytes(bytes), fd))),
+        8 => Ok(Some((i64::from_le_bytes(bytes), fds.pop()))),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }

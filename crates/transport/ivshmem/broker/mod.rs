@@ -4,12 +4,13 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `message` | the protocol of ivshmem-server, version 0, as QEMU implements it |
+//! | `fds` | bytes and descriptors over a Unix socket |
 //! | `peer_table` | the peers of a pool and what each was told, in memory that outlives this process |
 //! | `served_pool` | one pool: its peers, and announcing to each what it was not told yet |
 //! | `host_wakeup` | waking threads of the host when its doorbell was rung |
 //! | `doorbell_sender` | a thread that rings doorbells for processes of the host |
 //! | `server` | the loop over all sockets and eventfds |
-//! | `keeper`, `fd_store` | the process that restarts the back end and stores its descriptors, and their protocol |
+//! | `keeper`, `fd_store`, `stored` | the process that restarts the back end and stores its descriptors, their protocol, and what is stored |
 //! | `program`, `part` | starting the one from the other; what was started so |
 //! | `control`, [`client`] | the control socket's protocol, and its client |
 //! | `directory` | the back end's directory |
@@ -30,6 +31,7 @@ mod device;
 mod directory;
 mod doorbell_sender;
 mod fd_store;
+mod fds;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod host_wakeup;
@@ -40,6 +42,7 @@ mod peer_table;
 mod program;
 mod served_pool;
 mod server;
+mod stored;
 
 pub use control::{MemberStatus, PeerStatus, PoolStatus, Request, Status};
 pub use device::{driver_failed, give_device, Devices};

@@ -1,37 +1,26 @@
-//! A pool that is served: its peers, and announcing to each what it was not told yet.
-//!
-//! There are no queues of messages. What a peer should know (the peers that are connected, and their
-//! eventfds) is compared with what it was told according to the peer table, and the difference is sent as far
-//! as the peer reads. So a peer that never reads costs a fixed amount of memory, and a new back end goes on
-//! where the previous one stopped.
+//! A pool that is served, and its peers.
 //!
 //! A peer has a slot of the peer table, which is used again after it, and an id, which is not.
-//!
-//! # When the back end dies
-//! The peer table is written after each message. So when a back end dies, there is one message of which it is
-//! not known whether it was sent. It counts as sent ([`PeerTable::complete_in_flight`]), because no message
-//! may be sent twice: QEMU frees twice what is removed twice, and takes a vector that comes twice for the
-//! next one.
 
+mod announce;
 mod collected;
+mod members;
 mod metrics;
+mod status;
 
 use self::collected::Collected;
-use crate::error::{Error, Explain, Result};
-use crate::ivshmem::control::{MemberStatus, PeerStatus, PoolStatus};
+use crate::error::{Error, Result};
 use crate::ivshmem::doorbell_sender::{self, DoorbellSender};
 use crate::ivshmem::host_wakeup::HostWakeup;
-use crate::ivshmem::message;
-use crate::ivshmem::peer_table::{peer_id, Announced, PeerTable, MOST_PEERS};
+use crate::ivshmem::peer_table::{peer_id, PeerTable, MOST_PEERS};
 use crate::joined_pool::{monotonic, now, JoinedPool};
 use crate::owned_handle::{OwnedHandle, SharedPool};
 use crate::reclaimer::Reclaimer;
 use crate::worker::Worker;
 use rustix::event::{eventfd, EventfdFlags};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -226,86 +215,6 @@ impl ServedPool {
         Some(peer)
     }
 
-    /// Announces to all peers what they were not told yet. Returns the slots of those whose connection is
-    /// broken.
-    pub fn announce(&mut self) -> Vec<u16> {
-        let slots: Vec<u16> = self.peers.keys().copied().collect();
-        slots.into_iter().filter(|slot| !self.announce_to(*slot)).collect()
-    }
-
-    /// Announces to one peer what it was not told yet, as far as it reads. False if the connection is broken.
-    fn announce_to(&mut self, recipient: u16) -> bool {
-        let result = self.send_difference(recipient);
-        let Some(peer) = self.peers.get_mut(&recipient) else {
-            return true;
-        };
-        let is_temporary = |e: &io::Error| {
-            // Linux limits how many descriptors of a user are in flight.
-            e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ETOOMANYREFS)
-        };
-        peer.behind = result.as_ref().is_err_and(is_temporary);
-        peer.behind || result.is_ok()
-    }
-
-    fn send_difference(&self, recipient: u16) -> io::Result<()> {
-        self.greet(recipient)?;
-        for subject in 0..MOST_PEERS as u16 {
-            if subject != recipient {
-                self.announce_subject(recipient, subject)?;
-            }
-        }
-        // Its own vectors come last: by then it knows all others.
-        self.announce_subject(recipient, recipient)
-    }
-
-    fn greet(&self, recipient: u16) -> io::Result<()> {
-        let Some(peer) = self.peers.get(&recipient) else {
-            return Ok(());
-        };
-        let greeted = &self.stored.peer_table.entry(recipient).greeted;
-        let memory = Some(self.stored.file.as_fd());
-        let greeting =
-            [(message::VERSION, None), (i64::from(self.peer_id(recipient)), None), (message::MEMORY, memory)];
-        for (number, fd) in greeting.into_iter().skip(greeted.load(Relaxed) as usize) {
-            let next = greeted.load(Relaxed) + 1;
-            let send = || message::send(peer.socket.as_fd(), number, fd);
-            self.stored.peer_table.greet(recipient, next, send)?;
-        }
-        Ok(())
-    }
-
-    fn announce_subject(&self, recipient: u16, subject: u16) -> io::Result<()> {
-        let table = &self.stored.peer_table;
-        let Some(peer) = self.peers.get(&recipient) else {
-            return Ok(());
-        };
-        let generation = table.entry(subject).generation.load(Relaxed);
-        let mut announced = table.announced(recipient, subject);
-        if announced.generation != generation {
-            // That the previous peer in this slot is gone is not announced: QEMU would free its eventfds, and
-            // free them again when its own device is unplugged.
-            announced.vectors = 0;
-        }
-        if generation == 0 {
-            return Ok(());
-        }
-        let eventfds = self.eventfds(subject);
-        for (vector, eventfd) in eventfds.iter().enumerate().skip(announced.vectors) {
-            let after = Announced { generation, vectors: vector + 1 };
-            let id = peer_id(generation).into();
-            let send = || message::send(peer.socket.as_fd(), id, Some(eventfd.as_fd()));
-            table.announce(recipient, subject, after, send)?;
-        }
-        Ok(())
-    }
-
-    fn eventfds(&self, slot: u16) -> &[OwnedFd] {
-        match slot {
-            HOST => &self.stored.eventfds,
-            _ => self.peers.get(&slot).map_or(&[], |peer| &peer.eventfds),
-        }
-    }
-
     /// The host's doorbell was rung.
     pub fn doorbell_rung(&mut self) {
         self.doorbells += 1;
@@ -381,109 +290,7 @@ impl ServedPool {
         links == 0 && self.peers.is_empty()
     }
 
-    /// Finds out which member each peer is. A member that has not written its peer id is found by its name.
-    /// If several have the name, since the machine was restarted, the newest is alive: the one that no back
-    /// end has seen before. (The order of entries says less, since they are used again.) Of entries with the
-    /// same identity, which a kernel made at the same time by mistake, the first counts.
-    fn bind_members(&mut self) {
-        let pool = &self.pool;
-        for (slot, peer) in &self.peers {
-            let id = self.peer_id(*slot);
-            let mut found = Vec::new();
-            pool.members(|index, name, alive| {
-                let known = pool.member_peer(index);
-                let is_it = known.is_some_and(|(peer, _)| peer == id)
-                    || known.is_none() && name == peer.name.as_bytes();
-                if alive && index != self.member && is_it {
-                    let is_new = known.is_none_or(|(_, since)| since == 0);
-                    found.push((is_new, index, pool.member_identity(index)));
-                }
-            });
-            let Some((is_new, _, identity)) = found.iter().max().copied() else {
-                continue;
-            };
-            let first = found.iter().filter(|found| found.2 == identity).map(|found| found.1).min();
-            for (_, index, _) in found.iter().filter(|found| Some(found.1) != first) {
-                pool.declare_dead(*index);
-            }
-            if let Some(first) = first.filter(|_| is_new) {
-                let since = self.stored.peer_table.entry(*slot).since.load(Relaxed);
-                pool.set_member_peer(first, id, since);
-            }
-        }
-    }
-
-    /// The status for the control socket.
-    pub fn status(&self) -> PoolStatus {
-        let path = format!("/proc/self/fd/{}", self.stored.file.as_raw_fd());
-        let path = fs::read_link(path).unwrap_or_default();
-        let peers = self.peers.iter().map(|(slot, peer)| {
-            let entry = self.stored.peer_table.entry(*slot);
-            PeerStatus {
-                peer: self.peer_id(*slot),
-                name: peer.name.clone(),
-                pid: entry.pid.load(Relaxed),
-                since: entry.since.load(Relaxed),
-                behind: peer.behind,
-            }
-        });
-        let mut members = Vec::new();
-        self.pool.members(|index, name, alive| {
-            let known = self.pool.member_peer(index);
-            members.push(MemberStatus {
-                member: index,
-                name: String::from_utf8_lossy(name).into_owned(),
-                alive,
-                peer: known.map(|(peer, _)| peer),
-                since: known.map(|(_, since)| since).filter(|since| *since != 0),
-            });
-        });
-        PoolStatus {
-            name: self.stored.name.clone(),
-            path: path.to_string_lossy().trim_end_matches(" (deleted)").into(),
-            size: self.pool.mem().len() as u64,
-            vectors: self.stored.peer_table.vectors(),
-            socket: self.socket.to_string_lossy().into_owned(),
-            rung: self.doorbells,
-            given_back: self.given_back.load(Relaxed),
-            quarantined: self.quarantined(),
-            peers: peers.collect(),
-            members,
-        }
-    }
-
     fn quarantined(&self) -> Option<u64> {
         self.worker.as_ref().and_then(Worker::quarantined)
     }
-}
-
-/// Opens the file of a pool that is to be served, if its type and size are right.
-pub fn open_file(reference: &PoolRef) -> Result<OwnedFd> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = PathBuf::from(std::ffi::OsStr::from_bytes(reference.path().to_bytes()));
-    let fd = vshmem_transport::open_local_file(reference)
-        .map_err(|why| Error::new(format!("could not open {}: {why}", path.display())))?;
-    // SAFETY: opened by the call, and owned here.
-    let file = fs::File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-    let meta = file.metadata().explain(|| format!("could not look at {}", path.display()))?;
-    if !meta.is_file() || !meta.len().is_power_of_two() {
-        return Err(Error::new(format!(
-            "{} can't be a machine's device: it must be a file whose size is a power of two",
-            path.display()
-        )));
-    }
-    Ok(file.into())
-}
-
-/// The name of a machine, by its process: QEMU's -name, or else the program and the pid.
-pub fn name_of(pid: u32) -> String {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
-    let given = words.iter().position(|word| word == "-name");
-    if let Some(value) = given.and_then(|at| words.get(at + 1)) {
-        let name = value.split(',').next().unwrap_or_default();
-        return name.strip_prefix("guest=").unwrap_or(name).into();
-    }
-    let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!("{}[{pid}]", program.trim())
 }

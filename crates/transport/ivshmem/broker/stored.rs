@@ -7,6 +7,10 @@ use crate::ivshmem::served_pool::StoredPool;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
+/// The keeper's label of the lock.
+pub const LOCK: &str = "lock";
+/// The keeper's label of the control socket.
+pub const CONTROL: &str = "control";
 /// The keeper's label of the listening socket for metrics, which the address follows.
 pub const METRICS: &str = "metrics/";
 

@@ -1,0 +1,57 @@
+//! What the loop waits for. It is listed anew each time, so nothing has to be kept in step with what the
+//! back end holds.
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Where an event comes from: pools and connections by their numbers, vectors, and slots of peers.
+#[derive(Debug, Clone, Copy)]
+pub enum Source {
+    /// A signal came.
+    Signal,
+    /// The connection to the keeper.
+    Keeper,
+    /// The control socket.
+    Control,
+    /// A connection to it.
+    Client(u32),
+    /// The socket that machines with a pool connect to.
+    Listener(u32),
+    /// A vector of the host's doorbell in a pool.
+    Doorbell(u32, usize),
+    /// A peer of a pool.
+    Peer(u32, u16),
+    /// The endpoint for metrics.
+    Endpoint,
+    /// A connection to it.
+    Scrape(u32),
+}
+
+/// The sources that are watched.
+#[derive(Default)]
+pub struct Events<'f> {
+    sources: Vec<Source>,
+    fds: Vec<PollFd<'f>>,
+}
+
+impl<'f> Events<'f> {
+    /// Watches a source for these events, and for its end.
+    pub fn watch(&mut self, source: Source, fd: &'f impl AsFd, flags: PollFlags) {
+        self.sources.push(source);
+        self.fds.push(PollFd::new(fd, flags));
+    }
+
+    /// Waits for events, so long at the most; returns the sources that have any.
+    pub fn wait(mut self, most: Duration) -> io::Result<Vec<(Source, PollFlags)>> {
+        let timeout = Timespec::try_from(most).expect("a second fits");
+        match poll(&mut self.fds, Some(&timeout)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            Err(e) => return Err(e.into()),
+        }
+        let events = self.fds.iter().map(PollFd::revents);
+        Ok(self.sources.into_iter().zip(events).filter(|(_, flags)| !flags.is_empty()).collect())
+    }
+}
