@@ -184,11 +184,8 @@ fn call<T>(descriptor: &Descriptor, request: u32, argument: &mut T) -> Option<Ou
 
 /// The time of the monotonic clock after so long.
 fn deadline(timeout: Duration) -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills the structure; can't fail for this clock, so errno stays.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
-    i64::try_from(now.saturating_add(timeout).as_nanos()).unwrap_or(i64::MAX)
+    let end = sys::time(libc::CLOCK_MONOTONIC).saturating_add(timeout);
+    i64::try_from(end.as_nanos()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::driver::{self, Driver, Slept};
 use crate::error::{JoinError, MapError, OpenError};
 use crate::head;
 use crate::liveness::{self, Heir, Liveness};
-use crate::mapping::{self, MapAt};
+use crate::mapping;
 use crate::member::Kernel;
 use crate::pool_ref::Path;
 use crate::reserve;
@@ -311,18 +311,14 @@ impl Handle {
         prot: i32,
     ) -> Result<*mut c_void, MapError> {
         self.check_range(offset, len as u64)?;
-        let at = match addr {
-            None => MapAt::Anywhere,
-            Some(addr) => {
-                self.check_address(addr, len)?;
-                MapAt::Fixed(addr)
-            }
-        };
-        if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, at, prot) {
+        if let Some(addr) = addr {
+            self.check_address(addr, len)?;
+        }
+        if let Some(outcome) = mapping::by_file(&self.descriptor, self.begins + offset, len, addr, prot) {
             return outcome.map_err(MapError::from);
         }
         let from = self.mem.base() as usize + offset as usize;
-        match mapping::duplicate(from, len, at, prot) {
+        match mapping::duplicate(from, len, addr, prot) {
             // What the kernel says to duplicating the memory of a device, or huge pages; the range was
             // checked above.
             Err(Errno(libc::EFAULT | libc::EINVAL)) => Err(MapError::Lost),

@@ -171,16 +171,8 @@ fn from_file(path: &'static CStr) -> Result<IdMap, IdMapError> {
         Err(_) => return Err(IdMapError::Unreadable(name)),
     };
     let mut buffer = [0; LONGEST + 1];
-    let mut len = 0;
-    while let Some(room) = buffer.get_mut(len..).filter(|room| !room.is_empty()) {
-        match sys::read(file.fd(), room) {
-            Ok(0) => break,
-            Ok(count) => len += count,
-            Err(_) => return Err(IdMapError::Unreadable(name)),
-        }
-    }
-    let text = buffer.get(..len).filter(|text| text.len() <= LONGEST);
-    text.and_then(IdMap::parse).ok_or(IdMapError::File(name))
+    let text = sys::read_all(file.fd(), &mut buffer).map_err(|_| IdMapError::Unreadable(name))?;
+    Some(text).filter(|text| text.len() <= LONGEST).and_then(IdMap::parse).ok_or(IdMapError::File(name))
 }
 
 #[cfg(test)]

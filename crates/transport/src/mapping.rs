@@ -16,33 +16,6 @@ pub(crate) fn page_size_of(fd: i32) -> u64 {
     }
 }
 
-/// Where a range is to be mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapAt {
-    /// At an address of the kernel's choice.
-    Anywhere,
-    /// At this address, if nothing is mapped there.
-    Fixed(usize),
-}
-
-impl MapAt {
-    /// The address, if it is fixed.
-    fn addr(self) -> Option<usize> {
-        match self {
-            MapAt::Anywhere => None,
-            MapAt::Fixed(addr) => Some(addr),
-        }
-    }
-
-    /// The flag of `mmap`.
-    fn flag(self) -> i32 {
-        match self {
-            MapAt::Anywhere => 0,
-            MapAt::Fixed(_) => libc::MAP_FIXED_NOREPLACE,
-        }
-    }
-}
-
 /// Maps a whole file, which begins at `offset`, for reading and writing.
 pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
@@ -63,17 +36,18 @@ pub(crate) fn whole(fd: i32, offset: u64, len: usize) -> Outcome<*mut c_void> {
     }
 }
 
-/// Maps a range of a pool's file. `None` if there is no descriptor, or it was closed meanwhile.
+/// Maps a range of a pool's file: anywhere, or at `addr` if nothing is mapped there. `None` if there is no
+/// descriptor, or it was closed meanwhile.
 pub(crate) fn by_file(
     descriptor: &Descriptor,
     offset: u64,
     len: usize,
-    to: MapAt,
+    addr: Option<usize>,
     prot: i32,
 ) -> Option<Outcome<*mut c_void>> {
     let file = file_for(descriptor, prot)?;
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | to.flag();
-    let hint = to.addr().unwrap_or(0);
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | addr.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
+    let hint = addr.unwrap_or(0);
     // SAFETY: nothing that is mapped is replaced.
     let at = match unsafe { sys::map(hint, len, prot, flags, file.fd(), offset) } {
         // Closed by another thread since it was checked.
@@ -81,7 +55,7 @@ pub(crate) fn by_file(
         Err(error) => return Some(Err(error)),
         Ok(at) => at,
     };
-    if to.addr().is_some_and(|addr| addr != at as usize) {
+    if addr.is_some_and(|addr| addr != at as usize) {
         // A kernel older than MAP_FIXED_NOREPLACE takes the address for a hint.
         // SAFETY: mapped above, and nobody knows of it.
         unsafe { sys::unmap(at as usize, len) };
@@ -106,18 +80,17 @@ fn file_for(descriptor: &Descriptor, prot: i32) -> Option<Lent> {
     descriptor.get()
 }
 
-/// Duplicates a range of the pool's own mapping: the way without a descriptor.
-pub(crate) fn duplicate(from: usize, len: usize, to: MapAt, prot: i32) -> Outcome<*mut c_void> {
-    if let MapAt::Fixed(addr) = to {
+/// Duplicates a range of the pool's own mapping as [`by_file`] maps one: the way without a descriptor.
+pub(crate) fn duplicate(from: usize, len: usize, addr: Option<usize>, prot: i32) -> Outcome<*mut c_void> {
+    if let Some(addr) = addr {
         reserve_address(addr, len)?;
     }
-    let fixed = if to == MapAt::Anywhere { 0 } else { libc::MREMAP_FIXED };
-    let flags = libc::MREMAP_MAYMOVE | fixed;
+    let flags = libc::MREMAP_MAYMOVE | addr.map_or(0, |_| libc::MREMAP_FIXED);
     // SAFETY: a fixed address was reserved above.
-    let at = match unsafe { sys::remap_again(from, len, flags, to.addr().unwrap_or(0)) } {
+    let at = match unsafe { sys::remap_again(from, len, flags, addr.unwrap_or(0)) } {
         Ok(at) => at,
         Err(error) => {
-            if let MapAt::Fixed(addr) = to {
+            if let Some(addr) = addr {
                 // SAFETY: reserved above.
                 unsafe { sys::unmap(addr, len) };
             }

@@ -81,7 +81,7 @@ fn identity_by_file(descriptor: &Descriptor) -> Result<[u8; 16], JoinError> {
         return Ok(identity);
     }
     // A copy of a machine may draw the same for a while, but at another time.
-    let drawn = sys::random() ^ sys::real_time();
+    let drawn = sys::random() ^ sys::time(libc::CLOCK_REALTIME).as_nanos() as u64;
     let changed = MARK | drawn as u32 as i64;
     sys::set_change(file.fd(), changed, (drawn >> 32) as i64 % 1_000_000_000)?;
     marked(&sys::fstat(file.fd())?).ok_or(JoinError::Unmarked)

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::fmt;
 
 use crate::error::ResolveError;
-use crate::given::Address;
+use crate::given::address::Address;
 use crate::sys;
 use crate::text::Text;
 

@@ -8,20 +8,14 @@ use core::fmt::Write;
 
 use crate::ending;
 use crate::stat::{self, Stat};
+use crate::sys;
 use crate::syscall;
 use crate::text::Text;
 use crate::Handle;
 
 /// A number for the namespaces in which pids and start times mean something; 0: unknown.
 fn namespaces() -> u32 {
-    let inode = |path: &CStr| {
-        // SAFETY: all zeros is a valid stat; the kernel fills it.
-        unsafe {
-            let mut stat: libc::stat = core::mem::zeroed();
-            let done = syscall!(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), &raw mut stat, 0);
-            (done == 0).then_some(stat.st_ino as u32)
-        }
-    };
+    let inode = |path: &CStr| sys::stat_at(libc::AT_FDCWD, path, 0).ok().map(|stat| stat.st_ino as u32);
     inode(c"/proc/self/ns/pid")
         .map_or(0, |pid| namespaces_number(pid, inode(c"/proc/self/ns/time").unwrap_or(0)))
 }
@@ -47,10 +41,7 @@ pub fn started() -> u64 {
 /// The same for a child that was forked just now, by the clock. Without /proc it is taken to be in its
 /// parent's namespaces.
 pub fn started_now(parent: u64) -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills the structure.
-    unsafe { syscall!(libc::SYS_clock_gettime, libc::CLOCK_BOOTTIME, &raw mut now) };
-    let ticks = now.tv_sec as u64 * TICKS + now.tv_nsec as u64 / (1_000_000_000 / TICKS);
+    let ticks = sys::time(libc::CLOCK_BOOTTIME).as_millis() as u64 * TICKS / 1000;
     let namespaces = match namespaces() {
         0 => parent & 0xffff_ffff << 32,
         known => u64::from(known) << 32,

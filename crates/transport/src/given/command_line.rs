@@ -1,43 +1,27 @@
 //! The names that the kernel command line gives to pools.
 
 use crate::descriptor::Owned;
-use crate::given::Address;
+use crate::given::address::Address;
 use crate::pool_ref::is_name;
 use crate::sys;
+use crate::text::Text;
 
 /// Names of devices that show their memory in a BAR.
 pub(crate) const POOLS: &[u8] = b"vshmem.pools=";
 /// Names of DAX devices.
 pub(crate) const DAX: &[u8] = b"vshmem.dax=";
 /// As long as the longest command line that Linux takes on the architectures that we know.
-const LONGEST: usize = 2048;
+pub(crate) const LONGEST: usize = 2048;
 
-/// The kernel command line.
-pub(crate) struct CommandLine {
-    bytes: [u8; LONGEST],
-    len: usize,
-}
-
-impl CommandLine {
-    /// Reads it; an empty one where it can't be read.
-    pub fn read() -> CommandLine {
-        let mut line = CommandLine { bytes: [0; LONGEST], len: 0 };
-        let Ok(file) = sys::open(c"/proc/cmdline", libc::O_RDONLY, 0).map(Owned::new) else {
-            return line;
-        };
-        while let Some(room) = line.bytes.get_mut(line.len..).filter(|room| !room.is_empty()) {
-            match sys::read(file.fd(), room) {
-                Ok(0) | Err(_) => break,
-                Ok(count) => line.len += count,
-            }
-        }
-        line
-    }
-
-    /// The value of a parameter; empty if it isn't there.
-    pub fn value(&self, parameter: &[u8]) -> &[u8] {
-        value_in(self.bytes.get(..self.len).unwrap_or(&[]), parameter)
-    }
+/// The value of a parameter of the kernel; empty if it isn't there.
+#[inline(never)] // Keeps its buffer off the caller's stack.
+pub(crate) fn value(parameter: &[u8]) -> Text<LONGEST> {
+    let mut buffer = [0; LONGEST];
+    let file = sys::open(c"/proc/cmdline", libc::O_RDONLY, 0).map(Owned::new);
+    let line = file.and_then(|file| sys::read_all(file.fd(), &mut buffer));
+    let mut value = Text::new();
+    let _ = value.push(value_in(line.unwrap_or(&[]), parameter));
+    value
 }
 
 /// The value of the parameter in a command line. The last one counts, as with the kernel's own.

@@ -9,7 +9,7 @@ use core::ffi::CStr;
 use core::fmt;
 
 use crate::descriptor::Owned;
-use crate::given::Address;
+use crate::given::address::Address;
 use crate::pool_ref::{is_name, Name, PoolRef};
 use crate::sys;
 

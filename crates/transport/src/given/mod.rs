@@ -5,7 +5,7 @@
 //! order of addresses, that has none there yet. A device without a name is called by its address. DAX devices
 //! have a parameter of their own, `vshmem.dax`.
 
-mod address;
+pub(crate) mod address;
 pub(crate) mod command_line;
 mod grants;
 
@@ -13,7 +13,7 @@ pub use address::Address;
 pub use grants::{Grant, GRANTS};
 
 use crate::pool_ref::Name;
-use command_line::CommandLine;
+use crate::text::Text;
 pub(crate) use command_line::{DAX, POOLS};
 
 /// Whether this machine is given pools while it runs, though it may have none just now.
@@ -24,14 +24,14 @@ pub(crate) fn are() -> bool {
 /// What devices are called in this machine.
 pub(crate) struct Names<'d> {
     devices: &'d [Address],
-    parameter: &'static [u8],
-    command_line: CommandLine,
+    /// What the kernel command line says.
+    value: Text<{ command_line::LONGEST }>,
 }
 
 impl Names<'_> {
     /// Of these devices, which this parameter of the kernel is for.
-    pub fn read<'d>(devices: &'d [Address], parameter: &'static [u8]) -> Names<'d> {
-        Names { devices, parameter, command_line: CommandLine::read() }
+    pub fn read<'d>(devices: &'d [Address], parameter: &[u8]) -> Names<'d> {
+        Names { devices, value: command_line::value(parameter) }
     }
 
     /// The name of a device, if it has one. What the host says now counts more than what it said when the
@@ -39,8 +39,7 @@ impl Names<'_> {
     pub fn of(&self, address: Address) -> Option<Name> {
         grants::name_of(address).or_else(|| {
             let mut name = Name::new();
-            let told = name_of(address, self.devices, self.command_line.value(self.parameter))?;
-            name.push(told).map(|()| name)
+            name.push(name_of(address, self.devices, self.value.bytes())?).map(|()| name)
         })
     }
 }

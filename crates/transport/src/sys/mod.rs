@@ -12,6 +12,7 @@ mod raw;
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
+use core::time::Duration;
 
 pub(crate) use memory::{advise, futex_works, map, protect, relocate, remap_again, unlock, unmap};
 pub(crate) use owned::{close, Owned};
@@ -45,9 +46,14 @@ pub(crate) fn fstat(fd: i32) -> Outcome<libc::stat> {
 
 /// The status of a path, not following a symbolic link.
 pub(crate) fn lstat_at(dir: i32, path: &CStr) -> Outcome<libc::stat> {
+    stat_at(dir, path, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+/// The status of a path.
+pub(crate) fn stat_at(dir: i32, path: &CStr, flags: i32) -> Outcome<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: as in `fstat`; `path` is a terminated string.
-    unsafe { call!(SYS_newfstatat, dir, path.as_ptr(), stat.as_mut_ptr(), libc::AT_SYMLINK_NOFOLLOW) }?;
+    unsafe { call!(SYS_newfstatat, dir, path.as_ptr(), stat.as_mut_ptr(), flags) }?;
     // SAFETY: filled in by the kernel; all zeros is valid too.
     Ok(unsafe { stat.assume_init() })
 }
@@ -118,12 +124,12 @@ pub(crate) fn random() -> u64 {
     number
 }
 
-/// Nanoseconds since the epoch.
-pub(crate) fn real_time() -> u64 {
+/// What a clock says.
+pub(crate) fn time(clock: libc::clockid_t) -> Duration {
     let mut now = [0u64; 2];
     // SAFETY: the kernel fills in one `struct timespec`.
-    let _ = unsafe { call!(SYS_clock_gettime, libc::CLOCK_REALTIME, now.as_mut_ptr()) };
-    now[0].wrapping_mul(1_000_000_000).wrapping_add(now[1])
+    let _ = unsafe { call!(SYS_clock_gettime, clock, now.as_mut_ptr()) };
+    Duration::new(now[0], now[1] as u32)
 }
 
 /// Links a file under a further name in a directory.
@@ -217,18 +223,24 @@ pub(crate) fn read_link<'b>(path: &CStr, buffer: &'b mut [u8]) -> Outcome<&'b [u
     Ok(buffer.get(..len).unwrap_or(&[]))
 }
 
+/// Reads a file from its position on until its end, or until the buffer is full; returns what came.
+pub(crate) fn read_all(fd: i32, buffer: &mut [u8]) -> Outcome<&[u8]> {
+    let mut filled = 0;
+    while let Some(room) = buffer.get_mut(filled..).filter(|room| !room.is_empty()) {
+        match read(fd, room)? {
+            0 => break,
+            more => filled += more,
+        }
+    }
+    Ok(buffer.get(..filled).unwrap_or(&[]))
+}
+
 /// Reads a small file whole; `None` if it can't be opened or read, or fills `buffer`. Its descriptor is
 /// closed again.
 pub fn read_file<'b>(path: &CStr, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
     let file = Owned::new(open(path, libc::O_RDONLY, 0).ok()?);
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match read(file.fd(), &mut buffer[filled..]).ok()? {
-            0 => return Some(&buffer[..filled]),
-            more => filled += more,
-        }
-    }
-    None
+    let room = buffer.len();
+    read_all(file.fd(), buffer).ok().filter(|all| all.len() < room)
 }
 
 /// Writes a buffer; returns how many bytes went.

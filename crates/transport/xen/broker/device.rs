@@ -11,13 +11,13 @@ use vshmem_transport::NAME_MAX;
 /// Most pages of references that a pool can have.
 pub const MOST_LISTS: usize = 64;
 
-type Name = [u8; NAME_MAX + 1];
+/// A name with zeros behind it, up to the next multiple of 4.
+type Name = [u8; NAME_MAX + 4];
 
 /// `struct vshmem_xen_create`.
 #[repr(C)]
 struct Create {
     name: Name,
-    unused: [u8; 3],
     own_id: u32,
     size: u64,
 }
@@ -26,7 +26,6 @@ struct Create {
 #[repr(C)]
 struct Grant {
     name: Name,
-    unused: [u8; 3],
     domain: u32,
     port: u32,
     count: u32,
@@ -37,7 +36,6 @@ struct Grant {
 #[repr(C)]
 struct Attach {
     name: Name,
-    unused: [u8; 3],
     own_id: u32,
     owner: u32,
     port: u32,
@@ -50,7 +48,6 @@ struct Attach {
 #[repr(C)]
 struct Named {
     name: Name,
-    unused: [u8; 3],
     domain: u32,
 }
 
@@ -113,7 +110,7 @@ impl Device {
 
     /// Creates a pool of this domain's own memory. False: there is one of that name already.
     pub fn create(&self, pool: &str, size: u64) -> Result<bool> {
-        let mut request = Create { name: name(pool)?, unused: [0; 3], own_id: self.own_id.into(), size };
+        let mut request = Create { name: name(pool)?, own_id: self.own_id.into(), size };
         match self.call(CREATE, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(false),
             done => done.map(|()| true).explain(|| format!("the pool {pool} could not be made")),
@@ -122,14 +119,8 @@ impl Device {
 
     /// Grants a pool to another domain.
     pub fn grant(&self, pool: &str, size: u64, domain: u16) -> Result<GrantInfo> {
-        let mut request = Grant {
-            name: name(pool)?,
-            unused: [0; 3],
-            domain: domain.into(),
-            port: 0,
-            count: 0,
-            refs: [0; MOST_LISTS],
-        };
+        let mut request =
+            Grant { name: name(pool)?, domain: domain.into(), port: 0, count: 0, refs: [0; MOST_LISTS] };
         match self.call(GRANT, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(Error::new(format!(
                 "the pool {pool} can't be granted to domain {domain}, as this domain's grant table is full: make the pool \
@@ -152,7 +143,7 @@ impl Device {
     /// # Errors
     /// The pool is another domain's.
     pub fn claim(&self, pool: &str) -> Result<Claim> {
-        let mut request = Named { name: name(pool)?, unused: [0; 3], domain: 0 };
+        let mut request = Named { name: name(pool)?, domain: 0 };
         let Err(error) = self.call(CLAIM, &mut request) else {
             return Ok(Claim::Acquired);
         };
@@ -169,7 +160,7 @@ impl Device {
     /// The domains that this domain's pool is granted to.
     pub fn granted(&self, pool: &str) -> Result<Vec<u16>> {
         let mut all = Vec::new();
-        let mut request = Named { name: name(pool)?, unused: [0; 3], domain: 0 };
+        let mut request = Named { name: name(pool)?, domain: 0 };
         loop {
             self.call(GRANTED, &mut request)
                 .explain(|| format!("who has the pool {pool} can't be found out"))?;
@@ -200,7 +191,6 @@ impl Device {
     pub fn attach(&self, pool: &str, owner: u16, info: &GrantInfo) -> Result<bool> {
         let mut request = Attach {
             name: name(pool)?,
-            unused: [0; 3],
             own_id: self.own_id.into(),
             owner: owner.into(),
             port: info.port,
@@ -239,8 +229,7 @@ impl Device {
     }
 
     fn call_by_name(&self, number: u32, pool: &str, domain: u16) -> io::Result<()> {
-        let mut request =
-            Named { name: name(pool).map_err(io::Error::other)?, unused: [0; 3], domain: domain.into() };
+        let mut request = Named { name: name(pool).map_err(io::Error::other)?, domain: domain.into() };
         match self.call(number, &mut request) {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             done => done,
@@ -260,7 +249,7 @@ impl Device {
 
 /// A name as the driver expects it.
 fn name(pool: &str) -> Result<Name> {
-    let mut name = [0; NAME_MAX + 1];
+    let mut name: Name = [0; NAME_MAX + 4];
     match name.get_mut(..pool.len()) {
         Some(bytes) if (1..=NAME_MAX).contains(&pool.len()) => bytes.copy_from_slice(pool.as_bytes()),
         _ => {
