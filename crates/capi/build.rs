@@ -10,7 +10,7 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{SONAME}");
     // Exit handlers and fork handlers point into the library: it can't be unloaded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // Its own calls of `syscall` must not be taken by whoever else interposes it.
+    // Its own calls of `syscall` must not be taken by another interposer.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     link_unwinder_statically();
     println!("cargo:rustc-check-cfg=cfg(has_naked_functions)");

@@ -227,7 +227,7 @@ class Barrier:
         self.close()
 
     def __repr__(self) -> str:
-        """Show the key, and who this is."""
+        """Show the key and the party."""
         return f"<Barrier {self._key:#x}, seat {self._seat} of {self._parties}>"
 
     def __reduce__(self) -> NoReturn:

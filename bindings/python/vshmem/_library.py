@@ -13,7 +13,7 @@ SONAME = "libvshmem.so.1"
 class PartyDiedError(OSError):
     """Another party of the barrier has died (EOWNERDEAD).
 
-    Its seat goes to whoever opens the barrier next.
+    Its seat goes to the party that opens the barrier next.
     """
 
 

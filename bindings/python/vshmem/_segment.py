@@ -46,7 +46,7 @@ def _mapped(address: int) -> int:
 class Segment:
     """A segment of the current pool.
 
-    Memory is shared with whoever else attaches it; a with statement attaches it::
+    Memory is shared with all that attach it; a with statement attaches it::
 
         with vshmem.Segment.get(0x42, 8000, create=True) as segment:
             values = segment.array("float64", 1000)

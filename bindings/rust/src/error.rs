@@ -31,7 +31,7 @@ pub enum ErrorKind {
     Busy,
     /// The time was up.
     TimedOut,
-    /// Another party of the barrier has died; its seat goes to who opens the barrier next.
+    /// Another party of the barrier has died; its seat goes to the party that opens the barrier next.
     PartyDied,
     /// The IPC object was removed, or the pool was taken away from this machine.
     Removed,

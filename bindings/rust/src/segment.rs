@@ -188,8 +188,8 @@ impl ReadOnly {
         self.0.len()
     }
 
-    /// Reads one of its words of eight bytes, and sees what was written before who wrote that stored it in
-    /// the order `Release`.
+    /// Reads one of its words of eight bytes. What its writer wrote before it stored the word with `Release`
+    /// is seen from then on.
     ///
     /// # Panics
     /// Where it ends before that word.

@@ -1,17 +1,16 @@
 //! A barrier for a fixed number of parties, in a segment.
 //!
-//! One 64-bit word counts phases and, within a phase, who has arrived; the last to arrive moves it to the
-//! next phase. A second word repeats the phase for sleepers. Each party has a seat with its name, so that the
-//! others learn when it dies. Whether a dead party is among those who have arrived nobody can tell. So before
-//! its seat is taken, the count begins anew: a round is over, and who lives and waits arrives again in the
-//! next round of the phase.
+//! One 64-bit word counts phases and, within a phase, the parties that have arrived; the last to arrive moves
+//! it to the next phase. A second word repeats the phase for sleepers. Each party has a seat with its name,
+//! so that the others learn when it dies. Whether a dead party had arrived is unknown. So before its seat is
+//! taken, the count begins anew: the round is over, and parties that wait arrive again in the next round of
+//! the phase.
 
 use crate::calls::{self, again};
 use crate::last_error::explain;
 use crate::raw;
+use crate::sizes;
 use crate::state::{self, Caller, POOLS};
-use crate::told;
-use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use core::time::Duration;
 use vshmem_ipc::{shm, Errno};
@@ -49,7 +48,6 @@ const _: () = assert!(size_of::<Head>() <= HEAD);
 /// A party's own view of a barrier, in memory of its own.
 pub struct Barrier {
     head: *const Head,
-    id: i32,
     pool: usize,
     parties: u32,
     seat: u32,
@@ -75,8 +73,8 @@ impl Barrier {
         let at = calls::shm::attach_range(&caller, id, 0, 0)?;
         // Whatever the pool says, this is how far what follows reaches.
         let result = match at.len() >= bytes_of(parties) {
-            true => Self::sit_down(&caller, id, at.start as *const Head, parties),
-            false => Err(told::changed()),
+            true => Self::sit_down(&caller, at.start as *const Head, parties),
+            false => Err(sizes::changed()),
         }
         .map_err(|error| explained(error, key));
         if result.is_err() {
@@ -85,7 +83,7 @@ impl Barrier {
         result
     }
 
-    fn sit_down(caller: &Caller, id: i32, head: *const Head, parties: u32) -> Result<*mut Barrier, Errno> {
+    fn sit_down(caller: &Caller, head: *const Head, parties: u32) -> Result<*mut Barrier, Errno> {
         // SAFETY: the segment was attached for reading and writing, has at least a head's length, and zeros
         // or any other bytes are valid atomics.
         let shared = unsafe { &*head };
@@ -103,7 +101,7 @@ impl Barrier {
         };
         let pool = caller.pool_index();
         // SAFETY: the mapping is large enough and aligned.
-        unsafe { view.write(Barrier { head, id, pool, parties, seat }) };
+        unsafe { view.write(Barrier { head, pool, parties, seat }) };
         Ok(view)
     }
 
@@ -225,9 +223,9 @@ impl Barrier {
             return false;
         };
         self.seats().iter().any(|seat| {
-            let who = seat.load(Acquire);
+            let party = seat.load(Acquire);
             // It may have left its seat and ended well since then.
-            is_dead(&caller, who) && seat.load(Acquire) == who
+            is_dead(&caller, party) && seat.load(Acquire) == party
         })
     }
 
@@ -272,11 +270,6 @@ impl Barrier {
         }
         again(|| shm::remove(&caller.ctx, id))
     }
-
-    /// The segment, for those who want to look at it.
-    pub fn segment(&self) -> (i32, *const c_void) {
-        (self.id, self.head.cast())
-    }
 }
 
 /// EINVAL: the key has what is no barrier for so many.
@@ -299,8 +292,8 @@ fn claim_word(word: &AtomicU32, value: u32) -> Result<(), Errno> {
 }
 
 fn is_dead(caller: &Caller, word: u64) -> bool {
-    ProcId::of_word(word).is_some_and(|who| {
-        who != caller.ctx.me && caller.pool().owner_is_dead(caller.ctx.kernel, caller.ctx.member, who)
+    ProcId::of_word(word).is_some_and(|party| {
+        party != caller.ctx.me && caller.pool().owner_is_dead(caller.ctx.kernel, caller.ctx.member, party)
     })
 }
 
@@ -327,7 +320,7 @@ fn take(caller: &Caller, shared: &Head, seat: &AtomicU64) -> bool {
             if seat.load(Acquire) != old {
                 continue;
             }
-            // First: who has the seat may arrive, and must not be counted twice.
+            // First: a party that has the seat may arrive, and must not be counted twice.
             begin_anew(caller, shared);
         }
         let mine = caller.ctx.me.word();

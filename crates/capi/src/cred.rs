@@ -1,4 +1,4 @@
-//! Who the caller is, exactly and cheaply.
+//! The caller's credentials, exact and cheap.
 //!
 //! The kernel checks the credentials of the moment; a program may change them between two calls. A process
 //! that is not privileged and whose real, effective and saved ids agree can't, so they are read once per

@@ -5,9 +5,9 @@
 //! ctypes does. Where IPC objects can live in the pool, the flag is cleared, and such a look-up is answered
 //! with the function of this library.
 //!
-//! libc looks at its return address to know who calls: whose `RUNPATH` and `$ORIGIN` count, and after whom
-//! `RTLD_NEXT` looks. So libc's function is not called from here but jumped to, with the stack as the caller
-//! left it.
+//! libc looks at its return address to know its caller: whose `RUNPATH` and `$ORIGIN` count, and behind which
+//! library `RTLD_NEXT` looks. So libc's function is not called from here but jumped to, with the stack as the
+//! caller left it.
 //!
 //! `dlvsym` stays libc's: it is the only way to find the `dlsym` that comes next.
 
@@ -91,7 +91,7 @@ extern "C" fn before_dlsym(arguments: &mut Arguments) -> usize {
     }
 }
 
-/// `dlsym` for a name of ours and a handle, where it does not matter who calls.
+/// `dlsym` for a name of ours and a handle, where the caller does not matter.
 unsafe extern "C" fn of_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     // SAFETY: libc's function of this type.

@@ -10,10 +10,10 @@ use crate::tls::Fork;
 use core::sync::atomic::Ordering;
 use vshmem_ipc::Errno;
 
-/// Somebody sleeps until the gate is open. Thread ids have at most 30 bits.
+/// A thread sleeps until the gate is open. Thread ids have at most 30 bits.
 const WAITERS: u32 = 1 << 31;
-/// So often others are given way before a thread sleeps, some milliseconds: who is inside is so for
-/// microseconds, and who watches a process that attaches a segment must not see it asleep.
+/// How often a thread yields before it sleeps, some milliseconds: the gate is held for microseconds, and an
+/// observer of a process that attaches a segment must not see it asleep.
 const AWAKE: u32 = 5000;
 
 /// Entered; leaves when dropped.
@@ -65,7 +65,7 @@ fn lock(page: &Page) {
                 if change.is_ok() {
                     futex(page, libc::FUTEX_WAIT, marked);
                 }
-                // There may be more who sleep: whoever slept wakes the next when it leaves.
+                // More threads may sleep: one that slept wakes the next when it leaves.
                 mine = me | WAITERS;
             }
         }

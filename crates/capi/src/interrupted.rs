@@ -47,7 +47,7 @@ fn be_watched() {
     }
 }
 
-/// A place that no stack ends above: whoever asks is in the middle of the wait.
+/// A place that no stack ends above: the thread is in the middle of the wait.
 const NOWHERE: usize = usize::MAX;
 
 /// Records that the thread stands in a queue, or no more. Until then a handler may run at any time, also when

@@ -1,4 +1,4 @@
-//! What the pool and the upper half need of the kernel below, from the rooms `transport` and `wait`.
+//! What the pool and the upper half need of the kernel below, from the crates `transport` and `wait`.
 
 use crate::errno::ErrnoGuard;
 use crate::page::{self, Page, MAX_POOLS};
@@ -14,7 +14,7 @@ struct SeenAlive([AtomicU64; 64]);
 
 /// One for each of [`POOLS`].
 static SEEN_ALIVE: [SeenAlive; MAX_POOLS] = [const { SeenAlive::new() }; MAX_POOLS];
-/// How long it counts that somebody was seen alive, for those whom it is enough: some 50 us.
+/// How long a process that was seen alive counts as alive, for callers that accept that: some 50 us.
 const LATELY: u64 = 2 << 16;
 
 impl SeenAlive {
@@ -136,9 +136,9 @@ impl Kernel for OpenPool {
         let _errno = ErrnoGuard::now();
         let scope = self.scope();
         let wait = || vshmem_wait::wait(word, expected, timeout, scope);
-        let who = page::existing().map(Page::pid);
+        let pid = page::existing().map(Page::pid);
         let waited = interrupted::during(word, wait);
-        if page::existing().map(Page::pid) != who {
+        if page::existing().map(Page::pid) != pid {
             return Waited::Forked;
         }
         match waited {
@@ -194,7 +194,7 @@ impl OpenPool {
         ahead / size_of::<OpenPool>()
     }
 
-    /// Who may wait for the words of this pool.
+    /// The kernels whose threads may wait for words of this pool.
     fn scope(&self) -> vshmem_wait::Scope<'_> {
         // SAFETY: only an open pool is asked.
         let opened = unsafe { self.opened() };

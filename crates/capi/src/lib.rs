@@ -8,20 +8,21 @@
 //! | [`export`], [`mod@syscall`] | the functions with libc's names |
 //! | [`dlfcn`] | opening libraries and looking names up at run time |
 //! | [`api`] | the functions of `vshmem.h` |
-//! | [`dispatch`] | which calls are ours |
+//! | [`dispatch`] | which calls go to the pool |
 //! | [`calls`], [`abi`] | the calls on a pool, and C's structures |
-//! | [`state`], [`pools`], [`open`] | the pools that are open, and who we are in them |
-//! | [`attach`] | which segments are attached where |
+//! | [`state`], [`pools`], [`open`] | the pools that are open, and the process in them |
+//! | [`attach`] | which segments are attached, and where |
 //! | [`page`], [`gate`], [`fork`], [`claim`] | what is not inherited; the one lock; around `fork`; liveness locks |
 //! | [`kernel`], [`cred`] | what the pool needs of the kernel |
 //! | [`interrupted`], [`ending`] | handlers in the middle of a call: what they do, and that they end the thread |
 //! | [`revoked`], [`outcome`] | pools that are taken away while they are in use, and what calls return then |
 //! | [`user`] | addresses that the program passes |
+//! | [`sizes`] | how far what the program passes reaches, where a call does not say |
 //! | [`barrier`], [`reduce`] | collectives |
 //! | [`log`], [`last_error`] | what `VSHMEM_LOG` asks for; why the last call failed |
 //! | [`errno`], [`tls`], [`raw`] | tools |
 //!
-//! The library is a guest in programs that don't know it. It uses no heap, takes no lock that a signal, a
+//! The library is a guest in programs that don't know it. It uses no heap, holds no lock that a signal, a
 //! fork or a death could leave behind, keeps errno when a call succeeds, and writes to no descriptor unless
 //! `VSHMEM_LOG` asks for it.
 
@@ -50,9 +51,9 @@ pub mod pools;
 pub mod raw;
 pub mod reduce;
 pub mod revoked;
+pub mod sizes;
 pub mod state;
 pub mod tls;
-pub mod told;
 pub mod user;
 
 // A test program must keep its own libc functions, and its own ends.

@@ -37,7 +37,7 @@ impl Caller {
 #[cold]
 fn beyond_the_budget() -> Errno {
     explain(format_args!(
-        "the pool leads the call round in circles: somebody who uses it has damaged it; vshmem check says where"
+        "the pool is damaged, and leads the call round in circles; vshmem check says where"
     ));
     Errno::EIDRM
 }

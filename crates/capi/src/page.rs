@@ -1,9 +1,9 @@
 //! What belongs to this process alone: a page that a child made by `fork` finds empty.
 //!
 //! A library can't tell by itself that it now runs in another process: a fork by a raw system call runs no
-//! handlers. So everything that must not be inherited (who we are in each pool, which locks this process
-//! holds) lies in memory that the kernel empties in a child (MADV_WIPEONFORK). A child finds zeros there and
-//! makes itself known anew.
+//! handlers. So everything that must not be inherited (the process's slot in each pool, its liveness locks)
+//! lies in memory that the kernel empties in a child (MADV_WIPEONFORK). A child finds zeros there and makes
+//! itself known anew.
 
 use crate::raw::{self, syscall};
 use core::cell::UnsafeCell;
@@ -13,7 +13,7 @@ use vshmem_transport::Liveness;
 /// Pools that a process may have open at once.
 pub const MAX_POOLS: usize = 8;
 
-/// Who this process is in one pool.
+/// The process in one pool.
 #[repr(C)]
 pub struct Membership {
     /// `known | slot | generation`, see [`pack`]; 0: not known to the pool.

@@ -21,7 +21,7 @@ pub struct OpenPool {
     pub phase: AtomicU32,
     /// Written while it is closed.
     pub opened: UnsafeCell<MaybeUninit<Opened>>,
-    /// Who the process is, as [`crate::page::pack`]ed, in memory that a child does inherit: a child that
+    /// The process's slot, as [`crate::page::pack`]ed, in memory that a child does inherit: a child that
     /// finds its page empty learns here whose attachments it has inherited.
     pub last_me: AtomicU64,
     /// When it became known to the pool, as the slot says it.

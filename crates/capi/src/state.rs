@@ -1,5 +1,5 @@
-//! Who the process is in each of its pools. A pool is opened, and the process made known to it, by the first
-//! call that needs it.
+//! The process in each of its pools. A pool is opened, and a process slot taken there, by the first call that
+//! needs it.
 
 use crate::attach::TABLE;
 use crate::claim::Claim;
@@ -9,7 +9,7 @@ use crate::last_error::explain;
 use crate::log::{self, Level};
 use crate::page::{self, pack, unpack, unpack_staying, Page, MAX_POOLS};
 use crate::pools::{Opened, CONFIGURED, OPEN};
-use crate::{errno, ids, interrupted, open, revoked, told};
+use crate::{errno, ids, interrupted, open, revoked, sizes};
 
 pub use crate::pools::{
     close, current, free_place, home, is_configured, move_home, page_size, started_of, unmap, use_pool,
@@ -152,8 +152,8 @@ fn known_as(unpack: impl Fn(u64) -> Option<ProcId>) -> Option<Ctx<'static>> {
     }
 }
 
-/// Makes the process known to a pool, and opens it first if need be. Returns its page and its name, as it is
-/// packed there.
+/// Takes a slot for the process in a pool, and opens it first if need be. Returns the process's page and its
+/// slot, as packed there.
 #[cold]
 #[inline(never)]
 fn become_known(index: usize) -> Result<(&'static Page, u64), Errno> {
@@ -222,7 +222,7 @@ fn publish(gate: &Inside, index: usize, name: &PoolName, handle: Handle, pool: P
     opened.across().join();
     // SAFETY: the place is closed and we are inside the gate, so nobody else reads or writes it.
     unsafe { (*place.opened.get()).write(opened) };
-    told::forget_pool(index);
+    sizes::forget_pool(index);
     place.last_me.store(0, Ordering::Relaxed);
     place.lost.store(false, Ordering::Relaxed);
     place.phase.store(OPEN, Ordering::Release);
@@ -279,7 +279,7 @@ fn register(gate: &Inside, index: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Publishes who the process is.
+/// Publishes the process's slot.
 pub fn become_member(page: &Page, index: usize, me: ProcId, liveness: Option<Liveness>, started: u64) {
     let (place, membership) = (&POOLS[index], &page.memberships[index]);
     // SAFETY: inside the gate, or in a fresh child; `me` is not yet published.
@@ -311,7 +311,7 @@ fn inherit(gate: &Inside, index: usize, me: ProcId) {
     });
 }
 
-/// Says good-bye to one pool: what the process holds there is undone and counted down. `give_up`: the slot
+/// Leaves one pool: what the process holds there is undone and counted down. `give_up`: its slot is freed,
 /// too, which is right only if no other thread is inside a call.
 pub fn leave(gate: &Inside, index: usize, give_up: bool) {
     let (place, membership) = (&POOLS[index], &gate.page().memberships[index]);

@@ -18,10 +18,10 @@ Examples:
   vshmem agent work                        serve the pool work; start the back end if there is none
   qemu-system-x86_64 ... -chardev socket,id=work,path=$(vshmem agent work) \\
       -device ivshmem-doorbell,vectors=2,chardev=work
-  vshmem agent --status                    who is connected
-  vshmem agent --metrics 9500              tell metrics at http://127.0.0.1:9500/metrics; off: no longer
-  vshmem agent --restart                   go on with the program as it is installed now
-  vshmem agent --without work              begin anew, and don't even open that pool: where it makes trouble
+  vshmem agent --status                    which machines are connected
+  vshmem agent --metrics 9500              serve metrics at http://127.0.0.1:9500/metrics; off: no longer
+  vshmem agent --restart                   restart with the program as it is installed now
+  vshmem agent --without work              restart, and don't even open that pool
   vshmem agent --stop
   vshmem agent --guest                     in a machine, as root: join its pools, and follow what the host grants
 
@@ -33,24 +33,24 @@ pub struct Agent {
     /// How many vectors each machine can be rung by
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = vectors)]
     vectors: usize,
-    /// Tell which pools are served, and who is connected
+    /// Show which pools are served, and which machines are connected
     #[arg(long)]
     status: bool,
-    /// Tell it as JSON
+    /// Print it as JSON
     #[arg(long, requires = "status")]
     json: bool,
     /// Serve this pool no longer
     #[arg(long, value_name = "POOL", add = values::pools())]
     drop: Vec<String>,
-    /// Tell metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket`
-    /// (metrics.sock in the back end's directory); `off`: no longer. Who can connect can read
+    /// Serve metrics for Prometheus at a port of 127.0.0.1, IP:PORT, a path with a slash in it, or `socket`
+    /// (metrics.sock in the back end's directory); `off`: no longer. Anyone who can connect can read them
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
-    /// Begin anew with the program as it is installed now; machines go on
+    /// Restart with the program as it is installed now; machines go on
     #[arg(long)]
     restart: bool,
-    /// Begin anew without this pool, as --status calls it: it is served no longer. Does so even where the
-    /// back end does not answer
+    /// Restart without this pool, as --status calls it: it is served no longer. Works even if the back end
+    /// does not answer
     #[arg(long, value_name = "POOL", conflicts_with_all = ["pool", "drop", "restart", "stop", "part"], add = values::pools())]
     without: Vec<String>,
     /// End the back end; machines go on, but later ones can't join them
@@ -62,11 +62,11 @@ pub struct Agent {
     /// End when no pool is served any more
     #[arg(long)]
     transient: bool,
-    /// In a machine: be its front end, in the foreground. It joins the machine's pools and does what the host
-    /// says about them
+    /// In a machine: run its front end, in the foreground. It joins the machine's pools and follows what the
+    /// host says about them
     #[arg(long, conflicts_with_all = ["pool", "drop", "without", "status", "metrics", "restart", "stop", "directory", "transient", "part"])]
     guest: bool,
-    /// With --guest, the user whom the pools' device files are given to; without it they stay as the machine
+    /// With --guest, the user that the pools' device files are given to; without it they stay as the machine
     /// makes them
     #[arg(long, requires = "guest", value_name = "UID")]
     owner: Option<u32>,

@@ -99,7 +99,8 @@ impl Descriptor {
         self.replace(number)
     }
 
-    /// The kept number, which may be open on anything, and the file's identity: for who has others check it.
+    /// The kept number, which may be open on anything, and the file's identity: for callers that have the
+    /// kernel check it.
     pub fn unchecked(&self) -> (i32, Identity) {
         (self.number.load(Ordering::Acquire), self.identity)
     }

@@ -1,9 +1,8 @@
-//! Is a process over before the kernel has put everything of it away?
+//! Whether a process is over before the kernel has released all that it had.
 //!
-//! A process that ends gives up its memory first, then its files, and at last what it had locked in them. Who
-//! waits for the end of its pipe knows of its death before its liveness lock is free; and its main thread may
-//! be gone while others work on. What tells both apart for certain is memory: a thread that has none will
-//! never do anything again.
+//! A process that ends releases its memory first, then its files, and last its locks on them. A reader of its
+//! pipe knows of its death before its liveness lock is free; and its main thread may be gone while others go
+//! on. Memory tells the two apart: a thread that has none will never do anything again.
 
 use core::fmt::Write;
 
@@ -13,7 +12,7 @@ use crate::sys::read_file;
 use crate::syscall;
 use crate::text::Text;
 
-/// Has a thread memory, its own or its process's? `None`: that can't be known.
+/// Whether a thread has memory, its own or its process's. `None`: unknown.
 fn has_memory(process: u32, thread: u32) -> Option<bool> {
     // To move no pages of a thread only looks up its memory, or fails with EINVAL if it has none.
     // SAFETY: no page is named, so no address is used.
@@ -46,7 +45,7 @@ fn has_memory_by_proc(process: u32, thread: u32) -> Option<bool> {
 /// Most threads of a process whose main thread has ended that are looked at.
 const THREADS: usize = 64;
 
-/// Will a process that has this pid certainly never do anything again? `None`: that can't be known.
+/// Whether the process that has this pid will certainly never do anything again. `None`: unknown.
 pub fn is_over(pid: u32) -> Option<bool> {
     if has_memory(pid, pid)? {
         return Some(false);
@@ -73,8 +72,8 @@ pub fn each_thread(pid: u32, mut each: impl FnMut(u32)) -> bool {
         .is_ok()
 }
 
-/// Are all threads without memory, and among those that were `known` before? They are written down. `None`:
-/// that can't be known.
+/// Whether all threads, which are written to `threads`, have no memory and were `known` before. `None`:
+/// unknown.
 fn all_without_memory(
     pid: u32,
     threads: &mut [u32; THREADS],

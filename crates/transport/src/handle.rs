@@ -404,7 +404,8 @@ impl Handle {
             return len == 0;
         }
         let punched = self.punch(from, to - from);
-        // Whoever reserves the pool at this moment may have passed this range before the hole was there.
+        // A process that reserves the pool at this moment may have passed this range before the hole was
+        // there.
         if self.is_reserved() {
             self.reserve(from, to - from);
         }

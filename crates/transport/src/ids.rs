@@ -1,9 +1,8 @@
-//! How this kernel's users and groups are called in pools.
+//! Mapping this kernel's users and groups to those in pools.
 //!
 //! As in user_namespaces(7): a line `INSIDE OUTSIDE COUNT` says that the ids from INSIDE on are, in every
 //! pool, those from OUTSIDE on. Without any line ids are the same inside and outside, which is right where
-//! all kernels have the same users. Where a map is given, an id that is in no line is nobody's outside, and
-//! the other way round.
+//! all kernels have the same users. With a map, an id in no line has no counterpart, in either direction.
 
 use core::fmt;
 
@@ -15,9 +14,9 @@ use core::ffi::CStr;
 const MOST: usize = 32;
 /// Longest file that is read, in bytes.
 const LONGEST: usize = 2048;
-/// Nobody's id: the kernel refuses to give it to anybody.
+/// The id that no user has: the kernel refuses to assign it.
 pub const NOBODYS: u32 = u32::MAX;
-/// What an id of a pool is called that has none here, as by the kernel.
+/// The id here of those in a pool that have no counterpart, as in the kernel.
 const OVERFLOW: u32 = 65534;
 
 /// Ids of this kernel and of pools.
@@ -72,12 +71,12 @@ impl IdMap {
     /// Ids are the same inside and outside.
     pub const SAME: IdMap = IdMap { lines: [Line { inside: 0, outside: 0, count: 0 }; MOST], count: 0 };
 
-    /// What an id of this kernel is called in pools; [`NOBODYS`] if it is in no line.
+    /// The id in pools of one of this kernel; [`NOBODYS`] if it is in no line.
     pub fn outside(&self, id: u32) -> u32 {
         self.translate(id, |line| (line.inside, line.outside)).unwrap_or(NOBODYS)
     }
 
-    /// What an id of a pool is called in this kernel; 65534 if it is in no line.
+    /// The id in this kernel of one of a pool; 65534 if it is in no line.
     pub fn inside(&self, id: u32) -> u32 {
         self.translate(id, |line| (line.outside, line.inside)).unwrap_or(OVERFLOW)
     }
@@ -125,7 +124,7 @@ impl IdMap {
         Some(map)
     }
 
-    /// Is the line one that counts something, stays below [`NOBODYS`] and overlaps no other?
+    /// Whether a line is not empty, stays below [`NOBODYS`] and overlaps no other.
     fn admits(&self, new: &Line) -> bool {
         let fits = |first: u32| first.checked_add(new.count).is_some();
         let apart = |a: u32, a_count: u32, b: u32| a + a_count <= b || b + new.count <= a;
@@ -162,7 +161,7 @@ impl Ids {
     }
 }
 
-#[inline(never)] // Keeps its buffer off the stack of whoever goes on.
+#[inline(never)] // Keeps its buffer off the caller's stack.
 fn from_file(path: &'static CStr) -> Result<IdMap, IdMapError> {
     let name = path.to_str().unwrap_or("a map");
     let file = match sys::open(path, libc::O_RDONLY, 0) {

@@ -10,9 +10,9 @@
 //! | [`given`] | pools that machines are given as PCI devices: what they are called |
 //! | `mapping`, `reserve` | mapping ranges of a pool, taking memory for them and giving it back |
 //! | `liveness` | liveness locks, by which everybody learns that a process is dead |
-//! | `member` | who this kernel is among the members of a pool |
-//! | [`ids`] | how this kernel's users and groups are called in pools |
-//! | [`process`], `ending`, `stat` | what the kernel knows besides: start times, exec, who is stopped, who is over before its lock is free |
+//! | `member` | which member of a pool this kernel is |
+//! | [`ids`] | mapping this kernel's users and groups to those in pools |
+//! | [`process`], `ending`, `stat` | what the kernel knows besides: start times, exec, which processes are stopped, or over before their lock is free |
 //! | [`head`] | what a file has before the pool, if machines are shown it as persistent memory |
 //! | `driver` | a driver's device file: sleeping on a word of a pool, and ringing other kernels |
 //! | `descriptor` | the pool's descriptor, and what to do when the program closes it |

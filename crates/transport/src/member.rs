@@ -1,17 +1,17 @@
-//! Who this kernel is among the members of a pool.
+//! Which member of a pool this kernel is.
 //!
 //! Two kernels that took each other for one would take each other's processes for dead, as each has liveness
-//! locks of its own. So a kernel has an identity that is made where neither its programs nor a copy of the
-//! machine have a say, and that is tied to what the liveness locks are on:
+//! locks of its own. So a kernel has an identity that neither its programs nor a copy of the machine can
+//! choose, and that is tied to the file that the liveness locks are on:
 //!
-//! * Who has the pool as a file is the *host*: a file's memory is one kernel's. All its containers are one
-//!   member, whatever boot id they are shown.
-//! * A driver that has the pool's device has drawn an identity when it took the device: anew in each boot,
-//!   and in each copy of a machine.
+//! * A kernel that has the pool as a file is the *host*: a file's memory belongs to one kernel. All its
+//!   containers are one member, whatever boot id they are shown.
+//! * A driver draws an identity when it takes the pool's device: anew in each boot, and in each copy of a
+//!   machine.
 //! * Without a driver there is `resource2`. The first process that joins by it draws an identity, and the
-//!   kernel keeps it as the time of the file's last change, for as long as the device is there. It counts
-//!   besides which file that is, since a device may be seen through several mounts of sysfs, each of which
-//!   has locks of its own.
+//!   kernel keeps it as the time of the file's last change, for as long as the device is there. Which file
+//!   that is counts, too, since a device may be seen through several mounts of sysfs, each of which has locks
+//!   of its own.
 //!
 //! The boot id is none of this: a bind mount may show any to some programs of a machine, and copies of a
 //! machine have the same.
@@ -21,15 +21,15 @@ use crate::error::JoinError;
 use crate::sys::{self, Errno};
 use vshmem_pool::Pool;
 
-/// What the host is called.
+/// The host's identity.
 const HOST: [u8; 16] = *b"vshmem: the host";
-/// The byte of a device's file that is locked by who marks it. No pool is this long, and no liveness lock is
+/// The byte of a device's file that a process locks to mark it. No pool is this long, and no liveness lock is
 /// here.
 const MARKING: i64 = 1 << 61;
-/// A marked file was changed in a second from this on, in 2106 or later; what was drawn are the low 32 bits,
-/// and the nanoseconds.
+/// A marked file was changed in this second or later, in 2106; its low 32 bits, and the nanoseconds, were
+/// drawn at random.
 const MARK: i64 = 1 << 32;
-/// How many milliseconds somebody else may take for it.
+/// How many milliseconds another process may take to mark it.
 const PATIENCE: u32 = 1000;
 
 /// What tells this kernel from others.
@@ -68,11 +68,12 @@ fn enter(pool: &Pool, identity: [u8; 16]) -> Result<u16, JoinError> {
     pool.join(identity, &name[..len]).map_err(|vshmem_pool::JoinError::Full| JoinError::Full)
 }
 
-/// What a device's file is marked with, and if it is not, will be. By one at a time.
+/// The identity that a device's file is marked with. A file without a mark gets one, from one process at a
+/// time.
 fn identity_by_file(descriptor: &Descriptor) -> Result<[u8; 16], JoinError> {
     // A description of our own: the kept one may be a child's, too.
     let file = descriptor.open_anew().ok_or(JoinError::Descriptors)?;
-    // Before anybody is waited for, which others can let last.
+    // Before waiting for another process, which may keep the lock.
     if let Some(identity) = marked(&sys::fstat(file.fd())?) {
         return Ok(identity);
     }
@@ -97,8 +98,8 @@ fn marked(stat: &libc::stat) -> Option<[u8; 16]> {
     })
 }
 
-/// Nobody else of this kernel marks the file now. The lock ends with this, whatever children have inherited
-/// its file.
+/// No other process of this kernel marks the file now. The lock ends with this, whatever children have
+/// inherited its file.
 struct Alone<'f>(&'f Owned);
 
 impl Alone<'_> {

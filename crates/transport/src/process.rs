@@ -1,7 +1,7 @@
 //! What tells a process from others of its kernel, and whether it lives, is stopped, or runs another program.
 //!
-//! A liveness lock tells most of it, but not all: the kernel lets it go late, and exec lets it go though the
-//! process goes on. So whoever judges processes of its own kernel asks here.
+//! A liveness lock tells most of it. But the kernel releases it late, and at exec, although the process goes
+//! on. So code that judges processes of its own kernel asks here.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -52,8 +52,8 @@ pub fn started_now(parent: u64) -> u64 {
 /// Clock ticks per second, as files in /proc count them (USER_HZ).
 const TICKS: u64 = 100;
 
-/// Does the process of this kernel live that took a slot of a pool and noted `pid` and `started`? False only
-/// if that is certain.
+/// Whether the process of this kernel that took a slot of a pool, and noted `pid` and `started` there, is
+/// alive. False only if it is certainly dead.
 pub fn is_alive(handle: &Handle, slot: u32, pid: u32, started: u64) -> bool {
     if started & NO_LIVENESS_LOCK != 0 {
         return !is_gone(pid, started);
@@ -64,7 +64,8 @@ pub fn is_alive(handle: &Handle, slot: u32, pid: u32, started: u64) -> bool {
     }
 }
 
-/// Is a process certainly dead that noted `pid` and `started`? For when its liveness lock can't be asked.
+/// Whether the process that noted `pid` and `started` is certainly dead. For when its liveness lock can't be
+/// queried.
 pub fn is_gone(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
     if pid == 0 || theirs == 0 || theirs != namespaces() {
@@ -78,9 +79,9 @@ pub fn is_gone(pid: u32, started: u64) -> bool {
     ticks != 0 && stat::of(Some(pid)).is_some_and(|stat| !has_noted(stat.start, ticks))
 }
 
-/// Has a process that seems to hold its liveness lock left? The kernel closes its files before it lets the
-/// lock go, so others may know already; and its memory, and so the lock, may be held a little longer by
-/// others who look at it (/proc, DAMON).
+/// Whether a process has exited although it seems to hold its liveness lock. The kernel closes its files
+/// before it releases the lock, so others may know of its exit already; and readers of its memory (/proc,
+/// DAMON) keep that, and so the lock, a little longer.
 pub fn has_left(pid: u32, started: u64) -> bool {
     let theirs = (started >> 32) as u32;
     if pid == 0 || theirs == 0 {
@@ -91,8 +92,8 @@ pub fn has_left(pid: u32, started: u64) -> bool {
     (absent || ending::is_over(pid) == Some(true)) && theirs == namespaces()
 }
 
-/// Is a process certainly still there, alive, that noted `pid` and `started`? One that lost its liveness lock
-/// all the same runs another program now. A zombie is over, unless other threads of its process go on.
+/// Whether the process that noted `pid` and `started` is certainly alive. If it has lost its liveness lock
+/// all the same, it runs another program now. A zombie is over, unless other threads of its process go on.
 pub fn has_executed(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
     if pid == 0 || theirs == 0 || ticks == 0 || theirs != namespaces() {
@@ -102,15 +103,15 @@ pub fn has_executed(pid: u32, started: u64) -> bool {
     stat::of(Some(pid)).is_some_and(alive)
 }
 
-/// Is the process that began at `start`, and has the pid, the one that noted its pid and its start? A forked
-/// child notes it late, by as much as it was not let run. Who has the pid after it begins after what it
-/// noted; and soon after, where a container is started anew: that one's first process has pid 1, too, and its
+/// Whether the process that has the pid now, and began at `start`, is the one that noted it. A forked child
+/// notes its start late, by as long as it was not scheduled. A later process with the same pid begins after
+/// what was noted; soon after, where a container is restarted: its first process has pid 1, too, and its
 /// namespaces may have the numbers of those that ended.
 fn has_noted(start: u64, noted: u64) -> bool {
     noted.wrapping_sub(start) & TICKS_MASK <= TICKS_MASK / 2
 }
 
-/// Is a process certainly stopped now, by a signal or a debugger, that noted `pid` and `started`?
+/// Whether the process that noted `pid` and `started` is certainly stopped now, by a signal or a debugger.
 pub fn is_stopped(pid: u32, started: u64) -> bool {
     let (theirs, ticks) = ((started >> 32) as u32, started & TICKS_MASK);
     if pid == 0 || theirs == 0 || theirs != namespaces() {
@@ -124,7 +125,7 @@ pub fn is_stopped(pid: u32, started: u64) -> bool {
     }
 }
 
-/// States of who is stopped by a signal, and by a debugger.
+/// States of processes that are stopped by a signal, and by a debugger.
 const STOPPED: &[u8] = b"Tt";
 
 fn a_thread_is_stopped(pid: u32) -> bool {

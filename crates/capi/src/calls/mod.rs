@@ -24,8 +24,8 @@ pub mod cmd {
     pub const IPC_64: i32 = 0x100;
 }
 
-/// Does again what a signal ended while it waited for somebody who is stopped: the kernel's calls that make,
-/// find or control something know no EINTR.
+/// Repeats a call that a signal ended while it waited for a stopped process: the kernel's calls that make,
+/// find or control an IPC object know no EINTR.
 pub fn again<T>(call: impl Fn() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {

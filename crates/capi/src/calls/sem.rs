@@ -2,8 +2,8 @@
 
 use super::{again, check_ctl, clamp, cmd, duration, fetch, is_new, store};
 use crate::abi::{self, Plain};
+use crate::sizes::{self, SETS};
 use crate::state::{self, Caller};
-use crate::told::{self, SETS};
 use crate::user;
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -207,13 +207,13 @@ pub fn ctl(caller: &Caller, id: i32, num: i32, command: i32, arg: usize) -> Resu
     }
 }
 
-/// Copies value by value; each page is asked about once. Never beyond what the program was told of.
+/// Copies value by value; each page is asked about once. Never beyond the size that the program knows.
 fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
     let mut checked = UNCHECKED;
-    let told = Bounds::of(caller, id)?;
+    let bounds = Bounds::of(caller, id)?;
     sem::getall(&caller.ctx, id, &mut |index, value| {
         let place = to.wrapping_add(index);
-        if told.excludes(index) || page_of(place) != checked && user::surely_writable(place, 2).is_err() {
+        if bounds.excludes(index) || page_of(place) != checked && user::surely_writable(place, 2).is_err() {
             return false;
         }
         checked = page_of(place);
@@ -222,15 +222,15 @@ fn get_all(caller: &Caller, id: i32, to: *mut u16) -> Result<i32, Errno> {
         unsafe { place.write_unaligned(value) };
         true
     })
-    .map_or_else(|error| Err(told.judge(error)), |()| Ok(0))
+    .map_or_else(|error| Err(bounds.judge(error)), |()| Ok(0))
 }
 
 fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
     let mut checked = UNCHECKED;
-    let told = Bounds::of(caller, id)?;
+    let bounds = Bounds::of(caller, id)?;
     sem::setall(&caller.ctx, id, &mut |index| {
         let place = from.wrapping_add(index);
-        if told.excludes(index) {
+        if bounds.excludes(index) {
             return None;
         }
         if page_of(place) != checked {
@@ -240,12 +240,12 @@ fn set_all(caller: &Caller, id: i32, from: *const u16) -> Result<i32, Errno> {
         // SAFETY: the page was found readable.
         Some(unsafe { place.read_unaligned() })
     })
-    .map_or_else(|error| Err(told.judge(error)), |()| Ok(0))
+    .map_or_else(|error| Err(bounds.judge(error)), |()| Ok(0))
 }
 
-/// So many semaphores the program has room for; none where it was not told how many there are.
+/// How many semaphores the program has room for; none if it does not know how many there are.
 struct Bounds {
-    told: Option<u64>,
+    known: Option<u64>,
     exceeded: Cell<bool>,
 }
 
@@ -255,11 +255,11 @@ impl Bounds {
         if let Ok(count) = sem::nsems(&caller.ctx, id) {
             SETS.check(caller.pool_index(), id, count as u64)?;
         }
-        Ok(Bounds { told: SETS.known(caller.pool_index(), id), exceeded: Cell::new(false) })
+        Ok(Bounds { known: SETS.known(caller.pool_index(), id), exceeded: Cell::new(false) })
     }
 
     fn excludes(&self, index: usize) -> bool {
-        let excluded = self.told.is_none_or(|told| index as u64 >= told);
+        let excluded = self.known.is_none_or(|known| index as u64 >= known);
         if excluded {
             self.exceeded.set(true);
         }
@@ -268,10 +268,10 @@ impl Bounds {
 
     /// The error that the program gets: a set that has grown is not the one that it knew.
     fn judge(&self, error: Errno) -> Errno {
-        match (self.exceeded.get(), self.told) {
+        match (self.exceeded.get(), self.known) {
             (false, _) => error,
-            (true, Some(_)) => told::changed(),
-            (true, None) => told::unknown("semctl(IPC_STAT)"),
+            (true, Some(_)) => sizes::changed(),
+            (true, None) => sizes::unknown("semctl(IPC_STAT)"),
         }
     }
 }

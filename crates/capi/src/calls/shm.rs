@@ -4,8 +4,8 @@ use super::{again, check_ctl, cmd, fetch, is_new, store};
 use crate::abi::{self, Plain, ShmInfo, Shminfo};
 use crate::attach::{Piece, TABLE};
 use crate::gate;
+use crate::sizes::{self, SEGMENTS};
 use crate::state::{self, Caller};
-use crate::told::{self, SEGMENTS};
 use core::ffi::c_void;
 use core::ops::Range;
 use libc::shmid_ds;
@@ -69,7 +69,7 @@ pub fn attach(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<*mut 
     attach_range(caller, id, addr, flags).map(|range| range.start as *mut c_void)
 }
 
-/// The same, for who must know how much is mapped, too.
+/// The same; returns all of the range.
 pub fn attach_range(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<usize>, Errno> {
     attach_at(caller, id, addr, flags).map_err(|error| caller.excuse(error))
 }
@@ -82,7 +82,7 @@ fn attach_at(caller: &Caller, id: i32, addr: usize, flags: i32) -> Result<Range<
     let extent = shm::look(&caller.ctx, id, flags)?;
     SEGMENTS.check(caller.pool_index(), id, pages(extent.len))?;
     if address.replace && SEGMENTS.known(caller.pool_index(), id).is_none() {
-        return Err(told::unknown("shmctl(IPC_STAT)"));
+        return Err(sizes::unknown("shmctl(IPC_STAT)"));
     }
     let len = (extent.len as usize).next_multiple_of(page);
     if address.addr.is_some_and(|a| a.checked_add(len).is_none()) {

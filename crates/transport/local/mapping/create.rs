@@ -205,7 +205,7 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: whoever made this has mapped it, and keeps no pointer into it for longer.
+        // SAFETY: the code that made this has mapped it, and keeps no pointer into it for longer.
         unsafe { sys::unmap(self.base as usize, self.len) };
     }
 }

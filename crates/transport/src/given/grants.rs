@@ -1,6 +1,6 @@
 //! The table of granted pools: what the host calls the devices that it gives to this machine while it runs.
-//! The front end (`vshmem agent --guest`) writes it, a line `ADDRESS NAME` for each device; whoever opens a
-//! pool reads it.
+//! The front end (`vshmem agent --guest`) writes it, a line `ADDRESS NAME` for each device; processes that
+//! open a pool read it.
 //!
 //! The names come from the host and not from the pools, because a member of a pool could write any name into
 //! it.
@@ -17,7 +17,7 @@ use crate::sys;
 pub const GRANTS: &CStr = c"/run/vshmem/pools";
 /// More than the longest line needs.
 const LONGEST_LINE: usize = 128;
-/// No table is longer; what comes behind is not read.
+/// No table needs more reads; what follows is ignored.
 const MOST_READS: usize = 256;
 
 /// What the host calls a device: a line of the table.
@@ -64,7 +64,7 @@ impl fmt::Display for Grant {
     }
 }
 
-/// Is there a table, even if it is empty? Then the machine is given pools while it runs.
+/// Whether there is a table, even an empty one. Then the machine is given pools while it runs.
 pub(crate) fn exist() -> bool {
     sys::open(GRANTS, libc::O_RDONLY, 0).map(Owned::new).is_ok()
 }

@@ -2,7 +2,7 @@
 //!
 //! The kernel says EINTR only if the signal ended the sleep. One that comes a moment before the sleep, or
 //! when its time is up and the thread has not run again yet (on a busy machine, for milliseconds), has its
-//! handler run all the same, and nobody says so. But the kernel has put the handler's frame onto the stack,
+//! handler run all the same, and no call says so. But the kernel has put the handler's frame onto the stack,
 //! below what belongs to the function that was interrupted. So words are written there before the call, by
 //! the same few instructions, and looked at after it. A handler on a stack of its own (`sigaltstack`) is not
 //! seen so.
@@ -24,8 +24,8 @@ struct Returned {
 }
 
 // A function of its own, without what unwinding needs: if a handler ends its thread (`pthread_exit`), the C
-// library looks no further than here, and ends the thread without running anything in the callers, who could
-// not bear it.
+// library looks no further than here, and ends the thread without running anything in the callers, which
+// could not bear it.
 extern "C" {
     fn vshmem_asleep(number: i64, arguments: *const [usize; 6]) -> Returned;
 }

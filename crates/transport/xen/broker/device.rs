@@ -163,7 +163,7 @@ impl Device {
         let mut request = Named { name: name(pool)?, domain: 0 };
         loop {
             self.call(GRANTED, &mut request)
-                .explain(|| format!("who has the pool {pool} can't be found out"))?;
+                .explain(|| format!("the domains that have the pool {pool} can't be listed"))?;
             match u16::try_from(request.domain) {
                 Ok(id) if request.domain < NOBODY => all.push(id),
                 _ => return Ok(all),

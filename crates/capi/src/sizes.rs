@@ -1,4 +1,4 @@
-//! How large this process was told that sets and segments are.
+//! The sizes of sets and segments that this process was told.
 //!
 //! `GETALL`, `SETALL` and `shmat` with `SHM_REMAP` have no length: the IPC object's own size says how far
 //! they reach into the program. An object's size never changes, but in a pool a hostile member may write
@@ -11,9 +11,9 @@
 //! one, and be led to the larger IPC object by a member that gives it that one's id: from then on the size is
 //! not known, until the program is told it by `IPC_STAT`.
 //!
-//! The first size counts, as long as the process lives: `IPC_STAT` with another one fails, since who asks for
-//! a time or an owner does not look at the size again; and an id for which `*get` found two sizes is of no
-//! use any more.
+//! The first size counts, as long as the process lives: `IPC_STAT` with another one fails, since a program
+//! that asks for a time or an owner does not look at the size again; and an id for which `*get` found two
+//! sizes is of no use any more.
 //!
 //! Each pool has a table with a place for every index that an id can have: two IPC objects that exist at once
 //! have different indices. A later object at the same index takes the place. What was told of the earlier one
@@ -63,19 +63,19 @@ const LESS: u64 = 1 << 30;
 const KNOWN: u64 = 1 << 31;
 
 /// What was told of the IPC objects of a kind, pool by pool.
-pub struct Told([Table; MAX_POOLS]);
+pub struct Sizes([Table; MAX_POOLS]);
 
 struct Table([AtomicPtr<Page>; PAGES]);
 
 /// Of sets: semaphores.
-pub static SETS: Told = Told::new();
+pub static SETS: Sizes = Sizes::new();
 /// Of segments: pages of 4096 bytes.
-pub static SEGMENTS: Told = Told::new();
+pub static SEGMENTS: Sizes = Sizes::new();
 
 /// A pool was opened at a place: nothing was told of it.
 pub fn forget_pool(pool: usize) {
-    for told in [&SETS, &SEGMENTS] {
-        told.clear(pool);
+    for sizes in [&SETS, &SEGMENTS] {
+        sizes.clear(pool);
     }
 }
 
@@ -122,14 +122,14 @@ fn after_stat(old: Option<u64>, is_back: bool, id: i32, size: u64) -> Option<u64
     (is_back && old & GOT == 0).then_some(name(id) | DOUBTFUL | size)
 }
 
-impl Told {
-    const fn new() -> Told {
-        Told([const { Table([const { AtomicPtr::new(core::ptr::null_mut()) }; PAGES]) }; MAX_POOLS])
+impl Sizes {
+    const fn new() -> Sizes {
+        Sizes([const { Table([const { AtomicPtr::new(core::ptr::null_mut()) }; PAGES]) }; MAX_POOLS])
     }
 
     /// Where an id's index is looked after; `None`: nothing was told of it yet.
     fn page(&self, pool: usize, id: i32) -> Option<(&Page, usize)> {
-        let (page, place) = Told::index(id);
+        let (page, place) = Sizes::index(id);
         let page = self.0[pool].0[page].load(Acquire);
         // SAFETY: once published, a page stays mapped for the process's life.
         (!page.is_null()).then(|| unsafe { (&*page, place) })
@@ -142,7 +142,7 @@ impl Told {
 
     /// The same; the page is made if need be. `None`: there is no memory, so nothing will be known.
     fn page_for(&self, pool: usize, id: i32) -> Option<(&Page, usize)> {
-        made(&self.0[pool].0[Told::index(id).0])?;
+        made(&self.0[pool].0[Sizes::index(id).0])?;
         self.page(pool, id)
     }
 
@@ -302,190 +302,4 @@ pub fn unknown(ask: &str) -> Errno {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ID: i32 = 0x4000_0007;
-    /// A later IPC object at the same index.
-    const LATER: i32 = ID + (1 << INDEX_BITS);
-
-    #[test]
-    fn what_was_asked_for_is_known() {
-        let told = Told::new();
-        assert_eq!(told.known(0, ID), None, "nothing was told");
-        assert_eq!(told.check(0, ID, 5), Ok(()), "nothing was told");
-        told.got(0, ID, 5, 5);
-        assert_eq!(told.known(0, ID), Some(5));
-        for other in [0, 4, 6, 65535, NONE, 1 << 40] {
-            assert_eq!(told.check(0, ID, other), Err(Errno::EIDRM));
-        }
-        assert_eq!(told.known(1, ID), None, "in another pool");
-        assert_eq!(told.known(0, LATER), None);
-        assert_eq!(told.stated(0, ID, 6), Err(Errno::EIDRM));
-        assert_eq!(told.known(0, ID), Some(5), "the first size counts");
-        assert_eq!(told.listed(0, ID, 6), Err(Errno::EIDRM));
-        assert_eq!(told.known(0, ID), Some(5));
-        told.forget(0, LATER);
-        assert_eq!(told.known(0, ID), Some(5));
-        told.forget(0, ID);
-        assert_eq!(told.known(0, ID), None);
-    }
-
-    #[test]
-    fn what_was_found_is_known_once_it_is_told() {
-        let told = Told::new();
-        for (asked, id) in [(0, ID), (3, ID + 1)] {
-            told.got(0, id, asked, 5);
-            assert_eq!(told.known(0, id), None, "the program has not seen it");
-            assert_eq!(told.check(0, id, 6), Err(Errno::EIDRM), "but it counts");
-            assert_eq!(told.stated(0, id, 5), Ok(()));
-            assert_eq!(told.known(0, id), Some(5));
-            told.got(0, id, 0, 5);
-            assert_eq!(told.known(0, id), Some(5));
-        }
-        told.got(0, ID + 2, 5, 4);
-        assert_eq!(told.known(0, ID + 2), None, "less than was asked for");
-        for size in [4, 5, NONE] {
-            assert_eq!(told.check(0, ID + 2, size), Err(Errno::EIDRM));
-        }
-    }
-
-    #[test]
-    fn two_sizes_are_none() {
-        let told = Told::new();
-        for asked in [0, 5, 6] {
-            let id = ID + asked as i32;
-            told.got(0, id, 5, 5);
-            told.got(0, id, asked, 6);
-            assert_eq!(told.known(0, id), None);
-            for size in [5, 6, NONE] {
-                assert_eq!(told.stated(0, id, size), Err(Errno::EIDRM));
-                assert_eq!(told.known(0, id), None);
-            }
-            told.got(0, id, 5, 5);
-            assert_eq!(told.known(0, id), None);
-            told.got(0, id + (1 << INDEX_BITS), 5, 5);
-            assert_eq!(told.known(0, id + (1 << INDEX_BITS)), Some(5));
-        }
-        told.got(0, LATER, 1 << 40, 1 << 40);
-        assert_eq!(told.known(0, LATER), None, "too large to be remembered");
-        assert_eq!(told.check(0, LATER, 1 << 40), Err(Errno::EIDRM));
-    }
-
-    #[test]
-    fn who_asked_for_less_relies_on_less() {
-        let told = Told::new();
-        // Two keys, which a member leads to one id: in either order, whatever comes between.
-        for (i, asked) in [(0, [1000, 4]), (1, [4, 1000])] {
-            told.got(0, ID + i, asked[0], 1000);
-            told.got(0, ID + i, asked[1], 1000);
-            for again in [0, 4, 1000] {
-                assert_eq!(told.known(0, ID + i), None);
-                assert_eq!(told.check(0, ID + i, 1000), Ok(()), "all else goes on");
-                told.got(0, ID + i, again, 1000);
-            }
-            assert_eq!(told.stated(0, ID + i, 1000), Ok(()));
-            assert_eq!(told.known(0, ID + i), Some(1000), "it was told");
-        }
-        // A program that asks for less and looks knows; not if it asks for less again and does not look.
-        let id = ID + 2;
-        for _ in 0..3 {
-            told.got(0, id, 1, 5);
-            assert_eq!(told.known(0, id), None);
-            assert_eq!(told.stated(0, id, 5), Ok(()));
-            assert_eq!(told.known(0, id), Some(5));
-        }
-        told.got(0, id, 0, 5);
-        assert_eq!(told.known(0, id), Some(5), "who asks for nothing relies on nothing");
-    }
-
-    #[test]
-    fn nothing_is_forgotten_for_another() {
-        let told = Told::new();
-        let all = || (0..1 << INDEX_BITS).map(|index| 0x4000_0000 | index);
-        for id in all() {
-            told.got(7, id, 2, 2);
-        }
-        assert!(all().all(|id| told.known(7, id) == Some(2)));
-        assert_eq!(told.listed(7, LATER, 65535), Ok(()));
-        assert_eq!(told.known(7, LATER), None, "a list takes no place");
-        // All later IPC objects of the index, and some of them again.
-        let later = |n: i32| 0x4000_0000 | (ID + (n << INDEX_BITS)) & 0x3fff_ffff;
-        for round in 0..2 {
-            for n in (1..1 << SEQ_BITS).step_by(1 + 6 * round) {
-                told.got(7, later(n), 3, 3);
-                assert_eq!(told.known(7, later(n)), Some(3));
-            }
-        }
-        assert_eq!(told.known(7, ID), Some(2));
-        assert!((1..1 << SEQ_BITS).all(|n| told.known(7, later(n)) == Some(3)));
-        for size in [1, 3, 1000] {
-            assert_eq!(told.stated(7, ID, size), Err(Errno::EIDRM));
-            assert_eq!(told.known(7, ID), Some(2));
-        }
-        told.forget(7, later(5));
-        assert_eq!((told.known(7, later(5)), told.known(7, later(6))), (None, Some(3)));
-        assert_eq!(told.known(7, ID + 1024), Some(2));
-        assert_eq!(told.stated(7, i32::MAX, NONE - 1), Ok(()));
-        assert_eq!(told.known(7, i32::MAX), Some(NONE - 1));
-        told.clear(7);
-        assert!(all().all(|id| told.known(7, id).is_none()));
-        assert!((1..1 << SEQ_BITS).all(|n| told.known(7, later(n)).is_none()));
-    }
-
-    #[test]
-    fn an_id_that_was_only_told_counts_when_it_comes_back() {
-        for tell in [Told::stated, Told::listed] {
-            let told = Told::new();
-            assert_eq!(tell(&told, 0, ID, 4), Ok(()));
-            told.got(0, LATER, 5, 5);
-            assert_eq!(told.known(0, ID), Some(4));
-            // It may be new, so it can be used; but the program's memory may be the old one's.
-            assert_eq!(told.stated(0, ID, 1000), Ok(()));
-            assert_eq!(told.check(0, ID, 1000), Ok(()));
-            assert_eq!(told.known(0, ID), None);
-            for size in [4, 1001] {
-                assert_eq!(tell(&told, 0, ID, size), Err(Errno::EIDRM));
-            }
-            assert_eq!(told.known(0, LATER), Some(5));
-            told.forget(0, ID);
-            assert_eq!(tell(&told, 0, ID, 6), Ok(()));
-        }
-    }
-
-    #[test]
-    fn an_id_that_comes_back_with_another_size_can_be_used() {
-        let told = Told::new();
-        told.got(0, ID, 4, 4);
-        told.got(0, LATER, 5, 5);
-        told.got(0, ID, 1000, 1000);
-        for _ in 0..2 {
-            assert_eq!(told.known(0, ID), None, "but the first may be meant");
-            assert_eq!(told.check(0, ID, 1000), Ok(()));
-            assert_eq!(told.check(0, ID, 4), Err(Errno::EIDRM));
-            assert_eq!(told.stated(0, ID, 1000), Ok(()));
-            told.got(0, LATER, 5, 5);
-            told.got(0, ID, 1000, 1000);
-        }
-        told.got(0, LATER, 5, 5);
-        assert_eq!(told.known(0, LATER), Some(5));
-    }
-
-    #[test]
-    fn a_raw_fork_inherits_what_was_told() {
-        SETS.got(6, ID, 3, 3);
-        // SAFETY: the child makes raw calls only and leaves at once.
-        unsafe {
-            let child = raw::syscall!(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
-            if child == 0 {
-                let inherited = SETS.known(6, ID) == Some(3);
-                SETS.forget(6, ID);
-                raw::syscall!(libc::SYS_exit_group, i32::from(!inherited));
-            }
-            let mut status = 0;
-            libc::waitpid(child as i32, &mut status, 0);
-            assert_eq!(status, 0);
-        }
-        assert_eq!(SETS.known(6, ID), Some(3), "the child has its own");
-    }
-}
+mod tests;
