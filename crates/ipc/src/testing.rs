@@ -467,9 +467,6 @@ impl Kernel for Process {
     fn rules_pool(&self) -> bool {
         !self.in_machine.load(SeqCst)
     }
-    fn in_group(&self, gid: u32) -> bool {
-        self.cred().gid == gid
-    }
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
         self.call();
         let end = timeout.map(|t| Instant::now() + t / self.world.speed.load(SeqCst));
@@ -502,9 +499,6 @@ impl Kernel for Process {
         // Taken once, so that nobody is between looking at the word and falling asleep.
         drop(self.world.dead());
         self.world.changed.notify_all();
-        0
-    }
-    fn spin_rounds(&self) -> u32 {
         0
     }
 }

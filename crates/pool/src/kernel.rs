@@ -29,8 +29,9 @@ pub struct Cred {
     pub caps: u64,
 }
 
-/// The kernel below: time, life, credentials, signals, memory, sleep. Implementations use no heap and keep no
-/// lock, so that they can be called from signal handlers.
+/// The kernel below: life, signals, memory, time, credentials, sleep. Implementations use no heap and keep no
+/// lock, so that they can be called from signal handlers. By default a function answers as a kernel does that
+/// can't do what is asked, or does not know.
 pub trait Kernel: Sync {
     /// Is the process of this kernel that took `slot` alive? False only if that is certain.
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool;
@@ -64,9 +65,13 @@ pub trait Kernel: Sync {
     /// Backs a range of the pool with memory, so that touching it can't fail; false if there is no room.
     fn reserve(&self, offset: u64, len: u64) -> bool;
     /// Gives the memory of a range back to the host; true if the range reads as zeros from now on.
-    fn release(&self, offset: u64, len: u64) -> bool;
+    fn release(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
     /// Bytes that the pool has and could get of memory, taken together, if that is known.
-    fn available_memory(&self) -> Option<u64>;
+    fn available_memory(&self) -> Option<u64> {
+        None
+    }
     /// Seconds since the epoch.
     fn now(&self) -> i64;
     /// Nanoseconds of a clock that never goes back.
@@ -87,7 +92,9 @@ pub trait Kernel: Sync {
         true
     }
     /// Is the caller's effective group, or one of its supplementary groups, `gid`?
-    fn in_group(&self, gid: u32) -> bool;
+    fn in_group(&self, gid: u32) -> bool {
+        self.cred().gid == gid
+    }
     /// Is the calling process another one than `pid`: its child, by a handler's fork in the middle of the
     /// call?
     fn is_child_of(&self, _pid: u32) -> bool {
@@ -111,7 +118,9 @@ pub trait Kernel: Sync {
         false
     }
     /// How many rounds of looking at a word are worth it before sleeping; 0 on a single processor.
-    fn spin_rounds(&self) -> u32;
+    fn spin_rounds(&self) -> u32 {
+        0
+    }
     /// Lets others of this kernel have the processor without sleeping: a lock is held for microseconds, and
     /// who watches the process must not take that for a wait. False: it can't.
     fn give_way(&self) -> bool {

@@ -315,7 +315,4 @@ impl Kernel for Fuzzed {
         self.asked();
         0
     }
-    fn spin_rounds(&self) -> u32 {
-        0
-    }
 }

@@ -308,7 +308,4 @@ impl Kernel for Stage {
         self.asked();
         0
     }
-    fn spin_rounds(&self) -> u32 {
-        0
-    }
 }

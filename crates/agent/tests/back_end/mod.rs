@@ -178,12 +178,6 @@ impl Kernel for Guest {
     fn reserve(&self, _offset: u64, _len: u64) -> bool {
         true
     }
-    fn release(&self, _offset: u64, _len: u64) -> bool {
-        false
-    }
-    fn available_memory(&self) -> Option<u64> {
-        None
-    }
     fn now(&self) -> i64 {
         0
     }
@@ -193,18 +187,12 @@ impl Kernel for Guest {
     fn cred(&self) -> Cred {
         Cred { uid: 1, gid: 1, caps: u64::MAX }
     }
-    fn in_group(&self, _gid: u32) -> bool {
-        false
-    }
     fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
         // So that a budget outlasts a lock owner that is not scheduled at the moment.
         sleep(Duration::from_millis(1));
         Waited::TimedOut
     }
     fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
-        0
-    }
-    fn spin_rounds(&self) -> u32 {
         0
     }
 }

@@ -63,12 +63,6 @@ impl Kernel for Ready {
     fn reserve(&self, _offset: u64, _len: u64) -> bool {
         true
     }
-    fn release(&self, _offset: u64, _len: u64) -> bool {
-        false
-    }
-    fn available_memory(&self) -> Option<u64> {
-        None
-    }
     fn now(&self) -> i64 {
         0
     }
@@ -78,16 +72,10 @@ impl Kernel for Ready {
     fn cred(&self) -> Cred {
         unreachable!("nobody's credentials matter here")
     }
-    fn in_group(&self, _gid: u32) -> bool {
-        false
-    }
     fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
         Waited::TimedOut
     }
     fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
-        0
-    }
-    fn spin_rounds(&self) -> u32 {
         0
     }
 }

@@ -138,12 +138,6 @@ impl Kernel for Backed<'_> {
     fn reserve(&self, offset: u64, len: u64) -> bool {
         self.0.reserve(offset, len)
     }
-    fn release(&self, _offset: u64, _len: u64) -> bool {
-        false
-    }
-    fn available_memory(&self) -> Option<u64> {
-        None
-    }
     fn now(&self) -> i64 {
         0
     }
@@ -153,16 +147,10 @@ impl Kernel for Backed<'_> {
     fn cred(&self) -> Cred {
         unreachable!("taking a slot asks nobody's credentials")
     }
-    fn in_group(&self, _gid: u32) -> bool {
-        false
-    }
     fn wait(&self, _word: &AtomicU32, _expected: u32, _timeout: Option<Duration>) -> Waited {
         Waited::TimedOut
     }
     fn wake(&self, _word: &AtomicU32, _n: u32) -> u32 {
-        0
-    }
-    fn spin_rounds(&self) -> u32 {
         0
     }
 }

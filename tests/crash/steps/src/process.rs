@@ -163,9 +163,6 @@ impl Kernel for Process {
     fn cred(&self) -> Cred {
         Cred { uid: 1000, gid: 1000, caps: u64::MAX }
     }
-    fn in_group(&self, gid: u32) -> bool {
-        gid == 1000
-    }
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
         if word.load(SeqCst) != expected {
             return Waited::Woken;
@@ -177,8 +174,5 @@ impl Kernel for Process {
     }
     fn has_sleeper(&self, word: &AtomicU32) -> bool {
         world().has_sleeper(word)
-    }
-    fn spin_rounds(&self) -> u32 {
-        0
     }
 }
