@@ -19,8 +19,6 @@ mod json;
 mod machines;
 mod manual;
 mod more;
-#[cfg(test)]
-mod named;
 mod output;
 mod pools;
 mod program;
@@ -28,6 +26,8 @@ mod run;
 mod schema;
 mod size;
 mod table;
+#[cfg(test)]
+mod tests;
 mod top;
 #[path = "../../transport/xen/command.rs"]
 mod xen;

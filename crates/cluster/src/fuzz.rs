@@ -4,7 +4,7 @@ use crate::boot::{initramfs, kernel, vmlinux};
 use crate::commands::channel::Channel;
 use crate::commands::group::Group;
 use crate::commands::output::{self, Output};
-use crate::guest::session::doubles::Machine;
+use crate::guest::session::testing::Machine;
 use crate::launcher::{affinity, front_end, table};
 use crate::state::record::Record;
 use crate::state::settings::Settings;

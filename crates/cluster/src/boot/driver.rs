@@ -121,7 +121,7 @@ fn built(name: &str, version: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::module_file;
+    use crate::modules::testing::module_file;
 
     #[test]
     fn a_driver_of_another_kernel_is_refused() {

@@ -388,6 +388,6 @@ impl Active {
 }
 
 #[cfg(any(test, feature = "fuzz"))]
-pub mod doubles;
+pub mod testing;
 #[cfg(test)]
 mod tests;

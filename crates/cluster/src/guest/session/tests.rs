@@ -1,6 +1,6 @@
 //! Sessions with a real host at the other end, and with a lying one. The commands run on this kernel.
 
-use super::doubles::{Machine, NONCE};
+use super::testing::{Machine, NONCE};
 use super::BACKLOG;
 use crate::commands::channel::Channel;
 use crate::commands::group::Group;

@@ -1,8 +1,8 @@
 //! A machine's agent with one channel, without the machine.
 
-use super::super::command::doubles::Echoes;
+use super::super::command::testing::Echoes;
 #[cfg(test)]
-use super::super::command::doubles::Plain;
+use super::super::command::testing::Plain;
 use super::super::poller::Poller;
 use super::{Context, Session, Source, Starter, State};
 use crate::wire::ended::Ended;
