@@ -65,6 +65,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// An error whose message is formatted as by `format!`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! formatted_error {
+    ($($message:tt)*) => { $crate::error::Error::new(format!($($message)*)) };
+}
+pub use formatted_error as error;
+
 /// Turns an I/O error into a sentence.
 pub trait Explain<T> {
     /// `what` names what was being done, for instance `reading /proc/cmdline`.

@@ -1,6 +1,6 @@
 //! A server for `GET /metrics`. Each connection has one request, which is limited in length and time.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use crate::metrics::CONTENT_TYPE;
 use rustix::net::SocketFlags;
 use std::collections::BTreeMap;
@@ -121,9 +121,7 @@ pub(crate) fn parse(address: &str) -> Result<SocketAddr> {
         return Ok((IpAddr::from(Ipv4Addr::LOCALHOST), port).into());
     }
     address.parse().map_err(|_| {
-        Error::new(format!(
-            "{address} is no address for metrics; give a port (of 127.0.0.1), IP:PORT, a path with a slash in it, or socket"
-        ))
+        error!("{address} is no address for metrics; give a port (of 127.0.0.1), IP:PORT, a path with a slash in it, or socket")
     })
 }
 

@@ -7,7 +7,7 @@ use clap_mangen::Man;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use vshmem_cluster::{Error, Result};
+use vshmem_cluster::{error, Result};
 
 /// Pages bear the date of the one that is written by hand.
 const BY_HAND: &str = include_str!("../../../docs/man/vshmem.1");
@@ -15,7 +15,7 @@ const BY_HAND: &str = include_str!("../../../docs/man/vshmem.1");
 /// Writes a page for each command below the top one.
 pub fn write(directory: &Path) -> Result<u8> {
     let written = pages().iter().try_for_each(|command| page(command, directory));
-    let refused = |e| Error::new(format!("could not write to {}: {e}", directory.display()));
+    let refused = |e| error!("could not write to {}: {e}", directory.display());
     written.map(|()| 0).map_err(refused)
 }
 

@@ -1,7 +1,7 @@
 //! What commands print.
 
 use std::io::{self, Write};
-use vshmem_cluster::{Error, Result};
+use vshmem_cluster::{error, Result};
 
 /// Prints text, which may tell what a machine or a member of a pool has said. That nobody reads it is no
 /// failure.
@@ -9,9 +9,7 @@ pub fn print(text: &str) -> Result<()> {
     let text = vshmem_cluster::plain(text);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::new(format!("could not write the answer: {e}")))
-        }
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(error!("could not write the answer: {e}")),
         _ => Ok(()),
     }
 }

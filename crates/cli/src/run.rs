@@ -4,8 +4,8 @@ use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_cluster::{
-    environment, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record, Result,
-    RunOptions,
+    environment, error, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record,
+    Result, RunOptions,
 };
 
 /// The shell that every machine has.
@@ -155,7 +155,7 @@ fn changes(how: &args::How) -> Result<Vec<(OsString, OsString)>> {
         .iter()
         .map(|change| match change.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-            _ => Err(Error::new(format!("--env {change} is not of the form NAME=VALUE")).code(2)),
+            _ => Err(error!("--env {change} is not of the form NAME=VALUE").code(2)),
         })
         .collect()
 }

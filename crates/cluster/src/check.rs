@@ -1,7 +1,7 @@
 //! Checks a pool's integrity, after repairing what dead processes have left.
 
 use crate::client::Client;
-use crate::error::{Error, Result, OUR_FAILURE};
+use crate::error::{error, Result, OUR_FAILURE};
 use crate::pools::name_of;
 use std::thread;
 use std::time::Duration;
@@ -50,13 +50,13 @@ pub fn check(pool: &PoolRef) -> Result<CheckReport> {
         }
         if c.budget.is_spent() {
             let why = "what lies in it leads round in circles";
-            return Err(Error::new(format!("could not check the pool {}: {why}", checked.pool))
+            return Err(error!("could not check the pool {}: {why}", checked.pool)
                 .hint("Somebody who uses it has damaged it: remove it and make it anew."));
         }
         if pass == PASSES {
             let stuck = || {
                 let why = "somebody holds a lock in it and does not let go";
-                Error::new(format!("could not check the pool {}: {why}", checked.pool))
+                error!("could not check the pool {}: {why}", checked.pool)
                     .hint("A process that uses it may be stopped: continue or end it, and try again.")
             };
             return if seen { Ok(checked) } else { Err(stuck()) };

@@ -1,6 +1,6 @@
 //! A client of a pool: this process joins it to read or remove something, as any program on Vshmem does.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::ids;
 use crate::participants::MemberId;
 use crate::pools::name_of;
@@ -45,7 +45,7 @@ impl Client {
     }
 
     fn join_by(reference: &PoolRef, timeout: Option<Duration>, claim: Claim) -> Result<Client> {
-        let refused = |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
+        let refused = |why: String| error!("could not open the pool {reference}: {why}");
         ids::check()?;
         let handle = vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;

@@ -1,6 +1,6 @@
 //! The maps between this kernel's user and group ids and those in pools, as programs on Vshmem use them.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::LazyLock;
@@ -26,7 +26,7 @@ pub fn maps() -> &'static Ids {
 pub fn check() -> Result<()> {
     match &*IDS {
         Ok(_) => Ok(()),
-        Err((Some(variable), error)) => Err(Error::new(format!("{variable} is wrong: {error}"))),
+        Err((Some(variable), error)) => Err(error!("{variable} is wrong: {error}")),
         Err((None, error)) => Err(Error::new(error.to_string())),
     }
 }

@@ -73,5 +73,5 @@ pub use state::ports::Ports;
 pub use state::record::{Granted, Machine, Record};
 pub use user::Identity;
 use vshmem_agent::error;
-pub use vshmem_agent::error::{Error, Explain, Result, OUR_FAILURE};
+pub use vshmem_agent::error::{error, Error, Explain, Result, OUR_FAILURE};
 pub use vshmem_agent::{plain, printable};

@@ -1,6 +1,6 @@
 //! Finds libvshmem.so, which redirects a program's System V calls to the pool.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use std::path::{Path, PathBuf};
 
 const NAMES: [&str; 2] = ["libvshmem.so", "libvshmem.so.1"];
@@ -9,14 +9,14 @@ const NAMES: [&str; 2] = ["libvshmem.so", "libvshmem.so.1"];
 pub fn find() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("VSHMEM_LIB").map(PathBuf::from) {
         return given.canonicalize().map_err(|e| {
-            Error::new(format!("VSHMEM_LIB is set to {}: {e}", given.display()))
+            error!("VSHMEM_LIB is set to {}: {e}", given.display())
                 .hint("Set it to the path of libvshmem.so, or unset it.")
         });
     }
     let program = std::env::current_exe().unwrap_or_default();
     let directory = program.parent().unwrap_or(Path::new("/"));
     candidates(directory).into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        Error::new(format!("libvshmem.so is neither beside {} nor in ../lib", program.display()))
+        error!("libvshmem.so is neither beside {} nor in ../lib", program.display())
             .hint("Build or install it (make, make install), or set VSHMEM_LIB to its path.")
     })
 }

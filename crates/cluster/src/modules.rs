@@ -2,7 +2,7 @@
 //! was only unpacked has no modules.dep, but each module names its dependencies.
 
 use crate::elf;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,10 +90,7 @@ impl Order<'_> {
             return Ok(());
         }
         let Some(path) = self.library.files.get(name) else {
-            return Err(Error::new(format!(
-                "the kernel in {} has no module {name}",
-                self.library.directory.display()
-            )));
+            return Err(error!("the kernel in {} has no module {name}", self.library.directory.display()));
         };
         let bytes = read_module(path)?;
         for dependency in dependencies(&bytes) {
@@ -151,12 +148,12 @@ pub fn read_module(path: &Path) -> Result<Vec<u8>> {
         }
     };
     let out = Command::new(program).arg("-dc").arg(path).output().map_err(|e| {
-        Error::new(format!("could not start {program} to unpack {}: {e}", path.display()))
+        error!("could not start {program} to unpack {}: {e}", path.display())
             .hint(format!("Install {program}, for instance: sudo apt-get install xz-utils zstd gzip"))
     })?;
     if !out.status.success() {
         let why = String::from_utf8_lossy(&out.stderr).trim().to_string();
-        return Err(Error::new(format!("{program} could not unpack {}: {why}", path.display())));
+        return Err(error!("{program} could not unpack {}: {why}", path.display()));
     }
     Ok(out.stdout)
 }

@@ -1,6 +1,6 @@
 //! Pools on this kernel: the files that `VSHMEM_POOL` names, and in a machine its devices.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::limits::Limit;
 use crate::memory;
 use schemars::JsonSchema;
@@ -74,7 +74,7 @@ impl fmt::Display for Access {
 pub fn find(name: Option<&str>) -> Result<Vec<PoolRef>> {
     if let Some(name) = name {
         let found = vshmem_transport::resolve(name.as_bytes())
-            .map_err(|e| Error::new(format!("there is no pool {name}: {e}")).code(1))?;
+            .map_err(|e| error!("there is no pool {name}: {e}").code(1))?;
         return Ok(vec![found]);
     }
     let mut found = Vec::new();
@@ -86,7 +86,7 @@ pub fn find(name: Option<&str>) -> Result<Vec<PoolRef>> {
             })
             .map_err(|e| {
                 let transport = transport.name();
-                Error::new(format!("could not look for pools ({transport}): {e}"))
+                error!("could not look for pools ({transport}): {e}")
             })?;
     }
     found.sort_by(|a, b| a.name().cmp(b.name()));
@@ -114,7 +114,7 @@ pub struct Lookup {
 
 /// Looks up the pool that `VSHMEM_POOL` would name by `name`, without creating or changing it.
 pub fn lookup(name: &str) -> Result<Lookup> {
-    let refused = |why: &dyn fmt::Display| Error::new(format!("the pool {name}: {why}"));
+    let refused = |why: &dyn fmt::Display| error!("the pool {name}: {why}");
     let pool = vshmem_transport::resolve(name.as_bytes()).map_err(|error| refused(&error))?;
     let path = pool.path().to_string_lossy().into_owned();
     let handle = match vshmem_transport::open(&pool) {
@@ -160,7 +160,7 @@ pub struct Form {
 /// path. A limit that the pool can't have is an error, and no pool is left then.
 pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], form: Form) -> Result<()> {
     let limits = Limit::all(chosen, Limits::default());
-    let failed = |why: String| Error::new(format!("could not make the pool {name}: {why}"));
+    let failed = |why: String| error!("could not make the pool {name}: {why}");
     let pool = resolve_new(name.as_bytes()).map_err(|error| match error {
         ResolveError::Given => failed(error.to_string()).code(1),
         ResolveError::BadName | ResolveError::PathTooLong => failed(error.to_string()).code(2),
@@ -195,7 +195,7 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], form: Form) ->
 /// Backs a whole pool with memory, for good: no process that uses it is killed later because the host is
 /// full. `otherwise` is the hint if there is not enough memory.
 pub fn reserve(name: &str, otherwise: &str) -> Result<()> {
-    let refused = |why: String| Error::new(format!("could not reserve the pool {name}: {why}"));
+    let refused = |why: String| error!("could not reserve the pool {name}: {why}");
     let pool = PoolRef::local(name.as_bytes()).map_err(|error| refused(error.to_string()))?;
     let path = pool.path().to_string_lossy();
     let wanted = fs::metadata(&*path).map_or(0, |file| file.len().saturating_sub(file.blocks() * 512));
@@ -239,7 +239,7 @@ pub fn list() -> Result<Vec<Listed>> {
             }
             true
         });
-        listed.map_err(|error| Error::new(format!("could not list the machine's pools: {error}")))?;
+        listed.map_err(|error| error!("could not list the machine's pools: {error}"))?;
     }
     devices.append(&mut out);
     Ok(devices)
@@ -278,14 +278,13 @@ fn list_local_pools() -> Result<Vec<Listed>> {
         });
         true
     })
-    .map_err(|error| Error::new(format!("could not list the pools: {error}")))?;
+    .map_err(|error| error!("could not list the pools: {error}"))?;
     Ok(out)
 }
 
 /// Removes a pool, even if it is in use. Programs that use it keep it until they end.
 pub fn remove(name: &str) -> Result<()> {
-    remove_local(&c_name(name)?)
-        .map_err(|error| Error::new(format!("could not remove the pool {name}: {error}")).code(1))
+    remove_local(&c_name(name)?).map_err(|error| error!("could not remove the pool {name}: {error}").code(1))
 }
 
 fn c_name(name: &str) -> Result<CString> {

@@ -3,7 +3,7 @@
 //!
 //! It is read without a lock (`vshmem_ipc::stats`), so nobody waits for it, and nothing in it is trusted.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::ids;
 use crate::participants::{members, waiters, Member, Waiter};
 use crate::pools::{name_of, octal};
@@ -142,7 +142,7 @@ pub struct Watched {
 impl Watched {
     /// Opens a pool, without joining it.
     pub fn open(reference: &PoolRef) -> Result<Watched> {
-        let refused = |why: String| Error::new(format!("could not open the pool {reference}: {why}"));
+        let refused = |why: String| error!("could not open the pool {reference}: {why}");
         let handle = vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
         let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let path = reference.path().to_string_lossy().into_owned();

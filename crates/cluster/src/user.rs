@@ -1,6 +1,6 @@
 //! Users: the caller, the users that machines run as, and changing to one.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use rustix::process::{getegid, geteuid, getgroups, Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::fs;
@@ -48,8 +48,7 @@ impl Identity {
     pub fn parse(text: &str) -> Result<Identity> {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         parse_identity(text, &passwd).ok_or_else(|| {
-            Error::new(format!("{text:?} is no user"))
-                .hint("Give a name from /etc/passwd, a number, or two: UID:GID.")
+            error!("{text:?} is no user").hint("Give a name from /etc/passwd, a number, or two: UID:GID.")
         })
     }
 }

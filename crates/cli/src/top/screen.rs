@@ -10,7 +10,7 @@ use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlt
 use crossterm::{execute, queue};
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
-use vshmem_cluster::{interrupt, printable, Error, Result};
+use vshmem_cluster::{error, interrupt, printable, Error, Result};
 
 /// How often signals are looked for.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -45,7 +45,7 @@ pub fn run(watch: &mut Watch, view: &mut View, interval: Duration) -> Result<u8>
 }
 
 fn lost(error: io::Error) -> Error {
-    Error::new(format!("could not use the terminal: {error}"))
+    error!("could not use the terminal: {error}")
 }
 
 /// Does what a key means; false: quit.

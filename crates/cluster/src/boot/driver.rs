@@ -2,7 +2,7 @@
 //! built into the user's cache by `kmod/build.sh`.
 
 use crate::elf;
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::modules::{read_module, Module};
 use crate::state::directories::cache_directory;
 use std::fs;
@@ -50,21 +50,18 @@ pub fn find(choice: &Choice, name: &str, version: &str) -> Result<Option<Driver>
 fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
     let bytes = read_module(path)?;
     if modinfo(&bytes, "vshmem_calls=").as_deref() != Some(CALLS) {
-        return Err(Error::new(format!(
-            "{} is a driver of another version than this program",
-            path.display()
-        ))
-        .hint(format!("Build one of this version: kmod/build.sh {version}")));
+        return Err(error!("{} is a driver of another version than this program", path.display())
+            .hint(format!("Build one of this version: kmod/build.sh {version}")));
     }
     match built_for(&bytes) {
         Some(found) if found == version => {
             Ok(Driver { path: path.into(), module: Module { name: name.into(), bytes } })
         }
-        found => Err(Error::new(format!(
+        found => Err(error!(
             "{} is a module for {}, and the machines' kernel is {version}",
             path.display(),
-            found.as_deref().unwrap_or("no kernel of Linux"),
-        ))
+            found.as_deref().unwrap_or("no kernel of Linux")
+        )
         .hint(format!("Build one for it: kmod/build.sh {version}"))),
     }
 }

@@ -1,7 +1,7 @@
 //! Finds a kernel for machines: an installed one, else one from the cache, else one that is downloaded as a
 //! package and unpacked without root.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::modules::{Library, Module, Wanted};
 use crate::state::directories::cache_directory;
 use std::fs;
@@ -48,8 +48,8 @@ fn open(image: &Path, wanted: &[Wanted]) -> Result<Kernel> {
     let len = fs::File::open(image)
         .and_then(|mut file| std::io::Read::read(&mut file, &mut head))
         .explain(|| format!("could not read the kernel {}", image.display()))?;
-    let version = image_version(&head[..len])
-        .ok_or_else(|| Error::new(format!("{} is not a kernel for a PC", image.display())))?;
+    let version =
+        image_version(&head[..len]).ok_or_else(|| error!("{} is not a kernel for a PC", image.display()))?;
     let parent = image.parent().unwrap_or(Path::new("/"));
     let directories = [
         parent.join("modules"),
@@ -58,15 +58,12 @@ fn open(image: &Path, wanted: &[Wanted]) -> Result<Kernel> {
         PathBuf::from("/lib/modules").join(&version),
     ];
     let Some(directory) = directories.iter().find(|directory| directory.join("kernel").is_dir()) else {
-        return Err(Error::new(format!("there are no modules for the kernel {}", image.display()))
+        return Err(error!("there are no modules for the kernel {}", image.display())
             .hint(format!("They are looked for in /lib/modules/{version} and beside the image.")));
     };
     let library = Library::open(directory)?;
     if let Some(name) = library.missing(wanted) {
-        return Err(Error::new(format!(
-            "the kernel {} has no module {name}, which a machine needs",
-            image.display()
-        )));
+        return Err(error!("the kernel {} has no module {name}, which a machine needs", image.display()));
     }
     Ok(Kernel { image: image.into(), version, modules: library.resolve(wanted)? })
 }
@@ -207,7 +204,7 @@ fn unpack(package: &Path, tree: &Path) -> Result<()> {
     let unpacked = run(&mut tar, "unpacking the kernel");
     let listed = list.wait().explain(|| "waiting for dpkg-deb".into())?;
     if unpacked.is_ok() && !listed.success() {
-        return Err(Error::new(format!("dpkg-deb could not read {}", package.display())));
+        return Err(error!("dpkg-deb could not read {}", package.display()));
     }
     unpacked
 }
@@ -237,7 +234,7 @@ fn cache_kernel(cache: &Path, work: &Path, kernel: Kernel) -> Result<Kernel> {
 fn run(command: &mut Command, what: &str) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| {
-        Error::new(format!("{what} needs {program}, which could not be started: {e}"))
+        error!("{what} needs {program}, which could not be started: {e}")
             .hint("Install a kernel by hand instead, or name one with --kernel.")
     })?;
     if out.status.success() {
@@ -245,7 +242,7 @@ fn run(command: &mut Command, what: &str) -> Result<()> {
     }
     let text = String::from_utf8_lossy(&out.stderr);
     let why = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
-    Err(Error::new(format!("{what} failed: {why}"))
+    Err(error!("{what} failed: {why}")
         .hint("Try again later, install a kernel by hand, or name one with --kernel."))
 }
 

@@ -1,7 +1,7 @@
 //! The host's end of a channel to a machine.
 
 use super::hang_up::HangUpNotice;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
 use crate::state::directories::channel_socket;
 use crate::state::lock::lock_file;
@@ -115,10 +115,8 @@ impl Channel {
                 }));
             }
             if Instant::now() > deadline {
-                return Err(Error::new(format!(
-                    "the machine behind {} does not answer",
-                    socket.display()
-                ))
+                return Err(error!("the machine behind {} does not answer",
+                    socket.display())
                 .hint("It may be paused, or started by another version of Vshmem. See its console.log in the same directory; vshmem down ends it."));
             }
             std::thread::sleep(RETRY_INTERVAL);
@@ -225,7 +223,7 @@ impl Channel {
 
 /// The error for input that is not understood.
 pub fn protocol_error(what: &str) -> Error {
-    Error::new(format!("the machine's agent talks nonsense: {what}"))
+    error!("the machine's agent talks nonsense: {what}")
 }
 
 /// An error if the user no longer wants to wait for the machine.
@@ -300,7 +298,7 @@ fn connect_to(path: &Path) -> Result<Option<UnixStream>> {
         Err(Errno::CONNREFUSED) => Err(machine_lost()),
         Err(e) => {
             let e = std::io::Error::from(e);
-            Err(Error::new(format!("could not open {}: {e}", path.display())))
+            Err(error!("could not open {}: {e}", path.display()))
         }
     }
 }

@@ -8,7 +8,7 @@ use super::output::Output;
 use super::task::{Body, Remote, Task};
 use super::terminal;
 use crate::descriptors;
-use crate::error::{Error, Result, OUR_FAILURE};
+use crate::error::{error, Result, OUR_FAILURE};
 use crate::launcher::table;
 use crate::state::record::{Machine, Record};
 use crate::wire::frame::{Kind, MAX_STREAMS};
@@ -264,10 +264,10 @@ fn by_machine(jobs: &[Job]) -> Result<Vec<MachineJobs<'_>>> {
     }
     let most = usize::from(MAX_STREAMS);
     match out.iter().find(|of_machine| of_machine.jobs > most) {
-        Some(MachineJobs { machine, jobs, .. }) => Err(Error::new(format!(
+        Some(MachineJobs { machine, jobs, .. }) => Err(error!(
             "one vshmem run can start {most} processes in a machine, and {jobs} are for {}",
             machine.name
-        ))
+        )
         .hint("Spread them over more machines, or start them by several vshmem run.")),
         None => Ok(out),
     }

@@ -3,7 +3,7 @@
 use super::job::Job;
 use super::outcome::Outcome;
 use super::output::{Output, Stream};
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::user::{self, Identity};
 use crate::wire::ended::Ended;
 use crate::wire::frame::MAX_DATA;
@@ -170,7 +170,7 @@ fn cannot_run(job: &Job, error: &io::Error) -> Error {
     let code = if missing { NOT_FOUND } else { CANNOT_RUN };
     let program = job.argv[0].to_string_lossy();
     let Some(Identity { uid, gid, .. }) = other_user(job) else {
-        return Error::new(format!("could not run {program}: {why}")).code(code);
+        return error!("could not run {program}: {why}").code(code);
     };
     let text = format!("could not run {program} as the user {uid}:{gid}: {why}");
     let refused = Error::new(text).code(code);

@@ -6,7 +6,7 @@ use super::job::{Job, Location};
 use super::local;
 use super::outcome::Outcome;
 use super::terminal::{self, Raw};
-use crate::error::{Error, Explain, Result, OUR_FAILURE};
+use crate::error::{error, Explain, Result, OUR_FAILURE};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::getpgrp;
@@ -77,7 +77,7 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
             if e.kind() == io::ErrorKind::BrokenPipe {
                 return Ok(PIPE_CLOSED);
             }
-            Err(Error::new(format!("could not pass on the commands' output: {e}")))
+            Err(error!("could not pass on the commands' output: {e}"))
         }
     }
 }

@@ -5,7 +5,7 @@ use super::wait::wait;
 use crate::boot::driver;
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::launcher::options::Progress;
 use crate::launcher::running::Running;
 use crate::launcher::starting::or_exit_reason;
@@ -37,7 +37,7 @@ pub fn restart(
 ) -> Result<()> {
     let lock = interrupt::wait_for(LOCK_TIMEOUT, || try_lock_cluster(cluster))?;
     let lock = lock.ok_or_else(|| {
-        Error::new(format!("another vshmem command is at work on the cluster {cluster}"))
+        error!("another vshmem command is at work on the cluster {cluster}")
             .hint("Wait until it is done, or end it.")
     })?;
     let (record, indices) = find(cluster, names, &lock)?;
@@ -70,7 +70,7 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
         return Err(no_cluster(cluster));
     };
     if record.boot != boot_id() {
-        return Err(Error::new(format!("the cluster {cluster} ended with this host"))
+        return Err(error!("the cluster {cluster} ended with this host")
             .hint(format!("Start it with: vshmem up --cluster {cluster}")));
     }
     let state = |index: usize| state(&record, &record.machines[index]);
@@ -78,7 +78,7 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
     for name in names {
         let index = index_of(&record, name)?;
         if state(index) == MachineState::Starting {
-            return Err(Error::new(format!("{name} is being started")));
+            return Err(error!("{name} is being started"));
         }
         if !indices.contains(&index) {
             indices.push(index);
@@ -89,7 +89,7 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
         indices.extend(all.filter(|&index| state(index) == MachineState::Died));
     }
     if indices.is_empty() {
-        return Err(Error::new(format!("no machine of the cluster {cluster} has died"))
+        return Err(error!("no machine of the cluster {cluster} has died")
             .hint("Name those that are to be started anew though they run."));
     }
     Ok((record, indices))
@@ -235,7 +235,7 @@ fn end(record: &mut Record, index: usize) -> Result<()> {
         running.end(EXIT_TIMEOUT);
         if running.alive() {
             let name = &record.machines[index].name;
-            return Err(Error::new(format!("{name} does not turn off")));
+            return Err(error!("{name} does not turn off"));
         }
     }
     cluster::declare_one_dead(record, index);

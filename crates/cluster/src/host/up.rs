@@ -4,7 +4,7 @@ use super::wait::wait;
 use super::{cluster, users};
 use crate::boot::initramfs::Initramfs;
 use crate::boot::software::Software;
-use crate::error::{Error, Result, OUR_FAILURE};
+use crate::error::{error, Error, Result, OUR_FAILURE};
 use crate::interrupt;
 use crate::launcher::network::{self, Link};
 use crate::launcher::options::{Options, Progress};
@@ -43,14 +43,14 @@ fn begin(launcher: &dyn Launcher, options: &Options, report: &mut dyn FnMut(Prog
     if let Some(record) = Record::read(&options.cluster)? {
         let running = |machine| state(&record, machine) != MachineState::Died;
         if record.machines.iter().any(running) {
-            return Err(Error::new(format!("the cluster {} is already up", options.cluster)).hint(
+            return Err(error!("the cluster {} is already up", options.cluster).hint(
                 "See vshmem ps. Stop it with vshmem down, or choose another name with vshmem up --cluster.",
             ));
         }
         if record.is_left_to_restart() {
             let cluster = &options.cluster;
             return Err(
-                Error::new(format!("the machines of the cluster {cluster} have died")).hint(format!(
+                error!("the machines of the cluster {cluster} have died").hint(format!(
                     "Start them anew, with the pool that they had: vshmem restart -c {cluster}. Or remove them: vshmem down -c {cluster}"
                 )),
             );
@@ -107,13 +107,13 @@ fn check_transport(launcher: &dyn Launcher, options: &Options) -> Result<()> {
     let name = launcher.facts().name;
     if !launcher.facts().transports[1..].contains(&transport.as_str()) {
         let all = launcher.facts().transports.join(", ");
-        return Err(Error::new(format!(
+        return Err(error!(
             "machines that {name} starts are not given pools by {transport}: choose one of {all}"
-        ))
+        )
         .code(2));
     }
     match options.doorbell {
-        Some(true) => Err(Error::new(format!("there are no doorbells with {transport}")).code(2)),
+        Some(true) => Err(error!("there are no doorbells with {transport}").code(2)),
         _ => Ok(()),
     }
 }
@@ -174,7 +174,7 @@ fn check_length(directory: &Path) -> Result<()> {
     if longest.as_os_str().len() < 108 {
         return Ok(());
     }
-    Err(Error::new(format!("{} is too long a path for a socket", longest.display()))
+    Err(error!("{} is too long a path for a socket", longest.display())
         .hint("Set XDG_RUNTIME_DIR to a private directory of yours with a shorter name."))
 }
 
@@ -252,7 +252,7 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
     for wanted in &options.pools {
         let HostPool { name, path, size } = HostPool::find(wanted)?.with_name(None)?;
         if pools.iter().any(|pool| pool.name == name) {
-            return Err(Error::new(format!("two pools would be called {name}")).code(2));
+            return Err(error!("two pools would be called {name}").code(2));
         }
         pools.push(Granted { name, path, size, doorbell, member: None, transport: None });
     }

@@ -1,7 +1,7 @@
 //! Users of a pool of this host: programs and machines.
 
 use super::cluster;
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::launcher::table::{attached, clear_attached};
 use crate::participants::Member;
 use crate::pools;
@@ -18,10 +18,8 @@ pub fn check_unused(pool: &str) -> Result<()> {
     if users.is_empty() {
         return Ok(());
     }
-    Err(Error::new(format!(
-        "the pool {pool} is in use: by {}",
-        users.join(", ")
-    ))
+    Err(error!("the pool {pool} is in use: by {}",
+        users.join(", "))
     .code(1)
     .hint(
         "End them, or take it from machines with vshmem revoke; vshmem check clears away what the dead have left. \

@@ -1,7 +1,7 @@
 //! The host's end of the channel to a machine's front end: it sends the list of the machine's pools, and
 //! receives which of them can be used. `docs/protocol.md` specifies it.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::printable;
 use crate::state::lock::lock_file;
 use serde::de::DeserializeOwned;
@@ -101,7 +101,7 @@ pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<
         return Some(Err(Error::new(text)));
     }
     Some(serde_json::from_value(answer).map_err(|e| {
-        Error::new(format!("the machine's front end answers nonsense: {e}")).hint("Is it of another version?")
+        error!("the machine's front end answers nonsense: {e}").hint("Is it of another version?")
     }))
 }
 

@@ -1,7 +1,7 @@
 //! The pool of a cluster: a named pool of the user who starts the machines. Processes on the host can use it
 //! by its name, `cluster.NAME`.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::limits::Limit;
 use crate::pools;
 use std::ffi::{CString, OsStr};
@@ -37,6 +37,6 @@ pub fn remove(cluster: &str) -> Result<()> {
     let file = CString::new(&*name).expect("a cluster's name has no zero byte");
     match remove_local(&file) {
         Ok(()) | Err(RemoveError::NotFound) => Ok(()),
-        Err(error) => Err(Error::new(format!("could not remove the pool {name}: {error}"))),
+        Err(error) => Err(error!("could not remove the pool {name}: {error}")),
     }
 }

@@ -1,7 +1,7 @@
 //! What launchers share when they start a machine: its settings, and the reasons of a failure.
 
 use super::traits::Launcher;
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::state::record::{Granted, Record};
 use crate::state::settings::{address, Network, Settings};
 use crate::user::uid;
@@ -65,5 +65,5 @@ pub fn or_exit_reason<T>(
 pub fn boot_failed(launcher: &dyn Launcher, record: &Record, index: usize, why: &str) -> Error {
     let machine = &record.machines[index];
     let words = launcher.last_output(record, machine);
-    Error::new(format!("{} did not boot: {why}{words}", machine.name)).hint(launcher.facts().boot_hint)
+    error!("{} did not boot: {why}{words}", machine.name).hint(launcher.facts().boot_hint)
 }

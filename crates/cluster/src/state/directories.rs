@@ -1,7 +1,7 @@
 //! The user's directories: one for what lives until the host shuts down, with a directory for each cluster,
 //! and a cache.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::user::uid;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -47,17 +47,14 @@ pub fn private_directory(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => (),
-        Err(e) => return Err(Error::new(format!("could not make {}: {e}", path.display()))),
+        Err(e) => return Err(error!("could not make {}: {e}", path.display())),
     }
     let meta = fs::symlink_metadata(path).explain(|| format!("could not look at {}", path.display()))?;
     if is_private(&meta) {
         return Ok(());
     }
-    Err(Error::new(format!(
-        "{} is not a directory that only you can enter, so it is not used",
-        path.display()
-    ))
-    .hint("Remove it, or set XDG_RUNTIME_DIR to a private directory of yours."))
+    Err(error!("{} is not a directory that only you can enter, so it is not used", path.display())
+        .hint("Remove it, or set XDG_RUNTIME_DIR to a private directory of yours."))
 }
 
 /// Whether it is a directory that only this user can enter.
@@ -71,7 +68,7 @@ pub fn check_name(name: &str) -> Result<()> {
     if !name.is_empty() && name.len() <= 24 && name.chars().all(fine) {
         return Ok(());
     }
-    Err(Error::new(format!("{name:?} can't be a cluster's name"))
+    Err(error!("{name:?} can't be a cluster's name")
         .code(2)
         .hint("A name has 1 to 24 letters, digits, '-' and '_'."))
 }

@@ -1,6 +1,6 @@
 //! A pool of this host that can be given to machines.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::pools;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +28,7 @@ const MAX_LENGTH: usize = 64;
 impl HostPool {
     /// The pool of this name or path. It must exist and have a size that devices can have.
     pub fn find(pool: &str) -> Result<HostPool> {
-        let none = |why: String| Error::new(format!("there is no pool {pool}: {why}")).code(1);
+        let none = |why: String| error!("there is no pool {pool}: {why}").code(1);
         let found = resolve(pool.as_bytes()).map_err(|e| none(e.to_string()))?;
         let path = file_of(&found);
         let meta = fs::metadata(&path).map_err(|e| {
@@ -85,13 +85,13 @@ pub fn check_name(name: &str) -> Result<()> {
     if (1..=MAX_LENGTH).contains(&name.len()) && name.bytes().all(fine) {
         return Ok(());
     }
-    Err(Error::new(format!("{name:?} can't be the name of a machine's pool"))
+    Err(error!("{name:?} can't be the name of a machine's pool")
         .code(2)
         .hint("A name has 1 to 64 letters, digits, '.', '-' and '_'. Choose one with --as."))
 }
 
 fn check_contents(name: &str, pool: &PoolRef) -> Result<()> {
-    let refused = |why: String| Error::new(format!("could not open the pool {name}: {why}"));
+    let refused = |why: String| error!("could not open the pool {name}: {why}");
     let handle = vshmem_transport::open(pool).map_err(|e| refused(e.to_string()))?;
     let opened = Pool::open(handle.mem()).map(|_| ()).map_err(|e| refused(e.to_string()));
     // SAFETY: nothing refers to the memory: the pool was dropped.

@@ -1,7 +1,7 @@
 //! Locks that keep two commands from changing the same cluster, or using the same channel.
 
 use super::directories::{check_name, cluster_directory, runtime_directory};
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
 /// Takes a cluster's lock, to start or stop it.
 pub fn lock_cluster(name: &str) -> Result<Lock> {
     try_lock_cluster(name)?.ok_or_else(|| {
-        Error::new(format!("another vshmem is starting, changing or stopping the cluster {name}"))
+        error!("another vshmem is starting, changing or stopping the cluster {name}")
             .hint("Wait until it is done, or end it.")
     })
 }
@@ -71,7 +71,7 @@ pub fn remove_cluster_directory(name: &str) -> Result<()> {
     let directory = cluster_directory(name)?;
     match fs::remove_dir_all(&directory) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::new(format!("could not remove {}: {e}", directory.display())));
+            return Err(error!("could not remove {}: {e}", directory.display()));
         }
         _ => (),
     }

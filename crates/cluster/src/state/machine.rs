@@ -3,7 +3,7 @@
 use super::directories::{boot_id, cluster_names};
 use super::process::Process;
 use super::record::{Granted, Machine, Record};
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::launcher::running::Running;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,11 +63,12 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
         match state(&record, machine) {
             MachineState::Running => (),
             MachineState::Starting => {
-                return Err(Error::new(format!("{} is still being started", machine.name))
-                    .hint("Wait for vshmem up to end."));
+                return Err(
+                    error!("{} is still being started", machine.name).hint("Wait for vshmem up to end.")
+                );
             }
             MachineState::Died => {
-                return Err(Error::new(format!("{} has died", machine.name))
+                return Err(error!("{} has died", machine.name)
                     .hint("See vshmem ps for why; vshmem restart starts it anew."));
             }
         }
@@ -80,7 +81,7 @@ pub fn index_of(record: &Record, name: &str) -> Result<usize> {
     let found = record.machines.iter().position(|m| m.name == name);
     found.ok_or_else(|| {
         let all: Vec<_> = record.machines.iter().map(|m| m.name.as_str()).collect();
-        Error::new(format!("the cluster {} has no machine {name}", record.name))
+        error!("the cluster {} has no machine {name}", record.name)
             .hint(format!("It has {}.", all.join(", ")))
     })
 }
@@ -92,5 +93,5 @@ pub fn no_cluster(name: &str) -> Error {
         0 => "Start machines with: vshmem up".to_string(),
         _ => format!("There are: {}. Choose one with --cluster.", others.join(", ")),
     };
-    Error::new(format!("there is no cluster {name}")).hint(hint)
+    error!("there is no cluster {name}").hint(hint)
 }

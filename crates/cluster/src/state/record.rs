@@ -4,7 +4,7 @@ use super::directories::{boot_id, cluster_directory};
 use super::ports::Ports;
 use super::process::Process;
 use super::share::Share;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use crate::launcher::running::Running;
 use crate::participants::MemberId;
 use serde::{Deserialize, Serialize};
@@ -121,10 +121,10 @@ impl Record {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::new(format!("could not read {}: {e}", path.display()))),
+            Err(e) => return Err(error!("could not read {}: {e}", path.display())),
         };
         let damaged = |why: String| {
-            Error::new(format!("{} can't be read: {why}", path.display()))
+            error!("{} can't be read: {why}", path.display())
                 .hint(format!("Remove what is left with: vshmem down --cluster {name}"))
         };
         let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;

@@ -1,7 +1,7 @@
 //! A machine's settings: the host passes them on the kernel's command line, and the guest reads them there.
 
 use super::share::{self, Share};
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use std::net::Ipv4Addr;
 
 /// Printed on the console by a machine that was only booted to see whether that works.
@@ -85,7 +85,7 @@ impl Settings {
         };
         for word in line.split_ascii_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            let bad = || Error::new(format!("{word} on the kernel's command line makes no sense"));
+            let bad = || error!("{word} on the kernel's command line makes no sense");
             match key {
                 "vshmem.name" => out.name = value.into(),
                 "vshmem.pools" => out.pools = names(value),

@@ -1,7 +1,7 @@
 //! The request to start a command, in JSON. Strings are bytes on Linux, and so lists of numbers there.
 
 use super::frame::MAX_PAYLOAD;
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 
@@ -62,10 +62,10 @@ impl Start {
     pub fn encode(&self) -> Result<Vec<u8>> {
         let out = serde_json::to_vec(self).expect("a request is plain data");
         if out.len() > MAX_PAYLOAD {
-            return Err(Error::new(format!(
+            return Err(error!(
                 "the command with its environment takes {} bytes; {MAX_PAYLOAD} is the most",
                 out.len()
-            )));
+            ));
         }
         Ok(out)
     }

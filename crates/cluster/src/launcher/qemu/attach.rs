@@ -4,7 +4,7 @@ use super::attached::{self, Attached, Monitor, VERSION};
 use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::target::Target;
 use super::{doorbell, grant, plug};
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::launcher::dead;
 use crate::state::directories::{self, boot_id, cluster_names};
 use crate::state::record::Record;
@@ -64,7 +64,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
         Monitor::Libvirt(domain) => {
             if !domain.runs()? {
                 let name = &domain.name;
-                return Err(Error::new(format!("libvirt's domain {name} does not run"))
+                return Err(error!("libvirt's domain {name} does not run")
                     .hint(format!("Start it first: virsh start {name}")));
             }
             Monitor::Libvirt(domain.clone())
@@ -72,7 +72,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
     };
     if let Some(known) = Attached::read(&options.name)? {
         if known.monitor != monitor {
-            return Err(Error::new(format!("{} is another machine", options.name))
+            return Err(error!("{} is another machine", options.name)
                 .hint(format!("Choose another name, or let go of it: vshmem detach {}", options.name)));
         }
     }
@@ -117,14 +117,14 @@ fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'s
 
 /// Detaches a machine, which must not have any pools.
 pub fn detach(name: &str) -> Result<()> {
-    let none = || Error::new(format!("there is no attached machine {name}")).code(1);
+    let none = || error!("there is no attached machine {name}").code(1);
     let mut target = Target::attached(name)?.ok_or_else(none)?;
     let record = target.record().cloned().ok_or_else(none)?;
     if record.runs() {
         let pools = grant::pools(&mut target)?;
         if let Some((first, _)) = pools.first() {
             let names: Vec<&str> = pools.iter().map(|(pool, _)| pool.name.as_str()).collect();
-            return Err(Error::new(format!("{name} still has pools: {}", names.join(", ")))
+            return Err(error!("{name} still has pools: {}", names.join(", "))
                 .hint(format!("Take them away first: vshmem revoke {} {name}", first.name)));
         }
         remove_channel(&record)?;
@@ -137,28 +137,27 @@ pub fn detach(name: &str) -> Result<()> {
 /// Refuses names that `vshmem up` could give to its machines.
 fn check_name(name: &str) -> Result<()> {
     directories::check_name(name).map_err(|_| {
-        Error::new(format!("{name:?} can't be a machine's name"))
+        error!("{name:?} can't be a machine's name")
             .code(2)
             .hint("A name has 1 to 24 letters, digits, '-' and '_'.")
     })?;
     let numbered = name.strip_prefix("vm");
     if numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit())) {
-        return Err(Error::new(format!("{name} is what vshmem up calls its machines"))
+        return Err(error!("{name} is what vshmem up calls its machines")
             .code(2)
             .hint("Choose another name."));
     }
     for cluster in cluster_names()? {
         let record = Record::read(&cluster).ok().flatten();
         if record.is_some_and(|record| record.machines.iter().any(|m| m.name == name)) {
-            return Err(Error::new(format!("the cluster {cluster} has a machine {name}")));
+            return Err(error!("the cluster {cluster} has a machine {name}"));
         }
     }
     Ok(())
 }
 
 fn busy(name: &str) -> Error {
-    Error::new(format!("another vshmem command is at work on {name}"))
-        .hint("Wait until it is done, or end it.")
+    error!("another vshmem command is at work on {name}").hint("Wait until it is done, or end it.")
 }
 
 /// QEMU's id of the channel to the machine's front end, which is added if the machine has none.
@@ -204,7 +203,7 @@ fn plug_channel(qmp: &mut Qmp, path: PathBuf) -> Result<()> {
     if let Err(why) = qmp.try_call("device_add", port)? {
         let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;
         let _ = std::fs::remove_file(&path);
-        return Err(Error::new(format!("QEMU can't add one: {why}")));
+        return Err(error!("QEMU can't add one: {why}"));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use super::libvirt::Domain;
 use super::qmp::Qmp;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use crate::state::directories::{boot_id, check_name, private_directory, runtime_directory};
 use crate::state::lock::{lock_at, Lock};
 use crate::state::record::Granted;
@@ -101,7 +101,7 @@ impl Attached {
             read => read.explain(|| format!("could not read {}", path.display()))?,
         };
         let damaged = |why: String| {
-            Error::new(format!("{} can't be read: {why}", path.display()))
+            error!("{} can't be read: {why}", path.display())
                 .hint("Remove its directory, and attach the machine again.")
         };
         let record: Attached = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;

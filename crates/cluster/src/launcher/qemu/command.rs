@@ -5,8 +5,8 @@ use crate::output::print;
 use clap::Args;
 use std::path::PathBuf;
 use vshmem_cluster::{
-    attach as attach_machine, describe_persistent, detach as detach_machine, AttachOptions, Domain, Error,
-    Monitor, Ports, Result,
+    attach as attach_machine, describe_persistent, detach as detach_machine, error, AttachOptions, Domain,
+    Error, Monitor, Ports, Result,
 };
 
 #[derive(Args)]
@@ -94,7 +94,7 @@ pub fn attach(attach: &Attach) -> Result<u8> {
 }
 
 fn absolute(path: &PathBuf) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|e| Error::new(format!("{} is no path: {e}", path.display())).code(2))
+    std::path::absolute(path).map_err(|e| error!("{} is no path: {e}", path.display()).code(2))
 }
 
 /// Detaches machines.

@@ -3,7 +3,7 @@
 
 use super::logs;
 use super::sandbox::{Descriptor, SandboxSpec, StartResult, DESCRIPTORS, FIRST, PROGRAM, SHARED};
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::launcher::file_tree::Empty;
 use crate::user::{become_user, uid};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
@@ -56,8 +56,8 @@ pub fn main() -> ! {
 fn begin() -> Result<(i32, logs::LogWriter)> {
     let mut text = String::new();
     io::stdin().read_line(&mut text).explain(|| "reading what to start".into())?;
-    let spec: SandboxSpec = serde_json::from_str(&text)
-        .map_err(|e| Error::new(format!("QEMU's sandbox was not told what to start: {e}")))?;
+    let spec: SandboxSpec =
+        serde_json::from_str(&text).map_err(|e| error!("QEMU's sandbox was not told what to start: {e}"))?;
     raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
     let pair = || UnixStream::pair().explain(|| "could not make a pair of sockets".into());
     let (console, their_console) = pair()?;
@@ -166,7 +166,7 @@ fn become_qemu(spec: &SandboxSpec, ids: (u32, u32), ends: Streams) -> Result<Inf
         command.envs(std::env::var_os(name).map(|value| (OsString::from(name), value)));
     }
     let why = command.exec();
-    Err(Error::new(format!("could not start {}: {why}", spec.program.display())))
+    Err(error!("could not start {}: {why}", spec.program.display()))
 }
 
 /// Maps this user, and no other, into the new user namespace.

@@ -6,7 +6,7 @@
 
 use super::hotplug::{Hotplug, ANSWER_TIMEOUT};
 use super::target::Target;
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::state::host_pool::HostPool;
 use crate::state::record::Granted;
 use std::time::{Duration, Instant};
@@ -54,9 +54,7 @@ pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<Stri
     hotplug.check_not_fixed(&name)?;
     let Some(plugged) = hotplug.devices.of(&name).cloned() else {
         let machine = hotplug.target.name();
-        return Err(Error::new(format!("{machine} does not have the pool {pool}"))
-            .code(1)
-            .hint(hotplug.what_it_has()));
+        return Err(error!("{machine} does not have the pool {pool}").code(1).hint(hotplug.what_it_has()));
     };
     hotplug.check_unpluggable(&name)?;
     hotplug.record_members()?;

@@ -1,6 +1,6 @@
 //! The side of the launcher that runs in a machine.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use crate::launcher::traits::Guest;
 use std::fs;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
         }
         if Instant::now() > deadline {
             let (has, want) = (found.len(), count);
-            return Err(Error::new(format!("the machine has {has} channels instead of {want}")));
+            return Err(error!("the machine has {has} channels instead of {want}"));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -79,6 +79,6 @@ fn open_pools(uid: u32) -> Result<()> {
         given = dax::Devices.set_owner(pool, uid);
         given.is_ok()
     };
-    Dax.discover(give).map_err(|error| Error::new(format!("could not look for DAX devices: {error}")))?;
+    Dax.discover(give).map_err(|error| error!("could not look for DAX devices: {error}"))?;
     given.explain(|| "could not give DAX devices to their user".into())
 }

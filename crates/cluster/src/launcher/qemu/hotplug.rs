@@ -6,7 +6,7 @@ use super::pci::{self, Devices, FreeBus, PoolDevice};
 use super::plug::{self, Channel, FileAccess};
 use super::qmp::Qmp;
 use super::target::Target;
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::interrupt;
 use crate::launcher::{dead, front_end};
 use crate::state::host_pool::{path_of, HostPool};
@@ -80,22 +80,19 @@ impl<'a> Hotplug<'a> {
         let known = self.target.pools();
         let under = known.iter().find(|known| known.name == pool.name);
         if let Some(other) = under.filter(|under| under.path != pool.path) {
-            return Err(Error::new(format!(
+            return Err(error!(
                 "{machine} has another pool that is called {}: {}",
                 pool.name,
                 other.path.display()
-            ))
+            )
             .hint("Give this one another name there with --as, or revoke the other."));
         }
         if let Some(other) = known.iter().find(|known| known.path == pool.path && known.name != pool.name) {
-            return Err(Error::new(format!("{machine} has this pool already, as {}", other.name)));
+            return Err(error!("{machine} has this pool already, as {}", other.name));
         }
         if under.is_none() && self.devices.of(&pool.name).is_some() {
-            return Err(Error::new(format!(
-                "{machine} has a pool {}, and which it is is not known",
-                pool.name
-            ))
-            .hint(format!("Take it away first: vshmem revoke {} {machine}", pool.name)));
+            return Err(error!("{machine} has a pool {}, and which it is is not known", pool.name)
+                .hint(format!("Take it away first: vshmem revoke {} {machine}", pool.name)));
         }
         Ok(under.is_some())
     }
@@ -200,7 +197,7 @@ impl<'a> Hotplug<'a> {
         let failed = answer.failed.iter().find(|failed| failed.name == name);
         let why = failed.map_or("it does not say why", |failed| failed.why.as_str());
         let machine = self.target.name();
-        Err(Error::new(format!("{machine} has the device of the pool {name} and can't use it: {why}")))
+        Err(error!("{machine} has the device of the pool {name} and can't use it: {why}"))
     }
 
     /// `None` if no front end listens.
@@ -261,9 +258,7 @@ impl<'a> Hotplug<'a> {
             return Ok(());
         };
         let machine = self.target.name();
-        Err(Error::new(format!(
-            "{machine} has had the pool {name} by {transport} since it started, and QEMU can't take such a device away"
-        ))
+        Err(error!("{machine} has had the pool {name} by {transport} since it started, and QEMU can't take such a device away")
         .hint("It goes with the machine: vshmem down."))
     }
 
@@ -275,9 +270,7 @@ impl<'a> Hotplug<'a> {
             return Ok(());
         }
         let machine = self.target.name();
-        Err(Error::new(format!(
-            "{machine} has the pool {name} with doorbells, and without KVM QEMU crashes when it loses those"
-        ))
+        Err(error!("{machine} has the pool {name} with doorbells, and without KVM QEMU crashes when it loses those")
         .hint("Turn the machine off with --force or vshmem down. Pools that are granted later, or all with vshmem up --no-doorbell, can be revoked."))
     }
 
@@ -319,10 +312,8 @@ impl<'a> Hotplug<'a> {
             interrupt::check()?;
             if Instant::now() > deadline {
                 let (machine, pool) = (self.target.name(), &plugged.pool);
-                return Err(Error::new(format!(
-                    "{machine} still has the pool {pool}: it was told to let go of it, and did not within {} s",
-                    timeout.as_secs_f64()
-                ))
+                return Err(error!("{machine} still has the pool {pool}: it was told to let go of it, and did not within {} s",
+                    timeout.as_secs_f64())
                 .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force."));
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -347,7 +338,7 @@ impl<'a> Hotplug<'a> {
         while !plug::clear(&mut self.qmp, name)? {
             if Instant::now() > deadline {
                 let machine = self.target.name();
-                return Err(Error::new(format!("QEMU of {machine} does not let go of the pool {name}"))
+                return Err(error!("QEMU of {machine} does not let go of the pool {name}")
                     .hint("Repeat the command; if that does not help, turn the machine off."));
             }
             std::thread::sleep(POLL_INTERVAL);

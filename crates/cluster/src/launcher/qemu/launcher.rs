@@ -9,7 +9,7 @@ use super::sockets::monitor_socket;
 use super::{doorbell, guest, health, logs, netdev, probe, sandbox};
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use crate::launcher::network::Link;
 use crate::launcher::options::Options;
 use crate::launcher::running::Running;
@@ -91,8 +91,7 @@ impl Launcher for Qemu {
         report: &mut dyn FnMut(&str),
     ) -> Result<Software> {
         let wanted = accelerator.map(|name| {
-            Accel::named(name)
-                .ok_or_else(|| Error::new(format!("QEMU does not run machines by {name}")).code(2))
+            Accel::named(name).ok_or_else(|| error!("QEMU does not run machines by {name}").code(2))
         });
         let wanted = wanted.transpose()?;
         let modules = match transport {

@@ -3,7 +3,7 @@
 use super::doorbell::VECTORS;
 use super::pci::FreeBus;
 use super::ports::Generation;
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::state::record::Granted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,15 +38,14 @@ impl Domain {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| {
-                Error::new(format!("could not start virsh: {e}"))
+                error!("could not start virsh: {e}")
                     .hint("Install libvirt's clients, for instance: sudo apt-get install libvirt-clients")
             })?;
         if let Some(mut pipe) = child.stdin.take() {
             // If it does not read the input, its error says why.
             let _ = pipe.write_all(input.as_bytes());
         }
-        let out =
-            child.wait_with_output().map_err(|e| Error::new(format!("could not wait for virsh: {e}")))?;
+        let out = child.wait_with_output().map_err(|e| error!("could not wait for virsh: {e}"))?;
         if out.status.success() {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
@@ -54,14 +53,13 @@ impl Domain {
         let why: Vec<&str> = why.lines().map(|line| line.trim_start_matches("error: ").trim()).collect();
         let why = why.iter().filter(|line| !line.is_empty()).copied().collect::<Vec<_>>().join("; ");
         let (what, name) = (words[0], &self.name);
-        Err(Error::new(format!("libvirt refused {what} of {name}: {why}")))
+        Err(error!("libvirt refused {what} of {name}: {why}"))
     }
 
     /// Passes a command to QEMU's monitor.
     pub fn monitor(&self, order: &str) -> Result<Value> {
         let text = self.virsh(&["qemu-monitor-command", &self.name, order], "")?;
-        serde_json::from_str(&text)
-            .map_err(|e| Error::new(format!("libvirt's answer is not JSON ({e}): {text}")))
+        serde_json::from_str(&text).map_err(|e| error!("libvirt's answer is not JSON ({e}): {text}"))
     }
 
     /// Whether it runs.

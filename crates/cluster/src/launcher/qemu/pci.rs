@@ -1,7 +1,7 @@
 //! A machine's PCI devices, from QEMU: its pools with their addresses, and free ports.
 
 use super::ports::pool_of_device;
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use serde_json::Value;
 
 /// A pool's device.
@@ -45,8 +45,7 @@ const I440FX_BUS: &str = "pci.0";
 pub fn read(answer: &Value) -> Result<Devices> {
     let mut devices = Devices::default();
     let buses = answer.as_array();
-    let buses =
-        buses.ok_or_else(|| Error::new(format!("QEMU's answer about its PCI devices is odd: {answer}")))?;
+    let buses = buses.ok_or_else(|| error!("QEMU's answer about its PCI devices is odd: {answer}"))?;
     for device in buses.iter().flat_map(|bus| list(bus, "devices")) {
         visit(device, &mut devices);
     }
@@ -70,11 +69,9 @@ impl Devices {
             None => Error::new("it has no free port to plug a pool into").hint(
                 "Revoke another pool, or start it with more (vshmem up --spare-pools, or what vshmem attach --print says).",
             ),
-            Some(largest) => Error::new(format!(
-                "the pool has {} MiB, and its largest free port has room for {} MiB",
+            Some(largest) => error!("the pool has {} MiB, and its largest free port has room for {} MiB",
                 size >> 20,
-                largest >> 20
-            ))
+                largest >> 20)
             .hint("Make a smaller pool, or start it with larger ports (vshmem up --largest-pool, or what vshmem attach --print says)."),
         }
     }

@@ -4,7 +4,7 @@
 use super::attached::Monitor;
 use super::libvirt::{channel, escaped};
 use super::ports::devices;
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::state::ports::{Ports, MAX};
 use vshmem_agent::guest::protocol::PORT;
 
@@ -16,9 +16,7 @@ const CHANNEL: &str = "vshmem-channel";
 pub fn describe(name: &str, monitor: &Monitor, ports: Ports) -> Result<String> {
     let fine = (1..=MAX).contains(&ports.spare) && ports.largest.is_power_of_two();
     if !fine {
-        return Err(
-            Error::new(format!("a machine has 1 to {MAX} ports, and their room is a power of two")).code(2)
-        );
+        return Err(error!("a machine has 1 to {MAX} ports, and their room is a power of two").code(2));
     }
     match monitor {
         Monitor::Qmp(socket) => {

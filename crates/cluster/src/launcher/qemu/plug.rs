@@ -6,7 +6,7 @@ use super::pci::{FreeBus, PoolDevice};
 use super::ports::{pool_of_backing, Generation};
 use super::qmp::Qmp;
 use super::sandbox;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use crate::state::record::Granted;
 use serde_json::{json, Value};
 use std::fs::File;
@@ -80,7 +80,7 @@ pub fn unplug(qmp: &mut Qmp, plugged: &PoolDevice) -> Result<()> {
     match qmp.try_call("device_del", json!({"id": plugged.id}))? {
         // It was asked before, or has just released it.
         Err(why) if why.contains("in the process of unplug") || why.contains("not found") => Ok(()),
-        Err(why) => Err(Error::new(format!("QEMU refused device_del: {why}"))),
+        Err(why) => Err(error!("QEMU refused device_del: {why}")),
         Ok(_) => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::options::{arguments, MachineSpec};
 use super::sandbox::{self, PROGRAM};
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::launcher::file_tree::FileTree;
 use crate::state::process::Process;
 use crate::state::share::{self, Share};
@@ -21,7 +21,7 @@ pub fn installed() -> Result<PathBuf> {
     let mut files = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
     let found = files.find_map(|file| file.canonicalize().ok().filter(|file| file.is_file()));
     found.ok_or_else(|| {
-        Error::new(format!("there is no {PROGRAM} on the PATH"))
+        error!("there is no {PROGRAM} on the PATH")
             .hint("Install QEMU, for instance: sudo apt-get install qemu-system-x86")
     })
 }

@@ -3,7 +3,7 @@
 //! Nothing here waits for events. The outcome of a command is polled, as it is after an interrupted command.
 
 use super::libvirt::Domain;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
 use crate::user::uid;
 use serde_json::{json, Value};
@@ -43,7 +43,7 @@ impl Qmp {
         let mut qmp = open().explain(|| format!("could not reach QEMU at {}", socket.display()))?;
         if let Connection::Socket(reader) = &mut qmp.connection {
             line(reader).map_err(|error| {
-                Error::new(format!("{error}, at {}", socket.display())).hint(
+                error!("{error}, at {}", socket.display()).hint(
                     "QEMU talks to one program at a time there: is another one connected? Give QEMU a second -qmp socket.",
                 )
             })?;
@@ -89,13 +89,12 @@ impl Qmp {
     /// The thread of each virtual core, in order.
     pub fn core_threads(&mut self) -> Result<Vec<i32>> {
         let answer = self.call("query-cpus-fast", json!({}))?;
-        parse_threads(&answer)
-            .ok_or_else(|| Error::new(format!("QEMU's answer about its cores is odd: {answer}")))
+        parse_threads(&answer).ok_or_else(|| error!("QEMU's answer about its cores is odd: {answer}"))
     }
 
     /// Executes a command, which QEMU must not refuse.
     pub fn call(&mut self, command: &str, arguments: Value) -> Result<Value> {
-        self.try_call(command, arguments)?.map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
+        self.try_call(command, arguments)?.map_err(|why| error!("QEMU refused {command}: {why}"))
     }
 
     /// Passes a descriptor to QEMU, under this name.
@@ -110,7 +109,7 @@ impl Qmp {
         let number = number.and_then(|number| i32::try_from(number).ok());
         match (number, answer.get("fdset-id")) {
             (Some(number), Some(set)) => Ok((number, set.clone())),
-            _ => Err(Error::new(format!("QEMU's answer about a descriptor is odd: {answer}"))),
+            _ => Err(error!("QEMU's answer about a descriptor is odd: {answer}")),
         }
     }
 
@@ -122,7 +121,7 @@ impl Qmp {
         };
         send_with(reader.get_ref(), order.as_bytes(), descriptor)
             .explain(|| "giving QEMU a descriptor".into())?;
-        self.read_result(command)?.map_err(|why| Error::new(format!("QEMU refused {command}: {why}")))
+        self.read_result(command)?.map_err(|why| error!("QEMU refused {command}: {why}"))
     }
 
     /// Executes a command. The inner error is QEMU's.
@@ -148,7 +147,7 @@ impl Qmp {
     /// The answer to the last command.
     fn read_result(&mut self, command: &str) -> Result<std::result::Result<Value, String>> {
         let Connection::Socket(reader) = &mut self.connection else {
-            return Err(Error::new(format!("libvirt answers {command} at once")));
+            return Err(error!("libvirt answers {command} at once"));
         };
         loop {
             // Events come in between.
@@ -191,7 +190,7 @@ fn line(reader: &mut BufReader<UnixStream>) -> Result<Value> {
     if len == 0 {
         return Err(Error::new("QEMU closed its monitor"));
     }
-    serde_json::from_str(&text).map_err(|e| Error::new(format!("QEMU's answer is not JSON ({e}): {text}")))
+    serde_json::from_str(&text).map_err(|e| error!("QEMU's answer is not JSON ({e}): {text}"))
 }
 
 pub(crate) fn parse_threads(answer: &Value) -> Option<Vec<i32>> {

@@ -6,7 +6,7 @@
 //! Apart from programs and libraries, QEMU gets files and sockets as descriptors. The process that becomes
 //! QEMU opens them: the kernel reports the process that listened or connected as a socket's peer.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::launcher::file_tree::FileTree;
 use crate::state::process::Process;
 use rustix::io::{fcntl_setfd, FdFlags};
@@ -129,7 +129,7 @@ pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
     // SAFETY: the closure makes system calls only; it takes no lock and allocates nothing.
     unsafe { command.pre_exec(prepare) };
     let mut child = command.spawn().explain(failed)?;
-    let text = serde_json::to_vec(spec).map_err(|e| Error::new(format!("{}: {e}", failed())))?;
+    let text = serde_json::to_vec(spec).map_err(|e| error!("{}: {e}", failed()))?;
     let ends = child.stdin.take().zip(child.stdout.take());
     let (mut input, mut output) = ends.ok_or_else(|| Error::new(failed()))?;
     // A line of JSON.

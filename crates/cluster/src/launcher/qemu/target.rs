@@ -6,7 +6,7 @@ use super::libvirt::Domain;
 use super::plug::{self, Channel, FileAccess};
 use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::state::directories::cluster_directory;
 use crate::state::lock::{remove_cluster_directory, try_lock_cluster, Lock};
 use crate::state::machine::{find, state, MachineState};
@@ -39,7 +39,7 @@ impl Target {
         }
         // For its error about clusters and machines.
         find(cluster, &[name.to_string()])?;
-        Err(Error::new(format!("there is no machine {name}")))
+        Err(error!("there is no machine {name}"))
     }
 
     /// The attached machine of this name.
@@ -65,7 +65,7 @@ impl Target {
         let (record, _) = found?;
         check(&record)?;
         let index = record.machines.iter().position(|machine| machine.name == name);
-        let index = index.ok_or_else(|| Error::new(format!("there is no machine {name}")))?;
+        let index = index.ok_or_else(|| error!("there is no machine {name}"))?;
         Ok(Target { home: Home::Cluster { record, index }, _lock: lock })
     }
 
@@ -179,7 +179,7 @@ impl Target {
         let _ = qmp.try_call("quit", serde_json::json!({}));
         drop(qmp);
         let gone = interrupt::wait_for(Duration::from_secs(10), || Ok(self.has_ended().then_some(())))?;
-        gone.ok_or_else(|| Error::new(format!("{} does not turn off", self.name())))
+        gone.ok_or_else(|| error!("{} does not turn off", self.name()))
     }
 
     /// It does not run any more.
@@ -196,7 +196,6 @@ impl Target {
 /// Waits for a lock that another command may hold.
 fn wait_for_lock(lock: impl Fn() -> Result<Option<Lock>>, name: &str) -> Result<Lock> {
     interrupt::wait_for(LOCK_TIMEOUT, lock)?.ok_or_else(|| {
-        Error::new(format!("another vshmem command is at work on {name}"))
-            .hint("Wait until it is done, or end it.")
+        error!("another vshmem command is at work on {name}").hint("Wait until it is done, or end it.")
     })
 }

@@ -1,6 +1,6 @@
 //! The configuration of a domain, for xl.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::state::record::{Machine, Record};
 use crate::state::share::Share;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn plain(path: &Path) -> Result<&str> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "/._-+~:@%".contains(c);
     let text = path.to_str().filter(|text| text.chars().all(fine));
     text.ok_or_else(|| {
-        Error::new(format!("xl can't be given the path {}", path.display()))
+        error!("xl can't be given the path {}", path.display())
             .hint("Only letters, digits and a few signs may be in it: set XDG_RUNTIME_DIR and XDG_CACHE_HOME to such directories.")
     })
 }

@@ -1,6 +1,6 @@
 //! A domain's side of the launcher. Its channels are consoles, the first console aside.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::launcher::traits::Guest;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -47,7 +47,7 @@ fn find() -> Result<Vec<PathBuf>> {
         }
         if Instant::now() > deadline {
             let has = found.len();
-            return Err(Error::new(format!("the domain has {has} channels instead of {count}")));
+            return Err(error!("the domain has {has} channels instead of {count}"));
         }
         std::thread::sleep(Duration::from_millis(50));
     }

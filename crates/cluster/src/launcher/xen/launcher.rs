@@ -4,7 +4,7 @@ use super::config::{name_of, Config};
 use super::{guest, owner, xl};
 use crate::boot::software::Software;
 use crate::boot::{driver, vmlinux};
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::launcher::log;
 use crate::launcher::network::Link;
 use crate::launcher::options::Options;
@@ -64,7 +64,7 @@ impl Launcher for Xen {
             (options.accel.is_some(), "--accel"),
         ];
         match unfit.iter().find(|(given, _)| *given) {
-            Some((_, what)) => Err(Error::new(format!("{what} can't be given for machines on Xen")).code(2)),
+            Some((_, what)) => Err(error!("{what} can't be given for machines on Xen").code(2)),
             None => Ok(()),
         }
     }
@@ -86,7 +86,7 @@ impl Launcher for Xen {
         let mut software = Software::find(kernel, MODULES, (driver, DRIVER), report)?;
         if software.driver.is_none() {
             let version = &software.kernel.version;
-            return Err(Error::new(format!("there is no {DRIVER}.ko for the machines' kernel {version}, which they need on Xen"))
+            return Err(error!("there is no {DRIVER}.ko for the machines' kernel {version}, which they need on Xen")
                 .hint("Install it, as root: make -C kmod dkms-install. Or build it by kmod/build.sh --xen, and name it with --driver."));
         }
         // xl may lack the memory to unpack it.
@@ -185,7 +185,7 @@ fn check_host() -> Result<()> {
             .hint("Install Xen's tools, for instance: sudo apt-get install xen-utils"));
     }
     if !Path::new("/dev/vshmem-xen-control").exists() {
-        return Err(Error::new(format!("the driver {DRIVER}.ko is not loaded here"))
+        return Err(error!("the driver {DRIVER}.ko is not loaded here")
             .hint("Install it, as root: make -C kmod dkms-install. Then: modprobe vshmem_xen"));
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! takes it back when they are gone.
 
 use super::config::name_of;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
 use crate::launcher::log;
 use crate::state::directories::cluster_directory;
@@ -41,12 +41,11 @@ pub fn start(record: &mut Record) -> Result<()> {
         let said = fs::read_to_string(&log).unwrap_or_default();
         match said.contains(" is there.") {
             true => Ok(Some(())),
-            false if ended => Err(Error::new(format!("the pool could not be made: {}", said.trim()))),
+            false if ended => Err(error!("the pool could not be made: {}", said.trim())),
             false => Ok(None),
         }
     })?;
-    there
-        .ok_or_else(|| Error::new(format!("making the pool took longer than {} s", CREATE_TIMEOUT.as_secs())))
+    there.ok_or_else(|| error!("making the pool took longer than {} s", CREATE_TIMEOUT.as_secs()))
 }
 
 fn spawn(record: &Record, log: &Path) -> Result<Child> {
@@ -85,10 +84,10 @@ pub fn end(record: &Record) -> Result<()> {
 /// The error for a process that has ended.
 pub fn ended(record: &Record) -> Error {
     let said = cluster_directory(&record.name).map(|directory| log::tail(&directory.join("own.log")));
-    Error::new(format!(
+    error!(
         "the process that owns the pool of the cluster {} has ended:{}",
         record.name,
         said.unwrap_or_default()
-    ))
+    )
     .hint("Start the cluster anew with: vshmem down && vshmem up --hypervisor xen")
 }

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::domain::{destroy, Domain, PROGRAM};
 use super::namespace::MountNamespace;
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::launcher::log::tail;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -38,7 +38,7 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
     // SAFETY: the closure allocates, which glibc permits in a forked child, and takes no other lock.
     unsafe { command.pre_exec(prepare) };
     let done = command.status().map_err(|e| {
-        Error::new(format!("could not start {PROGRAM} for {}: {e}", config.name))
+        error!("could not start {PROGRAM} for {}: {e}", config.name)
             .hint("It needs a mount namespace of its own.")
     })?;
     let id = id_of(&config.name).filter(|_| done.success());
@@ -48,7 +48,7 @@ pub fn create(config: &Config, directory: &Path) -> Result<Domain> {
 
 fn refused(name: &str, log: &Path) -> Error {
     let said = tail(log);
-    Error::new(format!("xl could not create the domain {name}:{said}"))
+    error!("xl could not create the domain {name}:{said}")
         .hint("It needs free memory (xl info), and the package qemu-system-xen; see also /var/log/xen.")
 }
 
