@@ -1,7 +1,8 @@
 //! The one command, `vshmem`.
 //!
 //! As the first process of a machine (number 1, called `/init`) the same program sets the machine up and
-//! serves it. Called as `vshmem-sandbox`, by itself, it becomes a machine's QEMU.
+//! serves it. Called by itself, as `vshmem-sandbox` it becomes a machine's QEMU, and as `vshmem-commands` it
+//! runs the commands of `vshmem run --local`.
 
 mod age;
 #[path = "../../transport/ivshmem/command.rs"]
@@ -38,12 +39,15 @@ use std::process::ExitCode;
 use vshmem_cluster::Result;
 
 fn main() -> ExitCode {
-    let first = std::env::args_os().next();
-    if std::process::id() == 1 && first.is_some_and(|name| name == "/init") {
+    let name = std::env::args_os().next().unwrap_or_default();
+    if std::process::id() == 1 && name == "/init" {
         vshmem_cluster::guest_main();
     }
-    if std::env::args_os().next().is_some_and(|name| name == vshmem_cluster::SANDBOX) {
+    if name == vshmem_cluster::SANDBOX {
         vshmem_cluster::sandbox_main();
+    }
+    if name == vshmem_cluster::COMMANDS {
+        vshmem_cluster::commands_main();
     }
     if let Some(code) = complete::answer() {
         return code;

@@ -8,10 +8,9 @@ use crate::guest::session::testing::Machine;
 use crate::launcher::{affinity, front_end, table};
 use crate::state::record::Record;
 use crate::state::settings::Settings;
-use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Interruption, Parser, MAX_PAYLOAD};
 use crate::wire::greeting::{find_greeting, HELLO, WELCOME};
-use crate::wire::start::Start;
+use crate::wire::message::{AgentMessage, HostMessage};
 use crate::{elf, modules, processes, user};
 use std::cell::RefCell;
 use std::io::Write;
@@ -98,7 +97,7 @@ fn frames(stream: &[u8]) {
         assert_eq!(one, other, "pieces make no difference");
         match one {
             Ok(Some(frame)) => {
-                let _ = Ended::from_frame(&frame).map(Ended::code);
+                let _ = frame.message::<AgentMessage>();
                 let mut again = Vec::new();
                 encode(frame.kind, frame.stream, &frame.payload, &mut again);
                 assert_eq!(Parser::new(again).next(), Ok(Some(frame)), "and again");
@@ -146,11 +145,11 @@ fn host_session(stream: &[u8]) {
     assert!(said.borrow().len() <= most, "no more than was said");
 }
 
-/// The request to start a command.
+/// What a host says of a command, as the request to start it.
 fn start(payload: &[u8]) {
-    if let Some(order) = Start::decode(payload) {
-        let again = order.encode().map(|bytes| Start::decode(&bytes));
-        assert_eq!(again.ok().flatten(), Some(order), "and again");
+    if let Ok(message) = serde_json::from_slice::<HostMessage>(payload) {
+        let again = message.to_payload().map(|bytes| serde_json::from_slice(&bytes).ok());
+        assert_eq!(again.ok().flatten(), Some(message), "and again");
         assert!(payload.len() <= MAX_PAYLOAD);
     }
 }
@@ -207,10 +206,13 @@ mod tests {
     fn samples_are_parsed() {
         let samples: [(&str, &[u8]); 7] = [
             ("front end", b"{\"id\":7,\xff\"ready\":[],\"failed\":[]}\n"),
-            ("frames", b"\x12\0\0\0\x02\0\0\0\xffab\x15\0\0\0\x02\0\0\0\0\x07"),
-            ("guest session", b"\x01\x05\0\0\x02\0\0\0no\xff\x02\x05\0\0\x01\0\0\0x"),
-            ("host session", b"\x12\x02\0\0\x02\0\0\0ab\x15\x02\0\0\x02\0\0\0\0\x07\xff\x12\x03\0\0\0\0\0\0"),
-            ("start", &[1, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0, 0]),
+            ("frames", b"\x12\0\0\0\x02\0\0\0\xffab\x01\0\0\0\x16\0\0\0{\"ended\":{\"exited\":7}}"),
+            ("guest session", b"\x01\x05\0\0\x0d\0\0\0{\"signal\":15}\xff\x02\x05\0\0\x01\0\0\0x"),
+            (
+                "host session",
+                b"\x12\x02\0\0\x02\0\0\0ab\x01\x02\0\0\x0b\0\0\0{\"taken\":7}\xff\x12\x03\0\0\0\0\0\0",
+            ),
+            ("start", b"{\"resize\":{\"rows\":24,\"columns\":80}}"),
             ("settings", b"vshmem.name=vm1 vshmem.net=10.77.0.1/2"),
             ("lists", b"0-2,8\nroot:x:0:0:root:/root:/bin/sh\n"),
         ];

@@ -46,6 +46,7 @@ mod wire;
 
 pub use boot::driver::Choice as DriverChoice;
 pub use commands::job::{environment, Job, Location};
+pub use commands::local::{main as commands_main, NAME as COMMANDS};
 pub use commands::run::{run, Options as RunOptions};
 pub use guest::main as guest_main;
 pub use host::cluster::{down, health, list, Listed};

@@ -8,6 +8,7 @@ use crate::state::lock::lock_file;
 use crate::state::record::{Machine, Record};
 use crate::wire::frame::{encode, Frame, Kind, Parser};
 use crate::wire::greeting::{find_greeting, greeting, Nonce, HELLO, WELCOME};
+use crate::wire::message::{AgentMessage, HostMessage};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -31,7 +32,8 @@ pub struct Channel {
     parser: Parser,
     out: Vec<u8>,
     session: Session,
-    lock: File,
+    /// Keeps other commands from using it.
+    lock: Option<File>,
     hang_up: Option<HangUpNotice>,
 }
 
@@ -103,16 +105,10 @@ impl Channel {
         let deadline = Instant::now() + timeout;
         loop {
             check_interrupt()?;
-            if let Some((stream, parser, nonce)) = greet(&socket)? {
-                stream.set_nonblocking(true).explain(|| "preparing a socket".into())?;
-                return Ok(Some(Channel {
-                    stream,
-                    parser,
-                    out: Vec::new(),
-                    session: Session::new(nonce),
-                    lock,
-                    hang_up: None,
-                }));
+            let stream = connect_to(&socket)?;
+            let greeted = stream.map(|stream| Channel::greet(stream, GREETING_TIMEOUT)).transpose()?;
+            if let Some(channel) = greeted.flatten() {
+                return Ok(Some(Channel { lock: Some(lock), ..channel }));
             }
             if Instant::now() > deadline {
                 return Err(error!("the machine behind {} does not answer",
@@ -123,10 +119,50 @@ impl Channel {
         }
     }
 
+    /// Begins a session; `None` if the agent does not answer (yet).
+    pub fn greet(mut stream: UnixStream, timeout: Duration) -> Result<Option<Channel>> {
+        let nonce = nonce()?;
+        let deadline = Instant::now() + timeout;
+        let write = stream
+            .set_write_timeout(Some(timeout))
+            .and_then(|()| stream.write_all(&greeting(&HELLO, &nonce)));
+        if write.is_err() {
+            return Ok(None);
+        }
+        let mut seen = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            stream.set_read_timeout(Some(left)).explain(|| "preparing a socket".into())?;
+            let mut bytes = [0; 4096];
+            match stream.read(&mut bytes) {
+                Ok(0) => return Ok(None),
+                Ok(len) => seen.extend_from_slice(&bytes[..len]),
+                Err(e) if e.kind() == ErrorKind::Interrupted => check_interrupt()?,
+                Err(_) => return Ok(None),
+            }
+            while let Some(found) = find_greeting(&mut seen, &WELCOME) {
+                if found == nonce {
+                    return Channel::begin(stream, nonce, seen).map(Some);
+                }
+            }
+        }
+    }
+
+    /// A channel with a session that has begun, and what was read of it already.
+    fn begin(stream: UnixStream, nonce: Nonce, rest: Vec<u8>) -> Result<Channel> {
+        stream.set_nonblocking(true).explain(|| "preparing a socket".into())?;
+        let (parser, session) = (Parser::new(rest), Session::new(nonce));
+        Ok(Channel { stream, parser, out: Vec::new(), session, lock: None, hang_up: None })
+    }
+
     /// Makes sure that the machine is told when this end is closed.
     fn notify_hang_up(&mut self) -> Result<()> {
         let last = greeting(&HELLO, &nonce()?);
-        let said = HangUpNotice::on(self.stream.as_raw_fd(), self.lock.as_raw_fd(), last);
+        let lock = self.lock.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        let said = HangUpNotice::on(self.stream.as_raw_fd(), lock, last);
         self.hang_up =
             Some(said.explain(|| {
                 "could not start a process that ends the command if this one is killed".into()
@@ -137,15 +173,7 @@ impl Channel {
     /// A channel with a session that has begun.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn on(stream: UnixStream, nonce: Nonce) -> Channel {
-        stream.set_nonblocking(true).expect("a socket");
-        Channel {
-            stream,
-            parser: Parser::default(),
-            out: Vec::new(),
-            session: Session::new(nonce),
-            lock: File::open("/dev/null").expect("a file"),
-            hang_up: None,
-        }
+        Channel::begin(stream, nonce, vec![]).expect("a socket")
     }
 
     /// Its descriptor, and the events to poll.
@@ -157,9 +185,15 @@ impl Channel {
         PollFd::new(&self.stream, PollFlags::IN | write)
     }
 
-    /// Queues a frame, and writes what can be written.
-    pub fn send(&mut self, kind: Kind, stream: u16, payload: &[u8]) -> Result<()> {
-        encode(kind, stream, payload, &mut self.out);
+    /// Queues a message, and writes what can be written.
+    pub fn send(&mut self, stream: u16, message: &HostMessage) -> Result<()> {
+        encode(Kind::Message, stream, &message.to_payload()?, &mut self.out);
+        self.flush()
+    }
+
+    /// Queues input of a command, and writes what can be written.
+    pub fn send_input(&mut self, stream: u16, bytes: &[u8]) -> Result<()> {
+        encode(Kind::Stdin, stream, bytes, &mut self.out);
         self.flush()
     }
 
@@ -212,13 +246,18 @@ impl Channel {
     pub fn next(&mut self) -> Result<Option<Frame>> {
         loop {
             match self.parser.next() {
-                Ok(Some(Frame { kind: Kind::Here, .. })) => (),
+                Ok(Some(frame)) if is_confirmation(&frame) => (),
                 Ok(frame) => return Ok(frame),
                 Err(_) if self.session.lost => return Err(session_lost()),
                 Err(e) => return Err(protocol_error(&e.to_string())),
             }
         }
     }
+}
+
+/// Whether the agent says that it knows the session, and nothing about a command.
+fn is_confirmation(frame: &Frame) -> bool {
+    frame.kind == Kind::Message && frame.message() == Some(AgentMessage::Here)
 }
 
 /// The error for input that is not understood.
@@ -241,41 +280,6 @@ fn machine_lost() -> Error {
 fn session_lost() -> Error {
     Error::new("what ran is gone: the machine was reset meanwhile")
         .hint("Run it again; the machine's console.log may say why.")
-}
-
-/// One try; `None` if the agent does not answer (yet).
-fn greet(socket: &Path) -> Result<Option<(UnixStream, Parser, Nonce)>> {
-    let Some(mut stream) = connect_to(socket)? else {
-        return Ok(None);
-    };
-    let nonce = nonce()?;
-    let deadline = Instant::now() + GREETING_TIMEOUT;
-    let write = stream
-        .set_write_timeout(Some(GREETING_TIMEOUT))
-        .and_then(|()| stream.write_all(&greeting(&HELLO, &nonce)));
-    if write.is_err() {
-        return Ok(None);
-    }
-    let mut seen = Vec::new();
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(None);
-        }
-        stream.set_read_timeout(Some(left)).explain(|| "preparing a socket".into())?;
-        let mut bytes = [0; 4096];
-        match stream.read(&mut bytes) {
-            Ok(0) => return Ok(None),
-            Ok(len) => seen.extend_from_slice(&bytes[..len]),
-            Err(e) if e.kind() == ErrorKind::Interrupted => check_interrupt()?,
-            Err(_) => return Ok(None),
-        }
-        while let Some(found) = find_greeting(&mut seen, &WELCOME) {
-            if found == nonce {
-                return Ok(Some((stream, Parser::new(seen), nonce)));
-            }
-        }
-    }
 }
 
 /// `None` if nobody listens yet, or the listener does not accept connections: the machine is stopped, and a
@@ -378,7 +382,7 @@ mod tests {
         let (mut channel, mut agent) = channel();
         channel.session.last_input -= Duration::from_secs(9);
         let mut said = Vec::new();
-        encode(Kind::Here, 0, &[], &mut said);
+        AgentMessage::Here.encode(0, &mut said);
         agent.write_all(&said).unwrap();
         assert!(channel.silence() >= Duration::from_secs(9));
         channel.receive().unwrap();
@@ -390,12 +394,13 @@ mod tests {
     fn the_end_of_a_command_outlasts_a_reset() {
         let (mut channel, mut agent) = channel();
         let mut said = Vec::new();
-        encode(Kind::Exit, 0, &Ended::Exited(3).to_bytes(), &mut said);
+        let ended = AgentMessage::Ended(Ended::Exited(3));
+        ended.encode(0, &mut said);
         said.extend_from_slice(&greeting(&WELCOME, &[7; 16]));
         agent.write_all(&said).unwrap();
         assert!(channel.receive().is_err());
         let frame = channel.next().unwrap().expect("it came first");
-        assert_eq!(Ended::from_frame(&frame), Some(Ended::Exited(3)));
+        assert_eq!(frame.message(), Some(ended));
     }
 
     #[test]

@@ -1,17 +1,15 @@
-//! The commands of one run, on this kernel and in machines. Those in one machine share a channel.
+//! The commands of one run, on this kernel and in machines. Those in one place share a channel.
 
 use super::channel::{protocol_error, Channel, PING_INTERVAL};
 use super::job::{Job, Location};
-use super::local::Local;
 use super::outcome::Outcome;
 use super::output::Output;
-use super::task::{Body, Remote, Task};
-use super::terminal;
-use crate::descriptors;
+use super::task::Task;
+use super::{local, terminal};
 use crate::error::{error, Result, OUR_FAILURE};
 use crate::launcher::table;
-use crate::state::record::{Machine, Record};
-use crate::wire::frame::{Kind, MAX_STREAMS};
+use crate::wire::frame::MAX_STREAMS;
+use crate::wire::message::HostMessage;
 use rustix::event::PollFd;
 use std::io;
 use std::time::Duration;
@@ -23,23 +21,16 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub struct Group {
     tasks: Vec<Task>,
-    channels: Vec<MachineChannel>,
+    links: Vec<Link>,
     /// Indices of tasks that have ended and were not taken yet.
     ended: Vec<usize>,
 }
 
-/// A machine's channel.
-struct MachineChannel {
+/// A channel.
+struct Link {
     channel: Channel,
     /// Indices of its tasks; a task's stream is its index in this list.
     tasks: Vec<usize>,
-}
-
-/// The jobs of one machine.
-struct MachineJobs<'a> {
-    record: &'a Record,
-    machine: &'a Machine,
-    jobs: usize,
 }
 
 impl Group {
@@ -47,31 +38,17 @@ impl Group {
     /// were started end with their channels.
     pub fn start(jobs: &[Job], prefix: bool) -> Result<Group> {
         let mut group = Group::default();
-        let by_machine = by_machine(jobs)?;
-        for of_machine in &by_machine {
-            let channel = {
-                let hang_up = !table::of(of_machine.record).facts().reports_hang_up;
-                Channel::open(of_machine.record, of_machine.machine, hang_up, ANSWER_TIMEOUT)?
-            };
-            let tasks = Vec::with_capacity(of_machine.jobs);
-            group.channels.push(MachineChannel { channel, tasks });
+        let (locations, places) = places(jobs)?;
+        for location in locations {
+            group.links.push(Link { channel: open(location)?, tasks: Vec::new() });
         }
-        let limit = descriptors::raise();
-        for job in jobs {
-            let body = match &job.location {
-                Location::Machine(record, machine) => {
-                    let here = |of_machine: &MachineJobs| of_machine.is_of(record, machine);
-                    let link = by_machine.iter().position(here).expect("each machine has one");
-                    let MachineChannel { channel, tasks } = &mut group.channels[link];
-                    let stream = tasks.len() as u16;
-                    channel.send(Kind::Start, stream, &job.request().encode()?)?;
-                    tasks.push(group.tasks.len());
-                    Body::Remote(Remote::new(link, stream))
-                }
-                Location::Local => Body::Local(Box::new(Local::start(job, &limit)?)),
-            };
+        for (index, (job, number)) in jobs.iter().zip(places).enumerate() {
+            let Link { channel, tasks } = &mut group.links[number];
+            let stream = tasks.len() as u16;
+            channel.send(stream, &HostMessage::Start(Box::new(job.request())))?;
+            tasks.push(index);
             let output = Output::new(prefix.then_some(&job.label));
-            group.tasks.push(Task::new(output, body, job.stdin));
+            group.tasks.push(Task::new(output, number, stream, job.stdin));
         }
         Ok(group)
     }
@@ -80,15 +57,9 @@ impl Group {
     #[cfg(any(test, feature = "fuzz"))]
     pub fn on(channel: Channel, outputs: Vec<Output>) -> Group {
         let tasks = (0..outputs.len()).collect();
-        let remote = |(stream, output)| {
-            let body = Body::Remote(Remote::new(0, stream as u16));
-            Task::new(output, body, stream == 0)
-        };
-        Group {
-            tasks: outputs.into_iter().enumerate().map(remote).collect(),
-            channels: vec![MachineChannel { channel, tasks }],
-            ended: vec![],
-        }
+        let task = |(stream, output)| Task::new(output, 0, stream as u16, stream == 0);
+        let outputs = outputs.into_iter().enumerate();
+        Group { tasks: outputs.map(task).collect(), links: vec![Link { channel, tasks }], ended: vec![] }
     }
 
     /// How a task ended, if it has.
@@ -108,51 +79,34 @@ impl Group {
 
     /// How long to wait at most for the next call of [`Group::service`].
     pub fn poll_interval(&self) -> Option<Duration> {
-        let remote = self.channels.iter().any(|link| self.channel_runs(link));
-        remote.then_some(PING_INTERVAL)
+        self.runs().then_some(PING_INTERVAL)
     }
 
-    fn channel_runs(&self, link: &MachineChannel) -> bool {
+    fn link_runs(&self, link: &Link) -> bool {
         link.tasks.iter().any(|&index| self.tasks[index].outcome.is_none())
     }
 
     /// Descriptors and events to poll.
     pub fn descriptors(&self) -> Vec<PollFd<'_>> {
-        let mut out = Vec::new();
-        for link in self.channels.iter().filter(|link| self.channel_runs(link)) {
-            out.push(link.channel.descriptor());
-        }
-        for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
-            if let Body::Local(local) = &task.body {
-                out.extend(local.descriptors());
-            }
-        }
-        out
+        let links = self.links.iter().filter(|link| self.link_runs(link));
+        links.map(|link| link.channel.descriptor()).collect()
     }
 
     /// Does what can be done without waiting. An error is about our own output.
     pub fn service(&mut self) -> io::Result<()> {
-        for link in 0..self.channels.len() {
-            if self.channel_runs(&self.channels[link]) {
-                self.service_channel(link)?;
-            }
-        }
-        for index in 0..self.tasks.len() {
-            let task = &mut self.tasks[index];
-            if let (Body::Local(local), None) = (&mut task.body, &task.outcome) {
-                if let Some(outcome) = local.service(&mut task.output)? {
-                    self.finish(index, outcome)?;
-                }
+        for number in 0..self.links.len() {
+            if self.link_runs(&self.links[number]) {
+                self.service_link(number)?;
             }
         }
         Ok(())
     }
 
-    fn service_channel(&mut self, number: usize) -> io::Result<()> {
-        let channel = &mut self.channels[number].channel;
+    fn service_link(&mut self, number: usize) -> io::Result<()> {
+        let channel = &mut self.links[number].channel;
         let moved = channel.ping().and_then(|()| channel.receive());
         let lost = loop {
-            let link = &mut self.channels[number];
+            let link = &mut self.links[number];
             let frame = match link.channel.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break moved.err(),
@@ -183,8 +137,8 @@ impl Group {
     }
 
     fn lose(&mut self, link: usize, outcome: &Outcome) -> io::Result<()> {
-        for i in 0..self.channels[link].tasks.len() {
-            let index = self.channels[link].tasks[i];
+        for i in 0..self.links[link].tasks.len() {
+            let index = self.links[link].tasks[i];
             if self.tasks[index].outcome.is_none() {
                 self.finish(index, outcome.clone())?;
             }
@@ -196,8 +150,8 @@ impl Group {
     /// goes on, its commands end with the channel.
     pub fn give_up(&mut self, silence: Duration, code: u8) -> io::Result<()> {
         let why = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
-        for link in 0..self.channels.len() {
-            if self.channels[link].channel.silence() >= silence {
+        for link in 0..self.links.len() {
+            if self.links[link].channel.silence() >= silence {
                 self.lose(link, &Outcome::Failed(code, why.into()))?;
             }
         }
@@ -211,71 +165,75 @@ impl Group {
 
     /// Passes input to the task that takes it; empty input ends it.
     pub fn input(&mut self, bytes: &[u8]) {
-        let channels = &mut self.channels;
-        let mut tasks = self.tasks.iter_mut();
-        if let Some(task) = tasks.find(|task| task.input_room().is_some()) {
-            task.input(bytes, |link| &mut channels[link].channel);
+        if let Some(task) = self.tasks.iter_mut().find(|task| task.input_room().is_some()) {
+            task.input(bytes, &mut self.links[task.channel].channel);
         }
     }
 
     /// Sends all tasks a signal; SIGKILL reaches their descendants too.
     pub fn signal(&mut self, signal: i32) {
-        for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
-            match &task.body {
-                Body::Remote(remote) => {
-                    let channel = &mut self.channels[remote.channel].channel;
-                    // A lost machine is noticed when its output is read.
-                    let _ = channel.send(Kind::Signal, remote.stream, &[signal as u8]);
-                }
-                Body::Local(local) => local.signal(signal),
-            }
-        }
+        self.tell_all(&HostMessage::Signal(signal));
     }
 
     /// Reports the size of the user's terminal to programs that have it.
     pub fn resize(&mut self) {
-        let Some(size) = terminal::size() else { return };
+        if let Some(size) = terminal::size() {
+            self.tell_all(&HostMessage::Resize(size));
+        }
+    }
+
+    fn tell_all(&mut self, message: &HostMessage) {
         for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
-            if let Body::Remote(remote) = &task.body {
-                let channel = &mut self.channels[remote.channel].channel;
-                let _ = channel.send(Kind::Resize, remote.stream, &size.to_bytes());
-            }
+            // A lost machine is noticed when its output is read.
+            let _ = self.links[task.channel].channel.send(task.stream, message);
         }
     }
 }
 
-impl MachineJobs<'_> {
-    fn is_of(&self, record: &Record, machine: &Machine) -> bool {
-        (&self.record.name, &self.machine.name) == (&record.name, &machine.name)
+/// Opens a channel to where commands are to run.
+fn open(location: &Location) -> Result<Channel> {
+    match location {
+        Location::Local => local::channel(),
+        Location::Machine(record, machine) => {
+            let hang_up = !table::of(record).facts().reports_hang_up;
+            Channel::open(record, machine, hang_up, ANSWER_TIMEOUT)
+        }
     }
 }
 
-/// The jobs of each machine.
-fn by_machine(jobs: &[Job]) -> Result<Vec<MachineJobs<'_>>> {
-    let mut out: Vec<MachineJobs<'_>> = Vec::new();
-    for job in jobs {
-        let Location::Machine(record, machine) = &job.location else {
-            continue;
-        };
-        match out.iter_mut().find(|of_machine| of_machine.is_of(record, machine)) {
-            Some(of_machine) => of_machine.jobs += 1,
-            None => out.push(MachineJobs { record, machine, jobs: 1 }),
-        }
-    }
+/// Where jobs run that share a channel, and the index of each job's place among these. This kernel is as many
+/// places as it takes, a machine is one.
+fn places(jobs: &[Job]) -> Result<(Vec<&Location>, Vec<usize>)> {
     let most = usize::from(MAX_STREAMS);
-    match out.iter().find(|of_machine| of_machine.jobs > most) {
-        Some(MachineJobs { machine, jobs, .. }) => Err(error!(
-            "one vshmem run can start {most} processes in a machine, and {jobs} are for {}",
-            machine.name
-        )
-        .hint("Spread them over more machines, or start them by several vshmem run.")),
-        None => Ok(out),
+    let mut places: Vec<(&Location, usize)> = Vec::new();
+    let mut numbers = Vec::new();
+    for Job { location, .. } in jobs {
+        let has_room = |(place, taken): &(&Location, usize)| match (place.name(), location.name()) {
+            (None, None) => *taken < most,
+            (one, other) => one == other,
+        };
+        let number = places.iter().position(has_room).unwrap_or(places.len());
+        if number == places.len() {
+            places.push((location, 0));
+        }
+        places[number].1 += 1;
+        numbers.push(number);
     }
+    let full = places.iter().find(|(_, taken)| *taken > most);
+    if let Some((Location::Machine(_, machine), taken)) = full {
+        let name = &machine.name;
+        return Err(error!(
+            "one vshmem run can start {most} processes in a machine, and {taken} are for {name}"
+        )
+        .hint("Spread them over more machines, or start them by several vshmem run."));
+    }
+    Ok((places.into_iter().map(|(location, _)| location).collect(), numbers))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::record::Record;
     use crate::user::Identity;
     use serde_json::json;
 
@@ -305,13 +263,16 @@ mod tests {
         };
         let many: Vec<_> = (0..2048).map(job).collect();
         let of = |jobs| -> Vec<usize> {
-            let by_machine: Vec<MachineJobs> = by_machine(jobs).expect("they are taken");
-            by_machine.iter().map(|of_machine| of_machine.jobs).collect()
+            let (locations, numbers) = places(jobs).expect("they are taken");
+            let taken = |place| numbers.iter().filter(|number| **number == place).count();
+            (0..locations.len()).map(taken).collect()
         };
         assert_eq!(of(&many), [1024, 1024]);
         assert_eq!(of(&many[..5]), [3, 2]);
         let more: Vec<_> = (0..2049).map(job).collect();
-        let why = by_machine(&more).map(|_| ()).expect_err("they are too many");
+        let why = places(&more).map(|_| ()).expect_err("they are too many");
         assert!(why.to_string().contains("1025 are for vm0"), "{why}");
+        let here: Vec<_> = more.into_iter().map(|job| Job { location: Location::Local, ..job }).collect();
+        assert_eq!(of(&here), [1024, 1024, 1], "this kernel takes more");
     }
 }

@@ -31,6 +31,16 @@ pub enum Location {
     Local,
 }
 
+impl Location {
+    /// The names of the cluster and the machine, if it is one.
+    pub fn name(&self) -> Option<(&str, &str)> {
+        match self {
+            Location::Machine(record, machine) => Some((&record.name, &machine.name)),
+            Location::Local => None,
+        }
+    }
+}
+
 /// A command and where it runs.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -79,10 +89,7 @@ pub fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec
 impl Job {
     /// Where it runs, for messages.
     pub fn runs_on(&self) -> &str {
-        match &self.location {
-            Location::Machine(_, machine) => &machine.name,
-            Location::Local => &self.label,
-        }
+        self.location.name().map_or(&self.label, |(_, machine)| machine)
     }
 
     /// A file of this host that the command names and its machine does not see.

@@ -1,191 +1,123 @@
-//! A command on this kernel: a child of this process or, if it is the only one, in place of it.
+//! Commands on this kernel. A single one is executed in place of this process. Several are run by an agent, as
+//! in a machine: this program is executed again for that, as `vshmem-commands`.
 
+use super::channel::Channel;
 use super::job::Job;
-use super::outcome::Outcome;
-use super::output::{Output, Stream};
-use crate::error::{error, Error, Result};
-use crate::user::{self, Identity};
-use crate::wire::ended::Ended;
-use crate::wire::frame::MAX_DATA;
+use crate::error::{Error, Explain, Result};
+use crate::guest::agent::Agent;
+use crate::guest::command::{self, cannot_run, RunningCommand, Starter, CANNOT_RUN};
+use crate::user::{self, uid, Identity};
+use crate::wire::start::Start;
 use crate::{descriptors, signals};
-use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{accessat, Access, AtFlags, CWD};
-use rustix::io::{ioctl_fionbio, Errno};
+use rustix::io::Errno;
 use rustix::process::{set_parent_process_death_signal, Rlimit, Signal};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use rustix::stdio::stdin;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-/// Exit codes for a command that can't be run, and for one that does not exist, as in shells.
-const CANNOT_RUN: u8 = 126;
-const NOT_FOUND: u8 = 127;
+/// The name by which this program is executed to run commands.
+pub const NAME: &str = "vshmem-commands";
+
+/// How long the agent may take to begin, even on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Executes the command in place of this process. Returns only if that fails.
 pub fn become_command(job: &Job) -> Error {
-    match prepare(job) {
-        Ok(mut command) => cannot_run(job, &command.exec()),
+    let request = job.request();
+    match prepare(&request) {
+        Ok(mut command) => {
+            let error = command.exec();
+            explain_user(cannot_run(command.get_program(), &error), &request)
+        }
         Err(error) => error,
     }
 }
 
-fn prepare(job: &Job) -> Result<Command> {
-    if let Some(cwd) = &job.cwd {
+/// A command on this kernel, with its directory and its user.
+fn prepare(request: &Start) -> Result<Command> {
+    let mut command = command::command(request)?;
+    // The current directory may have no path by which it can be entered.
+    if !request.cwd_optional {
+        let cwd = Path::new(&request.cwd);
         check_directory(cwd)?;
-    }
-    let mut command = Command::new(&job.argv[0]);
-    command.args(&job.argv[1..]).env_clear();
-    command.envs(job.env.iter().map(|(key, value)| (key, value)));
-    if let Some(cwd) = &job.cwd {
         command.current_dir(cwd);
     }
-    if let Some(Identity { uid, gid, groups }) = other_user(job) {
-        user::switch(&mut command, *uid, *gid, groups.clone());
+    if is_other_user(request) {
+        user::switch(&mut command, request.uid, request.gid, request.groups.clone());
     }
-    signals::unblock(&mut command);
     Ok(command)
 }
 
-/// A child process.
-pub struct Local {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
-    input: Vec<u8>,
-    input_ended: bool,
+/// Whether a command does not run as the caller.
+fn is_other_user(request: &Start) -> bool {
+    let caller = Identity::current();
+    (request.uid, request.gid) != (caller.uid, caller.gid)
 }
 
-impl Local {
-    /// Starts it with this limit of open files.
-    pub fn start(job: &Job, limit: &Rlimit) -> Result<Local> {
-        let mut command = prepare(job)?;
-        descriptors::restore(&mut command, limit);
-        Local::spawn(command, job).map_err(|error| cannot_run(job, &error))
-    }
-
-    fn spawn(mut command: Command, job: &Job) -> io::Result<Local> {
-        command.stdin(if job.stdin { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let die_with_us = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-        // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
-        unsafe { command.pre_exec(die_with_us) };
-        let mut child = command.spawn()?;
-        let local = Local {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            child,
-            input: Vec::new(),
-            input_ended: false,
-        };
-        for end in local.descriptors() {
-            ioctl_fionbio(end, true)?;
-        }
-        if let Some(stdin) = &local.stdin {
-            ioctl_fionbio(stdin, true)?;
-        }
-        Ok(local)
-    }
-
-    /// Descriptors and events to poll.
-    pub fn descriptors(&self) -> Vec<PollFd<'_>> {
-        let out = self.stdout.as_ref().map(|s| PollFd::new(s, PollFlags::IN));
-        let err = self.stderr.as_ref().map(|s| PollFd::new(s, PollFlags::IN));
-        let full = self.stdin.as_ref().filter(|_| !self.input.is_empty());
-        let input = full.map(|s| PollFd::new(s, PollFlags::OUT));
-        [out, err, input].into_iter().flatten().collect()
-    }
-
-    /// Does what can be done without waiting. An error is about our own output.
-    pub fn service(&mut self, output: &mut Output) -> io::Result<Option<Outcome>> {
-        self.feed();
-        // Before the pipes are emptied, so that all of its output is in them.
-        let status = self.child.try_wait()?;
-        empty(&mut self.stdout, Stream::Out, output)?;
-        empty(&mut self.stderr, Stream::Err, output)?;
-        Ok(status.map(|status| Outcome::Ended(Ended::from_wait(status.into_raw()))))
-    }
-
-    /// Bytes of input that it takes now; `None` if it takes none any more.
-    pub fn input_room(&self) -> Option<usize> {
-        self.stdin.as_ref()?;
-        Some(if self.input.is_empty() { MAX_DATA } else { 0 })
-    }
-
-    /// Passes it input; empty input ends it.
-    pub fn input(&mut self, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-        self.input_ended |= bytes.is_empty();
-        self.feed();
-    }
-
-    /// Sends a signal to its process group.
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: plain values; the child is not signalled after it was reaped, so the group is its.
-        unsafe { libc::kill(-(self.child.id() as i32), signal) };
-    }
-
-    fn feed(&mut self) {
-        while let (Some(stdin), false) = (&mut self.stdin, self.input.is_empty()) {
-            match stdin.write(&self.input) {
-                Ok(len) => drop(self.input.drain(..len)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => {
-                    // It does not read any more.
-                    self.stdin = None;
-                    self.input.clear();
-                }
-            }
-        }
-        if self.input_ended {
-            self.stdin = None;
-        }
+fn explain_user(error: Error, request: &Start) -> Error {
+    match is_other_user(request) && uid() != 0 {
+        true => error.hint("Only root can run programs as others."),
+        false => error,
     }
 }
 
-fn empty<R: Read>(source: &mut Option<R>, stream: Stream, output: &mut Output) -> io::Result<()> {
-    let mut bytes = [0; MAX_DATA];
-    while let Some(reader) = source {
-        match reader.read(&mut bytes) {
-            Ok(0) => *source = None,
-            Ok(len) => output.write(stream, &bytes[..len])?,
-            Err(e) if e.kind() == ErrorKind::Interrupted => (),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(_) => *source = None,
-        }
+/// A channel to a new agent on this kernel, which ends with the channel.
+pub fn channel() -> Result<Channel> {
+    let failed = || "could not start a process that runs commands".to_string();
+    let (ours, theirs) = UnixStream::pair().explain(failed)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(NAME).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+    // Ctrl-C is none of its business.
+    command.process_group(0);
+    signals::unblock(&mut command);
+    command.spawn().explain(failed)?;
+    drop(command);
+    Channel::greet(ours, TIMEOUT)?.ok_or_else(|| Error::new(failed()))
+}
+
+/// What [`channel`] executes: an agent whose channel is standard input.
+pub fn main() -> ! {
+    std::process::exit(serve().is_err().into())
+}
+
+fn serve() -> Result<()> {
+    let channel = stdin().try_clone_to_owned().explain(|| "could not copy a descriptor".into())?;
+    let mut agent = Agent::new()?;
+    agent.add(File::from(channel))?;
+    let mut commands = Commands { limit: descriptors::raise() };
+    let deadline = Instant::now() + TIMEOUT;
+    while !agent.has_host() && Instant::now() < deadline {
+        agent.work(Some(deadline), &mut commands, &mut |_| ())?;
+    }
+    while agent.has_host() {
+        agent.work(None, &mut commands, &mut |_| ())?;
     }
     Ok(())
 }
 
-fn cannot_run(job: &Job, error: &io::Error) -> Error {
-    let missing = error.kind() == ErrorKind::NotFound;
-    let why = if missing && Path::new(&job.argv[0]).exists() {
-        "its interpreter or loader is not there".into()
-    } else if missing {
-        "there is no such command".into()
-    } else {
-        error.to_string()
-    };
-    let code = if missing { NOT_FOUND } else { CANNOT_RUN };
-    let program = job.argv[0].to_string_lossy();
-    let Some(Identity { uid, gid, .. }) = other_user(job) else {
-        return error!("could not run {program}: {why}").code(code);
-    };
-    let text = format!("could not run {program} as the user {uid}:{gid}: {why}");
-    let refused = Error::new(text).code(code);
-    match error.kind() {
-        ErrorKind::PermissionDenied if Identity::current().uid != 0 => {
-            refused.hint("Only root can run programs as others.")
-        }
-        _ => refused,
-    }
+/// Starts commands on this kernel.
+struct Commands {
+    limit: Rlimit,
 }
 
-/// The user that a local job runs as, if not the caller.
-fn other_user(job: &Job) -> Option<&Identity> {
-    let ids = |identity: &Identity| (identity.uid, identity.gid);
-    Some(&job.identity).filter(|identity| ids(identity) != ids(&Identity::current()))
+impl Starter for Commands {
+    fn start(&mut self, request: &Start) -> Result<RunningCommand> {
+        let mut command = prepare(request)?;
+        command.process_group(0);
+        // After the change of user, which would clear it.
+        let end_with_agent = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+        // SAFETY: the closure makes one system call; it takes no lock and allocates nothing.
+        unsafe { command.pre_exec(end_with_agent) };
+        descriptors::restore(&mut command, &self.limit);
+        command::spawn(command, request, None).map_err(|error| explain_user(error, request))
+    }
 }
 
 /// An error unless a program can start there; otherwise the program would be blamed.
@@ -204,7 +136,6 @@ mod tests {
     use super::*;
     use crate::commands::job::Location;
     use crate::descriptors::raise;
-    use std::time::{Duration, Instant};
 
     /// A shell command on this kernel.
     fn job(script: &str) -> Job {
@@ -222,9 +153,21 @@ mod tests {
         }
     }
 
+    fn start(job: &Job) -> Result<i32> {
+        let started = Commands { limit: raise() }.start(&job.request());
+        started.map(|command| command.pid)
+    }
+
+    /// Its status, once it has ended.
+    fn wait(pid: i32) -> i32 {
+        let mut status = 0;
+        // SAFETY: `status` is a live int that waitpid may write.
+        unsafe { libc::waitpid(pid, &mut status, 0) };
+        status
+    }
+
     fn succeeds(job: &Job) -> bool {
-        let mut local = Local::start(job, &raise()).expect("it starts");
-        local.child.wait().unwrap().success()
+        wait(start(job).expect("it starts")) == 0
     }
 
     #[test]
@@ -236,7 +179,7 @@ mod tests {
             assert!(succeeds(&other_job) && !succeeds(&job(test)));
             return;
         }
-        let why = Local::start(&other_job, &raise()).map(|_| ()).unwrap_err();
+        let why = start(&other_job).unwrap_err();
         assert_eq!(why.exit_code(), CANNOT_RUN);
         assert!(why.to_string().contains("Only root"), "{why}");
     }
@@ -248,10 +191,10 @@ mod tests {
             (other_job.identity.uid, other_job.identity.gid) = (65534, 65534);
         }
         // The thread that starts it ends.
-        let started = std::thread::spawn(move || Local::start(&other_job, &raise()).unwrap().child);
-        let mut child = started.join().unwrap();
+        let started = std::thread::spawn(move || start(&other_job).unwrap());
+        let pid = started.join().unwrap();
         let begun = Instant::now();
-        child.wait().unwrap();
+        wait(pid);
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
 
@@ -262,7 +205,7 @@ mod tests {
             ("/dev/null", "could not enter /dev/null: Not a directory"),
         ] {
             let other_job = Job { cwd: Some(cwd.into()), ..job("true") };
-            let error = Local::start(&other_job, &raise()).map(|_| ()).unwrap_err();
+            let error = start(&other_job).unwrap_err();
             assert_eq!(error.exit_code(), CANNOT_RUN);
             assert!(error.to_string().starts_with(why), "{error}");
         }

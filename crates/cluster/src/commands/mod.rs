@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `job`, `outcome` | a command to run, and how it ended |
 //! | `channel`, `hang_up` | the host's end of a channel to a machine |
-//! | `local`, `task`, `group` | a command on this kernel, a command anywhere, all commands of a run |
+//! | `local` | commands on this kernel |
+//! | `task`, `group` | one command of a run, all of them |
 //! | `output`, `terminal` | their output, and the user's terminal |
 //! | `run` | running them together |
 

@@ -1,79 +1,106 @@
-//! Serves commands on the machine's channels, and reaps orphans, as a first process must.
+//! Serves commands on channels, and reaps processes.
 
-use super::command::Commands;
-use super::front_end::FrontEnd;
+use super::command::Starter;
 use super::poller::Poller;
 use super::session::{Context, Session, Source};
 use crate::error::{Explain, Result};
-use crate::launcher::table;
-use crate::state::settings::Settings;
 use crate::wire::ended::Ended;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
 use std::time::Instant;
 use vshmem_agent::signals::Signals;
 
-/// Serves until the machine is turned off.
-pub fn serve(settings: &Settings) -> Result<()> {
-    let poller = Poller::new().explain(|| "could not make an epoll".into())?;
-    let children =
-        Signals::watch(&[libc::SIGCHLD]).explain(|| "could not watch for ended processes".into())?;
-    let mut sessions = Vec::new();
-    let channels = table::guest(&settings.launcher).channels(settings.channels)?;
-    for (index, device) in channels.iter().enumerate() {
-        let session = Session::open(device, index, &poller)
-            .explain(|| format!("could not open {}", device.display()))?;
-        sessions.push(session);
-    }
-    // An index without a session.
-    let reaper = Source::Port(sessions.len());
-    poller.add(&children, reaper.token()).explain(|| "could not watch signals".into())?;
-    let mut commands = Commands::new();
-    let mut front_end = FrontEnd::new(settings);
-    let mut busy = BTreeSet::new();
-    loop {
-        front_end.start_if_due();
-        let deadlines = sessions.iter().filter_map(Session::deadline);
-        let deadline = deadlines.chain(front_end.deadline()).min();
-        let deadline = match busy.is_empty() {
-            true => deadline,
-            false => Some(Instant::now()),
-        };
-        let tokens = poller.wait(deadline).explain(|| "could not wait for work".into())?;
-        for source in tokens.into_iter().map(Source::from_token) {
-            match source {
-                _ if source == reaper => {
-                    while children.next().is_some() {}
-                    reap(&mut sessions, &mut front_end, &mut busy);
-                }
-                Source::Port(index) => drop(busy.insert(index)),
-                Source::Command(index, stream) => {
-                    sessions[index].mark_ready(stream);
-                    busy.insert(index);
-                }
-            }
-        }
-        let mut context = Context { poller: &poller, starter: &mut commands };
-        let now = Instant::now();
-        for (index, session) in sessions.iter_mut().enumerate() {
-            let due = session.deadline().is_some_and(|deadline| now >= deadline);
-            if (busy.remove(&index) || due) && session.service(&mut context) {
-                busy.insert(index);
-            }
-        }
-    }
+/// An agent: it runs commands for the hosts of some channels.
+pub struct Agent {
+    poller: Poller,
+    children: Signals,
+    sessions: Vec<Session>,
+    /// The sessions that may have more to do.
+    busy: BTreeSet<usize>,
 }
 
-/// Reaps processes; adds the indices of sessions whose commands have ended to `busy`.
-fn reap(sessions: &mut [Session], front_end: &mut FrontEnd, busy: &mut BTreeSet<usize>) {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a live int that waitpid may write.
-        let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
-        if pid <= 0 {
-            return;
+/// No channel has this index: the source of ended processes.
+const REAPER: Source = Source::Port(1 << 16);
+
+impl Agent {
+    /// An agent without channels.
+    pub fn new() -> Result<Agent> {
+        let poller = Poller::new().explain(|| "could not make an epoll".into())?;
+        let children =
+            Signals::watch(&[libc::SIGCHLD]).explain(|| "could not watch for ended processes".into())?;
+        poller.add(&children, REAPER.token()).explain(|| "could not watch signals".into())?;
+        Ok(Agent { poller, children, sessions: Vec::new(), busy: BTreeSet::new() })
+    }
+
+    /// Adds the channel of this device.
+    pub fn open(&mut self, device: &Path) -> Result<()> {
+        let session = Session::open(device, self.sessions.len(), &self.poller);
+        self.sessions.push(session.explain(|| format!("could not open {}", device.display()))?);
+        Ok(())
+    }
+
+    /// Adds a channel that is open.
+    pub fn add(&mut self, channel: File) -> Result<()> {
+        let session = Session::on(channel, self.sessions.len(), &self.poller);
+        self.sessions.push(session.explain(|| "could not watch a channel".into())?);
+        Ok(())
+    }
+
+    /// Whether a host is connected to any channel.
+    pub fn has_host(&self) -> bool {
+        self.sessions.iter().any(Session::has_host)
+    }
+
+    /// Waits for work until a deadline, and does some. Calls `ended` with processes that have ended and may
+    /// be no commands.
+    pub fn work(
+        &mut self,
+        deadline: Option<Instant>,
+        starter: &mut dyn Starter,
+        ended: &mut dyn FnMut(i32),
+    ) -> Result<()> {
+        let deadlines = self.sessions.iter().filter_map(Session::deadline);
+        let deadline = match self.busy.is_empty() {
+            true => deadlines.chain(deadline).min(),
+            false => Some(Instant::now()),
+        };
+        let tokens = self.poller.wait(deadline).explain(|| "could not wait for work".into())?;
+        for source in tokens.into_iter().map(Source::from_token) {
+            match source {
+                REAPER => {
+                    while self.children.next().is_some() {}
+                    self.reap(ended);
+                }
+                Source::Port(index) => drop(self.busy.insert(index)),
+                Source::Command(index, stream) => {
+                    self.sessions[index].mark_ready(stream);
+                    self.busy.insert(index);
+                }
+            }
         }
-        front_end.ended(pid);
-        let ended = Ended::from_wait(status);
-        busy.extend(sessions.iter_mut().position(|session| session.ended(pid, ended)));
+        let mut context = Context { poller: &self.poller, starter };
+        let now = Instant::now();
+        for (index, session) in self.sessions.iter_mut().enumerate() {
+            let due = session.deadline().is_some_and(|deadline| now >= deadline);
+            if (self.busy.remove(&index) || due) && session.service(&mut context) {
+                self.busy.insert(index);
+            }
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, ended: &mut dyn FnMut(i32)) {
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is a live int that waitpid may write.
+            let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+            if pid <= 0 {
+                return;
+            }
+            ended(pid);
+            let status = Ended::from_wait(status);
+            self.busy.extend(self.sessions.iter_mut().position(|session| session.ended(pid, status)));
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! The first process of a machine: loads drivers, mounts the host's file tree below a private layer, sets
 //! host name and network, and serves commands until the machine is turned off.
 
+use super::agent::Agent;
+use super::command::Commands;
 use super::console::print;
-use super::{agent, network, sys};
+use super::front_end::FrontEnd;
+use super::{network, sys};
 use crate::boot::driver;
 use crate::error::{Explain, Result};
 use crate::launcher::table;
@@ -77,7 +80,21 @@ fn start() -> Result<()> {
     // Caches are dropped before each command; this keeps the kernel from logging that.
     let _ = fs::write("/proc/sys/vm/drop_caches", "4");
     table::guest(&settings.launcher).set_pool_owner(settings.uid)?;
-    agent::serve(&settings)
+    serve(&settings)
+}
+
+/// Serves commands, and keeps the front end running, until the machine is turned off.
+fn serve(settings: &Settings) -> Result<()> {
+    let mut agent = Agent::new()?;
+    for device in table::guest(&settings.launcher).channels(settings.channels)? {
+        agent.open(&device)?;
+    }
+    let mut commands = Commands::new();
+    let mut front_end = FrontEnd::new(settings);
+    loop {
+        front_end.start_if_due();
+        agent.work(front_end.deadline(), &mut commands, &mut |pid| front_end.ended(pid))?;
+    }
 }
 
 /// Loads all modules. Returns why vshmem.ko could not be loaded, which is not an error.

@@ -3,7 +3,7 @@
 
 use super::sys::HighPriority;
 use super::terminal::Terminal;
-use crate::error::OUR_FAILURE;
+use crate::error::{error, Error, Result};
 use crate::wire::start::Start;
 use crate::{descriptors, signals, user};
 use rustix::fs::{access, Access};
@@ -16,10 +16,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Exit code for a command that exists and can't be run, as in shells.
-const CANNOT_RUN: u8 = 126;
+pub const CANNOT_RUN: u8 = 126;
 /// Exit code for a command that doesn't exist, as in shells.
 const NOT_FOUND: u8 = 127;
 
@@ -35,23 +35,15 @@ pub struct RunningCommand {
     pub errors: Option<File>,
     /// Our end of its terminal, if it has one.
     pub terminal: Option<File>,
-    group: Group,
-}
-
-/// Why a command could not be started.
-pub struct StartError {
-    /// The exit code for it.
-    pub code: u8,
-    /// A sentence.
-    pub message: String,
+    group: Option<Group>,
 }
 
 /// Starts commands.
 pub trait Starter {
     /// Called before the first command of a session.
-    fn prepare(&mut self);
+    fn prepare(&mut self) {}
     /// Starts one.
-    fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError>;
+    fn start(&mut self, request: &Start) -> Result<RunningCommand>;
 }
 
 impl RunningCommand {
@@ -62,16 +54,17 @@ impl RunningCommand {
         unsafe { libc::kill(-self.pid, signal) };
     }
 
-    /// Kills the command and its descendants.
-    pub fn kill(&self) {
-        if fs::write(self.group.path.join("cgroup.kill"), "1").is_err() {
+    /// Kills the command and its descendants; without a cgroup, its process group as long as it runs.
+    pub fn kill(&self, runs: bool) {
+        let by_group = |group: &Group| fs::write(group.path.join("cgroup.kill"), "1").is_ok();
+        if !self.group.as_ref().is_some_and(by_group) && runs {
             self.signal(libc::SIGKILL);
         }
     }
 }
 
 /// A cgroup; removed when it is empty.
-struct Group {
+pub struct Group {
     path: PathBuf,
 }
 
@@ -101,7 +94,7 @@ impl Starter for Commands {
         refresh();
     }
 
-    fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError> {
+    fn start(&mut self, request: &Start) -> Result<RunningCommand> {
         self.started += 1;
         // Programs complain themselves if they lack one.
         let _ = make_home(request);
@@ -110,20 +103,21 @@ impl Starter for Commands {
         let procs = fs::create_dir(&group.path)
             .and_then(|()| File::options().write(true).open(group.path.join("cgroup.procs")));
         let mut command = command(request)?;
+        command.current_dir(directory(request)?);
         join_group(&mut command, procs.ok(), request.terminal.is_some());
         user::switch(&mut command, request.uid, request.gid, request.groups.clone());
         descriptors::restore(&mut command, &self.limit);
         // Hundreds of programs that are running would otherwise compete with the one that is being started.
         let priority = HighPriority::raise();
         priority.reset_in(&mut command);
-        let program = command.get_program().to_os_string();
-        spawn(command, request, group).map_err(|e| refusal(&program, &e))
+        spawn(command, request, Some(group))
     }
 }
 
-fn command(request: &Start) -> Result<Command, StartError> {
+/// The program of a request, with its arguments and environment.
+pub fn command(request: &Start) -> Result<Command> {
     let [first, args @ ..] = &request.argv[..] else {
-        return Err(StartError { code: CANNOT_RUN, message: "no command was given".into() });
+        return Err(Error::new("no command was given").code(CANNOT_RUN));
     };
     let mut command;
     if request.login {
@@ -138,7 +132,7 @@ fn command(request: &Start) -> Result<Command, StartError> {
         command.args(args).env_clear();
         command.envs(request.env.iter().map(|(key, value)| (key, value)));
     }
-    command.current_dir(directory(request)?);
+    signals::unblock(&mut command);
     Ok(command)
 }
 
@@ -153,49 +147,40 @@ fn login_name(shell: &OsStr) -> OsString {
     name
 }
 
-fn spawn(mut command: Command, request: &Start, group: Group) -> io::Result<RunningCommand> {
-    signals::unblock(&mut command);
+/// Starts a command of a request, with the inputs and outputs that it asks for.
+pub fn spawn(mut command: Command, request: &Start, group: Option<Group>) -> Result<RunningCommand> {
+    let program = command.get_program().to_os_string();
+    try_spawn(&mut command, request, group).map_err(|error| cannot_run(&program, &error))
+}
+
+fn try_spawn(command: &mut Command, request: &Start, group: Option<Group>) -> io::Result<RunningCommand> {
+    let mut ours = None;
     if let Some(size) = request.terminal {
         let terminal = Terminal::open(size, request.uid, request.gid)?;
         command.stdin(terminal.theirs.try_clone()?);
         command.stdout(terminal.theirs.try_clone()?);
         command.stderr(terminal.theirs);
-        let ours = terminal.ours;
-        let running = RunningCommand {
-            pid: 0,
-            input: Some(ours.try_clone()?),
-            output: Some(ours.try_clone()?),
-            errors: None,
-            terminal: Some(ours),
-            group,
-        };
-        running.set_nonblocking()?;
-        let pid = command.spawn()?.id() as i32;
-        return Ok(RunningCommand { pid, ..running });
+        ours = Some(terminal.ours);
+    } else {
+        command.stdin(if request.stdin { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
-    command.stdin(match request.stdin {
-        true => Stdio::piped(),
-        false => Stdio::null(),
-    });
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let running = RunningCommand::from_child(command.spawn()?, group);
+    let child = command.spawn()?;
+    let copy = || ours.as_ref().map(File::try_clone).transpose();
+    let file = |end: OwnedFd| File::from(end);
+    let running = RunningCommand {
+        pid: child.id() as i32,
+        input: child.stdin.map(|end| file(end.into())).or(copy()?),
+        output: child.stdout.map(|end| file(end.into())).or(copy()?),
+        errors: child.stderr.map(|end| file(end.into())),
+        terminal: ours,
+        group,
+    };
     running.set_nonblocking()?;
     Ok(running)
 }
 
 impl RunningCommand {
-    fn from_child(child: Child, group: Group) -> RunningCommand {
-        let file = |end: OwnedFd| File::from(end);
-        RunningCommand {
-            pid: child.id() as i32,
-            input: child.stdin.map(|end| file(end.into())),
-            output: child.stdout.map(|end| file(end.into())),
-            errors: child.stderr.map(|end| file(end.into())),
-            terminal: None,
-            group,
-        }
-    }
-
     /// Descriptors to watch.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let ends = [&self.input, &self.output, &self.errors];
@@ -208,44 +193,45 @@ impl RunningCommand {
     }
 }
 
-fn refusal(program: &OsString, error: &io::Error) -> StartError {
-    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
-    let why = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such command".into(),
-        _ => error.to_string(),
+/// The error for a program that the kernel does not execute.
+pub fn cannot_run(program: &OsStr, error: &io::Error) -> Error {
+    let missing = error.kind() == io::ErrorKind::NotFound;
+    let why = if missing && Path::new(program).exists() {
+        "its interpreter or loader is not there".into()
+    } else if missing {
+        "there is no such command".into()
+    } else {
+        error.to_string()
     };
-    StartError { code, message: format!("could not run {}: {why}", program.to_string_lossy()) }
+    let code = if missing { NOT_FOUND } else { CANNOT_RUN };
+    error!("could not run {}: {why}", program.to_string_lossy()).code(code)
 }
 
 /// The dynamic loader only warns of a library that can't be preloaded.
-fn check_needs(needs: &[OsString]) -> Result<(), StartError> {
+fn check_needs(needs: &[OsString]) -> Result<()> {
     for path in needs {
-        if let Err(error) = File::open(path) {
+        File::open(path).map_err(|error| {
             let path = path.to_string_lossy();
-            let why = format!(
-                "the machine can't see {path} ({error}): machines see what was shared with them when they were started (vshmem up --share)"
-            );
-            return Err(StartError { code: OUR_FAILURE, message: why });
-        }
+            error!("the machine can't see {path} ({error}): machines see what was shared with them when they were started (vshmem up --share)")
+        })?;
     }
     Ok(())
 }
 
-fn directory(request: &Start) -> Result<&Path, StartError> {
+fn directory(request: &Start) -> Result<&Path> {
     let cwd = Path::new(&request.cwd);
     if cwd.is_dir() {
         Ok(cwd)
     } else if request.cwd_optional {
         Ok(Path::new("/"))
     } else {
-        let message = format!("the machine has no directory {}", cwd.display());
-        Err(StartError { code: CANNOT_RUN, message })
+        Err(error!("the machine has no directory {}", cwd.display()).code(CANNOT_RUN))
     }
 }
 
 /// Makes a command start in a new session and in the cgroup with this `cgroup.procs`. With `terminal`, its
 /// standard input becomes the controlling terminal.
-fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
+pub fn join_group(command: &mut Command, procs: Option<File>, terminal: bool) {
     let join = move || {
         if let Some(mut procs) = procs.as_ref() {
             procs.write_all(b"0")?;

@@ -1,8 +1,9 @@
-//! What runs inside a machine: its first process, which sets it up and then serves commands.
+//! What runs inside a machine: its first process, which sets it up and then serves commands. The agent, which
+//! runs them, serves those of this kernel as well.
 
-mod agent;
+pub mod agent;
 mod boot;
-mod command;
+pub mod command;
 mod console;
 mod front_end;
 mod network;

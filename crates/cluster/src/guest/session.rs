@@ -9,9 +9,10 @@ use super::command::Starter;
 use super::poller::Poller;
 use super::stream::{Stream, Turn};
 use crate::wire::ended::Ended;
-use crate::wire::frame::{encode, Frame, FrameError, Interruption, Kind, Parser};
+use crate::wire::frame::{Frame, Interruption, Kind, Parser};
 use crate::wire::greeting::{find_greeting, greeting, Nonce, HELLO, WELCOME};
-use crate::wire::start::{Size, Start};
+use crate::wire::message::{AgentMessage, HostMessage};
+use crate::wire::start::Start;
 use rustix::io::ioctl_fionbio;
 use rustix::termios::{tcgetattr, tcsetattr, OptionalActions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -140,6 +141,11 @@ impl Session {
         poller.add(&port, Source::Port(index).token())?;
         let state = State::Waiting(Vec::new());
         Ok(Session { port, index, out: VecDeque::new(), state, closed_since: None })
+    }
+
+    /// Whether a host is connected.
+    pub fn has_host(&self) -> bool {
+        matches!(self.state, State::Active(_))
     }
 
     /// A process has ended. True if it was a command of this session, which is to be serviced then.
@@ -296,18 +302,18 @@ impl Active {
                     return Handled::Some(done > 0);
                 }
             }
+            let started = self.streams.len();
             match self.parser.next() {
-                Ok(Some(frame)) if self.handle(&frame, index, context) => {
-                    // Starting a program takes long.
-                    if frame.kind == Kind::Start {
-                        break;
-                    }
-                }
+                Ok(Some(frame)) if self.handle(&frame, index, context) => (),
                 Ok(None) => {
                     self.unread = false;
                     return Handled::Some(done > 0);
                 }
-                Ok(Some(_)) | Err(FrameError::Header(_) | FrameError::Length(_)) => return Handled::Invalid,
+                Ok(Some(_)) | Err(_) => return Handled::Invalid,
+            }
+            // Starting a program takes long.
+            if self.streams.len() > started {
+                break;
             }
         }
         self.unread = true;
@@ -316,51 +322,39 @@ impl Active {
 
     /// False if the frame violates the protocol.
     fn handle(&mut self, frame: &Frame, index: usize, context: &mut Context<'_>) -> bool {
-        if frame.kind == Kind::Start {
-            return self.start(frame, index, context);
-        }
-        let stream = self.streams.get_mut(&frame.stream);
         // An unknown command may have ended before the host knew.
-        match frame.kind {
+        let stream = self.streams.get_mut(&frame.stream);
+        let message = match frame.kind {
+            Kind::Message => frame.message(),
             Kind::Stdin => {
                 self.ready.push(frame.stream);
-                stream.is_none_or(|stream| stream.input(&frame.payload))
+                return stream.is_none_or(|stream| stream.input(&frame.payload));
             }
-            Kind::Signal => match frame.payload[..] {
-                [signal] => {
-                    stream.inspect(|stream| stream.signal(signal.into()));
-                    true
-                }
-                _ => false,
-            },
-            Kind::Resize => match Size::from_bytes(&frame.payload) {
-                Some(size) => {
-                    stream.inspect(|stream| stream.resize(size));
-                    true
-                }
-                None => false,
-            },
-            _ => false,
+            Kind::Stdout | Kind::Stderr => None,
+        };
+        match (message, stream) {
+            (Some(HostMessage::Start(request)), None) => {
+                self.start(frame.stream, &request, index, context);
+            }
+            (Some(HostMessage::Signal(signal)), Some(stream)) => stream.signal(signal),
+            (Some(HostMessage::Resize(size)), Some(stream)) => stream.resize(size),
+            (Some(HostMessage::Signal(_) | HostMessage::Resize(_)), None) => (),
+            (Some(HostMessage::Start(_)), Some(_)) | (None, _) => return false,
         }
+        true
     }
 
-    fn start(&mut self, frame: &Frame, index: usize, context: &mut Context<'_>) -> bool {
-        let number = frame.stream;
-        let (Some(request), false) = (Start::decode(&frame.payload), self.streams.contains_key(&number))
-        else {
-            return false;
-        };
+    fn start(&mut self, number: u16, request: &Start, index: usize, context: &mut Context<'_>) {
         if !std::mem::replace(&mut self.has_started_some, true) {
             context.starter.prepare();
         }
-        let stream = Stream::new(number, context.starter.start(&request));
+        let stream = Stream::new(number, context.starter.start(request));
         for end in stream.descriptors() {
             // Only fails without memory; the pipe is then serviced along with others.
             let _ = context.poller.add(end, Source::Command(index, number).token());
         }
         self.streams.insert(number, stream);
         self.ready.push(number);
-        true
     }
 
     /// Lets commands take turns while there is room for their output.
@@ -371,7 +365,7 @@ impl Active {
                 break;
             }
             if std::mem::take(&mut self.asked) {
-                encode(Kind::Here, 0, &[], out);
+                AgentMessage::Here.encode(0, out);
             }
             let Some(number) = self.ready.pop() else {
                 break;

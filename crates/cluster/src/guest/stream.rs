@@ -1,9 +1,11 @@
 //! One command of a session, with its input and output in flight.
 
-use super::command::{RunningCommand, StartError};
+use super::command::RunningCommand;
 use super::terminal;
+use crate::error::{Error, Result};
 use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Kind, MAX_DATA, STDIN_WINDOW};
+use crate::wire::message::AgentMessage;
 use crate::wire::start::Size;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,20 +15,11 @@ use std::os::fd::BorrowedFd;
 /// One command. It buffers at most a window of input, and no output.
 pub struct Stream {
     number: u16,
-    body: Body,
+    /// The command, or why it was not started.
+    body: Result<RunningCommand>,
     ended: Option<Ended>,
     input: VecDeque<u8>,
     input_ended: bool,
-    taken: u32,
-}
-
-enum Body {
-    /// Why it was not started, as the payload of a frame.
-    Refused(Vec<u8>),
-    Runs {
-        command: Box<RunningCommand>,
-        announced: bool,
-    },
 }
 
 /// The outcome of a command's turn.
@@ -42,19 +35,12 @@ pub enum Turn {
 
 impl Stream {
     /// A command that was started, or could not be.
-    pub fn new(number: u16, started: Result<RunningCommand, StartError>) -> Stream {
-        let body = match started {
-            Ok(command) => Body::Runs { command: Box::new(command), announced: false },
-            Err(error) => Body::Refused(why(&error)),
-        };
-        Stream { number, body, ended: None, input: VecDeque::new(), input_ended: false, taken: 0 }
+    pub fn new(number: u16, body: Result<RunningCommand>) -> Stream {
+        Stream { number, body, ended: None, input: VecDeque::new(), input_ended: false }
     }
 
     fn command(&self) -> Option<&RunningCommand> {
-        match &self.body {
-            Body::Runs { command, .. } => Some(command),
-            Body::Refused(_) => None,
-        }
+        self.body.as_ref().ok()
     }
 
     /// The pid of its process, until that has ended.
@@ -90,7 +76,7 @@ impl Stream {
     /// Sends it a signal. SIGKILL reaches its descendants too.
     pub fn signal(&self, signal: i32) {
         match self.command() {
-            Some(command) if signal == libc::SIGKILL => command.kill(),
+            Some(command) if signal == libc::SIGKILL => command.kill(self.ended.is_none()),
             Some(command) if self.ended.is_none() => command.signal(signal),
             _ => (),
         }
@@ -106,22 +92,17 @@ impl Stream {
     /// Writes its frames, about one for each of its outputs.
     pub fn turn(&mut self, out: &mut VecDeque<u8>) -> Turn {
         let number = self.number;
-        let (command, announced) = match &mut self.body {
-            Body::Refused(why) => {
-                encode(Kind::Failed, number, why, out);
+        let command = match &mut self.body {
+            Err(error) => {
+                refusal(error).encode(number, out);
                 return Turn::Over;
             }
-            Body::Runs { command, announced } => (command, announced),
+            Ok(command) => command,
         };
-        if !std::mem::replace(announced, true) {
-            encode(Kind::Started, number, &[], out);
-        }
         let terminal = command.terminal.is_some();
-        let fed = feed(&mut self.input, &mut command.input);
-        self.taken += fed as u32;
-        if self.taken > 0 {
-            encode(Kind::Taken, number, &self.taken.to_le_bytes(), out);
-            self.taken = 0;
+        let taken = feed(&mut self.input, &mut command.input);
+        if taken > 0 {
+            AgentMessage::Taken(taken).encode(number, out);
         }
         if self.input_ended && self.input.is_empty() && !terminal {
             command.input = None;
@@ -132,7 +113,7 @@ impl Stream {
             (true, _) => Turn::Again,
             (false, None) => Turn::Idle,
             (false, Some(ended)) => {
-                encode(Kind::Exit, number, &ended.to_bytes(), out);
+                AgentMessage::Ended(ended).encode(number, out);
                 Turn::Over
             }
         }
@@ -180,25 +161,29 @@ fn pump(from: &mut Option<File>, terminal: bool, send: impl FnOnce(&[u8])) -> bo
     }
 }
 
-/// A error as the payload of a frame. It may name a path of any length, so it is truncated.
-fn why(error: &StartError) -> Vec<u8> {
-    let mut payload = vec![error.code];
-    let text = error.message.as_bytes();
-    payload.extend_from_slice(&text[..text.len().min(MAX_DATA - 1)]);
-    payload
+/// The message for a command that was not started. Its reason may name a path of any length, so it is
+/// truncated.
+fn refusal(error: &Error) -> AgentMessage {
+    let why = error.to_string().chars().take(MAX_DATA / 8).collect();
+    AgentMessage::Failed { code: error.exit_code(), why }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::frame::MAX_PAYLOAD;
+    use crate::wire::frame::{Parser, MAX_PAYLOAD};
 
     #[test]
     fn a_refusal_fits_in_a_frame_whatever_it_names() {
-        let message = "could not run x: there is no such command".to_string();
-        let short = why(&StartError { code: 127, message: message.clone() });
-        assert_eq!(short.split_first(), Some((&127, message.as_bytes())));
-        let long = why(&StartError { code: 126, message: "\u{fffd}".repeat(MAX_PAYLOAD / 2) });
-        assert_eq!((long[0], long.len()), (126, MAX_DATA));
+        for (message, len) in
+            [("no such command".into(), 15), ("\u{1}\u{fffd}".repeat(MAX_PAYLOAD), MAX_DATA / 8)]
+        {
+            let mut stream = Stream::new(7, Err(Error::new(message).code(127)));
+            let mut out = VecDeque::new();
+            assert_eq!(stream.turn(&mut out), Turn::Over);
+            let frame = Parser::new(out.into()).next().unwrap().expect("a frame");
+            let Some(AgentMessage::Failed { code: 127, why }) = frame.message() else { panic!("{frame:?}") };
+            assert_eq!((frame.stream, why.chars().count()), (7, len));
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! How a command ended.
 
-use super::frame::Frame;
+use serde::{Deserialize, Serialize};
 
 /// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Ended {
     /// It called exit with this code.
     Exited(u8),
@@ -27,39 +28,5 @@ impl Ended {
         } else {
             Ended::Exited(libc::WEXITSTATUS(status) as u8)
         }
-    }
-
-    /// As the payload of an exit frame.
-    pub fn to_bytes(self) -> [u8; 2] {
-        match self {
-            Ended::Exited(code) => [0, code],
-            Ended::Killed(signal) => [1, signal],
-        }
-    }
-
-    /// From an exit frame.
-    pub fn from_frame(frame: &Frame) -> Option<Ended> {
-        match frame.payload[..] {
-            [0, code] => Some(Ended::Exited(code)),
-            [1, signal] => Some(Ended::Killed(signal)),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::frame;
-
-    #[test]
-    fn endings_survive_the_wire() {
-        for ended in [Ended::Exited(0), Ended::Exited(255), Ended::Killed(9)] {
-            let frame = Frame { kind: frame::Kind::Exit, stream: 0, payload: ended.to_bytes().to_vec() };
-            assert_eq!(Ended::from_frame(&frame), Some(ended));
-        }
-        let odd = Frame { kind: frame::Kind::Exit, stream: 0, payload: vec![2, 0] };
-        assert_eq!(Ended::from_frame(&odd), None);
-        assert_eq!(Ended::Killed(15).code(), 143);
     }
 }

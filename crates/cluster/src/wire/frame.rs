@@ -5,6 +5,7 @@
 //! may be in the way.
 
 use super::greeting::Nonce;
+use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// The longest payload of a frame: a command with its arguments and environment, of which Linux takes 2 MiB
@@ -22,46 +23,19 @@ const HEADER: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Host: start a command ([`super::start::Start`]).
-    Start = 1,
+    /// A message about the command ([`super::message`]).
+    Message = 1,
     /// Host: standard input; an empty payload ends it.
     Stdin = 2,
-    /// Host: send this signal (one byte) to the command.
-    Signal = 3,
-    /// Host: the size of the command's terminal has changed ([`super::start::Size`]).
-    Resize = 4,
-    /// Agent: the command runs.
-    Started = 16,
-    /// Agent: the command could not be started: one byte of exit code, then why.
-    Failed = 17,
     /// Agent: output.
     Stdout = 18,
     /// Agent: output for the error stream.
     Stderr = 19,
-    /// Agent: the command has read or discarded so many bytes of input (four bytes).
-    Taken = 20,
-    /// Agent: the command has ended ([`super::ended::Ended`]); the last frame of a stream, whose number may
-    /// be reused.
-    Exit = 21,
-    /// Agent: the session is known; answers a repeated greeting. It belongs to no stream.
-    Here = 22,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Kind> {
-        let all = [
-            Kind::Start,
-            Kind::Stdin,
-            Kind::Signal,
-            Kind::Resize,
-            Kind::Started,
-            Kind::Failed,
-            Kind::Stdout,
-            Kind::Stderr,
-            Kind::Taken,
-            Kind::Exit,
-            Kind::Here,
-        ];
+        let all = [Kind::Message, Kind::Stdin, Kind::Stdout, Kind::Stderr];
         all.into_iter().find(|&kind| kind as u8 == byte)
     }
 }
@@ -75,6 +49,13 @@ pub struct Frame {
     pub stream: u16,
     /// Its contents.
     pub payload: Vec<u8>,
+}
+
+impl Frame {
+    /// The message in it; `None` if it is damaged.
+    pub fn message<M: DeserializeOwned>(&self) -> Option<M> {
+        serde_json::from_slice(&self.payload).ok()
+    }
 }
 
 /// Why a stream can't be read any further.
@@ -204,13 +185,13 @@ mod tests {
         let mut stream = Vec::new();
         encode(Kind::Stdout, 7, b"hello", &mut stream);
         encode(Kind::Stdin, 0, b"", &mut stream);
-        encode(Kind::Start, MAX_STREAMS - 1, &[9; 5000], &mut stream);
+        encode(Kind::Message, MAX_STREAMS - 1, &[9; 5000], &mut stream);
         for step in [1, 2, 7, 8, 9, 4096, 100_000] {
             let got = frames(&stream, step).unwrap();
             let sizes = got.iter().map(|f| (f.kind, f.stream, f.payload.len()));
             assert_eq!(
                 sizes.collect::<Vec<_>>(),
-                [(Kind::Stdout, 7, 5), (Kind::Stdin, 0, 0), (Kind::Start, 1023, 5000)]
+                [(Kind::Stdout, 7, 5), (Kind::Stdin, 0, 0), (Kind::Message, 1023, 5000)]
             );
         }
     }
@@ -218,7 +199,7 @@ mod tests {
     #[test]
     fn the_longest_frame_passes_and_a_longer_one_does_not() {
         let header = |len: usize| {
-            let mut out = vec![Kind::Start as u8, 0, 0, 0];
+            let mut out = vec![Kind::Message as u8, 0, 0, 0];
             out.extend_from_slice(&(len as u32).to_le_bytes());
             out
         };
@@ -243,7 +224,7 @@ mod tests {
         let half = crate::wire::greeting::HELLO;
         let mut stream = half.to_vec();
         stream.extend_from_slice(&[5; 16]);
-        encode(Kind::Exit, 3, &[0, 0], &mut stream);
+        encode(Kind::Stdout, 3, &[0, 0], &mut stream);
         let mut parser = Parser::default();
         assert_eq!(parser.interruption(&half), Interruption::None);
         for &byte in &stream[..31] {
@@ -253,7 +234,7 @@ mod tests {
         parser.push(&stream[31..]);
         assert_eq!(parser.interruption(&half), Interruption::Greeting([5; 16]));
         assert_eq!(parser.interruption(&half), Interruption::None);
-        assert_eq!(parser.next().unwrap().map(|frame| frame.kind), Some(Kind::Exit));
+        assert_eq!(parser.next().unwrap().map(|frame| frame.kind), Some(Kind::Stdout));
     }
 
     #[test]

@@ -19,4 +19,5 @@
 pub mod ended;
 pub mod frame;
 pub mod greeting;
+pub mod message;
 pub mod start;

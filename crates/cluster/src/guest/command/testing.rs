@@ -8,13 +8,11 @@ pub struct Plain;
 
 #[cfg(test)]
 impl Starter for Plain {
-    fn prepare(&mut self) {}
-
-    fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError> {
+    fn start(&mut self, request: &Start) -> Result<RunningCommand> {
         let mut command = command(request)?;
+        command.current_dir(directory(request)?);
         join_group(&mut command, None, request.terminal.is_some());
-        let program = command.get_program().to_os_string();
-        spawn(command, request, Group::none()).map_err(|e| refusal(&program, &e))
+        spawn(command, request, None)
     }
 }
 
@@ -22,11 +20,9 @@ impl Starter for Plain {
 pub struct Echoes;
 
 impl Starter for Echoes {
-    fn prepare(&mut self) {}
-
-    fn start(&mut self, request: &Start) -> Result<RunningCommand, StartError> {
-        let (ours, theirs) =
-            std::os::unix::net::UnixStream::pair().map_err(|error| refusal(&request.argv[0], &error))?;
+    fn start(&mut self, request: &Start) -> Result<RunningCommand> {
+        let pair = std::os::unix::net::UnixStream::pair();
+        let (ours, theirs) = pair.map_err(|error| Error::new(error.to_string()))?;
         let ours = File::from(OwnedFd::from(ours));
         let theirs = File::from(OwnedFd::from(theirs));
         let running = RunningCommand {
@@ -36,15 +32,9 @@ impl Starter for Echoes {
             output: Some(theirs),
             errors: None,
             terminal: None,
-            group: Group::none(),
+            group: None,
         };
         running.set_nonblocking().expect("sockets");
         Ok(running)
-    }
-}
-
-impl Group {
-    fn none() -> Group {
-        Group { path: "/dev/null/none".into() }
     }
 }

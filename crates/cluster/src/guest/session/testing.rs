@@ -119,6 +119,6 @@ impl Machine {
     /// A host is connected.
     #[cfg(test)]
     pub fn has_host(&self) -> bool {
-        matches!(self.session.state, State::Active(_))
+        self.session.has_host()
     }
 }

@@ -5,8 +5,10 @@ use super::BACKLOG;
 use crate::commands::channel::Channel;
 use crate::commands::group::Group;
 use crate::commands::output::Output;
+use crate::wire::ended::Ended;
 use crate::wire::frame::{encode, Kind, MAX_DATA, MAX_STREAMS};
 use crate::wire::greeting::{greeting, HELLO};
+use crate::wire::message::{AgentMessage, HostMessage};
 use crate::wire::start::{Size, Start};
 use std::cell::RefCell;
 use std::io::Write;
@@ -30,6 +32,14 @@ fn request(script: &str) -> Start {
     }
 }
 
+/// The frame that starts a command.
+fn starts(stream: u16, request: &Start) -> Vec<u8> {
+    let message = HostMessage::Start(Box::new(request.clone()));
+    let mut frame = Vec::new();
+    encode(Kind::Message, stream, &message.to_payload().unwrap(), &mut frame);
+    frame
+}
+
 /// A host and a machine, and the output of each command.
 struct Run {
     machine: Machine,
@@ -45,11 +55,8 @@ impl Run {
         let mut sender = host.try_clone().unwrap();
         let said: Vec<_> = requests.iter().map(|_| Rc::default()).collect();
         let outputs = said.iter().map(|list| Output::to(None, list)).collect();
-        for (stream, order) in requests.iter().enumerate() {
-            let mut frame = Vec::new();
-            let payload = order.encode().unwrap();
-            encode(Kind::Start, stream as u16, &payload, &mut frame);
-            sender.write_all(&frame).unwrap();
+        for (stream, request) in requests.iter().enumerate() {
+            sender.write_all(&starts(stream as u16, request)).unwrap();
             machine.work();
         }
         let group = Group::on(Channel::on(host, NONCE), outputs);
@@ -197,10 +204,7 @@ fn a_number_is_free_again_after_its_commands_end() {
     run.until(|run| !run.group.runs());
     let mut again = Machine::plain();
     for _ in 0..3 {
-        let mut frame = Vec::new();
-        let payload = request("exit 0").encode().unwrap();
-        encode(Kind::Start, 5, &payload, &mut frame);
-        again.hear(&frame);
+        again.hear(&starts(5, &request("exit 0")));
         let begun = Instant::now();
         again.work();
         while !again.pids().is_empty() && begun.elapsed() < TIMEOUT {
@@ -211,10 +215,7 @@ fn a_number_is_free_again_after_its_commands_end() {
     }
     // Not while its command runs.
     for expected in [true, false] {
-        let mut frame = Vec::new();
-        let payload = request("exec sleep 60").encode().unwrap();
-        encode(Kind::Start, 5, &payload, &mut frame);
-        again.hear(&frame);
+        again.hear(&starts(5, &request("exec sleep 60")));
         again.work();
         assert_eq!(again.has_host(), expected);
     }
@@ -226,10 +227,7 @@ fn a_host_that_hangs_up_ends_its_commands() {
         let mut machine = Machine::plain();
         let host: UnixStream = machine.take_host();
         for stream in [0, 1, MAX_STREAMS - 1] {
-            let mut frame = Vec::new();
-            let payload = request("exec sleep 60").encode().unwrap();
-            encode(Kind::Start, stream, &payload, &mut frame);
-            (&host).write_all(&frame).unwrap();
+            (&host).write_all(&starts(stream, &request("exec sleep 60"))).unwrap();
         }
         machine.work();
         let pids = machine.pids();
@@ -261,21 +259,23 @@ fn no_host_brings_an_agent_down() {
         (state >> 8) % below
     };
     let start = Start { stdin: true, ..request("echo") };
-    let start = start.encode().unwrap();
+    let messages = [
+        HostMessage::Start(Box::new(start)),
+        HostMessage::Signal(0),
+        HostMessage::Resize(Size { rows: 1, columns: 1 }),
+    ];
+    let messages = messages.map(|message| message.to_payload().unwrap());
+    let wrong = serde_json::to_vec(&AgentMessage::Ended(Ended::Exited(0))).unwrap();
     for _ in 0..50 {
         let mut machine = Machine::echoes();
         for _ in 0..100 {
-            let kinds = [Kind::Start, Kind::Stdin, Kind::Signal, Kind::Resize];
-            let kind = match random(100) {
-                0 => Kind::Exit,
-                other => kinds[other as usize % kinds.len()],
-            };
             let noise = vec![0; random(40) as usize];
-            let payload = match kind {
-                Kind::Start if random(50) > 0 => &start,
-                Kind::Signal => &vec![0; 1],
-                Kind::Resize => &vec![1; 4],
-                _ => &noise,
+            let (kind, payload) = match random(100) {
+                0 => (Kind::Message, &wrong),
+                1 => (Kind::Stdout, &noise),
+                2 => (Kind::Message, &noise),
+                other if other % 4 == 0 => (Kind::Stdin, &noise),
+                other => (Kind::Message, &messages[other as usize % messages.len()]),
             };
             let mut said = Vec::new();
             let stream = random(u64::from(MAX_STREAMS)) as u16;
