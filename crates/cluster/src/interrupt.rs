@@ -47,16 +47,25 @@ pub fn check() -> Result<()> {
 }
 
 /// Calls `done` until it returns something, the timeout expires (`None`), or the user asks to stop.
-pub fn wait_for<T>(timeout: Duration, mut done: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+pub fn wait_for<T>(timeout: Duration, done: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+    poll(timeout, Duration::from_millis(10), done)
+}
+
+/// The same, at this interval.
+pub fn poll<T>(
+    timeout: Duration,
+    interval: Duration,
+    mut done: impl FnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
     let deadline = Instant::now() + timeout;
     loop {
         check()?;
         if let Some(value) = done()? {
             return Ok(Some(value));
         }
-        if Instant::now() > deadline {
+        if Instant::now() >= deadline {
             return Ok(None);
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(interval);
     }
 }

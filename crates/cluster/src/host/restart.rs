@@ -12,7 +12,7 @@ use crate::launcher::starting::or_exit_reason;
 use crate::launcher::table;
 use crate::launcher::traits::StartOptions;
 use crate::state::directories::{boot_id, private_directory};
-use crate::state::lock::{remove_cluster_directory, try_lock_cluster, Lock};
+use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
 use crate::state::machine::{index_of, no_cluster, state, MachineState};
 use crate::state::record::Record;
 use crate::{interrupt, memory};
@@ -21,8 +21,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long another command may hold the cluster's lock.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a machine may take to shut down.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -35,11 +33,7 @@ pub fn restart(
     timeout: Duration,
     report: &mut dyn FnMut(Progress),
 ) -> Result<()> {
-    let lock = interrupt::wait_for(LOCK_TIMEOUT, || try_lock_cluster(cluster))?;
-    let lock = lock.ok_or_else(|| {
-        error!("another vshmem command is at work on the cluster {cluster}")
-            .hint("Wait until it is done, or end it.")
-    })?;
+    let lock = wait_for_lock(&format!("the cluster {cluster}"), || try_lock_cluster(cluster))?;
     let (record, indices) = find(cluster, names, &lock)?;
     // Failures that can be foreseen occur before anything is ended.
     check(&record, &indices)?;

@@ -2,8 +2,8 @@
 //! receives which of them can be used. `docs/protocol.md` specifies it.
 
 use crate::error::{error, Error, Explain, Result};
-use crate::printable;
 use crate::state::lock::lock_file;
+use crate::{interrupt, printable};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs::File;
@@ -108,16 +108,8 @@ pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<
 /// The hypervisor serves one connection at a time; others would wait without an explanation.
 fn lock(socket: &Path) -> Result<File> {
     let path = socket.with_extension("lock");
-    let deadline = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        if let Some(lock) = lock_file(&path, false)? {
-            return Ok(lock);
-        }
-        if Instant::now() > deadline {
-            return Err(Error::new("another command talks to the machine's front end for very long"));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let locked = interrupt::poll(LOCK_TIMEOUT, Duration::from_millis(2), || lock_file(&path, false))?;
+    locked.ok_or_else(|| Error::new("another command talks to the machine's front end for very long"))
 }
 
 /// A request id that is unlikely to be used by another one.

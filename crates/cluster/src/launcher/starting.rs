@@ -2,10 +2,11 @@
 
 use super::traits::Launcher;
 use crate::error::{error, Error, Result};
+use crate::interrupt;
 use crate::state::record::{Granted, Record};
 use crate::state::settings::{address, Network, Settings};
 use crate::user::uid;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a process may take to end after it has closed its descriptors.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -51,14 +52,8 @@ pub fn or_exit_reason<T>(
         Err(error) => error,
     };
     // Peers see closed descriptors a moment before the process has ended.
-    let deadline = Instant::now() + EXIT_TIMEOUT;
-    loop {
-        check_alive(launcher, record, index)?;
-        if Instant::now() > deadline {
-            return Err(error);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    interrupt::wait_for(EXIT_TIMEOUT, || check_alive(launcher, record, index).map(|()| None::<()>))?;
+    Err(error)
 }
 
 /// The error for a machine that did not come up, with its last output.

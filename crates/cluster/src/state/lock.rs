@@ -1,12 +1,17 @@
 //! Locks that keep two commands from changing the same cluster, or using the same channel.
 
 use super::directories::{check_name, cluster_directory, runtime_directory};
-use crate::error::{error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
+use crate::interrupt;
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
+
+/// How long another command may hold a lock that is waited for.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Keeps other `vshmem` commands from changing the same cluster; released when it is dropped.
 pub struct Lock(#[allow(dead_code)] File);
@@ -32,10 +37,17 @@ pub fn lock_file(path: &Path, wait: bool) -> Result<Option<File>> {
 
 /// Takes a cluster's lock, to start or stop it.
 pub fn lock_cluster(name: &str) -> Result<Lock> {
-    try_lock_cluster(name)?.ok_or_else(|| {
-        error!("another vshmem is starting, changing or stopping the cluster {name}")
-            .hint("Wait until it is done, or end it.")
-    })
+    try_lock_cluster(name)?.ok_or_else(|| busy(&format!("the cluster {name}")))
+}
+
+/// Waits for the lock of a cluster or machine, which another command may hold.
+pub fn wait_for_lock(name: &str, lock: impl FnMut() -> Result<Option<Lock>>) -> Result<Lock> {
+    interrupt::wait_for(TIMEOUT, lock)?.ok_or_else(|| busy(name))
+}
+
+/// The error for a cluster or machine whose lock another command holds.
+pub fn busy(name: &str) -> Error {
+    error!("another vshmem command is at work on {name}").hint("Wait until it is done, or end it.")
 }
 
 /// The same; `None` if another command holds it.

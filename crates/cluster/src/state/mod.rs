@@ -3,6 +3,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | `directories`, `lock` | the user's directories, and locks in them |
+//! | `stored` | records in files |
 //! | `record`, `machine` | records of clusters, and the state of their machines |
 //! | `process`, `ports`, `share` | parts of records |
 //! | `host_pool` | pools of this host that can be given to machines |
@@ -17,3 +18,4 @@ pub mod process;
 pub mod record;
 pub mod settings;
 pub mod share;
+pub mod stored;

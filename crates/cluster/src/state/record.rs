@@ -4,11 +4,11 @@ use super::directories::{boot_id, cluster_directory};
 use super::ports::Ports;
 use super::process::Process;
 use super::share::Share;
-use crate::error::{error, Explain, Result};
+use super::stored;
+use crate::error::Result;
 use crate::launcher::running::Running;
 use crate::participants::MemberId;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::PathBuf;
 
 /// A pool that a machine has.
@@ -117,31 +117,13 @@ impl Record {
 
     /// Reads a cluster's record; `None` if there is none.
     pub fn read(name: &str) -> Result<Option<Record>> {
-        let path = cluster_directory(name)?.join(RECORD);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(error!("could not read {}: {e}", path.display())),
-        };
-        let damaged = |why: String| {
-            error!("{} can't be read: {why}", path.display())
-                .hint(format!("Remove what is left with: vshmem down --cluster {name}"))
-        };
-        let record: Record = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
-        if record.version != VERSION {
-            return Err(damaged(format!("its version is {}, not {VERSION}", record.version)));
-        }
-        Ok(Some(record))
+        let hint = format!("Remove what is left with: vshmem down --cluster {name}");
+        stored::read(&cluster_directory(name)?.join(RECORD), VERSION, &hint)
     }
 
-    /// Replaces the record atomically.
+    /// Replaces the record.
     pub fn write(&self) -> Result<()> {
-        let path = cluster_directory(&self.name)?.join(RECORD);
-        let new = path.with_extension("new");
-        let text = serde_json::to_vec_pretty(self).expect("a record is plain data");
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &path))
-            .explain(|| format!("could not write {}", path.display()))
+        stored::write(&cluster_directory(&self.name)?.join(RECORD), self)
     }
 
     /// The directory of a machine's sockets and logs.

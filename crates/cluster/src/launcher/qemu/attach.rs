@@ -5,12 +5,14 @@ use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::target::Target;
 use super::{doorbell, grant, plug};
 use crate::error::{error, Error, Explain, Result};
+use crate::interrupt;
 use crate::launcher::dead;
 use crate::state::directories::{self, boot_id, cluster_names};
+use crate::state::lock::busy;
 use crate::state::record::Record;
 use serde_json::{json, Value};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vshmem_agent::guest::protocol::PORT;
 
 /// Options of `vshmem attach`.
@@ -156,10 +158,6 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn busy(name: &str) -> Error {
-    error!("another vshmem command is at work on {name}").hint("Wait until it is done, or end it.")
-}
-
 /// QEMU's id of the channel to the machine's front end, which is added if the machine has none.
 fn channel(qmp: &mut Qmp, record: &Attached) -> Result<String> {
     if let Some(label) = existing(qmp)? {
@@ -180,16 +178,11 @@ fn channel(qmp: &mut Qmp, record: &Attached) -> Result<String> {
 
 /// Whether a front end listens at a channel, which may have been added just now.
 fn listens(qmp: &mut Qmp, label: &str) -> Result<bool> {
-    let deadline = Instant::now() + LISTEN_TIMEOUT;
-    loop {
-        if plug::channel(qmp, label)?.is_some_and(|channel| channel.open) {
-            return Ok(true);
-        }
-        if Instant::now() > deadline {
-            return Ok(false);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let listened = interrupt::wait_for(LISTEN_TIMEOUT, || {
+        let channel = plug::channel(qmp, label)?;
+        Ok(channel.filter(|channel| channel.open))
+    })?;
+    Ok(listened.is_some())
 }
 
 fn plug_channel(qmp: &mut Qmp, path: PathBuf) -> Result<()> {

@@ -3,10 +3,11 @@
 
 use super::libvirt::Domain;
 use super::qmp::Qmp;
-use crate::error::{error, Explain, Result};
-use crate::state::directories::{boot_id, check_name, private_directory, runtime_directory};
+use crate::error::{Explain, Result};
+use crate::state::directories::{boot_id, check_name, names_in, private_directory, runtime_directory};
 use crate::state::lock::{lock_at, Lock};
 use crate::state::record::Granted;
+use crate::state::stored;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -72,10 +73,7 @@ pub fn lock(name: &str) -> Result<Option<Lock>> {
 
 /// All attached machines of this user, by name.
 pub fn list() -> Result<Vec<Attached>> {
-    let entries = fs::read_dir(all()?).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| check_name(name).is_ok()).collect();
-    names.sort();
+    let names = names_in(&all()?).unwrap_or_default();
     let mut out = Vec::new();
     for name in names {
         out.extend(Attached::read(&name)?);
@@ -95,33 +93,18 @@ pub fn remove_lock(name: &str) -> Result<()> {
 impl Attached {
     /// Reads a machine's record; `None` if there is none.
     pub fn read(name: &str) -> Result<Option<Attached>> {
-        let path = directory(name)?.join(RECORD);
-        let text = match fs::read(&path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read.explain(|| format!("could not read {}", path.display()))?,
-        };
-        let damaged = |why: String| {
-            error!("{} can't be read: {why}", path.display())
-                .hint("Remove its directory, and attach the machine again.")
-        };
-        let record: Attached = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
-        if record.version != VERSION {
-            return Err(damaged(format!("its version is {}", record.version)));
-        }
+        let hint = "Remove its directory, and attach the machine again.";
+        let record: Option<Attached> = stored::read(&directory(name)?.join(RECORD), VERSION, hint)?;
         // Nothing of an earlier boot of the host runs.
-        Ok((record.boot == boot_id()).then_some(record))
+        Ok(record.filter(|record| record.boot == boot_id()))
     }
 
-    /// Replaces the record atomically.
+    /// Replaces the record.
     pub fn write(&self) -> Result<()> {
         let directory = directory(&self.name)?;
         private_directory(&all()?)?;
         private_directory(&directory)?;
-        let (path, new) = (directory.join(RECORD), directory.join("machine.new"));
-        let text = serde_json::to_vec_pretty(self).expect("a record is plain data");
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &path))
-            .explain(|| format!("could not write {}", path.display()))
+        stored::write(&directory.join(RECORD), self)
     }
 
     /// Removes the record and its directory. The caller has the lock.

@@ -1,10 +1,11 @@
 //! The side of the launcher that runs in a machine.
 
 use crate::error::{error, Explain, Result};
+use crate::interrupt;
 use crate::launcher::traits::Guest;
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vshmem_agent::dax;
 use vshmem_agent::guest::Devices;
 use vshmem_transport::dax::Dax;
@@ -42,8 +43,8 @@ impl Guest for QemuGuest {
 
 /// The device files of the channels, once the kernel has announced them all.
 fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
-    let deadline = Instant::now() + PORTS_TIMEOUT;
-    loop {
+    let mut seen = 0;
+    let found = interrupt::wait_for(PORTS_TIMEOUT, || {
         let mut found = Vec::new();
         for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
             let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
@@ -52,15 +53,10 @@ fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
                 found.push(device);
             }
         }
-        if found.len() >= count {
-            return Ok(found);
-        }
-        if Instant::now() > deadline {
-            let (has, want) = (found.len(), count);
-            return Err(error!("the machine has {has} channels instead of {want}"));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        seen = found.len();
+        Ok((seen >= count).then_some(found))
+    })?;
+    found.ok_or_else(|| error!("the machine has {seen} channels instead of {count}"))
 }
 
 /// Permits the machine's user to map the pools that are there from the start.

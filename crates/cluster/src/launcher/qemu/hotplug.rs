@@ -13,13 +13,15 @@ use crate::state::host_pool::{path_of, HostPool};
 use crate::state::record::Granted;
 use serde_json::json;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vshmem_agent::guest::protocol::{GrantResponse, GrantedPool, GuestPool};
 
 /// How long a front end that was just started may take to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a front end may take to answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long QEMU may need to release what is behind a device.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which QEMU is asked for the outcome of a command.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -159,26 +161,20 @@ impl<'a> Hotplug<'a> {
 
     /// Waits until the machine's firmware or kernel has assigned an address to the device.
     pub fn await_device(&mut self, name: &str, timeout: Duration) -> Result<PoolDevice> {
-        let deadline = Instant::now() + timeout;
-        loop {
+        let machine = self.target.name();
+        let found = interrupt::poll(timeout, POLL_INTERVAL, || {
             self.devices = query_devices(&mut self.qmp)?;
-            let machine = self.target.name();
-            match self.devices.of(name) {
-                None => {
-                    let gone = format!("the device of the pool {name} is gone from {machine} again");
-                    return Err(Error::new(gone));
-                }
-                Some(plugged) if plugged.mapped => return Ok(plugged.clone()),
-                Some(plugged) if Instant::now() > deadline => {
-                    let address = &plugged.address;
-                    let text = format!("{machine} has the device of the pool {name} at {address}, and its kernel has not found it");
-                    return Err(Error::new(text).hint(
-                        "Is it still starting, or paused, or without hot-plug of PCI devices, or without room for it (dmesg there)? The command can be repeated.",
-                    ));
-                }
-                Some(_) => std::thread::sleep(POLL_INTERVAL),
-            }
-        }
+            let plugged = self.devices.of(name);
+            let plugged = plugged
+                .ok_or_else(|| error!("the device of the pool {name} is gone from {machine} again"))?;
+            Ok(plugged.mapped.then(|| plugged.clone()))
+        })?;
+        found.ok_or_else(|| {
+            let address = self.devices.of(name).map_or("", |plugged| &plugged.address);
+            error!("{machine} has the device of the pool {name} at {address}, and its kernel has not found it").hint(
+                "Is it still starting, or paused, or without hot-plug of PCI devices, or without room for it (dmesg there)? The command can be repeated.",
+            )
+        })
     }
 
     /// Sends the front end the list of pools. The inner error says why it is not known whether the front end
@@ -214,21 +210,17 @@ impl<'a> Hotplug<'a> {
         front_end::set_pools(&channel.socket, table, timeout).map(Some)
     }
 
-    /// The channel to a front end that listens.
+    /// The channel to a front end that listens. One of ours may have been started just now.
     fn channel(&mut self) -> Result<Option<Channel>> {
         let timeout = match self.target.has_front_end() {
             true => LISTEN_TIMEOUT,
             false => Duration::ZERO,
         };
-        let deadline = Instant::now() + timeout;
-        loop {
-            let found = self.target.channel(&mut self.qmp)?;
-            match found {
-                Some(channel) if channel.open => return Ok(Some(channel)),
-                Some(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-                _ => return Ok(None),
-            }
-        }
+        let found = interrupt::wait_for(timeout, || match self.target.channel(&mut self.qmp)? {
+            Some(channel) if !channel.open => Ok(None),
+            channel => Ok(Some(channel)),
+        })?;
+        Ok(found.flatten())
     }
 
     /// The machine's name of a pool that is given by that name, or by a name or path on this host.
@@ -304,20 +296,12 @@ impl<'a> Hotplug<'a> {
             Some(domain) => domain.unplug(&plugged.id)?,
             None => plug::unplug(&mut self.qmp, plugged)?,
         }
-        let deadline = Instant::now() + timeout;
-        loop {
-            if self.is_unplugged(plugged)? {
-                return Ok(());
-            }
-            interrupt::check()?;
-            if Instant::now() > deadline {
-                let (machine, pool) = (self.target.name(), &plugged.pool);
-                return Err(error!("{machine} still has the pool {pool}: it was told to let go of it, and did not within {} s",
-                    timeout.as_secs_f64())
-                .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force."));
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        let gone = interrupt::poll(timeout, POLL_INTERVAL, || Ok(self.is_unplugged(plugged)?.then_some(())))?;
+        gone.ok_or_else(|| {
+            let (machine, pool, seconds) = (self.target.name(), &plugged.pool, timeout.as_secs_f64());
+            error!("{machine} still has the pool {pool}: it was told to let go of it, and did not within {seconds} s")
+                .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force.")
+        })
     }
 
     /// The device is gone, and libvirt knows if it has started the machine.
@@ -334,16 +318,13 @@ impl<'a> Hotplug<'a> {
 
     /// Waits until QEMU has released everything behind a device that is gone.
     fn await_removal(&mut self, name: &str) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while !plug::clear(&mut self.qmp, name)? {
-            if Instant::now() > deadline {
-                let machine = self.target.name();
-                return Err(error!("QEMU of {machine} does not let go of the pool {name}")
-                    .hint("Repeat the command; if that does not help, turn the machine off."));
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        }
-        Ok(())
+        let released = interrupt::poll(RELEASE_TIMEOUT, POLL_INTERVAL, || {
+            Ok(plug::clear(&mut self.qmp, name)?.then_some(()))
+        })?;
+        released.ok_or_else(|| {
+            error!("QEMU of {} does not let go of the pool {name}", self.target.name())
+                .hint("Repeat the command; if that does not help, turn the machine off.")
+        })
     }
 
     /// Removes a pool that the machine does not have from QEMU, from its members and from the record.

@@ -8,7 +8,7 @@ use super::qmp::{Qmp, ANSWER_TIMEOUT};
 use super::sockets::{agent_socket, monitor_socket, AGENT};
 use crate::error::{error, Result};
 use crate::state::directories::cluster_directory;
-use crate::state::lock::{remove_cluster_directory, try_lock_cluster, Lock};
+use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
 use crate::state::machine::{find, state, MachineState};
 use crate::state::record::{Granted, Machine, Record};
 use crate::{interrupt, user};
@@ -25,8 +25,6 @@ enum Home {
     Attached(Attached),
 }
 
-/// How long another command may hold the machine's lock.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 impl Target {
     /// The machine of this name: one of the cluster, which must pass `check`, else an attached one.
     pub fn find(cluster: &str, name: &str, check: &dyn Fn(&Record) -> Result<()>) -> Result<Target> {
@@ -47,7 +45,7 @@ impl Target {
         if Attached::read(name)?.is_none() {
             return Ok(None);
         }
-        let lock = wait_for_lock(|| attached::lock(name), name)?;
+        let lock = wait_for_lock(name, || attached::lock(name))?;
         // Another command may have detached it in the meantime.
         let Some(record) = Attached::read(name)? else {
             return Ok(None);
@@ -56,7 +54,7 @@ impl Target {
     }
 
     fn of_cluster(cluster: &str, name: &str, check: &dyn Fn(&Record) -> Result<()>) -> Result<Target> {
-        let lock = wait_for_lock(|| try_lock_cluster(cluster), name)?;
+        let lock = wait_for_lock(name, || try_lock_cluster(cluster))?;
         let found = find(cluster, &[name.to_string()]);
         if !cluster_directory(cluster)?.exists() {
             // Taking the lock has made its file again.
@@ -191,11 +189,4 @@ impl Target {
             Home::Attached(attached) => !attached.runs(),
         }
     }
-}
-
-/// Waits for a lock that another command may hold.
-fn wait_for_lock(lock: impl Fn() -> Result<Option<Lock>>, name: &str) -> Result<Lock> {
-    interrupt::wait_for(LOCK_TIMEOUT, lock)?.ok_or_else(|| {
-        error!("another vshmem command is at work on {name}").hint("Wait until it is done, or end it.")
-    })
 }
