@@ -95,7 +95,7 @@ fn look_at(program: &Program, library: PathBuf) -> Explained {
         None => lookup(&pool).map_err(|error| error.to_string()),
     };
     let (path, size) = match found {
-        Ok(Lookup { path, made }) => (Some(path), made.map(|(size, _)| size)),
+        Ok(Lookup { path, size }) => (Some(path), size),
         Err(why) => {
             reasons.push(why);
             (None, None)

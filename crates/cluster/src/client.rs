@@ -3,14 +3,11 @@
 use crate::error::{error, Result};
 use crate::ids;
 use crate::participants::MemberId;
-use crate::pools::name_of;
-use crate::processes::Processes;
-use crate::sample::Sample;
 use crate::user::Identity;
+use crate::view::View;
 use std::time::Duration;
 use vshmem_agent::JoinedPool;
 use vshmem_ipc::{liveness, Ctx};
-use vshmem_pool::heap::Reserve;
 use vshmem_pool::{Budget, Kernel, Pool, ProcId};
 use vshmem_transport::{Handle, Liveness, PoolRef};
 
@@ -128,22 +125,9 @@ impl Client {
         is_it
     }
 
-    /// Reads the pool's contents without waiting. `each` also gets what backs tables with memory.
-    pub fn read(&self, each: impl FnOnce(&Pool, &mut Reserve)) {
-        let JoinedPool { pool, handle, .. } = &self.kernel;
-        each(pool, &mut |at, len| handle.reserve(at, len));
-    }
-
-    /// The processes that use it.
-    pub fn processes(&self) -> Processes {
-        Processes::of(&self.kernel.pool, &self.kernel.handle)
-    }
-
-    /// Its state now, without this process.
-    pub fn sample(&self, reference: &PoolRef, processes: &Processes) -> Sample {
-        let JoinedPool { pool, handle, .. } = &self.kernel;
-        let name = name_of(reference);
-        Sample::of(&name, None, pool, handle, processes, Some(self.me))
+    /// Looks at the pool without waiting.
+    pub fn view(&self) -> View<'_> {
+        View::of(&self.kernel.pool, &self.kernel.handle)
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::client::Client;
 use crate::error::Result;
 use crate::participants::{Member, Waiter};
-use crate::processes::Process;
+use crate::pools::name_of;
+use crate::processes::{Process, Processes};
 use crate::sample::{Queue, Sample, Segment, Set};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -78,8 +79,10 @@ pub fn contents(pool: &PoolRef) -> Result<Contents> {
     let client = Client::join_within(pool, TIMEOUT)?;
     let c = client.context();
     let clean = clean_up(&c);
-    let processes = client.processes();
-    let Sample { pool, members, segments, sets, queues, waiters, .. } = client.sample(pool, &processes);
+    let view = client.view();
+    let processes = Processes::of(&view);
+    let sample = Sample::of(&name_of(pool), None, &view, &processes);
+    let Sample { pool, members, segments, sets, queues, waiters, .. } = sample;
     let segment_align = c.pool.segment_align();
     let processes = processes.all();
     Ok(Contents { pool, clean, members, processes, waiters, segments, segment_align, sets, queues })
@@ -146,11 +149,13 @@ fn failure(kind: Kind, what: &str, error: Errno) -> String {
 
 fn ids(client: &Client, kind: Kind) -> Vec<i32> {
     let mut ids = Vec::new();
-    client.read(|pool, back| match kind {
+    let (view, pool) = (client.view(), client.context().pool);
+    let back = &mut view.back();
+    match kind {
         Kind::Segment => stats::segments(pool, back, |seen| ids.push(seen.entry.id)),
         Kind::Set => stats::sets(pool, back, |seen| ids.push(seen.entry.id)),
         Kind::Queue => stats::queues(pool, back, |seen| ids.push(seen.entry.id)),
-    });
+    }
     ids
 }
 

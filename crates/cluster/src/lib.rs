@@ -13,7 +13,8 @@
 //! | `launcher` | what starts machines, a folder for each |
 //! | `boot` | what machines boot |
 //! | `state` | what is written down of clusters |
-//! | `contents`, `check`, `sample`, `client` | looking into pools |
+//! | `view`, `client` | pools that are open, to look at or joined |
+//! | `contents`, `check`, `sample` | what is found in them |
 //! | `wire` | the protocol between a host and a machine's agent |
 
 mod boot;
@@ -42,6 +43,7 @@ pub mod sample;
 mod signals;
 mod state;
 mod user;
+mod view;
 mod wire;
 
 pub use boot::driver::Choice as DriverChoice;

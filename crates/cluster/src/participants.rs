@@ -1,12 +1,11 @@
 //! The participants of a pool: its members, and the threads that wait in it.
 
 use crate::processes::{readable, Process, Processes};
+use crate::view::View;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vshmem_ipc::stats::{self, Wanted};
 use vshmem_pool::layout::Kind;
-use vshmem_pool::{Pool, ProcId};
-use vshmem_transport::Handle;
 
 /// A kernel that uses the pool, or did.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -53,63 +52,55 @@ pub struct Waiter {
     pub since: Option<i64>,
 }
 
-/// The members of a pool, dead ones too. `except`, the process that only looks, is not counted.
-pub(crate) fn members(pool: &Pool, handle: &Handle, except: Option<ProcId>) -> Vec<Member> {
-    let here = handle.find_member(pool);
-    let mut all = Vec::new();
-    pool.members(|index, name, alive| {
-        let known = pool.member_peer(index);
-        all.push(Member {
-            member: index,
-            name: readable(name),
-            alive,
-            here: Some(index) == here,
-            peer: known.map(|(peer, _)| peer),
-            since: known.map(|(_, since)| since).filter(|since| *since != 0),
-            processes: 0,
-            waiting: 0,
+impl View<'_> {
+    /// The members of the pool, dead ones too.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        let mut all = Vec::new();
+        self.pool.members(|index, name, alive| {
+            let known = self.pool.member_peer(index);
+            all.push(Member {
+                member: index,
+                name: readable(name),
+                alive,
+                here: Some(index) == self.here,
+                peer: known.map(|(peer, _)| peer),
+                since: known.map(|(_, since)| since).filter(|since| *since != 0),
+                processes: 0,
+                waiting: 0,
+            });
         });
-    });
-    let mut count = |member: u16, what: fn(&mut Member) -> &mut u32| {
-        let of = all.iter_mut().find(|m: &&mut Member| m.member == member);
-        if let Some(of) = of {
-            *what(of) += 1;
-        }
-    };
-    let back = &mut |at, len| handle.reserve(at, len);
-    stats::processes(pool, back, |id, who| {
-        let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
-        if lives && Some(id) != except {
-            count(who.member, |member| &mut member.processes);
-        }
-    });
-    stats::sleepers(pool, back, |sleeper| {
-        count(sleeper.who.member, |member| &mut member.waiting);
-    });
-    all
-}
-
-/// The threads that wait in a pool.
-pub(crate) fn waiters(pool: &Pool, handle: &Handle, processes: &Processes) -> Vec<Waiter> {
-    let here = handle.find_member(pool);
-    let mut all = Vec::new();
-    stats::sleepers(pool, &mut |at, len| handle.reserve(at, len), |sleeper| {
-        let member = sleeper.who.member;
-        let alive = if Some(member) == here {
-            handle.alive(sleeper.process.slot) != Some(false)
-        } else {
-            !pool.member_is_dead(member)
+        let mut count = |member: u16, what: fn(&mut Member) -> &mut u32| {
+            let of = all.iter_mut().find(|m: &&mut Member| m.member == member);
+            if let Some(of) = of {
+                *what(of) += 1;
+            }
         };
-        all.push(Waiter {
-            kind: if sleeper.kind == Kind::Sem { "set" } else { "queue" },
-            id: sleeper.id,
-            process: processes.describe(sleeper.who),
-            alive,
-            wanted: describe_wait(sleeper.wanted),
-            since: (sleeper.since != 0).then_some(sleeper.since),
+        self.processes(|who| count(who.member, |member| &mut member.processes));
+        stats::sleepers(self.pool, &mut self.back(), |sleeper| {
+            count(sleeper.who.member, |member| &mut member.waiting);
         });
-    });
-    all
+        all
+    }
+
+    /// The threads that wait in the pool.
+    pub(crate) fn waiters(&self, processes: &Processes) -> Vec<Waiter> {
+        let mut all = Vec::new();
+        stats::sleepers(self.pool, &mut self.back(), |sleeper| {
+            let member = sleeper.who.member;
+            all.push(Waiter {
+                kind: if sleeper.kind == Kind::Sem { "set" } else { "queue" },
+                id: sleeper.id,
+                process: processes.describe(sleeper.who),
+                alive: match Some(member) == self.here {
+                    true => self.lives_here(sleeper.process.slot),
+                    false => !self.pool.member_is_dead(member),
+                },
+                wanted: describe_wait(sleeper.wanted),
+                since: (sleeper.since != 0).then_some(sleeper.since),
+            });
+        });
+        all
+    }
 }
 
 /// What a thread waits for, in words.

@@ -3,6 +3,7 @@
 use crate::error::{error, Error, Result};
 use crate::limits::Limit;
 use crate::memory;
+use crate::view::OpenPool;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::ffi::CString;
@@ -108,8 +109,8 @@ pub fn name_of(pool: &PoolRef) -> String {
 pub struct Lookup {
     /// Its file.
     pub path: String,
-    /// Its length in bytes and how this kernel reaches it; `None` if it will be made at first use.
-    pub made: Option<(u64, Access)>,
+    /// Its length in bytes; `None` if it will be made at first use.
+    pub size: Option<u64>,
 }
 
 /// Looks up the pool that `VSHMEM_POOL` would name by `name`, without creating or changing it.
@@ -121,16 +122,13 @@ pub fn lookup(name: &str) -> Result<Lookup> {
         Ok(handle) => handle,
         Err(OpenError::NotFound) if pool.is_local() => {
             check_directory(name).map_err(|error| refused(&error))?;
-            return Ok(Lookup { path, made: None });
+            return Ok(Lookup { path, size: None });
         }
         Err(error) => return Err(refused(&error)),
     };
-    let made = (handle.mem().len() as u64, Access::of(&handle));
-    let opened = Pool::open(handle.mem()).map(drop);
-    // SAFETY: nothing else refers to the memory.
-    unsafe { handle.close() };
-    opened.map_err(|error| refused(&error))?;
-    Ok(Lookup { path, made: Some(made) })
+    let size = Some(handle.mem().len() as u64);
+    OpenPool::of(handle).map_err(|error| refused(&error))?;
+    Ok(Lookup { path, size })
 }
 
 /// Whether a pool that is given by path could be made there. The directory of named pools is made with them.

@@ -3,6 +3,7 @@
 //! and the container's host name.
 
 use crate::state::process::pid_inside;
+use crate::view::View;
 use rustix::fd::AsRawFd;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,9 +12,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use vshmem_ipc::stats::{self, Who};
-use vshmem_pool::Pool;
-use vshmem_transport::{namespaces_number, Handle};
+use vshmem_ipc::stats::Who;
+use vshmem_transport::namespaces_number;
 
 /// A name out of a pool, with control characters replaced.
 pub(crate) fn readable(name: &[u8]) -> String {
@@ -63,21 +63,17 @@ pub struct Processes {
 
 impl Processes {
     /// The processes of a pool. /proc is only read if some of them are in other namespaces than this one.
-    pub fn of(pool: &Pool, handle: &Handle) -> Processes {
+    pub(crate) fn of(view: &View) -> Processes {
         let mut names = BTreeMap::new();
-        pool.members(|index, name, _| {
+        view.pool.members(|index, name, _| {
             names.insert(index, readable(name));
         });
-        let here = handle.find_member(pool);
+        let here = view.here;
         let mut all = Vec::new();
         let mut namespaces: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
-        let back = &mut |at, len| handle.reserve(at, len);
-        stats::processes(pool, back, |id, who| {
-            let lives = Some(who.member) != here || handle.alive(id.slot) != Some(false);
-            if lives {
-                all.push(who);
-            }
-            if lives && who.namespace != 0 {
+        view.processes(|who| {
+            all.push(who);
+            if who.namespace != 0 {
                 namespaces.entry(who.member).or_default().insert(who.namespace);
             }
         });

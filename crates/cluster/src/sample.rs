@@ -3,22 +3,21 @@
 //!
 //! It is read without a lock (`vshmem_ipc::stats`), so nobody waits for it, and nothing in it is trusted.
 
-use crate::error::{error, Result};
+use crate::error::Result;
 use crate::ids;
-use crate::participants::{members, waiters, Member, Waiter};
+use crate::participants::{Member, Waiter};
 use crate::pools::{name_of, octal};
 use crate::processes::{Process, Processes};
 use crate::rates::{Passed, Rates};
+use crate::view::{OpenPool, View};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::mem::ManuallyDrop;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vshmem_ipc::stats::{self};
-use vshmem_pool::{Pool, ProcId};
-use vshmem_transport::{Handle, Origin, PoolRef};
+use vshmem_transport::{Origin, PoolRef};
 
 /// `SHM_DEST` of <sys/shm.h>.
 const REMOVED: u32 = 0o1000;
@@ -135,25 +134,16 @@ pub struct Watched {
     name: String,
     path: Option<PathBuf>,
     identity: Option<(u64, u64)>,
-    pool: Pool,
-    handle: ManuallyDrop<Handle>,
+    open: OpenPool,
 }
 
 impl Watched {
     /// Opens a pool, without joining it.
     pub fn open(reference: &PoolRef) -> Result<Watched> {
-        let refused = |why: String| error!("could not open the pool {reference}: {why}");
-        let handle = vshmem_transport::open(reference).map_err(|e| refused(e.to_string()).code(1))?;
-        let pool = Pool::open(handle.mem()).map_err(|e| refused(e.to_string()))?;
         let path = reference.path().to_string_lossy().into_owned();
         let path = (reference.origin() != Origin::Device).then(|| PathBuf::from(path));
-        Ok(Watched {
-            name: name_of(reference),
-            identity: path.as_deref().and_then(identity),
-            path,
-            pool,
-            handle: ManuallyDrop::new(handle),
-        })
+        let identity = path.as_deref().and_then(identity);
+        Ok(Watched { name: name_of(reference), identity, path, open: OpenPool::open(reference)? })
     }
 
     /// The pool's name.
@@ -168,38 +158,31 @@ impl Watched {
 
     /// The kernels that use it.
     pub fn members(&self) -> Vec<Member> {
-        members(&self.pool, &self.handle, None)
+        self.open.view().members()
     }
 
     /// Its state now.
     pub fn sample(&self) -> Sample {
-        let processes = Processes::of(&self.pool, &self.handle);
+        let view = self.open.view();
         let memory = self.path.as_deref().and_then(memory);
-        Sample::of(&self.name, memory, &self.pool, &self.handle, &processes, None)
+        Sample::of(&self.name, memory, &view, &Processes::of(&view))
     }
 }
 
 impl Sample {
-    /// The state of a pool of which so much is backed by memory, as far as that is known. `except`, the
-    /// process that only looks, is not counted.
-    pub(crate) fn of(
-        name: &str,
-        memory: Option<u64>,
-        pool: &Pool,
-        handle: &Handle,
-        processes: &Processes,
-        except: Option<ProcId>,
-    ) -> Sample {
+    /// The state of a pool of which so much is backed by memory, as far as that is known.
+    pub(crate) fn of(name: &str, memory: Option<u64>, view: &View, processes: &Processes) -> Sample {
+        let pool = view.pool;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let totals = stats::totals(pool);
-        let waiters = waiters(pool, handle, processes);
+        let waiters = view.waiters(processes);
         let mut at = HashMap::new();
         for waiter in &waiters {
             *at.entry((waiter.kind, waiter.id)).or_insert(0) += 1;
         }
         let waits = |kind, id| at.get(&(kind, id)).copied().unwrap_or(0);
         let (mut segments, mut sets, mut queues) = (Vec::new(), Vec::new(), Vec::new());
-        let back = &mut |at, len| handle.reserve(at, len);
+        let back = &mut view.back();
         stats::segments(pool, back, |seen| {
             segments.push(Segment {
                 object: object(&seen.entry, 0, seen.used),
@@ -239,7 +222,7 @@ impl Sample {
             segment_room: totals.page_bytes,
             semaphores: totals.semaphores,
             heartbeat: pool.last_heartbeat().map_or(0, |(count, _)| count),
-            members: members(pool, handle, except),
+            members: view.members(),
             segments,
             sets,
             queues,
@@ -266,14 +249,6 @@ impl Sample {
             }
         }
         self.rates = Some(all);
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        // SAFETY: it is not used after this, as `self` is not. The mapping is used through `self.pool` alone,
-        // which goes with `self`.
-        unsafe { ManuallyDrop::take(&mut self.handle).close() };
     }
 }
 
@@ -345,11 +320,11 @@ mod tests {
     fn a_pool_whose_lock_is_held_is_sampled() {
         let scene = Scene::new("lock");
         let watched = scene.watched();
-        watched.pool.root().lock.store(u32::MAX >> 1, SeqCst);
+        watched.open.view().pool.root().lock.store(u32::MAX >> 1, SeqCst);
         let sample = watched.sample();
         let counts = (sample.segments.len(), sample.sets.len(), sample.queues.len());
         assert_eq!(counts, (1, 1, 1));
-        assert_eq!(watched.pool.root().lock.load(SeqCst), u32::MAX >> 1, "it is left alone");
+        assert_eq!(watched.open.view().pool.root().lock.load(SeqCst), u32::MAX >> 1, "it is left alone");
         let names: Vec<&str> = sample.members.iter().map(|member| &*member.name).collect();
         assert_eq!(names[1], "a?[31mb", "no commands for terminals");
         assert!(sample.members[0].here && !sample.members[1].here);

@@ -2,10 +2,10 @@
 
 use crate::error::{error, Error, Result};
 use crate::pools;
+use crate::view::OpenPool;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use vshmem_pool::Pool;
 use vshmem_transport::{resolve, PoolRef};
 
 /// A pool of this host.
@@ -35,7 +35,7 @@ impl HostPool {
             none(format!("{}: {e}", path.display()))
                 .hint(format!("Make one with: vshmem pool create {pool} --size 256M"))
         })?;
-        check_contents(pool, &found)?;
+        OpenPool::open(&found)?;
         let size = meta.len();
         if !size.is_power_of_two() {
             let text = format!("the pool {pool} has {size} bytes, and a machine's device has a power of two");
@@ -88,15 +88,6 @@ pub fn check_name(name: &str) -> Result<()> {
     Err(error!("{name:?} can't be the name of a machine's pool")
         .code(2)
         .hint("A name has 1 to 64 letters, digits, '.', '-' and '_'. Choose one with --as."))
-}
-
-fn check_contents(name: &str, pool: &PoolRef) -> Result<()> {
-    let refused = |why: String| error!("could not open the pool {name}: {why}");
-    let handle = vshmem_transport::open(pool).map_err(|e| refused(e.to_string()))?;
-    let opened = Pool::open(handle.mem()).map(|_| ()).map_err(|e| refused(e.to_string()));
-    // SAFETY: nothing refers to the memory: the pool was dropped.
-    unsafe { handle.close() };
-    opened
 }
 
 #[cfg(test)]
