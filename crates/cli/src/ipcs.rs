@@ -1,16 +1,16 @@
 //! `vshmem ipcs` and `vshmem ipcrm`.
 
-use crate::age::{age, show_age};
 use crate::json::print_document;
 use crate::output::print;
-use crate::{args, size, table};
+use crate::{args, size};
+use crate::table::{member_row, or_dash, waiter_row, Table, MEMBER_HEADING, WAITER_HEADING};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::fmt::Display;
 use vshmem_cluster::contents::{contents, remove, Contents, Kind, Target};
-use vshmem_cluster::participants::{Member, Waiter};
 use vshmem_cluster::pools::{find, name_of};
 use vshmem_cluster::processes::Process;
-use vshmem_cluster::sample::Object;
+use vshmem_cluster::sample::{Object, Queue, Segment, Set};
 use vshmem_cluster::{Error, Result};
 
 /// Shows what lies in pools.
@@ -60,53 +60,37 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
     });
     let kernels = kernels.collect::<Vec<_>>().join("; ");
     let mut out = format!("Pool {} (kernels: {kernels})\n", contents.pool);
-    let mut section = |title: &str, heading: &[&str], rows: Vec<Vec<String>>| {
-        let mut all = vec![heading.iter().map(|cell| cell.to_string()).collect()];
-        all.extend(rows);
-        out.push_str(&format!("\n{title}\n{}", table::layout(&all)));
-    };
-    let segments = contents.segments.iter().map(|segment| {
-        let mut row = owner_cells(&segment.object);
-        row.push(segment.size.to_string());
-        row.push(segment.attached.to_string());
-        row.push(name(&segment.creator));
-        row.push(name(&segment.last));
-        row.push(if segment.removed { "removed".into() } else { String::new() });
-        row
-    });
-    section(
-        &segments_title(contents),
-        &["KEY", "ID", "OWNER", "PERMS", "BYTES", "NATTCH", "CREATOR", "LAST", "STATUS"],
-        segments.collect(),
-    );
-    let sets = contents.sets.iter().map(|set| {
-        let mut row = owner_cells(&set.object);
-        row.push(set.count.to_string());
-        row.push(set.object.waiting.to_string());
-        row
-    });
-    section("Semaphore sets", &["KEY", "ID", "OWNER", "PERMS", "NSEMS", "WAITING"], sets.collect());
-    let queues = contents.queues.iter().map(|queue| {
-        let mut row = owner_cells(&queue.object);
-        row.push(queue.bytes.to_string());
-        row.push(queue.messages.to_string());
-        row.push(name(&queue.sender));
-        row.push(name(&queue.receiver));
-        row.push(queue.object.waiting.to_string());
-        row
-    });
-    section(
-        "Message queues",
-        &["KEY", "ID", "OWNER", "PERMS", "BYTES", "MESSAGES", "SENDER", "RECEIVER", "WAITING"],
-        queues.collect(),
-    );
+    let mut section = |title: &str, table: Table| out += &format!("\n{title}\n{}", table.layout());
+    let mut segments = Table::new("KEY  ID  OWNER  PERMS  BYTES  NATTCH  CREATOR  LAST  STATUS");
+    for Segment { object, size, attached, creator, last, removed } in &contents.segments {
+        let status = if *removed { "removed" } else { "" };
+        let own: [&dyn Display; 5] = [size, attached, &label(creator), &label(last), &status];
+        object_row(&mut segments, object, &own);
+    }
+    section(&segments_title(contents), segments);
+    let mut sets = Table::new("KEY  ID  OWNER  PERMS  NSEMS  WAITING");
+    for Set { object, count } in &contents.sets {
+        object_row(&mut sets, object, &[count, &object.waiting]);
+    }
+    section("Semaphore sets", sets);
+    let mut queues = Table::new("KEY  ID  OWNER  PERMS  BYTES  MESSAGES  SENDER  RECEIVER  WAITING");
+    for Queue { object, bytes, messages, sender, receiver, .. } in &contents.queues {
+        let own: [&dyn Display; 5] = [bytes, messages, &label(sender), &label(receiver), &object.waiting];
+        object_row(&mut queues, object, &own);
+    }
+    section("Message queues", queues);
     if with_waiters {
-        let kernels = contents.members.iter().map(member_row);
-        section("Kernels", &MEMBER_HEADING, kernels.collect());
-        let processes = contents.processes.iter().map(process_row);
-        section("Processes", &PROCESS_HEADING, processes.collect());
-        let waiters = contents.waiters.iter().map(waiter_row);
-        section("Waiting threads", &WAITER_HEADING, waiters.collect());
+        let mut kernels = Table::new(MEMBER_HEADING);
+        kernels.rows(contents.members.iter().map(member_row));
+        section("Kernels", kernels);
+        let mut processes = Table::new("PROCESS  KERNEL  PID HERE");
+        for process in &contents.processes {
+            processes.row(&[&process.label, &process.kernel, &or_dash(process.pid_here)]);
+        }
+        section("Processes", processes);
+        let mut waiters = Table::new(WAITER_HEADING);
+        waiters.rows(contents.waiters.iter().map(waiter_row));
+        section("Waiting threads", waiters);
     }
     out
 }
@@ -127,55 +111,15 @@ fn segments_title(contents: &Contents) -> String {
     format!("{title} (each takes a multiple of {align}: {taken} in all, of which {asked} were asked for)")
 }
 
-const MEMBER_HEADING: [&str; 6] = ["KERNEL", "STATE", "PEER", "SINCE", "PROCESSES", "WAITING"];
-const PROCESS_HEADING: [&str; 3] = ["PROCESS", "KERNEL", "PID HERE"];
-const WAITER_HEADING: [&str; 6] = ["KIND", "ID", "PROCESS", "STATE", "SINCE", "WAITS FOR"];
-
-fn state(alive: bool) -> String {
-    if alive { "alive" } else { "dead" }.into()
+fn label(process: &Option<Process>) -> String {
+    or_dash(process.as_ref().map(|process| &process.label))
 }
 
-fn member_row(member: &Member) -> Vec<String> {
-    let unknown = || "-".to_string();
-    vec![
-        member.name.clone(),
-        state(member.alive),
-        member.peer.map_or_else(unknown, |peer| peer.to_string()),
-        member.since.map_or_else(unknown, |since| show_age(age(since))),
-        member.processes.to_string(),
-        member.waiting.to_string(),
-    ]
-}
-
-fn process_row(process: &Process) -> Vec<String> {
-    let here = process.pid_here.map(|pid| pid.to_string());
-    vec![process.label.clone(), process.kernel.clone(), here.unwrap_or_else(|| "-".into())]
-}
-
-fn waiter_row(waiter: &Waiter) -> Vec<String> {
-    let since = waiter.since.and_then(|since| u64::try_from(since).ok());
-    vec![
-        waiter.kind.into(),
-        waiter.id.to_string(),
-        waiter.process.label.clone(),
-        state(waiter.alive),
-        since.map_or_else(|| "-".into(), |since| show_age(age(since))),
-        waiter.wanted.clone(),
-    ]
-}
-
-fn name(process: &Option<Process>) -> String {
-    let process = process.as_ref();
-    process.map_or_else(|| "-".into(), |process| process.label.clone())
-}
-
-fn owner_cells(owner: &Object) -> Vec<String> {
-    vec![
-        format!("{:#010x}", owner.key),
-        owner.id.to_string(),
-        owner.uid.to_string(),
-        format!("{:03o}", owner.mode),
-    ]
+/// Adds an IPC object, with cells of its kind.
+fn object_row(table: &mut Table, object: &Object, own: &[&dyn Display]) {
+    let (key, mode) = (format!("{:#010x}", object.key), format!("{:03o}", object.mode));
+    let all: [&dyn Display; 4] = [&key, &object.id, &object.uid, &mode];
+    table.row(&[&all, own].concat());
 }
 
 /// What lies in pools, as JSON shows it.

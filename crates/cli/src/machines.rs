@@ -3,9 +3,11 @@
 use crate::age::{age, show_age};
 use crate::json::print_document;
 use crate::output::print;
-use crate::{args, size, table};
+use crate::table::{or_dash, Table};
+use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::fmt::Display;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use vshmem_cluster::participants::Member;
@@ -111,41 +113,21 @@ pub fn restart(restart: &args::Restart) -> Result<u8> {
 
 /// Lists machines.
 pub fn ps(ps: &args::Ps) -> Result<u8> {
-    let attached = attached_machines()?;
-    let clusters: Vec<Asked> = list()?.into_iter().map(Asked::of).collect();
+    let (attached, listed) = (attached_machines()?, list()?);
+    let all = All {
+        clusters: listed.iter().map(Cluster::of).collect(),
+        attached: attached.iter().map(AttachedMachine::of).collect(),
+    };
     if ps.json {
-        print_document(All {
-            clusters: clusters.iter().map(Cluster::of).collect(),
-            attached: attached.iter().map(AttachedMachine::of).collect(),
-        })?;
-        return Ok(0);
+        return print_document(all).map(|()| 0);
     }
-    let heading = [
-        "CLUSTER",
-        "VM",
-        "STATE",
-        "ACCEL",
-        "CPUS",
-        "MEMORY",
-        "POOL",
-        "DOORBELL",
-        "ADDRESS",
-        "PID",
-        "UP",
-        "PROCESSES",
-        "WAITING",
-        "POOLS",
-    ];
-    let mut rows = vec![heading.map(String::from).to_vec()];
-    rows.extend(clusters.iter().flat_map(rows_of));
-    rows.extend(attached.iter().map(attached_row));
-    print(&table::layout(&rows))?;
-    for (name, health) in all_health(&clusters, &attached) {
+    print(&all.table().layout())?;
+    for (name, health) in all.health() {
         if let Some(why) = &health.no_driver {
             eprintln!("vshmem: {name} goes on without vshmem.ko: {why}");
         }
     }
-    for Asked { listed, .. } in &clusters {
+    for listed in &listed {
         for (machine, words) in listed.record.machines.iter().zip(&listed.last_output) {
             if !words.is_empty() {
                 eprintln!("The last words of {}:{words}", machine.name);
@@ -156,6 +138,57 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+impl All<'_> {
+    fn table(&self) -> Table {
+        let mut table = Table::new(
+            "CLUSTER  VM  STATE  ACCEL  CPUS  MEMORY  POOL  DOORBELL  ADDRESS  PID  UP  PROCESSES  WAITING  POOLS",
+        );
+        for cluster in &self.clusters {
+            let (memory, pool) = (size::show(cluster.memory), size::show(cluster.pool_size));
+            let doorbell = if cluster.wakes { "yes" } else { "no" };
+            for machine in &cluster.machines {
+                // A machine becomes a member with its first process that uses the pool.
+                let count = |n: fn(&Member) -> u32| machine.member.as_ref().map_or(0, n);
+                table.row(&[
+                    &cluster.name,
+                    &machine.name,
+                    &state_name(machine.state),
+                    &cluster.accel,
+                    &cluster.cpus,
+                    &memory,
+                    &pool,
+                    &doorbell,
+                    &or_dash(machine.address),
+                    &or_dash(machine.pid),
+                    &or_dash(machine.up.map(show_age)),
+                    &count(|member| member.processes),
+                    &count(|member| member.waiting),
+                    &pool_names(&machine.health),
+                ]);
+            }
+        }
+        for machine in &self.attached {
+            let state = match machine.state {
+                AttachedState::Running => "running",
+                AttachedState::Off => "off",
+            };
+            // What it consists of is not known.
+            let mut row: [&dyn Display; 14] = [&"-"; 14];
+            let pools = pool_names(&machine.health);
+            (row[0], row[1], row[2], row[13]) = (&"(attached)", &machine.name, &state, &pools);
+            table.row(&row);
+        }
+        table
+    }
+
+    /// The names of all machines, and their health.
+    fn health(&self) -> impl Iterator<Item = (&str, &Health)> {
+        let started = self.clusters.iter().flat_map(|cluster| &cluster.machines);
+        let started = started.map(|machine| (machine.name, &machine.health));
+        started.chain(self.attached.iter().map(|machine| (machine.name, &machine.health)))
+    }
 }
 
 /// What can be done about machines that died.
@@ -180,82 +213,8 @@ fn advice(listed: &Listed) -> Option<String> {
     ))
 }
 
-/// A cluster, and how those of its machines are that run.
-struct Asked {
-    listed: Listed,
-    health: Vec<Option<Health>>,
-}
-
-impl Asked {
-    fn of(listed: Listed) -> Asked {
-        let machines = listed.record.machines.iter().zip(&listed.states);
-        let ask = |(machine, state): (&Machine, &MachineState)| {
-            (*state == MachineState::Running).then(|| health(&listed.record, machine))
-        };
-        let health = machines.map(ask).collect();
-        Asked { listed, health }
-    }
-}
-
-/// The names of all machines that run, and how they are.
-fn all_health<'a>(
-    clusters: &'a [Asked],
-    attached: &'a [AttachedStatus],
-) -> impl Iterator<Item = (&'a str, &'a Health)> {
-    let names = |asked: &'a Asked| asked.listed.record.machines.iter().zip(&asked.health);
-    let started = clusters
-        .iter()
-        .flat_map(names)
-        .filter_map(|(machine, health)| Some((machine.name.as_str(), health.as_ref()?)));
-    let adopted = attached.iter().filter_map(|one| Some((one.record.name.as_str(), one.health.as_ref()?)));
-    started.chain(adopted)
-}
-
-fn pool_names(health: Option<&Health>) -> String {
-    match health.map(|health| health.pools.join(",")) {
-        Some(names) if !names.is_empty() => names,
-        _ => "-".into(),
-    }
-}
-
-/// A machine that was adopted: what it consists of is not known.
-fn attached_row(attached: &AttachedStatus) -> Vec<String> {
-    let AttachedStatus { record, health } = attached;
-    let mut row = vec!["-".to_string(); 14];
-    row[0] = "(attached)".into();
-    row[1] = record.name.clone();
-    row[2] = if health.is_some() { "running" } else { "off" }.into();
-    row[13] = pool_names(health.as_ref());
-    row
-}
-
-fn rows_of(asked: &Asked) -> Vec<Vec<String>> {
-    let listed = &asked.listed;
-    let record = &listed.record;
-    let mut rows = Vec::new();
-    let machines = record.machines.iter().zip(&listed.states);
-    let machines = machines.zip(members(listed)).zip(&asked.health);
-    for (((machine, state), member), health) in machines {
-        // A machine becomes a member with its first process that uses the pool.
-        let count = |n: fn(&Member) -> u32| member.as_ref().map_or(0, n).to_string();
-        rows.push(vec![
-            record.name.clone(),
-            machine.name.clone(),
-            state_name(*state).into(),
-            record.accel.clone(),
-            record.cpus.to_string(),
-            size::show(record.memory),
-            size::show(record.pool_size),
-            if launchers::of(record).wakes(record) { "yes" } else { "no" }.into(),
-            machine.address.clone().unwrap_or_else(|| "-".into()),
-            pid(machine, *state).map_or_else(|| "-".into(), |pid| pid.to_string()),
-            up_for(record, machine, *state).map_or_else(|| "-".into(), show_age),
-            count(|member| member.processes),
-            count(|member| member.waiting),
-            pool_names(health.as_ref()),
-        ]);
-    }
-    rows
+fn pool_names(health: &Health) -> String {
+    or_dash(Some(health.pools.join(",")).filter(|names| !names.is_empty()))
 }
 
 fn state_name(state: MachineState) -> &'static str {
@@ -270,10 +229,6 @@ fn state_name(state: MachineState) -> &'static str {
 fn runs(machine: &Machine, state: MachineState) -> Option<&Running> {
     let runs = machine.runs.as_ref();
     runs.filter(|_| state != MachineState::Died)
-}
-
-fn pid(machine: &Machine, state: MachineState) -> Option<i32> {
-    runs(machine, state).and_then(Running::pid)
 }
 
 /// For how long a machine is up, if it is.
@@ -309,6 +264,9 @@ struct Cluster<'a> {
     pool_size: u64,
     /// The machines can ring each other.
     doorbell: bool,
+    /// Waiters in the machines are woken; otherwise they poll.
+    #[serde(skip)]
+    wakes: bool,
     /// The driver that they load, if there is one.
     driver: Option<&'a std::path::Path>,
     /// Seconds since it was started.
@@ -364,23 +322,22 @@ enum AttachedState {
 }
 
 impl<'a> Cluster<'a> {
-    fn of(asked: &'a Asked) -> Cluster<'a> {
-        let record = &asked.listed.record;
-        let mut members = members(&asked.listed).into_iter();
-        let machines = record.machines.iter().zip(&asked.listed.states);
-        let machine = |((machine, &state), health): ((&'a Machine, _), &Option<Health>)| {
-            let health = health.clone().unwrap_or_default();
-            MachineEntry {
-                name: &machine.name,
-                state,
-                up: up_for(record, machine, state),
-                address: machine.address.as_deref(),
-                pid: pid(machine, state),
-                domain: runs(machine, state).and_then(Running::domain),
-                cores: &machine.cores,
-                member: members.next().flatten(),
-                health,
-            }
+    fn of(listed: &'a Listed) -> Cluster<'a> {
+        let record = &listed.record;
+        let machines = record.machines.iter().zip(&listed.states).zip(members(listed));
+        let machine = |((machine, &state), member): ((&'a Machine, _), _)| MachineEntry {
+            name: &machine.name,
+            state,
+            up: up_for(record, machine, state),
+            address: machine.address.as_deref(),
+            pid: runs(machine, state).and_then(Running::pid),
+            domain: runs(machine, state).and_then(Running::domain),
+            cores: &machine.cores,
+            member,
+            health: match state {
+                MachineState::Running => health(record, machine),
+                _ => Health::default(),
+            },
         };
         Cluster {
             name: &record.name,
@@ -391,9 +348,10 @@ impl<'a> Cluster<'a> {
             pool: &record.pool,
             pool_size: record.pool_size,
             doorbell: record.doorbell,
+            wakes: launchers::of(record).wakes(record),
             driver: record.driver.as_deref(),
             up: age(record.since),
-            machines: machines.zip(&asked.health).map(machine).collect(),
+            machines: machines.map(machine).collect(),
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::json::print_document;
 use crate::output::print;
-use crate::{args, size, table};
+use crate::table::Table;
+use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::pools::{create, list, remove, reserve, Form, Listed};
@@ -55,16 +56,10 @@ fn show(pools: &[Listed], json: bool) -> Result<()> {
     if pools.is_empty() {
         eprintln!("vshmem: there are no pools with a name. Pools that are given by path are not listed.");
     }
-    let mut rows = vec![["NAME", "SIZE", "USED", "MODE", "ACCESS", "PATH"].map(String::from).to_vec()];
-    for pool in pools {
-        rows.push(vec![
-            pool.name.clone(),
-            size::show(pool.size),
-            size::show(pool.used),
-            format!("{:03o}", pool.mode),
-            pool.access.to_string(),
-            pool.path.clone(),
-        ]);
+    let mut table = Table::new("NAME  SIZE  USED  MODE  ACCESS  PATH");
+    for Listed { name, path, size, used, mode, access, .. } in pools {
+        let mode = format!("{mode:03o}");
+        table.row(&[name, &size::show(*size), &size::show(*used), &mode, access, path]);
     }
-    print(&table::layout(&rows))
+    print(&table.layout())
 }

@@ -3,7 +3,7 @@
 use crate::complete::values;
 use crate::json::print_document;
 use crate::output::print;
-use crate::table;
+use crate::table::Table;
 use clap::Args;
 use std::path::PathBuf;
 pub use vshmem_agent::ivshmem::Status;
@@ -176,25 +176,17 @@ fn show(status: Option<Status>, json: bool) -> Result<u8> {
     if json {
         return print_document(&status).map(|()| 0);
     }
-    let heading = ["POOL", "PEER", "NAME", "PID", "STATE"];
-    let mut rows = vec![heading.map(String::from).to_vec()];
+    let mut table = Table::new("POOL  PEER  NAME  PID  STATE");
     for pool in &status.pools {
         let state = match pool.quarantined {
             Some(_) => "quarantined",
             None => "connected",
         };
-        let host = ["0", "(host)", &status.pid.to_string(), state].map(String::from);
-        rows.push([vec![pool.name.clone()], host.to_vec()].concat());
+        table.row(&[&pool.name, &0, &"(host)", &status.pid, &state]);
         for peer in &pool.peers {
             let state = if peer.behind { "behind" } else { "connected" };
-            rows.push(vec![
-                pool.name.clone(),
-                peer.peer.to_string(),
-                peer.name.clone(),
-                peer.pid.to_string(),
-                state.into(),
-            ]);
+            table.row(&[&pool.name, &peer.peer, &peer.name, &peer.pid, &state]);
         }
     }
-    print(&table::layout(&rows)).map(|()| 0)
+    print(&table.layout()).map(|()| 0)
 }

@@ -1,8 +1,9 @@
 //! What `vshmem top` shows, as lines of text.
 
-use crate::age::{age, show_age};
+use crate::age::age;
 use crate::args::Sort;
-use crate::{size, table};
+use crate::size;
+use crate::table::{member_row, or_dash, since, waiter_row, Table, MEMBER_HEADING, WAITER_HEADING};
 use std::cmp::Ordering;
 use vshmem_cluster::rates::Rates;
 use vshmem_cluster::sample::{Object, Sample};
@@ -42,7 +43,7 @@ pub fn text(view: &View, samples: &[Sample]) -> String {
     let sections = [("Pools", pools(samples)), ("Kernels", kernels(samples))];
     let last = [("IPC objects", objects(view, samples)), ("Waiting threads", threads(samples))];
     for (title, rows) in sections.into_iter().chain(last) {
-        out.push_str(&format!("\n{title}\n{}", table::layout(&rows)));
+        out.push_str(&format!("\n{title}\n{}", rows.layout()));
     }
     out
 }
@@ -52,15 +53,15 @@ pub fn text(view: &View, samples: &[Sample]) -> String {
 pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -> Vec<Line> {
     let mut out = vec![Line::heading(headline(samples)), Line::plain(help(view))];
     // Pools and kernels get a third of what there is at most.
-    for rows in [pools(samples), kernels(samples)] {
+    for table in [pools(samples), kernels(samples)] {
         out.push(Line::plain(String::new()));
-        out.extend(section(&rows, (height / 6).max(2), 0));
+        out.extend(section(&table, (height / 6).max(2), 0));
     }
     out.push(Line::plain(String::new()));
-    let rows = if view.threads { threads(samples) } else { objects(view, samples) };
+    let table = if view.threads { threads(samples) } else { objects(view, samples) };
     let room = height.saturating_sub(out.len());
-    view.scrolled = view.scrolled.min((rows.len()).saturating_sub(room));
-    out.extend(section(&rows, room, view.scrolled));
+    view.scrolled = view.scrolled.min(table.len().saturating_sub(room));
+    out.extend(section(&table, room, view.scrolled));
     out.truncate(height);
     for line in &mut out {
         line.text = line.text.chars().take(width).collect();
@@ -90,8 +91,8 @@ impl Line {
 }
 
 /// A table in so many lines, its heading included, without the first rows.
-fn section(rows: &[Vec<String>], room: usize, scrolled: usize) -> Vec<Line> {
-    let all = table::layout(rows);
+fn section(table: &Table, room: usize, scrolled: usize) -> Vec<Line> {
+    let all = table.layout();
     let mut lines = all.lines().map(|line| Line::plain(line.into()));
     let heading = lines.next().map(|line| Line::heading(line.text));
     let below: Vec<Line> = lines.skip(scrolled).collect();
@@ -133,14 +134,6 @@ fn help(view: &View) -> String {
     format!("q quit  sort by {sort}{order}: m rate b bytes w waiting u use i id, r reverse  t threads  arrows scroll")
 }
 
-fn heading(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| word.to_string()).collect()
-}
-
-fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
-    value.map_or_else(|| "-".into(), show)
-}
-
 /// A pool's name, or the end of its path, so that there is room beside it.
 fn short(pool: &str) -> String {
     const MOST: usize = 24;
@@ -152,34 +145,21 @@ fn short(pool: &str) -> String {
     }
 }
 
-fn number(rate: f64) -> String {
-    format!("{rate:.0}")
-}
-
 fn rates(rates: Option<Rates>) -> [String; 3] {
-    let bytes = |r: Rates| size::show((r.sent_bytes + r.received_bytes) as u64);
-    [or_dash(rates, |r| number(r.sent)), or_dash(rates, |r| number(r.received)), or_dash(rates, bytes)]
+    let bytes = rates.map(|r| size::show((r.sent_bytes + r.received_bytes) as u64));
+    let number = |rate: fn(Rates) -> f64| or_dash(rates.map(|rates| format!("{:.0}", rate(rates))));
+    [number(|r| r.sent), number(|r| r.received), or_dash(bytes)]
 }
 
-fn pools(samples: &[Sample]) -> Vec<Vec<String>> {
-    let mut rows = vec![heading(&[
-        "POOL",
-        "SIZE",
-        "MEMORY",
-        "IN SEGMENTS",
-        "SEGMENTS",
-        "SETS",
-        "QUEUES",
-        "WAITING",
-        "SENT/s",
-        "RECEIVED/s",
-        "BYTES/s",
-    ])];
-    rows.extend(samples.iter().map(|sample| {
+fn pools(samples: &[Sample]) -> Table {
+    let mut table = Table::new(
+        "POOL  SIZE  MEMORY  IN SEGMENTS  SEGMENTS  SETS  QUEUES  WAITING  SENT/s  RECEIVED/s  BYTES/s",
+    );
+    table.rows(samples.iter().map(|sample| {
         let mut row = vec![
             short(&sample.pool),
             size::show(sample.size),
-            or_dash(sample.memory, size::show),
+            or_dash(sample.memory.map(size::show)),
             size::show(sample.segment_bytes),
             sample.segments.len().to_string(),
             sample.sets.len().to_string(),
@@ -189,25 +169,29 @@ fn pools(samples: &[Sample]) -> Vec<Vec<String>> {
         row.extend(rates(sample.rates));
         row
     }));
-    rows
+    table
 }
 
-fn kernels(samples: &[Sample]) -> Vec<Vec<String>> {
-    let mut rows = vec![heading(&["KERNEL", "POOL", "STATE", "PEER", "KNOWN", "PROCESSES", "WAITING"])];
+/// Rows of each sample's pool.
+fn of_pools<'a, T>(
+    heading: &str,
+    samples: &'a [Sample],
+    list: fn(&'a Sample) -> &'a [T],
+    row: fn(&T) -> Vec<String>,
+) -> Table {
+    let mut table = Table::new(&format!("POOL  {heading}"));
     for sample in samples {
-        rows.extend(sample.members.iter().map(|member| {
-            vec![
-                member.name.clone(),
-                short(&sample.pool),
-                if member.alive { "alive" } else { "dead" }.into(),
-                or_dash(member.peer, |peer| peer.to_string()),
-                or_dash(member.since, |since| show_age(age(since))),
-                member.processes.to_string(),
-                member.waiting.to_string(),
-            ]
-        }));
+        table.rows(list(sample).iter().map(|item| [vec![short(&sample.pool)], row(item)].concat()));
     }
-    rows
+    table
+}
+
+fn kernels(samples: &[Sample]) -> Table {
+    of_pools(MEMBER_HEADING, samples, |sample| &sample.members, member_row)
+}
+
+fn threads(samples: &[Sample]) -> Table {
+    of_pools(WAITER_HEADING, samples, |sample| &sample.waiters, waiter_row)
 }
 
 fn row(pool: &str, kind: &str, object: &Object, content: String) -> Row {
@@ -220,7 +204,7 @@ fn row(pool: &str, kind: &str, object: &Object, content: String) -> Row {
             object.id.to_string(),
             content,
             object.waiting.to_string(),
-            or_dash(used, |used| show_age(age(used))),
+            since(used),
         ],
         rate: 0.0,
         bytes: 0,
@@ -230,52 +214,33 @@ fn row(pool: &str, kind: &str, object: &Object, content: String) -> Row {
     }
 }
 
-fn objects(view: &View, samples: &[Sample]) -> Vec<Vec<String>> {
+fn objects(view: &View, samples: &[Sample]) -> Table {
     let mut rows = Vec::new();
-    for sample in samples {
-        rows.extend(sample.queues.iter().map(|queue| {
+    for Sample { pool, queues, sets, segments, .. } in samples {
+        rows.extend(queues.iter().map(|queue| {
             let bytes = size::show(queue.bytes.into());
             let content = format!("{} messages, {bytes}", queue.messages);
-            let mut row = row(&sample.pool, "queue", &queue.object, content);
+            let mut row = row(pool, "queue", &queue.object, content);
             row.cells.extend(rates(queue.rates));
             row.rate = queue.rates.map_or(0.0, |r| r.sent + r.received);
             row.bytes = queue.bytes.into();
             row
         }));
         rows.extend(
-            sample
-                .sets
-                .iter()
-                .map(|set| row(&sample.pool, "set", &set.object, format!("{} semaphores", set.count))),
+            sets.iter().map(|set| row(pool, "set", &set.object, format!("{} semaphores", set.count))),
         );
-        rows.extend(sample.segments.iter().map(|segment| {
+        rows.extend(segments.iter().map(|segment| {
             let content = format!("{}, attached {} times", size::show(segment.size), segment.attached);
-            let row = row(&sample.pool, "segment", &segment.object, content);
-            Row { bytes: segment.size, ..row }
+            Row { bytes: segment.size, ..row(pool, "segment", &segment.object, content) }
         }));
     }
-    rows.sort_by(|a, b| {
-        let by = compare(view.sort, a, b);
-        if view.reverse {
-            by.reverse()
-        } else {
-            by
-        }
+    rows.sort_by(|a, b| match view.reverse {
+        true => compare(view.sort, b, a),
+        false => compare(view.sort, a, b),
     });
-    let mut out = vec![heading(&[
-        "POOL",
-        "KIND",
-        "KEY",
-        "ID",
-        "CONTENT",
-        "WAITING",
-        "USED",
-        "SENT/s",
-        "RECEIVED/s",
-        "BYTES/s",
-    ])];
-    out.extend(rows.into_iter().map(|row| row.cells));
-    out
+    let mut table = Table::new("POOL  KIND  KEY  ID  CONTENT  WAITING  USED  SENT/s  RECEIVED/s  BYTES/s");
+    table.rows(rows.into_iter().map(|row| row.cells));
+    table
 }
 
 /// The largest first; but ids rise. What is alike keeps its order.
@@ -287,25 +252,6 @@ fn compare(sort: Sort, a: &Row, b: &Row) -> Ordering {
         Sort::Used => b.used.cmp(&a.used),
         Sort::Id => a.id.cmp(&b.id),
     }
-}
-
-fn threads(samples: &[Sample]) -> Vec<Vec<String>> {
-    let mut rows = vec![heading(&["POOL", "PROCESS", "STATE", "KIND", "ID", "SINCE", "WAITS FOR"])];
-    for sample in samples {
-        rows.extend(sample.waiters.iter().map(|waiter| {
-            let since = waiter.since.and_then(|since| u64::try_from(since).ok());
-            vec![
-                short(&sample.pool),
-                waiter.process.label.clone(),
-                if waiter.alive { "alive" } else { "dead" }.into(),
-                waiter.kind.into(),
-                waiter.id.to_string(),
-                or_dash(since, |since| show_age(age(since))),
-                waiter.wanted.clone(),
-            ]
-        }));
-    }
-    rows
 }
 
 #[cfg(test)]
@@ -402,9 +348,7 @@ mod tests {
     #[test]
     fn objects_are_sorted() {
         let samples = [sample()];
-        let ids = |view: &View| -> Vec<String> {
-            objects(view, &samples).iter().skip(1).map(|row| row[3].clone()).collect()
-        };
+        let ids = |view: &View| -> Vec<String> { objects(view, &samples).column(3) };
         let mut view = View::new(Sort::Rate);
         view.sort = Sort::Id;
         assert_eq!(ids(&view)[..4], ["1", "2", "3", "10"]);
@@ -427,8 +371,9 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_is_counted() {
-        let rows: Vec<Vec<String>> = (0..10).map(|i| vec![format!("row {i}")]).collect();
-        let shown = section(&rows, 4, 2);
+        let mut table = Table::new("row 0");
+        table.rows((1..10).map(|i| vec![format!("row {i}")]));
+        let shown = section(&table, 4, 2);
         let texts: Vec<&str> = shown.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(texts, ["row 0", "row 3", "row 4", "... and 5 more"]);
         assert!(shown[0].heading && !shown[1].heading);
