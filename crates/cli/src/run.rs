@@ -4,8 +4,8 @@ use crate::{args, explain};
 use std::ffi::OsString;
 use std::path::Path;
 use vshmem_cluster::{
-    environment, error, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record,
-    Result, RunOptions,
+    error, find, library, run as run_jobs, Error, Identity, Job, Location, Machine, Record, Result,
+    RunOptions,
 };
 
 /// The shell that every machine has.
@@ -13,28 +13,21 @@ const SHELL: &str = "/bin/sh";
 
 /// Runs a command in one machine.
 pub fn exec(exec: args::Exec) -> Result<u8> {
-    let job = Job {
-        argv: exec.command,
-        stdin: !exec.no_stdin,
-        terminal: exec.tty,
-        ..job_in(&exec.cluster, exec.machine, &exec.how)?
-    };
-    run_alone(job)
+    let mut job = job_in(&exec.cluster, exec.machine, &exec.how)?;
+    job.request.argv = exec.command;
+    job.request.stdin = !exec.no_stdin;
+    run_alone(if exec.tty { job.with_terminal()? } else { job })
 }
 
 /// Runs a login shell in one machine, in a terminal.
 pub fn shell(shell: args::Shell) -> Result<u8> {
-    let job = job_in(&shell.cluster, shell.machine, &shell.how)?;
-    let mut variables = job.env.iter();
+    let mut job = job_in(&shell.cluster, shell.machine, &shell.how)?.with_terminal()?;
+    let mut variables = job.request.env.iter();
     let own = variables.find(|(name, path)| name == "SHELL" && Path::new(path).is_absolute());
     let own = own.map(|(_, path)| path.clone());
-    run_alone(Job {
-        argv: own.into_iter().chain([SHELL.into()]).collect(),
-        stdin: true,
-        terminal: true,
-        login: true,
-        ..job
-    })
+    job.request.argv = own.into_iter().chain([SHELL.into()]).collect();
+    job.request.login = true;
+    run_alone(job)
 }
 
 /// A job in one machine; its command is to be filled in.
@@ -43,18 +36,7 @@ fn job_in(cluster: &args::ClusterArg, machine: String, how: &args::How) -> Resul
     let machine = machines.into_iter().next().expect("find returns what it was asked for");
     let label = machine.name.clone();
     let location = Location::Machine(Box::new(record), machine);
-    Ok(Job {
-        env: environment(&location, &changes(how)?),
-        location,
-        label,
-        argv: vec![],
-        cwd: how.cwd.clone(),
-        stdin: false,
-        terminal: false,
-        login: false,
-        identity: identity(how)?,
-        needs: vec![],
-    })
+    Ok(Job::new(location, label, &changes(how)?, how.cwd.as_deref(), identity(how)?))
 }
 
 fn run_alone(job: Job) -> Result<u8> {
@@ -73,9 +55,9 @@ pub fn run(first: args::Run, further: Vec<args::Run>) -> Result<u8> {
     }
     let size = jobs.len();
     for (rank, job) in jobs.iter_mut().enumerate() {
-        job.env.push(("VSHMEM_RANK".into(), rank.to_string().into()));
-        job.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
-        job.stdin = rank == 0;
+        job.request.env.push(("VSHMEM_RANK".into(), rank.to_string().into()));
+        job.request.env.push(("VSHMEM_SIZE".into(), size.to_string().into()));
+        job.request.stdin = rank == 0;
     }
     run_jobs(&jobs, RunOptions { prefix, keep_going, insist: true })
 }
@@ -93,18 +75,10 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
         changes.push(("VSHMEM_LOG".into(), "error".into()));
     }
     for (label, location) in locations {
-        jobs.push(Job {
-            env: environment(&location, &changes),
-            location,
-            label,
-            argv: part.command.clone(),
-            cwd: part.how.cwd.clone(),
-            stdin: false,
-            terminal: false,
-            login: false,
-            identity: identity.clone(),
-            needs: vec![library.to_path_buf()],
-        });
+        let mut job = Job::new(location, label, &changes, part.how.cwd.as_deref(), identity.clone());
+        job.request.argv.clone_from(&part.command);
+        job.request.needs = vec![library.into()];
+        jobs.push(job);
     }
     Ok(())
 }

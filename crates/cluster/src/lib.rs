@@ -47,7 +47,7 @@ mod view;
 mod wire;
 
 pub use boot::driver::Choice as DriverChoice;
-pub use commands::job::{environment, Job, Location};
+pub use commands::job::{Job, Location};
 pub use commands::local::{main as commands_main, NAME as COMMANDS};
 pub use commands::run::{run, Options as RunOptions};
 pub use guest::main as guest_main;

@@ -45,10 +45,10 @@ impl Group {
         for (index, (job, number)) in jobs.iter().zip(places).enumerate() {
             let Link { channel, tasks } = &mut group.links[number];
             let stream = tasks.len() as u16;
-            channel.send(stream, &HostMessage::Start(Box::new(job.request())))?;
+            channel.send(stream, &HostMessage::Start(Box::new(job.request.clone())))?;
             tasks.push(index);
             let output = Output::new(prefix.then_some(&job.label));
-            group.tasks.push(Task::new(output, number, stream, job.stdin));
+            group.tasks.push(Task::new(output, number, stream, job.request.stdin));
         }
         Ok(group)
     }
@@ -177,7 +177,7 @@ impl Group {
 
     /// Reports the size of the user's terminal to programs that have it.
     pub fn resize(&mut self) {
-        if let Some(size) = terminal::size() {
+        if let Ok(size) = terminal::size() {
             self.tell_all(&HostMessage::Resize(size));
         }
     }
@@ -234,7 +234,7 @@ fn places(jobs: &[Job]) -> Result<(Vec<&Location>, Vec<usize>)> {
 mod tests {
     use super::*;
     use crate::state::record::Record;
-    use crate::user::Identity;
+    use crate::wire::start::Start;
     use serde_json::json;
 
     fn record() -> Record {
@@ -249,17 +249,10 @@ mod tests {
     #[test]
     fn a_machine_takes_a_limited_number_of_commands() {
         let record = record();
-        let job = |number: usize| Job {
-            location: Location::Machine(Box::new(record.clone()), record.machines[number % 2].clone()),
-            label: "p".into(),
-            argv: vec!["true".into()],
-            env: vec![],
-            cwd: None,
-            stdin: false,
-            terminal: false,
-            login: false,
-            identity: Identity::current(),
-            needs: vec![],
+        let job = |number: usize| {
+            let machine = record.machines[number % 2].clone();
+            let location = Location::Machine(Box::new(record.clone()), machine);
+            Job { location, label: "p".into(), request: Start::default() }
         };
         let many: Vec<_> = (0..2048).map(job).collect();
         let of = |jobs| -> Vec<usize> {

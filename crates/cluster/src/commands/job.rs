@@ -1,13 +1,14 @@
 //! A command, with everything that running it takes.
 
 use super::terminal;
+use crate::error::Result;
 use crate::launcher::table;
 use crate::state::record::{Machine, Record};
 use crate::state::share;
 use crate::user::Identity;
 use crate::wire::start::Start;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Variables that refer to things of the host which a machine does not have.
 const HOST_ONLY: [&str; 9] = [
@@ -48,26 +49,12 @@ pub struct Job {
     pub location: Location,
     /// Precedes each line of its output.
     pub label: String,
-    /// Program and arguments.
-    pub argv: Vec<OsString>,
-    /// The whole environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Working directory; `None`: the current one, or `/` where that does not exist.
-    pub cwd: Option<PathBuf>,
-    /// It gets this process's standard input.
-    pub stdin: bool,
-    /// In a machine: it gets a terminal, connected to this process's.
-    pub terminal: bool,
-    /// In a machine: `argv` lists shells, of which the first that exists is started as a login shell.
-    pub login: bool,
-    /// The user that it runs as.
-    pub identity: Identity,
-    /// Files of the host that it needs to see.
-    pub needs: Vec<PathBuf>,
+    /// What to start.
+    pub request: Start,
 }
 
 /// This process's environment with `changes`, without variables that are meaningless at `location`.
-pub fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let machine = matches!(location, Location::Machine(..));
     let dropped = |key: &OsStr| {
         // A machine's pools are its own; names of the host's mean nothing there.
@@ -87,6 +74,36 @@ pub fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec
 }
 
 impl Job {
+    /// A command without input, with this process's environment and `changes`. Without `cwd`, it starts in the
+    /// current directory, or in `/` where that does not exist.
+    pub fn new(
+        location: Location,
+        label: String,
+        changes: &[(OsString, OsString)],
+        cwd: Option<&Path>,
+        identity: Identity,
+    ) -> Job {
+        let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+        let Identity { uid, gid, groups } = identity;
+        let request = Start {
+            env: environment(&location, changes),
+            cwd: here.join(cwd.unwrap_or(&here)).into(),
+            cwd_optional: cwd.is_none(),
+            uid,
+            gid,
+            groups,
+            ..Start::default()
+        };
+        Job { location, label, request }
+    }
+
+    /// Gives it input and a terminal, connected to this process's. It must run in a machine.
+    pub fn with_terminal(mut self) -> Result<Job> {
+        self.request.terminal = Some(terminal::size()?);
+        self.request.stdin = true;
+        Ok(self)
+    }
+
     /// Where it runs, for messages.
     pub fn runs_on(&self) -> &str {
         self.location.name().map_or(&self.label, |(_, machine)| machine)
@@ -97,27 +114,7 @@ impl Job {
         let Location::Machine(record, _) = &self.location else {
             return None;
         };
-        let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-        let here = self.cwd.as_deref().map_or(here.clone(), |cwd| here.join(cwd));
-        share::first_invisible(&record.shares, &here, &self.argv)
-    }
-
-    /// The request for a machine's agent.
-    pub fn request(&self) -> Start {
-        let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-        Start {
-            argv: self.argv.clone(),
-            env: self.env.clone(),
-            cwd: self.cwd.clone().unwrap_or(here).into(),
-            cwd_optional: self.cwd.is_none(),
-            stdin: self.stdin,
-            login: self.login,
-            terminal: self.terminal.then(terminal::size).flatten(),
-            uid: self.identity.uid,
-            gid: self.identity.gid,
-            groups: self.identity.groups.clone(),
-            needs: self.needs.iter().map(|path| path.clone().into()).collect(),
-        }
+        share::first_invisible(&record.shares, Path::new(&self.request.cwd), &self.request.argv)
     }
 }
 

@@ -30,11 +30,10 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Executes the command in place of this process. Returns only if that fails.
 pub fn become_command(job: &Job) -> Error {
-    let request = job.request();
-    match prepare(&request) {
+    match prepare(&job.request) {
         Ok(mut command) => {
             let error = command.exec();
-            explain_user(cannot_run(command.get_program(), &error), &request)
+            explain_user(cannot_run(command.get_program(), &error), &job.request)
         }
         Err(error) => error,
     }
@@ -138,23 +137,14 @@ mod tests {
     use crate::descriptors::raise;
 
     /// A shell command on this kernel.
-    fn job(script: &str) -> Job {
-        Job {
-            location: Location::Local,
-            label: "p0".into(),
-            argv: ["sh", "-c", script].map(Into::into).to_vec(),
-            env: std::env::vars_os().collect(),
-            cwd: None,
-            stdin: false,
-            terminal: false,
-            login: false,
-            identity: Identity::current(),
-            needs: vec![],
-        }
+    fn job(script: &str, cwd: Option<&Path>, identity: Identity) -> Job {
+        let mut job = Job::new(Location::Local, "p0".into(), &[], cwd, identity);
+        job.request.argv = ["sh", "-c", script].map(Into::into).to_vec();
+        job
     }
 
     fn start(job: &Job) -> Result<i32> {
-        let started = Commands { limit: raise() }.start(&job.request());
+        let started = Commands { limit: raise() }.start(&job.request);
         started.map(|command| command.pid)
     }
 
@@ -174,9 +164,9 @@ mod tests {
     fn a_local_program_runs_as_the_requested_user() {
         let other = Identity { uid: 65534, gid: 65533, groups: vec![65532] };
         let test = r#"[ "$(id -u):$(id -g):$(id -G)" = "65534:65533:65533 65532" ]"#;
-        let other_job = Job { identity: other, ..job(test) };
+        let other_job = job(test, None, other);
         if Identity::current().uid == 0 {
-            assert!(succeeds(&other_job) && !succeeds(&job(test)));
+            assert!(succeeds(&other_job) && !succeeds(&job(test, None, Identity::current())));
             return;
         }
         let why = start(&other_job).unwrap_err();
@@ -186,10 +176,11 @@ mod tests {
 
     #[test]
     fn a_local_program_ends_with_its_parent_whatever_its_user() {
-        let mut other_job = job("sleep 60");
-        if other_job.identity.uid == 0 {
-            (other_job.identity.uid, other_job.identity.gid) = (65534, 65534);
+        let mut identity = Identity::current();
+        if identity.uid == 0 {
+            (identity.uid, identity.gid) = (65534, 65534);
         }
+        let other_job = job("sleep 60", None, identity);
         // The thread that starts it ends.
         let started = std::thread::spawn(move || start(&other_job).unwrap());
         let pid = started.join().unwrap();
@@ -204,7 +195,7 @@ mod tests {
             ("/no/such", "there is no directory /no/such"),
             ("/dev/null", "could not enter /dev/null: Not a directory"),
         ] {
-            let other_job = Job { cwd: Some(cwd.into()), ..job("true") };
+            let other_job = job("true", Some(Path::new(cwd)), Identity::current());
             let error = start(&other_job).unwrap_err();
             assert_eq!(error.exit_code(), CANNOT_RUN);
             assert!(error.to_string().starts_with(why), "{error}");

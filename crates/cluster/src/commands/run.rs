@@ -5,7 +5,7 @@ use super::group::Group;
 use super::job::{Job, Location};
 use super::local;
 use super::outcome::Outcome;
-use super::terminal::{self, Raw};
+use super::terminal::Raw;
 use crate::error::{error, Explain, Result, OUR_FAILURE};
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::io::Errno;
@@ -51,10 +51,7 @@ pub fn run(jobs: &[Job], options: Options) -> Result<u8> {
             return Err(local::become_command(only));
         }
     }
-    let terminal = jobs.iter().any(|job| job.terminal);
-    if terminal {
-        terminal::check()?;
-    }
+    let terminal = jobs.iter().any(|job| job.request.terminal.is_some());
     let signals = Signals::watch(&WATCHED).explain(|| "could not watch for signals".into())?;
     let group = Group::start(jobs, options.prefix && jobs.len() > 1)?;
     let raw = terminal.then(Raw::begin).transpose();
@@ -103,7 +100,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&mut self, signals: &Signals) -> io::Result<()> {
-        let mut input_open = self.jobs.iter().any(|job| job.stdin);
+        let mut input_open = self.jobs.iter().any(|job| job.request.stdin);
         while self.group.runs() {
             let room = self.group.input_room().filter(|_| input_open && may_read_input());
             let ready = self.wait(signals, room)?;

@@ -3,25 +3,19 @@
 use crate::error::{Error, Result};
 use crate::wire::start::Size;
 use rustix::stdio::stdin;
-use rustix::termios::{isatty, tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termios};
+use rustix::termios::{tcgetattr, tcgetwinsize, tcsetattr, OptionalActions, Termios};
 use std::sync::{Mutex, Once, PoisonError};
 
 /// The terminal's mode before.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Its size.
-pub fn size() -> Option<Size> {
-    let size = tcgetwinsize(stdin()).ok()?;
-    Some(Size { rows: size.ws_row, columns: size.ws_col })
-}
-
-/// An error unless standard input is a terminal.
-pub fn check() -> Result<()> {
-    match isatty(stdin()) {
-        true => Ok(()),
-        false => Err(Error::new("standard input is no terminal, so there is none to give to a program")
-            .hint("Use vshmem exec without --tty: it passes on input, output and signals, too.")),
-    }
+/// Its size. An error unless standard input is a terminal.
+pub fn size() -> Result<Size> {
+    let size = tcgetwinsize(stdin()).map_err(|_| {
+        Error::new("standard input is no terminal, so there is none to give to a program")
+            .hint("Use vshmem exec without --tty: it passes on input, output and signals, too.")
+    })?;
+    Ok(Size { rows: size.ws_row, columns: size.ws_col })
 }
 
 /// Keeps the terminal in raw mode.
