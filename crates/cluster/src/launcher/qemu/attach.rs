@@ -88,7 +88,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
         since: vshmem_agent::now(),
         pools: Attached::read(&options.name)?.map_or_else(Vec::new, |known| known.pools),
     };
-    let mut qmp = record.qmp(ANSWER_TIMEOUT)?;
+    let mut qmp = record.monitor.connect(ANSWER_TIMEOUT)?;
     let served = qmp.is_served();
     record.doorbell = options.doorbell.unwrap_or(served);
     let no_doorbells = why_no_doorbells(options.doorbell, served, plug::can_unplug_doorbell(&mut qmp)?);
@@ -179,7 +179,7 @@ fn channel(qmp: &mut Qmp, record: &Attached) -> Result<String> {
 /// Whether a front end listens at a channel, which may have been added just now.
 fn listens(qmp: &mut Qmp, label: &str) -> Result<bool> {
     let listened = interrupt::wait_for(LISTEN_TIMEOUT, || {
-        let channel = plug::channel(qmp, label)?;
+        let channel = plug::channel(qmp, label, None)?;
         Ok(channel.filter(|channel| channel.open))
     })?;
     Ok(listened.is_some())
@@ -228,7 +228,7 @@ fn remove_channel(record: &Attached) -> Result<()> {
     if record.channel.as_deref() != Some(CHANNEL) {
         return Ok(());
     }
-    let mut qmp = record.qmp(ANSWER_TIMEOUT)?;
+    let mut qmp = record.monitor.connect(ANSWER_TIMEOUT)?;
     // The machine may have been restarted without it.
     let _ = qmp.try_call("device_del", json!({"id": PLUG}))?;
     let _ = qmp.try_call("chardev-remove", json!({"id": CHANNEL}))?;

@@ -25,6 +25,16 @@ pub enum Monitor {
     Libvirt(Domain),
 }
 
+impl Monitor {
+    /// A connection to QEMU.
+    pub fn connect(&self, timeout: Duration) -> Result<Qmp> {
+        match self {
+            Monitor::Qmp(socket) => Qmp::connect(socket, timeout),
+            Monitor::Libvirt(domain) => Ok(Qmp::through(domain.clone())),
+        }
+    }
+}
+
 /// The record of an attached machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attached {
@@ -117,14 +127,6 @@ impl Attached {
             _ => (),
         }
         remove_lock(&self.name)
-    }
-
-    /// A connection to its QEMU.
-    pub fn qmp(&self, timeout: Duration) -> Result<Qmp> {
-        match &self.monitor {
-            Monitor::Qmp(socket) => Qmp::connect(socket, timeout),
-            Monitor::Libvirt(domain) => Ok(Qmp::through(domain.clone())),
-        }
     }
 
     /// It runs, as far as can be seen.

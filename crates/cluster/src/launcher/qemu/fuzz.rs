@@ -21,7 +21,7 @@ fn monitor(text: &[u8]) {
         _ => answer,
     };
     let _ = qmp::parse_threads(&value);
-    let _ = plug::channel_in(&value, "agent");
+    let _ = plug::channel_in(&value, "agent", None);
     if let Ok(tree) = pci::read(&value) {
         for size in [1 << 20, 1 << 30, u64::MAX] {
             if let Ok(bus) = tree.bus_for(size) {

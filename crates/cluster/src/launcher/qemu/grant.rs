@@ -53,7 +53,7 @@ pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<Stri
     let name = hotplug.named(pool)?;
     hotplug.check_not_fixed(&name)?;
     let Some(plugged) = hotplug.devices.of(&name).cloned() else {
-        let machine = hotplug.target.name();
+        let machine = &hotplug.target.name;
         return Err(error!("{machine} does not have the pool {pool}").code(1).hint(hotplug.what_it_has()));
     };
     hotplug.check_unpluggable(&name)?;
@@ -68,7 +68,7 @@ pub fn revoke(target: &mut Target, pool: &str, timeout: Duration) -> Result<Stri
 /// The pools that a machine has, with their devices' addresses. Cleans up after interrupted commands.
 pub fn pools(target: &mut Target) -> Result<Vec<(Granted, String)>> {
     let hotplug = Hotplug::begin(target)?;
-    let all = hotplug.target.pools().iter();
+    let all = hotplug.target.pools.iter();
     let with = |pool: &Granted| Some((pool.clone(), hotplug.devices.of(&pool.name)?.address.clone()));
     Ok(all.filter_map(with).collect())
 }

@@ -1,10 +1,9 @@
 //! The health of machines, from their QEMU and their front ends.
 
 use super::attached::{self, Attached};
-use super::qmp::Qmp;
-use super::sockets::{agent_socket, monitor_socket, AGENT};
+use super::connection::Connection;
 use super::target::Target;
-use super::{doorbell, pci, plug};
+use super::{doorbell, pci};
 use crate::error::Result;
 use crate::launcher::{dead, front_end};
 use crate::state::machine::{health_on_record, Health};
@@ -26,14 +25,8 @@ const TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// The health of a cluster's machine.
 pub fn by_monitor(record: &Record, machine: &Machine) -> Health {
-    let asked = || -> Result<Health> {
-        let directory = record.machine_directory(machine)?;
-        let mut qmp = Qmp::connect(&monitor_socket(&directory), TIMEOUT)?;
-        let open = plug::is_open(&mut qmp, AGENT)? == Some(true);
-        let socket = agent_socket(&directory);
-        ask(&mut qmp, open.then_some(socket.as_path()))
-    };
-    asked().unwrap_or_else(|_| health_on_record(&machine.pools))
+    let asked = Connection::to_machine(record, machine).and_then(|connection| ask(&connection));
+    asked.unwrap_or_else(|_| health_on_record(&machine.pools))
 }
 
 /// All of this user's attached machines.
@@ -45,21 +38,14 @@ pub fn attached_machines() -> Result<Vec<AttachedStatus>> {
 }
 
 fn of_attached(record: &Attached) -> Health {
-    let asked = || -> Result<Health> {
-        let mut qmp = record.qmp(TIMEOUT)?;
-        let channel = match &record.channel {
-            Some(label) => plug::channel(&mut qmp, label)?,
-            None => None,
-        };
-        let open = channel.filter(|channel| channel.open);
-        ask(&mut qmp, open.as_ref().map(|open| open.socket.as_path()))
-    };
-    asked().unwrap_or_else(|_| health_on_record(&record.pools))
+    ask(&Connection::to_attached(record)).unwrap_or_else(|_| health_on_record(&record.pools))
 }
 
-fn ask(qmp: &mut Qmp, front_end: Option<&std::path::Path>) -> Result<Health> {
+fn ask(connection: &Connection) -> Result<Health> {
+    let mut qmp = connection.qmp(TIMEOUT)?;
+    let front_end = connection.channel(&mut qmp)?.filter(|channel| channel.open);
     let tree = pci::read(&qmp.call("query-pci", json!({}))?)?;
-    let status = front_end.and_then(|socket| front_end::status(socket, TIMEOUT).ok());
+    let status = front_end.and_then(|channel| front_end::status(&channel.socket, TIMEOUT).ok());
     Ok(Health {
         pools: tree.plugged.into_iter().map(|plugged| plugged.pool).collect(),
         front_end: status.is_some(),
@@ -73,7 +59,7 @@ pub fn clear_attached(name: &str) -> Result<()> {
         return Ok(());
     };
     if target.record().is_some_and(|record| !record.runs()) {
-        dead::declare_in(target.pools(), name, &mut |pool| {
+        dead::declare_in(&target.pools, name, &mut |pool| {
             doorbell::release(pool, name, None);
         });
         target.set_pools(vec![])?;

@@ -4,7 +4,7 @@
 use super::doorbell;
 use super::pci::{self, Devices, FreeBus, PoolDevice};
 use super::plug::{self, Channel, FileAccess};
-use super::qmp::Qmp;
+use super::qmp::{self, Qmp};
 use super::target::Target;
 use crate::error::{error, Error, Result};
 use crate::interrupt;
@@ -37,10 +37,10 @@ pub struct Hotplug<'a> {
 impl<'a> Hotplug<'a> {
     /// Asks QEMU which pools the machine has, and updates the record.
     pub fn begin(target: &'a mut Target) -> Result<Hotplug<'a>> {
-        let mut qmp = target.qmp()?;
+        let mut qmp = target.connection.qmp(qmp::ANSWER_TIMEOUT)?;
         let devices = query_devices(&mut qmp)?;
         let mut hotplug = Hotplug { target, qmp, devices: devices.clone() };
-        let known = hotplug.target.pools().to_vec();
+        let known = hotplug.target.pools.clone();
         let gone = |pool: &&Granted| pool.transport.is_none() && devices.of(&pool.name).is_none();
         for pool in known.iter().filter(gone) {
             hotplug.clean_up(&pool.name)?;
@@ -51,7 +51,7 @@ impl<'a> Hotplug<'a> {
 
     /// Adds pools to the record that the machine has and the record lacks.
     fn record_unknown(&mut self) -> Result<()> {
-        let mut pools = self.target.pools().to_vec();
+        let mut pools = self.target.pools.clone();
         for plugged in &self.devices.plugged {
             if pools.iter().any(|pool| pool.name == plugged.pool) {
                 continue;
@@ -69,7 +69,7 @@ impl<'a> Hotplug<'a> {
                 member: None,
             });
         }
-        if pools != self.target.pools() {
+        if pools != self.target.pools {
             self.target.set_pools(pools)?;
         }
         Ok(())
@@ -78,8 +78,8 @@ impl<'a> Hotplug<'a> {
     /// Whether the machine has the pool under this name already. It is an error if it has the pool under
     /// another name, or another pool under this name.
     pub fn has(&self, pool: &HostPool) -> Result<bool> {
-        let machine = self.target.name();
-        let known = self.target.pools();
+        let machine = &self.target.name;
+        let known = &self.target.pools;
         let under = known.iter().find(|known| known.name == pool.name);
         if let Some(other) = under.filter(|under| under.path != pool.path) {
             return Err(error!(
@@ -102,23 +102,23 @@ impl<'a> Hotplug<'a> {
     /// Plugs a pool in, and writes that into the record.
     pub fn plug(&mut self, pool: &HostPool) -> Result<()> {
         let with_name = |error: Error, name: &str| error.about(&format!("could not give {name} the pool"));
-        let bus = self.devices.bus_for(pool.size).map_err(|e| with_name(e, self.target.name()))?.clone();
+        let bus = self.devices.bus_for(pool.size).map_err(|e| with_name(e, &self.target.name))?.clone();
         let granted = Granted {
             transport: None,
             name: pool.name.clone(),
             path: pool.path.clone(),
             size: pool.size,
-            doorbell: self.target.doorbell() && plug::can_unplug_doorbell(&mut self.qmp)?,
+            doorbell: self.target.doorbell && plug::can_unplug_doorbell(&mut self.qmp)?,
             member: None,
         };
-        let mut pools = self.target.pools().to_vec();
+        let mut pools = self.target.pools.clone();
         pools.push(granted.clone());
         self.target.set_pools(pools)?;
         let plugged = self.plug_served(&granted, &bus);
         plugged.map_err(|error| {
             // What can't be cleaned up now is when the next command begins.
             let _ = self.clean_up(&pool.name);
-            with_name(error, self.target.name())
+            with_name(error, &self.target.name)
         })
     }
 
@@ -135,14 +135,14 @@ impl<'a> Hotplug<'a> {
             let doorbell = doorbell.as_deref();
             let plugged = match self.target.domain() {
                 Some(domain) => domain.plug(pool, doorbell, bus),
-                None => plug::plug(&mut self.qmp, self.target.access(), pool, doorbell, bus),
+                None => plug::plug(&mut self.qmp, self.target.access, pool, doorbell, bus),
             };
             tries -= 1;
             match plugged {
                 Err(_) if doorbell.is_some_and(|socket| !is_served(socket)) && tries > 0 => (),
                 Ok(()) => {
                     if let (true, Some(pid)) = (pool.doorbell, self.connects()) {
-                        doorbell::name(pid, self.target.name())?;
+                        doorbell::name(pid, &self.target.name)?;
                     }
                     return Ok(());
                 }
@@ -153,7 +153,7 @@ impl<'a> Hotplug<'a> {
 
     /// The pid that connects to the back end for the machine, if it is known.
     fn connects(&self) -> Option<i32> {
-        match self.target.access() {
+        match self.target.access {
             FileAccess::Paths => self.qmp.process(),
             FileAccess::Descriptors(_) => Some(std::process::id() as i32),
         }
@@ -161,7 +161,7 @@ impl<'a> Hotplug<'a> {
 
     /// Waits until the machine's firmware or kernel has assigned an address to the device.
     pub fn await_device(&mut self, name: &str, timeout: Duration) -> Result<PoolDevice> {
-        let machine = self.target.name();
+        let machine = &self.target.name;
         let found = interrupt::poll(timeout, POLL_INTERVAL, || {
             self.devices = query_devices(&mut self.qmp)?;
             let plugged = self.devices.of(name);
@@ -192,7 +192,7 @@ impl<'a> Hotplug<'a> {
         }
         let failed = answer.failed.iter().find(|failed| failed.name == name);
         let why = failed.map_or("it does not say why", |failed| failed.why.as_str());
-        let machine = self.target.name();
+        let machine = &self.target.name;
         Err(error!("{machine} has the device of the pool {name} and can't use it: {why}"))
     }
 
@@ -216,10 +216,11 @@ impl<'a> Hotplug<'a> {
             true => LISTEN_TIMEOUT,
             false => Duration::ZERO,
         };
-        let found = interrupt::wait_for(timeout, || match self.target.channel(&mut self.qmp)? {
-            Some(channel) if !channel.open => Ok(None),
-            channel => Ok(Some(channel)),
-        })?;
+        let found =
+            interrupt::wait_for(timeout, || match self.target.connection.channel(&mut self.qmp)? {
+                Some(channel) if !channel.open => Ok(None),
+                channel => Ok(Some(channel)),
+            })?;
         Ok(found.flatten())
     }
 
@@ -229,7 +230,7 @@ impl<'a> Hotplug<'a> {
             return Ok(pool.into());
         }
         let path = path_of(pool);
-        let mut known = self.target.pools().iter();
+        let mut known = self.target.pools.iter();
         let found = known.find(|known| Some(&known.path) == path.as_ref());
         Ok(found.map_or(pool, |found| &found.name).into())
     }
@@ -245,23 +246,23 @@ impl<'a> Hotplug<'a> {
 
     /// An error if the machine started with the pool as a device that QEMU can't unplug.
     pub fn check_not_fixed(&self, name: &str) -> Result<()> {
-        let known = self.target.pools().iter().find(|pool| pool.name == name);
+        let known = self.target.pools.iter().find(|pool| pool.name == name);
         let Some(transport) = known.and_then(|pool| pool.transport.as_ref()) else {
             return Ok(());
         };
-        let machine = self.target.name();
+        let machine = &self.target.name;
         Err(error!("{machine} has had the pool {name} by {transport} since it started, and QEMU can't take such a device away")
         .hint("It goes with the machine: vshmem down."))
     }
 
     /// An error if unplugging the pool would crash QEMU.
     pub fn check_unpluggable(&mut self, name: &str) -> Result<()> {
-        let mut known = self.target.pools().iter();
+        let mut known = self.target.pools.iter();
         let doorbell = known.any(|pool| pool.name == name && pool.doorbell);
         if !doorbell || plug::can_unplug_doorbell(&mut self.qmp)? {
             return Ok(());
         }
-        let machine = self.target.name();
+        let machine = &self.target.name;
         Err(error!("{machine} has the pool {name} with doorbells, and without KVM QEMU crashes when it loses those")
         .hint("Turn the machine off with --force or vshmem down. Pools that are granted later, or all with vshmem up --no-doorbell, can be revoked."))
     }
@@ -269,7 +270,7 @@ impl<'a> Hotplug<'a> {
     /// Records which members of its pools the machine is, as its front end reports; once the machine is dead,
     /// nobody can.
     pub fn record_members(&mut self) -> Result<()> {
-        let mut pools = self.target.pools().to_vec();
+        let mut pools = self.target.pools.clone();
         for seen in self.guest_pools().unwrap_or_default() {
             let pool = pools.iter_mut().find(|pool| pool.name == seen.name);
             if let (Some(pool), Some(number)) = (pool, seen.member) {
@@ -277,7 +278,7 @@ impl<'a> Hotplug<'a> {
                 pool.member = member.or(pool.member);
             }
         }
-        match pools == self.target.pools() {
+        match pools == self.target.pools {
             true => Ok(()),
             false => self.target.set_pools(pools),
         }
@@ -285,7 +286,7 @@ impl<'a> Hotplug<'a> {
 
     /// The machine's pools as its front end sees them, if it has one.
     fn guest_pools(&mut self) -> Option<Vec<GuestPool>> {
-        let channel = self.target.channel(&mut self.qmp).ok()??;
+        let channel = self.target.connection.channel(&mut self.qmp).ok()??;
         let status = channel.open.then(|| front_end::status(&channel.socket, ANSWER_TIMEOUT));
         Some(status?.ok()?.pools)
     }
@@ -298,7 +299,7 @@ impl<'a> Hotplug<'a> {
         }
         let gone = interrupt::poll(timeout, POLL_INTERVAL, || Ok(self.is_unplugged(plugged)?.then_some(())))?;
         gone.ok_or_else(|| {
-            let (machine, pool, seconds) = (self.target.name(), &plugged.pool, timeout.as_secs_f64());
+            let (machine, pool, seconds) = (&self.target.name, &plugged.pool, timeout.as_secs_f64());
             error!("{machine} still has the pool {pool}: it was told to let go of it, and did not within {seconds} s")
                 .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force.")
         })
@@ -322,7 +323,7 @@ impl<'a> Hotplug<'a> {
             Ok(plug::clear(&mut self.qmp, name)?.then_some(()))
         })?;
         released.ok_or_else(|| {
-            error!("QEMU of {} does not let go of the pool {name}", self.target.name())
+            error!("QEMU of {} does not let go of the pool {name}", self.target.name)
                 .hint("Repeat the command; if that does not help, turn the machine off.")
         })
     }
@@ -330,11 +331,11 @@ impl<'a> Hotplug<'a> {
     /// Removes a pool that the machine does not have from QEMU, from its members and from the record.
     pub fn clean_up(&mut self, name: &str) -> Result<()> {
         self.await_removal(name)?;
-        let mut pools = self.target.pools().to_vec();
+        let mut pools = self.target.pools.clone();
         if let Some(index) = pools.iter().position(|pool| pool.name == name) {
             let pool = pools.remove(index);
-            dead::declare(&pool, self.target.name());
-            doorbell::release(&pool, self.target.name(), self.qmp.process());
+            dead::declare(&pool, &self.target.name);
+            doorbell::release(&pool, &self.target.name, self.qmp.process());
             self.target.set_pools(pools)?;
         }
         Ok(())

@@ -7,7 +7,7 @@
 //! | `accel`, `probe` | KVM or TCG |
 //! | `sandbox`, `confined`, `acl` | what QEMU may access on this host |
 //! | `logs` | output of machines and of QEMU |
-//! | `sockets`, `qmp` | a QEMU's sockets, and its monitor protocol |
+//! | `sockets`, `qmp`, `connection` | a QEMU's sockets, its monitor protocol, reaching it and the front end |
 //! | `ports` | the ports that pools are plugged into |
 //! | `netdev` | the network between machines |
 //! | `doorbell` | pools that the back end serves |
@@ -20,6 +20,7 @@ mod acl;
 pub mod attach;
 pub mod attached;
 pub mod confined;
+mod connection;
 pub mod doorbell;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;

@@ -140,34 +140,24 @@ pub struct Channel {
     pub open: bool,
 }
 
-/// The channel of this label.
-pub fn channel(qmp: &mut Qmp, label: &str) -> Result<Option<Channel>> {
+/// The channel of this label. `socket` is its socket, if QEMU does not know the path.
+pub fn channel(qmp: &mut Qmp, label: &str, socket: Option<&Path>) -> Result<Option<Channel>> {
     let all = qmp.call("query-chardev", json!({}))?;
-    Ok(channel_in(&all, label))
+    Ok(channel_in(&all, label, socket))
 }
 
-/// Whether a front end listens at the channel of this label, if it exists.
-pub fn is_open(qmp: &mut Qmp, label: &str) -> Result<Option<bool>> {
-    let all = qmp.call("query-chardev", json!({}))?;
-    Ok(labelled(&all, label).map(opened))
-}
-
-fn labelled<'a>(chardevs: &'a Value, label: &str) -> Option<&'a Value> {
+pub(crate) fn channel_in(chardevs: &Value, label: &str, socket: Option<&Path>) -> Option<Channel> {
     let is_it = |item: &&Value| item.get("label").and_then(Value::as_str) == Some(label);
-    chardevs.as_array()?.iter().find(is_it)
-}
-
-fn opened(chardev: &Value) -> bool {
-    chardev.get("frontend-open").and_then(Value::as_bool) == Some(true)
-}
-
-pub(crate) fn channel_in(chardevs: &Value, label: &str) -> Option<Channel> {
-    let found = labelled(chardevs, label)?;
+    let found = chardevs.as_array()?.iter().find(is_it)?;
+    let open = found.get("frontend-open").and_then(Value::as_bool) == Some(true);
+    if let Some(socket) = socket {
+        return Some(Channel { socket: socket.into(), open });
+    }
     let file = found.get("filename")?.as_str()?;
     let path = file.strip_prefix("disconnected:").unwrap_or(file).strip_prefix("unix:")?;
     // `,server=on` and perhaps more.
     let path = path.split(",server").next()?;
-    Some(Channel { socket: path.into(), open: opened(found) })
+    Some(Channel { socket: path.into(), open })
 }
 
 #[cfg(test)]
@@ -181,10 +171,12 @@ mod tests {
             {"label": "agent", "filename": "disconnected:unix:/run/a,b/agent.sock,server=on", "frontend-open": true},
             {"label": "other", "filename": "unix:/x", "frontend-open": false},
         ]);
-        let agent = channel_in(&all, "agent").unwrap();
+        let agent = channel_in(&all, "agent", None).unwrap();
         assert_eq!((agent.socket, agent.open), ("/run/a,b/agent.sock".into(), true));
-        assert_eq!(channel_in(&all, "other").unwrap().socket, Path::new("/x"));
-        assert_eq!(channel_in(&all, "serial0"), None);
-        assert_eq!(channel_in(&all, "none"), None);
+        assert_eq!(channel_in(&all, "other", None).unwrap().socket, Path::new("/x"));
+        assert_eq!(channel_in(&all, "serial0", None), None);
+        assert_eq!(channel_in(&all, "none", None), None);
+        let serial = channel_in(&all, "serial0", Some(Path::new("/y"))).unwrap();
+        assert_eq!((serial.socket, serial.open), ("/y".into(), true));
     }
 }

@@ -2,24 +2,35 @@
 //! locked.
 
 use super::attached::{self, Attached, Monitor};
+use super::connection::Connection;
 use super::libvirt::Domain;
-use super::plug::{self, Channel, FileAccess};
-use super::qmp::{Qmp, ANSWER_TIMEOUT};
-use super::sockets::{agent_socket, monitor_socket, AGENT};
+use super::plug::FileAccess;
+use super::qmp::ANSWER_TIMEOUT;
 use crate::error::{error, Result};
 use crate::state::directories::cluster_directory;
 use crate::state::lock::{remove_cluster_directory, try_lock_cluster, wait_for_lock, Lock};
-use crate::state::machine::{find, state, MachineState};
-use crate::state::record::{Granted, Machine, Record};
+use crate::state::machine::{find, index_of, state, MachineState};
+use crate::state::record::{Granted, Record};
 use crate::{interrupt, user};
 use std::time::Duration;
 
 /// A locked machine.
 pub struct Target {
+    /// The machine's name.
+    pub name: String,
+    /// The pools in its record; [`Target::set_pools`] changes them.
+    pub pools: Vec<Granted>,
+    /// The back end serves its pools.
+    pub doorbell: bool,
+    /// How its QEMU accesses pools.
+    pub access: FileAccess,
+    /// How it is reached.
+    pub connection: Connection,
     home: Home,
     _lock: Lock,
 }
 
+/// Its record.
 enum Home {
     Cluster { record: Record, index: usize },
     Attached(Attached),
@@ -47,10 +58,16 @@ impl Target {
         }
         let lock = wait_for_lock(name, || attached::lock(name))?;
         // Another command may have detached it in the meantime.
-        let Some(record) = Attached::read(name)? else {
-            return Ok(None);
-        };
-        Ok(Some(Target { home: Home::Attached(record), _lock: lock }))
+        let record = Attached::read(name)?;
+        Ok(record.map(|record| Target {
+            name: record.name.clone(),
+            pools: record.pools.clone(),
+            doorbell: record.doorbell,
+            access: FileAccess::Paths,
+            connection: Connection::to_attached(&record),
+            home: Home::Attached(record),
+            _lock: lock,
+        }))
     }
 
     fn of_cluster(cluster: &str, name: &str, check: &dyn Fn(&Record) -> Result<()>) -> Result<Target> {
@@ -62,33 +79,22 @@ impl Target {
         }
         let (record, _) = found?;
         check(&record)?;
-        let index = record.machines.iter().position(|machine| machine.name == name);
-        let index = index.ok_or_else(|| error!("there is no machine {name}"))?;
-        Ok(Target { home: Home::Cluster { record, index }, _lock: lock })
-    }
-
-    fn machine(record: &Record, index: usize) -> &Machine {
-        &record.machines[index]
-    }
-
-    /// The machine's name.
-    pub fn name(&self) -> &str {
-        match &self.home {
-            Home::Cluster { record, index } => &Target::machine(record, *index).name,
-            Home::Attached(attached) => &attached.name,
-        }
-    }
-
-    /// The pools in its record.
-    pub fn pools(&self) -> &[Granted] {
-        match &self.home {
-            Home::Cluster { record, index } => &Target::machine(record, *index).pools,
-            Home::Attached(attached) => &attached.pools,
-        }
+        let index = index_of(&record, name)?;
+        let machine = &record.machines[index];
+        Ok(Target {
+            name: name.into(),
+            pools: machine.pools.clone(),
+            doorbell: record.doorbell,
+            access: FileAccess::Descriptors(user::of_machine(machine.index)),
+            connection: Connection::to_machine(&record, machine)?,
+            home: Home::Cluster { record, index },
+            _lock: lock,
+        })
     }
 
     /// Writes its pools into the record.
     pub fn set_pools(&mut self, pools: Vec<Granted>) -> Result<()> {
+        self.pools.clone_from(&pools);
         match &mut self.home {
             Home::Cluster { record, index } => {
                 record.machines[*index].pools = pools;
@@ -101,51 +107,6 @@ impl Target {
         }
     }
 
-    /// The back end serves its pools.
-    pub fn doorbell(&self) -> bool {
-        match &self.home {
-            Home::Cluster { record, .. } => record.doorbell,
-            Home::Attached(attached) => attached.doorbell,
-        }
-    }
-
-    /// A connection to its QEMU.
-    pub fn qmp(&self) -> Result<Qmp> {
-        match &self.home {
-            Home::Cluster { record, index } => {
-                let directory = record.machine_directory(Target::machine(record, *index))?;
-                Qmp::connect(&monitor_socket(&directory), ANSWER_TIMEOUT)
-            }
-            Home::Attached(attached) => attached.qmp(ANSWER_TIMEOUT),
-        }
-    }
-
-    /// The channel to its front end; `None` if it has none.
-    pub fn channel(&self, qmp: &mut Qmp) -> Result<Option<Channel>> {
-        match &self.home {
-            Home::Cluster { record, index } => {
-                let directory = record.machine_directory(Target::machine(record, *index))?;
-                let socket = agent_socket(&directory);
-                let open = plug::is_open(qmp, AGENT)?;
-                Ok(open.map(|open| Channel { socket, open }))
-            }
-            Home::Attached(attached) => match &attached.channel {
-                Some(label) => plug::channel(qmp, label),
-                None => Ok(None),
-            },
-        }
-    }
-
-    /// How its QEMU accesses pools.
-    pub fn access(&self) -> FileAccess {
-        match &self.home {
-            Home::Cluster { record, index } => {
-                FileAccess::Descriptors(user::of_machine(Target::machine(record, *index).index))
-            }
-            Home::Attached(_) => FileAccess::Paths,
-        }
-    }
-
     /// A front end starts with the machine, so it is worth waiting a moment for it.
     pub fn has_front_end(&self) -> bool {
         matches!(self.home, Home::Cluster { .. })
@@ -153,9 +114,9 @@ impl Target {
 
     /// Its domain, if libvirt must be asked for changes.
     pub fn domain(&self) -> Option<&Domain> {
-        match &self.home {
-            Home::Attached(Attached { monitor: Monitor::Libvirt(domain), .. }) => Some(domain),
-            _ => None,
+        match &self.connection.monitor {
+            Monitor::Libvirt(domain) => Some(domain),
+            Monitor::Qmp(_) => None,
         }
     }
 
@@ -172,20 +133,18 @@ impl Target {
         if let Some(domain) = self.domain() {
             return domain.destroy();
         }
-        let mut qmp = self.qmp()?;
+        let mut qmp = self.connection.qmp(ANSWER_TIMEOUT)?;
         // QEMU may end before it answers.
         let _ = qmp.try_call("quit", serde_json::json!({}));
         drop(qmp);
         let gone = interrupt::wait_for(Duration::from_secs(10), || Ok(self.has_ended().then_some(())))?;
-        gone.ok_or_else(|| error!("{} does not turn off", self.name()))
+        gone.ok_or_else(|| error!("{} does not turn off", self.name))
     }
 
     /// It does not run any more.
     fn has_ended(&self) -> bool {
         match &self.home {
-            Home::Cluster { record, index } => {
-                state(record, Target::machine(record, *index)) == MachineState::Died
-            }
+            Home::Cluster { record, index } => state(record, &record.machines[*index]) == MachineState::Died,
             Home::Attached(attached) => !attached.runs(),
         }
     }

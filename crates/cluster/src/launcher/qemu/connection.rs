@@ -1,0 +1,50 @@
+//! How a machine's QEMU and its front end are reached.
+
+use super::attached::{Attached, Monitor};
+use super::plug::{self, Channel};
+use super::qmp::Qmp;
+use super::sockets::{agent_socket, monitor_socket, AGENT};
+use crate::error::Result;
+use crate::state::record::{Machine, Record};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a machine's QEMU and its front end are reached.
+pub struct Connection {
+    /// The monitor of its QEMU.
+    pub monitor: Monitor,
+    /// QEMU's id of the channel to the front end, if there is one.
+    label: Option<String>,
+    /// The channel's socket, if QEMU does not know the path.
+    socket: Option<PathBuf>,
+}
+
+impl Connection {
+    /// To a cluster's machine.
+    pub fn to_machine(record: &Record, machine: &Machine) -> Result<Connection> {
+        let directory = record.machine_directory(machine)?;
+        Ok(Connection {
+            monitor: Monitor::Qmp(monitor_socket(&directory)),
+            label: Some(AGENT.into()),
+            socket: Some(agent_socket(&directory)),
+        })
+    }
+
+    /// To an attached machine.
+    pub fn to_attached(record: &Attached) -> Connection {
+        Connection { monitor: record.monitor.clone(), label: record.channel.clone(), socket: None }
+    }
+
+    /// A connection to QEMU.
+    pub fn qmp(&self, timeout: Duration) -> Result<Qmp> {
+        self.monitor.connect(timeout)
+    }
+
+    /// The channel to the front end; `None` if there is none.
+    pub fn channel(&self, qmp: &mut Qmp) -> Result<Option<Channel>> {
+        match &self.label {
+            Some(label) => plug::channel(qmp, label, self.socket.as_deref()),
+            None => Ok(None),
+        }
+    }
+}
