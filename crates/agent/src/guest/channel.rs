@@ -1,33 +1,22 @@
-//! The front end's side of the channel to the host: a virtio-serial port, whose host side is opened and
-//! closed.
-//!
-//! While the host side is closed, plain poll reports a hang-up all the time; edge-triggered epoll reports it
-//! once.
+//! The front end's side of the channel to the host: a virtio-serial port.
 
 use super::lines::Lines;
+use super::port::{self, Poller};
 use super::protocol::{LONGEST, PORT};
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::Timespec;
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
+use std::time::Instant;
 
-/// Where the kernel lists the ports.
-const PORTS: &str = "/sys/class/virtio-ports";
-/// Longest write: the kernel's driver copies each into one buffer, and fails larger ones.
-const LONGEST_WRITE: usize = 32 * 1024;
 /// Responses that the host does not read are dropped when there are more bytes than this.
 const MOST_UNSENT: usize = 4 * LONGEST;
 
 /// An open port.
 pub struct Channel {
     port: File,
-    epoll: OwnedFd,
+    poller: Poller,
     received: Lines,
     unsent: VecDeque<u8>,
 }
@@ -35,28 +24,28 @@ pub struct Channel {
 impl Channel {
     /// Opens the machine's port; `None` if it has none.
     pub fn find() -> io::Result<Option<Channel>> {
-        find_port(Path::new(PORTS)).map(|device| Channel::open(&device)).transpose()
+        let found = port::find(Path::new(port::PORTS), |name| name == PORT);
+        let open =
+            |device| File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(device);
+        found.first().map(|device| Channel::on(open(device)?)).transpose()
     }
 
-    fn open(device: &Path) -> io::Result<Channel> {
-        let port = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(device)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let events = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&epoll, &port, EventData::new_u64(0), events)?;
-        Ok(Channel { port, epoll, received: Lines::default(), unsent: VecDeque::new() })
+    /// A channel on a port that is open.
+    fn on(port: File) -> io::Result<Channel> {
+        let poller = Poller::new()?;
+        poller.add(&port, 0)?;
+        Ok(Channel { port, poller, received: Lines::default(), unsent: VecDeque::new() })
     }
 
-    /// Sleeps until something happens on the port, or the time is over.
-    pub fn wait(&self, time: Duration) {
-        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-        let mut events = [MaybeUninit::uninit(); 1];
-        let _ = epoll::wait(self.epoll.as_fd(), &mut events, Some(&time));
+    /// Sleeps until something happens on the port, or the deadline.
+    pub fn wait(&self, deadline: Instant) {
+        let _ = self.poller.wait(Some(deadline));
     }
 
     /// Reads and writes as much as it can without waiting. An error: the port is gone.
     pub fn transfer(&mut self) -> io::Result<()> {
         self.read()?;
-        self.write()
+        port::write(&mut self.port, &mut self.unsent).map(drop)
     }
 
     /// The next complete line that was received.
@@ -71,7 +60,7 @@ impl Channel {
         }
         self.unsent.extend(line.as_bytes());
         self.unsent.push_back(b'\n');
-        self.write()
+        port::write(&mut self.port, &mut self.unsent).map(drop)
     }
 
     fn read(&mut self) -> io::Result<()> {
@@ -92,57 +81,20 @@ impl Channel {
             }
         }
     }
-
-    fn write(&mut self) -> io::Result<()> {
-        while !self.unsent.is_empty() {
-            let (first, _) = self.unsent.as_slices();
-            match self.port.write(&first[..first.len().min(LONGEST_WRITE)]) {
-                Ok(0) => return Ok(()),
-                Ok(len) => drop(self.unsent.drain(..len)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The device file of the port, by a list of ports as sysfs has it.
-fn find_port(list: &Path) -> Option<PathBuf> {
-    fs::read_dir(list).ok()?.flatten().find_map(|entry| {
-        let name = fs::read_to_string(entry.path().join("name")).ok()?;
-        (name.trim_end() == PORT).then(|| Path::new("/dev").join(entry.file_name()))
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_port_is_found_by_its_name() {
-        let list = std::env::temp_dir().join(format!("vshmem-ports-{}", std::process::id()));
-        for (port, name) in [("vport1p1", "vshmem.0"), ("vport1p9", PORT)] {
-            fs::create_dir_all(list.join(port)).expect("made");
-            fs::write(list.join(port).join("name"), format!("{name}\n")).expect("written");
-        }
-        assert_eq!(find_port(&list), Some("/dev/vport1p9".into()));
-        fs::remove_dir_all(&list).expect("removed");
-        assert_eq!(find_port(&list), None);
-    }
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
 
     /// A socket serves as the port.
     #[test]
     fn requests_and_responses_pass_until_the_host_side_is_closed() {
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
         theirs.set_nonblocking(true).expect("set");
-        let mut channel = Channel {
-            port: File::from(OwnedFd::from(theirs)),
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll"),
-            received: Lines::default(),
-            unsent: VecDeque::new(),
-        };
+        let mut channel = Channel::on(File::from(OwnedFd::from(theirs))).expect("an epoll");
         ours.write_all(b"a request\nhalf a req").expect("sent");
         channel.transfer().expect("received");
         assert_eq!(channel.line().as_deref(), Some(&b"a request"[..]));

@@ -9,6 +9,7 @@ pub(crate) mod channel;
 mod devices;
 mod lines;
 pub(crate) mod pools;
+pub mod port;
 pub mod protocol;
 
 pub use devices::{give, Devices};
@@ -56,7 +57,7 @@ pub fn run(devices: &'static [&'static dyn Devices], owner: Option<u32>) -> Resu
                     channel = None;
                     sleep(left);
                 } else {
-                    open.wait(due.saturating_duration_since(Instant::now()));
+                    open.wait(due);
                 }
             }
         }

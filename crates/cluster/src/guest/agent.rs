@@ -1,7 +1,6 @@
 //! Serves commands on channels, and reaps processes.
 
 use super::command::Starter;
-use super::poller::Poller;
 use super::session::{Context, Session, Source};
 use crate::error::{Explain, Result};
 use crate::wire::ended::Ended;
@@ -9,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
+use vshmem_agent::guest::port::Poller;
 use vshmem_agent::signals::Signals;
 
 /// An agent: it runs commands for the hosts of some channels.

@@ -7,7 +7,6 @@ pub mod command;
 mod console;
 mod front_end;
 mod network;
-mod poller;
 pub mod session;
 mod stream;
 mod sys;

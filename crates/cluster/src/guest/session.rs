@@ -6,7 +6,6 @@
 //! and a command with much output delays others by a turn only.
 
 use super::command::Starter;
-use super::poller::Poller;
 use super::stream::{Stream, Turn};
 use crate::wire::ended::Ended;
 use crate::wire::frame::{Frame, Interruption, Kind, Parser};
@@ -17,15 +16,14 @@ use rustix::io::ioctl_fionbio;
 use rustix::termios::{tcgetattr, tcsetattr, OptionalActions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use vshmem_agent::guest::port::{self, Poller};
 
 /// Commands are not read from while so many bytes wait for the host.
 const BACKLOG: usize = 256 * 1024;
-/// The kernel's driver copies each write into one buffer; larger ones fail.
-const MAX_WRITE: usize = 32 * 1024;
 /// Frames that are handled, and turns of commands, before other channels are served.
 const FRAMES: usize = 64;
 const TURNS: usize = 64;
@@ -179,7 +177,8 @@ impl Session {
             self.hang_up();
         }
         let advanced = self.advance(context);
-        self.flush() || advanced || read
+        let written = port::write(&mut self.port, &mut self.out).unwrap_or(false);
+        written || advanced || read
     }
 
     fn read_port(&mut self) -> bool {
@@ -259,21 +258,6 @@ impl Session {
         self.out.extend(greeting(&WELCOME, &nonce));
         self.state =
             State::Active(Active { nonce, parser: Parser::new(rest), unread: true, ..Active::default() });
-    }
-
-    fn flush(&mut self) -> bool {
-        let mut progress = false;
-        while !self.out.is_empty() {
-            let (head, _) = self.out.as_slices();
-            match self.port.write(&head[..head.len().min(MAX_WRITE)]) {
-                Ok(len) if len > 0 => {
-                    self.out.drain(..len);
-                    progress = true;
-                }
-                _ => break,
-            }
-        }
-        progress
     }
 }
 

@@ -3,7 +3,6 @@
 use super::super::command::testing::Echoes;
 #[cfg(test)]
 use super::super::command::testing::Plain;
-use super::super::poller::Poller;
 use super::{Context, Session, Source, Starter, State};
 use crate::wire::ended::Ended;
 use crate::wire::greeting::{greeting, HELLO};
@@ -12,6 +11,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
+use vshmem_agent::guest::port::Poller;
 
 /// The random number of the session.
 pub const NONCE: [u8; 16] = [7; 16];

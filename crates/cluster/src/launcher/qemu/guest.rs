@@ -4,10 +4,10 @@ use crate::error::{error, Explain, Result};
 use crate::interrupt;
 use crate::launcher::traits::Guest;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vshmem_agent::dax;
-use vshmem_agent::guest::Devices;
+use vshmem_agent::guest::{port, Devices};
 use vshmem_transport::dax::Dax;
 use vshmem_transport::{PoolRef, Transport};
 
@@ -43,20 +43,13 @@ impl Guest for QemuGuest {
 
 /// The device files of the channels, once the kernel has announced them all.
 fn find_ports(count: usize) -> Result<Vec<PathBuf>> {
-    let mut seen = 0;
-    let found = interrupt::wait_for(PORTS_TIMEOUT, || {
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten().flatten() {
-            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
-            let device = PathBuf::from("/dev").join(entry.file_name());
-            if name.trim().starts_with(PORT_NAME) && device.exists() {
-                found.push(device);
-            }
-        }
-        seen = found.len();
-        Ok((seen >= count).then_some(found))
-    })?;
-    found.ok_or_else(|| error!("the machine has {seen} channels instead of {count}"))
+    let found = || {
+        let mut found = port::find(Path::new(port::PORTS), |name| name.starts_with(PORT_NAME));
+        found.retain(|device| device.exists());
+        found
+    };
+    let all = interrupt::wait_for(PORTS_TIMEOUT, || Ok(Some(found()).filter(|found| found.len() >= count)))?;
+    all.ok_or_else(|| error!("the machine has {} channels instead of {count}", found().len()))
 }
 
 /// Permits the machine's user to map the pools that are there from the start.
