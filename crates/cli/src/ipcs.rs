@@ -2,8 +2,8 @@
 
 use crate::json::print_document;
 use crate::output::print;
-use crate::{args, size};
 use crate::table::{member_row, or_dash, waiter_row, Table, MEMBER_HEADING, WAITER_HEADING};
+use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
