@@ -83,7 +83,13 @@ mod tests {
         std::fs::write(&path, &part).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(&path, mode).unwrap();
-        let out = std::process::Command::new(&path).arg("--list").output();
+        let run = || std::process::Command::new(&path).arg("--list").output();
+        let is_busy = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy;
+        let mut out = run();
+        // Another test may have forked a child while the file was open to write.
+        while out.as_ref().is_err_and(is_busy) {
+            out = run();
+        }
         std::fs::remove_file(&path).unwrap();
         assert!(out.unwrap().status.success());
     }

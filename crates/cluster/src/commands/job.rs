@@ -74,8 +74,8 @@ fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec<(Os
 }
 
 impl Job {
-    /// A command without input, with this process's environment and `changes`. Without `cwd`, it starts in the
-    /// current directory, or in `/` where that does not exist.
+    /// A command without input, with this process's environment and `changes`. Without `cwd`, it starts in
+    /// the current directory, or in `/` where that does not exist.
     pub fn new(
         location: Location,
         label: String,

@@ -1,5 +1,5 @@
-//! Commands on this kernel. A single one is executed in place of this process. Several are run by an agent, as
-//! in a machine: this program is executed again for that, as `vshmem-commands`.
+//! Commands on this kernel. A single one is executed in place of this process. Several are run by an agent,
+//! as in a machine: this program is executed again for that, as `vshmem-commands`.
 
 use super::channel::Channel;
 use super::job::Job;
