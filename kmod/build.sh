@@ -106,7 +106,7 @@ image() { # image VERSION: prints the path of the kernel
 build() { # build VERSION [MODULE]: prints the path of the module
     module=${2:-vshmem}
     case $module in
-    vshmem) sources="$here/vshmem.c $here/vshmem_ioctl.h $here/Kbuild" ;;
+    vshmem) sources="$(echo "$here"/*.[ch]) $here/Kbuild" ;;
     vshmem_xen) sources="$(echo "$here"/xen/*.[ch]) $here/vshmem_ioctl.h $here/xen/Kbuild" ;;
     esac
     # shellcheck disable=SC2086 # a list of files

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,6 +108,22 @@ static void check_remains(volatile uint32_t *mem, uint64_t size) {
           "its protection can be changed");
 }
 
+/* Maps it by a device file of another name, as containers have. */
+static volatile uint32_t *map_by_other_name(uint64_t size) {
+    static const char other[] = "/other";
+    volatile uint32_t *mem;
+    struct stat status;
+    int fd;
+
+    must(stat(device_path, &status), device_path);
+    must(mknod(other, S_IFCHR | 0600, status.st_rdev), "mknod");
+    fd = must(open(other, O_RDWR | O_CLOEXEC), other);
+    mem = map_all(fd, size);
+    close(fd);
+    unlink(other);
+    return mem;
+}
+
 static void check_reborn(int old, struct vshmem_identity before) {
     struct vshmem_info info;
     volatile uint32_t *mem;
@@ -131,10 +148,12 @@ void test_removal(const char *how) {
     struct vshmem_info info = get_info(fd);
     struct vshmem_identity identity = get_identity(fd);
     volatile uint32_t *mem = map_all(fd, info.size);
+    volatile uint32_t *other = map_by_other_name(info.size);
     volatile uint32_t *remaining = map_remaining(fd, info.size);
     pid_t sleepers[3], worker;
 
     mem[0] = 0x5eed;
+    check(other[0] == 0x5eed, "a file of another name shows the same memory");
     check(remaining[0] == 0x5eed, "a mapping that can remain shows the same memory");
     worker = start_worker(remaining);
     check(syscall(SYS_delete_module, "vshmem", O_NONBLOCK) < 0 && errno == EAGAIN,
@@ -151,12 +170,14 @@ void test_removal(const char *how) {
         check(end_of(sleepers[i]) == ENODEV, "sleeper %d is woken with ENODEV", i + 1);
     check(end_of(worker) == 0, "a process with a mapping that remains is not killed");
     check_dead(fd, mem, info.size);
+    check(touch(other) == 1000 + SIGBUS, "a page that was mapped by another name raises SIGBUS");
     check_remains(remaining, info.size);
     if (!strcmp(how, "unbind")) {
         must(write_to("/sys/bus/pci/drivers/vshmem/bind", info.pci), "bind");
         check_reborn(fd, identity);
     }
     munmap((void *)mem, info.size);
+    munmap((void *)other, info.size);
     munmap((void *)remaining, info.size);
     check(syscall(SYS_delete_module, "vshmem", O_NONBLOCK) < 0 && errno == EAGAIN,
           "the driver can't be unloaded while a dead file is open");

@@ -178,6 +178,31 @@ static void check_device(int fd, int member) {
     check_errno(ioctl(fd, VSHMEM_RING, &r), EXDEV, "ring by another device");
 }
 
+/* So many that the driver leaves them to the interrupt's thread. */
+static void check_many(int fd, volatile uint32_t *mem, int member) {
+    enum { MANY = 40 };
+    pid_t pids[MANY];
+    int i, woken = 0, asleep = 0;
+
+    for (i = 0; i < MANY; i++) {
+        mem[WORD + i] = 5;
+        pids[i] = start_sleeper(fd, OFFSET + 4 * i, 5, VSHMEM_FOREVER);
+    }
+    for (i = 0; i < MANY; i += 2)
+        mem[WORD + i] = 6;
+    must(ring(fd, member, 0), "VSHMEM_RING");
+    for (i = 0; i < MANY; i += 2)
+        woken += end_of(pids[i]) == 0;
+    for (i = 1; i < MANY; i += 2)
+        asleep += is_there(pids[i]);
+    check(woken == MANY / 2, "of %d sleepers a ring wakes those whose word has changed", MANY);
+    check(asleep == MANY / 2, "and no others");
+    for (i = 1; i < MANY; i += 2) {
+        wake_word(fd, OFFSET + 4 * i, 1);
+        end_of(pids[i]);
+    }
+}
+
 void test_ringing(bool doorbell) {
     int fd = open_device(O_RDWR);
     struct vshmem_info info = get_info(fd);
@@ -195,6 +220,7 @@ void test_ringing(bool doorbell) {
     check(ring(fd, 0xffff, 0) == 0, "ring a member that there isn't");
     check(ring(fd, info.member, 0xfffe) == 0, "ring a vector that there isn't");
     check_device(fd, info.member);
+    check_many(fd, mem, info.member);
     for (vector = 0; vector < info.vectors; vector++) {
         mem[WORD] = 5;
         pid = start_sleeper(fd, OFFSET, 5, VSHMEM_FOREVER);

@@ -1,7 +1,7 @@
 //! Doorbells under loom: every interleaving of a waiter, a waker, an interrupt and a back end.
 //!
 //! This models what [`super::Across`] does around a waiter's record (`vshmem_ipc::waiters`) with the same
-//! orderings, and what is beyond it: the table of sleepers in `kmod/vshmem.c`, whose spinlock is loom's mutex
+//! orderings, and what is beyond it: the table of sleepers in `kmod/sleep.c`, whose spinlock is loom's mutex
 //! here, the futex of the host's kernel in the same way, and the back end's loop (`vshmem_agent`'s
 //! `doorbell_sender`). The IPC object's lock is a mutex; its own algorithm is modelled in
 //! `vshmem_pool::lock`. Sleeps have no deadline, so a lost wake-up is a deadlock, which loom reports.
