@@ -16,6 +16,8 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/kmod
 
+sources="$(cd "$here" && echo *.[ch] xen/*.[ch]) Kbuild"
+
 fail() {
     echo "kmod/build.sh: $*" >&2
     exit 1
@@ -103,35 +105,37 @@ image() { # image VERSION: prints the path of the kernel
     echo "$unpacked/boot/vmlinuz-$1"
 }
 
-build() { # build VERSION [MODULE]: prints the path of the module
+# build VERSION [MODULE]: builds all drivers for it, prints the path of one
+build() {
     module=${2:-vshmem}
-    case $module in
-    vshmem) sources="$(echo "$here"/*.[ch]) $here/Kbuild" ;;
-    vshmem_xen) sources="$(echo "$here"/xen/*.[ch]) $here/vshmem_ioctl.h $here/xen/Kbuild" ;;
-    esac
-    # shellcheck disable=SC2086 # a list of files
-    sum=$(cat $sources | sha256sum | cut -c1-16)
-    made=$cache/modules/$1/$sum
-    if [ ! -e "$made/$module.ko" ]; then
+    made=$cache/modules/$1/$(cd "$here" && cat $sources | sha256sum | cut -c1-16)
+    if [ ! -e "$made" ]; then
         tree=$(headers "$1")
-        rm -rf "$made"
-        mkdir -p "$made"
-        # shellcheck disable=SC2086
-        cp $sources "$made"
-        # The compiler of the kernel, if it is there.
-        cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$tree/.config" 2>/dev/null)
-        cc=${cc##*-linux-gnu-}
-        command -v "${cc:-gcc}" >/dev/null || cc=gcc
-        if ! make -C "$tree" M="$made" CC="${cc:-gcc}" CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="-Wall -Wextra -Wno-unused-parameter \
--Wno-sign-compare -Wno-missing-field-initializers -Wno-type-limits -Wno-shift-negative-value" modules >"$made/log" 2>&1; then
-            cat "$made/log" >&2
-            mv "$made" "$made.failed.$$"
-            rm -rf "$made.failed.$$"
-            fail "$module.ko can't be built for $1 (above)"
+        if ! make_in "$tree" "$made.$$" >&2; then
+            rm -rf "$made.$$"
+            fail "the drivers can't be built for $1 (above)"
         fi
-        grep -i 'warning:' "$made/log" >&2 || true
+        mv -T "$made.$$" "$made" 2>/dev/null || rm -rf "$made.$$" # another process was faster
     fi
+    [ -e "$made/$module.ko" ] || fail "the kernel $1 knows no Xen"
     echo "$made/$module.ko"
+}
+
+make_in() { # make_in TREE DIRECTORY [SETTING...]: copies the sources there and builds them; prints warnings, or all if it fails
+    tree=$1 to=$2
+    shift 2
+    mkdir -p "$to/xen"
+    for file in $sources; do cp "$here/$file" "$to/$file"; done
+    # The compiler of the kernel, if it is there.
+    cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$tree/.config" 2>/dev/null)
+    cc=${cc##*-linux-gnu-}
+    command -v "${cc:-gcc}" >/dev/null || cc=gcc
+    make -C "$tree" M="$to" CC="${cc:-gcc}" CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="-Wall -Wextra -Wno-unused-parameter \
+-Wno-sign-compare -Wno-missing-field-initializers -Wno-type-limits -Wno-shift-negative-value" "$@" modules >"$to/log" 2>&1 || {
+        cat "$to/log"
+        return 1
+    }
+    grep -iE 'warning:|error:' "$to/log" || true
 }
 
 newest() { # newest SERIES: prints the version of the newest cloud kernel

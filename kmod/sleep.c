@@ -148,7 +148,8 @@ static ktime_t to_host_time(s64 deadline)
 	return ktime_sub(ns_to_ktime(deadline), timespec64_to_ktime(shift));
 }
 
-static int sleep_until(struct sleeper *s, ktime_t *deadline)
+/* ps shows this name (wchan). */
+static int vshmem_sleep(struct sleeper *s, ktime_t *deadline)
 {
 	int why = 0;
 
@@ -190,9 +191,9 @@ long sleepers_wait(struct pool *pool, void __user *arg)
 	if (err)
 		return err;
 	if (w.deadline == VSHMEM_FOREVER)
-		return dequeue(&pool->sleepers, &s, sleep_until(&s, NULL));
+		return dequeue(&pool->sleepers, &s, vshmem_sleep(&s, NULL));
 	deadline = to_host_time(w.deadline);
-	return dequeue(&pool->sleepers, &s, sleep_until(&s, &deadline));
+	return dequeue(&pool->sleepers, &s, vshmem_sleep(&s, &deadline));
 }
 
 long sleepers_wake(struct pool *pool, void __user *arg)

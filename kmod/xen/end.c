@@ -48,7 +48,7 @@ static bool end_all(struct grant *grant)
 	unsigned int i;
 
 	if (end_refs(grant->list_refs, grant->lists, grant->listed) +
-	    end_refs(grant->refs, grant->pool->pages, grant->granted))
+	    end_refs(grant->refs, grant->owned->pages, grant->granted))
 		return false;
 	for (i = 0; i < grant->listed; i++)
 		__free_page(grant->lists[i]);
@@ -60,17 +60,17 @@ static bool end_all(struct grant *grant)
 static void try_again(struct work_struct *work)
 {
 	struct grant *grant, *next;
-	struct pool *pool;
+	struct xen_pool *xp;
 
 	mutex_lock(&pools_lock);
 	list_for_each_entry_safe(grant, next, &ending, node) {
-		pool = grant->pool;
+		xp = grant->owned;
 		list_del(&grant->node);
 		if (!end_all(grant)) {
 			list_add(&grant->node, &ending);
 			continue;
 		}
-		put_device(&pool->dev);
+		put_device(&xp->pool.dev);
 		/* end_wait() is called before the module goes. */
 		module_put(THIS_MODULE);
 	}
@@ -84,7 +84,7 @@ void end_grant(struct grant *grant)
 {
 	if (end_all(grant))
 		return;
-	get_device(&grant->pool->dev);
+	get_device(&grant->owned->pool.dev);
 	__module_get(THIS_MODULE);
 	list_add_tail(&grant->node, &ending);
 	schedule_delayed_work(&trying, HZ);

@@ -16,212 +16,172 @@
 
 #include "vshmem_xen.h"
 
-/* Under pools_lock. */
-static long add_or_put(struct pool *pool, int err)
+/* Each begins with the pool's name. */
+union request {
+	struct vshmem_xen_name name;
+	struct vshmem_xen_create create;
+	struct vshmem_xen_grant grant;
+	struct vshmem_xen_attach attach;
+};
+
+static long create(struct xen_pool *xp, const struct vshmem_xen_create *req)
 {
+	int err;
+
+	if (req->self >= DOMID_FIRST_RESERVED)
+		return -EINVAL;
+	if (xp)
+		return -EEXIST;
+	xp = list_new(req->name, req->size, req->self, req->self);
+	if (IS_ERR(xp))
+		return PTR_ERR(xp);
+	err = list_fill(xp);
 	if (!err)
-		err = pool_find(pool->name) ? -EEXIST : pool_add(pool);
+		err = list_add_pool(xp);
+	if (err)
+		put_device(&xp->pool.dev);
+	return err;
+}
+
+static long attach(struct xen_pool *xp, const struct vshmem_xen_attach *req)
+{
+	int err;
+
+	if (!xen_feature(XENFEAT_auto_translated_physmap))
+		return -EOPNOTSUPP;
+	if (req->self >= DOMID_FIRST_RESERVED ||
+	    req->owner >= DOMID_FIRST_RESERVED || req->owner == req->self ||
+	    req->count > VSHMEM_XEN_LISTS)
+		return -EINVAL;
+	if (xp) {
+		if (xp->owner != req->owner)
+			return -EBUSY;
+		if (share_is_current(xp))
+			return -EEXIST;
+		/* Its owner has withdrawn it, and created another one. */
+		list_remove(xp);
+	}
+	xp = list_new(req->name, req->size, req->self, req->owner);
+	if (IS_ERR(xp))
+		return PTR_ERR(xp);
+	err = share_attach(xp, req);
+	if (!err)
+		err = list_add_pool(xp);
 	if (err) {
-		/* Its file may have been opened already. */
-		file_revoke(pool);
-		if (!pool_is_owned(pool))
-			share_detach(pool);
-		put_device(&pool->dev);
+		share_detach(xp);
+		put_device(&xp->pool.dev);
 	}
 	return err;
 }
 
-static long create(void __user *arg)
+static long grant(struct xen_pool *xp, struct vshmem_xen_grant *req)
 {
-	struct vshmem_xen_create req;
-	struct pool *pool;
-
-	if (copy_from_user(&req, arg, sizeof(req)))
-		return -EFAULT;
-	if (req.self >= DOMID_FIRST_RESERVED)
-		return -EINVAL;
-	if (pool_find(req.name))
-		return -EEXIST;
-	pool = pool_new(req.name, req.size, req.self, req.self);
-	if (IS_ERR(pool))
-		return PTR_ERR(pool);
-	return add_or_put(pool, pool_fill(pool));
-}
-
-static struct pool *owned(const char *name)
-{
-	struct pool *pool = pool_find(name);
-
-	if (!pool)
-		return ERR_PTR(-ENOENT);
-	return pool_is_owned(pool) ? pool : ERR_PTR(-EPERM);
-}
-
-static long grant(void __user *arg)
-{
-	struct vshmem_xen_grant req;
 	struct grant *grant;
-	struct pool *pool;
 
-	if (copy_from_user(&req, arg, sizeof(req)))
-		return -EFAULT;
-	pool = owned(req.name);
-	if (IS_ERR(pool))
-		return PTR_ERR(pool);
-	if (req.domid >= DOMID_FIRST_RESERVED || req.domid == pool->self)
+	if (req->domid >= DOMID_FIRST_RESERVED || req->domid == xp->self)
 		return -EINVAL;
-	grant = share_grant(pool, req.domid);
+	grant = share_grant(xp, req->domid);
 	if (IS_ERR(grant))
 		return PTR_ERR(grant);
-	req.port = grant->port;
-	req.count = grant->listed;
-	memcpy(req.refs, grant->list_refs, sizeof(req.refs));
-	return copy_to_user(arg, &req, sizeof(req)) ? -EFAULT : 0;
+	req->port = grant->port;
+	req->count = grant->listed;
+	memcpy(req->refs, grant->list_refs, sizeof(req->refs));
+	return 0;
 }
 
-static long attach(void __user *arg)
+static long revoke(struct xen_pool *xp, u32 domid)
 {
-	struct vshmem_xen_attach req;
-	struct pool *pool;
+	struct grant *grant = share_find(xp, domid);
 
-	if (copy_from_user(&req, arg, sizeof(req)))
-		return -EFAULT;
-	if (!xen_feature(XENFEAT_auto_translated_physmap))
-		return -EOPNOTSUPP;
-	if (req.self >= DOMID_FIRST_RESERVED ||
-	    req.owner >= DOMID_FIRST_RESERVED || req.owner == req.self ||
-	    req.count > VSHMEM_XEN_LISTS)
-		return -EINVAL;
-	pool = pool_find(req.name);
-	if (pool) {
-		if (pool->owner != req.owner)
-			return -EBUSY;
-		if (share_is_current(pool))
-			return -EEXIST;
-		/* Its owner has withdrawn it, and created another one. */
-		pool_remove(pool);
-	}
-	pool = pool_new(req.name, req.size, req.self, req.owner);
-	if (IS_ERR(pool))
-		return PTR_ERR(pool);
-	return add_or_put(pool, share_attach(pool, &req));
-}
-
-static long revoke(void __user *arg)
-{
-	struct vshmem_xen_name req;
-	struct grant *grant;
-	struct pool *pool;
-
-	if (copy_from_user(&req, arg, sizeof(req)))
-		return -EFAULT;
-	pool = owned(req.name);
-	if (IS_ERR(pool))
-		return PTR_ERR(pool);
-	list_for_each_entry(grant, &pool->grants, node) {
-		if (grant->domid == req.domid) {
-			share_revoke(grant);
-			return 0;
-		}
-	}
-	return -ENOENT;
+	if (!grant)
+		return -ENOENT;
+	share_revoke(grant);
+	return 0;
 }
 
 /* The next domain, by id, that the pool is granted to. */
-static long granted(void __user *arg)
+static u32 granted(struct xen_pool *xp, u32 from)
 {
-	struct vshmem_xen_name req;
 	u32 next = VSHMEM_XEN_NOBODY;
 	struct grant *grant;
-	struct pool *pool;
 
-	if (copy_from_user(&req, arg, sizeof(req)))
-		return -EFAULT;
-	pool = owned(req.name);
-	if (IS_ERR(pool))
-		return PTR_ERR(pool);
-	list_for_each_entry(grant, &pool->grants, node) {
-		if (grant->domid >= req.domid && grant->domid < next)
+	list_for_each_entry(grant, &xp->grants, node) {
+		if (grant->domid >= from && grant->domid < next)
 			next = grant->domid;
 	}
-	req.domid = next;
-	return copy_to_user(arg, &req, sizeof(req)) ? -EFAULT : 0;
+	return next;
 }
 
-static long remove(void __user *arg)
+static long claim(struct xen_pool *xp, struct file *file)
 {
-	struct vshmem_xen_name req;
-	struct pool *pool;
-
-	if (copy_from_user(&req, arg, sizeof(req)))
-		return -EFAULT;
-	pool = pool_find(req.name);
-	if (!pool)
-		return -ENOENT;
-	if (pool->owner != req.domid)
-		return -EPERM;
-	pool_remove(pool);
-	return 0;
-}
-
-static long claim(struct file *file, void __user *arg)
-{
-	struct vshmem_xen_name req;
-	struct pool *pool;
-
-	if (copy_from_user(&req, arg, sizeof(req)))
-		return -EFAULT;
-	pool = owned(req.name);
-	if (IS_ERR(pool))
-		return PTR_ERR(pool);
-	if (pool->server && pool->server != file)
+	if (xp->server && xp->server != file)
 		return -EBUSY;
-	pool->server = file;
+	xp->server = file;
 	return 0;
 }
 
-static int control_release(struct inode *inode, struct file *file)
+/* Under pools_lock. */
+static long carry_out(struct file *file, unsigned int cmd, union request *req)
 {
-	mutex_lock(&pools_lock);
-	pools_drop_server(file);
-	mutex_unlock(&pools_lock);
-	return 0;
+	struct xen_pool *xp = list_find(req->name.name);
+
+	if (cmd == VSHMEM_XEN_CREATE)
+		return create(xp, &req->create);
+	if (cmd == VSHMEM_XEN_ATTACH)
+		return attach(xp, &req->attach);
+	if (!xp)
+		return -ENOENT;
+	if (cmd == VSHMEM_XEN_REMOVE) {
+		if (xp->owner != req->name.domid)
+			return -EPERM;
+		list_remove(xp);
+		return 0;
+	}
+	if (!is_owned(xp))
+		return -EPERM;
+	switch (cmd) {
+	case VSHMEM_XEN_GRANT:
+		return grant(xp, &req->grant);
+	case VSHMEM_XEN_REVOKE:
+		return revoke(xp, req->name.domid);
+	case VSHMEM_XEN_GRANTED:
+		req->name.domid = granted(xp, req->name.domid);
+		return 0;
+	case VSHMEM_XEN_CLAIM:
+		return claim(xp, file);
+	}
+	return -ENOTTY;
 }
 
 static long control(struct file *file, unsigned int cmd, unsigned long number)
 {
 	void __user *arg = (void __user *)number;
-	long ret = -ENOTTY;
+	union request req = {};
+	long ret;
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
+	if (_IOC_TYPE(cmd) != VSHMEM_XEN_IOCTL_TYPE ||
+	    _IOC_SIZE(cmd) > sizeof(req))
+		return -ENOTTY;
+	if (copy_from_user(&req, arg, _IOC_SIZE(cmd)))
+		return -EFAULT;
 	if (mutex_lock_interruptible(&pools_lock))
 		return -ERESTARTSYS;
-	switch (cmd) {
-	case VSHMEM_XEN_CREATE:
-		ret = create(arg);
-		break;
-	case VSHMEM_XEN_GRANT:
-		ret = grant(arg);
-		break;
-	case VSHMEM_XEN_ATTACH:
-		ret = attach(arg);
-		break;
-	case VSHMEM_XEN_REVOKE:
-		ret = revoke(arg);
-		break;
-	case VSHMEM_XEN_REMOVE:
-		ret = remove(arg);
-		break;
-	case VSHMEM_XEN_GRANTED:
-		ret = granted(arg);
-		break;
-	case VSHMEM_XEN_CLAIM:
-		ret = claim(file, arg);
-		break;
-	}
+	ret = carry_out(file, cmd, &req);
 	mutex_unlock(&pools_lock);
+	if (!ret && _IOC_DIR(cmd) & _IOC_READ &&
+	    copy_to_user(arg, &req, _IOC_SIZE(cmd)))
+		return -EFAULT;
 	return ret;
+}
+
+static int control_release(struct inode *inode, struct file *file)
+{
+	mutex_lock(&pools_lock);
+	list_drop_server(file);
+	mutex_unlock(&pools_lock);
+	return 0;
 }
 
 static const struct file_operations control_fops = {
@@ -254,9 +214,11 @@ static int __init vshmem_xen_init(void)
 }
 module_init(vshmem_xen_init);
 
+/* Not while there is a pool. */
 static void __exit vshmem_xen_exit(void)
 {
 	misc_deregister(&control_device);
+	end_wait();
 	pools_exit();
 }
 module_exit(vshmem_xen_exit);

@@ -22,18 +22,46 @@
 static irqreturn_t owner_interrupt(int irq, void *data)
 {
 	struct grant *from = data, *grant;
-	struct pool *pool = from->pool;
-	unsigned long flags;
+	struct xen_pool *xp = from->owned;
 
-	sleepers_check(pool, 0);
-	spin_lock_irqsave(&pool->grants_lock, flags);
-	list_for_each_entry(grant, &pool->grants, node) {
+	sleepers_check(&xp->pool.sleepers, 0);
+	spin_lock(&xp->grants_lock);
+	list_for_each_entry(grant, &xp->grants, node) {
 		if (grant != from)
 			notify_remote_via_irq(grant->irq);
 	}
-	spin_unlock_irqrestore(&pool->grants_lock, flags);
+	spin_unlock(&xp->grants_lock);
 	xen_irq_lateeoi(irq, 0);
 	return IRQ_HANDLED;
+}
+
+/* The owner has rung this domain's doorbell. */
+static irqreturn_t guest_interrupt(int irq, void *data)
+{
+	struct xen_pool *xp = data;
+
+	sleepers_check(&xp->pool.sleepers, 0);
+	xen_irq_lateeoi(irq, 0);
+	return IRQ_HANDLED;
+}
+
+/* Takes the port, and returns its interrupt, whose thread is @handler. */
+static int bind_port(evtchn_port_t port, irq_handler_t handler, void *data)
+{
+	struct evtchn_close close = { .port = port };
+	int err, irq = bind_evtchn_to_irq_lateeoi(port);
+
+	if (irq < 0) {
+		HYPERVISOR_event_channel_op(EVTCHNOP_close, &close);
+		return irq;
+	}
+	err = request_threaded_irq(irq, NULL, handler, IRQF_ONESHOT, NAME,
+				   data);
+	if (err) {
+		unbind_from_irqhandler(irq, data);
+		return err;
+	}
+	return irq;
 }
 
 static int open_channel(struct grant *grant)
@@ -42,21 +70,13 @@ static int open_channel(struct grant *grant)
 		.dom = DOMID_SELF,
 		.remote_dom = grant->domid,
 	};
-	struct evtchn_close close;
 	int err = HYPERVISOR_event_channel_op(EVTCHNOP_alloc_unbound, &alloc);
 
 	if (err)
 		return err;
-	err = bind_evtchn_to_irqhandler_lateeoi(alloc.port, owner_interrupt, 0,
-						NAME, grant);
-	if (err < 0) {
-		close.port = alloc.port;
-		HYPERVISOR_event_channel_op(EVTCHNOP_close, &close);
-		return err;
-	}
 	grant->port = alloc.port;
-	grant->irq = err;
-	return 0;
+	grant->irq = bind_port(alloc.port, owner_interrupt, grant);
+	return min(grant->irq, 0);
 }
 
 /* A grant holds a reference to its page until the page is unmapped everywhere.
@@ -74,11 +94,11 @@ static int grant_page(domid_t domid, struct page *page, grant_ref_t *ref)
 
 static int grant_pages(struct grant *grant)
 {
-	struct pool *pool = grant->pool;
+	struct xen_pool *xp = grant->owned;
 	int err;
 
-	for (; grant->granted < pool->count; grant->granted++) {
-		err = grant_page(grant->domid, pool->pages[grant->granted],
+	for (; grant->granted < xp->count; grant->granted++) {
+		err = grant_page(grant->domid, xp->pages[grant->granted],
 				 &grant->refs[grant->granted]);
 		if (err)
 			return err;
@@ -112,38 +132,42 @@ static int grant_lists(struct grant *grant)
 	return 0;
 }
 
-/* Under pools_lock. */
 void share_revoke(struct grant *grant)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&grant->pool->grants_lock, flags);
-	if (!list_empty(&grant->node))
-		list_del_init(&grant->node);
-	spin_unlock_irqrestore(&grant->pool->grants_lock, flags);
+	spin_lock(&grant->owned->grants_lock);
+	list_del_init(&grant->node);
+	spin_unlock(&grant->owned->grants_lock);
 	if (grant->irq > 0)
 		unbind_from_irqhandler(grant->irq, grant);
 	end_grant(grant);
 }
 
-/* Under pools_lock. */
-struct grant *share_grant(struct pool *pool, domid_t domid)
+/* Under pools_lock or grants_lock. */
+struct grant *share_find(struct xen_pool *xp, domid_t domid)
 {
 	struct grant *grant;
-	unsigned long flags;
-	int err;
 
-	list_for_each_entry(grant, &pool->grants, node) {
+	list_for_each_entry(grant, &xp->grants, node) {
 		if (grant->domid == domid)
 			return grant;
 	}
+	return NULL;
+}
+
+struct grant *share_grant(struct xen_pool *xp, domid_t domid)
+{
+	struct grant *grant = share_find(xp, domid);
+	int err;
+
+	if (grant)
+		return grant;
 	grant = kzalloc(sizeof(*grant), GFP_KERNEL);
 	if (!grant)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&grant->node);
-	grant->pool = pool;
+	grant->owned = xp;
 	grant->domid = domid;
-	grant->refs = kvcalloc(pool->count, sizeof(grant_ref_t), GFP_KERNEL);
+	grant->refs = kvcalloc(xp->count, sizeof(grant_ref_t), GFP_KERNEL);
 	err = grant->refs ? grant_pages(grant) : -ENOMEM;
 	if (!err)
 		err = grant_lists(grant);
@@ -153,21 +177,13 @@ struct grant *share_grant(struct pool *pool, domid_t domid)
 		share_revoke(grant);
 		return ERR_PTR(err);
 	}
-	spin_lock_irqsave(&pool->grants_lock, flags);
-	list_add_tail(&grant->node, &pool->grants);
-	spin_unlock_irqrestore(&pool->grants_lock, flags);
+	spin_lock(&xp->grants_lock);
+	list_add_tail(&grant->node, &xp->grants);
+	spin_unlock(&xp->grants_lock);
 	return grant;
 }
 
 /* Mapping */
-
-/* The owner has rung this domain's doorbell. */
-static irqreturn_t guest_interrupt(int irq, void *data)
-{
-	sleepers_check(data, 0);
-	xen_irq_lateeoi(irq, 0);
-	return IRQ_HANDLED;
-}
 
 static unsigned long address_of(struct page *page)
 {
@@ -265,7 +281,7 @@ static int read_list(domid_t owner, grant_ref_t list, grant_ref_t *refs,
 	return err;
 }
 
-static int read_lists(struct pool *pool, const struct vshmem_xen_attach *req,
+static int read_lists(struct xen_pool *xp, const struct vshmem_xen_attach *req,
 		      grant_ref_t *refs)
 {
 	unsigned int i, first, count;
@@ -273,57 +289,48 @@ static int read_lists(struct pool *pool, const struct vshmem_xen_attach *req,
 
 	for (i = 0; i < req->count; i++) {
 		first = i * REFS_A_PAGE;
-		count = min_t(unsigned int, pool->count - first, REFS_A_PAGE);
-		err = read_list(pool->owner, req->refs[i], refs + first, count);
+		count = min_t(unsigned int, xp->count - first, REFS_A_PAGE);
+		err = read_list(xp->owner, req->refs[i], refs + first, count);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static int map_pool(struct pool *pool, const grant_ref_t *refs)
+static int map_pool(struct xen_pool *xp, const grant_ref_t *refs)
 {
 	int err;
 
-	pool->unmap = kvcalloc(pool->count, sizeof(*pool->unmap), GFP_KERNEL);
-	if (!pool->unmap)
+	xp->unmap = kvcalloc(xp->count, sizeof(*xp->unmap), GFP_KERNEL);
+	if (!xp->unmap)
 		return -ENOMEM;
-	err = gnttab_alloc_pages(pool->count, pool->pages);
+	err = gnttab_alloc_pages(xp->count, xp->pages);
 	if (err)
 		goto free;
-	err = map_refs(pool->owner, refs, pool->pages, pool->unmap,
-		       pool->count);
+	err = map_refs(xp->owner, refs, xp->pages, xp->unmap, xp->count);
 	if (!err)
 		return 0;
 	if (err != -EIO)
-		gnttab_free_pages(pool->count, pool->pages);
+		gnttab_free_pages(xp->count, xp->pages);
 free:
-	kvfree(pool->unmap);
-	pool->unmap = NULL;
+	kvfree(xp->unmap);
+	xp->unmap = NULL;
 	return err;
 }
 
-static int bind_channel(struct pool *pool, evtchn_port_t port)
+static int bind_channel(struct xen_pool *xp, evtchn_port_t port)
 {
 	struct evtchn_bind_interdomain bind = {
-		.remote_dom = pool->owner,
+		.remote_dom = xp->owner,
 		.remote_port = port,
 	};
-	struct evtchn_close close;
 	int err = HYPERVISOR_event_channel_op(EVTCHNOP_bind_interdomain, &bind);
 
 	if (err)
 		return err;
-	err = bind_evtchn_to_irqhandler_lateeoi(bind.local_port,
-						guest_interrupt, 0, NAME, pool);
-	if (err < 0) {
-		close.port = bind.local_port;
-		HYPERVISOR_event_channel_op(EVTCHNOP_close, &close);
-		return err;
-	}
-	pool->irq = err;
-	pool->port = bind.local_port;
-	return 0;
+	xp->port = bind.local_port;
+	xp->irq = bind_port(bind.local_port, guest_interrupt, xp);
+	return min(xp->irq, 0);
 }
 
 /*
@@ -331,73 +338,69 @@ static int bind_channel(struct pool *pool, evtchn_port_t port)
  * pool is withdrawn or the owner dies. A later pool has another channel,
  * perhaps with the same port, to which this one is not bound.
  */
-bool share_is_current(struct pool *pool)
+bool share_is_current(struct xen_pool *xp)
 {
 	struct evtchn_status status = {
 		.dom = DOMID_SELF,
-		.port = pool->port,
+		.port = xp->port,
 	};
 
-	if (!pool->unmap)
+	if (!xp->unmap)
 		return false;
 	return !HYPERVISOR_event_channel_op(EVTCHNOP_status, &status) &&
 	       status.status == EVTCHNSTAT_interdomain;
 }
 
-int share_attach(struct pool *pool, const struct vshmem_xen_attach *req)
+/* After an error share_detach() undoes what was done. */
+int share_attach(struct xen_pool *xp, const struct vshmem_xen_attach *req)
 {
 	grant_ref_t *refs;
 	int err;
 
-	if (req->count != DIV_ROUND_UP(pool->count, REFS_A_PAGE))
+	if (req->count != DIV_ROUND_UP(xp->count, REFS_A_PAGE))
 		return -EINVAL;
-	refs = kvcalloc(pool->count, sizeof(*refs), GFP_KERNEL);
+	refs = kvcalloc(xp->count, sizeof(*refs), GFP_KERNEL);
 	if (!refs)
 		return -ENOMEM;
-	err = read_lists(pool, req, refs);
+	err = read_lists(xp, req, refs);
 	if (!err)
-		err = map_pool(pool, refs);
+		err = map_pool(xp, refs);
 	kvfree(refs);
 	if (!err)
-		err = bind_channel(pool, req->port);
-	if (err)
-		share_detach(pool);
+		err = bind_channel(xp, req->port);
 	return err;
 }
 
 /* After all mappings of programs were ended. */
-void share_detach(struct pool *pool)
+void share_detach(struct xen_pool *xp)
 {
-	if (pool->irq > 0)
-		unbind_from_irqhandler(pool->irq, pool);
-	pool->irq = 0;
-	if (!pool->unmap)
+	if (xp->irq > 0)
+		unbind_from_irqhandler(xp->irq, xp);
+	xp->irq = 0;
+	if (!xp->unmap)
 		return;
 	/* Pages that can't be unmapped are never used again. */
-	if (!unmap_refs(pool->unmap, pool->pages, pool->count))
-		gnttab_free_pages(pool->count, pool->pages);
-	kvfree(pool->unmap);
-	pool->unmap = NULL;
+	if (!unmap_refs(xp->unmap, xp->pages, xp->count))
+		gnttab_free_pages(xp->count, xp->pages);
+	kvfree(xp->unmap);
+	xp->unmap = NULL;
 }
 
-/* Under revoke_rwsem. */
-void share_ring(struct pool *pool, u32 peer)
+void share_ring(struct xen_pool *xp, u32 peer)
 {
 	struct grant *grant;
-	unsigned long flags;
 
-	if (peer == pool->self) {
-		sleepers_check(pool, 0);
+	if (peer == xp->self) {
+		sleepers_check(&xp->pool.sleepers, 0);
 		return;
 	}
-	if (!pool_is_owned(pool)) {
-		notify_remote_via_irq(pool->irq);
+	if (!is_owned(xp)) {
+		notify_remote_via_irq(xp->irq);
 		return;
 	}
-	spin_lock_irqsave(&pool->grants_lock, flags);
-	list_for_each_entry(grant, &pool->grants, node) {
-		if (grant->domid == peer)
-			notify_remote_via_irq(grant->irq);
-	}
-	spin_unlock_irqrestore(&pool->grants_lock, flags);
+	spin_lock(&xp->grants_lock);
+	grant = share_find(xp, peer);
+	if (grant)
+		notify_remote_via_irq(grant->irq);
+	spin_unlock(&xp->grants_lock);
 }

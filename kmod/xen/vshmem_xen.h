@@ -3,34 +3,19 @@
 #ifndef VSHMEM_XEN_H
 #define VSHMEM_XEN_H
 
-#include <linux/cdev.h>
-#include <linux/device.h>
-#include <linux/interrupt.h>
-#include <linux/mm.h>
-#include <linux/rwsem.h>
-#include <linux/spinlock.h>
 #include <xen/events.h>
 #include <xen/grant_table.h>
 
-#include "vshmem_ioctl.h"
+#include "../pool.h"
 #include "vshmem_xen_ioctl.h"
 
 #define NAME "vshmem-xen"
-#define MAX_POOLS 256
 #define MAX_PAGES (VSHMEM_XEN_LISTS * (PAGE_SIZE / sizeof(grant_ref_t)))
-#define TABLE_BITS 6
-
-/* Threads that sleep on words of a pool; see sleep.c. */
-struct sleepers {
-	spinlock_t lock; /* everything here */
-	bool gone;
-	struct list_head table[1 << TABLE_BITS]; /* by offset */
-};
 
 /* What an owner has granted to one domain; see share.c. */
 struct grant {
-	struct list_head node; /* in pool.grants; or see end.c */
-	struct pool *pool;
+	struct list_head node; /* in xen_pool.grants; or see end.c */
+	struct xen_pool *owned;
 	domid_t domid;
 	evtchn_port_t port;
 	int irq;
@@ -41,17 +26,14 @@ struct grant {
 	grant_ref_t list_refs[VSHMEM_XEN_LISTS];
 };
 
-struct pool {
-	struct device dev;
-	struct cdev cdev;
+struct xen_pool {
+	struct pool pool;
 	struct list_head node; /* in the list of pools */
 	char name[VSHMEM_XEN_NAME];
-	u64 size;
 	unsigned int count;
 	struct page **pages;
 	domid_t self;
 	domid_t owner;
-	struct vshmem_identity identity;
 
 	/* Another domain's pool: the mapping of its pages, and the doorbell. */
 	struct gnttab_unmap_grant_ref *unmap;
@@ -65,50 +47,34 @@ struct pool {
 	spinlock_t grants_lock;
 	struct list_head grants;
 	struct file *server; /* only compared */
-
-	/* @gone for faults and doorbells, @files */
-	struct rw_semaphore revoke_rwsem;
-	bool gone;
-	struct list_head files;
-	struct sleepers sleepers;
 };
 
-static inline bool pool_is_owned(const struct pool *pool)
+static inline bool is_owned(const struct xen_pool *xp)
 {
-	return pool->owner == pool->self;
+	return xp->owner == xp->self;
 }
 
-/* share.c: granting and mapping */
-struct grant *share_grant(struct pool *pool, domid_t domid);
+/* share.c: granting and mapping. Under pools_lock, but for share_ring(). */
+struct grant *share_find(struct xen_pool *xp, domid_t domid);
+struct grant *share_grant(struct xen_pool *xp, domid_t domid);
 void share_revoke(struct grant *grant);
-int share_attach(struct pool *pool, const struct vshmem_xen_attach *req);
-bool share_is_current(struct pool *pool);
-void share_detach(struct pool *pool);
-void share_ring(struct pool *pool, u32 peer);
+int share_attach(struct xen_pool *xp, const struct vshmem_xen_attach *req);
+bool share_is_current(struct xen_pool *xp);
+void share_detach(struct xen_pool *xp);
+void share_ring(struct xen_pool *xp, u32 peer);
 
 /* end.c: ending grants, also of pages that are still mapped */
 void end_grant(struct grant *grant);
 void end_wait(void);
 
-/* pool.c: pools and their device files */
-struct pool *pool_new(const char *name, u64 size, domid_t self, domid_t owner);
-int pool_fill(struct pool *pool);
-int pool_add(struct pool *pool);
-struct pool *pool_find(const char *name);
-void pool_remove(struct pool *pool);
-void pools_drop_server(struct file *server);
-int pools_init(void);
-void pools_exit(void);
+/* list.c: the domain's pools. Under pools_lock. */
 extern struct mutex pools_lock;
-
-/* file.c */
-extern const struct file_operations pool_fops;
-void file_revoke(struct pool *pool);
-
-/* sleep.c */
-void sleepers_init(struct sleepers *all);
-void sleepers_check(struct pool *pool, int error);
-long sleepers_wait(struct pool *pool, void __user *arg);
-long sleepers_wake(struct pool *pool, void __user *arg);
+struct xen_pool *list_new(const char *name, u64 size, domid_t self,
+			  domid_t owner);
+int list_fill(struct xen_pool *xp);
+int list_add_pool(struct xen_pool *xp);
+struct xen_pool *list_find(const char *name);
+void list_remove(struct xen_pool *xp);
+void list_drop_server(struct file *server);
 
 #endif /* VSHMEM_XEN_H */

@@ -104,7 +104,7 @@ class Machine:
                 finished = finished or line == "finished"
                 if on_line:
                     on_line(line)
-                if re.search("WARNING|BUG|Oops|panic|RIP|segfault", line):
+                if re.search("^kernel: |WARNING|BUG|Oops|panic|RIP|segfault", line):
                     print(f"        {line}")
         limit.cancel()
         if not finished:
