@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a package manager does after `make install`, if root runs that: the library is known to the dynamic linker, the group is there,
-# and udev and systemd know of the new files.
+# What a package manager does after `make install`, if root runs that: the library is known to the dynamic
+# linker, the group is there, and udev and systemd know of the new files.
 #
 #   scripts/after-install.sh FILE     FILE: the installed settings for systemd-sysusers
 set -eu

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The suite "install": what `make install` puts into place serves a user, and `make uninstall` takes all of it away.
+# The suite "install": what `make install` puts into place serves a user, and `make uninstall` takes all of it
+# away.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -9,7 +10,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-install.XXXXXX")
 stage=$work/stage prefix=/opt/vshmem
 root=$stage$prefix
 finish() {
-    [ ! -d "$work/run" ] || XDG_RUNTIME_DIR="$work/run" "$root/bin/vshmem" agent --stop >/dev/null 2>&1 || true
+    [ ! -d "$work/run" ] || XDG_RUNTIME_DIR="$work/run" "$root/bin/vshmem" agent --stop >"$work/log" 2>&1 ||
+        true
     rm -rf "$work"
 }
 trap finish EXIT
@@ -24,8 +26,10 @@ make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2
     fail "make install failed"
 }
 for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 include/vshmem.h lib/pkgconfig/vshmem.pc \
-    lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem \
-    lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md share/doc/vshmem/docs/sandbox.md; do
+    lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service \
+    share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem \
+    lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md \
+    share/doc/vshmem/docs/sandbox.md; do
     [ -s "$root/$file" ] || fail "$prefix/$file was not installed, or is empty"
 done
 # Each command has a page, and `vshmem help` tells of no other.
@@ -33,9 +37,11 @@ done
 printf '%s\n' pool-create pool-ls pool-rm xen-own xen-join xen-withdraw >>"$work/commands"
 [ "$(wc -l <"$work/commands")" -gt 20 ] || fail "vshmem help tells of few commands"
 while read -r name; do
-    MANPATH="$root/share/man" man -w "vshmem-$name" >/dev/null 2>"$work/log" || fail "there is no vshmem-$name(1): $(cat "$work/log")"
+    MANPATH="$root/share/man" man -w "vshmem-$name" >/dev/null 2>"$work/log" ||
+        fail "there is no vshmem-$name(1): $(cat "$work/log")"
 done <"$work/commands"
-[ "$(wc -l <"$work/commands")" -eq "$(find "$root/share/man/man1" -name 'vshmem-*.1' | wc -l)" ] || fail "there are other pages than commands"
+[ "$(wc -l <"$work/commands")" -eq "$(find "$root/share/man/man1" -name 'vshmem-*.1' | wc -l)" ] ||
+    fail "there are other pages than commands"
 MANPATH="$root/share/man" man vshmem-up >"$work/page" 2>&1 || fail "man vshmem-up: $(cat "$work/page")"
 for text in "vshmem up -n 4" "EXIT STATUS" "SEE ALSO" "libvshmem(7)"; do
     grep -q -e "$text" "$work/page" || fail "vshmem-up(1) lacks '$text'"
@@ -57,11 +63,14 @@ int main(void) {
     return vshm_semctl(id, 0, IPC_RMID) == 0 ? 0 : 1;
 }
 C
-flags=$(PKG_CONFIG_PATH="$root/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage" pkg-config --cflags --libs vshmem)
+flags=$(PKG_CONFIG_PATH="$root/lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage" pkg-config \
+    --cflags --libs vshmem)
 # shellcheck disable=SC2086 # flags are words
 cc -Wall -Wextra -Werror -o "$work/program" "$work/program.c" $flags
-readelf -d "$work/program" | grep -q 'NEEDED.*libvshmem\.so\.1' || fail "the program does not ask for libvshmem.so.1: no soname"
-VSHMEM_POOL="$work/pool" LD_LIBRARY_PATH="$root/lib" "$work/program" || fail "a program that links the library fails"
+readelf -d "$work/program" | grep -q 'NEEDED.*libvshmem\.so\.1' ||
+    fail "the program does not ask for libvshmem.so.1: no soname"
+VSHMEM_POOL="$work/pool" LD_LIBRARY_PATH="$root/lib" "$work/program" ||
+    fail "a program that links the library fails"
 
 "$root/bin/vshmem" --version >/dev/null || fail "the installed command does not run"
 # The installed command finds the installed library.
@@ -97,13 +106,16 @@ cc -o "$work/dynamic" "$work/queue.c"
 cc -static -o "$work/static" "$work/queue.c"
 printf '#!/usr/bin/env perl\n' >"$work/script"
 chmod +x "$work/script"
-explains() { # explains STATUS WORDS COMMAND [VARIABLE=VALUE]: the status, and what is said with spaces for line ends
+# explains STATUS WORDS COMMAND [VARIABLE=VALUE]: the status, and what is said with spaces for line ends
+explains() {
     status=0
     said=$(env VSHMEM_POOL="$work/pool" ${4:+"$4"} "$root/bin/vshmem" explain -- "$3" 2>&1) || status=$?
     [ "$status" -eq "$1" ] || fail "vshmem explain $3 with ${4:-nothing} ended with $status: $said"
-    echo "$said" | tr -s '\n ' ' ' | grep -q -e "$2" || fail "vshmem explain $3 with ${4:-nothing} does not say '$2': $said"
+    echo "$said" | tr -s '\n ' ' ' | grep -q -e "$2" ||
+        fail "vshmem explain $3 with ${4:-nothing} does not say '$2': $said"
 }
-explains 0 "calls $work/dynamic: msgget library $root/lib/.*pool $work/pool: $work/pool, 64.* result Its System V calls go to the pool" "$work/dynamic"
+explains 0 "calls $work/dynamic: msgget library $root/lib/.*pool $work/pool: $work/pool, 64.* \
+result Its System V calls go to the pool" "$work/dynamic"
 explains 0 "program .*perl, which runs $work/script" "$work/script"
 explains 0 "made when it is first used" "$work/dynamic" VSHMEM_POOL="$work/none"
 [ ! -e "$work/none" ] || fail "vshmem explain made a pool"
@@ -116,9 +128,11 @@ explains 0 "without a key (IPC_PRIVATE) go to the pool" "$work/dynamic" VSHMEM_K
 explains 1 "directory for the pool does not exist" "$work/dynamic" VSHMEM_POOL=/no/such/pool
 explains 0 "dlopen VSHMEM_DL is keep: " "$work/dynamic" VSHMEM_DL=keep
 said=$(VSHMEM_POOL=/no/such/pool "$root/bin/vshmem" run --local -- true 2>&1)
-echo "$said" | grep -q "warning: .*the pool /no/such/pool" || fail "vshmem run does not warn of a pool that can't be used: $said"
+echo "$said" | grep -q "warning: .*the pool /no/such/pool" ||
+    fail "vshmem run does not warn of a pool that can't be used: $said"
 said=$(VSHMEM_POOL=$work/pool VSHMEM_LOG=error:/no/such/log "$root/bin/vshmem" run --local -- true 2>&1)
-echo "$said" | grep -q "VSHMEM_LOG names /no/such/log, which can't be written" || fail "vshmem run does not warn of a log that can't be written: $said"
+echo "$said" | grep -q "VSHMEM_LOG names /no/such/log, which can't be written" ||
+    fail "vshmem run does not warn of a log that can't be written: $said"
 explains 1 "the pool $work/queue.c: .* too small" "$work/dynamic" VSHMEM_POOL="$work/queue.c"
 explains 1 "is no program" "$work/queue.c"
 
@@ -127,7 +141,8 @@ has_shape() { # has_shape DOCUMENT COMMAND...
     document=$1
     shift
     VSHMEM_POOL="$work/pool" "$root/bin/vshmem" "$@" >"$work/said" || fail "vshmem $*"
-    VSHMEM_BIN="$root/bin/vshmem" /usr/bin/python3 tests/schema.py "$document" <"$work/said" || fail "vshmem $* does not print what vshmem schema $document says"
+    VSHMEM_BIN="$root/bin/vshmem" /usr/bin/python3 tests/schema.py "$document" <"$work/said" ||
+        fail "vshmem $* does not print what vshmem schema $document says"
 }
 has_shape ipcs ipcs --json
 has_shape check check --json
@@ -137,24 +152,23 @@ has_shape explain explain --json "$work/dynamic"
 "$root/bin/vshmem" explain --json "$work/dynamic" | python3 -c 'import json, sys
 said = json.load(sys.stdin)
 assert said["taken"] and said["calls"][0]["names"] == ["msgget"], said' || fail "vshmem explain --json"
-VSHMEM_POOL="$work/pool" "$root/bin/vshmem" run --local -- "$work/static" 2>"$work/log" || fail "a static program is not run"
+VSHMEM_POOL="$work/pool" "$root/bin/vshmem" run --local -- "$work/static" 2>"$work/log" ||
+    fail "a static program is not run"
 ipcrm -Q 0x76735f31
 grep -q 'warning: .*linked statically' "$work/log" || fail "vshmem run does not warn of a static program"
-if VSHMEM_KEYS=alles "$root/bin/vshmem" run --local -- touch "$work/began" 2>"$work/log" || [ -e "$work/began" ]; then
+if VSHMEM_KEYS=alles "$root/bin/vshmem" run --local -- touch "$work/began" 2>"$work/log" ||
+    [ -e "$work/began" ]; then
     fail "vshmem run starts a program with a wrong VSHMEM_KEYS"
 fi
 if VSHMEM_POOL="$work/queue.c" "$root/bin/vshmem" run --local -- "$work/dynamic" 2>"$work/log"; then
     fail "a program makes a queue in what is no pool"
 fi
-grep -q 'error: msgget: pool .* too small' "$work/log" || fail "a program does not say why its call fails: $(cat "$work/log")"
+grep -q 'error: msgget: pool .* too small' "$work/log" ||
+    fail "a program does not say why its call fails: $(cat "$work/log")"
 
 does ExecStart >"$work/log" 2>&1 || fail "ExecStart of the user unit: $(cat "$work/log")"
 metrics() {
-    python3 -c 'import socket, sys
-connection = socket.socket(socket.AF_UNIX)
-connection.connect(sys.argv[1])
-connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-print(b"".join(iter(lambda: connection.recv(4096), b"")).decode())' "$work/run/vshmem/.agent/metrics.sock" >"$work/metrics"
+    python3 tests/install/metrics.py "$work/run/vshmem/.agent/metrics.sock" >"$work/metrics"
     grep -q '^vshmem_pools 1$' "$work/metrics"
 }
 metrics || fail "the back end tells no metrics"
@@ -170,13 +184,16 @@ done
 
 # The machines' unit starts the installed command with an option that it has.
 guest=$root/lib/systemd/system/vshmem-agent-guest.service
-grep -qx "ExecStart=$prefix/bin/vshmem agent --guest" "$guest" || fail "the machines' unit does not start the installed command"
+grep -qx "ExecStart=$prefix/bin/vshmem agent --guest" "$guest" ||
+    fail "the machines' unit does not start the installed command"
 "$root/bin/vshmem" agent --help | grep -q -- '--guest' || fail "the installed command knows no --guest"
 if command -v systemd-analyze >/dev/null; then
     sed -e "s|$prefix/bin|$root/bin|" "$guest" >"$work/vshmem-agent-guest.service"
-    MANPATH="$root/share/man" systemd-analyze verify "$work/vshmem-agent-guest.service" 2>"$work/log" || fail "the machines' unit: $(cat "$work/log")"
+    MANPATH="$root/share/man" systemd-analyze verify "$work/vshmem-agent-guest.service" 2>"$work/log" ||
+        fail "the machines' unit: $(cat "$work/log")"
     sed -e "s|$prefix/bin|$root/bin|" "$unit" >"$work/vshmem-agent.service"
-    MANPATH="$root/share/man" systemd-analyze verify --user "$work/vshmem-agent.service" 2>"$work/log" || fail "the user unit: $(cat "$work/log")"
+    MANPATH="$root/share/man" systemd-analyze verify --user "$work/vshmem-agent.service" 2>"$work/log" ||
+        fail "the user unit: $(cat "$work/log")"
 fi
 
 make --no-print-directory uninstall DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2>&1

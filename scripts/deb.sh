@@ -4,8 +4,8 @@
 #   scripts/deb.sh               builds them
 #   scripts/deb.sh --changelog   prints debian/changelog, which is made from Cargo.toml and CHANGELOG.md
 #
-# What CHANGELOG.md does not call released has a version before (~) or after (+) that of Cargo.toml, with the time of the commit. Debian's own
-# packages, revision 1 and higher, would follow on ours.
+# What CHANGELOG.md does not call released has a version before (~) or after (+) that of Cargo.toml, with the
+# time of the commit. Debian's own packages, revision 1 and higher, would follow on ours.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -27,7 +27,8 @@ version() {
     commit=git$(date -u -d "@$(changed)" +%Y%m%d.%H%M%S)
     if ! grep -qF "## [$version]" CHANGELOG.md; then
         echo "$version~$commit"
-    elif awk '/^## / { open = /Unreleased/ } open && /^[*-] / { found = 1 } END { exit !found }' CHANGELOG.md; then
+    elif awk '/^## / { open = /Unreleased/ } open && /^[*-] / { found = 1 } END { exit !found }' \
+        CHANGELOG.md; then
         echo "$version+$commit"
     else
         echo "$version"
@@ -55,12 +56,14 @@ CHANGELOG
 build() {
     rm -rf "$out"
     mkdir -p "$out/package"
-    # dpkg-buildpackage writes into debian/ and beside the source, so it gets a copy, which has the checkout's files by UPSTREAM.
+    # dpkg-buildpackage writes into debian/ and beside the source, so it gets a copy, which has the checkout's
+    # files by UPSTREAM.
     cp -R debian "$out/package"
     changelog >"$out/package/debian/changelog"
     cd "$out/package"
     # Not -d for want of something: prepare.sh has looked, and rustup's cargo is no package.
-    UPSTREAM=$root CARGO_TARGET_DIR=$target DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-noautodbgsym}" dpkg-buildpackage -us -uc -b -d
+    UPSTREAM=$root CARGO_TARGET_DIR=$target DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-noautodbgsym}" \
+        dpkg-buildpackage -us -uc -b -d
     cd "$root"
     rm -rf "$out/package"
     echo "The packages are:"

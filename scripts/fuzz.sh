@@ -1,16 +1,19 @@
 #!/bin/sh
-# fuzz.sh [TARGET...]: replays what is kept of earlier runs, then fuzzes each target (backend, pool, texts) for a while.
+# fuzz.sh [TARGET...]: replays what is kept of earlier runs, then fuzzes each target (backend, pool, texts)
+# for a while.
 #
 # SECONDS_EACH=60   for each target; 0 only replays
 # FUZZ_SEED=N       begins with this seed, not with one by chance
-# FUZZ_STEPS=N      only the pool, until so many steps were done: calls of the honest process, and what the enemy writes.
-#                   Without AddressSanitizer, over ten times as fast: no memory around the pool and behind buffers, a secret beside
-#                   them and the clocks find what is wrong. Its log, target/fuzz/pool.log, has the number from time to time
+# FUZZ_STEPS=N      only the pool, until so many steps were done: calls of the honest process, and what the
+#                   enemy writes. Without AddressSanitizer, over ten times as fast: no memory around the pool
+#                   and behind buffers, a secret beside them and the clocks find what is wrong. Its log,
+#                   target/fuzz/pool.log, has the number from time to time
 #
-# What it learns stays in target/fuzz/TARGET and is gone on with the next time. An input that does harm is written to
-# target/fuzz/found: mend what it shows, and keep it, made smaller, as fuzz/regressions/TARGET/WHAT-IT-SHOWS.
-# The fuzzer is libFuzzer with AddressSanitizer: it needs a C++ compiler, and a Rust whose sanitizers came with it (rustup's do,
-# Debian's don't). Where they can't be had it says so, and the replay is all that is done; with CI=true that is a failure.
+# What it learns stays in target/fuzz/TARGET and is gone on with the next time. An input that does harm is
+# written to target/fuzz/found: mend what it shows, and keep it, made smaller, as
+# fuzz/regressions/TARGET/WHAT-IT-SHOWS. The fuzzer is libFuzzer with AddressSanitizer: it needs a C++
+# compiler, and a Rust whose sanitizers came with it (rustup's do, Debian's don't). Where they can't be had it
+# says so, and the replay is all that is done; with CI=true that is a failure.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -68,7 +71,8 @@ fi
 
 # The flags of cargo-fuzz, which has nothing else that is needed here.
 flags="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
-flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1"
+flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Ccodegen-units=1"
+flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table"
 if [ -n "$steps" ]; then
     build=$work/fast
     limit=
@@ -89,17 +93,21 @@ for name in $targets; do
     mkdir -p "$work/$name" "fuzz/regressions/$name"
     log=$work/$name.log
     status=0
-    # Leaks: processes that a pool is made with are threads that are stopped for good, with all that they have.
+    # Leaks: processes that a pool is made with are threads that are stopped for good, with all that they
+    # have.
     # shellcheck disable=SC2086 # no limit is no word
-    env ${steps:+FUZZ_STEPS="$steps"} ASAN_OPTIONS=detect_leaks=0 "$build/$triple/release/$name" "$work/$name" "fuzz/corpus/$name" "fuzz/regressions/$name" \
-        $limit -timeout=120 -rss_limit_mb=4096 -max_len=4096 -len_control=20 -print_final_stats=1 -detect_leaks=0 \
-        ${FUZZ_SEED:+-seed="$FUZZ_SEED"} -artifact_prefix="$work/found/$name-" >"$log" 2>&1 </dev/null || status=$?
+    env ${steps:+FUZZ_STEPS="$steps"} ASAN_OPTIONS=detect_leaks=0 "$build/$triple/release/$name" \
+        "$work/$name" "fuzz/corpus/$name" "fuzz/regressions/$name" \
+        $limit -timeout=120 -rss_limit_mb=4096 -max_len=4096 -len_control=20 -print_final_stats=1 \
+        -detect_leaks=0 \
+        ${FUZZ_SEED:+-seed="$FUZZ_SEED"} -artifact_prefix="$work/found/$name-" >"$log" 2>&1 </dev/null ||
+        status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     did=$(sed -n 's/^stat::steps: *//p' "$log" | tail -n 1)
     seen=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
     if [ "$status" -eq 0 ]; then
         passed=$((passed + 1))
-        echo "ok      $name: ${runs:-?} inputs${did:+ with $did steps}, $seen places in the code, nothing found"
+        echo "ok      $name: ${runs:-?} inputs${did:+ with $did steps}, $seen places in the code, no finding"
     else
         failed=$((failed + 1))
         echo "FAILED  $name: after ${runs:-?} inputs${did:+ with $did steps}; the end of $log:"

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs or removes the man pages, the shell completions and what there is to read, in MANDIR, DATADIR (zsh's in ZSHDIR) and DOCDIR.
+# Installs or removes the man pages, the shell completions and what there is to read, in MANDIR, DATADIR
+# (zsh's in ZSHDIR) and DOCDIR.
 #
-#   scripts/install-docs.sh install VSHMEM     VSHMEM: the built command, which has pages of its subcommands and completions
+#   scripts/install-docs.sh install VSHMEM     the built command, which has pages and completions
 #   scripts/install-docs.sh uninstall
 set -eu
 

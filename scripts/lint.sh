@@ -18,9 +18,20 @@ files() {
     git ls-files -z --cached --others --exclude-standard -- "$@"
 }
 
+# Shell scripts are known by their first line: it names a shell, or tells shellcheck which one reads it.
+shell_scripts() {
+    git ls-files --cached --others --exclude-standard | while read -r file; do
+        [ -f "$file" ] && IFS= read -r first <"$file" || continue
+        case $first in
+        '#!'*[/\ ]sh | '#!'*[/\ ]bash | '# shellcheck shell='*) echo "$file" ;;
+        esac
+    done
+}
+
 manifests() {
     echo Cargo.toml
-    git ls-files --cached --others --exclude-standard -- 'tests/*/Cargo.toml' 'fuzz/Cargo.toml' 'bindings/*/Cargo.toml'
+    git ls-files --cached --others --exclude-standard -- 'tests/*/Cargo.toml' 'fuzz/Cargo.toml' \
+        'bindings/*/Cargo.toml'
 }
 
 tool() { # tool NAME REQUIREMENT: path of a program from PyPI, fetched into target/ if need be
@@ -44,37 +55,57 @@ lint_rust() {
     # The library and the command have one name, and so one place for their pages: one after the other.
     for package in "--workspace --exclude vshmem-cli" "--package vshmem-cli"; do
         # shellcheck disable=SC2086 # a list of words
-        RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $cargo doc $package --no-deps --document-private-items --quiet
+        RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $cargo doc $package \
+            --no-deps --document-private-items --quiet
     done
-    RUSTDOCFLAGS="-D warnings" $cargo doc --manifest-path bindings/rust/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}/bindings/doc" --no-deps --quiet
+    RUSTDOCFLAGS="-D warnings" $cargo doc --manifest-path bindings/rust/Cargo.toml \
+        --target-dir "${CARGO_TARGET_DIR:-target}/bindings/doc" --no-deps --quiet
 }
 
 # Whatever in the upper half looks at pool memory by a number or a link pays for it
 # (crates/pool/src/budget.rs), so it asks its Ctx. Left out are fast paths, single looks by an id of the
 # caller's (marked '// unpaid'), statistics, which go through each table once, and tests.
 lint_budget() {
-    looks='pool[[:space:]]*\.(mem\(\)[[:space:]]*\.(word|at)\>|(proc|process|waiter|head|shm|sem|msg|is_dead|is_stopped)\(|owner_)'
-    ! git grep -nE "$looks" -- crates/ipc/src ':!crates/ipc/src/tests' ':!*/testing.rs' ':!*/tests.rs' ':!*model*' \
+    tables='proc|process|waiter|head|shm|sem|msg|is_dead|is_stopped'
+    looks="pool[[:space:]]*\\.(mem\\(\\)[[:space:]]*\\.(word|at)\\>|($tables)\\(|owner_)"
+    ! git grep -nE "$looks" -- crates/ipc/src ':!crates/ipc/src/tests' ':!*/testing.rs' ':!*/tests.rs' \
+        ':!*model*' \
         ':!crates/ipc/src/stats.rs' ':!crates/ipc/src/sem/fast.rs' | grep -v '// unpaid'
 }
 
-# What knows one hypervisor, or one way of sharing memory, stands in its folder; the others are the tables that list them.
+# Lists comments in Rust, lines of shell scripts and prose in Markdown of more than 110 columns; in C and
+# Python the formatters wrap. Rows of tables, and lines with links or of code, can't be wrapped.
+too_wide() {
+    {
+        files '*.rs' | xargs -0 grep -nHE '^ *//' | grep -vE ':[0-9]*: *//[/!] (\||/)'
+        shell_scripts | xargs grep -nHvE '^[a-z0-9,?]+\|'
+        files '*.md' | xargs -0 awk '
+            /^ *```/ { code = !code }
+            !code && !/^ *\|/ { print FILENAME ":" FNR ":" $0 }'
+    } | grep -vF -e '](' -e '://' | LC_ALL=C.UTF-8 grep -E '^[^:]*:[0-9]*:.{111,}'
+}
+
+# What knows one hypervisor, or one way of sharing memory, stands in its folder; the others are the tables
+# that list them.
 lint_house() {
     scripts/circles.py || return 1
-    # Rows of tables can't be wrapped.
-    ! git grep -nE '^ *//.*$' -- '*.rs' | grep -E '^[^:]*:[0-9]*:.{111,}' | grep -vE ':[0-9]*: *//[/!] (\||/)' || {
-        echo "Comments are at most 110 columns wide."
+    ! too_wide || {
+        echo "Lines are at most 110 columns wide."
         return 1
     }
     # What a model replaces, it replaces in one place.
-    ! git grep -nE '(core|std)::sync::atomic' -- 'crates/pool/src/*.rs' 'crates/ipc/src/*.rs' ':!crates/pool/src/atomic*' ':!*model*' || {
+    ! git grep -nE '(core|std)::sync::atomic' -- 'crates/pool/src/*.rs' 'crates/ipc/src/*.rs' \
+        ':!crates/pool/src/atomic*' ':!*model*' || {
         echo "pool and ipc take their atomics from vshmem_pool::atomic."
         return 1
     }
-    tables='crates/(transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))|cli/src/(main|commands))\.rs:'
+    tables='transport/src/(lib|table)|agent/src/lib|cluster/src/(lib|launcher/(mod|running|table))'
+    tables="crates/($tables|cli/src/(main|commands))\.rs:"
     folders='crates/(transport/(dax|local|ivshmem|xen)|cluster/src/launcher/(qemu|xen))/'
-    ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' | grep -vE "^($tables|$folders)" || {
-        echo "Outside of the folders of transports and launchers, and of the tables that list them, no file names a hypervisor."
+    ! git grep -niE 'xen|ivshmem|qemu|kvm|libvirt|\<tcg\>' -- 'crates/*.rs' ':!crates/*/tests/*' |
+        grep -vE "^($tables|$folders)" || {
+        echo "Outside of the folders of transports and launchers, and of the tables that list them, no file" \
+            "names a hypervisor."
         return 1
     }
     for folder in dax local ivshmem xen; do
@@ -84,7 +115,8 @@ lint_house() {
             return 1
         }
     done
-    ! git grep -nE '(super|launcher)::xen\>' -- crates/cluster/src/launcher/qemu && ! git grep -nE '(super|launcher)::qemu\>' -- crates/cluster/src/launcher/xen
+    ! git grep -nE '(super|launcher)::xen\>' -- crates/cluster/src/launcher/qemu &&
+        ! git grep -nE '(super|launcher)::qemu\>' -- crates/cluster/src/launcher/xen
 }
 
 lint_c() {
@@ -97,11 +129,8 @@ lint_python() {
     files '*.py' | xargs -0 -r "$ruff" format --quiet --check
 }
 
-# Shell scripts are known by their first line.
 lint_shell() {
-    git ls-files --cached --others --exclude-standard | while read -r file; do
-        [ -f "$file" ] && head -c 64 "$file" | head -n 1 | grep -qaE '^#!.*[/ ](ba)?sh' && echo "$file"
-    done | xargs -r shellcheck --severity=warning
+    shell_scripts | xargs -r shellcheck --severity=warning
 }
 
 lint_man() {
@@ -130,7 +159,8 @@ lint_licences() {
     deny=$(tool cargo-deny "$DENY")
     # What is shipped.
     for manifest in Cargo.toml bindings/rust/Cargo.toml; do
-        CARGO=$("$root/scripts/cargo.sh") "$deny" --log-level warn --manifest-path "$manifest" --config deny.toml check --hide-inclusion-graph bans licenses sources
+        CARGO=$("$root/scripts/cargo.sh") "$deny" --log-level warn --manifest-path "$manifest" \
+            --config deny.toml check --hide-inclusion-graph bans licenses sources
     done
 }
 

@@ -6,16 +6,19 @@
 #   scripts/prepare.sh --list SET...      every requirement: package, what for
 #   scripts/prepare.sh --has-target T     has the Rust that builds a library for T?
 #
-# SET is build, demo, lint, deb, a suite of tests (scripts/test.sh --list), test for what all suites need, or all. Only what is missing is
-# installed, and it is said beforehand what and why. A package that can't be had does not keep the others from being installed.
-# The suite aarch64 also needs Rust's library for that target; where Rust is rustup's, it is added.
+# SET is build, demo, lint, deb, a suite of tests (scripts/test.sh --list), test for what all suites need, or
+# all. Only what is missing is installed, and it is said beforehand what and why. A package that can't be had
+# does not keep the others from being installed. The suite aarch64 also needs Rust's library for that target;
+# where Rust is rustup's, it is added.
+#
 # Known: Debian 12 and 13, Ubuntu 24.04 and newer.
 set -eu
 
 ARM=aarch64-unknown-linux-gnu
 here=$(cd "$(dirname "$0")" && pwd)
 
-# sets (? behind one that does without, and says so) | how to tell that it is there | packages (or @name for one that differs by system) | why
+# sets (? behind one that does without, and says so) | how to tell that it is there | packages | why
+# A package @name differs by system.
 requirements() {
     cat <<'TABLE'
 build|cargo|@rust|compiles the library and the command
@@ -97,7 +100,11 @@ rust_package() { # rust_package rust|clippy|rustfmt
         return
     fi
     if apt-cache show cargo-web >/dev/null 2>&1; then
-        case $1 in rust) echo "cargo-web rustc-web" ;; clippy) echo rust-web-clippy ;; *) echo rustfmt-web ;; esac
+        case $1 in
+        rust) echo "cargo-web rustc-web" ;;
+        clippy) echo rust-web-clippy ;;
+        *) echo rustfmt-web ;;
+        esac
         return
     fi
     minor=$(newest_numbered cargo-1. "")
@@ -148,7 +155,8 @@ is_there() {
     esac
 }
 
-# Lines "package<TAB>why" of what the sets need; with "missing", only of what is not there; with "lacking", only of what they can't do without.
+# Lines "package<TAB>why" of what the sets need; with "missing", only of what is not there; with "lacking",
+# only of what they can't do without.
 select_requirements() { # select_requirements all|missing|lacking SET...
     which=$1
     shift
@@ -210,7 +218,8 @@ finish_rustup() {
 has_target() { # has_target TARGET
     cargo=$("$here/cargo.sh" 2>/dev/null) || return 1
     name=${cargo##*/}
-    libraries=$("${cargo%/*}/rustc${name#cargo}" --print target-libdir --target "$1" 2>/dev/null) && is_there "glob:$libraries/libstd-*.rlib"
+    libraries=$("${cargo%/*}/rustc${name#cargo}" --print target-libdir --target "$1" 2>/dev/null) &&
+        is_there "glob:$libraries/libstd-*.rlib"
 }
 
 # Rust's library for another processor. Debian's is of a foreign architecture, which is not for us to add.

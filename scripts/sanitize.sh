@@ -1,14 +1,16 @@
 #!/bin/sh
-# sanitize.sh [LIBRARY]: the library under those who see what a test can't: AddressSanitizer, of Rust (unit tests of the rooms that
-# are in programs) and of C (programs, and an enemy, under an instrumented library), valgrind (the C API's programs, under LIBRARY), and
-# ThreadSanitizer (unit tests, and threads that rely on what semop, msgsnd and msgrcv promise of order).
+# sanitize.sh [LIBRARY]: the library under those who see what a test can't: AddressSanitizer, of Rust (unit
+# tests of the rooms that are in programs) and of C (programs, and an enemy, under an instrumented library),
+# valgrind (the C API's programs, under LIBRARY), and ThreadSanitizer (unit tests, and threads that rely on
+# what semop, msgsnd and msgrcv promise of order).
 #
-# SANITIZE="unit library valgrind thread"   which of them; "library valgrind", which is enough if it is not set, takes two minutes. For thread
-#                                    Rust's own library is compiled anew, which takes some minutes the first time
+# SANITIZE="unit library valgrind thread"   which of them; "library valgrind", which is enough if it is not
+#                                           set, takes two minutes. For thread, Rust's own library is compiled
+#                                           anew, which takes some minutes the first time
 #
-# Needs x86-64, a Rust whose sanitizers came with it (rustup's do, Debian's don't), gcc with libasan and libtsan, and valgrind; thread needs
-# Rust's source, too (rustup component add rust-src). What can't be had is said, and
-# skipped; with CI=true that is a failure.
+# Needs x86-64, a Rust whose sanitizers came with it (rustup's do, Debian's don't), gcc with libasan and
+# libtsan, and valgrind; thread needs Rust's source, too (rustup component add rust-src). What can't be had is
+# said, and skipped; with CI=true that is a failure.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -52,9 +54,12 @@ try() { # try WHAT COMMAND...: what it says is shown if it fails
 }
 
 # What memory programs leave behind is theirs; who handles faults are they, too.
-export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:handle_segv=0:handle_sigbus=0:detect_stack_use_after_return=0
+ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0:handle_segv=0:handle_sigbus=0
+export ASAN_OPTIONS=$ASAN_OPTIONS:detect_stack_use_after_return=0
 
-instrumented() { # instrumented COMMAND...: cargo, with AddressSanitizer. Bootstrap: it is an unstable option of a stable compiler
+# instrumented COMMAND...: cargo, with AddressSanitizer. Bootstrap: it is an unstable option of a stable
+# compiler
+instrumented() {
     RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_RELEASE_LTO=false \
         CARGO_TARGET_DIR="$target/asan" CARGO_BUILD_TARGET="$triple" $cargo "$@"
 }
@@ -62,7 +67,8 @@ instrumented() { # instrumented COMMAND...: cargo, with AddressSanitizer. Bootst
 unit() {
     # Models step through every order of a few words, which is not about addresses.
     try "unit tests of pool, ipc, transport and wait" \
-        instrumented test --locked --quiet --lib -p vshmem-pool -p vshmem-ipc -p vshmem-transport -p vshmem-wait -- --skip model
+        instrumented test --locked --quiet --lib -p vshmem-pool -p vshmem-ipc -p vshmem-transport \
+        -p vshmem-wait -- --skip model
 }
 
 # A program that gives a call less room than it says must be caught, or the rest proves nothing.
@@ -88,18 +94,21 @@ library() {
         env CC="$scratch/cc" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-4}" tests/hostile/run.sh "$built"
 }
 
-# ThreadSanitizer wants all that it watches compiled for it, Rust's own library included. What it can't see: assembly, of which
-# crates/pool/src/pair.rs tells it; fences, of which two order an atomic word before a system call or another; and other processes: memory is one process's
-# to it, so threads stand for them, in the unit tests of ipc too.
+# ThreadSanitizer wants all that it watches compiled for it, Rust's own library included. What it can't see:
+# assembly, of which crates/pool/src/pair.rs tells it; fences, of which two order an atomic word before a
+# system call or another; and other processes: memory is one process's to it, so threads stand for them, in
+# the unit tests of ipc too.
 watched() { # watched COMMAND...: cargo, with ThreadSanitizer
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread --cfg tsan" CARGO_PROFILE_RELEASE_LTO=false \
-        TSAN_OPTIONS="die_after_fork=0:suppressions=$root/tests/sanitize/tsan.supp" CARGO_TARGET_DIR="$target/tsan" \
+        TSAN_OPTIONS="die_after_fork=0:suppressions=$root/tests/sanitize/tsan.supp" \
+        CARGO_TARGET_DIR="$target/tsan" \
         CARGO_BUILD_TARGET="$triple" $cargo -Zbuild-std "$@"
 }
 
 racing() { # racing LIBRARY [careless]: the threads; in a fixed address space, as older runtimes want it
     rm -f "$pools"/*
-    timeout 120 setarch -R env "VSHMEM_POOL=$pools/threads" VSHMEM_POOL_SIZE=16M VSHMEM_KEYS=all "LD_PRELOAD=$1" \
+    timeout 120 setarch -R env "VSHMEM_POOL=$pools/threads" VSHMEM_POOL_SIZE=16M VSHMEM_KEYS=all \
+        "LD_PRELOAD=$1" \
         "TSAN_OPTIONS=suppressions=$root/tests/sanitize/tsan.supp" "$scratch/threads" ${2:+"$2"}
 }
 
@@ -108,7 +117,8 @@ seen() { # seen LIBRARY: threads that nobody keeps apart are reported, or the re
 }
 
 thread() {
-    "${CC:-cc}" -std=gnu17 -O1 -g -rdynamic -fsanitize=thread -pthread -o "$scratch/threads" tests/sanitize/threads.c
+    "${CC:-cc}" -std=gnu17 -O1 -g -rdynamic -fsanitize=thread -pthread -o "$scratch/threads" \
+        tests/sanitize/threads.c
     try "build of the library for ThreadSanitizer" watched build --release --locked --quiet -p vshmem-capi
     built=$target/tsan/$triple/release/libvshmem.so
     [ -e "$built" ] || return 0
@@ -120,7 +130,8 @@ thread() {
         watched test --locked --quiet --lib -p vshmem-pool -p vshmem-transport -p vshmem-wait -- --skip model
     # Those in which processes, which are threads there, work at once.
     try "unit tests of ipc for ThreadSanitizer" \
-        watched test --locked --quiet --lib -p vshmem-ipc -- tests::death tests::members tests::msg tests::reclaim tests::sem
+        watched test --locked --quiet --lib -p vshmem-ipc -- tests::death tests::members tests::msg \
+        tests::reclaim tests::sem
 }
 
 under_valgrind() { # under_valgrind PROGRAM ARGUMENT...
@@ -131,7 +142,8 @@ under_valgrind() { # under_valgrind PROGRAM ARGUMENT...
     *) preload=$library ;;
     esac
     rm -f "$pools"/*
-    try "valgrind: $program" env ${preload:+"LD_PRELOAD=$preload"} VSHMEM_POOL="$pools/pool" VSHMEM_POOL_SIZE=64M \
+    try "valgrind: $program" env ${preload:+"LD_PRELOAD=$preload"} VSHMEM_POOL="$pools/pool" \
+        VSHMEM_POOL_SIZE=64M \
         LD_LIBRARY_PATH="$scratch/capi" timeout 200 valgrind --quiet --error-exitcode=99 \
         --suppressions=tests/sanitize/valgrind.supp "$scratch/capi/$program" "$@"
 }
@@ -155,7 +167,8 @@ sanitizers() { # sanitizers: why there are none, if so
         echo "this machine is no x86-64"
     elif ! ls "$("$rustc" --print target-libdir)"/*_rt.asan.a >/dev/null 2>&1; then
         echo "this Rust has no sanitizers: install Rust by rustup"
-    elif ! echo 'int main(void) { return 0; }' | "${CC:-cc}" -fsanitize=address -x c -o "$scratch/empty" - 2>/dev/null; then
+    elif ! echo 'int main(void) { return 0; }' |
+        "${CC:-cc}" -fsanitize=address -x c -o "$scratch/empty" - 2>/dev/null; then
         echo "this C compiler has no AddressSanitizer: install gcc with libasan"
     fi
 }

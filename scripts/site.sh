@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the documentation as a web site, in target/site: README and what it refers to, the man pages, and the notes for developers. A link
-# that leads nowhere is an error. MkDocs comes from PyPI.
+# Builds the documentation as a web site, in target/site: README and what it refers to, the man pages, and the
+# notes for developers. A link that leads nowhere is an error. MkDocs comes from PyPI.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -18,7 +18,8 @@ fi
 
 rm -rf "$text"
 mkdir -p "$text"
-git ls-files -z --cached --others --exclude-standard -- '*.md' 'docs/*.svg' 'docs/schemas/*.json' 'bench/results/*.txt' 'LICENSE-*' kmod/LICENSE-GPL-2.0 include/vshmem.h |
+git ls-files -z --cached --others --exclude-standard -- '*.md' 'docs/*.svg' 'docs/schemas/*.json' \
+    'bench/results/*.txt' 'LICENSE-*' kmod/LICENSE-GPL-2.0 include/vshmem.h |
     xargs -0 cp --parents -t "$text"
 # Links to man pages lead to what is made of them here.
 find "$text" -name '*.md' -exec sed -i 's#(\([^) ]*\.[1-8]\))#(\1.md)#g' {} +

@@ -1,8 +1,10 @@
 #!/bin/sh
-# soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is appended to
-# REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken hostile storm machines crash fuzz packages.
+# soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
+# appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
+# hostile storm machines crash fuzz packages.
 #
-# WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for each kind of wait
+# WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
+#                       each kind of wait
 # HOSTILE_ROUNDS=500    of three seconds each
 # STORM_KILLS=100000    processes that are killed while they and others work
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
@@ -19,9 +21,11 @@ report=${1:-$target/soak.txt}
 logs=$(mktemp -d "${TMPDIR:-/tmp}/vshmem-soak.XXXXXX")
 trap 'rm -rf "$logs"' EXIT
 trap 'exit 1' HUP INT TERM
-export VSHMEM_LIB="${VSHMEM_LIB:-$target/release/libvshmem.so}" VSHMEM_BIN="${VSHMEM_BIN:-$target/release/vshmem}"
+export VSHMEM_LIB="${VSHMEM_LIB:-$target/release/libvshmem.so}" \
+    VSHMEM_BIN="${VSHMEM_BIN:-$target/release/vshmem}"
 export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-500}"
-export STORM_KILLS="${STORM_KILLS:-100000}" MACHINE_KILLS="${MACHINE_KILLS:-1000}" CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
+export STORM_KILLS="${STORM_KILLS:-100000}" MACHINE_KILLS="${MACHINE_KILLS:-1000}" \
+    CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
 export FUZZ_STEPS="${FUZZ_STEPS:-100000000}"
 
 failed=0
@@ -41,13 +45,15 @@ part() { # part NAME SETTING COMMAND...
     [ "$verdict" = passed ] || failed=1
     {
         echo "$name: $verdict in $(($(date +%s) - begun)) s ($setting)"
-        grep -E '^(FAIL|failed:)| steps,|kills|killed|deaths|rounds in |[0-9]+ s for ' "$logs/$name" | tail -n 30 | cut -c1-200 | sed 's/^/    /' || true
+        grep -E '^(FAIL|failed:)| steps,|kills|killed|deaths|rounds in |[0-9]+ s for ' "$logs/$name" |
+            tail -n 30 | cut -c1-200 | sed 's/^/    /' || true
         tail -n 1 "$logs/$name" | sed 's/^/    /'
     } >>"$report"
 }
 
 {
-    echo "# $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%F), Linux $(uname -r), $(nproc) processors"
+    echo "# $(git rev-parse --short HEAD 2>/dev/null ||
+        echo unknown), $(date -u +%F), Linux $(uname -r), $(nproc) processors"
 } >>"$report"
 part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh 9-woken
 part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"

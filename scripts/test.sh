@@ -7,10 +7,11 @@
 #   scripts/test.sh --list        the names of all
 #   scripts/test.sh --list-quick  and of the former
 #
-# Ends with "N passed, N failed", and how many were skipped if any was; fails if any suite failed. A suite that is missing has failed.
-# One is skipped for which packages are missing, or that says that it can't be run here (exit status 77); parts of suites are, with a
-# line that begins with "skip". With CI=true, missing packages are a failure.
-# Output is shown as it comes, with CI=true only what failed; what each suite printed is also kept in target/test/NAME.log.
+# Ends with "N passed, N failed", and how many were skipped if any was; fails if any suite failed. A suite
+# that is missing has failed. One is skipped for which packages are missing, or that says that it can't be run
+# here (exit status 77); parts of suites are, with a line that begins with "skip". With CI=true, missing
+# packages are a failure. Output is shown as it comes, with CI=true only what failed; what each suite printed
+# is also kept in target/test/NAME.log.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -50,7 +51,8 @@ names() {
     suites | cut -d'|' -f1
 }
 
-# What every change needs; what may run beside the others; and the cases of the suite machines that every change needs.
+# What every change needs; what may run beside the others; and the cases of the suite machines that every
+# change needs.
 QUICK="unit capi conformance hostile programs install bindings machines kvm bench"
 BESIDE="aarch64 fuzz packages"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
@@ -145,7 +147,8 @@ LINE
     echo "$verdict $(($(date +%s) - began)) $parts" >"$logs/$1.verdict"
 }
 
-# Of all suites, those that mostly compile, and measure no time, run beside the others, on what these leave of the processors.
+# Of all suites, those that mostly compile, and measure no time, run beside the others, on what these leave of
+# the processors.
 if [ "$lane" = beside ]; then
     for name in "$@"; do
         judge "$name" 3 >"$logs/$name.said" 2>&1

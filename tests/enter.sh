@@ -1,5 +1,6 @@
 #!/bin/sh
-# enter.sh DIRECTORY ARCHIVE COMMAND...: unpacks a system there, and runs a command in it. As root of name spaces, see system.sh.
+# enter.sh DIRECTORY ARCHIVE COMMAND...: unpacks a system there, and runs a command in it. As root of name
+# spaces, see system.sh.
 set -eu
 
 directory=$1 archive=$2
@@ -24,5 +25,6 @@ cd "$directory"
 mkdir -p host
 pivot_root . host
 umount -l /host
-exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+    DEBIAN_FRONTEND=noninteractive \
     "$@"

@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Clean systems of Debian or Ubuntu, to install into and to look at as a new user does. Made by mmdebstrap, once, and kept in the cache directory
-# ($VSHMEM_CACHE, by default ~/.cache/vshmem).
+# Clean systems of Debian or Ubuntu, to install into and to look at as a new user does. Made by mmdebstrap,
+# once, and kept in the cache directory ($VSHMEM_CACHE, by default ~/.cache/vshmem).
 PATH=$PATH:/usr/sbin:/sbin
 UBUNTU=archive.ubuntu.com/ubuntu
 
-# as_root [OPTION...] -- COMMAND...: in name spaces of its own, --net too if that is said. Who is not root is root of one with the users of
-# /etc/subuid.
+# as_root [OPTION...] -- COMMAND...: in name spaces of its own, --net too if that is said. Who is not root is
+# root of one with the users of /etc/subuid.
 as_root() {
     own=
     [ "$(id -u)" -eq 0 ] || own="--map-root-user --map-auto"
@@ -16,7 +16,8 @@ as_root() {
 mirror() { # mirror SUITE: for Debian's that of apt here, if it has Debian
     # Debian 12 has no keys of Ubuntu's; that the files are Ubuntu's is told by TLS.
     case $1 in noble) echo "deb [trusted=yes] https://$UBUNTU noble main universe" && return ;; esac
-    found=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 2>/dev/null | sort -u | head -n 1)
+    found=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 2>/dev/null |
+        sort -u | head -n 1)
     echo "${found:-http://deb.debian.org/debian}"
 }
 
@@ -28,11 +29,14 @@ system() { # system SUITE [PACKAGES]: prints the path of an archive of that syst
         rm -f "$archive.new"
         then=true
         # Ubuntu itself has its keys, and no certificates yet.
-        [ "$1" != noble ] || then="printf 'deb http://$UBUNTU %s main universe\\n' noble noble-updates noble-security >\"\$1/etc/apt/sources.list\""
+        [ "$1" != noble ] || then="printf 'deb http://$UBUNTU %s main universe\\n' \
+            noble noble-updates noble-security >\"\$1/etc/apt/sources.list\""
         echo "A system of $1 is made, once" >&2
-        mmdebstrap --quiet --variant=minbase --include="apt${2:+,$2}" --customize-hook="$then" --format=tar "$1" - "$(mirror "$1")" 2>"$archive.log" | zstd -q -3 >"$archive.new" || true
+        mmdebstrap --quiet --variant=minbase --include="apt${2:+,$2}" --customize-hook="$then" --format=tar \
+            "$1" - "$(mirror "$1")" 2>"$archive.log" | zstd -q -3 >"$archive.new" || true
         # The pipe hides how mmdebstrap ended.
-        zstd -qdc "$archive.new" | tar -t >/dev/null 2>&1 && [ "$(stat -c %s "$archive.new")" -gt 1000000 ] || {
+        zstd -qdc "$archive.new" | tar -t >/dev/null 2>&1 && [ "$(stat -c %s "$archive.new")" -gt 1000000 ] ||
+            {
             cat "$archive.log" >&2
             rm -f "$archive.new" "$archive.log"
             return 1

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The suite "aarch64": the workspace is cross-compiled, and unit tests of the library's rooms and the conformance tests run in QEMU's user
-# mode, which translates the processor's instructions and hands system calls to this kernel. Exit status 77: Rust's library for aarch64
-# is not there.
+# The suite "aarch64": the workspace is cross-compiled, and unit tests of the library's rooms and the
+# conformance tests run in QEMU's user mode, which translates the processor's instructions and hands system
+# calls to this kernel. Exit status 77: Rust's library for aarch64 is not there.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -10,21 +10,24 @@ target=aarch64-unknown-linux-gnu
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}"
 
 if ! scripts/prepare.sh --has-target "$target"; then
-    echo "aarch64: this Rust has no library for $target: with rustup, add it by \`rustup target add $target\`."
-    echo "Debian's is libstd-rust-dev:arm64 (Debian 12: libstd-rust-web-dev:arm64), after \`dpkg --add-architecture arm64\`."
+    echo "aarch64: this Rust has no library for $target: with rustup, \`rustup target add $target\`."
+    echo "Debian's is libstd-rust-dev:arm64 (Debian 12: libstd-rust-web-dev:arm64), after" \
+        "\`dpkg --add-architecture arm64\`."
     [ "${CI:-}" != true ] || exit 1
     exit 77
 fi
 
 runner="qemu-aarch64 -L /usr/aarch64-linux-gnu"
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$runner"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$runner"
 # Nobody debugs these, and they build in half the time.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0
 cargo="$root/scripts/cargo.sh --exec"
 $cargo build --workspace --locked --target "$target"
 
-# What is left out, and why. To these calls of madvise(2) QEMU says yes and does nothing: DONTFORK, POPULATE_READ, POPULATE_WRITE, REMOVE,
-# and before QEMU 8.0 WIPEONFORK. So memory is not given back, nor emptied, nor asked for in advance.
+# What is left out, and why. To these calls of madvise(2) QEMU says yes and does nothing: DONTFORK,
+# POPULATE_READ, POPULATE_WRITE, REMOVE, and before QEMU 8.0 WIPEONFORK. So memory is not given back, nor
+# emptied, nor asked for in advance.
 left_out() {
     cat <<'LIST'
 model::                                               the same for every processor, and slow
@@ -39,7 +42,7 @@ user::tests::a_hole_or_a_read_only_page_is_found      POPULATE_READ, POPULATE_WR
 a_full_file_system_is_an_error_and_no_signal          POPULATE_WRITE
 every_page_of_a_pool_can_be_given_back                POPULATE_WRITE
 named_pools_are_listed_until_removed                  POPULATE_WRITE
-a_process_is_over_with_its_last_thread                QEMU's own threads live on in a child, so the host does not see it as over
+a_process_is_over_with_its_last_thread                QEMU's own threads live on in a child
 LIST
 }
 skips=$(left_out | awk '{ printf " --skip %s", $1 }')
@@ -53,7 +56,7 @@ export CC=aarch64-linux-gnu-gcc
 
 # Structures as the system's headers have them, calls, and what is in assembly.
 programs=$CARGO_TARGET_DIR/$target/tests-capi
-opened="$programs/opened/plugin.so $programs/opened/plugin-too.so $programs/opened/origin.so $programs/opened/next.so $programs/opened/sub/found.so"
+opened=$(printf "$programs/opened/%s.so " plugin plugin-too origin next sub/found)
 plain="abi calls calls-numbered syscall early idle noheap setuid"
 # shellcheck disable=SC2046,SC2086
 make -s -C tests/capi CC="$CC" LIB="$library" OUT="$programs" $(printf "$programs/%s " $plain dlfcn) $opened
@@ -65,7 +68,8 @@ try() { # try PRELOADED PROGRAM ARGUMENT...
     preloaded=$1 program=$2
     shift 2
     # shellcheck disable=SC2086
-    env "VSHMEM_POOL=$pools/pool" VSHMEM_POOL_SIZE=64M timeout -k 5 60 $runner -E "LD_PRELOAD=$preloaded" "$programs/$program" "$@"
+    env "VSHMEM_POOL=$pools/pool" VSHMEM_POOL_SIZE=64M timeout -k 5 60 $runner -E "LD_PRELOAD=$preloaded" \
+        "$programs/$program" "$@"
     echo "ok $program${1:+ $1}"
     rm -f "$pools/pool"
 }
@@ -76,8 +80,10 @@ try "$library" dlfcn taken "$programs/opened"
 try "$programs/opened/next.so $library" dlfcn before "$programs/opened"
 try "$library $programs/opened/next.so" dlfcn after "$programs/opened"
 
-# Without death: QEMU's own thread outlives those of the program. A segment that had an owner before is not emptied (REMOVE); 2000
-# processes are many for QEMU; it makes vfork a fork, and the program that is executed there is the host's.
+# Without death: QEMU's own thread outlives those of the program. A segment that had an owner before is not
+# emptied (REMOVE); 2000 processes are many for QEMU; it makes vfork a fork, and the program that is executed
+# there is the host's.
 TESTS="sem msg shm process handlers users stopped stress" RUNNER=$runner \
-    LEFT_OUT="shm/a_new_segment_is_zero_also_where_an_old_one_was process/many_short_lives process/survives_vfork" \
+    LEFT_OUT="shm/a_new_segment_is_zero_also_where_an_old_one_was \
+process/many_short_lives process/survives_vfork" \
     tests/conformance/run.sh "$library"

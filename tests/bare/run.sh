@@ -1,8 +1,9 @@
 #!/bin/sh
-# The suite "bare": what the README tells a new user to type works on a system on which nothing is installed. In a minimal Debian 13,
-# `make test` installs what it needs, builds with that system's Rust, which is the oldest one that is supported, and runs the suites of
-# BARE_SUITES, of machines MACHINES_CASES (A-grant, as QEMU differs); then `make install` as root. BARE_SYSTEM=noble takes
-# Ubuntu 24.04 (trixie). Exit status 77: such a system can't be had here.
+# The suite "bare": what the README tells a new user to type works on a system on which nothing is installed.
+# In a minimal Debian 13, `make test` installs what it needs, builds with that system's Rust, which is the
+# oldest one that is supported, and runs the suites of BARE_SUITES, of machines MACHINES_CASES (A-grant, as
+# QEMU differs); then `make install` as root. BARE_SYSTEM=noble takes Ubuntu 24.04 (trixie). Exit status 77:
+# such a system can't be had here.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -37,17 +38,5 @@ mkdir -p "$work/system/root/.cargo"
 cp -R "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/system/root/.cargo/"
 cp /etc/resolv.conf "$work/resolv.conf" 2>/dev/null || : >"$work/resolv.conf"
 cp "$work/resolv.conf" "$checkout/.resolv.conf"
-cat >"$work/system/try" <<'SH'
-#!/bin/sh
-set -eu
-cp /home/vshmem/.resolv.conf /etc/resolv.conf
-export CARGO_NET_OFFLINE=true
-# Only make and its caller are there.
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends make >/dev/null
-MACHINES_CASES=$2 make -C /home/vshmem test SUITES="$1"
-rm -rf /dev/shm/vshmem.*
-/home/vshmem/tests/packages/by-hand.sh /home/vshmem
-SH
-chmod +x "$work/system/try"
-as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /try "${BARE_SUITES:-capi conformance hostile install machines}" "${MACHINES_CASES-A-grant}"
+as_root -- "$root/tests/enter.sh" "$work/system" "$archive" /home/vshmem/tests/bare/try.sh \
+    "${BARE_SUITES:-capi conformance hostile install machines}" "${MACHINES_CASES-A-grant}"

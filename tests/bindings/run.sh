@@ -1,5 +1,6 @@
 #!/bin/sh
-# The suite "bindings": the Python module and the Rust crate, with the library installed as a user would install it, and docs/ffi.md.
+# The suite "bindings": the Python module and the Rust crate, with the library installed as a user would
+# install it, and docs/ffi.md.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -34,7 +35,11 @@ export VSHMEM_POOL="$pools/pool" VSHMEM_POOL_SIZE=64M
 
 # ---- Python
 
-python=$(for p in /usr/bin/python3 python3; do "$p" -c 'import ensurepip' 2>/dev/null && echo "$p" && break; done) || python=
+python=$(
+    for p in /usr/bin/python3 python3; do
+        "$p" -c 'import ensurepip' 2>/dev/null && echo "$p" && break
+    done
+) || python=
 has_tools() {
     [ -n "$python" ] || return 1
     ! grep -qsx "$TOOLS $python" "$tools/is" || return 0
@@ -47,15 +52,18 @@ has_tools() {
 
 test_python() {
     rm -rf "$work/wheel"
-    "$tools/bin/pip" wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$work/wheel" bindings/python
+    "$tools/bin/pip" wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir \
+        "$work/wheel" bindings/python
     wheel=$(ls "$work"/wheel/vshmem-*-py3-none-any.whl)
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-    [ "${wheel##*/}" = "vshmem-$version-py3-none-any.whl" ] || fail "the wheel is $wheel, and Vshmem's version $version"
+    [ "${wheel##*/}" = "vshmem-$version-py3-none-any.whl" ] ||
+        fail "the wheel is $wheel, and Vshmem's version $version"
     "$tools/bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheel"
     (cd bindings/python && "$tools/bin/mypy" --strict --cache-dir "$work/mypy" vshmem tests)
     "$tools/bin/mypy" --strict --cache-dir "$work/mypy" tests/bindings
     status=0
-    PYTHONDONTWRITEBYTECODE=1 "$tools/bin/pytest" -q -rs -p no:cacheprovider bindings/python/tests tests/bindings >"$work/log" 2>&1 || status=$?
+    PYTHONDONTWRITEBYTECODE=1 "$tools/bin/pytest" -q -rs -p no:cacheprovider bindings/python/tests \
+        tests/bindings >"$work/log" 2>&1 || status=$?
     # test.sh counts lines that begin with "skip".
     sed 's/^SKIPPED/skip/' "$work/log"
     return "$status"
@@ -91,5 +99,6 @@ for count in 1 2; do
 done
 # Without pkg-config's file, by a directory that the user names.
 VSHMEM_LIB_DIR="$installed/lib" crate build --locked --quiet --examples
-readelf -d "$work/rust/debug/examples/sum" | grep -q 'NEEDED.*libvshmem\.so\.1' || fail "the example does not ask for libvshmem.so.1"
+readelf -d "$work/rust/debug/examples/sum" | grep -q 'NEEDED.*libvshmem\.so\.1' ||
+    fail "the example does not ask for libvshmem.so.1"
 echo "bindings: Python and Rust"

@@ -89,8 +89,10 @@ refused() { # refused NAME ERRNO TEXT POOL [COMMAND...]
         "$text"
 }
 
-logged() { # logged LEVEL: what a program's calls write at that level, without the name and number of the process
-    VSHMEM_POOL="$work/pool" VSHMEM_POOL_SIZE=4M VSHMEM_KEYS=1-9 LD_PRELOAD="$lib" VSHMEM_LOG="$1" "$programs/log"
+# logged LEVEL: what a program's calls write at that level, without the name and number of the process
+logged() {
+    VSHMEM_POOL="$work/pool" VSHMEM_POOL_SIZE=4M VSHMEM_KEYS=1-9 LD_PRELOAD="$lib" VSHMEM_LOG="$1" \
+        "$programs/log"
 }
 
 plainly() {
@@ -121,7 +123,8 @@ L
         grep "$pattern" "$work/expected" >"$work/wanted" || true
         [ "$(wc -l <"$work/plain")" -eq "$(wc -l <"$work/wanted")" ] || { cat "$work/plain"; return 1; }
         while read -r line; do
-            grep -qx -e "$line" "$work/plain" || { echo "at level $level, not said: $line"; cat "$work/plain"; return 1; }
+            grep -qx -e "$line" "$work/plain" || { echo "at level $level, not said: $line"; cat "$work/plain";
+                return 1; }
         done <"$work/wanted"
     done
     # A closed standard error is nobody's.
@@ -183,7 +186,8 @@ SCRIPT
 
 # The first pool of a user on a system that has just started: the directory of named pools is made, too.
 first_pool() {
-    unshare --map-root-user --mount sh -ec 'mount -t tmpfs tmpfs /dev/shm; VSHMEM_POOL=first VSHMEM_POOL_SIZE=64M LD_PRELOAD="$0" "$1"' \
+    unshare --map-root-user --mount sh -ec \
+        'mount -t tmpfs tmpfs /dev/shm; VSHMEM_POOL=first VSHMEM_POOL_SIZE=64M LD_PRELOAD="$0" "$1"' \
         "$lib" "$programs/early"
 }
 
@@ -215,7 +219,8 @@ opened=$programs/opened
 preloaded "opened and looked up at run time" dlfcn taken "$opened"
 run "VSHMEM_DL=keep" VSHMEM_DL=keep LD_PRELOAD="$lib" timeout 30 "$programs/dlfcn" kept "$opened"
 run "the same, no keys" VSHMEM_KEYS=none LD_PRELOAD="$lib" timeout 30 "$programs/dlfcn" kept "$opened"
-run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$programs/dlfcn" before "$opened"
+run "another interposer before" LD_PRELOAD="$opened/next.so $lib" timeout 30 "$programs/dlfcn" before \
+    "$opened"
 run "another interposer after" LD_PRELOAD="$lib $opened/next.so" timeout 30 "$programs/dlfcn" after "$opened"
 bad_pools
 linked "pools" pools "$work"

@@ -1,10 +1,11 @@
 #!/bin/sh
 # run.sh [LIBRARY]: builds the conformance programs and runs each against the kernel, which proves the tests
 # themselves, and then, if a library is named, under it, with the twelve calls forbidden in the kernel.
-# TESTS="sem msg" selects programs, MATCH=text selects tests by name. POOL=PATH runs them on that pool, which must be empty and
-# open to all users, instead of on new ones.
-# RUNNER="qemu-aarch64 -L DIRECTORY" runs what CC, a cross compiler, has compiled, under the library only: for how QEMU translates the
-# kernel's calls we don't answer. LEFT_OUT="shm/NAME sem/NAME" names tests that can't be run so.
+# TESTS="sem msg" selects programs, MATCH=text selects tests by name. POOL=PATH runs them on that pool, which
+# must be empty and open to all users, instead of on new ones.
+# RUNNER="qemu-aarch64 -L DIRECTORY" runs what CC, a cross compiler, has compiled, under the library only: for
+# how QEMU translates the kernel's calls we don't answer. LEFT_OUT="shm/NAME sem/NAME" names tests that can't
+# be run so.
 set -eu
 
 library=${1:-}
@@ -43,18 +44,8 @@ for name in ${LEFT_OUT:-}; do
     }
 done
 
-# A namespace of its own, so that nothing is left in the system's.
-isolated() {
-    if [ "$(id -u)" -eq 0 ]; then
-        unshare --ipc "$@"
-    else
-        unshare --map-root-user --ipc "$@"
-    fi
-}
-if ! isolated true; then
-    echo "run.sh: no IPC namespace can be had: run it as root, or allow user namespaces" >&2
-    exit 2
-fi
+# shellcheck source=tests/lib/isolated.sh
+. "$here/../lib/isolated.sh"
 
 run() { # run HEADING COMMAND...: keeps the lines that count
     echo "== $1"

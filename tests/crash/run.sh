@@ -1,9 +1,10 @@
 #!/bin/sh
-# run.sh [LIBRARY]: kill storms, on the kernel (shortly: it proves the tests) and under the library, without and
-# with signals and stops; after each scenario `vshmem check` must find each byte of the pool accounted for.
-# SECONDS_EACH=20 is the length of each of the two storms under the library, all scenarios together.
-# Then room: a file system that is full (room/). Then steps: a process killed after every store that each operation makes to a pool (x86-64 only).
-# VSHMEM_BIN is the command; by default it is taken to be beside the library.
+# run.sh [LIBRARY]: kill storms, on the kernel (shortly: it proves the tests) and under the library, without
+# and with signals and stops; after each scenario `vshmem check` must find each byte of the pool accounted
+# for. SECONDS_EACH=20 is the length of each of the two storms under the library, all scenarios together.
+# Then room: a file system that is full (room/). Then steps: a process killed after every store that each
+# operation makes to a pool (x86-64 only). VSHMEM_BIN is the command; by default it is taken to be beside the
+# library.
 #
 # CRASH_PARTS="storm room steps"  which of them
 # STORM_KILLS=N      instead of SECONDS_EACH: how many processes all storms under the library kill together
@@ -36,18 +37,8 @@ fi
 "${CC:-cc}" -std=gnu17 -Wall -Wextra -Werror -O1 -o "$scratch/storm" "$here"/*.c
 [ -z "$library" ] || cp "$library" "$scratch/libvshmem.so"
 
-# A namespace of its own, so that nothing is left in the system's.
-isolated() {
-    if [ "$(id -u)" -eq 0 ]; then
-        unshare --ipc "$@"
-    else
-        unshare --map-root-user --ipc "$@"
-    fi
-}
-if ! isolated true; then
-    echo "run.sh: no IPC namespace can be had: run it as root, or allow user namespaces" >&2
-    exit 2
-fi
+# shellcheck source=tests/lib/isolated.sh
+. "$here/../lib/isolated.sh"
 
 scenarios="undo mutex whole queue segments churn holders letters"
 number=8
@@ -76,7 +67,8 @@ run() { # run VARIANT COMMAND...: each scenario by itself, so that one can't spo
     done
 }
 
-# The pool has room for all segments that processes can leave attached when they are killed (34 MiB were seen), and to spare.
+# The pool has room for all segments that processes can leave attached when they are killed (34 MiB were
+# seen), and to spare.
 storms() {
     for variant in "" --signals; do
         echo "== on the kernel ${variant#--}"
@@ -93,7 +85,8 @@ storms() {
             "LD_PRELOAD=$scratch/libvshmem.so" "$scratch/storm" $long
     done
     sed "1,$(wc -l <"$scratch/kernel")d" "$scratch/all" | awk '$3 == "kills," { kills += $2; done += $4 }
-        END { printf "%d processes were killed in the middle of %d operations\n", kills, done }' >"$scratch/kills"
+        END { printf "%d processes were killed in the middle of %d operations\n", kills, done }' \
+        >"$scratch/kills"
 }
 
 # Built without the library: the library's own code is in it.

@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh [LIBRARY]: honest members and a hostile one, round after round with a fresh pool each. HOSTILE_ROUNDS=10 says how many rounds,
-# HOSTILE_SECONDS=3 how long each lasts, HOSTILE_SEED where the dice begin (printed; the scheduler throws some, too). `vshmem check` and
-# `vshmem ipcs` look at the pool meanwhile, if the program lies beside the library (or VSHMEM names it). Of the lies on a full file system,
+# run.sh [LIBRARY]: honest members and a hostile one, round after round with a fresh pool each.
+# HOSTILE_ROUNDS=10 says how many rounds, HOSTILE_SECONDS=3 how long each lasts, HOSTILE_SEED where the dice
+# begin (printed; the scheduler throws some, too). `vshmem check` and `vshmem ipcs` look at the pool
+# meanwhile, if the program lies beside the library (or VSHMEM names it). Of the lies on a full file system,
 # every HOSTILE_STEP-th is told (29).
 set -eu
 
@@ -23,13 +24,17 @@ cp "$library" "$scratch/libvshmem.so"
 
 pool_size=64M # with the counts of a pool as it is by default
 on_pool() { # on_pool COMMAND...: under the library
-    timeout -k 5 300 env VSHMEM_POOL="$pool" VSHMEM_POOL_SIZE="$pool_size" LD_PRELOAD="$scratch/libvshmem.so" "$@"
+    timeout -k 5 300 env VSHMEM_POOL="$pool" VSHMEM_POOL_SIZE="$pool_size" \
+        LD_PRELOAD="$scratch/libvshmem.so" "$@"
 }
 
-# Seconds that the tools may take, on a busy machine: a check may cost half a minute in a pool of liars, a list the tenth of it.
+# Seconds that the tools may take, on a busy machine: a check may cost half a minute in a pool of liars, a
+# list the tenth of it.
 CHECK_LIMIT=60
 LIST_LIMIT=20
-look() { # look SECONDS ARGUMENT...: a tool may complain as much as it likes, but it must come to an end by itself, and in time
+# look SECONDS ARGUMENT...: a tool may complain as much as it likes, but it must come to an end by itself, and
+# in time
+look() {
     limit=$1
     shift
     ended=0
@@ -62,14 +67,16 @@ on_pool "$scratch/meanwhile" || failed=$((failed + 1))
 # In a mount namespace of its own: the file system goes with it.
 # shellcheck disable=SC2016 # the inner shell expands it
 on_a_full_one='mount -t tmpfs -o size=24M tmpfs "$0/small" &&
-    env VSHMEM_POOL="$0/small/pool" VSHMEM_POOL_SIZE=64M LD_PRELOAD="$0/libvshmem.so" "$0/full" "$0/small/filler" "$@"'
+    env VSHMEM_POOL="$0/small/pool" VSHMEM_POOL_SIZE=64M LD_PRELOAD="$0/libvshmem.so" \
+        "$0/full" "$0/small/filler" "$@"'
 own=--map-root-user
 [ "$(id -u)" -ne 0 ] || own=
 mkdir "$scratch/small"
 set --
 [ ! -x "$vshmem" ] || set -- "$(realpath "$vshmem")" "$scratch/agent"
 # shellcheck disable=SC2086 # a word, or none
-unshare $own --mount --ipc sh -c "$on_a_full_one" "$scratch" "${HOSTILE_STEP:-29}" "$@" || failed=$((failed + 1))
+unshare $own --mount --ipc sh -c "$on_a_full_one" "$scratch" "${HOSTILE_STEP:-29}" "$@" ||
+    failed=$((failed + 1))
 
 pool_size=4M
 echo "seed $seed"
@@ -106,7 +113,8 @@ while [ "$round" -lt "$rounds" ]; do
     calls=$((calls + more))
     good=$((good + fine))
 done
-echo "$steps words were written by the enemy; $calls calls were made, $good of them with success; $looks times the pool was looked at"
+echo "$steps words were written by the enemy; $calls calls were made, $good of them with success;" \
+    "$looks times the pool was looked at"
 # Nobody was at work, so nothing was tested.
 [ "$good" -gt "$((rounds * 100))" ] || failed=$((failed + 1))
 echo "$((rounds + 2 - failed)) passed, $failed failed"

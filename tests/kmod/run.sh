@@ -2,12 +2,16 @@
 # Tests vshmem.ko in machines that are booted for it.
 #
 #   tests/kmod/run.sh                 with Debian's newest kernels of 6.1 and 6.12
-#   tests/kmod/run.sh SERIES [TEST]   with one of them, and only one test: plain doorbell unplug look pair storm
+#   tests/kmod/run.sh SERIES [TEST]   with one of them, and only one test: plain doorbell unplug look pair
+#                                     storm
 #
-# KMOD_ROUNDS (50000) says how often two machines wake each other, KMOD_SECONDS (3) how long calls are made at random:
-# by one thread, and in the test storm by threads of several processes that are killed again and again, on a kernel that looks after its memory.
-# Needs gcc, qemu-system-x86, busybox-static, cpio, and apt for the kernels and their headers. For each kernel it ends with
-# "N passed, N failed". A kernel that can't be had, or whose headers can't, is skipped; with CI=true that is a failure.
+# KMOD_ROUNDS (50000) says how often two machines wake each other, KMOD_SECONDS (3) how long calls are made at
+# random: by one thread, and in the test storm by threads of several processes that are killed again and
+# again, on a kernel that looks after its memory.
+#
+# Needs gcc, qemu-system-x86, busybox-static, cpio, and apt
+# for the kernels and their headers. For each kernel it ends with "N passed, N failed". A kernel that can't be
+# had, or whose headers can't, is skipped; with CI=true that is a failure.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,9 +1,8 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# What only KVM does: rings that go from kernel to kernel past QEMU, pools with doorbells that are taken away, memory types, processors that
-# are taken away from a machine or move to another core. Two machines.
+# What only KVM does: rings that go from kernel to kernel past QEMU, pools with doorbells that are taken away,
+# memory types, processors that are taken away from a machine or move to another core. Two machines.
 
-here=$MACHINES_ROOT/tests
 pool=kvm-$VSHMEM_CLUSTER
 others=()
 clean_up() {
@@ -11,14 +10,16 @@ clean_up() {
     "$VSHMEM_BIN" pool rm --force "$pool" >/dev/null 2>&1 || true
 }
 
-cc -O1 -Wall -Wextra -o "$work/woken" "$here/machines/woken.c" && cc -O1 -Wall -Wextra -o "$work/memory" "$here/kvm/memory.c" || exit 1
+cc -O1 -Wall -Wextra -o "$work/woken" "$programs/woken.c" &&
+    cc -O1 -Wall -Wextra -o "$work/memory" "$MACHINES_ROOT/tests/kvm/memory.c" || exit 1
 if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --spare-pools 2 --largest-pool 64M >"$work/up" 2>&1; then
     failed "machines come up on KVM" "$(cat "$work/up")"
     exit 1
 fi
 passed "machines come up on KVM: $(tail -n 1 "$work/up")"
 contains "ps says so" " kvm " "$(vshmem ps)"
-contains "the driver maps the pool cached, and waiters are woken" "cached, woken" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
+contains "the driver maps the pool cached, and waiters are woken" "cached, woken" \
+    "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 
 in_machine() { # in_machine VM COMMAND...
     vshmem run --vm "$1" -n 1 --no-prefix -- "${@:2}"
@@ -31,37 +32,24 @@ else
 fi
 
 qemu() { pgrep -f "^qemu-system-x86_64 -name vshmem-$VSHMEM_CLUSTER-$1 "; }
-# How often a machine's processors were interrupted by a ring.
-rings() {
-    vshmem exec -u root "$1" -- awk '/vshmem/ { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' \
-        /proc/interrupts
-}
 # How often the main loop of a machine's QEMU had something to do.
 turns() { awk '/^voluntary/ { print $2 }' "/proc/$(qemu "$1")/status"; }
 play() { # play ROUNDS: two processes wake each other
     vshmem run --vm vm0 -n 1 --no-prefix -- "$work/woken" ping "$1" : --vm vm1 -n 1 -- "$work/woken" pong "$1"
 }
 
-# Rings: an eventfd that KVM writes to and KVM reads, in the kernel. Commands and files take turns of QEMU, so some are left.
+# Rings: an eventfd that KVM writes to and KVM reads, in the kernel. Commands and files take turns of QEMU, so
+# some are left.
 rung=$(($(rings vm0) + $(rings vm1)))
 turned=$(($(turns vm0) + $(turns vm1)))
 code "machines wake each other" 0 play 1500
 turned=$(($(turns vm0) + $(turns vm1) - turned))
 rung=$(($(rings vm0) + $(rings vm1) - rung))
 equal "by more than a hundred rings ($rung)" yes "$([ "$rung" -gt 100 ] && echo yes)"
-equal "which QEMU has no part in ($turned turns of its main loops)" yes "$([ "$turned" -lt $((rung / 2)) ] && echo yes)"
+equal "which QEMU has no part in ($turned turns of its main loops)" yes \
+    "$([ "$turned" -lt $((rung / 2)) ] && echo yes)"
 
 # A pool with doorbells, which only KVM lets go of.
-cat >"$work/wait.py" <<'P'
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-queue = libc.msgget(0x4711, 0o1600)
-buffer = ctypes.create_string_buffer(72)
-print("waits", flush=True)
-for attempt in range(2):
-    size = libc.msgrcv(queue, buffer, ctypes.c_size_t(64), ctypes.c_long(0), 0)
-    print(buffer.raw[8 : 8 + size].decode() if size >= 0 else os.strerror(ctypes.get_errno()), flush=True)
-P
 in_pool() { # in_pool VM COMMAND...
     vshmem run --vm "$1" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- "${@:2}"
 }
@@ -71,15 +59,15 @@ for vm in vm0 vm1; do
     cat "$work/out"
 done
 equal "both can be woken there" "2" "$(vshmem run -- "$VSHMEM_BIN" pool ls | grep -c "$pool.*cached, woken")"
-in_pool vm0 /usr/bin/python3 "$work/wait.py" >"$work/heard" 2>"$work/out" &
+in_pool vm0 /usr/bin/python3 "$common/hear.py" 2 >"$work/heard" 2>"$work/waits" &
 waiter=$!
-eventually "a process waits in it" grep -q waits "$work/heard"
-code "it is sent a message" 0 in_pool vm1 perl -e '$q = msgget(0x4711, 0) // die $!; msgsnd($q, pack("l! a*", 1, "woken"), 0) or die $!'
+eventually "a process waits in it" grep -q waits "$work/waits"
+code "it is sent a message" 0 in_pool vm1 perl "$common/tell.pl" woken
 eventually "and woken" grep -q woken "$work/heard"
 told=$(vshmem revoke "$pool" vm0 --json)
 passed "the pool is taken away: $told"
 wait "$waiter"
-equal "the process is told" "waits woken Identifier removed" "$(tr '\n' ' ' <"$work/heard" | sed 's/ $//')"
+equal "the process is told" "woken Identifier removed" "$(tr '\n' ' ' <"$work/heard" | sed 's/ $//')"
 code "its machine runs on" 0 vshmem exec vm0 -- true
 code "without the pool" 1 sh -c "'$VSHMEM_BIN' exec vm0 -- '$VSHMEM_BIN' pool ls | grep '$pool'"
 code "the other one keeps it" 0 in_pool vm1 perl -e 'defined msgget(0x4711, 0) or die $!'
@@ -95,9 +83,10 @@ percent() { # percent VM: of a processor that its QEMU takes, over five seconds
 idle=$(percent vm0)
 in_machine vm0 "$work/woken" take semop &
 waiter=$!
-sleep $((2 * slow))
+eventually "a process waits" waits_in vm0
 took=$(percent vm0)
-equal "a machine whose process waits takes hardly more of a processor than an idle one ($took %, $idle %)" yes \
+equal "a machine whose process waits takes hardly more of a processor than an idle one ($took %, $idle %)" \
+    yes \
     "$([ "$took" -lt $((idle + 10 * slow)) ] && echo yes)"
 code "the process is woken" 0 in_machine vm1 "$work/woken" give semop
 wait "$waiter"
@@ -111,9 +100,11 @@ others=($!)
 for vm in vm0 vm1; do taskset -apc "$core" "$(qemu "$vm")" >"$work/out"; done
 code "machines play on a core that they don't have for themselves" 0 play 200
 after=$(steal vm0)
-equal "of which they know ($((after - before)) ticks were stolen)" yes "$([ "$after" -gt "$before" ] && echo yes)"
+equal "of which they know ($((after - before)) ticks were stolen)" yes \
+    "$([ "$after" -gt "$before" ] && echo yes)"
 if [ "$(nproc)" -gt 1 ]; then
-    (while sleep 0.01; do for vm in vm0 vm1; do taskset -apc "$(($(date +%s%N) / 10000000 % $(nproc)))" "$(qemu "$vm")" >/dev/null; done; done) &
+    (while sleep 0.01; do for vm in vm0 vm1; do taskset -apc "$(($(date +%s%N) / 10000000 % $(nproc)))" \
+        "$(qemu "$vm")" >/dev/null; done; done) &
     others+=($!)
     code "and while they move from core to core" 0 play 1000
 else

@@ -3,13 +3,17 @@
 #
 #   tests/kvm/run.sh              what only KVM does, all cases of tests/machines, and the driver's tests
 #   tests/kvm/run.sh --quick      what only KVM does
-#   tests/kvm/run.sh NAME...      only these cases: kvm for what only KVM does, kmod for the driver's tests, or names of files in tests/machines/cases
+#   tests/kvm/run.sh NAME...      only these cases: kvm for what only KVM does, kmod for the driver's tests,
+#                                 or names of files in tests/machines/cases
 #
-# QEMU emulates AMD's virtualization (SVM) with nested paging, so that in a machine of `vshmem up` the real KVM runs, with machines of its own: a hundred
-# times slower than on a processor, but with the same code. The emulated machine has one processor: with two, QEMU's SVM (7.2 to 10.0) ends
-# the machines in it by chance. VSHMEM_TEST_NESTED=1 takes that way also where KVM works.
-# VSHMEM_BIN and VSHMEM_LIB name the command and the library, as for tests/machines/run.sh.
-# Ends with "N passed, N failed". Status 77: neither can be had, and it is said why.
+# QEMU emulates AMD's virtualization (SVM) with nested paging, so that in a machine of `vshmem up` the real
+# KVM runs, with machines of its own: a hundred times slower than on a processor, but with the same code. The
+# emulated machine has one processor: with two, QEMU's SVM (7.2 to 10.0) ends the machines in it by chance.
+# VSHMEM_TEST_NESTED=1 takes that way also where KVM works.
+#
+# VSHMEM_BIN and VSHMEM_LIB name the command and the
+# library, as for tests/machines/run.sh. Ends with "N passed, N failed". Status 77: neither can be had, and it
+# is said why.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,7 +45,7 @@ kernel_of() { # kernel_of SERIES
 status=0
 kernel=$(kernel_of 6.1) || status=$?
 if [ "$status" -ne 0 ]; then
-    echo "There is no KVM here that machines boot on, and a kernel for an emulated machine with KVM can't be had (above)."
+    echo "There is no KVM here that machines boot on, nor can a kernel for an emulated one with KVM be had."
     [ "$status" -eq 2 ] && exit 77 || exit 1
 fi
 
@@ -69,15 +73,19 @@ echo "chmod 666 /dev/kvm" >>"$work/load.sh"
 # Not as its own machines are called.
 echo "hostname kvm-host" >>"$work/load.sh"
 # What cases of tests/machines have cargo build is built here.
-[ "${1:-}" = --quick ] || for built in "vshmem-wait --features soak --bin doorbell-soak" "vshmem-transport --features contract --bin transport-contract"; do
+[ "${1:-}" = --quick ] || for built in "vshmem-wait --features soak --bin doorbell-soak" \
+    "vshmem-transport --features contract --bin transport-contract"; do
     # shellcheck disable=SC2086 # a list of words
-    "$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" -p $built
+    "$root/scripts/cargo.sh" --exec build --quiet --release --locked --manifest-path "$root/Cargo.toml" \
+        -p $built
 done
 
 echo "== in an emulated machine with KVM"
 cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}
-"$VSHMEM_BIN" up -c "$cluster" -n 1 --cpus 1 --memory 4G --pool-size 1M --no-net --no-doorbell --accel tcg --kernel "$kernel" \
-    --share "$root" --share "$target" --share "$(dirname "$VSHMEM_BIN")" --share "$(dirname "$VSHMEM_LIB")" --share "$cache" --share "$work" 2>"$work/up" || {
+"$VSHMEM_BIN" up -c "$cluster" -n 1 --cpus 1 --memory 4G --pool-size 1M --no-net --no-doorbell --accel tcg \
+    --kernel "$kernel" \
+    --share "$root" --share "$target" --share "$(dirname "$VSHMEM_BIN")" --share "$(dirname "$VSHMEM_LIB")" \
+    --share "$cache" --share "$work" 2>"$work/up" || {
     cat "$work/up"
     exit 1
 }
@@ -87,5 +95,6 @@ in_it() {
 }
 in_it -u root vm0 -- sh -e "$work/load.sh"
 # The library and the pools of this host mean nothing there.
-in_it -e VSHMEM_CACHE="$cache" -e XDG_RUNTIME_DIR=/run -e TMPDIR=/tmp -e VSHMEM_TEST_UP="--timeout 600" -e VSHMEM_TEST_SLOW=5 \
+in_it -e VSHMEM_CACHE="$cache" -e XDG_RUNTIME_DIR=/run -e TMPDIR=/tmp -e VSHMEM_TEST_UP="--timeout 600" \
+    -e VSHMEM_TEST_SLOW=5 \
     -e KMOD_ROUNDS=2000 vm0 -- "$here/cases.sh" "$@"

@@ -4,12 +4,21 @@ set -u
 
 work=$MACHINES_WORK
 slow=${VSHMEM_TEST_SLOW:-1}
+# shellcheck disable=SC2034 # for checks.sh
+patience=30
+# What runs in machines: of all suites, and of this one.
+# shellcheck disable=SC2034 # for the cases
+common=$MACHINES_ROOT/tests/lib/programs
+programs=$MACHINES_ROOT/tests/machines/programs
+# shellcheck source=tests/lib/checks.sh
+. "$MACHINES_ROOT/tests/lib/checks.sh"
 
-# The command, which must not take for ever. Machines see what the cases write, boot VSHMEM_TEST_KERNEL, if it is set, and are started with the
-# options VSHMEM_TEST_UP. Where everything is slow, VSHMEM_TEST_SLOW (1) says how many times longer it may take.
+# The command, which must not take for ever. Machines see the tests and what the cases write, boot
+# VSHMEM_TEST_KERNEL, if it is set, and are started with the options VSHMEM_TEST_UP. Where everything is slow,
+# VSHMEM_TEST_SLOW (1) says how many times longer it may take.
 vshmem() {
     if [ "$1" = up ]; then
-        set -- "$@" --share "$work"
+        set -- "$@" --share "$work" --share "$MACHINES_ROOT/tests"
         [ ! -d "$MACHINES_TARGET" ] || set -- "$@" --share "$MACHINES_TARGET"
         [ -z "${VSHMEM_TEST_KERNEL:-}" ] || set -- "$@" --kernel "$VSHMEM_TEST_KERNEL"
         # shellcheck disable=SC2086 # a list of words
@@ -55,61 +64,10 @@ copy_cache() {
     done
 }
 
-passed() {
-    echo "ok      $1"
-    echo "$1" >>"$work/passed"
-}
-
-failed() { # failed WHAT WHY...
-    echo "$1" >>"$work/failed"
-    echo "FAILED  $1"
-    shift
-    printf '        %s\n' "$@"
-}
-
-# equal WHAT EXPECTED GOT
-equal() {
-    if [ "$2" = "$3" ]; then
-        passed "$1"
-    else
-        failed "$1" "expected: $2" "got:      $3"
-    fi
-}
-
-# contains WHAT PART TEXT
-contains() {
-    case $3 in
-    *"$2"*) passed "$1" ;;
-    *) failed "$1" "expected in it: $2" "got: $3" ;;
-    esac
-}
-
-# code WHAT EXPECTED COMMAND...: the exit code of a command whose output does not matter
-code() {
-    local what=$1 expected=$2 got=0
-    shift 2
-    "$@" >"$work/out" 2>&1 || got=$?
-    equal "$what" "$expected" "$got"
-}
-
 # on_terminal STEP... -- COMMAND...: what terminal.py says, then the exit code
 on_terminal() {
-    /usr/bin/python3 "$MACHINES_ROOT/tests/machines/terminal.py" "$@" 2>&1
+    /usr/bin/python3 "$programs/terminal.py" "$@" 2>&1
     echo "code $?"
-}
-
-# eventually WHAT COMMAND...: the command succeeds within WITHIN (10) seconds
-eventually() {
-    local what=$1 i
-    shift
-    for ((i = 0; i < 10 * ${WITHIN:-10} * slow; i++)); do
-        if "$@" >"$work/out" 2>&1; then
-            passed "$what"
-            return
-        fi
-        sleep 0.1
-    done
-    failed "$what" "$* does not succeed" "$(tail -n 3 "$work/out")"
 }
 
 # Two machines that the cases share; booted by whichever needs them first.
@@ -123,11 +81,47 @@ need_machines() {
     fi
 }
 
+# field EXPRESSIONS: in Python, of the JSON that comes in, which is called `told`
+field() {
+    /usr/bin/python3 "$programs/field.py" "$1"
+}
+
+# of_record EXPRESSION: of what is recorded of our cluster
+of_record() {
+    field "$1" <"$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/cluster.json"
+}
+
+# pid_of VM: of a machine's QEMU
+pid_of() {
+    of_record "*[m['runs']['pid'] for m in told['machines'] if m['name'] == '$1']"
+}
+
+# The back end's process.
+back_end() {
+    vshmem agent --status --json | field 'told["pid"]'
+}
+
+# monitor VM ORDER...: tells a machine's QEMU; its last answer
+monitor() {
+    /usr/bin/python3 "$programs/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/$1/qmp.sock" "${@:2}"
+}
+
+# waits_in VM: whether a process of the machine waits in our cluster's pool
+waits_in() {
+    vshmem ipcs --waiters --pool "cluster.$VSHMEM_CLUSTER" | sed -n '/^Waiting threads/,$p' | grep -q "@$1 "
+}
+
+# rings VM: how often the machine's processors were interrupted by a ring
+rings() {
+    vshmem exec -u root "$1" -- awk '
+        /vshmem/ { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) n += $i }
+        END { print n + 0 }' /proc/interrupts
+}
+
 # members_of POOL: a pool's members by name, and whether they live
 members_of() {
-    vshmem ipcs --pool "$1" --json | /usr/bin/python3 -c '
-import json, sys
-print(sorted((m["name"], m["alive"]) for pool in json.load(sys.stdin)["pools"] for m in pool["members"]))'
+    vshmem ipcs --pool "$1" --json |
+        field 'sorted((m["name"], m["alive"]) for pool in told["pools"] for m in pool["members"])'
 }
 
 # nothing_left WHAT: no process, no socket, no pool of our clusters
@@ -141,7 +135,8 @@ nothing_left() {
     equal "$1" "" "$left"
 }
 
-# A machine of our cluster, and a copy of the initramfs that it boots from, which is there only while it boots: $work/initramfs.
+# A machine of our cluster, and a copy of the initramfs that it boots from, which is there only while it
+# boots: $work/initramfs.
 boot_one_for_its_files() {
     local up
     LIMIT=300 vshmem up -n 1 --no-net >"$work/up" 2>&1 &
@@ -157,16 +152,23 @@ boot_one_for_its_files() {
     fi
 }
 
-# What a machine that `vshmem up` has not started is told on its kernel's command line that it sees of the host, if its QEMU shows it all.
+# What a machine that `vshmem up` has not started is told on its kernel's command line that it sees of the
+# host, if its QEMU shows it all.
 shares() {
-    printf 'vshmem.shares=%s' "$work"
+    printf 'vshmem.shares=%s,%s' "$work" "$MACHINES_ROOT/tests"
     printf ',%s' "$MACHINES_TARGET" "$(dirname "$VSHMEM_BIN")" "$(dirname "$VSHMEM_LIB")"
+}
+
+# kernel_line NAME UID: the kernel's command line of such a machine, in which `vshmem exec` works
+kernel_line() {
+    printf '%s ' console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.channels=1 \
+        "vshmem.name=$1" "vshmem.uid=$2"
+    shares
 }
 
 # The kernel image of our cluster's machines.
 kernel_of_cluster() {
-    /usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["kernel"])' \
-        "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/cluster.json"
+    of_record 'told["kernel"]'
 }
 
 # has_kvm: whether machines run on KVM in this run
@@ -175,7 +177,8 @@ has_kvm() {
     return 1
 }
 
-# accel_options: how a QEMU that `vshmem up` has not started runs a machine; on KVM also with all its memory locked, as VFIO and real-time guests have it
+# accel_options: how a QEMU that `vshmem up` has not started runs a machine; on KVM also with all its memory
+# locked, as VFIO and real-time guests have it
 accel_options() {
     if has_kvm; then
         echo "-accel kvm -cpu host"
@@ -185,41 +188,18 @@ accel_options() {
     fi
 }
 
-# take_for_cluster NAME PID: has `vshmem exec` take a QEMU, which boots the initramfs, for a cluster of one machine
+# take_for_cluster NAME PID: has `vshmem exec` take a QEMU, which boots the initramfs, for a cluster of one
+# machine
 take_for_cluster() {
-    /usr/bin/python3 - "$XDG_RUNTIME_DIR/vshmem" "$VSHMEM_CLUSTER" "$@" <<'P'
-import json, sys
-clusters, source, name, pid = sys.argv[1:]
-record = json.load(open(f"{clusters}/{source}/cluster.json"))
-record.update(name=name, channels=1, doorbell=False, pool="/dev/shm/none")
-started = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]
-record["machines"][0].update(pools=[], runs={"pid": int(pid), "started": int(started)})
-json.dump(record, open(f"{clusters}/{name}/cluster.json", "w"))
-P
+    /usr/bin/python3 "$programs/take_for_cluster.py" "$XDG_RUNTIME_DIR/vshmem" "$VSHMEM_CLUSTER" "$@"
 }
 
 # hello_over_the_network WHAT SERVER CLIENT: by TCP, between two machines
 hello_over_the_network() {
-    cat >"$work/server.py" <<P
-import socket
-server = socket.create_server(("", 7777))
-connection = server.accept()[0]
-print(connection.recv(100).decode(), flush=True)
-P
-    cat >"$work/client.py" <<P
-import socket, time
-for attempt in range(100):
-    try:
-        connection = socket.create_connection(("$2", 7777), timeout=5)
-        break
-    except OSError:
-        time.sleep(0.1)
-connection.sendall(b"hello from $3")
-P
     local server
-    vshmem exec "$2" -- /usr/bin/python3 "$work/server.py" >"$work/heard" &
+    vshmem exec "$2" -- /usr/bin/python3 "$programs/hello.py" >"$work/heard" &
     server=$!
-    vshmem exec "$3" -- /usr/bin/python3 "$work/client.py"
+    vshmem exec "$3" -- /usr/bin/python3 "$programs/hello.py" "$2" "hello from $3"
     wait "$server"
     equal "$1" "hello from $3" "$(cat "$work/heard")"
 }

@@ -4,12 +4,14 @@
 #   tests/machines/run.sh              all cases
 #   tests/machines/run.sh NAME...      only these: the names of the files in cases/, or paths
 #
-# MACHINES_CASES names them as well.
-# VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default those of target/release, which are built first.
-# VSHMEM_TEST_KERNEL names the machines' kernel image, instead of the newest that is installed or downloaded; for instance
+# MACHINES_CASES names them as well. VSHMEM_BIN and VSHMEM_LIB name the command and the library; by default
+# those of target/release, which are built first. VSHMEM_TEST_KERNEL names the machines' kernel image, instead
+# of the newest that is installed or downloaded; for instance
 # VSHMEM_TEST_KERNEL=$(kmod/build.sh --image 6.12.117+deb12-amd64), whose modules lie beside it.
-# With CI=true, up to two cases that failed are run once more, and what failed first is printed again as "unsteady: WHAT".
-# Ends with "N passed, N failed". Needs qemu-system-x86; takes about two minutes under TCG.
+#
+# With CI=true, up to two cases that failed are run once more, and what failed first is printed again as
+# "unsteady: WHAT". Ends with "N passed, N failed". Needs qemu-system-x86; under TCG all
+# cases take ten minutes.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,8 +26,8 @@ fi
 export VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
 export VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
 
-# A place of our own for sockets and records, so that nothing of the user's clusters is touched and all that is left
-# behind can be seen.
+# A place of our own for sockets and records, so that nothing of the user's clusters is touched and all that
+# is left behind can be seen.
 work=$(mktemp -d "${TMPDIR:-/tmp}/vm.XXXXXX")
 # Machines see it, as a user who may see what everybody may.
 chmod 755 "$work"
@@ -80,7 +82,10 @@ run_case() {
         exit 0
     ) </dev/null || echo "$name ended early" | tee -a "$work/failed"
     echo "   $name took $((SECONDS - begun)) s"
-    [ "$(wc -l <"$work/failed")" -eq "$before" ]
+    [ "$(wc -l <"$work/failed")" -eq "$before" ] && return
+    # What one that failed has left is no failure of others.
+    "$VSHMEM_BIN" down --all >/dev/null 2>&1 || true
+    return 1
 }
 
 : >"$work/passed"
@@ -90,12 +95,12 @@ for name in "$@"; do
     run_case "$name" || again+=("$name")
 done
 
-# Checks have time limits, which a busy shared machine may miss: there, the odd failed case gets a second try, and a line that says so.
+# Checks have time limits, which a busy shared machine may miss: there, the odd failed case gets a second try,
+# and a line that says so.
 if [ "${CI:-}" = true ] && [ ${#again[@]} -gt 0 ] && [ ${#again[@]} -le 2 ]; then
     mv "$work/failed" "$work/unsteady"
     : >"$work/failed"
     for name in "${again[@]}"; do
-        "$VSHMEM_BIN" down --all >/dev/null 2>&1 || true
         run_case "$name" || true
     done
     sed 's/^/unsteady: /' "$work/unsteady"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# In a system that has what builds the packages: builds them from the copy of the checkout beside this file, and tests them, and what
-# `make install` does without packages.
+# In a system that has what builds the packages: builds them from the copy of the checkout beside this file,
+# and tests them, and what `make install` does without packages.
 set -eu
 
 cd "$(dirname "$0")"
@@ -20,10 +20,10 @@ quietly_make() { # quietly_make TARGET: shows what it said if it failed
 export CARGO_HOME="$PWD/cargo" CARGO_NET_OFFLINE=true CARGO_TARGET_DIR=/tmp/target
 source/scripts/cargo.sh --exec --version
 quietly_make deb
-./lint.sh /tmp/target/deb/*.changes
+source/tests/packages/lint.sh /tmp/target/deb/*.changes
 
 source/tests/packages/by-hand.sh source
 
 mkdir debs
-cp use.sh /tmp/target/deb/*.deb debs
+cp source/tests/packages/use.sh source/tests/packages/program.* /tmp/target/deb/*.deb debs
 exec debs/use.sh

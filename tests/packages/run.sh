@@ -1,13 +1,14 @@
 #!/bin/sh
-# The suite "packages": builds the Debian packages, and installs, uses and purges them in clean systems of Debian 12 and 13.
+# The suite "packages": builds the Debian packages, and installs, uses and purges them in clean systems of
+# Debian 12 and 13.
 #
 #   tests/packages/run.sh            in both
 #   tests/packages/run.sh SUITE...   in these: bookworm, trixie
 #
-# PACKAGES_FULL=1 builds them in Debian 13 too, by its own Rust, and tests those there; and starts a guest that examples/cloud-init makes ready
-# (else only cloud-init's own check of it is run). The systems are made by mmdebstrap and kept in the
-# cache directory ($VSHMEM_CACHE, by default ~/.cache/vshmem). Needs no root, but entries in /etc/subuid. Exit status 77: they can't be had here.
-# Ends with "N passed, N failed".
+# PACKAGES_FULL=1 builds them in Debian 13 too, by its own Rust, and tests those there; and starts a guest
+# that examples/cloud-init makes ready (else only cloud-init's own check of it is run). The systems are made
+# by mmdebstrap and kept in the cache directory ($VSHMEM_CACHE, by default ~/.cache/vshmem). Needs no root,
+# but entries in /etc/subuid. Exit status 77: they can't be had here. Ends with "N passed, N failed".
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -38,7 +39,8 @@ finish() {
 trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
-# inside ARCHIVE SCRIPT FILES...: runs a script in a fresh copy of the system, with those files in its directory /given
+# inside ARCHIVE SCRIPT FILES...: runs a script in a fresh copy of the system, with those files in its
+# directory /given
 inside() {
     archive=$1 script=$2
     shift 2
@@ -89,7 +91,8 @@ build() {
 count "the packages are built, and lintian has nothing to say" build
 for suite in "$@"; do
     archive=$(system "$suite" "$USES") || skip "no system of $suite can be had"
-    count "they serve, and leave nothing, in $suite" inside "$archive" "$here/use.sh" "$target"/deb/*.deb
+    count "they serve, and leave nothing, in $suite" inside "$archive" "$here/use.sh" "$here"/program.* \
+        "$target"/deb/*.deb
 done
 if [ "$(dpkg --print-architecture)" = amd64 ]; then
     archive=$(system trixie "$CLOUD") || skip "no system of trixie can be had"
@@ -106,7 +109,7 @@ if [ "${PACKAGES_FULL:-0}" = 1 ]; then
     git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/source"
     cp -R "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/cargo/"
     count "trixie builds them by its own Rust, and they serve there" inside "$archive" "$here/build.sh" \
-        "$work/source" "$work/cargo" "$here/use.sh" "$here/lint.sh"
+        "$work/source" "$work/cargo"
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -10,15 +10,12 @@ need ab apache2-utils
 
 modules=/usr/lib/apache2/modules
 for module in mpm_prefork authz_core; do
-    [ -f $modules/mod_$module.so ] || skip "Apache's $module is not installed; 'apt-get install apache2-bin' brings it"
+    [ -f $modules/mod_$module.so ] || skip \
+        "Apache's $module is not installed; 'apt-get install apache2-bin' brings it"
 done
 
 # Two ports, because a single one needs no mutex.
-ports=$(/usr/bin/python3 -c '
-import socket
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*(s.getsockname()[1] for s in sockets))')
-read -r one two <<<"$ports"
+read -r one two <<<"$(/usr/bin/python3 "$here/free_ports.py")"
 mkdir htdocs
 echo hello >htdocs/index.html
 chmod 755 htdocs
@@ -65,7 +62,7 @@ rm -f httpd.pid
     cat start.log error.log
     fail "Apache does not start"
 }
-within 20 "an answer" answers "$one"
+eventually "an answer" answers "$one"
 equal "a running server's sets" "sets 1" "$(objects | grep -o 'sets [0-9]*')"
 
 load "$one" 1000 & first=$!
@@ -78,13 +75,13 @@ parent=$(cat httpd.pid)
 for _ in 1 2 3; do
     # shellcheck disable=SC2046 # a list of pids
     kill -KILL $(pgrep -P "$parent")
-    within 20 "an answer after all children were killed" answers "$one"
-    within 20 "an answer on the second port" answers "$two"
+    eventually "an answer after all children were killed" answers "$one"
+    eventually "an answer on the second port" answers "$two"
 done
 load "$two" 500 || fail "requests after children were killed: $(cat "ab.$two")"
 
 kill -TERM "$parent"
 stopped() { ! kill -0 "$parent" 2>/dev/null; }
-within 20 "Apache's end" stopped
+eventually "Apache's end" stopped
 nothing_left || fail "objects are left: $(objects)"
 echo "2500 requests, children killed while they hold the accept mutex"

@@ -32,17 +32,18 @@ left=$!
 (container right answer) >right.log 2>&1 || fail "the second container: $(cat right.log)"
 wait $left || fail "the first container: $(cat left.log)"
 
-# A container that is killed as a whole while it holds a semaphore gives it back. More than once: the next one's first process has the same pid,
-# and namespaces may have the same numbers.
+# A container that is killed as a whole while it holds a semaphore gives it back. More than once: the next
+# one's first process has the same pid, and namespaces may have the same numbers.
 held() { grep -q holds held.log; }
 for _ in 1 2 3 4 5; do
     : >held.log
     (container left hold) >held.log 2>&1 &
     left=$!
-    within 20 "the holder: $(cat held.log)" held
+    eventually "the holder" held
     kill -KILL $left
     wait $left 2>/dev/null || true
-    (container right clean) >right.log 2>&1 || fail "the semaphore of a killed container is not free: $(cat right.log)"
+    (container right clean) >right.log 2>&1 ||
+        fail "the semaphore of a killed container is not free: $(cat right.log)"
 done
 nothing_left || fail "objects are left: $(objects)"
 echo "500 questions and answers between two containers, one killed with a semaphore"

@@ -10,8 +10,9 @@
 VSHMEM_POOL_SIZE=16M "${on_vshmem[@]}" perl "$here/perl/layout.pl" >ready 2>err.log &
 program=$!
 ready() { [ -s ready ] || ! kill -0 $program 2>/dev/null; }
-within 20 "the program to be ready" ready
+eventually "the program to be ready" ready
 [ -s ready ] || fail "$(cat err.log)"
 read -r _ segment set queue <ready
-/usr/bin/python3 "$here/read_pool.py" "$pool" $program "$segment" "$set" "$queue" || fail "the pool is not as specified"
+/usr/bin/python3 "$here/read_pool.py" "$pool" $program "$segment" "$set" "$queue" ||
+    fail "the pool is not as specified"
 kill $program

@@ -28,6 +28,16 @@ fail() {
     exit 1
 }
 
+# Here the first check that fails ends the test, and nothing is said of others.
+work=$dir patience=20
+# shellcheck source=tests/lib/checks.sh
+. "$here/../lib/checks.sh"
+passed() { :; }
+failed() {
+    printf '%s\n' "$@"
+    fail "$1"
+}
+
 skip() {
     echo "$*"
     exit 77
@@ -40,27 +50,17 @@ need() {
 
 # has_shape DOCUMENT FILE: what was printed with --json is what its schema says
 has_shape() {
-    VSHMEM_BIN=${vshmem:-} /usr/bin/python3 "$here/../schema.py" "$1" <"$2" 2>shape.log || fail "the shape of $1: $(cat shape.log)"
+    VSHMEM_BIN=${vshmem:-} /usr/bin/python3 "$here/../schema.py" "$1" <"$2" 2>shape.log ||
+        fail "the shape of $1: $(cat shape.log)"
 }
 
-need_schemas() {
-    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null || skip "jsonschema is not installed; 'apt-get install python3-jsonschema' brings it"
-}
-
-# equal WHAT EXPECTED GOT
-equal() {
-    [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"
-}
-
-# within SECONDS WHAT COMMAND...: waits until COMMAND succeeds.
-within() {
-    local tries=$(($1 * 10)) what=$2
-    shift 2
-    while ! "$@"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "in vain waited for: $what"
-        sleep 0.1
-    done
+# need_command NAME: for a test of `vshmem NAME`, also of what it prints as JSON; the command is $vshmem then
+need_command() {
+    [ "$PROGRAMS_MODE" = vshmem ] || skip "the kernel's own System V IPC has no vshmem $1"
+    need perl perl
+    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null ||
+        skip "jsonschema is not installed; 'apt-get install python3-jsonschema' brings it"
+    vshmem=${VSHMEM_BIN:-$(dirname "$PROGRAMS_LIB")/vshmem}
 }
 
 # Runs a command without the library where System V calls are forbidden: if it

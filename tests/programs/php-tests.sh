@@ -6,7 +6,8 @@
 need php php-cli
 need curl curl
 for module in shmop sysvmsg sysvsem sysvshm; do
-    php -m | grep -qx "$module" || skip "PHP's module $module is not installed; 'apt-get install php-cli' brings it"
+    php -m | grep -qx "$module" ||
+        skip "PHP's module $module is not installed; 'apt-get install php-cli' brings it"
 done
 package=php$(php -r 'echo PHP_MAJOR_VERSION, ".", PHP_MINOR_VERSION;')
 needs_sysv php "$here/php/sysv.php"
@@ -28,7 +29,8 @@ done
 tar xf "$source" --strip-components=1 --wildcards '*/ext/sysv*/tests' '*/ext/shmop/tests' '*/run-tests.php'
 
 "${on_vshmem[@]}" env TEST_PHP_EXECUTABLE="$(command -v php)" NO_INTERACTION=1 \
-    php run-tests.php -q --no-color ext/sysvmsg/tests ext/sysvsem/tests ext/sysvshm/tests ext/shmop/tests >suite.log 2>&1 || {
+    php run-tests.php -q --no-color ext/sysvmsg/tests ext/sysvsem/tests ext/sysvshm/tests ext/shmop/tests \
+    >suite.log 2>&1 || {
     cat suite.log
     fail "PHP's own tests"
 }

@@ -5,7 +5,8 @@
 
 need php php-cli
 for module in pcntl posix shmop sysvmsg sysvsem sysvshm 'Zend OPcache'; do
-    php -m | grep -qx "$module" || skip "PHP's module $module is not installed; 'apt-get install php-cli' brings it"
+    php -m | grep -qx "$module" ||
+        skip "PHP's module $module is not installed; 'apt-get install php-cli' brings it"
 done
 opcache=(php -d opcache.enable_cli=1 -d opcache.preferred_memory_model=shm)
 needs_sysv php "$here/php/sysv.php"

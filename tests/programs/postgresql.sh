@@ -90,7 +90,8 @@ as pgbench -c 4 -j 2 -t 250 >pgbench.log 2>&1 || {
     fail pgbench
 }
 grep -q 'actually processed: 1000/1000' pgbench.log || fail "pgbench: $(cat pgbench.log)"
-equal "sums agree" t "$(query 'select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history)')"
+equal "sums agree" t "$(query 'select (select sum(abalance) from pgbench_accounts)
+    = (select sum(delta) from pgbench_history)')"
 parallel='select count(*), sum(a.aid::bigint) from pgbench_accounts a join pgbench_accounts b using (aid)'
 query "explain (analyze, costs off, timing off) $parallel" >plan.log
 grep -q 'Workers Launched: [12]' plan.log || fail "no parallel workers: $(cat plan.log)"
@@ -106,10 +107,10 @@ find_victim() {
     victim=$(query "select pid from pg_stat_activity where query = 'select pg_sleep(100)'")
     [ -n "$victim" ]
 }
-within 10 "a backend to kill" find_victim
+eventually "a backend to kill" find_victim
 kill -KILL "$victim"
 wait $client || true
-within 60 "recovery after a killed backend" answers
+WITHIN=60 eventually "recovery after a killed backend" answers
 grep -q 'all server processes terminated; reinitializing' server.log || fail "no crash recovery in server.log"
 equal "rows after recovery" 500000 "$(query 'select count(*) from pgbench_accounts')"
 equal "segments after recovery" "$before" "$(segments)"
@@ -124,19 +125,19 @@ equal "rows after an immediate stop" 1000 "$(query 'select count(*) from pgbench
 # segment is in use, or two servers would write the same files.
 "${as_user[@]}" psql -X -At -c 'select pg_sleep(100)' >/dev/null 2>&1 &
 client=$!
-within 10 "a backend to stop" find_victim
+eventually "a backend to stop" find_victim
 kill -STOP "$victim"
 killed=$(postmaster)
 children=$(pgrep -P "$killed")
 kill -KILL "$killed"
-within 10 "the postmaster's end" gone "$killed"
+eventually "the postmaster's end" gone "$killed"
 others_gone() {
     local pid
     for pid in $children; do
         [ "$pid" = "$victim" ] || gone "$pid" || return 1
     done
 }
-within 20 "the other backends' end" others_gone
+eventually "the other backends' end" others_gone
 cp server.log before.log
 if start; then
     fail "a second server started while a backend of the first is alive"
@@ -148,11 +149,12 @@ grep -q 'pre-existing shared memory block (key [0-9]*, ID [0-9]*) is still in us
 }
 kill -KILL "$victim"
 wait $client || true
-within 10 "the last backend's end" gone "$victim"
+eventually "the last backend's end" gone "$victim"
 must_start "once the last backend is gone"
 equal "segments after the new start" "$before" "$(segments)"
 equal "rows after the new start" 1000 "$(query 'select count(*) from pgbench_history')"
 
 stop fast || fail "pg_ctl -m fast stop"
 equal "after the last stop" "segments 0, sets 0, queues 0" "$(objects)"
-echo "$(pgbench --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/'): initdb, pgbench, parallel joins, crash recovery, refusal of a second server"
+version=$(pgbench --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/')
+echo "$version: initdb, pgbench, parallel joins, crash recovery, refusal of a second server"

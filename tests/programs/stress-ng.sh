@@ -20,7 +20,8 @@ stressor() {
     fi
     local operations
     operations=$(awk -v name="$name" '$4 == name {print $5; exit}' "$name.log")
-    [ "${operations:-0}" -ge "$least" ] || fail "stress-ng --$name $* came to ${operations:-0} operations only"
+    [ "${operations:-0}" -ge "$least" ] ||
+        fail "stress-ng --$name $* came to ${operations:-0} operations only"
     done+="$name $operations, "
 }
 

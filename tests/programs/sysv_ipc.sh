@@ -5,8 +5,10 @@
 
 python=/usr/bin/python3
 need $python python3
-$python -c 'import sysv_ipc' 2>/dev/null || skip "sysv_ipc is not installed; 'apt-get install python3-sysv-ipc' brings it"
-$python -m pip --version >/dev/null 2>&1 || skip "pip is not installed; 'apt-get install python3-pip' brings it"
+$python -c 'import sysv_ipc' 2>/dev/null ||
+    skip "sysv_ipc is not installed; 'apt-get install python3-sysv-ipc' brings it"
+$python -m pip --version >/dev/null 2>&1 ||
+    skip "pip is not installed; 'apt-get install python3-pip' brings it"
 
 # Debian's package leaves the tests out; the source package on PyPI has them.
 version=$($python -c 'import sysv_ipc; print(sysv_ipc.VERSION)')

@@ -39,7 +39,7 @@ class Terminal:
     def resize(self, rows, columns):
         fcntl.ioctl(self.other, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def hear(self, what, pattern, seconds=10):
+    def hear(self, what, pattern, seconds=60):
         """Reads until a pattern comes; returns what was heard since the last one."""
         end = time.monotonic() + seconds
         while not (found := re.search(pattern, self.heard, re.S)):
@@ -64,7 +64,7 @@ class Terminal:
 
     def ends(self, what, code):
         self.hear(what, re.escape(SHOW) + b".*" + re.escape(LEAVE))
-        got = self.process.wait(10)
+        got = self.process.wait(60)
         assert got == code, f"{what}: it ended with {got}, not {code}"
         assert termios.tcgetattr(self.other) == self.before, (
             f"{what}: the terminal is not as it was"

@@ -17,7 +17,7 @@ trap end_server EXIT
     3>display 2>server.log &
 server=$!
 has_display() { [ -s display ]; }
-within 20 "Xvfb's display number ($(cat server.log))" has_display
+eventually "Xvfb's display number" has_display
 DISPLAY=:$(cat display)
 export DISPLAY
 equal "the screen" "segments 1, sets 0, queues 0" "$(objects)"

@@ -17,10 +17,11 @@ mkdir -p /run/xen /run/xenstored /var/lib/xen /var/log/xen/console /var/lib/xens
 xenstored && xen-init-dom0 >/dev/null && xenconsoled --log=guest --log-dir=/var/log/xen/console ||
     echo "FAILED  Xen's services start"
 
-# fault CASE: whether a guest has died that it relies on, by a triple fault: one that was not up yet is started again by `need`. In the
-# emulator that happens now and then, mostly before a guest does anything of its own, but also while it works or idles. It is the
-# emulator's way from Xen into a guest that goes wrong: of the registers that Xen prints then, on the console, RIP, RSP and CR3 are
-# mostly Xen's own, or RIP is the guest's next instruction after a hypercall.
+# fault CASE: whether a guest has died that it relies on, by a triple fault: one that was not up yet is
+# started again by `need`. In the emulator that happens now and then, mostly before a guest does anything of
+# its own, but also while it works or idles. It is the emulator's way from Xen into a guest that goes wrong:
+# of the registers that Xen prints then, on the console, RIP, RSP and CR3 are mostly Xen's own, or RIP is the
+# guest's next instruction after a hypercall.
 fault() {
     for guest in $(xl list | awk '$5 ~ /sr.$/ { print $1 }'); do
         [ ! -e "/tmp/$guest.up" ] || return 0

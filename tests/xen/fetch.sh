@@ -1,9 +1,11 @@
 #!/bin/bash
-# Downloads and unpacks Xen, its tools and a kernel, once, and prints the directory. Installs nothing, needs no root.
+# Downloads and unpacks Xen, its tools and a kernel, once, and prints the directory. Installs nothing, needs
+# no root.
 set -eu
 
-packages="xen-hypervisor-4.17-amd64 xen-utils-4.17 xenstore-utils libxenstore4 libxenmisc4.17 libxencall1 libxendevicemodel1
-    libxenevtchn1 libxenforeignmemory1 libxengnttab1 libxenhypfs1 libxentoolcore1 libxentoollog1 libyajl2 qemu-system-xen"
+packages="xen-hypervisor-4.17-amd64 xen-utils-4.17 xenstore-utils libxenstore4 libxenmisc4.17 libxencall1
+    libxendevicemodel1 libxenevtchn1 libxenforeignmemory1 libxengnttab1 libxenhypfs1 libxentoolcore1
+    libxentoollog1 libyajl2 qemu-system-xen"
 cache=${VSHMEM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vshmem}/xen
 
 fail() {
@@ -12,7 +14,8 @@ fail() {
 }
 
 # No cloud kernel: those are no dom0.
-kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*-amd64\)$/\1/p' | tail -n 1)
+kernel=$(apt-cache depends linux-image-amd64 2>/dev/null |
+    sed -n 's/^ *Depends: \(linux-image-[0-9].*-amd64\)$/\1/p' | tail -n 1)
 [ -n "$kernel" ] || fail "apt knows no kernel: run apt-get update"
 version=$(apt-cache policy xen-hypervisor-4.17-amd64 | sed -n 's/^ *Candidate: *//p')
 [ -n "$version" ] || fail "apt knows no Xen 4.17: this is not Debian 12, or apt-get update has not run"

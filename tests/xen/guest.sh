@@ -1,5 +1,6 @@
 #!/bin/sh
-# The first process of a guest: does what dom0 asks by XenStore, one command after the other, and says what came of it.
+# The first process of a guest: does what dom0 asks by XenStore, one command after the other, and says what
+# came of it.
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev

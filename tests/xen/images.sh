@@ -1,5 +1,6 @@
 #!/bin/bash
-# images.sh UNPACKED DRIVER WORK CASE...: makes what QEMU boots: WORK/xen, WORK/vmlinuz, and WORK/dom0.img, which has the guests' files in it.
+# images.sh UNPACKED DRIVER WORK CASE...: makes what QEMU boots: WORK/xen, WORK/vmlinuz, and WORK/dom0.img,
+# which has the guests' files in it.
 set -eu
 
 unpacked=$1
@@ -19,7 +20,8 @@ put() {
     local library
     mkdir -p "$1/$(dirname "$3")"
     cp -L "$2" "$1/$3"
-    ldd "$2" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' | while read -r library; do
+    ldd "$2" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' |
+        while read -r library; do
         case $library in
         */ld-linux*) put_once "$1" "$library" "lib64/${library##*/}" ;;
         *) put_once "$1" "$library" "lib/${library##*/}" ;;
@@ -60,7 +62,8 @@ common() {
     put "$1" "$here/programs/announce.sh" bin/announce
     mkdir -p "$1/tests"
     perl_and_python "$1"
-    cp "$here"/programs/*.pl "$here"/programs/*.py "$root"/tests/programs/perl/builtin.pl "$root"/tests/programs/perl/modules.pl "$1/tests"
+    cp "$here"/programs/*.pl "$root"/tests/lib/programs/* "$root"/tests/programs/perl/{builtin,modules}.pl \
+        "$1/tests"
     for program in $suite; do
         put "$1" "$work/$program" "tests/$program"
     done
@@ -74,31 +77,21 @@ perl_and_python() {
     local file
     put "$1" "$(readlink -f "$(command -v perl)")" bin/perl
     put "$1" "$(readlink -f /usr/bin/python3)" bin/python3
-    /usr/bin/python3 -I -c '
-import ctypes, encodings.ascii, encodings.utf_8, os, struct, sys, time
-for module in list(sys.modules.values()):
-    print(getattr(module, "__file__", None) or "")
-import sysconfig
-print(sysconfig.__file__)
-' | grep '^/' | while read -r file; do
-        put "$1" "$file" "${file#/}"
-    done
-    # shellcheck disable=SC2016 # for perl
-    perl -MFcntl -MErrno -MIPC::SysV -MIPC::Msg -MIPC::Semaphore -MIPC::SharedMem -MPOSIX -MTest::More -MTime::HiRes -MConfig -e '
-        my @objects = map { "$_\n" } @DynaLoader::dl_shared_objects, values %INC;
-        for my $in (@INC) { push @objects, map { -e "$in/$_" ? "$in/$_\n" : () } "Config_heavy.pl" }
-        print @objects' | grep '^/' | while read -r file; do
+    { /usr/bin/python3 -I "$here/imports.py" && perl "$here/imports.pl"; } | grep '^/' | while read -r file;
+        do
         put "$1" "$file" "${file#/}"
     done
 }
 
-# What vshmem up needs in dom0: a kernel with its modules and the driver, and the QEMU that xl starts to serve files and channels.
+# What vshmem up needs in dom0: a kernel with its modules and the driver, and the QEMU that xl starts to serve
+# files and channels.
 domains_by_up() {
     local lib=$1/lib/modules/$kernel module
     mkdir -p "$1/boot" "$lib/kernel" "$lib/updates" "$1/usr/share/qemu/keymaps"
     cp "$work/vmlinuz" "$1/boot/vmlinuz-$kernel"
     cp "$unpacked/lib/modules/$kernel/modules.builtin" "$lib"
-    for module in net/9p/9pnet net/9p/9pnet_xen fs/9p/9p fs/netfs/netfs fs/fscache/fscache fs/overlayfs/overlay; do
+    for module in net/9p/9pnet net/9p/9pnet_xen fs/9p/9p fs/netfs/netfs fs/fscache/fscache \
+        fs/overlayfs/overlay; do
         cp "$drivers/../$module.ko" "$lib/kernel"
     done
     cp "$driver" "$lib/updates"
@@ -106,7 +99,8 @@ domains_by_up() {
     rm -f "$1/bin/xz"
     put "$1" "$(command -v xz)" bin/xz
     if ldd "$unpacked/usr/libexec/xen-qemu-system-i386" | grep 'not found'; then
-        echo "tests/xen/images.sh: a library (above) is missing that Debian's qemu-system-xen needs: install qemu-system-x86 and its recommended packages" >&2
+        echo "tests/xen/images.sh: a library (above) is missing that Debian's qemu-system-xen needs:" \
+            "install qemu-system-x86 and its recommended packages" >&2
         exit 1
     fi
     put "$1" "$unpacked/usr/libexec/xen-qemu-system-i386" usr/libexec/xen-qemu-system-i386
@@ -118,12 +112,7 @@ pack() { # pack TREE IMAGE
 }
 
 # The kernel without its own decompression: xl may lack the memory for it.
-python3 - "$unpacked/boot/vmlinuz-$kernel" "$work/vmlinux" <<'P'
-import lzma, sys
-image = open(sys.argv[1], "rb").read()
-packed = image[image.index(b"\xfd7zXZ\0"):]
-open(sys.argv[2], "wb").write(lzma.LZMADecompressor().decompress(packed))
-P
+/usr/bin/python3 "$here/unpack_kernel.py" "$unpacked/boot/vmlinuz-$kernel" "$work/vmlinux"
 strip "$work/vmlinux"
 cp "$unpacked/boot/vmlinuz-$kernel" "$work/vmlinuz"
 gzip -dc "$unpacked/boot/xen-4.17-amd64.gz" >"$work/xen"
@@ -137,7 +126,8 @@ make --silent -C "$root/bench" OUT="$work/bench"
 # The System V suite's programs (tests/conformance).
 suite="sem msg shm process handlers users stopped death stress"
 for program in $suite; do
-    "${CC:-cc}" -std=gnu17 -O1 -DTIME_LIMIT=400 -o "$work/$program" "$root/tests/conformance/$program.c" -pthread
+    "${CC:-cc}" -std=gnu17 -O1 -DTIME_LIMIT=400 -o "$work/$program" "$root/tests/conformance/$program.c" \
+        -pthread
 done
 
 common "$work/guest"
@@ -146,8 +136,10 @@ cp "$drivers/net/xen-netfront.ko" "$work/guest/modules"
 pack "$work/guest" "$work/guest.img"
 
 common "$work/dom0"
-cp "$modules"/xen-privcmd.ko "$modules"/xenfs/xenfs.ko "$drivers"/net/xen-netback/xen-netback.ko "$work/dom0/modules"
-cp "$drivers"/../net/llc/llc.ko "$drivers"/../net/802/stp.ko "$drivers"/../net/bridge/bridge.ko "$work/dom0/modules"
+cp "$modules"/xen-privcmd.ko "$modules"/xenfs/xenfs.ko "$drivers"/net/xen-netback/xen-netback.ko \
+    "$work/dom0/modules"
+cp "$drivers"/../net/llc/llc.ko "$drivers"/../net/802/stp.ko "$drivers"/../net/bridge/bridge.ko \
+    "$work/dom0/modules"
 for program in xl xenstored xenconsoled xen-init-dom0; do
     put "$work/dom0" "$tools/$program" "bin/$program"
 done
@@ -158,9 +150,9 @@ mkdir -p "$work/dom0/guest" "$work/dom0/cases" "$work/dom0/etc/xen/scripts"
 cp "$here/vif.sh" "$work/dom0/etc/xen/scripts/vif"
 case " $* " in *" B-up "*) domains_by_up "$work/dom0" ;; esac
 cp "$work/vmlinux" "$work/guest.img" "$work/dom0/guest"
-cp "$here/lib.sh" "$work/dom0/lib.sh"
+cp "$here/lib.sh" "$root/tests/lib/checks.sh" "$work/dom0"
 cp "$here"/cases/*.sh "$here"/bench/*.sh "$work/dom0/cases"
-printf 'RUNS=%s\nSECONDS=%s\n' "${XEN_RUNS:-1}" "${XEN_SECONDS:-0.5}" >"$work/dom0/cases/settings"
+printf 'RUNS=%s\nDURATION=%s\n' "${XEN_RUNS:-1}" "${XEN_SECONDS:-0.5}" >"$work/dom0/cases/settings"
 cp "$here/dom0.sh" "$work/dom0/init"
 echo "$*" >"$work/dom0/cases/selected"
 pack "$work/dom0" "$work/dom0.img"

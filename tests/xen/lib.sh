@@ -1,47 +1,13 @@
-# shellcheck shell=sh
+# shellcheck shell=dash
 # What the cases share, in dom0.
 
-passed() {
-    echo "ok      $1"
-}
-
-failed() { # failed WHAT WHY...
-    echo "FAILED  $1"
-    shift
-    printf '        %s\n' "$@"
-}
-
-# equal WHAT EXPECTED GOT
-equal() {
-    if [ "$2" = "$3" ]; then
-        passed "$1"
-    else
-        failed "$1" "expected: $2" "got:      $3"
-    fi
-}
-
-# contains WHAT PART TEXT
-contains() {
-    case $3 in
-    *"$2"*) passed "$1" ;;
-    *) failed "$1" "expected in it: $2" "got: $3" ;;
-    esac
-}
-
-# eventually WHAT COMMAND...: the command succeeds within five minutes: the machines are emulated, and may share their processors with others
-eventually() {
-    what=$1
-    shift
-    end=$(($(date +%s) + 300))
-    until "$@" >/tmp/tried 2>&1; do
-        if [ "$(date +%s)" -gt $end ]; then
-            failed "$what" "$* does not succeed" "$(tail -n 50 /tmp/tried)"
-            return
-        fi
-        sleep 0.5
-    done
-    passed "$what"
-}
+# shellcheck disable=SC2034 # for checks.sh
+work=/tmp
+# The machines are emulated, and may share their processors with others. A look at them takes a while, too.
+# shellcheck disable=SC2034
+patience=300 between=0.5
+# shellcheck source=tests/lib/checks.sh
+. /checks.sh
 
 id_of() { # id_of NAME: nothing if it does not run
     cat "/tmp/$1.id" 2>/dev/null
@@ -65,16 +31,19 @@ C
 }
 
 start() {
-    (xl create -q -e "/tmp/$1.cfg" >"/tmp/$1.xl" 2>&1 && xl domid "$1" >"/tmp/$1.new" && mv "/tmp/$1.new" "/tmp/$1.id") &
+    (xl create -q -e "/tmp/$1.cfg" >"/tmp/$1.xl" 2>&1 && xl domid "$1" >"/tmp/$1.new" &&
+        mv "/tmp/$1.new" "/tmp/$1.id") &
 }
 
-# By a triple fault, after which it wants to be started again. One that Xen or its own kernel ended as crashed has another state.
+# By a triple fault, after which it wants to be started again. One that Xen or its own kernel ended as crashed
+# has another state.
 has_died() {
     xl list "$1" 2>/dev/null | grep -q ' [r-][b-][p-]sr'
 }
 
 is_up() {
-    [ -n "$(id_of "$1")" ] && ! has_died "$1" && xenstore-read "/local/domain/$(id_of "$1")/data/answer" >/dev/null 2>&1
+    [ -n "$(id_of "$1")" ] && ! has_died "$1" &&
+        xenstore-read "/local/domain/$(id_of "$1")/data/answer" >/dev/null 2>&1
 }
 
 # is_up, and a guest that has died (dom0.sh says why) is started again, five times at the most
@@ -142,20 +111,6 @@ ask() {
     return "$code"
 }
 
-# code WHAT EXPECTED COMMAND...: the exit code of a command whose output does not matter
-code() {
-    what=$1
-    expected=$2
-    shift 2
-    got=0
-    "$@" >/tmp/out 2>&1 || got=$?
-    if [ "$got" = "$expected" ]; then
-        passed "$what"
-    else
-        failed "$what" "exit code $got, not $expected" "$(tail -n 5 /tmp/out)"
-    fi
-}
-
 # serve POOL SIZE DOMAINS OPTION...: dom0 owns a pool
 serve() {
     pool=$1 size=$2 domains=$3
@@ -184,7 +139,28 @@ joined() {
     done
 }
 
+# have POOL NAME...: guests that have joined it have a pool
+have() {
+    local pool="$1" name
+    shift
+    for name; do
+        eventually "$name has the pool $pool" ask "$name" "test -c /dev/vshmem-xen/$pool"
+    done
+}
+
 # How programs are run on the pool; nothing reaches the kernel's System V calls.
 on_pool() { # on_pool POOL COMMAND
     echo "cd /tests; VSHMEM_POOL=$1 LD_PRELOAD=/lib/libvshmem.so forbid $2"
+}
+
+# hold POOL NAME: a program of a guest holds a semaphore
+hold() {
+    ask "$2" "rm -f /tmp/held; ($(on_pool "$1" "perl hold.pl 0x9999 -1")) >/tmp/held 2>&1 &"
+    eventually "$2 holds a semaphore" ask "$2" 'grep -qx held /tmp/held'
+}
+
+# take POOL NAME: another one waits for it; what comes of it is in the guest's /tmp/taken
+take() {
+    ask "$2" "($(on_pool "$1" "perl take.pl")) >/tmp/taken 2>&1 &"
+    eventually "$2 waits for it" ask "$2" "vshmem ipcs --waiters --pool $1 | grep -q 'alive .*semaphore 0'"
 }

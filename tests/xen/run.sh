@@ -1,17 +1,19 @@
 #!/bin/bash
-# Tests of the transport xen: boots Xen, a dom0 and three guests inside of QEMU, and runs real programs in them.
+# Tests of the transport xen: boots Xen, a dom0 and three guests inside of QEMU, and runs real programs in
+# them.
 #
 #   tests/xen/run.sh              all cases
 #   tests/xen/run.sh --quick      four of them, for everyday use
 #   tests/xen/run.sh NAME...      only these: the names of the files in cases/ and bench/
 #
-# Xen, its tools and the kernel come from Debian's packages, which are downloaded and unpacked below the cache directory
-# ($VSHMEM_CACHE, by default ~/.cache/vshmem), not installed. Where they can't be had, the tests are skipped (exit code 77 if
-# run by themselves). Needs qemu-system-x86, busybox-static, libyajl2, perl and python3. Nothing of it needs root or KVM.
+# Xen, its tools and the kernel come from Debian's packages, which are downloaded and unpacked below the cache
+# directory ($VSHMEM_CACHE, by default ~/.cache/vshmem), not installed. Where they can't be had, the tests are
+# skipped (exit code 77 if run by themselves). Needs qemu-system-x86, busybox-static, libyajl2, perl and
+# python3. Nothing of it needs root or KVM.
 #
-# VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program transport-contract; by default those of
-# target/release, which are built first. Ends with "N passed, N failed". Takes some minutes, and is ended after XEN_LIMIT
-# seconds, by default 3600.
+# VSHMEM_BIN, VSHMEM_LIB and VSHMEM_CONTRACT name the command, the library and the program transport-contract;
+# by default those of target/release, which are built first. Ends with "N passed, N failed". Takes some
+# minutes, and is ended after XEN_LIMIT seconds, by default 3600.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -63,13 +65,15 @@ fi
 
 "$here/images.sh" "$unpacked" "$driver" "$work" "$@"
 
-# A plain processor: with what `max` has, dom0 dies (SMAP), Xen can't decode an instruction of its guests (rdtscp), and programs
-# in them die now and then (AVX, in QEMU 7.2).
+# A plain processor: with what `max` has, dom0 dies (SMAP), Xen can't decode an instruction of its guests
+# (rdtscp), and programs in them die now and then (AVX, in QEMU 7.2).
 boot() {
     : >"$work/console"
-    timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu qemu64,+svm,+npt,+cx16,+ssse3,+sse4.1,+sse4.2,+popcnt,-rdtscp -smp 2 -m 2560M \
+    timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi \
+        -cpu qemu64,+svm,+npt,+cx16,+ssse3,+sse4.1,+sse4.2,+popcnt,-rdtscp -smp 2 -m 2560M \
         -nodefaults -display none -monitor none -serial stdio -no-reboot \
-        -kernel "$work/xen" -append "dom0_mem=1024M,max:1024M console=com1 com1=115200,8n1 loglvl=warning guest_loglvl=warning" \
+        -kernel "$work/xen" -append "dom0_mem=1024M,max:1024M console=com1 com1=115200,8n1 \
+loglvl=warning guest_loglvl=warning" \
         -initrd "$work/vmlinuz console=hvc0 quiet,$work/dom0.img" </dev/null >"$work/console" 2>&1 &
     qemu=$!
 }
@@ -84,7 +88,8 @@ begins() {
     return 1
 }
 
-# On a host whose processors are taken away, emulated ones stand still now and then when dom0's kernel starts, before anything of ours runs.
+# On a host whose processors are taken away, emulated ones stand still now and then when dom0's kernel starts,
+# before anything of ours runs.
 boot
 for _ in 1 2; do
     begins && break
@@ -101,7 +106,11 @@ qemu=
 
 console=$(tr -d '\r' <"$work/console")
 # What a case said that was begun again does not count.
-counts=$(awk '/^== / { printf "%s", held; held = "" } /^void: / { held = "" } { held = held $0 "\n" } END { printf "%s", held }' <<<"$console")
+counts=$(awk '
+    /^== / { printf "%s", held; held = "" }
+    /^void: / { held = "" }
+    { held = held $0 "\n" }
+    END { printf "%s", held }' <<<"$console")
 passed=$(grep -c '^ok  ' <<<"$counts" || true)
 failed=$(grep -c '^FAILED  ' <<<"$counts" || true)
 if ! grep -q '^all cases are done$' <<<"$console"; then

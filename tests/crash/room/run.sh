@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh LIBRARY: what happens when the file system of a pool is full: on a small one of its own, beside the pool and around it.
+# run.sh LIBRARY: what happens when the file system of a pool is full: on a small one of its own, beside the
+# pool and around it.
 set -eu
 
 library=$1

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
 # vshmem exec: real programs in real machines.
 need_machines
 export TERM=${TERM:-dumb}
@@ -38,7 +38,8 @@ eventually "and the command is gone" vshmem exec vm0 -- sh -c '! pgrep -x yes'
 
 marker=$work/run/marker
 vshmem exec vm0 -- sh -c "mkdir -p '$work' /opt/x && echo private >/opt/x/file && echo private >/tmp/marker"
-equal "what a machine writes stays in it" "private" "$(vshmem exec vm0 -- cat /opt/x/file /tmp/marker | sort -u)"
+equal "what a machine writes stays in it" "private" \
+    "$(vshmem exec vm0 -- cat /opt/x/file /tmp/marker | sort -u)"
 code "the host does not see it" 1 test -e /opt/x/file -o -e "$marker" -o -e /tmp/marker
 code "nor does the other machine" 1 vshmem exec vm1 -- test -e /opt/x/file -o -e /tmp/marker
 
@@ -57,18 +58,23 @@ equal "six commands run at once" "123456" "$(cat "$work"/parallel? | tr -d '\n')
 
 hello_over_the_network "machines reach each other by name" vm0 vm1
 
-timeout -s KILL 1 "$VSHMEM_BIN" exec vm1 -- sh -c 'trap "" TERM INT HUP; setsid sleep 3141 & sleep 3142' >"$work/out" 2>&1
+timeout -s KILL 1 "$VSHMEM_BIN" exec vm1 -- sh -c 'trap "" TERM INT HUP; setsid sleep 3141 & sleep 3142' \
+    >"$work/out" 2>&1
 eventually "nothing survives a vshmem that is killed" vshmem exec vm1 -- sh -c '! pgrep -f "sleep 314[12]"'
 
 # Its own pools: names mean those that it was given, then those that it made.
 code "a machine makes a pool of its own" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool create own --size 16M
-code "not of the name of one that it was given" 1 vshmem exec vm1 -- "$VSHMEM_BIN" pool create default --size 16M
-contains "and is told so" "This machine was given a pool of that name by its host: choose another name." "$(cat "$work/out")"
+code "not of the name of one that it was given" 1 vshmem exec vm1 -- "$VSHMEM_BIN" pool create default \
+    --size 16M
+contains "and is told so" "This machine was given a pool of that name by its host: choose another name." \
+    "$(cat "$work/out")"
 equal "both are listed" "default own" \
-    "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls --json | /usr/bin/python3 -c 'import json, sys; print(*sorted(p["name"] for p in json.load(sys.stdin)["pools"]))')"
-code "a program of it finds its own by name" 0 vshmem run --vm vm1 -e VSHMEM_POOL=own -- perl -e 'defined msgget(0x777, 01600) or die "msgget: $!"'
+    "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls --json | field '*sorted(p["name"] for p in told["pools"])')"
+code "a program of it finds its own by name" 0 vshmem run --vm vm1 -e VSHMEM_POOL=own \
+    -- perl -e 'defined msgget(0x777, 01600) or die "msgget: $!"'
 contains "where ipcs shows what it made" "0x00000777" "$(vshmem exec vm1 -- "$VSHMEM_BIN" ipcs --pool own)"
-code "what is neither is not made" 3 vshmem run --vm vm1 -e VSHMEM_POOL=other -- perl -e 'exit(defined msgget(0x777, 01600) ? 0 : 3)'
+code "what is neither is not made" 3 vshmem run --vm vm1 -e VSHMEM_POOL=other \
+    -- perl -e 'exit(defined msgget(0x777, 01600) ? 0 : 3)'
 code "it is removed" 0 vshmem exec vm1 -- "$VSHMEM_BIN" pool rm own
 
 # Channels: a command that finds none waits.
@@ -76,12 +82,13 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
     vshmem exec vm0 -- sh -c 'sleep 1; echo done' >"$work/exec.$i" 2>"$work/waits.$i" &
 done
 wait
-equal "14 commands at a time are served" 14 "$(cat "$work"/exec.* | grep -c done)"
+equal "14 commands at a time are served" 14 "$(cat "$work"/exec.* | grep -cx "done")"
 contains "and those that wait say why" "this one waits until one of them ends" "$(cat "$work"/waits.*)"
 
 # A terminal.
 shown=$(on_terminal wait:ready size:50x132 'send:x\n' 'wait:50 132' wait:again 'send:\x03' -- \
-    "$VSHMEM_BIN" exec -t vm0 -- sh -c 'tty; echo "$TERM"; stty size; echo ready; read line; stty size; echo again; sleep 600; echo late')
+    "$VSHMEM_BIN" exec -t vm0 -- sh -c 'tty; echo "$TERM"; stty size; echo ready
+        read line; stty size; echo again; sleep 600; echo late')
 contains "exec -t gives a command a terminal" "/dev/pts/" "$shown"
 contains "which is called as the user's" "$TERM
 24 80
@@ -94,9 +101,12 @@ code 130" "$shown"
 equal "its exit code is passed on, and the terminal is as before" "modes are as before code 7" \
     "$(on_terminal -- "$VSHMEM_BIN" exec -t vm0 -- sh -c 'exit 7' | tr '\n' ' ' | sed 's/ $//')"
 equal "also when vshmem is told to end" "runs modes are as before code 143" \
-    "$(on_terminal wait:runs kill:TERM -- "$VSHMEM_BIN" exec -t vm0 -- sh -c 'echo runs; exec sleep 600' | tr '\n' ' ' | sed 's/ $//')"
-contains "where there is no terminal, it is refused" "standard input is no terminal" "$(vshmem exec -t vm0 -- true 2>&1)"
-shown=$(cd /usr/lib && on_terminal 'send:echo $0 $((6*7)) $PWD; exit 5\n' -- "$VSHMEM_BIN" shell -e SHELL=/bin/bash vm0)
+    "$(on_terminal wait:runs kill:TERM -- "$VSHMEM_BIN" exec -t vm0 -- sh -c 'echo runs; exec sleep 600' |
+    tr '\n' ' ' | sed 's/ $//')"
+contains "where there is no terminal, it is refused" "standard input is no terminal" \
+    "$(vshmem exec -t vm0 -- true 2>&1)"
+shown=$(cd /usr/lib && on_terminal 'send:echo $0 $((6*7)) $PWD; exit 5\n' -- "$VSHMEM_BIN" \
+    shell -e SHELL=/bin/bash vm0)
 contains "vshmem shell is a login shell" "-bash 42 /usr/lib" "$shown"
 contains "whose exit code is passed on" "code 5" "$shown"
 contains "the machine's own where it lacks the user's" "-sh /bin/sh" \

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# The transport's contract, in a machine on the pool that it was given. It writes over the pool's last pages, so the machines
-# have a pool that nobody uses any more.
-"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path "$MACHINES_ROOT/Cargo.toml" \
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
+# The transport's contract, in a machine on the pool that it was given. It writes over the pool's last pages,
+# so the machines have a pool that nobody uses any more.
+"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
+    "$MACHINES_ROOT/Cargo.toml" \
     -p vshmem-transport --features contract --bin transport-contract >"$work/build" 2>&1 || cat "$work/build"
 need_machines
 
@@ -14,7 +15,8 @@ grep -v '^ok' "$work/contract" | sed 's/^/        /'
 # With the driver, if the machines have it, it was another file: without, it is resource2.
 vshmem down
 LIMIT=300 vshmem up -n 1 --no-net --driver none >"$work/up" 2>&1
-contains "up says what is missing" "waiters look every 2 ms, and pools are mapped uncached" "$(cat "$work/up")"
+contains "up says what is missing" "waiters look every 2 ms, and pools are mapped uncached" \
+    "$(cat "$work/up")"
 contains "and so does pool ls" "uncached, nap" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 equal "and ps" "DOORBELL no" "$(vshmem ps | awk '{ printf "%s%s", NR == 1 ? "" : " ", $8 }')"
 vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default >"$work/contract" 2>&1

@@ -1,19 +1,15 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
 # How clusters end, also badly.
 need_machines
-
-pid_of() { # pid_of PLACE: of a machine's QEMU
-    vshmem ps --json | /usr/bin/python3 -c "import json,sys; print(json.load(sys.stdin)['clusters'][0]['machines'][$1]['pid'] or '')"
-}
 
 code "a cluster can't be started twice" 125 vshmem up
 code "one that isn't there can't be stopped" 125 vshmem down -c other
 
-# A machine that stands still, by a signal to QEMU or by its monitor, and a command that is to be ended by ctrl-C, or by SIGTERM.
-monitor() { /usr/bin/python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm0/qmp.sock" "$@" >"$work/out"; }
-stand_still() { if [ "$1" = QEMU ]; then kill -STOP "$(pid_of 0)"; else monitor stop; fi; }
-go_on() { if [ "$1" = QEMU ]; then kill -CONT "$(pid_of 0)"; else monitor cont; fi; }
+# A machine that stands still, by a signal to QEMU or by its monitor, and a command that is to be ended by
+# ctrl-C, or by SIGTERM.
+stand_still() { if [ "$1" = QEMU ]; then kill -STOP "$(pid_of vm0)"; else monitor vm0 stop >"$work/out"; fi; }
+go_on() { if [ "$1" = QEMU ]; then kill -CONT "$(pid_of vm0)"; else monitor vm0 cont >"$work/out"; fi; }
 ends_by() { # ends_by SIGNAL CODE: the command does, and says why
     local began=$SECONDS ended=0
     kill "-$1" "$caller"
@@ -22,54 +18,45 @@ ends_by() { # ends_by SIGNAL CODE: the command does, and says why
     equal "soon" yes "$([ $((SECONDS - began)) -lt $((8 * slow)) ] && echo yes)"
     contains "with the reason" "vm0: the machine does not answer" "$(sed 's/interrupted: //' "$work/said")"
 }
+handles_int() {
+    grep -qx vshmem "/proc/$caller/comm" && [ $((0x$(sed -n 's/^SigCgt:\s*//p' "/proc/$caller/status") & 2)) -ne 0 ]
+}
 for which in QEMU monitor; do
-    env --default-signal=INT "$VSHMEM_BIN" exec vm0 -- sh -c 'echo runs; sleep 2718; sleep 2718' >"$work/heard" 2>"$work/said" &
+    env --default-signal=INT "$VSHMEM_BIN" exec vm0 -- sh -c 'echo runs; sleep 2718; sleep 2718' \
+        >"$work/heard" 2>"$work/said" &
     caller=$!
     eventually "a command runs" grep -q runs "$work/heard"
     stand_still $which
     if [ $which = QEMU ]; then ends_by INT 130; else ends_by TERM 143; fi
     # As many as QEMU's socket keeps, and more.
-    for attempt in 1 2 3; do
+    for _ in 1 2 3; do
         env --default-signal=INT "$VSHMEM_BIN" exec vm0 -- true >"$work/heard" 2>"$work/said" &
         caller=$!
-        sleep 1
+        eventually "a command there waits, and handles SIGINT" handles_int
         ends_by INT 130
         [ $which = QEMU ] || break
     done
     go_on $which
     if [ $which = QEMU ]; then
-        shown=$(on_terminal wait:runs "run:kill -STOP $(pid_of 0)" 'send:\x03' -- \
+        shown=$(on_terminal wait:runs "run:kill -STOP $(pid_of vm0)" 'send:\x03' -- \
             "$VSHMEM_BIN" exec -t vm0 -- sh -c 'trap "" INT; echo runs; sleep 2718; sleep 2718')
         contains "one in a terminal, too" "vm0: the machine does not answer" "$shown"
         contains "which is as it was then" "modes are as before
 code 130" "$shown"
         go_on QEMU
     fi
-    eventually "it is gone when the machine goes on (by $which)" vshmem exec vm0 -- sh -c '! pgrep -f "sleep 271[8]"'
+    eventually "it is gone when the machine goes on (by $which)" vshmem exec vm0 \
+        -- sh -c '! pgrep -f "sleep 271[8]"'
 done
 
-cat >"$work/hold.pl" <<'P'
-my $set = semget(0x5555, 1, 01600) // die "semget: $!";
-semop($set, pack("s!3", 0, 1, 0x1000)) or die "semop: $!";        # SEM_UNDO
-print "held\n";
-sleep 600;
-P
-cat >"$work/await.pl" <<'P'
-$| = 1;
-my $set = semget(0x5555, 1, 0) // die "semget: $!";
-print "waiting\n";
-semop($set, pack("s!3", 0, 0, 0)) or die "semop: $!";
-print "undone\n";
-P
-vshmem run --vm vm1 -- perl "$work/hold.pl" >"$work/held" 2>&1 &
+vshmem run --vm vm1 -- perl "$common/hold.pl" 0x5555 1 >"$work/held" 2>&1 &
 holder=$!
-eventually "a machine holds a semaphore" sh -c "'$VSHMEM_BIN' ipcs | grep -q 0x00005555"
-sleep 0.5
-vshmem run --vm vm0 -- perl "$work/await.pl" >"$work/awaited" 2>&1 &
+eventually "a machine holds a semaphore" grep -q held "$work/held"
+vshmem run --vm vm0 -- perl "$programs/await.pl" 0x5555 >"$work/awaited" 2>&1 &
 waiter=$!
 eventually "another waits for it" grep -q waiting "$work/awaited"
 
-kill -9 "$(pid_of 1)"
+kill -9 "$(pid_of vm1)"
 wait "$holder"
 eventually "a machine that died is shown so" sh -c "'$VSHMEM_BIN' ps | grep -q 'vm1 *died'"
 vshmem check "cluster.$VSHMEM_CLUSTER" >"$work/out" 2>&1
@@ -80,8 +67,8 @@ code "the other one does" 0 vshmem exec vm0 -- true
 code "the rest is stopped" 0 vshmem down
 nothing_left "nothing is left of it"
 
-# interrupted_when MOMENT COMMAND...: ctrl-C on vshmem up as soon as the command succeeds. No fixed time would do: how
-# long machines take to boot differs by ten between hosts.
+# interrupted_when MOMENT COMMAND...: ctrl-C on vshmem up as soon as the command succeeds. No fixed time would
+# do: how long machines take to boot differs by ten between hosts.
 interrupted_when() {
     local moment=$1 up code=0
     shift
@@ -123,7 +110,8 @@ for delay in 0 0 0 0.01 0.03 0.1 0.3; do
     printf '#!/bin/sh\nsleep %s\necho "out of luck" >&2\nexit 1\n' "$delay" >"$work/short/qemu-system-x86_64"
     chmod 755 "$work/short/qemu-system-x86_64"
     PATH=$work/short:$PATH vshmem up -n 2 --accel tcg --doorbell >"$work/out" 2>&1
-    grep -q "did not boot" "$work/out" && grep -q "^    out of luck" "$work/out" || unheard+="$(cat "$work/out")"
+    grep -q "did not boot" "$work/out" && grep -q "^    out of luck" "$work/out" ||
+        unheard+="$(cat "$work/out")"
 done
 equal "what QEMU says that ends at once is told" "" "$unheard"
 
@@ -131,13 +119,16 @@ code "machines without enough memory are refused" 2 vshmem up --memory 1M
 code "a pool of an odd size is refused" 2 vshmem up --pool-size 3M
 nothing_left "nothing is left of them"
 
-# Once more if need be: six emulated processors on a host with few, whose own are taken away at times, stand still now and then at boot.
-LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet || LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet
+# Once more if need be: six emulated processors on a host with few, whose own are taken away at times, stand
+# still now and then at boot.
+LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet ||
+    LIMIT=300 vshmem up -n 3 --cpus 2 --pool-size 16M --quiet
 equal "three machines with two cores each" "vm0: 2,vm1: 2,vm2: 2," \
     "$(vshmem run -- nproc | sort | tr '\n' ',')"
 hello_over_the_network "the second and the third reach each other through the first" vm1 vm2
-code "something is left in the pool" 0 vshmem run --vm vm1 -n 1 -- perl -e 'semctl(semget(0x5757, 1, 01600) // die, 0, 16, 7) or die'
-for vm in 0 1 2; do
+code "something is left in the pool" 0 vshmem run --vm vm1 \
+    -n 1 -- perl -e 'semctl(semget(0x5757, 1, 01600) // die, 0, 16, 7) or die'
+for vm in vm0 vm1 vm2; do
     kill -9 "$(pid_of "$vm")"
 done
 all_died() { [ "$(vshmem ps 2>"$work/said" | grep -c "^$VSHMEM_CLUSTER .* died ")" = 3 ]; }
@@ -147,12 +138,12 @@ code "it is not started over" 125 vshmem up
 code "its pool is not removed" 1 vshmem pool rm "cluster.$VSHMEM_CLUSTER"
 code "a restart that can't succeed does nothing" 125 bash -c "ulimit -v 300000; '$VSHMEM_BIN' restart"
 LIMIT=300 code "all are started anew" 0 vshmem restart -q
-equal "with what was in the pool" 7 \
-    "$(vshmem run --vm vm2 -n 1 --no-prefix -- perl -e 'print semctl(semget(0x5757, 1, 0) // die, 0, 12, 0) + 0')"
+equal "with what was in the pool" 7 "$(vshmem run --vm vm2 -n 1 --no-prefix -- perl "$common/value.pl" \
+    0x5757)"
 hello_over_the_network "and their network" vm2 vm1
-before=$(pid_of 0)
+before=$(pid_of vm0)
 code "nor does it harm to a machine that runs" 125 bash -c "ulimit -v 300000; '$VSHMEM_BIN' restart vm0"
-equal "which runs on" "$before" "$(pid_of 0)"
+equal "which runs on" "$before" "$(pid_of vm0)"
 code "a pool that machines have is not removed" 1 vshmem pool rm "cluster.$VSHMEM_CLUSTER"
 vshmem down
 nothing_left "nothing is left of them"

@@ -1,20 +1,22 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh sets work
-# Waiting for another machine: asleep until it rings. Needs vshmem.ko for the machines' kernel, which is built if need be.
-# WOKEN_ROUNDS (5000) says how often two put each other to sleep; each round has two sleeps and two wake-ups.
+# shellcheck disable=SC2154 # lib.sh sets it
+# Waiting for another machine: asleep until it rings. Needs vshmem.ko for the machines' kernel, which is built
+# if need be. WOKEN_ROUNDS (5000) says how often two put each other to sleep; each round has two sleeps and
+# two wake-ups.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}w
-here=$MACHINES_ROOT/tests/machines
 rounds=${WOKEN_ROUNDS:-5000}
 limit=$((120 + rounds / 50))
 
-cc -O1 -Wall -Wextra -o "$work/woken" "$here/woken.c" || exit 1
-"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path "$MACHINES_ROOT/Cargo.toml" \
+cc -O1 -Wall -Wextra -o "$work/woken" "$programs/woken.c" || exit 1
+"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
+    "$MACHINES_ROOT/Cargo.toml" \
     -p vshmem-wait --features soak --bin doorbell-soak >"$work/build" 2>&1 || cat "$work/build"
 soak=$MACHINES_TARGET/release/doorbell-soak
 
-LIMIT=300 vshmem up -n 3 --no-net --doorbell >"$work/up" 2>&1 || { failed "three machines come up" "$(cat "$work/up")"; exit 1; }
+LIMIT=300 vshmem up -n 3 --no-net --doorbell >"$work/up" 2>&1 ||
+    { failed "three machines come up" "$(cat "$work/up")"; exit 1; }
 if ! grep -q "wake each other" "$work/up"; then
     version=$(sed -n 's/^vshmem up: kernel \([^ ]*\).*/\1/p' "$work/up")
     module=$("$MACHINES_ROOT/kmod/build.sh" "$version") || exit 1
@@ -23,15 +25,11 @@ if ! grep -q "wake each other" "$work/up"; then
 fi
 contains "up says that waiters are woken" "machines wake each other's waiters" "$(cat "$work/up")"
 equal "and ps does" yes "$(vshmem ps | awk 'NR == 2 { print $8 }')"
-contains "a machine maps its pool cached, and can be rung" "cached, woken" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
+contains "a machine maps its pool cached, and can be rung" "cached, woken" \
+    "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 
 in_machine() { # in_machine VM WORD...
     vshmem run --vm "$1" -n 1 --no-prefix -- "$work/woken" "${@:2}"
-}
-# How often a machine's processors were interrupted by a ring.
-rings() {
-    vshmem exec -u root "$1" -- awk '/vshmem/ { for (i = 2; i <= NF && $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' \
-        /proc/interrupts
 }
 
 # Asleep: in the driver, at no cost, and woken by another machine, each way to wait.
@@ -39,7 +37,12 @@ for kind in semop msgrcv msgsnd; do
     in_machine vm0 sleep $kind >"$work/slept.$kind" &
 done
 in_machine vm1 sleep semop closed >"$work/slept.closed" &
-sleep 14
+# Each has told how its ten seconds went by.
+have_slept() {
+    local kind
+    for kind in semop msgrcv msgsnd closed; do [ -s "$work/slept.$kind" ] || return 1; done
+}
+WITHIN=60 eventually "processes sleep" have_slept
 before=$(rings vm2)
 for kind in semop msgrcv msgsnd; do
     in_machine vm2 give $kind
@@ -74,7 +77,7 @@ served() {
     shift
     in_machine vm0 take semop &
     taker=$!
-    sleep 2
+    eventually "somebody waits" waits_in vm0
     "$@" || status=$?
     wait "$taker" || status=$?
     equal "$what" 0 "$status"
@@ -87,7 +90,8 @@ served "and then somebody who can" in_machine vm1 give semop
 
 # No wake-up is lost: without anybody's looks around.
 vshmem down
-LIMIT=300 vshmem up -n 2 --no-net --driver "$(sed -n "s/.*waiters (\(.*\.ko[^)]*\)).*/\1/p" "$work/up")" >"$work/up2" 2>&1
+LIMIT=300 vshmem up -n 2 --no-net --driver "$(sed -n "s/.*waiters (\(.*\.ko[^)]*\)).*/\1/p" "$work/up")" \
+    >"$work/up2" 2>&1
 play_soak() { # play_soak WHAT COMMAND COMMAND
     local first status=0
     $2 >"$work/soak.0" 2>&1 &
@@ -105,7 +109,7 @@ play_soak "no wake-up is lost between machines" "machine_soak vm0 0" "machine_so
 (
     for _ in 1 2; do
         sleep 0.4
-        kill -KILL "$(vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')"
+        kill -KILL "$(back_end)"
     done
 ) &
 play_soak "nor between the host and a machine" "host_soak 0" "machine_soak vm1 1"

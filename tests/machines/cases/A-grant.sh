@@ -1,8 +1,10 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
 # Pools are granted to machines that run, and revoked from them.
 
 cluster=$VSHMEM_CLUSTER
+# Those that other cases share take processor time.
+vshmem down >"$work/out" 2>&1
 export VSHMEM_CLUSTER=${cluster}g
 pool=grant-$VSHMEM_CLUSTER
 other=$pool-other
@@ -23,10 +25,6 @@ fi
 in_pool() {
     vshmem run --vm "$1" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- "${@:2}"
 }
-# field EXPRESSION JSON: of what a command has told
-field() {
-    printf '%s' "$2" | /usr/bin/python3 -c "import json, sys; told = json.load(sys.stdin); print($1)"
-}
 members() { # members NAME: how many living members of the pool are called so
     members_of "$pool" | grep -o "('$1', True)" | wc -l
 }
@@ -35,80 +33,55 @@ members() { # members NAME: how many living members of the pool are called so
 code "a pool is granted to a machine that runs" 0 vshmem grant "$pool" vm0
 vshmem revoke "$pool" vm0 >"$work/out"
 told=$(vshmem grant "$pool" vm0 --json)
-equal "its front end says that programs can use it" True "$(field "told['usable']" "$told")"
-took=$(field "round(told['milliseconds'])" "$told")
+equal "its front end says that programs can use it" True "$(field "told['usable']" <<<"$told")"
+took=$(field "round(told['milliseconds'])" <<<"$told")
 # On a host with nothing else to do it takes some 40 ms, under TCG.
-equal "soon, after $took ms" yes "$([ "$took" -lt $((3000 * slow)) ] && echo yes)"
+holds "soon, after $took ms" test "$took" -lt $((3000 * slow))
 contains "to grant it twice is no failure" "could use $pool already" "$(vshmem grant "$pool" vm0 2>&1)"
 contains "vshmem ps shows it" "default,$pool" "$(vshmem ps | grep " vm0 ")"
 
-cat >"$work/send.pl" <<'P'
-my $queue = msgget(0x4711, 01600) // die "msgget: $!\n";
-msgsnd($queue, pack("l! a*", 1, $_), 0) or die "msgsnd: $!\n" for @ARGV;
-P
-cat >"$work/receive.py" <<'P'
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-queue = libc.msgget(0x4711, 0)
-buffer = ctypes.create_string_buffer(72)
-size = libc.msgrcv(queue, buffer, ctypes.c_size_t(64), ctypes.c_long(0), 0) if queue >= 0 else -1
-print(buffer.raw[8 : 8 + size].decode() if size >= 0 else os.strerror(ctypes.get_errno()))
-P
-code "a program in it uses the pool" 0 in_pool vm0 perl "$work/send.pl" one two
+code "a program in it uses the pool" 0 in_pool vm0 perl "$common/tell.pl" one two
 
 # The machine that was not given it.
-equal "another machine has no pool of this name" yes "$(in_pool vm1 perl "$work/send.pl" x >"$work/out" 2>&1 || echo yes)"
+equal "another machine has no pool of this name" yes \
+    "$(in_pool vm1 perl "$common/tell.pl" x >"$work/out" 2>&1 || echo yes)"
 contains "which the first one lists" "$pool" "$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls)"
 contains "with what lies in it" 00004711 "$(vshmem exec vm0 -- "$VSHMEM_BIN" ipcs)"
 equal "it knows of no such pool" "" "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls | grep "$pool")"
 equal "has the device of its own pool alone" 1 \
     "$(vshmem exec vm1 -- sh -c 'cat /sys/bus/pci/devices/*/device' | grep -c 0x1110)"
 equal "and finds none of what lies there" "No such file or directory" \
-    "$(vshmem run --vm vm1 -n 1 --no-prefix -- python3 "$work/receive.py")"
+    "$(vshmem run --vm vm1 -n 1 --no-prefix -- python3 "$common/hear.py")"
 equal "nor counts it" "" "$(vshmem exec vm1 -- "$VSHMEM_BIN" ipcs | grep -i 4711)"
 
 code "the second machine is given it, too" 0 vshmem grant "$pool" vm1
-equal "and gets what the first has sent" one "$(in_pool vm1 python3 "$work/receive.py")"
+equal "and gets what the first has sent" one "$(in_pool vm1 python3 "$common/hear.py")"
 equal "as a process of the host does" two \
-    "$(VSHMEM_POOL=$pool vshmem run --local --no-prefix -- python3 "$work/receive.py")"
+    "$(VSHMEM_POOL=$pool vshmem run --local --no-prefix -- python3 "$common/hear.py")"
 
 # Taken away while it is used.
-cat >"$work/hold.pl" <<'P'
-$| = 1;
-my $set = semget(0x4712, 1, 01600) // die "semget: $!\n";
-semop($set, pack("s!3", 0, 5, 0x1000)) or die "semop: $!\n";    # SEM_UNDO
-my $queue = msgget(0x4713, 01600) // die "msgget: $!\n";
-print "waits\n";
-msgrcv($queue, my $text, 64, 0, 0) and die "a message\n";
-print "woken: $!\n";
-msgsnd($queue, pack("l! a*", 1, "x"), 0) and die "sent\n";
-print "new call: $!\n";
-semop($set, pack("s!3", 0, 1, 0)) and die "semop succeeded\n";
-print "semaphore: $!\n";
-P
-cat >"$work/value.pl" <<'P'
-print semctl(semget(0x4712, 1, 0) // die("semget: $!"), 0, 12, 0) + 0;    # GETVAL
-P
-in_pool vm1 perl "$work/hold.pl" >"$work/held" 2>&1 &
+in_pool vm1 perl "$programs/refused.pl" >"$work/held" 2>&1 &
 holder=$!
 eventually "a process of the second machine waits" grep -q waits "$work/held"
-equal "it has changed a semaphore" 5 "$(in_pool vm0 perl "$work/value.pl")"
+equal "it has changed a semaphore" 5 "$(in_pool vm0 perl "$common/value.pl" 0x4712)"
 told=$(vshmem revoke "$pool" vm1 --json)
-passed "the pool is taken away, after $(field "round(told['milliseconds'])" "$told") ms"
+passed "the pool is taken away, after $(field "round(told['milliseconds'])" <<<"$told") ms"
 wait "$holder"
 equal "the process gets EIDRM, at once and ever after" \
     "waits|woken: Identifier removed|new call: Identifier removed|semaphore: Identifier removed" \
     "$(grep -v '^vshmem: ' "$work/held" | tr '\n' '|' | sed 's/|$//')"
-equal "and is told why" 3 "$(grep -c '^vshmem: perl.* error: .* the pool was taken away from this machine' "$work/held")"
-value_is() { [ "$(in_pool vm0 perl "$work/value.pl")" = "$1" ]; }
+equal "and is told why" 3 "$(grep -c '^vshmem: perl.* error: .* the pool was taken away from this machine' \
+    "$work/held")"
+value_is() { [ "$(in_pool vm0 perl "$common/value.pl" 0x4712)" = "$1" ]; }
 eventually "what it held is undone for the other machine" value_is 0
 equal "the machine is no member any more" 0 "$(members vm1)"
-equal "a new program there finds no such pool" yes "$(in_pool vm1 perl "$work/send.pl" x >"$work/out" 2>&1 || echo yes)"
+equal "a new program there finds no such pool" yes \
+    "$(in_pool vm1 perl "$common/tell.pl" x >"$work/out" 2>&1 || echo yes)"
 code "to revoke it twice is a failure" 1 vshmem revoke "$pool" vm1
-code "the other machine goes on" 0 in_pool vm0 perl "$work/send.pl" three
+code "the other machine goes on" 0 in_pool vm0 perl "$common/tell.pl" three
 
 code "it can be granted again" 0 vshmem grant "$pool" vm1
-equal "and works as before" three "$(in_pool vm1 python3 "$work/receive.py")"
+equal "and works as before" three "$(in_pool vm1 python3 "$common/hear.py")"
 
 # Commands that are killed at any point.
 for delay in 0.005 0.01 0.015 0.02 0.03 0.045 0.07; do
@@ -120,8 +93,8 @@ for delay in 0.005 0.01 0.015 0.02 0.03 0.045 0.07; do
 done
 vshmem revoke "$pool" vm1 >"$work/out" 2>&1 || true
 code "after commands that were killed it can be granted" 0 vshmem grant "$pool" vm1
-code "and used" 0 in_pool vm1 perl "$work/send.pl" four
-equal "from both" four "$(in_pool vm0 python3 "$work/receive.py")"
+code "and used" 0 in_pool vm1 perl "$common/tell.pl" four
+equal "from both" four "$(in_pool vm0 python3 "$common/hear.py")"
 
 # What can't be done is said.
 refused() { # refused WHAT PART COMMAND...
@@ -134,23 +107,10 @@ refused "a pool that is not there" "there is no pool" vshmem grant nothing vm0
 refused "a machine that is not there" "has no machine" vshmem grant "$pool" vm7
 
 # A machine that does not let go, as it is paused.
-monitor() { # monitor VM COMMAND
-    /usr/bin/python3 - "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/$1/qmp.sock" "$2" <<'P'
-import json, socket, sys
-link = socket.socket(socket.AF_UNIX)
-link.connect(sys.argv[1])
-file = link.makefile("rw")
-file.readline()
-for command in ("qmp_capabilities", sys.argv[2]):
-    file.write(json.dumps({"execute": command}))
-    file.flush()
-    while "return" not in json.loads(file.readline()):
-        pass
-P
-}
-monitor vm1 stop
-refused "a machine that does not let go" "vm1 still has the pool $pool" vshmem revoke "$pool" vm1 --timeout 0.5
-monitor vm1 cont
+monitor vm1 stop >"$work/out"
+refused "a machine that does not let go" "vm1 still has the pool $pool" vshmem revoke "$pool" vm1 \
+    --timeout 0.5
+monitor vm1 cont >"$work/out"
 released() { ! vshmem ps | grep " vm1 " | grep -q "$pool"; }
 eventually "lets go when it can" released
 refused "and the next command clears up" "does not have the pool" vshmem revoke "$pool" vm1
@@ -160,7 +120,7 @@ nothing_left "nothing is left of machines with granted pools"
 
 if LIMIT=300 vshmem up -n 1 --no-net --no-doorbell --pool "$pool" --spare-pools 1 >"$work/up" 2>&1; then
     passed "a machine comes up with another pool"
-    code "which works" 0 in_pool vm0 perl "$work/send.pl" five
+    code "which works" 0 in_pool vm0 perl "$common/tell.pl" five
     code "one more is granted" 0 vshmem grant "$other" vm0
     vshmem pool create "$other-2" --size 1M
     refused "there is no room for yet another" "no free port" vshmem grant "$other-2" vm0
@@ -168,7 +128,7 @@ if LIMIT=300 vshmem up -n 1 --no-net --no-doorbell --pool "$pool" --spare-pools 
     equal "the machine is a member" 1 "$(members vm0)"
     code "a cluster's own pool can be taken away" 0 vshmem revoke default vm0
     code "and given back" 0 vshmem grant "cluster.$VSHMEM_CLUSTER" vm0 --as default
-    monitor vm0 stop
+    monitor vm0 stop >"$work/out"
     contains "a machine that does not let go is turned off by --force" "vm0 is off" \
         "$(vshmem revoke default vm0 --timeout 0.2 --force 2>&1)"
     contains "and is shown so" died "$(vshmem ps 2>"$work/out" | grep " vm0 ")"

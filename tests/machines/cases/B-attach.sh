@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# A machine that QEMU runs on its own is adopted. It boots what `vshmem up` boots, so that commands can be run in it.
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
+# A machine that QEMU runs on its own is adopted. It boots what `vshmem up` boots, so that commands can be run
+# in it.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}s
@@ -17,14 +18,18 @@ clean_up() {
 
 boot_one_for_its_files
 
-# A machine like it, in no cluster, by the example. That it is one, for `vshmem exec`, is said to the command by hand.
+# A machine like it, in no cluster, by the example. That it is one, for `vshmem exec`, is said to the command
+# by hand.
 code "a pool is made" 0 vshmem pool create "$pool" --size 64M
 mkdir -m 700 "$clusters/$plain" "$clusters/$plain/vm0"
-parameters="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=plain vshmem.uid=$(id -u) vshmem.channels=1 $(shares)"
+parameters=$(kernel_line plain "$(id -u)")
 guest() {
-    PATH=$(dirname "$VSHMEM_BIN"):$PATH ACCEL=$(accel_options) PORTS="--spare-pools 2 --largest-pool 64M" WAIT=$((60 * slow)) \
-        "$MACHINES_ROOT/examples/qemu/guest.sh" "$plain" "$pool" -nodefaults -no-user-config -no-reboot -smp 1,maxcpus=2 -m 512 \
-        -kernel "$(kernel_of_cluster)" -initrd "$work/initramfs" -append "$parameters" -serial "file:$clusters/$plain/vm0/console.log" \
+    PATH=$(dirname "$VSHMEM_BIN"):$PATH ACCEL=$(accel_options) PORTS="--spare-pools 2 --largest-pool 64M" \
+        WAIT=$((60 * slow)) \
+        "$MACHINES_ROOT/examples/qemu/guest.sh" "$plain" "$pool" -nodefaults -no-user-config -no-reboot \
+        -smp 1,maxcpus=2 -m 512 \
+        -kernel "$(kernel_of_cluster)" -initrd "$work/initramfs" -append "$parameters" \
+        -serial "file:$clusters/$plain/vm0/console.log" \
         -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
         -device virtio-9p-pci,fsdev=root,mount_tag=root \
         -chardev "socket,id=c0,path=$clusters/$plain/vm0/channel0.sock,server=on,wait=off" \
@@ -46,7 +51,8 @@ code "the machine is attached" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/
 if has_kvm; then
     contains "it is said that it has doorbells" "have doorbells" "$(cat "$work/out")"
 else
-    contains "it is said that without KVM it has no doorbells" "have no doorbells: its QEMU runs without KVM" "$(cat "$work/out")"
+    contains "it is said that without KVM it has no doorbells" \
+        "have no doorbells: its QEMU runs without KVM" "$(cat "$work/out")"
 fi
 code "to do it twice is no failure" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$plain.qmp"
 contains "vshmem ps shows it" running "$(vshmem ps | grep "(attached) *$plain")"
@@ -57,11 +63,10 @@ passed "that is: $told"
 contains "another machine is granted it" "vm0 can use" "$(vshmem grant "$pool" vm0)"
 code "vshmem ps shows the pool" 0 sh -c "'$VSHMEM_BIN' ps | grep '(attached) *$plain.*$pool'"
 
-vshmem run --vm vm0 -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- perl -e \
-    '$q = msgget(0x77, 01600) // die $!; msgsnd($q, pack("l! a*", 1, "to a machine of its own"), 0) or die $!'
+vshmem run --vm vm0 -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- perl "$common/tell.pl" \
+    "to a machine of its own"
 equal "it hears the other machine" "to a machine of its own" \
-    "$(vshmem run -c "$plain" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- perl -e \
-        '$q = msgget(0x77, 0) // die $!; msgrcv($q, $m, 64, 0, 0); print substr($m, 8)' 2>&1)"
+    "$(vshmem run -c "$plain" -n 1 --no-prefix -e VSHMEM_POOL="$pool" -- python3 "$common/hear.py" 2>&1)"
 
 code "it can't be let go of while it has a pool" 125 vshmem detach "$plain"
 contains "it lists it" "$pool" "$(vshmem exec -c "$plain" vm0 -- "$VSHMEM_BIN" pool ls)"
@@ -76,19 +81,20 @@ code "it is attached again" 0 vshmem attach "$plain" --qmp "$XDG_RUNTIME_DIR/$pl
 code "and granted the pool" 0 vshmem grant "$pool" "$plain"
 # Its own name is another one: it is known by what its front end has said.
 equal "it calls itself otherwise" plain "$(vshmem exec -c "$plain" vm0 -- hostname)"
-vshmem exec -c "$plain" vm0 -- env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl -e \
-    '$s = semget(0x78, 1, 03600) // die $!; semctl($s, 0, 16, 1) or die $!; semop($s, pack("s!3", 0, -1, 0x1000)) or die $!; sleep 3600' &
+vshmem exec -c "$plain" vm0 -- env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl "$common/hold.pl" 0x78 \
+    1 \
+    >"$work/held" &
 holder=$!
-held() { [ "$(VSHMEM_POOL=$pool LD_PRELOAD=$VSHMEM_LIB perl -e '$s = semget(0x78, 0, 0) // die; print semctl($s, 0, 12, 0)')" = "0 but true" ]; }
-eventually "a program in it holds a semaphore" held
+eventually "a program in it holds a semaphore" grep -q held "$work/held"
+semaphore_is() { [ "$(on_host env VSHMEM_POOL="$pool" perl "$common/value.pl" 0x78)" = "$1" ]; }
+code "as the host sees" 0 semaphore_is 1
 kill -KILL "$qemu"
 wait "$holder"
 eventually "QEMU is gone" not_there "$qemu"
 qemu=
 contains "vshmem ps shows that it is off" off "$(vshmem ps | grep "(attached) *$plain")"
 code "one that is off can be let go of" 0 vshmem detach "$plain"
-code "what its program held is free" 0 timeout $((60 * slow)) env VSHMEM_POOL="$pool" LD_PRELOAD="$VSHMEM_LIB" perl -e \
-    'semop(semget(0x78, 0, 0) // die, pack("s!3", 0, -1, 0)) or die $!'
+eventually "what its program held is undone" semaphore_is 0
 rm -rf "${clusters:?}/$plain" "$clusters/$plain.lock" "$XDG_RUNTIME_DIR/$plain"[.-]*
 vshmem down
 nothing_left "nothing is left of it"

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh sets work
-# A machine that libvirt runs is adopted. libvirt is our own: a daemon in a mount namespace, with its folders on a tmpfs, so that the
-# user's domains are neither seen nor touched. The domain boots what `vshmem up` boots, so that commands can be run in it.
+# shellcheck disable=SC2154 # lib.sh sets it
+# A machine that libvirt runs is adopted. libvirt is our own: a daemon in a mount namespace, with its folders
+# on a tmpfs, so that the user's domains are neither seen nor touched. The domain boots what `vshmem up`
+# boots, so that commands can be run in it.
 
 if [ "$(id -u)" -ne 0 ] || ! command -v libvirtd >"$work/out" || ! command -v virsh >"$work/out"; then
     echo "skipped: a libvirt of our own needs root, libvirtd and virsh"
@@ -10,7 +11,8 @@ fi
 if [ -z "${C_LIBVIRT_INSIDE:-}" ]; then
     export MACHINES_ROOT MACHINES_TARGET C_LIBVIRT_INSIDE=1
     # shellcheck disable=SC2016 # the inner shell expands it
-    unshare --mount --propagation private bash -c '. "$MACHINES_ROOT/tests/machines/lib.sh"; . "$0"' "${BASH_SOURCE[0]}"
+    unshare --mount --propagation private bash -c '. "$MACHINES_ROOT/tests/machines/lib.sh"; . "$0"' \
+        "${BASH_SOURCE[0]}"
     exit
 fi
 
@@ -35,15 +37,18 @@ for folder in /etc/libvirt /run/libvirt /var/lib/libvirt /var/log/libvirt /var/c
     mkdir -p "$folder"
     mount -t tmpfs tmpfs "$folder"
 done
-# It looks for the user that it would use if it were not told another one; the package that makes that one starts a daemon, too.
+# It looks for the user that it would use if it were not told another one; the package that makes that one
+# starts a daemon, too.
 for file in passwd group; do
     getent "$file" libvirt-qemu >"$work/out" && continue
     cp "/etc/$file" "$work/$file"
     mount --bind "$work/$file" "/etc/$file"
 done
-getent passwd libvirt-qemu >"$work/out" || echo 'libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
+getent passwd libvirt-qemu >"$work/out" ||
+    echo 'libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
 getent group libvirt-qemu >"$work/out" || echo 'libvirt-qemu:x:64055:' >>/etc/group
-printf '%s\n' 'user = "root"' 'group = "root"' 'security_driver = "none"' 'cgroup_controllers = []' 'stdio_handler = "file"' \
+printf '%s\n' 'user = "root"' 'group = "root"' 'security_driver = "none"' 'cgroup_controllers = []' \
+    'stdio_handler = "file"' \
     'namespaces = []' >/etc/libvirt/qemu.conf
 libvirtd >"$work/libvirtd.log" 2>&1 &
 daemon=$!
@@ -55,23 +60,26 @@ boot_one_for_its_files
 example=$work/example.xml
 cp "$MACHINES_ROOT/examples/libvirt/domain.xml" "$example"
 has_kvm || sed -i "s/<domain type='kvm'/<domain type='qemu'/; s/host-passthrough/maximum/" "$example"
-/usr/bin/python3 "$MACHINES_ROOT/tests/machines/domain.py" without "$example" >"$work/plain.xml"
+/usr/bin/python3 "$programs/domain.py" without "$example" >"$work/plain.xml"
 vshmem attach "$adopted" --libvirt db --print >"$work/parts.xml"
-/usr/bin/python3 "$MACHINES_ROOT/tests/machines/domain.py" with "$work/plain.xml" "$work/parts.xml" >"$work/edited.xml"
+/usr/bin/python3 "$programs/domain.py" with "$work/plain.xml" "$work/parts.xml" >"$work/edited.xml"
 for file in "$example" "$work/edited.xml"; do
     code "libvirt takes $(basename "$file")" 0 virsh -q define --validate "$file"
     virsh dumpxml db --inactive | grep -v '<uuid>\|<mac ' >"$work/$(basename "$file").dumped"
     virsh -q undefine db
 done
 equal "the example has what --print says" "" "$(diff "$work/example.xml.dumped" "$work/edited.xml.dumped")"
-equal "its own devices take none of the ports" "" "$(grep "type='pci' domain=.*bus='0x0*[1-9a-f]" "$work/example.xml.dumped")"
+equal "its own devices take none of the ports" "" \
+    "$(grep "type='pci' domain=.*bus='0x0*[1-9a-f]" "$work/example.xml.dumped")"
 
 # It boots what our machines do, and has a disk of its own.
 mkdir -m 700 "$clusters/$adopted" "$clusters/$adopted/vm0"
 truncate -s 1M "$work/disk"
-/usr/bin/python3 "$MACHINES_ROOT/tests/machines/domain.py" booting "$example" name="$domain" emulator="$(command -v qemu-system-x86_64)" disk="$work/disk" \
-    kernel="$(kernel_of_cluster)" initrd="$work/initramfs" console="$clusters/$adopted/vm0/console.log" channel="$clusters/$adopted/vm0/channel0.sock" \
-    cmdline="console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check vshmem.name=$adopted vshmem.uid=0 vshmem.channels=1 $(shares)" \
+/usr/bin/python3 "$programs/domain.py" booting "$example" name="$domain" \
+    emulator="$(command -v qemu-system-x86_64)" disk="$work/disk" \
+    kernel="$(kernel_of_cluster)" initrd="$work/initramfs" console="$clusters/$adopted/vm0/console.log" \
+    channel="$clusters/$adopted/vm0/channel0.sock" \
+    cmdline="$(kernel_line "$adopted" 0)" \
     >"$work/domain.xml"
 code "the domain is defined" 0 virsh -q define --validate "$work/domain.xml"
 code "and starts the domain" 0 virsh -q start "$domain"
@@ -88,15 +96,14 @@ contains "it is granted a pool, and its front end says that it can be used" '"us
 passed "that is: $told"
 contains "libvirt knows of the device" "<shmem name='$name'" "$(virsh dumpxml "$domain")"
 
-# shellcheck disable=SC2016 # Perl's variables
-on_host env VSHMEM_POOL="$pool" perl -e '$q = msgget(0x78, 01600) // die $!; msgsnd($q, pack("l! a*", 1, "to a domain"), 0) or die $!'
-# shellcheck disable=SC2016
-equal "it hears the host" "to a domain" "$(vshmem run -c "$adopted" -n 1 --no-prefix -e VSHMEM_POOL="$name" -- perl -e \
-    '$q = msgget(0x78, 0) // die $!; msgrcv($q, $m, 64, 0, 0); print substr($m, 8)' 2>&1)"
+on_host env VSHMEM_POOL="$pool" perl "$common/tell.pl" "to a domain"
+equal "it hears the host" "to a domain" \
+    "$(vshmem run -c "$adopted" -n 1 --no-prefix -e VSHMEM_POOL="$name" -- python3 "$common/hear.py" 2>&1)"
 
 code "the pool is revoked" 0 vshmem revoke "$name" "$adopted"
 equal "libvirt knows of no device any more" "" "$(virsh dumpxml "$domain" | grep "<shmem")"
-equal "and it is out of sight in the machine" "" "$(vshmem exec -c "$adopted" vm0 -- "$VSHMEM_BIN" pool ls | grep "$name")"
+equal "and it is out of sight in the machine" "" \
+    "$(vshmem exec -c "$adopted" vm0 -- "$VSHMEM_BIN" pool ls | grep "$name")"
 code "the domain is let go of" 0 vshmem detach "$adopted"
 code "it runs on" 0 vshmem exec -c "$adopted" vm0 -- true
 

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# Machines that are killed, one or some at once, while processes in them, in others and on the host work in one pool; each time the accounts
-# must be right (storm.c). MACHINE_KILLS (6) says how many; between them the back end and a process of the host are killed, and machines are
-# paused. A death, the boot after it and a look at the accounts take some seconds on a quiet machine of two cores, and 20 on a busy one.
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
+# Machines that are killed, one or some at once, while processes in them, in others and on the host work in
+# one pool; each time the accounts must be right (storm.c). MACHINE_KILLS (6) says how many; between them the
+# back end and a process of the host are killed, and machines are paused. A death, the boot after it and a
+# look at the accounts take some seconds on a quiet machine of two cores, and 20 on a busy one.
 
 cluster=$VSHMEM_CLUSTER
 # Those that other cases share take processor time.
@@ -10,19 +11,14 @@ vshmem down >/dev/null 2>&1
 export VSHMEM_CLUSTER=${cluster}s
 kills=${MACHINE_KILLS:-6}
 
-cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$MACHINES_ROOT/tests/machines/storm.c" || exit 1
+cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$programs/storm.c" || exit 1
 if ! LIMIT=300 vshmem up -n 3 --no-net --doorbell --pool-size 64M >"$work/up" 2>&1; then
     failed "three machines come up" "$(cat "$work/up")"
     exit 1
 fi
-record=$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/cluster.json
-pid_of() { # pid_of PLACE
-    python3 -c "import json; print(json.load(open('$record'))['machines'][$1]['runs']['pid'])"
-}
 storm() { # storm WORD...: a process of the host itself, so that it is what is killed
     exec env LD_PRELOAD="$VSHMEM_LIB" VSHMEM_POOL="cluster.$VSHMEM_CLUSTER" "$work/storm" "$@"
 }
-back_end() { vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
 
 # The life of each place: of the machines, and the last of the host.
 lives=(0 0 0 0)
@@ -31,7 +27,8 @@ next=0
 begin_life() { # begin_life PLACE
     lives[$1]=$next
     if [ "$1" -lt 3 ]; then
-        LIMIT=100000 vshmem run --vm "vm$1" -n 1 --no-prefix -- "$work/storm" work $next >"$work/life.$1" 2>&1 &
+        LIMIT=100000 vshmem run --vm "vm$1" -n 1 --no-prefix -- "$work/storm" work $next >"$work/life.$1" \
+            2>&1 &
     else
         storm work $next >"$work/life.$1" 2>&1 &
     fi
@@ -40,16 +37,18 @@ begin_life() { # begin_life PLACE
     # Who boots comes first, or most of the time goes by in boots.
     if [ "$1" -lt 3 ]; then
         # shellcheck disable=SC2046 # several threads
-        renice -n 19 -p $(ls "/proc/$(pid_of "$1")/task") >"$work/out" 2>&1
+        renice -n 19 -p $(ls "/proc/$(pid_of "vm$1")/task") >"$work/out" 2>&1
     else
         renice -n 19 -p "${workers[3]}" >"$work/out" 2>&1
     fi
 }
 look() { # look WHEN: only what is wrong is said; what is right is counted
-    if timeout -k 1 $((400 * slow)) bash -c "$(declare -f storm); storm look ${lives[*]}" >"$work/looked" 2>&1; then
+    if timeout -k 1 $((400 * slow)) bash -c "$(declare -f storm); storm look ${lives[*]}" >"$work/looked" \
+        2>&1; then
         return 0
     fi
-    failed "the accounts are right $1" "$(tail -n 3 "$work/looked")" "$(tail -n 2 "$work"/life.* "$work/received")"
+    failed "the accounts are right $1" "$(tail -n 3 "$work/looked")" \
+        "$(tail -n 2 "$work"/life.* "$work/received")"
     vshmem check "cluster.$VSHMEM_CLUSTER"
     return 1
 }
@@ -57,7 +56,7 @@ export VSHMEM_LIB work
 
 end_machine() { # end_machine PLACE HOW
     local pid i
-    pid=$(pid_of "$1")
+    pid=$(pid_of "vm$1")
     case $2 in
     0) kill -KILL "$pid" ;;
     1)
@@ -111,7 +110,7 @@ while [ "$dead" -lt "$kills" ]; do
     *)
         # Another machine, if there is one, is away for a while, with whatever it is in the middle of.
         if [ "$count" -lt 3 ]; then
-            away=$(pid_of "${places[2]}")
+            away=$(pid_of "vm${places[2]}")
             kill -STOP "$away"
             sleep "$((RANDOM % 4))"
             kill -CONT "$away"
@@ -138,15 +137,18 @@ while [ "$dead" -lt "$kills" ]; do
     fi
 done
 seconds=$((SECONDS - began))
-[ "$looks" -lt "$kills" ] || passed "the accounts were right after each of $round times that machines died, $kills in all: $(cat "$work/looked")"
+[ "$looks" -lt "$kills" ] ||
+    passed "the accounts were right after $round times that machines died, $kills in all: $(cat \
+    "$work/looked")"
 echo "        $seconds s for $looks machines to die, to boot and to be looked at"
 
 # Paused for longer than anybody's patience with who holds a lock, and than the back end's silence may last.
 if [ "$looks" -ge "$kills" ]; then
-    kill -STOP "$(pid_of 1)"
+    kill -STOP "$(pid_of vm1)"
     sleep $((25 * slow))
-    kill -CONT "$(pid_of 1)"
-    look "after a machine was paused for 25 s" && passed "they are after a machine was paused for 25 s: $(cat "$work/looked")"
+    kill -CONT "$(pid_of vm1)"
+    look "after a machine was paused for 25 s" &&
+        passed "they are after a machine was paused for 25 s: $(cat "$work/looked")"
 fi
 
 (storm stop)

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# The host has no memory left for files, while machines work in a pool: its /dev/shm is full, which is a small one of its own here.
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
+# The host has no memory left for files, while machines work in a pool: its /dev/shm is full, which is a small
+# one of its own here.
 
 if [ -z "${ROOM_OF_ITS_OWN:-}" ]; then
     vshmem down >/dev/null 2>&1
@@ -18,34 +19,17 @@ pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
 fill() { dd if=/dev/zero of=/dev/shm/filler bs=64K status=none 2>/dev/null || true; }
 kilobytes() { echo $(($(stat -c %b "$pool") / 2)); }
 
-cat >"$work/take.pl" <<'P'
-# Takes all memory that there is, writes to all of it, and gives it back; it must read as zeros. Then what takes memory of other tables.
-my (@segments, $zeros);
-while (@segments < 1000) {
-    my $id = shmget(0, 1 << 20, 01600);
-    defined $id or last;
-    shmread($id, my $content, 0, 1 << 20) or die "shmread: $!";
-    $content =~ /[^\0]/ and die "something was left in it";
-    shmwrite($id, "x" x (1 << 20), 0, 1 << 20) or die "shmwrite: $!";
-    push @segments, $id;
-}
-my ($why, $count) = ($! + 0, scalar @segments);
-my @sets = grep { defined } map { semget(0, 250, 01600) } 1 .. 500;
-my @queues = grep { defined } map { msgget(0, 01600) } 1 .. 200;
-msgsnd($_, pack("l! a*", 1, "y" x 4000), 04000) for @queues;
-semctl($_, 0, 0, 0) or die "semctl: $!" for @sets;
-msgctl($_, 0, 0) or die "msgctl: $!" for @queues;
-shmctl($_, 0, 0) or die "shmctl: $!" for @segments;
-print "$count until error $why\n";
-P
 running() { # the machines that run, by their processes
-    vshmem ps --json | python3 -c 'import json, sys
-print([m["pid"] for c in json.load(sys.stdin)["clusters"] for m in c["machines"] if m["state"] == "running"])'
+    vshmem ps --json |
+        field '[m["pid"] for c in told["clusters"] for m in c["machines"] if m["state"] == "running"]'
 }
-take() { vshmem run --vm "$1" -n 1 --no-prefix -- perl "$work/take.pl" 2>&1; }
+given() { vshmem run --vm vm1 -n 1 --no-prefix -- perl "$programs/given.pl" "$1"; }
+take() { vshmem run --vm "$1" -n 1 --no-prefix -- perl "$programs/take_all.pl" 2>&1; }
 
-code "a cluster whose pool is larger than what there is does not come up" 125 vshmem up -n 1 --no-net --reserve --pool-size 64M
-contains "it is said how much there is" "it takes 64 MiB more, and /dev/shm/vshmem.$(id -u) has 47 MiB" "$(cat "$work/out")"
+code "a cluster whose pool is larger than what there is does not come up" 125 vshmem up \
+    -n 1 --no-net --reserve --pool-size 64M
+contains "it is said how much there is" "it takes 64 MiB more, and /dev/shm/vshmem.$(id -u) has 47 MiB" \
+    "$(cat "$work/out")"
 contains "and what helps" "--reserve" "$(cat "$work/out")"
 nothing_left "and nothing is left of it"
 code "nor is a pool made that is to be reserved" 125 vshmem pool create large --size 64M --reserve
@@ -71,23 +55,15 @@ take vm0 >"$work/out" 2>&1
 contains "two at once are told, too" " until error 12" "$(cat "$work/out")"
 wait "$taker"
 contains "both of them" " until error 12" "$(cat "$work/taken")"
-on_host perl "$work/take.pl" >"$work/out" 2>&1
+on_host perl "$programs/take_all.pl" >"$work/out" 2>&1
 equal "a process of the host finds as much" "$first" "$(cat "$work/out")"
 # For so long the back end would have given it back to the host.
 sleep 3
 equal "the pool keeps its memory" 32768 "$(kilobytes)"
 equal "so the other machine finds as much" "$first" "$(take vm1)"
 equal "both machines run" "$machines" "$(running)"
-cat >"$work/hold.pl" <<'P'
-my $set = semget(0x6666, 1, 01600) // die "semget: $!";
-semop($set, pack("s!3", 0, 3, 0x1000)) or die "semop: $!";    # SEM_UNDO
-kill 9, $$;
-P
-cat >"$work/value.pl" <<'P'
-print semctl(semget(0x6666, 1, 0) // die("semget: $!"), 0, 12, 0) + 0;    # GETVAL
-P
-value_is() { [ "$(on_host perl "$work/value.pl")" = "$1" ]; }
-code "who dies there" 137 vshmem run --vm vm0 -n 1 -- perl "$work/hold.pl"
+value_is() { [ "$(on_host perl "$common/value.pl" 0x6666)" = "$1" ]; }
+code "who dies there" 137 vshmem run --vm vm0 -n 1 -- perl "$common/hold.pl" 0x6666 3 kill
 eventually "is cleaned up after" value_is 0
 eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
 vshmem down
@@ -101,23 +77,14 @@ if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 64M >"$work/up" 2>
 fi
 machines=$(running)
 equal "a sparse pool has little memory" yes "$([ "$(kilobytes)" -lt 8192 ] && echo yes)"
-code "a segment is made while there is room" 0 vshmem run --vm vm1 -n 1 --no-prefix -- perl -e '
-    my $id = shmget(0x5e6, 8 << 20, 01600) // die $!;
-    shmwrite($id, "x", 0, 1) or die $!'
+code "a segment is made while there is room" 0 given make
 fill
 contains "a machine is told that there is no more memory" " until error 12" "$(take vm0)"
-equal "and touches what it was given before" kept "$(vshmem run --vm vm1 -n 1 --no-prefix -- perl -e '
-    my $id = shmget(0x5e6, 0, 0) // die $!;
-    shmwrite($id, "x" x (8 << 20), 0, 8 << 20) or die $!;
-    shmctl($id, 0, 0) or die $!;
-    print "kept\n"')"
+equal "and touches what it was given before" kept "$(given use)"
 rm /dev/shm/filler
 # Memory that was given, but never written, goes back, too; of what could not be had as a whole as well.
 few() { [ "$(kilobytes)" -lt 8192 ]; }
-equal "a machine is refused a segment that is too large, and removes another" "no yes" "$(vshmem run --vm vm1 -n 1 --no-prefix -- perl -e '
-    print defined shmget(0, 54 << 20, 01600) ? "yes" : "no", " ";
-    my $id = shmget(0, 24 << 20, 01600) // die $!;
-    print shmctl($id, 0, 0) ? "yes\n" : "no\n"' 2>&1)"
+equal "a machine is refused a segment that is too large, and removes another" "no yes" "$(given refused 2>&1)"
 eventually "all of that goes back to the host" few
 take vm1 >"$work/taken" &
 taker=$!
@@ -125,7 +92,7 @@ take vm0 >"$work/out" 2>&1
 contains "two that want all of it at once are told, too" " until error 12" "$(cat "$work/out")"
 wait "$taker"
 contains "both of them" " until error 12" "$(cat "$work/taken")"
-on_host perl "$work/take.pl" >"$work/out" 2>&1
+on_host perl "$programs/take_all.pl" >"$work/out" 2>&1
 contains "and a process of the host" " until error 12" "$(cat "$work/out")"
 # What tables and the small heap have had, they keep.
 few() { [ "$(kilobytes)" -lt 16384 ]; }
@@ -135,12 +102,12 @@ equal "so there is as much for the next, ${first%% *} MiB" yes "$([ "${first%% *
 equal "both machines run" "$machines" "$(running)"
 eventually "the pool is whole" vshmem check "cluster.$VSHMEM_CLUSTER"
 # One that does not answer is waited for, until the next one does.
-back_end=$(vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')
-kill -STOP "$back_end"
+stopped=$(back_end)
+kill -STOP "$stopped"
 take vm1 >"$work/taken" 2>&1 &
 taker=$!
 sleep 2
-kill -KILL "$back_end"
+kill -KILL "$stopped"
 wait "$taker"
 contains "a machine may ask while the back end is started anew" " until error 12" "$(cat "$work/taken")"
 equal "and runs on" "$machines" "$(running)"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
 # A machine that is paused by QEMU's monitor, as for a snapshot or before a move, while others work in the
 # same IPC objects (storm.c), and goes on after longer than anybody waits. Its QEMU runs on meanwhile, so
 # unlike one that is stopped by a signal it takes doorbells.
@@ -9,23 +9,14 @@ cluster=$VSHMEM_CLUSTER
 vshmem down >/dev/null 2>&1
 export VSHMEM_CLUSTER=${cluster}p
 
-cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$MACHINES_ROOT/tests/machines/storm.c" || exit 1
+cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$programs/storm.c" || exit 1
 if ! LIMIT=300 vshmem up -n 2 --no-net --doorbell --pool-size 64M >"$work/up" 2>&1; then
     failed "two machines come up" "$(cat "$work/up")"
     exit 1
 fi
-monitor() { python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$XDG_RUNTIME_DIR/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" "$@"; }
-back_end() { vshmem agent --status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
 
 # One that waits, and is served while its machine is paused.
-cat >"$work/wait.pl" <<'P'
-my $queue = msgget(0x7070, 01600) // die "msgget: $!";
-$| = 1;
-print "waits\n";
-msgrcv($queue, my $message, 64, 0, 0) or die "msgrcv: $!";
-print substr($message, length pack("l!", 0)), "\n";
-P
-vshmem run --vm vm1 -n 1 --no-prefix -- perl "$work/wait.pl" >"$work/heard" 2>&1 &
+vshmem run --vm vm1 -n 1 --no-prefix -- perl "$programs/wait_message.pl" >"$work/heard" 2>&1 &
 waiter=$!
 eventually "a process of a machine waits" grep -q waits "$work/heard"
 "$VSHMEM_BIN" run --vm vm1 -n 1 --no-prefix -- sleep 1000 >"$work/given.up" 2>&1 &
@@ -36,7 +27,8 @@ LIMIT=1000 on_host "$work/storm" receive >"$work/received" 2>&1 &
 receiver=$!
 workers=()
 for place in 0 1; do
-    LIMIT=1000 vshmem run --vm "vm$place" -n 1 --no-prefix -- "$work/storm" work $place >"$work/life.$place" 2>&1 &
+    LIMIT=1000 vshmem run --vm "vm$place" -n 1 --no-prefix -- "$work/storm" work $place >"$work/life.$place" \
+        2>&1 &
     workers+=($!)
 done
 LIMIT=1000 on_host "$work/storm" work 2 >"$work/life.2" 2>&1 &
@@ -45,25 +37,21 @@ look() { LIMIT=400 on_host "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
 code "all work" 0 look
 before=$(members_of "cluster.$VSHMEM_CLUSTER")
 
-# How far the others have come, and how many calls a pause has ended: who needs a lock that the paused machine holds is told so.
-cat >"$work/steps.pl" <<'P'
-my $id = shmget(0x570a0, 0, 0) // die "shmget: $!";
-shmread($id, my $board, 0, 16 + 3 * 36) or die "shmread: $!";
-my $refused = unpack("x12 L", $board);
-print join(" ", $refused, map { unpack("x" . (16 + $_ * 36 + 8) . "L", $board) } 0, 2), "\n";
-P
+# How far the others have come, and how many calls a pause has ended: who needs a lock that the paused machine
+# holds is told so.
 pause() { # pause SECONDS COMMAND...: what is done meanwhile
-    read -r refused first second <<<"$(on_host perl "$work/steps.pl")"
-    monitor stop >/dev/null
+    read -r refused first second <<<"$(on_host perl "$programs/steps.pl")"
+    monitor vm1 stop >/dev/null
     "${@:2}"
     sleep $(($1 * slow))
-    equal "it is paused" '"paused"' "$(monitor query-status | python3 -c 'import json, sys; print(json.dumps(json.load(sys.stdin)["status"]))')"
-    read -r refused_then first_then second_then <<<"$(on_host perl "$work/steps.pl")"
+    equal "it is paused" paused "$(monitor vm1 query-status | field 'told["status"]')"
+    read -r refused_then first_then second_then <<<"$(on_host perl "$programs/steps.pl")"
     equal "the others get on, or are told what they wait for" yes "$(
-        [ "$refused" != "$refused_then" ] || { [ "$first" != "$first_then" ] && [ "$second" != "$second_then" ]; } && echo yes
+        [ "$refused" != "$refused_then" ] || { [ "$first" != "$first_then" ] &&
+            [ "$second" != "$second_then" ]; } && echo yes
     )"
     equal "the machine is not taken for dead" "$before" "$(members_of "cluster.$VSHMEM_CLUSTER")"
-    monitor cont >/dev/null
+    monitor vm1 cont >/dev/null
 }
 serve() {
     on_host perl -e 'msgsnd(msgget(0x7070, 0), pack("l! a*", 1, "at last"), 0) or die "msgsnd: $!"'
@@ -82,9 +70,9 @@ kill_back_end() { kill -KILL "$(back_end)"; }
 pause 5 kill_back_end
 code "all is right after the back end was killed while a machine was paused" 0 look
 for round in 1 2 3 4 5 6 7 8; do
-    monitor stop >/dev/null
+    monitor vm1 stop >/dev/null
     sleep "0.$round"
-    monitor cont >/dev/null
+    monitor vm1 cont >/dev/null
 done
 code "all is right after many short pauses: $(cat "$work/looked")" 0 look
 
@@ -95,24 +83,13 @@ for place in 0 1 2; do
     equal "the work in place $place ends well" 0 "$ended"
 done
 
-# In the middle of what has the pool's lock, which others need for shmat and shmdt: somebody who has a segment attached, and after the
-# detach does nothing any more.
-cat >"$work/detach.pl" <<'P'
-use IPC::SharedMem;
-my $segment = IPC::SharedMem->new(0x5e9, 4096, 0600) // die "shmget: $!";
-$segment->attach // die "shmat: $!";
-$| = 1;
-print "attached\n";
-<STDIN>;
-$segment->detach // die "shmdt: $!";
-print "detached\n";
-<STDIN>;
-P
+# In the middle of what has the pool's lock, which others need for shmat and shmdt.
 on_host perl -e 'shmget(0x5e9, 4096, 01600) // die "shmget: $!"'
-"$VSHMEM_BIN" run --vm vm1 -n 1 --no-prefix -- perl -e 'my $id = shmget(0x5e9, 0, 0); 1 while shmread($id, my $byte, 0, 1)' &
+"$VSHMEM_BIN" run --vm vm1 -n 1 --no-prefix -- \
+    perl -e 'my $id = shmget(0x5e9, 0, 0); 1 while shmread($id, my $byte, 0, 1)' &
 taker=$!
 mkfifo "$work/told"
-LIMIT=1000 on_host perl "$work/detach.pl" <"$work/told" >"$work/detached" 2>&1 &
+LIMIT=1000 on_host perl "$programs/detach.pl" <"$work/told" >"$work/detached" 2>&1 &
 detacher=$!
 exec 5>"$work/told"
 eventually "a segment is attached" grep -q attached "$work/detached"
@@ -121,20 +98,19 @@ is_stuck() {
     grep -q "holds a lock of it and does not move" "$work/remark"
 }
 paused_with_the_lock() {
-    monitor stop >/dev/null
+    monitor vm1 stop >/dev/null
     is_stuck && return
-    monitor cont >/dev/null
+    monitor vm1 cont >/dev/null
     return 1
 }
 WITHIN=60 eventually "a machine is paused that has the pool's lock" paused_with_the_lock
 contains "what lies in the pool is shown all the same" '"key": 1513' "$(cat "$work/seen")"
 echo >&5
 eventually "who detaches it meanwhile can" grep -q detached "$work/detached"
-monitor cont >/dev/null
+monitor vm1 cont >/dev/null
 attached() {
-    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json | python3 -c '
-import json, sys
-print([s["attached"] for pool in json.load(sys.stdin)["pools"] for s in pool["segments"] if s["key"] == 0x5e9])'
+    vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json |
+        field '[s["attached"] for pool in told["pools"] for s in pool["segments"] if s["key"] == 0x5e9]'
 }
 kill -TERM "$taker"
 wait "$taker"

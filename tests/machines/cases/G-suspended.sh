@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # lib.sh sets work
+# shellcheck disable=SC2154 # lib.sh sets it
 # A machine that suspends itself to memory (ACPI S3) while others work in the same IPC objects (storm.c), and
 # is woken again. It is one that QEMU runs on its own, with all its files in memory: one of `vshmem up` has
 # them from the host by 9p, which Linux can't resume, and so it refuses to suspend.
@@ -11,14 +11,14 @@ export VSHMEM_CLUSTER=${cluster}g
 qemu=
 clean_up() {
     [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
-    rm -f "$work/qmp.sock"
+    rm -f "$work/qmp.sock" "$work"/say.*
 }
 
 busybox=$(command -v busybox) || {
     failed "a machine has a shell" "install busybox-static"
     exit 1
 }
-cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$MACHINES_ROOT/tests/machines/storm.c" || exit 1
+cc -std=gnu17 -O1 -Wall -Wextra -o "$work/storm" "$programs/storm.c" || exit 1
 
 boot_one_for_its_files
 contains "a machine whose files come from the host does not suspend" "Read-only file system" \
@@ -35,31 +35,7 @@ for library in $(ldd "$VSHMEM_LIB" "$work/storm" | grep -o '/[^ ]*\.so[^ :]* (' 
     mkdir -p "$root/$(dirname "$library")"
     cp -L "$library" "$root/$library"
 done
-cat >"$root/own" <<'I'
-#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/bin
-mkdir -p /dev /proc /sys
-mount -t devtmpfs devtmpfs /dev
-exec </dev/null >/dev/console 2>&1
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-for module in /modules/*; do
-    insmod "$module"
-done
-VSHMEM_POOL=/dev/vshmem0 LD_PRELOAD=/libvshmem.so /storm work 1 &
-worker=$!
-echo works
-sleep 3
-for round in 1 2; do
-    echo mem >/sys/power/state && echo "back from memory $round"
-    sleep 3
-done
-wait "$worker"
-echo "work ended with $?"
-poweroff -f
-I
-chmod +x "$root/own"
+cp "$programs/suspends.sh" "$root/own"
 (cd "$root" && find . | cpio --quiet -o -H newc) >>"$work/initramfs"
 
 on_host "$work/storm" begin
@@ -70,34 +46,39 @@ workers=($!)
 LIMIT=1000 vshmem run --vm vm0 -n 1 --no-prefix -- "$work/storm" work 2 >"$work/life.2" 2>&1 &
 workers+=($!)
 
-# Of the old type: what QEMU's q35 has of ACPI's power management does not answer any more after the first time.
+mkfifo "$work/say.in" "$work/say.out"
+# Of the old type: what QEMU's q35 has of ACPI's power management does not answer any more after the first
+# time.
 backend=$XDG_RUNTIME_DIR/vshmem/.agent/pools/cluster.$VSHMEM_CLUSTER
 # shellcheck disable=SC2046 # options are words
-qemu-system-x86_64 -name "own-$VSHMEM_CLUSTER" -nodefaults -no-user-config -no-reboot -display none -machine pc \
-    $(accel_options) -smp 1,maxcpus=2 -m 512 \
+qemu-system-x86_64 -name "own-$VSHMEM_CLUSTER" -nodefaults -no-user-config -no-reboot -display none \
+    -machine pc $(accel_options) -smp 1,maxcpus=2 -m 512 \
     -kernel "$kernel" -initrd "$work/initramfs" \
     -append "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check rdinit=/own" \
     -chardev "socket,id=pool,path=$backend" -device ivshmem-doorbell,vectors=2,chardev=pool \
-    -qmp "unix:$work/qmp.sock,server=on,wait=off" -serial "file:$work/console" 2>"$work/qemu.log" &
+    -qmp "unix:$work/qmp.sock,server=on,wait=off" -serial "file:$work/console" -serial "pipe:$work/say" \
+    2>"$work/qemu.log" &
 qemu=$!
-monitor() { python3 "$MACHINES_ROOT/tests/machines/qmp.py" "$work/qmp.sock" "$@"; }
+tell_qemu() { /usr/bin/python3 "$programs/qmp.py" "$work/qmp.sock" "$@"; }
 WITHIN=90 eventually "another machine boots" grep -q works "$work/console"
 look() { LIMIT=100 on_host "$work/storm" look 0 1 2 >"$work/looked" 2>&1; }
 code "processes in it, in a machine of ours and on the host work" 0 look
 
-suspended() { monitor query-status | grep -q '"suspended"'; }
+suspended() { tell_qemu query-status | grep -q '"suspended"'; }
 before=$(members_of "cluster.$VSHMEM_CLUSTER")
 for round in 1 2; do
+    echo >"$work/say.in"
     WITHIN=60 eventually "it suspends to memory" suspended
     # Longer than anybody waits for a lock that it may hold.
     [ "$round" -eq 2 ] || sleep $((25 * slow))
     equal "it is not taken for dead" "$before" "$(members_of "cluster.$VSHMEM_CLUSTER")"
-    monitor system_wakeup >/dev/null
+    tell_qemu system_wakeup >/dev/null
     WITHIN=60 eventually "it comes back" grep -q "back from memory $round" "$work/console"
     if look; then
         passed "all is right then"
     else
-        failed "all is right then" "$(tail -n 3 "$work/looked")" "$(tail -n 3 "$work/console" "$work"/life.* "$work/received")"
+        failed "all is right then" "$(tail -n 3 "$work/looked")" \
+            "$(tail -n 3 "$work/console" "$work"/life.* "$work/received")"
         exit 1
     fi
 done

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# A machine sees what is shared with it. Its root looks for all else, by the same program that finds it on the host.
+# shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets it
+# A machine sees what is shared with it. Its root looks for all else, by the same program that finds it on the
+# host.
 
 cluster=$VSHMEM_CLUSTER
 export VSHMEM_CLUSTER=${cluster}h
@@ -16,10 +17,11 @@ clean_up() {
 
 # attack UID COMMAND...: with machines of the user whom the command makes of us
 attack() {
-    local uid=$1 as=("${@:2}") home=$work/home.$1 shared=$work/shared.$1 results=$work/results.$1 who="user $1:"
+    local uid=$1 as=("${@:2}") home=$work/home.$1 shared=$work/shared.$1 results=$work/results.$1 \
+        who="user $1:"
     mkdir -p "$home/run" "$home/cache" "$home/.ssh" "$shared/mounted" "$results"
     copy_cache "$home/cache"
-    cp "$VSHMEM_BIN" "$VSHMEM_LIB" "$MACHINES_ROOT/tests/machines/look.py" "$home/"
+    cp "$VSHMEM_BIN" "$VSHMEM_LIB" "$programs/look.py" "$home/"
     echo "$mark" >"$home/.ssh/id"
     echo "$mark" >"$away/file"
     echo "$mark" >"/dev/shm/$mark"
@@ -32,7 +34,8 @@ attack() {
     [ "$(id -u)" -ne 0 ] || chown -R "$uid:$uid" "$home" "$results"
     chmod 700 "$home/run"
     ours() {
-        (cd "$shared" && timeout --kill-after=10 $((${LIMIT:-120} * slow)) "${as[@]}" env -u VSHMEM_LIB HOME="$home" \
+        (cd "$shared" && timeout --kill-after=10 $((${LIMIT:-120} * slow)) "${as[@]}" env -u VSHMEM_LIB \
+            HOME="$home" \
             XDG_CACHE_HOME="$home/cache" XDG_RUNTIME_DIR="$home/run" "$home/vshmem" "$@")
     }
     # What is mounted below what is shared.
@@ -50,19 +53,24 @@ attack() {
         '$q = msgget(7, 01600) // die $!; msgsnd($q, pack("l! a*", 1, $ARGV[0]), 0) or die $!' "$mark")
 
     # shellcheck disable=SC2086 # a list of words
-    LIMIT=300 ours up -n 2 --pool-size 64M --no-net --no-doorbell --driver none --share "$results:rw" ${VSHMEM_TEST_UP:-} >"$work/up" 2>&1
+    LIMIT=300 ours up -n 2 --pool-size 64M --no-net --no-doorbell --driver none --share "$results:rw" \
+        ${VSHMEM_TEST_UP:-} >"$work/up" 2>&1
     equal "$who machines come up" 0 $?
-    qemu=$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["clusters"][0]["machines"][0]["pid"])')
-    set -- "away=$away/file" "link=$shared/link" "home=$home/.ssh/id" "shm=/dev/shm/$mark" "environ=/proc/$holder/environ" \
+    qemu=$(ours ps --json | field 'told["clusters"][0]["machines"][0]["pid"]')
+    set -- "away=$away/file" "link=$shared/link" "home=$home/.ssh/id" "shm=/dev/shm/$mark" \
+        "environ=/proc/$holder/environ" \
         "pool=/dev/shm/vshmem.$uid/$mark" "qmp=$home/run/vshmem/$VSHMEM_CLUSTER/vm1/qmp.sock" \
         ${mounted:+"mounted=$shared/mounted/file"}
     everything=$(printf '%s\n' "${@%%=*}" | sort | tr '\n' ' ')
-    equal "$who on the host all is found" "${everything% }" "$("${as[@]}" /usr/bin/python3 "$home/look.py" "$mark" "$@")"
+    equal "$who on the host all is found" "${everything% }" \
+        "$("${as[@]}" /usr/bin/python3 "$home/look.py" "$mark" "$@")"
     cp "$home/look.py" "$shared/look.py"
     chmod 644 "$shared/look.py"
     equal "$who a machine sees what is shared" shared "$(ours exec vm0 -- cat file)"
-    equal "$who its root finds nothing else" "" "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
-    equal "$who nor does it read accounts' secrets" 0 "$(ours exec -u root vm0 -- sh -c 'cat /etc/shadow /etc/gshadow 2>/dev/null | wc -c')"
+    equal "$who its root finds nothing else" "" \
+        "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
+    equal "$who nor does it read accounts' secrets" \
+        0 "$(ours exec -u root vm0 -- sh -c 'cat /etc/shadow /etc/gshadow 2>/dev/null | wc -c')"
     [ "$uid" -ne 0 ] || equal "$who nor what only root may read where it is shared" "" \
         "$(ours exec -u root vm0 -- cat closed 2>/dev/null)"
 
@@ -87,14 +95,18 @@ attack() {
 
     # A pool that it was given, and no longer is.
     code "$who the pool is granted" 0 ours grant "$mark" vm0
-    equal "$who the machine reads it then" device "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
+    equal "$who the machine reads it then" device \
+        "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
     equal "$who the other one does not" "" "$(ours exec -u root vm1 -- python3 look.py "$mark" "$@" 2>&1)"
     [ "$uid" -ne 0 ] || equal "$who nobody else may open it" "600 " \
-        "$(stat -c %a "/dev/shm/vshmem.0/$mark") $(getfattr -n system.posix_acl_access "/dev/shm/vshmem.0/$mark" 2>/dev/null)"
+        "$(stat -c %a "/dev/shm/vshmem.0/$mark") $(getfattr -n system.posix_acl_access \
+        "/dev/shm/vshmem.0/$mark" 2>/dev/null)"
     code "$who it is revoked" 0 ours revoke "$mark" vm0
-    equal "$who and not to be read any more" "" "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
+    equal "$who and not to be read any more" "" \
+        "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
     if [ "$(id -u)" -eq 0 ]; then
-        equal "$who nor does QEMU have it" "" "$(find "/proc/$qemu/fd" -lname "*$mark*"; grep "$mark" "/proc/$qemu/maps")"
+        equal "$who nor does QEMU have it" "" \
+            "$(find "/proc/$qemu/fd" -lname "*$mark*"; grep "$mark" "/proc/$qemu/maps")"
     fi
 
     # What it may write to.
@@ -102,41 +114,46 @@ attack() {
     ours exec vm0 -- sh -c 'echo result >"$0/new" && sync' "$results"
     equal "$who what is shared to write to can be written to" result "$(cat "$results/new")"
     equal "$who and is seen by the other machine" result "$(ours exec vm1 -- cat "$results/new")"
-    ours exec -u root vm0 -- sh -c 'ln -s "$1" "$0/way"; cat "$0/way"; mknod "$0/disk" b 254 0; mknod "$0/memory" c 1 1; rm -f "$0/way"' \
+    ours exec -u root vm0 -- sh -c 'ln -s "$1" "$0/way"; cat "$0/way"; rm -f "$0/way"
+        mknod "$0/disk" b 254 0; mknod "$0/memory" c 1 1' \
         "$results" "$away/file" >"$work/out" 2>/dev/null
     equal "$who links in it lead nowhere" "" "$(cat "$work/out")"
     equal "$who no device is made in it" "" "$(find "$results" -type b -o -type c)"
-    code "$who what is shared to read is written to" 0 ours exec -u root vm0 -- sh -c 'echo x >"$0/file"' "$shared"
-    equal "$who but for the machine itself" "shared x" "$(cat "$shared/file") $(ours exec vm0 -- cat "$shared/file")"
+    code "$who what is shared to read is written to" 0 ours exec -u root vm0 -- sh -c 'echo x >"$0/file"' \
+        "$shared"
+    equal "$who but for the machine itself" "shared x" \
+        "$(cat "$shared/file") $(ours exec vm0 -- cat "$shared/file")"
 
     # What is not shared is said.
     cp /bin/true "$away/program"
-    contains "$who a program that it does not see is told" "--share" "$(ours exec vm0 -- "$away/program" 2>&1)"
+    contains "$who a program that it does not see is told" "--share" \
+        "$(ours exec vm0 -- "$away/program" 2>&1)"
     mkdir -p "$home/elsewhere"
     cp "$VSHMEM_LIB" "$home/elsewhere/library.so"
-    contains "$who so is a library" "--share" "$(cd / && timeout 60 "${as[@]}" env VSHMEM_LIB="$home/elsewhere/library.so" HOME="$home" \
+    contains "$who so is a library" "--share" \
+        "$(cd / && timeout 60 "${as[@]}" env VSHMEM_LIB="$home/elsewhere/library.so" HOME="$home" \
         XDG_RUNTIME_DIR="$home/run" "$home/vshmem" run --vm vm0 -- true 2>&1)"
 
     # Once more after a restart.
     code "$who a machine is started anew" 0 ours restart vm0
-    equal "$who it sees the same" "shared result" "$(ours exec vm0 -- cat file "$results/new" | tr '\n' ' ' | sed 's/ $//')"
+    equal "$who it sees the same" "shared result" \
+        "$(ours exec vm0 -- cat file "$results/new" | tr '\n' ' ' | sed 's/ $//')"
     equal "$who and no more" "" "$(ours exec -u root vm0 -- python3 look.py "$mark" "$@" 2>&1)"
 
     # It can't fill the host's disk by talking, nor give orders to a terminal.
     console=$home/run/vshmem/$VSHMEM_CLUSTER/vm1/console.log
-    ours exec -u root vm1 -- sh -c 'head -c 700000 /dev/zero | tr "\0" x >/dev/console; printf "\n\033[31mred\n" >/dev/console'
+    ours exec -u root vm1 -- sh -c 'head -c 700000 /dev/zero | tr "\0" x >/dev/console
+        printf "\n\033[31mred\n" >/dev/console'
     equal "$who a console does not fill the disk" yes \
-        "$([ $(($(cat "$console"* | wc -c))) -le 524288 ] && [ "$(cat "$console"* | wc -c)" -gt 100000 ] && echo yes)"
+        "$([ $(($(cat "$console"* | wc -c))) -le 524288 ] && [ "$(cat "$console"* | wc -c)" -gt 100000 ] &&
+        echo yes)"
     # What the machine has not said yet is lost with it.
-    for ((i = 0; i < 100 * slow; i++)); do
-        grep -q red "$console"* && break
-        sleep 0.1
-    done
-    kill -KILL "$(ours ps --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["clusters"][0]["machines"][1]["pid"])')"
-    sleep 0.5
-    ours ps >"$work/out" 2>&1
-    contains "$who its last words are told" '[31mred' "$(cat "$work/out")"
-    equal "$who without orders to the terminal" 0 "$(grep -c "$(printf '\033')" "$work/out")"
+    is_written() { grep -q red "$console"*; }
+    eventually "$who what it says is kept" is_written
+    kill -KILL "$(ours ps --json | field 'told["clusters"][0]["machines"][1]["pid"]')"
+    are_told() { ours ps >"$work/words" 2>&1; grep -qF '[31mred' "$work/words"; }
+    eventually "$who its last words are told" are_told
+    equal "$who without orders to the terminal" 0 "$(grep -c "$(printf '\033')" "$work/words")"
 
     ours down
     kill "$holder"

@@ -1,12 +1,13 @@
 # shellcheck shell=sh
-# The papers' micro-benchmarks between domains: prints "measured PLACES METHOD SIZE NANOSECONDS", there and back, a line for each run.
-# bench/xen.py makes a table of them. RUNS and SECONDS come from /cases/settings.
+# The papers' micro-benchmarks between domains: prints "measured PLACES METHOD SIZE NANOSECONDS", there and
+# back, a line for each run. bench/xen.py makes a table of them. RUNS and DURATION come from /cases/settings.
 # shellcheck source=/dev/null
 . /cases/settings
 for module in llc stp bridge xen-netback; do
     insmod "/modules/$module.ko" || failed "dom0 loads $module"
 done
 ip link set lo up
+# shellcheck disable=SC2034 # for lib.sh
 NETWORK=1
 need vm0 vm1
 serve papers 32M vm0,vm1
@@ -22,7 +23,8 @@ ip link set br0 up
 last=1
 for name in vm0 vm1; do
     last=$((last + 1))
-    ask "$name" "insmod /modules/xen-netfront.ko; ip addr add 10.7.0.$last/24 dev eth0 && ip link set eth0 up" ||
+    ask "$name" "insmod /modules/xen-netfront.ko; \
+        ip addr add 10.7.0.$last/24 dev eth0 && ip link set eth0 up" ||
         failed "$name has a network"
     brctl addif br0 "vif$(id_of "$name").0"
     eventually "dom0 reaches $name" ping -c 1 -W 2 "10.7.0.$last"
@@ -35,7 +37,7 @@ xl vcpu-pin Domain-0 1 1
 
 plan="bare 8 semaphore 8 segment 1000"
 # A reading of the clock, which costs a PV domain 20 to 30 us, for so many rounds.
-pong="VSHMEM_POOL=papers LD_PRELOAD=/lib/libvshmem.so forbid pingpong -r 1024 -t $SECONDS"
+pong="VSHMEM_POOL=papers LD_PRELOAD=/lib/libvshmem.so forbid pingpong -r 1024 -t $DURATION"
 
 # in_dom0 PROCESSOR COMMAND
 in_dom0() {
@@ -65,7 +67,7 @@ while [ $run -lt "$RUNS" ]; do
     wait $!
     told native /tmp/one /tmp/other
     in_dom0 1 "netpong -l" >/tmp/one 2>&1 &
-    in_dom0 2 "netpong -c 127.0.0.1 -t $SECONDS tcp 8" >/tmp/other 2>&1
+    in_dom0 2 "netpong -c 127.0.0.1 -t $DURATION tcp 8" >/tmp/other 2>&1
     wait $!
     told native /tmp/other
 
@@ -75,7 +77,7 @@ while [ $run -lt "$RUNS" ]; do
     wait $!
     told host-guest /tmp/vm0.said /tmp/other
     guest_does vm0 "netpong -l" &
-    in_dom0 1 "netpong -c 10.7.0.2 -t $SECONDS tcp 8" >/tmp/other 2>&1
+    in_dom0 1 "netpong -c 10.7.0.2 -t $DURATION tcp 8" >/tmp/other 2>&1
     wait $!
     told host-guest /tmp/other
 
@@ -86,7 +88,7 @@ while [ $run -lt "$RUNS" ]; do
     wait $!
     told guest-guest /tmp/vm0.said /tmp/vm1.said
     guest_does vm0 "netpong -l" &
-    guest_does vm1 "netpong -c 10.7.0.2 -t $SECONDS tcp 8"
+    guest_does vm1 "netpong -c 10.7.0.2 -t $DURATION tcp 8"
     wait $!
     told guest-guest /tmp/vm1.said
 done

@@ -5,11 +5,10 @@ need vm0 vm1
 contains "xl knows the guests" vm1 "$(xl list)"
 joined vm0 vm1
 for name in vm0 vm1; do
-    eventually "$name has the pool" ask "$name" 'test -c /dev/vshmem-xen/work'
+    have work "$name"
     eventually "and is ready, says XenStore" grep -q "Domain $(id_of "$name") is ready: work" /tmp/own.work
     contains "pool ls in $name" "cached, woken" "$(ask "$name" 'vshmem pool ls')"
 done
 
-ask vm0 "$(on_pool work "perl -e 'msgsnd(msgget(0x77, 01600) // die, pack(\"l! a*\", 5, \"good morning\"), 0) or die'")"
-equal "a message of vm0 arrives in vm1" "good morning" \
-    "$(ask vm1 "$(on_pool work "perl -e 'msgrcv(msgget(0x77, 0) // die, my \$m, 100, 0, 0) or die; print substr(\$m, 8)'")")"
+ask vm0 "$(on_pool work "perl tell.pl 'good morning'")"
+equal "a message of vm0 arrives in vm1" "good morning" "$(ask vm1 "$(on_pool work "python3 hear.py")")"

@@ -1,15 +1,17 @@
 # shellcheck shell=sh
-# The transport's contract, in the domain that owns a pool and in one that was given it. It writes over the pool's last pages.
+# The transport's contract, in the domain that owns a pool and in one that was given it. It writes over the
+# pool's last pages.
 need vm0
 serve contract 4M vm0
-contract='transport-contract contract >/tmp/contract 2>&1; code=$?; grep -v ^ok /tmp/contract; echo "$(grep -c ^ok /tmp/contract) kept"; exit $code'
+contract="transport-contract contract >/tmp/contract 2>&1; code=\$?; \
+    grep -v ^ok /tmp/contract; echo \$(grep -c ^ok /tmp/contract) kept; exit \$code"
 
 code "the transport keeps its contract in dom0" 0 sh -c "$contract"
 contains "and it is the transport of Xen" "transport xen" "$(cat /tmp/out)"
 sed -n 's/^/        /; 2,$p' /tmp/out
 
 joined vm0
-eventually "vm0 has the pool" ask vm0 'test -c /dev/vshmem-xen/contract'
+have contract vm0
 code "the transport keeps its contract in a guest" 0 ask vm0 "$contract"
 contains "by the same transport" "transport xen" "$(cat /tmp/out)"
 sed -n 's/^/        /; 2,$p' /tmp/out

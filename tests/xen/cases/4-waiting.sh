@@ -4,18 +4,18 @@
 need vm0 vm1
 [ -c /dev/vshmem-xen/work ] || serve work 8M vm0,vm1
 joined vm0 vm1
-for name in vm0 vm1; do
-    eventually "$name has the pool" ask "$name" 'test -c /dev/vshmem-xen/work'
-done
+have work vm0 vm1
 
 rings() { # rings NAME: how many event-channel interrupts of the pool its kernel has had
     ask "$1" "awk '/vshmem-xen/ { print \$2 }' /proc/interrupts"
 }
 before=$(rings vm1)
 ask vm1 "($(on_pool work "perl wait.pl")) >/tmp/waited 2>&1 &"
-eventually "somebody waits in vm1, as vm0 sees" ask vm0 'vshmem ipcs --waiters --pool work | grep -q "@vm1 .*alive .*semaphore 0"'
+eventually "somebody waits in vm1, as vm0 sees" ask vm0 \
+    'vshmem ipcs --waiters --pool work | grep -q "@vm1 .*alive .*semaphore 0"'
 # System call 16 is ioctl: the thread sleeps in the driver. A nap would be clock_nanosleep.
-equal "it sleeps in the driver, rather than naps" 16 "$(ask vm1 'cut -d " " -f 1 "/proc/$(pidof perl)/syscall"')"
+equal "it sleeps in the driver, rather than naps" \
+    16 "$(ask vm1 'cut -d " " -f 1 "/proc/$(pidof perl)/syscall"')"
 ask vm0 "$(on_pool work "perl -e 'semop(semget(0x5555, 1, 0) // die, pack(\"s!3\", 0, 1, 0)) or die'")"
 eventually "it goes on when vm0 lets it" ask vm1 'grep -qx woken /tmp/waited'
 after=$(rings vm1)

@@ -4,14 +4,15 @@
 need vm0 vm2
 [ -c /dev/vshmem-xen/work ] || serve work 8M vm0,vm1
 joined vm0
-eventually "vm0 has the pool" ask vm0 'test -c /dev/vshmem-xen/work'
+have work vm0
 stranger=$(id_of vm2)
 
 code "a guest that was given nothing joins nothing" 125 ask vm2 'vshmem xen join --once 2'
 contains "and is told so" "Domain 0 has given no pool to this one (domain $stranger)" "$(cat /tmp/out)"
 equal "a program is told so, too" "No such file or directory" \
-    "$(ask vm2 "VSHMEM_POOL=work LD_PRELOAD=/lib/libvshmem.so perl -e 'shmget(0x99, 4096, 01600) // print \$!'")"
-contains "and a user" "This machine was given no pool of that name" "$(ask vm2 'vshmem ipcs --pool work 2>&1')"
+    "$(ask vm2 "$(on_pool work "perl -e 'shmget(0x99, 4096, 01600) // print \$!'")")"
+contains "and a user" "This machine was given no pool of that name" \
+    "$(ask vm2 'vshmem ipcs --pool work 2>&1')"
 
 at=/local/domain/0/data/vshmem
 theirs=$at/$(id_of vm0)
@@ -27,7 +28,8 @@ code "nor write there" 1 ask vm2 "xenstore-write $theirs/other 1"
 ticket=$(xenstore-read "$theirs/work")
 size=${ticket%% *}
 rest=${ticket#* }
-equal "and with all that is in it the driver attaches no pool for it" "Permission denied" "$(ask vm2 "steal $stranger 0 ${rest%% *} $size ${rest#* }")"
+equal "and with all that is in it the driver attaches no pool for it" "Permission denied" \
+    "$(ask vm2 "steal $stranger 0 ${rest%% *} $size ${rest#* }")"
 code "no device file is there" 1 ask vm2 'ls /dev/vshmem-xen/stolen'
 
 # Page by page, past the driver: first as the guest that has the pool, to be sure that these are the pages.
@@ -39,4 +41,5 @@ for page in $list $pages; do
     code "vm0 maps page $page" 0 ask vm0 "peek 0 $page"
     equal "the stranger doesn't" refused "$(ask vm2 "peek 0 $page")"
 done
-code "programs of the others go on" 0 ask vm0 "$(on_pool work "perl -e 'exit !defined shmget(0x98, 4096, 01600)'")"
+code "programs of the others go on" 0 ask vm0 \
+    "$(on_pool work "perl -e 'exit !defined shmget(0x98, 4096, 01600)'")"

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# The System V suite (tests/conformance), in a guest and in dom0, and perl's own modules for System V; each on a fresh pool, while a filter
-# forbids the kernel's calls.
+# The System V suite (tests/conformance), in a guest and in dom0, and perl's own modules for System V; each on
+# a fresh pool, while a filter forbids the kernel's calls.
 need vm0
 joined vm0
 export LIMIT=900
@@ -9,7 +9,7 @@ export LIMIT=900
 # fresh: a pool with the limits that Linux has, which the suite looks at
 fresh() {
     serve suite 64M vm0 --limit msgmax=8192 --limit msgmnb=16384
-    eventually "vm0 has the pool" ask vm0 'test -c /dev/vshmem-xen/suite'
+    have suite vm0
 }
 
 # judge WHAT CODE OUTPUT: no test may fail, and some must have run

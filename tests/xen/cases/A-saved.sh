@@ -8,16 +8,15 @@ mount -t tmpfs -o size=300m saved /saved
 need vm0 vm3
 serve saved 4M vm0,vm3
 joined vm0 vm3
-for name in vm0 vm3; do
-    eventually "$name has the pool" ask "$name" 'test -c /dev/vshmem-xen/saved'
-done
+have saved vm0 vm3
 ask vm0 "$(on_pool saved "perl -e 'semctl(semget(0x9999, 1, 03600) // die, 0, 16, 1) or die'")"
-ask vm3 "($(on_pool saved "perl hold.pl")) >/tmp/held 2>&1 &"
-eventually "vm3 holds a semaphore" ask vm3 'grep -qx held /tmp/held'
+hold saved vm3
 ask vm3 "($(on_pool saved "perl load.pl"); echo ended \$?) >/tmp/load 2>&1 &"
 ask vm3 "($(on_pool saved "perl look.pl"); echo ended \$?) >/tmp/looks 2>&1 &"
 ask vm3 "($(on_pool saved "perl wait.pl")) >/tmp/waited 2>&1 &"
-eventually "another waits there, a third reads" ask vm3 'grep -qx attached /tmp/looks && vshmem ipcs --waiters --pool saved | grep -q "@vm3 .*alive .*semaphore 0"'
+eventually "another waits there, a third reads" ask vm3 \
+    "grep -qx attached /tmp/looks && \
+        vshmem ipcs --waiters --pool saved | grep -q '@vm3 .*alive .*semaphore 0'"
 ask vm0 "($(on_pool saved "perl take.pl")) >/tmp/taken 2>&1 &"
 old=$(id_of vm3)
 code "xl saves it" 0 xl save vm3 /saved/vm3
@@ -29,7 +28,8 @@ umount /saved
 xl domid vm3 >/tmp/vm3.id
 eventually "as another domain" grep -q "saved is given to domain $(id_of vm3)" /tmp/own.saved
 eventually "its program that read a segment got SIGBUS" ask vm3 'grep -qx "ended 135" /tmp/looks'
-eventually "the one that waited was told that it is gone" ask vm3 'grep -q "semop: Identifier removed" /tmp/waited'
+eventually "the one that waited was told that it is gone" ask vm3 \
+    'grep -q "semop: Identifier removed" /tmp/waited'
 eventually "the one at work did not go on" ask vm3 'grep -q "^ended " /tmp/load'
 eventually "it is given the pool again" grep -q "Domain $(id_of vm3) is ready: saved" /tmp/own.saved
 code "and its programs use it" 0 ask vm3 "$(on_pool saved "perl -e 'exit !defined semget(0x9999, 1, 0)'")"

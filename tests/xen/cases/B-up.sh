@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# vshmem up starts domains by xl, and what it offers for machines of QEMU works in them. The memory is needed that guests before have.
+# vshmem up starts domains by xl, and what it offers for machines of QEMU works in them. The memory is needed
+# that guests before have.
 for name in vm0 vm1 vm2 vm3; do
     [ -z "$(id_of $name)" ] || destroy $name
 done
@@ -18,7 +19,7 @@ domain() {
 # left: what is there of domains, processes, pools and files of clusters
 left() {
     xl list | grep vshmem-
-    ls -A /run/up /dev/vshmem-xen 2>/dev/null | grep -E 'default|vshmem$'
+    find /run/up /dev/vshmem-xen -maxdepth 1 -name '*default*' -o -name vshmem 2>/dev/null
     xenstore-ls /local/domain/0/data/vshmem 2>/dev/null | grep cluster-
     ps -o args | grep -E '[x]en own cluster|[q]emu-system-i386|[x]l create'
 }
@@ -31,13 +32,11 @@ said=$(vshmem up --hypervisor xen --driver none 2>&1)
 contains "a domain needs the driver" "there is no vshmem_xen.ko for the machines' kernel" "$said"
 equal "nothing is left of what was refused" "" "$(left)"
 
-up() {
-    vshmem up --hypervisor xen -n 2 --memory 260M --timeout 400 "$@" >/tmp/up 2>&1
-}
-if up; then
+if vshmem up --hypervisor xen -n 2 --memory 260M --timeout 400 >/tmp/up 2>&1; then
     passed "two domains come up"
 else
-    failed "two domains come up" "$(cat /tmp/up)" "$(cat /run/up/vshmem/default/vm0/xl.log)" "$(tail -n 30 /var/log/xen/console/*vm0.log)"
+    failed "two domains come up" "$(cat /tmp/up)" "$(cat /run/up/vshmem/default/vm0/xl.log)" \
+        "$(tail -n 30 /var/log/xen/console/*vm0.log)"
 fi
 contains "ps shows them" "vm1  running  xen" "$(vshmem ps | tr -s ' ' | sed 's/ /  /g')"
 contains "with the pool" " cluster-default" "$(vshmem ps)"
@@ -45,7 +44,8 @@ contains "with the pool" " cluster-default" "$(vshmem ps)"
 # Domains' names are for all of dom0, clusters' directories are not.
 said=$(XDG_RUNTIME_DIR=/run/other vshmem up --hypervisor xen -n 1 2>&1)
 contains "a cluster of that name is not started from elsewhere" "is served by another process" "$said"
-contains "and nothing happens to the one that runs" "vm1  running  xen" "$(vshmem ps | tr -s ' ' | sed 's/ /  /g')"
+contains "and nothing happens to the one that runs" "vm1  running  xen" \
+    "$(vshmem ps | tr -s ' ' | sed 's/ /  /g')"
 
 equal "each is a machine of its own" "vm0: vm0,vm1: vm1," "$(vshmem run -- uname -n | sort | tr '\n' ',')"
 equal "with an own kernel" "vm1" "$(vshmem exec vm1 -- cat /proc/sys/kernel/hostname)"
@@ -56,17 +56,20 @@ equal "all of it, and none twice" "$(md5sum <bytes)" "$(vshmem exec vm0 -- md5su
 equal "in both directions" "$(md5sum <bytes)" "$(vshmem exec vm0 -- cat /tests/bytes | md5sum)"
 
 code "dom0's programs run in a domain, and send" 0 vshmem run --vm vm0 -- perl send.pl
-equal "what another receives" "65536,1000,5," "$(vshmem run --vm vm1 --no-prefix -- python3 receive.py | tr '\n' ',')"
+equal "what another receives" "65536,1000,5," \
+    "$(vshmem run --vm vm1 --no-prefix -- python3 receive.py | tr '\n' ',')"
 equal "dom0 has the pool, too" "from dom0" "$(
-    VSHMEM_POOL=cluster-default vshmem run --local --no-prefix -- perl -e 'msgsnd(msgget(7, 01600) // die, pack("l! a*", 1, "from dom0"), 0) or die' &&
-        vshmem run --vm vm1 --no-prefix -- perl -e 'msgrcv(msgget(7, 0) // die, my $m, 99, 0, 0) or die; print substr($m, 8)'
+    VSHMEM_POOL=cluster-default vshmem run --local --no-prefix -- perl tell.pl "from dom0" &&
+        vshmem run --vm vm1 --no-prefix -- python3 hear.py
 )"
 
 # What a domain may do to dom0.
 vshmem exec vm0 -- sh -c 'echo own >/tests/own'
-equal "what a domain writes stays there" "own no" "$(vshmem exec vm0 -- cat /tests/own) $(cat /tests/own 2>/dev/null || echo no)"
+equal "what a domain writes stays there" "own no" \
+    "$(vshmem exec vm0 -- cat /tests/own) $(cat /tests/own 2>/dev/null || echo no)"
 qemu=$(pidof xen-qemu-system-i386 | cut -d" " -f1)
-equal "QEMU can't write for it either" "ro" "$(sed -n 's|^[^ ]* /run/up/vshmem/default/vm./root [^ ]* \(..\).*|\1|p' "/proc/$qemu/mounts" | sort -u)"
+equal "QEMU can't write for it either" "ro" \
+    "$(sed -n 's|^[^ ]* /run/up/vshmem/default/vm./root [^ ]* \(..\).*|\1|p' "/proc/$qemu/mounts" | sort -u)"
 
 # A command whose caller is killed.
 vshmem exec vm0 -- sleep 2718 &
@@ -77,7 +80,7 @@ eventually "it is ended with who has called it" vshmem exec vm0 -- sh -c '! pido
 
 # A domain is started anew.
 vshmem run --vm vm0 -- perl -e 'semctl(semget(0x9999, 1, 03600) // die, 0, 16, 1) or die'
-vshmem run --vm vm1 -- perl hold.pl >/tmp/held 2>&1 &
+vshmem run --vm vm1 -- perl hold.pl 0x9999 -1 >/tmp/held 2>&1 &
 eventually "vm1 holds a semaphore" grep -q held /tmp/held
 old=$(domain vm1)
 code "it is started anew" 0 vshmem restart vm1 --timeout 400
@@ -92,7 +95,8 @@ code "it takes no commands" 125 vshmem exec vm0 -- true
 # Of which nobody else need be told.
 rm -f /var/log/xen/console/guest-vshmem-default-vm0.log
 vshmem pool create /tmp/other --size 1M
-contains "the other one is given no further pool so" "vm1 is a domain of Xen" "$(vshmem grant /tmp/other vm1 --as other 2>&1)"
+contains "the other one is given no further pool so" "vm1 is a domain of Xen" \
+    "$(vshmem grant /tmp/other vm1 --as other 2>&1)"
 rm /tmp/other
 
 # shellcheck disable=SC2046 # one word, or none

@@ -1,12 +1,11 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2016 # other shells expand what is quoted
-# Root of a guest is hostile: as an owner, by false announcements; as a recipient, by false answers. Others go on.
+# Root of a guest is hostile: as an owner, by false announcements; as a recipient, by false answers. Others go
+# on.
 need vm0 vm1
 serve work 8M vm0,vm1
 joined vm0 vm1
-for name in vm0 vm1; do
-    eventually "$name has the pool" ask "$name" 'test -c /dev/vshmem-xen/work'
-done
+have work vm0 vm1
 victim=$(id_of vm0)
 liar=$(id_of vm1)
 ask vm0 "($(on_pool work "perl load.pl"); echo ended \$?) >/tmp/load 2>&1 &"
@@ -45,13 +44,15 @@ work:4194304 1 9:has that name here
 $long:4194304 1 9:is no name for a pool
 L
 ask vm1 "$(awk -F: -v guest="$victim" '{ printf "announce %s \"%s\" \"%s\"; ", guest, $1, $2 }' /tmp/lies)"
-eventually "of $(grep -c . /tmp/lies) false announcements, all are refused" ask vm0 "test \$(grep -c 'is not attached' /tmp/join.liar) -eq $(grep -c . /tmp/lies)"
+eventually "of $(grep -c . /tmp/lies) false announcements, all are refused" ask vm0 \
+    "test \$(grep -c 'is not attached' /tmp/join.liar) -eq $(grep -c . /tmp/lies)"
 # An answer has no room for all.
 for i in 0 1 2 3; do
     ask vm0 "cut -c 1-320 /tmp/join.liar | sed -n '$((i * 5 + 1)),$((i * 5 + 5))p'"
 done >/tmp/refusals
 while IFS=: read -r pool text why; do
-    contains "'$(echo "$pool $text" | cut -c 1-40)' is" "$why" "$(grep -F "The pool $pool is not attached" /tmp/refusals)"
+    contains "'$(echo "$pool $text" | cut -c 1-40)' is" "$why" \
+        "$(grep -F "The pool $pool is not attached" /tmp/refusals)"
 done </tmp/lies
 
 # Real pages, of what is no pool.
@@ -66,15 +67,18 @@ code "and users" 125 ask vm0 'vshmem ipcs --pool empty'
 # What looks like a pool, while it changes.
 ask vm1 "vshmem xen own real --size 2M --to 0 >/tmp/own 2>&1 & echo \$! >/tmp/own.pid"
 eventually "the liar makes a pool" ask vm1 'test -c /dev/vshmem-xen/real'
-ask vm1 "$(on_pool real "perl -e 'semget(\$_, 3, 01600) // die, shmget(\$_, 9000, 01600) // die, msgget(\$_, 01600) // die for 1..20'")"
+ask vm1 "$(on_pool real "perl many.pl")"
 ask vm1 "(forge $victim 2097152 real >/tmp/false; echo ended \$? >>/tmp/false) 2>>/tmp/false &"
 eventually "and grants a forged one" ask vm1 'grep -q "^2097152 " /tmp/false'
 announce false "$(ask vm1 'head -n 1 /tmp/false')"
 eventually "it is attached" ask vm0 'test -c /dev/vshmem-xen/false'
-LIMIT=400 ask vm0 "for i in 1 2 3; do $(on_pool false "timeout 60 perl false.pl >/tmp/perl 2>&1"); echo perl \$?; \
-    timeout 60 vshmem ipcs --pool false >/tmp/ipcs 2>&1; echo ipcs \$?; timeout 60 vshmem check false >/tmp/check 2>&1; echo check \$?; done" >/tmp/calls
+LIMIT=400 ask vm0 "for i in 1 2 3; do $(on_pool false \
+    "timeout 60 perl false.pl >/tmp/perl 2>&1"); echo perl \$?; \
+    timeout 60 vshmem ipcs --pool false >/tmp/ipcs 2>&1; echo ipcs \$?; \
+    timeout 60 vshmem check false >/tmp/check 2>&1; echo check \$?; done" >/tmp/calls
 equal "programs, ipcs and check come to an end on it" "3 check, 3 ipcs, 3 perl" \
-    "$(sed -n 's/^\([a-z]*\) [0-9]*$/\1/p' /tmp/calls | sort | uniq -c | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')"
+    "$(sed -n 's/^\([a-z]*\) [0-9]*$/\1/p' /tmp/calls | sort | uniq -c |
+    awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')"
 sed 's/^/        /' /tmp/calls
 ask vm1 "xenstore-rm data/vshmem/$victim/false"
 eventually "it is let go" ask vm0 'test ! -e /dev/vshmem-xen/false'
@@ -82,21 +86,26 @@ eventually "it is let go" ask vm0 'test ! -e /dev/vshmem-xen/false'
 bad=$(awk '$2 == 124 || $2 >= 126' /tmp/calls | sort | uniq -c)
 equal "nothing is killed or held by it" "" "$bad"
 eventually "programs in dom0's pool go on" goes_on
-equal "what the liar can't reach says nothing of it" "" "$(ask vm0 "grep -v -e '^The pool' -e '^Nobody' /tmp/join.liar")"
+equal "what the liar can't reach says nothing of it" "" \
+    "$(ask vm0 "grep -v -e '^The pool' -e '^Nobody' /tmp/join.liar")"
 code "the front end still runs" 0 ask vm0 'kill -0 $(cat /tmp/join.liar.pid)'
 equal "vm0's kernel does not complain" "" "$(ask vm0 'dmesg | grep -E "BUG|WARN|Oops|Call Trace"')"
 
 # As many as XenStore lets a guest announce.
-LIMIT=120 ask vm1 "for i in \$(seq 1 60); do announce $victim $long\$i 1; done 2>/tmp/quota; grep -c 'could not write' /tmp/quota" >/tmp/over
+LIMIT=120 ask vm1 "for i in \$(seq 1 60); do announce $victim $long\$i 1; done 2>/tmp/quota; \
+    grep -c 'could not write' /tmp/quota" >/tmp/over
 equal "XenStore bounds what a guest announces" yes "$([ "$(cat /tmp/over)" -gt 0 ] && echo yes)"
-eventually "of which each is refused" ask vm0 "test \$(grep -c 'is not attached' /tmp/join.liar) -ge $(($(grep -c . /tmp/lies) + 60 - $(cat /tmp/over)))"
+eventually "of which each is refused" ask vm0 \
+    "test \$(grep -c 'is not attached' /tmp/join.liar) -ge $(($(grep -c . /tmp/lies) + 60 - $(cat \
+    /tmp/over)))"
 code "the front end goes on" 0 ask vm0 'kill -0 $(cat /tmp/join.liar.pid)'
 code "dom0's pool is still joined" 0 ask vm0 'kill -0 $(cat /tmp/join.pid)'
 ask vm1 "kill \$(cat /tmp/own.pid); killall forge; xenstore-rm data/vshmem/$victim"
 
 # To dom0: it has the pool, it has not, and in turn.
 before=$(grep -c . /tmp/own.work)
-LIMIT=120 ask vm1 'for i in $(seq 1 100); do xenstore-write data/vshmem/0/work no; xenstore-write data/vshmem/0/work VshmemReady; done'
+LIMIT=120 ask vm1 "for i in \$(seq 1 100); do \
+    xenstore-write data/vshmem/0/work no; xenstore-write data/vshmem/0/work VshmemReady; done"
 more=$(($(grep -c . /tmp/own.work) - before))
 if [ "$more" -le 12 ]; then
     passed "dom0 hears one that wavers 200 times $more times"
