@@ -73,7 +73,8 @@ if [ -n "$library" ]; then
         set -- "LD_PRELOAD=$scratch/libvshmem.so" "$scratch/$name"
         # shellcheck disable=SC2086
         if [ -n "$runner" ]; then set -- $runner -E "$@"; fi
-        run "$name under the library" "$scratch/forbid" env "VSHMEM_POOL=${POOL:-$pools/$name}" VSHMEM_KEYS=all "$@"
+        run "$name under the library" "$scratch/forbid" env "VSHMEM_POOL=${POOL:-$pools/$name}" \
+            VSHMEM_KEYS=all "$@"
         rm -f "$pools/$name"
     done
 fi

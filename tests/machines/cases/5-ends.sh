@@ -19,7 +19,8 @@ ends_by() { # ends_by SIGNAL CODE: the command does, and says why
     contains "with the reason" "vm0: the machine does not answer" "$(sed 's/interrupted: //' "$work/said")"
 }
 handles_int() {
-    grep -qx vshmem "/proc/$caller/comm" && [ $((0x$(sed -n 's/^SigCgt:\s*//p' "/proc/$caller/status") & 2)) -ne 0 ]
+    grep -qx vshmem "/proc/$caller/comm" &&
+        [ $((0x$(sed -n 's/^SigCgt:\s*//p' "/proc/$caller/status") & 2)) -ne 0 ]
 }
 for which in QEMU monitor; do
     env --default-signal=INT "$VSHMEM_BIN" exec vm0 -- sh -c 'echo runs; sleep 2718; sleep 2718' \

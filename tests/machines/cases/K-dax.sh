@@ -1,7 +1,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016,SC2154 # other shells expand what is quoted; lib.sh sets work
-# Machines that are given their pool as persistent memory, of which their kernels make a DAX device: the transport dax.
-"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path "$MACHINES_ROOT/Cargo.toml" \
+# Machines that are given their pool as persistent memory, of which their kernels make a DAX device: the
+# transport dax.
+"$MACHINES_ROOT/scripts/cargo.sh" --exec build --release --locked --manifest-path \
+    "$MACHINES_ROOT/Cargo.toml" \
     -p vshmem-transport --features contract --bin transport-contract >"$work/build" 2>&1 || cat "$work/build"
 vshmem down --all
 
@@ -9,7 +11,8 @@ code "doorbells can't be had with it" 2 vshmem up -n 1 --transport dax --doorbel
 contains "and it is said so" "there are no doorbells with dax" "$(cat "$work/out")"
 LIMIT=300 vshmem up -n 2 --transport dax --pool-size 64M >"$work/up" 2>&1
 equal "two machines come up" 0 $?
-contains "up says how they have the pool" "by dax: it is cached, and waiters look every 2 ms" "$(cat "$work/up")"
+contains "up says how they have the pool" "by dax: it is cached, and waiters look every 2 ms" \
+    "$(cat "$work/up")"
 equal "a machine has it as a device of its own kernel's making" "64M cached, nap /dev/dax0.0" \
     "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls | awk '$1 == "default" { print $2, $5, $6, $7 }')"
 
@@ -17,7 +20,8 @@ vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default
 equal "the transport keeps its contract" 0 $?
 contains "and it is this one" "transport dax" "$(cat "$work/contract")"
 grep -v '^ok' "$work/contract" | sed 's/^/        /'
-LIMIT=240 code "System V's conformance tests pass in a machine" 0 vshmem exec vm1 -- env TESTS=msg POOL=/dev/dax0.0 \
+LIMIT=240 code "System V's conformance tests pass in a machine" 0 vshmem exec vm1 -- env TESTS=msg \
+    POOL=/dev/dax0.0 \
     "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"
 
 # A wait, a hand-over and an end in each direction, and the host's own processes take part.
@@ -32,7 +36,8 @@ for my $round (1 .. $rounds) {
     semop($set, pack("s!3", 1 - $me, 1, 0)) or die "semop: $!";
 }
 P
-vshmem run --vm vm0 --no-prefix -- perl -e 'semop(semget(0x5151, 2, 01600) // die, pack("s!3", 0, 1, 0)) or die'
+vshmem run --vm vm0 --no-prefix -- perl -e \
+    'semop(semget(0x5151, 2, 01600) // die, pack("s!3", 0, 1, 0)) or die'
 vshmem run --vm vm0 --no-prefix -- perl "$work/turns.pl" 0 >"$work/first" 2>&1 &
 first=$!
 code "a machine and the host take turns" 0 on_host perl "$work/turns.pl" 1
@@ -61,8 +66,8 @@ LIMIT=300 code "it is started anew when it has died" 0 vshmem restart vm1
 LIMIT=20 code "and what it held was undone" 0 vshmem run --vm vm0 --no-prefix -- \
     perl -e 'semop(semget(0x5252, 0, 0) // die, pack("s!3", 0, -1, 0)) or die'
 
-# The block before the pool is a liar's to write: it says that kernels keep their records of pages in the pool itself
-# (mode 2), which a kernel is told not to believe.
+# The block before the pool is a liar's to write: it says that kernels keep their records of pages in the pool
+# itself (mode 2), which a kernel is told not to believe.
 pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
 /usr/bin/python3 - "$pool" <<'P'
 import struct, sys
