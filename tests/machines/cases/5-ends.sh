@@ -19,8 +19,12 @@ ends_by() { # ends_by SIGNAL CODE: the command does, and says why
     contains "with the reason" "vm0: the machine does not answer" "$(sed 's/interrupted: //' "$work/said")"
 }
 handles_int() {
-    grep -qx vshmem "/proc/$caller/comm" &&
-        [ $((0x$(sed -n 's/^SigCgt:\s*//p' "/proc/$caller/status") & 2)) -ne 0 ]
+    local mask
+    grep -qx vshmem "/proc/$caller/comm" || return
+    for mask in $(sed -n 's/^Sig\(Blk\|Cgt\):\s*//p' "/proc/$caller/status"); do
+        [ $((0x$mask & 2)) -eq 0 ] || return 0
+    done
+    return 1
 }
 for which in QEMU monitor; do
     env --default-signal=INT "$VSHMEM_BIN" exec vm0 -- sh -c 'echo runs; sleep 2718; sleep 2718' \
