@@ -5,12 +5,13 @@
 #   kmod/build.sh                    for the running kernel
 #   kmod/build.sh VERSION            for the kernel VERSION, e.g. 6.1.0-56-amd64
 #   kmod/build.sh --xen [VERSION]    the same for vshmem_xen.ko, the driver for Xen domains
-#   kmod/build.sh --newest SERIES    no build: prints the version of Debian's newest cloud kernel of 6.1 or 6.12
+#   kmod/build.sh --newest SERIES    no build: prints the version of Debian's newest cloud kernel of 6.1, say
 #   kmod/build.sh --image VERSION    no build: prints the path of that kernel's image
 #
-# Headers are those of /lib/modules/VERSION/build. Where there are none, packages are downloaded by apt (the system's, and
-# Debian's also from bookworm-backports, through lists of our own) and unpacked below the cache directory, as images are:
-# $VSHMEM_CACHE, by default ~/.cache/vshmem. Each thing is fetched and built once. The exit status is 2 if one can't be fetched.
+# Headers are those of /lib/modules/VERSION/build. Where there are none, packages are downloaded by apt (the
+# system's, and Debian's also from bookworm-backports, through lists of our own) and unpacked below the cache
+# directory, as images are: $VSHMEM_CACHE, by default ~/.cache/vshmem. Each thing is fetched and built once.
+# The exit status is 2 if one can't be fetched.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -29,8 +30,8 @@ missing() {
     exit 2
 }
 
-# apt with lists of our own, so that neither root nor the system's settings are needed: those of Debian 12 and its backports, where there are
-# Debian's keys, and of another system its own.
+# apt with lists of our own, so that neither root nor the system's settings are needed: those of Debian 12 and
+# its backports, where there are Debian's keys, and of another system its own.
 own_apt() {
     apt=$cache/apt
     if [ ! -e "$apt/ready" ]; then
@@ -41,7 +42,8 @@ own_apt() {
             for suite in bookworm bookworm-updates bookworm-backports; do
                 echo "deb [signed-by=$keys] http://deb.debian.org/debian $suite main"
             done >"$apt/sources.list"
-            echo "deb [signed-by=$keys] http://deb.debian.org/debian-security bookworm-security main" >>"$apt/sources.list"
+            echo "deb [signed-by=$keys] http://deb.debian.org/debian-security bookworm-security main" \
+                >>"$apt/sources.list"
         fi
         if ! grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then
             cp /etc/apt/sources.list /etc/apt/sources.list.d/* "$apt/parts" 2>/dev/null || true
@@ -53,7 +55,8 @@ Dir::Etc::sourceparts "$apt/parts";
 Dir::State::lists "$apt/lists";
 Dir::Cache "$apt/cache";
 CONF
-        APT_CONFIG=$apt/apt.conf apt-get -qq update 2>/dev/null || missing "the package lists can't be fetched"
+        APT_CONFIG=$apt/apt.conf apt-get -qq update 2>/dev/null ||
+            missing "the package lists can't be fetched"
         : >"$apt/ready"
     fi
     export APT_CONFIG="$apt/apt.conf"
@@ -64,7 +67,8 @@ download() {
     mkdir -p "$2"
     own_apt
     debs=$(mktemp -d "$cache/debs.XXXXXX")
-    (cd "$debs" && apt-get -qq download "$1" >/dev/null 2>&1) || missing "there is no package $1 to be downloaded"
+    (cd "$debs" && apt-get -qq download "$1" >/dev/null 2>&1) ||
+        missing "there is no package $1 to be downloaded"
     dpkg-deb -x "$debs"/*.deb "$2" || fail "the package $1 can't be unpacked into $2"
     rm -rf "$debs"
 }
@@ -73,7 +77,8 @@ download() {
 parts_of_headers() {
     own_apt
     echo "linux-headers-$1"
-    apt-cache depends "linux-headers-$1" | sed -n 's/^ *Depends: \(linux-headers-.*-common\|linux-kbuild-.*\)$/\1/p'
+    apt-cache depends "linux-headers-$1" |
+        sed -n 's/^ *Depends: \(linux-headers-.*-common\|linux-kbuild-.*\)$/\1/p'
 }
 
 headers() { # headers VERSION: prints the build directory
@@ -121,7 +126,9 @@ build() {
     echo "$made/$module.ko"
 }
 
-make_in() { # make_in TREE DIRECTORY [SETTING...]: copies the sources there and builds them; prints warnings, or all if it fails
+# make_in TREE DIRECTORY [SETTING...]: copies the sources there and builds them; prints warnings, or all if it
+# fails
+make_in() {
     tree=$1 to=$2
     shift 2
     mkdir -p "$to/xen"
@@ -130,8 +137,10 @@ make_in() { # make_in TREE DIRECTORY [SETTING...]: copies the sources there and 
     cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$tree/.config" 2>/dev/null)
     cc=${cc##*-linux-gnu-}
     command -v "${cc:-gcc}" >/dev/null || cc=gcc
-    make -C "$tree" M="$to" CC="${cc:-gcc}" CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="-Wall -Wextra -Wno-unused-parameter \
--Wno-sign-compare -Wno-missing-field-initializers -Wno-type-limits -Wno-shift-negative-value" "$@" modules >"$to/log" 2>&1 || {
+    make -C "$tree" M="$to" CC="${cc:-gcc}" \
+        CONFIG_DEBUG_INFO_BTF_MODULES= KCFLAGS="-Wall -Wextra -Wno-unused-parameter \
+-Wno-sign-compare -Wno-missing-field-initializers -Wno-type-limits -Wno-shift-negative-value" \
+        "$@" modules >"$to/log" 2>&1 || {
         cat "$to/log"
         return 1
     }

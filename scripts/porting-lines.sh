@@ -1,5 +1,6 @@
 #!/bin/sh
-# Prints the rows of docs/porting.md that count lines; lint compares. Comments and empty lines count, tests don't.
+# Prints the rows of docs/porting.md that count lines; lint compares. Comments and empty lines count, tests
+# don't.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -19,9 +20,12 @@ sources() { # sources PATH...: the files of Rust there, but for those that are t
     part() { lines $(sources "crates/transport/$1"); }
     shared=$(lines kmod/vshmem_ioctl.h kmod/pool.h kmod/pool.c kmod/file.c kmod/sleep.c)
     launcher() { lines $(sources "crates/cluster/src/launcher/$1"); }
-    echo "| **lines of its mapping** | **$(part local/mapping)** | **$(part ivshmem/mapping)** | **$(part xen/mapping.rs)** | **$(part dax/mapping.rs)** |"
-    echo "| lines of its driver | | $shared + $(lines kmod/ivshmem.c), optional | $shared + $(lines kmod/xen/*.c kmod/xen/*.h) | |"
-    echo "| lines of its broker | in the kernel | $(part ivshmem/broker) | $(part xen/broker) | $(part dax/guest.rs), in machines |"
+    echo "| **lines of its mapping** | **$(part local/mapping)** | **$(part ivshmem/mapping)** |" \
+        "**$(part xen/mapping.rs)** | **$(part dax/mapping.rs)** |"
+    echo "| lines of its driver | | $shared + $(lines kmod/ivshmem.c), optional |" \
+        "$shared + $(lines kmod/xen/*.c kmod/xen/*.h) | |"
+    echo "| lines of its broker | in the kernel | $(part ivshmem/broker) | $(part xen/broker) |" \
+        "$(part dax/guest.rs), in machines |"
     echo "| lines of its command | | $(part ivshmem/command.rs) | $(part xen/command.rs) | |"
     echo "| lines of its launcher | | $(launcher qemu) (\`qemu\`) | $(launcher xen) (\`xen\`) | |"
 }
