@@ -1,5 +1,6 @@
 //! The error type: a sentence that says what happened, and a hint at what can be done about it.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 
@@ -7,7 +8,7 @@ use std::io;
 pub const OUR_FAILURE: u8 = 125;
 
 /// What went wrong, in words for the user.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Error {
     message: String,
     hint: Option<String>,
@@ -32,11 +33,6 @@ impl Error {
     /// The exit code of this error.
     pub fn exit_code(&self) -> u8 {
         self.code
-    }
-
-    /// What happened, and what can be done about it.
-    pub fn parts(&self) -> (&str, Option<&str>) {
-        (&self.message, self.hint.as_deref())
     }
 
     /// Puts what was being done in front of the message.

@@ -194,15 +194,8 @@ pub struct Exec {
     /// The machine
     #[arg(value_name = "VM", add = values::machines())]
     pub machine: String,
-    /// The command and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND",
-        add = values::command()
-    )]
-    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub line: CommandLine,
 }
 
 #[derive(Args)]
@@ -224,6 +217,20 @@ pub struct Shell {
     /// The machine
     #[arg(value_name = "VM", add = values::machines())]
     pub machine: String,
+}
+
+/// What is run.
+#[derive(Args, Clone)]
+pub struct CommandLine {
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND",
+        add = values::command()
+    )]
+    pub command: Vec<OsString>,
 }
 
 /// How a command is run.
@@ -283,15 +290,8 @@ pub struct Run {
     /// Don't write the machine's name before each line of output where there are several processes
     #[arg(long)]
     pub no_prefix: bool,
-    /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND",
-        add = values::command()
-    )]
-    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub line: CommandLine,
 }
 
 #[derive(Args)]
@@ -306,15 +306,8 @@ pub struct Explain {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The program; arguments behind it are ignored
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND",
-        add = values::command()
-    )]
-    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub line: CommandLine,
 }
 
 /// The further commands of `run`, behind a colon.

@@ -128,10 +128,10 @@ mod tests {
         let words = ["vshmem", "exec", "-n", "vm0", "--", "ls", "-l", "--json"];
         let Command::Exec(exec) = Cli::parse_from(words).command else { panic!("exec was asked for") };
         assert!(exec.no_stdin);
-        assert_eq!(exec.command, ["ls", "-l", "--json"]);
+        assert_eq!(exec.line.command, ["ls", "-l", "--json"]);
         let words = ["vshmem", "exec", "-t", "vm0", "--", "ls", "-t"];
         let Command::Exec(exec) = Cli::parse_from(words).command else { panic!("exec was asked for") };
-        assert!(exec.tty && exec.command == ["ls", "-t"]);
+        assert!(exec.tty && exec.line.command == ["ls", "-t"]);
         let words = ["vshmem", "exec", "-t", "-n", "vm0", "--", "ls"];
         assert!(Cli::try_parse_from(words).is_err(), "a terminal is input");
     }

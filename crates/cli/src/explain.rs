@@ -54,7 +54,7 @@ struct Calls {
 
 /// Explains a command. The exit code is 1 if its calls don't reach the pool.
 pub fn explain(explain: &args::Explain) -> Result<u8> {
-    let command = &explain.command[0];
+    let command = &explain.line.command[0];
     let program = Program::find(command, None).ok_or_else(|| not_found(command))?;
     let library = library::find()?;
     let explained = look_at(&program, library);
@@ -221,7 +221,7 @@ pub fn warn_of_surroundings(changes: &[(OsString, OsString)]) {
 /// Before `run` starts a command: warns of a program that the library can't serve.
 pub fn warn_of_program(part: &args::Run) {
     // In a machine, too, programs are this system's.
-    let program = Program::find(&part.command[0], part.how.cwd.as_deref());
+    let program = Program::find(&part.line.command[0], part.how.cwd.as_deref());
     if let Some((program, why)) = program.and_then(|p| p.hurdle().map(|why| (p, why))) {
         eprintln!(
             "vshmem: warning: the System V calls of {} go to the kernel: {why}.",

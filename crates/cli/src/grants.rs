@@ -3,7 +3,7 @@
 use crate::args::ClusterArg;
 use crate::complete::values;
 use crate::json::line;
-use crate::output::print;
+use crate::output::{each, print};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -183,18 +183,6 @@ pub fn revoke(revoke: &Revoke) -> Result<u8> {
             false => format!("{machine} does not have {name} any more, after {took:.0} ms\n"),
         })
     })
-}
-
-/// Does it on each machine, whatever becomes of the others; the exit code is that of the first failure.
-fn each(machines: &[String], mut work: impl FnMut(&str) -> Result<()>) -> Result<u8> {
-    let mut code = 0;
-    for machine in machines {
-        if let Err(error) = work(machine) {
-            eprintln!("vshmem: {error}");
-            code = if code == 0 { error.exit_code() } else { code };
-        }
-    }
-    Ok(code)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! vshmem(1) is written by hand.
 
 use clap::{Command, CommandFactory};
-use clap_mangen::roff::{bold, italic, roman, Inline, Roff};
+use clap_mangen::roff::{bold, roman, Inline, Roff};
 use clap_mangen::Man;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -152,29 +152,17 @@ fn literal(heading: &str, lines: Option<&str>) -> Roff {
     roff
 }
 
-/// The page above, those beside it, and what explains it all.
+/// The page above, and those that explain everything.
 fn see_also(command: &Command) -> Roff {
-    let above = name(command).rsplit_once('-').map_or("", |(above, _)| above);
-    let family = pages();
-    let family = family.iter().map(name).filter(|other| {
-        let beside = above != "vshmem" && other.rsplit_once('-').is_some_and(|(up, _)| up == above);
-        *other != name(command) && (*other == above || beside)
-    });
-    let mut all: Vec<(String, &str)> = family.map(|other| (other.to_owned(), "1")).collect();
-    all.insert(0, ("vshmem".into(), "1"));
-    all.push(("libvshmem".into(), "7"));
-    let mut words: Vec<Inline> = Vec::new();
-    for (place, (page, section)) in all.into_iter().enumerate() {
-        if place > 0 {
-            words.push(roman(", "));
-        }
-        words.extend([bold(page), roman(format!("({section})"))]);
+    let above = name(command).rsplit_once('-').map(|(above, _)| above).filter(|above| *above != "vshmem");
+    let mut words: Vec<Inline> = vec![bold("vshmem"), roman("(1), ")];
+    if let Some(above) = above {
+        words.extend([bold(above), roman("(1), ")]);
     }
+    words.extend([bold("libvshmem"), roman("(7)")]);
     let mut roff = Roff::new();
     roff.control("SH", ["SEE ALSO"]);
     roff.text(words);
-    roff.control("PP", []);
-    roff.text([bold("vshmem"), roman("(1) says more about each "), italic("command"), roman(".")]);
     roff
 }
 

@@ -60,6 +60,6 @@ mod tests {
         let run = MoreRun::try_parse_from(words).map(|more| more.run);
         let run = run.unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((run.vm[0].as_str(), run.processes), ("vm1", Some(2)));
-        assert_eq!(run.command, ["ls", "-l"]);
+        assert_eq!(run.line.command, ["ls", "-l"]);
     }
 }

@@ -13,3 +13,16 @@ pub fn print(text: &str) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Does something with each of these names, whatever becomes of the others; the exit code is that of the first
+/// failure.
+pub fn each(names: &[String], mut work: impl FnMut(&str) -> Result<()>) -> Result<u8> {
+    let mut code = 0;
+    for name in names {
+        if let Err(error) = work(name) {
+            eprintln!("vshmem: {error}");
+            code = if code == 0 { error.exit_code() } else { code };
+        }
+    }
+    Ok(code)
+}

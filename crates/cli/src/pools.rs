@@ -2,7 +2,7 @@
 //! given.
 
 use crate::json::print_document;
-use crate::output::print;
+use crate::output::{each, print};
 use crate::table::Table;
 use crate::{args, size};
 use schemars::JsonSchema;
@@ -26,20 +26,13 @@ pub fn pool(pool: args::Pool) -> Result<u8> {
             Ok(0)
         }
         args::Pool::Ls { json } => show(&list()?, json).map(|()| 0),
-        args::Pool::Rm { names, force } => Ok(remove_all(&names, force)),
+        args::Pool::Rm { names, force } => each(&names, |name| {
+            if !force {
+                check_unused(name)?;
+            }
+            remove(name)
+        }),
     }
-}
-
-fn remove_all(names: &[String], force: bool) -> u8 {
-    let mut code = 0;
-    for name in names {
-        let unused = if force { Ok(()) } else { check_unused(name) };
-        if let Err(error) = unused.and_then(|()| remove(name)) {
-            eprintln!("vshmem: {error}");
-            code = 1;
-        }
-    }
-    code
 }
 
 /// Pools, as JSON shows them.

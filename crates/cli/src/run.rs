@@ -14,7 +14,7 @@ const SHELL: &str = "/bin/sh";
 /// Runs a command in one machine.
 pub fn exec(exec: args::Exec) -> Result<u8> {
     let mut job = job_in(&exec.cluster, exec.machine, &exec.how)?;
-    job.request.argv = exec.command;
+    job.request.argv = exec.line.command;
     job.request.stdin = !exec.no_stdin;
     run_alone(if exec.tty { job.with_terminal()? } else { job })
 }
@@ -76,7 +76,7 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
     }
     for (label, location) in locations {
         let mut job = Job::new(location, label, &changes, part.how.cwd.as_deref(), identity.clone());
-        job.request.argv.clone_from(&part.command);
+        job.request.argv.clone_from(&part.line.command);
         job.request.needs = vec![library.into()];
         jobs.push(job);
     }

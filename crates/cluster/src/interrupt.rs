@@ -57,14 +57,16 @@ pub fn poll<T>(
     interval: Duration,
     mut done: impl FnMut() -> Result<Option<T>>,
 ) -> Result<Option<T>> {
+    repeat(timeout, interval, || check().and_then(|()| done()).transpose()).transpose()
+}
+
+/// Calls `done` until it returns something, or the timeout expires, whatever the user asks for.
+pub fn repeat<T>(timeout: Duration, interval: Duration, mut done: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + timeout;
     loop {
-        check()?;
-        if let Some(value) = done()? {
-            return Ok(Some(value));
-        }
-        if Instant::now() >= deadline {
-            return Ok(None);
+        let value = done();
+        if value.is_some() || Instant::now() >= deadline {
+            return value;
         }
         std::thread::sleep(interval);
     }

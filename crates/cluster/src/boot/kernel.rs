@@ -20,9 +20,6 @@ pub struct Kernel {
 
 /// Names of kernel packages in Debian and Ubuntu. Debian's cloud kernel lacks 9p.
 const PACKAGES: [&str; 2] = ["linux-image-amd64", "linux-image-generic"];
-/// Large parts of a kernel package that machines don't need.
-const EXCLUDED: [&str; 6] = ["gpu", "media", "infiniband", "iio", "net/wireless", "net/ethernet"];
-
 /// Finds a kernel that has the wanted modules.
 pub fn find(given: Option<&Path>, wanted: &[Wanted], report: &mut dyn FnMut(&str)) -> Result<Kernel> {
     if let Some(image) = given {
@@ -170,7 +167,8 @@ fn unpack_and_cache(
     report("unpacking it");
     for entry in fs::read_dir(work).explain(|| format!("reading {}", work.display()))?.flatten() {
         if entry.path().extension().is_some_and(|ending| ending == "deb") {
-            unpack(&entry.path(), &tree)?;
+            let mut unpack = Command::new("dpkg-deb");
+            run(unpack.arg("-x").arg(entry.path()).arg(&tree), "unpacking the kernel")?;
         }
     }
     let image = fs::read_dir(tree.join("boot"))
@@ -185,28 +183,6 @@ fn unpack_and_cache(
     }
     let kernel = open(&image, wanted)?;
     cache_kernel(cache, work, kernel)
-}
-
-fn unpack(package: &Path, tree: &Path) -> Result<()> {
-    let mut list = Command::new("dpkg-deb")
-        .arg("--fsys-tarfile")
-        .arg(package)
-        .stdout(Stdio::piped())
-        .spawn()
-        .explain(|| "could not start dpkg-deb".into())?;
-    let stream = list.stdout.take().expect("the pipe was asked for");
-    let mut tar = Command::new("tar");
-    tar.args(["-x", "--wildcards", "--no-same-owner", "-C"]).arg(tree);
-    for part in EXCLUDED {
-        tar.arg(format!("--exclude=*/kernel/drivers/{part}"));
-    }
-    tar.args(["--exclude=*/kernel/sound", "--exclude=*/doc"]).stdin(stream);
-    let unpacked = run(&mut tar, "unpacking the kernel");
-    let listed = list.wait().explain(|| "waiting for dpkg-deb".into())?;
-    if unpacked.is_ok() && !listed.success() {
-        return Err(error!("dpkg-deb could not read {}", package.display()));
-    }
-    unpacked
 }
 
 /// Puts the image and the wanted modules into the cache.

@@ -1,10 +1,10 @@
 //! Processes by pid and start time, so that a process is not taken for another one that had its pid before.
 
+use crate::interrupt;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vshmem_transport::stat;
 
 /// A process of this boot of the host.
@@ -43,10 +43,7 @@ impl Process {
             }
             // SAFETY: plain values; the process was just seen to be the right one.
             unsafe { libc::kill(self.pid, signal) };
-            let deadline = Instant::now() + timeout;
-            while self.alive() && Instant::now() < deadline {
-                sleep(Duration::from_millis(5));
-            }
+            interrupt::repeat(timeout, Duration::from_millis(5), || (!self.alive()).then_some(()));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `vshmem attach` and `vshmem detach`.
 
 use crate::complete::values;
-use crate::output::print;
+use crate::output::{each, print};
 use clap::Args;
 use std::path::PathBuf;
 use vshmem_cluster::{
@@ -99,12 +99,5 @@ fn absolute(path: &PathBuf) -> Result<PathBuf> {
 
 /// Detaches machines.
 pub fn detach(detach: &Detach) -> Result<u8> {
-    let mut code = 0;
-    for name in &detach.name {
-        if let Err(error) = detach_machine(name) {
-            eprintln!("vshmem: {error}");
-            code = if code == 0 { error.exit_code() } else { code };
-        }
-    }
-    Ok(code)
+    each(&detach.name, detach_machine)
 }

@@ -2,7 +2,7 @@
 //! logs.
 
 use super::logs;
-use super::sandbox::{Descriptor, SandboxSpec, StartResult, DESCRIPTORS, FIRST, PROGRAM, SHARED};
+use super::sandbox::{Descriptor, SandboxSpec, DESCRIPTORS, FIRST, PROGRAM, SHARED};
 use crate::error::{error, Error, Explain, Result};
 use crate::launcher::file_tree::Empty;
 use crate::user::{become_user, uid};
@@ -23,15 +23,8 @@ const DEVICES: [&str; 3] = ["null", "urandom", "kvm"];
 
 /// What [`super::sandbox::start`] executes. Ends after QEMU.
 pub fn main() -> ! {
-    let failed = |error: Error| {
-        let (what, hint) = error.parts();
-        StartResult::Failed(what.into(), hint.map(String::from))
-    };
     let begun = begin();
-    let outcome = match &begun {
-        Ok((pid, _)) => StartResult::Runs(*pid),
-        Err(error) => failed(error.clone()),
-    };
+    let outcome = begun.as_ref().map(|(pid, _)| *pid);
     let text = serde_json::to_string(&outcome).expect("an outcome is plain data");
     let _ = io::stdout().write_all(text.as_bytes());
     let _ = io::stdout().flush();
@@ -72,8 +65,7 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
             Ok(never) => match never {},
             Err(error) => error,
         };
-        let (what, hint) = error.parts();
-        let _ = serde_json::to_writer(their_verdict, &(what, hint));
+        let _ = serde_json::to_writer(their_verdict, &error);
         // SAFETY: ends the process.
         unsafe { libc::_exit(1) }
     }
@@ -89,9 +81,7 @@ fn begin() -> Result<(i32, logs::LogWriter)> {
     }
     // SAFETY: the status may be left out; the process is our child.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-    let (what, hint): (String, Option<String>) = serde_json::from_slice(&said).unwrap_or_default();
-    let error = Error::new(what);
-    Err(hint.map_or(error.clone(), |hint| error.hint(hint)))
+    Err(serde_json::from_slice(&said).unwrap_or_else(|_| Error::new("QEMU's process has ended")))
 }
 
 /// QEMU's output.

@@ -1,14 +1,16 @@
 //! The back end, which serves pools with doorbells. It is started if need be, and ends with the last pool.
 
 use crate::error::{Error, Explain, Result};
+use crate::interrupt;
 use crate::state::directories::runtime_directory;
 use crate::state::record::Granted;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vshmem_agent::ivshmem::client::{ensure, request, status};
 use vshmem_agent::ivshmem::{Directory, PeerStatus, PoolStatus, Program, Request};
 
+/// Interval at which the back end is asked for its state.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// MSI vectors of a machine's doorbell device.
 pub const VECTORS: usize = 2;
 
@@ -59,13 +61,10 @@ pub fn end(pool: &Path) {
         // A pool that can't be dropped now is dropped when its file and its machines are gone.
         let _ = request(&directory, &Request::Drop { pool });
     }
-    let deadline = Instant::now() + Duration::from_secs(2);
-    while before.transient && directory.path().exists() && Instant::now() < deadline {
-        match status(&directory) {
-            Ok(Some(now)) if !now.pools.is_empty() => return,
-            _ => sleep(Duration::from_millis(5)),
-        }
-    }
+    interrupt::repeat(Duration::from_secs(2), POLL_INTERVAL, || {
+        let goes_on = matches!(status(&directory), Ok(Some(now)) if !now.pools.is_empty());
+        (goes_on || !before.transient || !directory.path().exists()).then_some(())
+    });
 }
 
 /// Stops serving a pool if no machine is connected to it, and the back end was started for machines only. A
@@ -76,15 +75,17 @@ fn end_if_unused(pool: &Path, name: &str, process: Option<i32>) {
     };
     let is_it = |peer: &PeerStatus| peer.name == name || process == Some(peer.pid as i32);
     let has_left = |found: &PoolStatus| found.peers.iter().any(is_it);
-    let deadline = Instant::now() + Duration::from_millis(500);
-    while let Ok(Some(now)) = status(&directory) {
+    let unused = interrupt::repeat(Duration::from_millis(500), POLL_INTERVAL, || {
+        let Ok(Some(now)) = status(&directory) else {
+            return Some(false);
+        };
         let found = now.pools.iter().find(|found| Path::new(&found.path) == pool);
         match found.filter(|_| now.transient) {
-            Some(found) if found.peers.is_empty() => return end(pool),
-            Some(found) if has_left(found) && Instant::now() < deadline => {
-                sleep(Duration::from_millis(5));
-            }
-            _ => return,
+            Some(found) if has_left(found) => None,
+            found => Some(found.is_some_and(|found| found.peers.is_empty())),
         }
+    });
+    if unused == Some(true) {
+        end(pool);
     }
 }

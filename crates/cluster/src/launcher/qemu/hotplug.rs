@@ -319,10 +319,10 @@ impl<'a> Hotplug<'a> {
 
     /// Waits until QEMU has released everything behind a device that is gone.
     fn await_removal(&mut self, name: &str) -> Result<()> {
-        let released = interrupt::poll(RELEASE_TIMEOUT, POLL_INTERVAL, || {
-            Ok(plug::clear(&mut self.qmp, name)?.then_some(()))
-        })?;
-        released.ok_or_else(|| {
+        let released = interrupt::repeat(RELEASE_TIMEOUT, POLL_INTERVAL, || {
+            plug::clear(&mut self.qmp, name).map(|clear| clear.then_some(())).transpose()
+        });
+        released.transpose()?.ok_or_else(|| {
             error!("QEMU of {} does not let go of the pool {name}", self.target.name)
                 .hint("Repeat the command; if that does not help, turn the machine off.")
         })

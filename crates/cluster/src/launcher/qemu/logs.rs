@@ -2,6 +2,7 @@
 //! likes.
 
 use crate::error::{Explain, Result};
+use crate::interrupt;
 use crate::launcher::log::{rotated, tail};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, File};
@@ -9,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Size at which a log is rotated; one rotated log is kept.
 const MAX: usize = 256 << 10;
@@ -133,14 +134,11 @@ pub fn last_output(directory: &Path, ended: bool) -> String {
 }
 
 fn wait_until_written(directory: &Path, timeout: Duration) {
-    let deadline = Instant::now() + timeout;
     let Ok(lock) = File::open(directory) else {
         return;
     };
     let locked = || flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
-    while !locked() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    interrupt::repeat(timeout, Duration::from_millis(5), || locked().then_some(()));
 }
 
 #[cfg(test)]

@@ -91,15 +91,6 @@ pub struct SandboxSpec {
     pub directory: PathBuf,
 }
 
-/// The outcome of starting QEMU.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum StartResult {
-    /// QEMU runs, with this pid.
-    Runs(i32),
-    /// It does not: message and hint.
-    Failed(String, Option<String>),
-}
-
 /// Kills QEMU when it is dropped, or this process dies, unless QEMU is kept: it would not be in any record.
 pub struct KillGuard(ChildStdin);
 
@@ -136,17 +127,16 @@ pub fn start(spec: &SandboxSpec) -> Result<(Process, KillGuard)> {
     input.write_all(&[&text[..], b"\n"].concat()).explain(failed)?;
     let mut answer = String::new();
     output.read_to_string(&mut answer).explain(failed)?;
-    match serde_json::from_str(&answer) {
-        Ok(StartResult::Runs(pid)) => {
+    let outcome: Result<i32> = serde_json::from_str(&answer).unwrap_or_else(|_| Err(Error::new(failed())));
+    match outcome {
+        Ok(pid) => {
             let process = Process::find(pid).unwrap_or(Process { pid, started: 0 });
             Ok((process, KillGuard(input)))
         }
-        Ok(StartResult::Failed(what, hint)) => {
+        Err(error) => {
             let _ = child.wait();
-            let error = Error::new(what);
-            Err(hint.map_or(error.clone(), |hint| error.hint(hint)))
+            Err(error)
         }
-        Err(_) => Err(Error::new(failed())),
     }
 }
 
