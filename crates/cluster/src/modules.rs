@@ -67,36 +67,28 @@ impl Library {
 
     /// The wanted modules and their dependencies, in the order of loading.
     pub fn resolve(&self, wanted: &[Wanted]) -> Result<Vec<Module>> {
-        let mut order = Order { library: self, done: BTreeSet::new(), out: Vec::new() };
+        let (mut done, mut out) = (BTreeSet::new(), Vec::new());
         for want in wanted {
             if !want.optional || self.files.contains_key(&want.name) {
-                order.visit(&want.name)?;
+                self.visit(&want.name, &mut done, &mut out)?;
             }
         }
-        Ok(order.out)
+        Ok(out)
     }
-}
 
-struct Order<'a> {
-    library: &'a Library,
-    done: BTreeSet<String>,
-    out: Vec<Module>,
-}
-
-impl Order<'_> {
-    fn visit(&mut self, name: &str) -> Result<()> {
+    /// Adds a module after its dependencies.
+    fn visit(&self, name: &str, done: &mut BTreeSet<String>, out: &mut Vec<Module>) -> Result<()> {
         // Marked before its dependencies are visited, so that cycles end.
-        if self.library.builtin.contains(name) || !self.done.insert(name.into()) {
+        if self.builtin.contains(name) || !done.insert(name.into()) {
             return Ok(());
         }
-        let Some(path) = self.library.files.get(name) else {
-            return Err(error!("the kernel in {} has no module {name}", self.library.directory.display()));
-        };
-        let bytes = read_module(path)?;
+        let path = self.files.get(name);
+        let none = || error!("the kernel in {} has no module {name}", self.directory.display());
+        let bytes = read_module(path.ok_or_else(none)?)?;
         for dependency in dependencies(&bytes) {
-            self.visit(&dependency)?;
+            self.visit(&dependency, done, out)?;
         }
-        self.out.push(Module { name: name.into(), bytes });
+        out.push(Module { name: name.into(), bytes });
         Ok(())
     }
 }
