@@ -99,13 +99,13 @@ const POOL_METRICS: [PoolMetric; 11] = [
     (
         "pool_given_back_bytes_total",
         "counter",
-        "Bytes of segments that machines have removed and that went back to the host.",
+        "Bytes of segments that machines have removed and that were given back to the host.",
         |p| p.given_back,
     ),
     (
         "pool_quarantined",
         "gauge",
-        "Whether a pool is not cleaned up, as what lies in it led that astray again and again.",
+        "Whether a pool is in quarantine: it is hardly cleaned up, because that ran over budget again and again.",
         |p| u64::from(p.quarantined),
     ),
 ];
@@ -114,7 +114,7 @@ type MemberMetric = (&'static str, &'static str, fn(&Member) -> u64);
 
 /// Metrics with one value for each member: name, help, value.
 const MEMBER_METRICS: [MemberMetric; 3] = [
-    ("machine_up", "Whether a machine that uses a pool lives, the host included.", |m| u64::from(m.alive)),
+    ("machine_up", "Whether a machine that uses a pool is alive, the host included.", |m| u64::from(m.alive)),
     ("machine_processes", "Processes of a machine that use a pool.", |m| m.processes),
     ("machine_sleepers", "Threads of a machine that wait in a pool.", |m| m.sleepers),
 ];

@@ -208,10 +208,11 @@ impl<T: Task> Passes<T> {
             Change::Begins(rest) => {
                 self.control.quarantined.store(now(), Relaxed);
                 eprintln!(
-                    "vshmem agent: the pool {name} is in quarantine: cleaning up in it came to no end, again and again, as only what a \
-                     hostile or broken member has written can cause. What the dead hold there is not cleared away now, and memory of \
-                     removed segments is not given back; machines and programs go on. It is tried again in {} seconds, and then ever \
-                     less often. `vshmem check` tells what is wrong; take the pool away from whom you do not trust, or remove it",
+                    "vshmem agent: the pool {name} is in quarantine: cleaning up in it ran over budget again and again, which only a \
+                     hostile or broken member can cause. Until that ends, what dead processes hold there is not released, and \
+                     memory of removed segments is not given back; machines and programs go on. The next try is in {} seconds, \
+                     and later ones ever less often. `vshmem check` reports what is wrong; revoke the pool from machines that \
+                     you do not trust, or remove it",
                     rest.as_secs()
                 );
             }

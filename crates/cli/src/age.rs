@@ -1,11 +1,11 @@
-//! How long something has been so.
+//! Ages.
 
 /// Seconds since this second of the epoch.
 pub fn age(since: u64) -> u64 {
     vshmem_agent::now().saturating_sub(since)
 }
 
-/// As people read it, short.
+/// An age as short text.
 pub fn show_age(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds}s"),

@@ -1,4 +1,4 @@
-//! What commands take, as clap reads and explains it.
+//! Arguments of commands, as clap parses and explains them.
 
 use crate::complete::values;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -12,14 +12,14 @@ use vshmem_cluster::Launcher;
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0        success
-  1        what was asked for is not there, or could not be removed
+  1        what was asked for does not exist, or could not be removed
   2        a mistake in the command line
   125      Vshmem itself failed: no machine, no hypervisor, no library, ...
   126,127  the command could not be run; there is no such command
   128+N    the command was ended by signal N
   others   exec and run pass on the command's own";
 
-/// Which cluster is meant.
+/// The cluster that a command is about.
 #[derive(Args, Clone)]
 pub struct ClusterArg {
     /// The cluster, if there are several
@@ -42,14 +42,14 @@ Examples:
   vshmem up --share ~/data --share ~/results:rw
   vshmem up --cluster other
 
-The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and /etc but for what not everybody can
-read), the current directory, the directory of libvshmem.so, and what --share names; nothing else of this host's
-files. A current directory that is or has a home directory, or is hidden, is not shared unless it is named. All is
-read-only but for what is shared with rw; what machines write elsewhere goes to a private layer in their memory.
+The machines see this system's programs and libraries (/usr, /bin, /lib, /opt, and of /etc what everybody can read), the
+current directory, the directory of libvshmem.so, and what --share names; no other files of this host. A current
+directory that is hidden, or that is or contains a home directory, is only shared if --share names it. Everything is
+read-only except for what is shared with rw; what machines write elsewhere goes to a private layer in their memory.
 They reach each other as vm0, vm1, ... (10.77.0.1, 10.77.0.2, ...).
 {}", launchers().map(|launcher| launcher.facts().needs).join("\n")))]
 pub struct Up {
-    /// How many machines
+    /// Number of machines
     #[arg(short = 'n', long, default_value_t = 2, value_name = "N")]
     pub machines: u32,
     /// The cluster's name
@@ -68,39 +68,35 @@ pub struct Up {
     /// Memory of each machine
     #[arg(long, default_value = "512M", value_parser = crate::size::parse, value_name = "SIZE")]
     pub memory: u64,
-    /// Size of the pool that they share; a power of two; by default 1G, where the hypervisor has room for
-    /// that
+    /// Size of the pool that they share, a power of two; by default 1G, if the hypervisor has room for it
     #[arg(long, value_parser = crate::size::parse, value_name = "SIZE")]
     pub pool_size: Option<u64>,
-    /// The transport by which they are given it; by default the first that the hypervisor has
+    /// The transport by which they get the pool; by default, the hypervisor's first one
     #[arg(long, value_name = "NAME", value_parser = transports())]
     pub transport: Option<String>,
-    /// Another pool of this host, which exists, for all of them: a name, or a path with a slash in it; may be
-    /// given several times
+    /// An existing pool of this host that they get as well: a name, or a path with a slash; may be repeated
     #[arg(long, value_name = "POOL", add = values::pools())]
     pub pool: Vec<String>,
-    /// Take memory for all of these pools now, and keep it: whatever else the host runs, they have it, and
-    /// machines without doorbells can't be killed for want of it
+    /// Back all of these pools with memory now and for good: machines can't run out of it, whatever else the
+    /// host runs
     #[arg(long)]
     pub reserve: bool,
-    /// A directory that the machines see, to read (ro, the default) or to write (rw); may be given several
-    /// times
+    /// A directory that the machines see, read-only (ro, the default) or writable (rw); may be repeated
     #[arg(long, value_name = "DIR[:ro|rw]", add = values::directories())]
     pub share: Vec<String>,
-    /// Room in each machine for so many pools that it is granted later
+    /// Number of pools that each machine can be granted later
     #[arg(long, default_value_t = vshmem_cluster::Ports::DEFAULT.spare, value_name = "N")]
     pub spare_pools: u32,
-    /// The largest pool that it can be granted later; a power of two
+    /// Size of the largest pool that it can be granted later, a power of two
     #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]
     pub largest_pool: u64,
-    /// A network between the machines (this is the default)
+    /// A network between the machines (the default)
     #[arg(long, overrides_with = "no_net")]
     pub net: bool,
     /// No network between the machines
     #[arg(long)]
     pub no_net: bool,
-    /// Doorbells between the machines, which vshmem agent serves (this is the default where the machines have
-    /// the driver)
+    /// Doorbells between the machines, served by vshmem agent (the default if the machines have the driver)
     #[arg(long, overrides_with = "no_doorbell")]
     pub doorbell: bool,
     /// No doorbells between the machines
@@ -109,43 +105,42 @@ pub struct Up {
     /// The driver vshmem.ko that the machines load, instead of one that is found; 'none' for none
     #[arg(long, value_name = "FILE", add = values::files())]
     pub driver: Option<PathBuf>,
-    /// What the machines run on
+    /// The hypervisor that runs the machines
     #[arg(long, value_name = "NAME", default_value = launchers()[0].facts().name, value_parser = hypervisors())]
     pub hypervisor: String,
-    /// What carries out the machines' instructions
+    /// How the machines' instructions are executed
     #[arg(long, value_name = "NAME", default_value = AUTO, value_parser = accelerators())]
     pub accel: String,
     /// The kernel image to boot, instead of the newest installed or downloaded one
     #[arg(long, value_name = "FILE", add = values::files())]
     pub kernel: Option<PathBuf>,
-    /// How long the machines may take to boot, in seconds
+    /// Time limit for booting, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     pub timeout: u64,
-    /// Say nothing while it goes well
+    /// Only print errors
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What `--accel` is unless something else is asked for.
+/// The default of `--accel`.
 pub const AUTO: &str = "auto";
 
-/// What machines can run on.
+/// Values of `--hypervisor`.
 fn hypervisors() -> PossibleValuesParser {
     let value =
         |launcher: &dyn Launcher| PossibleValue::new(launcher.facts().name).help(launcher.facts().about);
     PossibleValuesParser::new(launchers().map(value))
 }
 
-/// How machines can be given their pool.
+/// Values of `--transport`.
 fn transports() -> PossibleValuesParser {
     let all = launchers().into_iter().flat_map(|launcher| launcher.facts().transports);
     PossibleValuesParser::new(all.map(|name| PossibleValue::new(*name)))
 }
 
-/// What can be chosen to carry out their instructions.
+/// Values of `--accel`.
 fn accelerators() -> PossibleValuesParser {
-    let auto =
-        PossibleValue::new(AUTO).help("The first of these that a machine boots on (this is tried out)");
+    let auto = PossibleValue::new(AUTO).help("The first of these on which a machine boots, which is tried");
     let all = launchers().into_iter().flat_map(|launcher| launcher.facts().accelerators);
     let chosen = all.filter(|(_, about)| !about.is_empty());
     let values = chosen.map(|(name, about)| PossibleValue::new(*name).help(*about));
@@ -158,11 +153,11 @@ Examples:
   vshmem ps
   vshmem ps --json | jq -r '.clusters[].machines[].name'
 
-Nothing is changed. A machine that has died is shown with its last words; vshmem restart starts it anew, with the pool as it is,
-and vshmem down removes the cluster. What it held in pools is free for others when vshmem agent serves them, after vshmem restart, or
-after vshmem check.")]
+Nothing is changed. A machine that has died is shown with its last output; vshmem restart starts it again, with the pool
+as it is, and vshmem down removes the cluster. What the machine held in a pool is released when vshmem agent serves the
+pool, by vshmem restart, and by vshmem check.")]
 pub struct Ps {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -175,9 +170,9 @@ Examples:
   vshmem exec -u root vm0 -- dmesg
   vshmem exec -t vm0 -- top
 
-The command runs as the user who calls, in the same directory and with the same environment as far as the machine has
-them. Output, input, signals and the exit code are passed on. With -t the program has your terminal, ctrl-C too: editors,
-debuggers and full-screen programs work. If the machine does not answer, ctrl-C ends vshmem after three seconds.
+The command runs as the calling user, in the same directory and environment as far as the machine has them. Output, input,
+signals and the exit code are passed on. With -t the program has your terminal, and gets ctrl-C itself: editors, debuggers
+and full-screen programs work. If the machine does not answer, ctrl-C ends vshmem after three seconds.
 
 {EXIT_CODES}"))]
 pub struct Exec {
@@ -188,7 +183,7 @@ pub struct Exec {
     /// Don't pass on standard input
     #[arg(long, short = 'n')]
     pub no_stdin: bool,
-    /// Give the command a terminal, which is yours
+    /// Give the command your terminal
     #[arg(long, short, conflicts_with = "no_stdin")]
     pub tty: bool,
     /// The machine
@@ -205,8 +200,7 @@ Examples:
   vshmem shell -u root vm1
   vshmem shell -e SHELL=/bin/sh -C / vm0
 
-Your login shell ($SHELL), or /bin/sh if the machine does not have it, in a terminal, in the same directory. It is as
-vshmem exec -t is.
+Runs your login shell ($SHELL), or /bin/sh if the machine does not have it, as vshmem exec -t does.
 
 {EXIT_CODES}"))]
 pub struct Shell {
@@ -219,7 +213,7 @@ pub struct Shell {
     pub machine: String,
 }
 
-/// What is run.
+/// A command line.
 #[derive(Args, Clone)]
 pub struct CommandLine {
     /// The command and its arguments
@@ -233,10 +227,10 @@ pub struct CommandLine {
     pub command: Vec<OsString>,
 }
 
-/// How a command is run.
+/// Environment, directory and user of a command.
 #[derive(Args, Clone)]
 pub struct How {
-    /// Set a variable of the command's environment
+    /// Set an environment variable of the command
     #[arg(long, short, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
     /// Start in this directory
@@ -255,13 +249,13 @@ Examples:
   vshmem run --vm vm0 -- ./server : --vm vm1 -- ./client
   vshmem run --local -n 2 -- python3 program.py     two processes on this kernel
   vshmem run --local -- ./a.out                     one, in place of vshmem itself
-  vshmem run -n 64 -- ./a.out                       64, dealt out to the machines
+  vshmem run -n 64 -- ./a.out                       64, distributed to the machines
   VSHMEM_KEYS=0x1000-0x1fff vshmem run -- ./a.out   only these keys go to Vshmem
 
 The program's System V calls go to the pool that the machines share (libvshmem.so is preloaded). VSHMEM_RANK and
-VSHMEM_SIZE tell each process its number and how many there are; the first one gets standard input. When one
-process fails, the others are ended, as mpirun does; the exit code is that of the first to fail. Where there are several
-processes, each line of output begins with the name of its place. A machine takes 1024 processes of one run.
+VSHMEM_SIZE tell each process its number and the number of processes; the first process gets standard input. When one
+process fails, the others are ended, as by mpirun; the exit code is that of the first to fail. If there are several
+processes, each line of output begins with the name of its machine. A machine takes 1024 processes of one run.
 
 {EXIT_CODES}"))]
 pub struct Run {
@@ -278,16 +272,16 @@ pub struct Run {
         conflicts_with = "local"
     )]
     pub vm: Vec<String>,
-    /// On this kernel, in no machine
+    /// On this kernel, not in a machine
     #[arg(long)]
     pub local: bool,
-    /// How many processes; dealt out to the machines in turn
+    /// Number of processes, distributed to the machines in turn
     #[arg(short = 'n', long = "processes", value_name = "N")]
     pub processes: Option<u32>,
-    /// Let the others go on when one process fails
+    /// Let the other processes go on when one fails
     #[arg(long, short)]
     pub keep_going: bool,
-    /// Don't write the machine's name before each line of output where there are several processes
+    /// Don't begin each line of output with the name of its machine
     #[arg(long)]
     pub no_prefix: bool,
     #[command(flatten)]
@@ -300,8 +294,9 @@ Examples:
   vshmem explain -- ./a.out
   VSHMEM_POOL=work vshmem explain --json -- python3
 
-Looks at the program's file, at the libraries that are loaded with it, at the variables VSHMEM_* and at the pool, and changes nothing. What
-happens while a program runs, VSHMEM_LOG=info tells (libvshmem(7)). The exit code is 1 if the calls don't reach the pool.")]
+Examines the program's file, the libraries that are loaded with it, the variables VSHMEM_* and the pool, and changes
+nothing. The program's arguments don't matter. VSHMEM_LOG=info reports what happens while a program runs (libvshmem(7)).
+The exit code is 1 if the calls don't reach the pool.")]
 pub struct Explain {
     /// Print JSON
     #[arg(long)]
@@ -321,23 +316,23 @@ pub struct MoreRun {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  vshmem restart                           all that died
+  vshmem restart                           all machines that died
   vshmem restart vm1
   vshmem restart -c other vm0 vm2
 
-A machine that runs is turned off first, as if its power failed, when all that it needs to start anew was found to be there. What its
-processes held in pools is undone, the others run on, and pools stay as they are. The machine has the pools then that it began with; those that were granted to it later it has to be
-granted again.")]
+A machine that runs is turned off first, like a power failure, once everything that it needs to start again has been
+found. What its processes held in pools is released; other machines run on, and pools stay as they are. The machine then
+has the pools that it began with; those that it was granted later have to be granted again.")]
 pub struct Restart {
     #[command(flatten)]
     pub cluster: ClusterArg,
-    /// The machines; if none are named, all of the cluster that died
+    /// The machines; by default, all of the cluster that died
     #[arg(value_name = "VM", add = values::machines())]
     pub machines: Vec<String>,
-    /// How long each machine may take to boot, in seconds
+    /// Time limit for booting each machine, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     pub timeout: u64,
-    /// Say nothing while it goes well
+    /// Only print errors
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -350,7 +345,7 @@ Examples:
 pub struct Down {
     #[command(flatten)]
     pub cluster: ClusterArg,
-    /// All clusters of yours, whatever --cluster says
+    /// All your clusters, whatever --cluster says
     #[arg(long)]
     pub all: bool,
 }
@@ -360,38 +355,38 @@ pub struct Down {
 Examples:
   vshmem ipcs                              all your pools
   vshmem ipcs --pool cluster.default       the pool of the machines that vshmem up started
-  vshmem ipcs --waiters                    who waits, where, for what and since when; which kernels live
+  vshmem ipcs --waiters                    also kernels, processes and waiting threads
   vshmem exec vm0 -- vshmem ipcs           the same, as seen from a machine")]
 pub struct Ipcs {
-    /// Only this pool: a name, or a path with a slash in it
+    /// Only this pool: a name, or a path with a slash
     #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
-    /// Also the kernels that use the pool, and the threads that wait
+    /// Also list kernels, processes and waiting threads
     #[arg(long, short)]
     pub waiters: bool,
-    /// As JSON, with all of that
+    /// Print JSON, with all of that
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-Programs go on using the pool meanwhile. Whatever ends the check on its way, the pool is none the worse for it.
+Programs can use the pool meanwhile. The check may be interrupted at any time without harm.
 
 Exit codes:
   0    the pool is whole
-  1    it is whole now; something was mended
-  4    it is damaged, and that can't be mended
-  125  it could not be looked at
+  1    it was repaired, and is whole now
+  4    it is damaged beyond repair
+  125  it could not be checked
 
 Examples:
   vshmem check work
   vshmem check cluster.default --json")]
 pub struct Check {
-    /// The pool: a name, or a path with a slash in it; all of yours if none is named
+    /// The pool: a name, or a path with a slash; by default, all your pools
     #[arg(env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
-    /// As JSON, a document for each pool
+    /// Print JSON, a document for each pool
     #[arg(long)]
     pub json: bool,
 }
@@ -403,7 +398,7 @@ Examples:
   vshmem ipcrm --pool work -M 0x1234 -S 0x1234
   vshmem ipcrm --pool cluster.default --all")]
 pub struct Ipcrm {
-    /// The pool: a name, or a path with a slash in it; may be left out if you have only one
+    /// The pool: a name, or a path with a slash; not needed if you have only one
     #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
     /// Remove the segment with this id
@@ -434,17 +429,17 @@ pub struct Ipcrm {
 Examples:
   vshmem top                               all your pools; q quits
   vshmem top --pool cluster.default --sort waiting
-  vshmem top --once                        what passes in one second, as text
+  vshmem top --once                        the traffic of one second, as text
   vshmem top --json --interval 5 | jq .pools[].rates
 
 Keys: q quit; m, b, w, u, i sort by rate, bytes, waiting, last use, id; r reverses; t shows the threads that wait
-instead of the IPC objects; arrows, page keys and Home scroll. Where the output is no terminal, each sample is
-printed whole. Pools are only looked at: nobody is held up, and no lock is taken.")]
+instead of the IPC objects; arrows, page keys and Home scroll. If the output is not a terminal, each sample is
+printed in full. No lock is taken, so programs are not delayed.")]
 pub struct Top {
-    /// Only this pool: a name, or a path with a slash in it
+    /// Only this pool: a name, or a path with a slash
     #[arg(long, short, value_name = "POOL", env = "VSHMEM_POOL", add = values::pools())]
     pub pool: Option<String>,
-    /// Seconds between samples, 0.1 at the least
+    /// Seconds between samples, at least 0.1
     #[arg(long, short = 'n', default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
     pub interval: f64,
     /// One sample, after one interval
@@ -453,23 +448,23 @@ pub struct Top {
     /// A line of JSON for each sample
     #[arg(long)]
     pub json: bool,
-    /// What IPC objects are sorted by
+    /// How IPC objects are sorted
     #[arg(long, short, value_enum, default_value_t = Sort::Rate)]
     pub sort: Sort,
 }
 
-/// What IPC objects are sorted by.
+/// How IPC objects are sorted.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
-    /// Messages in a second
+    /// By messages per second
     Rate,
-    /// Bytes in them
+    /// By bytes in them
     Bytes,
-    /// Threads that wait
+    /// By waiting threads
     Waiting,
-    /// Last use
+    /// By last use
     Used,
-    /// Id
+    /// By id
     Id,
 }
 
@@ -479,13 +474,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     good.ok_or_else(|| "an interval is a number of seconds from 0.1 to 3600".into())
 }
 
-/// A key, decimal or, behind `0x`, hexadecimal.
+/// A key, decimal, or hexadecimal after `0x`.
 fn key(text: &str) -> Result<i32, String> {
     let number = match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok().map(|key| key as i32),
         None => text.parse().ok(),
     };
-    number.ok_or_else(|| "a key is a number, decimal or behind 0x hexadecimal".into())
+    number.ok_or_else(|| "a key is a decimal number, or a hexadecimal one after 0x".into())
 }
 
 #[derive(Subcommand)]
@@ -497,42 +492,43 @@ Examples:
   VSHMEM_POOL=work LD_PRELOAD=libvshmem.so.1 ./a.out
   vshmem pool create large --size 8G --limit semmni=100000 --limit msgmnb=1M
 
-A pool takes memory only where something lies in it, unless it is reserved. A pool that VSHMEM_POOL names is made at first use if it is missing.
+Only the used parts of a pool take memory, unless it is reserved. A pool that VSHMEM_POOL names is made at first use if it
+does not exist.
 
 Limits: shmmax, shmall (in pages), shmmni, semmsl, semmns, semopm, semmni, msgmax, msgmnb, msgmni; shmget(2), semget(2) and
 msgget(2) explain them. The number of IPC objects is also limited by the pool's size.")]
     Create {
-        /// A name, or a path with a slash in it
+        /// A name, or a path with a slash
         name: String,
         /// Its size
         #[arg(long, short, default_value = "1G", value_parser = crate::size::parse)]
         size: u64,
-        /// Who may use it, as octal permission bits
+        /// Its permission bits, in octal
         #[arg(long, default_value = "600", value_parser = mode)]
         mode: u32,
-        /// Take memory for all of it now, and keep it
+        /// Back all of it with memory now and for good
         #[arg(long)]
         reserve: bool,
-        /// Begin its file with what a machine's kernel needs that is shown the file as persistent memory: it
-        /// makes a DAX device of the pool then
+        /// Begin its file with a header from which a machine's kernel makes a DAX device, if the machine gets
+        /// the file as persistent memory
         #[arg(long)]
         dax: bool,
         /// Begin each segment at a multiple of this, such as 2M, for members that map the pool so:
         /// those that have it as a DAX device of that alignment, or on hugetlbfs
         #[arg(long, default_value = "4K", value_parser = crate::size::parse)]
         align: u64,
-        /// A System V limit other than Linux's default; may be given several times
+        /// A System V limit that differs from Linux's default; may be repeated
         #[arg(long, short, value_name = "NAME=VALUE", value_parser = limit)]
         limit: Vec<Limit>,
     },
     /// List your pools
     #[command(alias = "list")]
     Ls {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove pools that nobody uses
+    /// Remove unused pools
     #[command(
         alias = "remove",
         after_help = "\
@@ -540,13 +536,13 @@ Examples:
   vshmem pool rm work
   vshmem pool rm work --force
 
-A pool that programs or machines use, or that a cluster has for machines that can be started anew, is not removed (exit code 1)."
+A pool in use by programs or machines, or by a cluster whose machines can be restarted, is not removed (exit code 1)."
     )]
     Rm {
-        /// Also those that are in use: who uses one keeps it until the end, and nobody else finds it
+        /// Also remove pools in use: their users keep them until they end, and nobody else finds them
         #[arg(long, short)]
         force: bool,
-        /// Names, or paths with a slash in them
+        /// Names, or paths with a slash
         #[arg(required = true, add = values::pools())]
         names: Vec<String>,
     },

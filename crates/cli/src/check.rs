@@ -14,7 +14,7 @@ const WHOLE: u8 = 0;
 const REPAIRED: u8 = 1;
 const DAMAGED: u8 = 4;
 
-/// Verifies a pool, and says what was mended and what can't be.
+/// Checks a pool, and reports what was repaired and what can't be.
 pub fn check(check: &args::Check) -> Result<u8> {
     let found = find(check.pool.as_deref()).map_err(|e| e.code(OUR_FAILURE))?;
     let mut code = WHOLE;
@@ -32,32 +32,32 @@ pub fn check(check: &args::Check) -> Result<u8> {
     Ok(code)
 }
 
-/// A check as JSON shows it.
+/// The result of a check, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct Shown<'a> {
     /// The pool's name, or its path if it has none.
     pool: &'a str,
-    /// How it is.
+    /// Its state.
     state: State,
-    /// What was mended, and how often.
+    /// What was repaired, and how often.
     repaired: Mended,
-    /// What is wrong and can't be mended, in sentences.
+    /// Damage that can't be repaired, as sentences.
     damage: &'a [String],
 }
 
-/// How a pool is.
+/// The state of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum State {
     /// Nothing is wrong.
     Whole,
-    /// It is whole now.
+    /// It was repaired, and is whole now.
     Repaired,
-    /// What is wrong can't be mended.
+    /// It is damaged beyond repair.
     Damaged,
 }
 
-/// What was mended, and how often.
+/// What was repaired, and how often.
 #[derive(Serialize, JsonSchema)]
 struct Mended {
     /// Dead processes that were cleaned up after.
@@ -73,14 +73,14 @@ struct Mended {
 }
 
 impl Mended {
-    /// How much of what, for people.
+    /// A sentence for each that is not zero.
     fn sentences(&self) -> Vec<String> {
         let all = [
             (self.processes, "cleaned up after dead processes"),
-            (self.locks, "took over locks that the dead held, and finished what they had begun"),
-            (self.removals, "finished removals that the dead had begun"),
-            (self.ranges, "gave back memory that the dead were preparing or emptying"),
-            (self.waiters, "freed records of dead threads that waited"),
+            (self.locks, "took over locks of dead processes, and finished what they had begun"),
+            (self.removals, "finished removals that dead processes had begun"),
+            (self.ranges, "gave back memory that dead processes were preparing or emptying"),
+            (self.waiters, "freed records of dead waiting threads"),
         ];
         let some = all.into_iter().filter(|(n, _)| *n > 0);
         some.map(|(n, what)| format!("{what}: {n}")).collect()
@@ -128,7 +128,7 @@ impl<'a> Shown<'a> {
         }
         out.push_str(&match self.state {
             State::Damaged => format!(
-                "The pool {} is damaged, and this can't be mended: end its programs, remove it and make it anew.\n",
+                "The pool {} is damaged beyond repair: end its programs, remove it and make a new one.\n",
                 self.pool
             ),
             State::Repaired => format!("The pool {} is whole again.\n", self.pool),

@@ -1,4 +1,4 @@
-//! The commands, as clap reads and explains them.
+//! The commands, as clap parses and explains them.
 
 use crate::agent::Agent;
 use crate::args::{
@@ -18,8 +18,8 @@ Examples:
   vshmem shell vm0                           a shell
   vshmem run -- ./a.out                      one process per machine, on Vshmem
   vshmem run --local -n 4 -- ./a.out         four processes on this kernel
-  vshmem ipcs                                what lies in the pool
-  vshmem down                                and nothing is left
+  vshmem ipcs                                the IPC objects in the pool
+  vshmem down                                ends the machines
 
 ";
 
@@ -43,30 +43,30 @@ pub enum Command {
     Shell(Shell),
     /// Run a program on Vshmem, one process per machine or several on this kernel
     Run(Run),
-    /// Show whether a program's System V calls reach a pool, and why not
+    /// Show whether a program's System V calls reach a pool, or why not
     Explain(Explain),
-    /// End machines and remove all that belongs to them
+    /// End machines and remove everything that belongs to them
     Down(Down),
-    /// Start machines anew that died, or that run
+    /// Restart machines that died, or that run
     Restart(Restart),
-    /// Give a pool to machines that run
+    /// Grant a pool to running machines
     Grant(Grant),
-    /// Take a pool away from machines that run
+    /// Revoke a pool from running machines
     Revoke(Revoke),
-    /// Adopt a machine that Vshmem did not start
+    /// Attach a machine that Vshmem did not start
     Attach(Attach),
-    /// Let go of an adopted machine
+    /// Detach an attached machine
     Detach(Detach),
     /// Make, list and remove local pools
     #[command(subcommand)]
     Pool(Pool),
-    /// Show what lies in pools
+    /// List the IPC objects in pools
     Ipcs(Ipcs),
     /// Remove segments, semaphore sets and queues from a pool
     Ipcrm(Ipcrm),
-    /// Verify that a pool is whole, and mend what dead processes and machines have left in it
+    /// Check a pool, and repair what dead processes and machines have left in it
     Check(Check),
-    /// Show live what passes through pools, and who waits
+    /// Show the traffic of pools, and their waiting threads, live
     Top(Top),
     /// Serve doorbells between machines
     Agent(Agent),
@@ -83,7 +83,7 @@ pub enum Command {
     /// Write the man pages of these commands into a directory
     #[command(hide = true)]
     Manual {
-        /// It exists
+        /// An existing directory
         directory: PathBuf,
     },
     /// Print a shell's completions

@@ -1,5 +1,5 @@
-//! `vshmem explain`: what of a program's System V calls the library takes, and into which pool; and the same
-//! question asked before `run`.
+//! `vshmem explain`: whether the library takes a program's System V calls, and into which pool. `vshmem run`
+//! checks the same first.
 
 use crate::json::print_document;
 use crate::output::print;
@@ -14,36 +14,36 @@ use std::process::Command;
 use vshmem_cluster::pools::{lookup, Lookup};
 use vshmem_cluster::{library, Error, Result};
 
-/// The answer, as JSON shows it.
+/// The explanation, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct Explained {
     /// The file of machine code.
     program: PathBuf,
     /// The script that it interprets.
     script: Option<PathBuf>,
-    /// What kind of program it is, in words.
+    /// The kind of program, in words.
     kind: String,
-    /// By file, the System V calls that are made by the C library's names; null: that can't be told.
+    /// For each file, the System V calls that it imports from the C library; null: unknown.
     calls: Option<Vec<Calls>>,
     /// The library that is preloaded.
     library: PathBuf,
-    /// The pool, as `VSHMEM_POOL` has it.
+    /// The value of `VSHMEM_POOL`.
     pool: String,
-    /// Its file; null: it can't be used.
+    /// The pool's file; null: it can't be used.
     path: Option<String>,
-    /// Its bytes; null: it is made when it is first used, or can't be used.
+    /// The pool's size in bytes; null: it is made at first use, or can't be used.
     size: Option<u64>,
-    /// As `VSHMEM_KEYS` has it.
+    /// The value of `VSHMEM_KEYS`.
     keys: String,
-    /// As `VSHMEM_DL` has it.
+    /// The value of `VSHMEM_DL`.
     dl: String,
-    /// Nothing keeps the program's calls from the pool.
+    /// The program's calls reach the pool.
     taken: bool,
-    /// What does.
+    /// Why they don't.
     reasons: Vec<String>,
 }
 
-/// The calls that a file makes.
+/// The calls of a file.
 #[derive(Serialize, JsonSchema)]
 struct Calls {
     /// The program or a library.
@@ -162,7 +162,7 @@ impl Explained {
         out
     }
 
-    /// Which calls go to the pool, where nothing keeps them from it.
+    /// Which calls go to the pool, if the library takes any.
     fn result(&self) -> &'static str {
         match self.keys.trim() {
             "all" => "Its System V calls go to the pool.",
@@ -174,12 +174,12 @@ impl Explained {
     }
 }
 
-/// What the library says of its variables when it is loaded, if something is wrong with them.
+/// The error that the library logs when it is loaded, if its variables are wrong.
 fn mistake(library: &Path) -> Option<String> {
-    // A wrong VSHMEM_LOG is told by itself; with a right one, others' mistakes may go elsewhere.
+    // A wrong VSHMEM_LOG is reported as it is. A right one may send errors elsewhere, so another is tried.
     let logs = std::env::var_os("VSHMEM_LOG").into_iter().chain(["error".into()]);
     logs.into_iter().find_map(|log| {
-        // This question is none of the program's: its file of messages stays as it is.
+        // Nothing is written to the program's own log file.
         let log = match log.to_str().and_then(|log| log.split_once(':')) {
             Some((level, file)) if !file.is_empty() => level.into(),
             _ => log,

@@ -19,25 +19,24 @@ Examples:
   vshmem grant work vm1 --as mine              under another name in the machine
   vshmem revoke work vm1
 
-The machines go on while it is plugged in. What is granted already is no failure, so a command that was cut off can be
-repeated. A machine that was given no pool of this name can neither name nor count what lies in it.")]
+The machines run on meanwhile. It is not an error if a machine has the pool already, so an interrupted command can be
+repeated. A machine without the pool can neither name nor count what is in it.")]
 pub struct Grant {
     #[command(flatten)]
     cluster: ClusterArg,
-    /// What it is called in the machines, if not as here
+    /// Its name in the machines, if it differs
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Take memory for all of the pool now, and keep it: a host that runs out of it then can't kill the
-    /// machines
+    /// Back all of the pool with memory now and for good: machines can't be killed for want of it
     #[arg(long)]
     reserve: bool,
-    /// How long a machine may take, in seconds
+    /// Time limit for each machine, in seconds
     #[arg(long, default_value = "10", value_parser = seconds, value_name = "SECONDS")]
     timeout: Duration,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The pool of this host: a name, or a path with a slash in it
+    /// The pool of this host: a name, or a path with a slash
     #[arg(add = values::pools())]
     pool: String,
     /// The machines: of the cluster, or attached ones
@@ -50,20 +49,20 @@ pub struct Grant {
 Examples:
   vshmem revoke work vm0 vm1
   vshmem revoke default vm1                    the cluster's own pool
-  vshmem revoke work vm0 --force               turn it off if it does not let go
+  vshmem revoke work vm0 --force               turn it off if it does not release the pool
 
-When the command has succeeded, no process of the machine reaches the pool's memory, and what they held in it is free for others. Their
-calls fail with EIDRM.")]
+After the command has succeeded, no process of the machine can reach the pool's memory, and what they held in it is
+released. Their calls fail with EIDRM.")]
 pub struct Revoke {
     #[command(flatten)]
     cluster: ClusterArg,
-    /// How long a machine may take to let go, in seconds
+    /// Time limit for each machine, in seconds
     #[arg(long, default_value = "10", value_parser = seconds, value_name = "SECONDS")]
     timeout: Duration,
-    /// Turn a machine off, as if its power failed, that does not let go in time
+    /// Turn off a machine that does not release the pool in time, like a power failure
     #[arg(long)]
     force: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// The pool: its name in the machines, or a name or path on this host
@@ -74,33 +73,33 @@ pub struct Revoke {
     machines: Vec<String>,
 }
 
-/// What was granted to a machine.
+/// A pool that was granted, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct Granted<'a> {
     /// The machine.
     machine: &'a str,
-    /// What the pool is called there.
+    /// The pool's name there.
     pool: &'a str,
     /// The PCI address of its device there.
     address: &'a str,
-    /// The machine had it.
+    /// The machine had it already.
     before: bool,
-    /// Programs there can use it; null: that is not known.
+    /// Programs there can use it; null: unknown.
     usable: Option<bool>,
-    /// How long it took.
+    /// Time that it took.
     milliseconds: f64,
 }
 
-/// What was taken away from a machine.
+/// A pool that was revoked, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct Revoked<'a> {
     /// The machine.
     machine: &'a str,
-    /// What the pool was called there.
+    /// The pool's name there.
     pool: &'a str,
-    /// The machine was turned off, as it did not let go.
+    /// The machine was turned off, because it did not release the pool.
     off: bool,
-    /// How long it took.
+    /// Time that it took.
     milliseconds: f64,
 }
 
@@ -111,7 +110,7 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
     good.ok_or_else(|| "a time is a number of seconds from 0 to 86400".into())
 }
 
-/// Gives a pool to machines.
+/// Grants a pool to machines.
 pub fn grant(grant: &Grant) -> Result<u8> {
     let pool = HostPool::find(&grant.pool)?.with_name(grant.name.as_deref())?;
     if grant.reserve {
@@ -153,14 +152,14 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Takes a pool away from machines.
+/// Revokes a pool from machines.
 pub fn revoke(revoke: &Revoke) -> Result<u8> {
     each(&revoke.machines, |machine| {
         let begun = std::time::Instant::now();
         let mut target = launchers::target(&revoke.cluster.cluster, machine)?;
         let (name, off) = match take(&mut target, &revoke.pool, revoke.timeout) {
             Ok(name) => (name, false),
-            // What is not there can't be held on to.
+            // It does not have the pool.
             Err(error) if !revoke.force || error.exit_code() == 1 => return Err(error),
             Err(error) => {
                 eprintln!("vshmem: {error}");

@@ -13,7 +13,7 @@ use vshmem_cluster::processes::Process;
 use vshmem_cluster::sample::{Object, Queue, Segment, Set};
 use vshmem_cluster::{Error, Result};
 
-/// Shows what lies in pools.
+/// Lists the IPC objects in pools.
 pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
     let mut seen = Vec::new();
     let mut code = 0;
@@ -48,8 +48,8 @@ pub fn ipcs(ipcs: &args::Ipcs) -> Result<u8> {
 
 fn left_unclean(pool: &str) -> String {
     format!(
-        "somebody who uses the pool {pool} holds a lock of it and does not move, perhaps in a machine that is paused; \
-         what the dead have left may be among what is shown"
+        "a process that uses the pool {pool} holds a lock and makes no progress, perhaps in a paused machine; \
+         the list may include what dead processes have left"
     )
 }
 
@@ -95,7 +95,7 @@ fn describe(contents: &Contents, with_waiters: bool) -> String {
     out
 }
 
-/// What aligned segments take in all, where that is more than whole pages, stands above them.
+/// The title of the list of segments. If they are aligned to more than pages, it says how much they take.
 fn segments_title(contents: &Contents) -> String {
     let title = "Shared memory segments";
     let align = contents.segment_align;
@@ -122,7 +122,7 @@ fn object_row(table: &mut Table, object: &Object, own: &[&dyn Display]) {
     table.row(&[&all, own].concat());
 }
 
-/// What lies in pools, as JSON shows it.
+/// The contents of pools, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct All<'a> {
     /// The pools.
@@ -133,7 +133,7 @@ pub struct All<'a> {
 pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
     let targets = targets(ipcrm);
     if targets.is_empty() {
-        return Err(Error::new("nothing was named to be removed")
+        return Err(Error::new("it was not said what to remove")
             .code(2)
             .hint("For instance: vshmem ipcrm -q 1073872896, vshmem ipcrm -M 0x1234, vshmem ipcrm --all"));
     }
@@ -143,7 +143,7 @@ pub fn ipcrm(ipcrm: &args::Ipcrm) -> Result<u8> {
         [] => return Err(Error::new("you have no pools, so there is nothing to remove").code(1)),
         several => {
             let names: Vec<_> = several.iter().map(name_of).collect();
-            return Err(Error::new("you have several pools; say which one is meant, with --pool")
+            return Err(Error::new("you have several pools: choose one with --pool")
                 .code(2)
                 .hint(format!("There are {}.", names.join(", "))));
         }

@@ -1,18 +1,18 @@
-//! What `--json` prints: documents, each with the version of its shape, which docs/json.md explains.
+//! The documents that `--json` prints, with the version of their shape (docs/json.md).
 
 use crate::output::print;
 use schemars::JsonSchema;
 use serde::Serialize;
 use vshmem_cluster::Result;
 
-/// Of all shapes. It changes when what could be read so far can't be any more; fields that are added change
-/// nothing.
+/// The version of all shapes. It changes when readers of the earlier one would fail; added fields don't
+/// change it.
 pub const VERSION: u32 = 1;
 
-/// What a command prints with `--json`. Who reads it ignores fields that it does not know.
+/// What a command prints with `--json`. Readers ignore fields that they do not know.
 #[derive(Serialize, JsonSchema)]
 pub struct Document<T> {
-    /// The version of what is told here.
+    /// The version of this document's shape.
     #[schemars(extend("const" = VERSION))]
     version: u32,
     #[serde(flatten)]

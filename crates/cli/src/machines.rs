@@ -19,7 +19,7 @@ use vshmem_cluster::{
     Result, Running, UpOptions,
 };
 
-/// The members of a cluster's pool that its machines are, one for each machine.
+/// Each machine's member in the cluster's pool.
 fn members(listed: &Listed) -> Vec<Option<Member>> {
     let pool = find(Some(&launchers::of(&listed.record).pool_reference(&listed.record)))
         .ok()
@@ -27,7 +27,7 @@ fn members(listed: &Listed) -> Vec<Option<Member>> {
     let members = pool.map(|pool| pool.members()).unwrap_or_default();
     let is = |member: &&Member, name: &str| !member.here && member.name == name;
     let of = |name: &str| {
-        // A machine that was started anew may have a dead entry besides.
+        // A machine that was restarted may have a dead entry as well.
         let all = members.iter().filter(|member| is(member, name));
         all.max_by_key(|member| member.alive).cloned()
     };
@@ -91,7 +91,7 @@ pub fn up(up: &args::Up) -> Result<u8> {
     Ok(0)
 }
 
-/// Starts machines anew.
+/// Restarts machines.
 pub fn restart(restart: &args::Restart) -> Result<u8> {
     let begun = Instant::now();
     interrupt::watch();
@@ -130,7 +130,7 @@ pub fn ps(ps: &args::Ps) -> Result<u8> {
     for listed in &listed {
         for (machine, words) in listed.record.machines.iter().zip(&listed.last_output) {
             if !words.is_empty() {
-                eprintln!("The last words of {}:{words}", machine.name);
+                eprintln!("The last output of {}:{words}", machine.name);
             }
         }
         if let Some(advice) = advice(listed) {
@@ -174,7 +174,7 @@ impl All<'_> {
                 AttachedState::Running => "running",
                 AttachedState::Off => "off",
             };
-            // What it consists of is not known.
+            // The rest is unknown.
             let mut row: [&dyn Display; 14] = [&"-"; 14];
             let pools = pool_names(&machine.health);
             (row[0], row[1], row[2], row[13]) = (&"(attached)", &machine.name, &state, &pools);
@@ -191,7 +191,7 @@ impl All<'_> {
     }
 }
 
-/// What can be done about machines that died.
+/// Advice about machines that died.
 fn advice(listed: &Listed) -> Option<String> {
     let Listed { record, states, .. } = listed;
     let cluster = &record.name;
@@ -203,11 +203,11 @@ fn advice(listed: &Listed) -> Option<String> {
     }
     if died.len() == states.len() && !record.is_left_to_restart() {
         return Some(format!(
-            "of the cluster {cluster} nothing is left that can be started anew: remove it with vshmem down -c {cluster}"
+            "the cluster {cluster} has no machine that can be restarted: remove it with vshmem down -c {cluster}"
         ));
     }
     Some(format!(
-        "of the cluster {cluster} have died: {}. Start them anew, with the pool as it is: vshmem restart -c {cluster}. \
+        "machines of the cluster {cluster} have died: {}. Restart them, with the pool as it is: vshmem restart -c {cluster}. \
          Or end the cluster: vshmem down -c {cluster}",
         died.join(", ")
     ))
@@ -225,18 +225,18 @@ fn state_name(state: MachineState) -> &'static str {
     }
 }
 
-/// What runs a machine, if it has not ended: its number may be another's then.
+/// The process or domain of a machine that has not died; its number may be reused otherwise.
 fn runs(machine: &Machine, state: MachineState) -> Option<&Running> {
     let runs = machine.runs.as_ref();
     runs.filter(|_| state != MachineState::Died)
 }
 
-/// For how long a machine is up, if it is.
+/// How long a machine has been up, if it is.
 fn up_for(record: &Record, machine: &Machine, state: MachineState) -> Option<u64> {
     (state != MachineState::Died).then(|| age(machine.since.unwrap_or(record.since)))
 }
 
-/// All machines, as JSON shows them.
+/// All machines, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct All<'a> {
     /// Clusters.
@@ -250,7 +250,7 @@ pub struct All<'a> {
 struct Cluster<'a> {
     /// Its name.
     name: &'a str,
-    /// What carries out the machines' instructions.
+    /// How the machines' instructions are executed.
     accel: &'a str,
     /// The kernel image that the machines boot.
     kernel: &'a std::path::Path,
@@ -267,7 +267,7 @@ struct Cluster<'a> {
     /// Waiters in the machines are woken; otherwise they poll.
     #[serde(skip)]
     wakes: bool,
-    /// The driver that they load, if there is one.
+    /// The driver that they load, if any.
     driver: Option<&'a std::path::Path>,
     /// Seconds since it was started.
     up: u64,
@@ -280,19 +280,19 @@ struct Cluster<'a> {
 struct MachineEntry<'a> {
     /// Its name.
     name: &'a str,
-    /// How it is.
+    /// Its state.
     state: MachineState,
-    /// Seconds since it was started last; null: it has died.
+    /// Seconds since it was last started; null: it has died.
     up: Option<u64>,
-    /// Its address on the network between the machines; null: there is none.
+    /// Its address on the network between the machines; null: it has none.
     address: Option<&'a str>,
-    /// The process that runs it, if one does.
+    /// The pid of the process that runs it, if any.
     pid: Option<i32>,
-    /// The domain that it is, if it is one.
+    /// Its domain id, if it is a domain.
     domain: Option<u16>,
     /// The host's cores that its virtual cores are pinned to.
     cores: &'a [usize],
-    /// What it is in the cluster's pool; null: none of its processes has used that.
+    /// Its member in the cluster's pool; null: none of its processes has used the pool.
     member: Option<Member>,
     #[serde(flatten)]
     health: Health,
@@ -303,7 +303,7 @@ struct MachineEntry<'a> {
 struct AttachedMachine<'a> {
     /// Its name.
     name: &'a str,
-    /// How it is.
+    /// Its state.
     state: AttachedState,
     /// How its hypervisor is reached.
     reach: &'a Monitor,
@@ -311,7 +311,7 @@ struct AttachedMachine<'a> {
     health: Health,
 }
 
-/// How an attached machine is.
+/// The state of an attached machine.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum AttachedState {

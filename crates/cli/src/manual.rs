@@ -1,4 +1,4 @@
-//! The man pages of subcommands, made of what clap knows: `vshmem manual DIRECTORY`, for `make install`.
+//! The man pages of subcommands, generated from clap's data: `vshmem manual DIRECTORY`, for `make install`.
 //! vshmem(1) is written by hand.
 
 use clap::{Command, CommandFactory};
@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use vshmem_cluster::{error, Result};
 
-/// Pages bear the date of the one that is written by hand.
+/// The generated pages have the date of this one.
 const BY_HAND: &str = include_str!("../../../docs/man/vshmem.1");
 
 /// Writes a page for each command below the top one.
@@ -38,7 +38,7 @@ fn shown(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|one| !one.is_hide_set())
 }
 
-/// What a page is called: `vshmem-pool-create`.
+/// The name of a page: `vshmem-pool-create`.
 fn name(command: &Command) -> &str {
     command.get_display_name().expect("it was built")
 }
@@ -81,7 +81,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// Without the empty line before a list of values, of which mandoc's lint has something to say.
+/// Removes the empty line before a list of values, of which mandoc's lint complains.
 fn without_gaps(options: Vec<u8>) -> Vec<u8> {
     let text = String::from_utf8(options).expect("it is text");
     text.replace("\n.br\n\n.br\n", "\n.br\n").into()
@@ -93,7 +93,7 @@ fn date() -> &'static str {
     first.expect("it has a date")
 }
 
-/// What a command's help says below its options, part by part.
+/// The parts of a command's help below its options.
 #[derive(Default)]
 struct Told {
     paragraphs: Vec<String>,
@@ -137,7 +137,7 @@ fn description(command: &Command, told: &Told) -> Roff {
     roff
 }
 
-/// Lines as they are.
+/// Lines that are not filled.
 fn literal(heading: &str, lines: Option<&str>) -> Roff {
     let mut roff = Roff::new();
     let Some(lines) = lines else {

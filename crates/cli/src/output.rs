@@ -1,10 +1,9 @@
-//! What commands print.
+//! Output, and commands on several names.
 
 use std::io::{self, Write};
 use vshmem_cluster::{error, Result};
 
-/// Prints text, which may tell what a machine or a member of a pool has said. That nobody reads it is no
-/// failure.
+/// Prints text, which may quote a machine or a member of a pool. It is not an error if nobody reads it.
 pub fn print(text: &str) -> Result<()> {
     let text = vshmem_cluster::plain(text);
     let mut out = io::stdout().lock();
@@ -14,8 +13,7 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Does something with each of these names, whatever becomes of the others; the exit code is that of the first
-/// failure.
+/// Does something with each of these names, even after a failure. The exit code is that of the first failure.
 pub fn each(names: &[String], mut work: impl FnMut(&str) -> Result<()>) -> Result<u8> {
     let mut code = 0;
     for name in names {

@@ -1,5 +1,4 @@
-//! `vshmem pool`: local pools, the files in /dev/shm behind `VSHMEM_POOL`, and the pools that a machine was
-//! given.
+//! `vshmem pool`: local pools, which are files in /dev/shm, and the pools that a machine was granted.
 
 use crate::json::print_document;
 use crate::output::{each, print};
@@ -35,7 +34,7 @@ pub fn pool(pool: args::Pool) -> Result<u8> {
     }
 }
 
-/// Pools, as JSON shows them.
+/// Pools, for JSON.
 #[derive(Serialize, JsonSchema)]
 pub struct All<'a> {
     /// The pools.

@@ -1,4 +1,4 @@
-//! What kind of program a command runs, and whether the preloaded library can serve it.
+//! The kind of program that a command runs, and whether the library can be preloaded into it.
 
 use elf::abi::{EM_AARCH64, EM_X86_64, PT_INTERP, SHN_UNDEF};
 use elf::endian::AnyEndian;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// System V IPC as the C library names it.
+/// The C library's functions for System V IPC.
 const CALLS: [&str; 12] = [
     "msgctl",
     "msgget",
@@ -33,7 +33,7 @@ const MACHINE: u16 = EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = EM_AARCH64;
 
-/// How many scripts may be interpreted by scripts, as in Linux.
+/// How often a script may be interpreted by another script, as in Linux.
 const MOST_SCRIPTS: u32 = 4;
 
 /// A file of machine code.
@@ -41,14 +41,14 @@ const MOST_SCRIPTS: u32 = 4;
 struct Code {
     class_32: bool,
     machine: u16,
-    /// Who loads it; `None`: nobody, it is linked statically.
+    /// Its loader; `None`: it is linked statically.
     interpreter: Option<PathBuf>,
     is_go: bool,
-    /// Those of [`CALLS`] that it asks the C library for.
+    /// Those of [`CALLS`] that it imports.
     calls: Vec<&'static str>,
 }
 
-/// A program, as the system would run it.
+/// A program as the kernel would run it.
 #[derive(Debug)]
 pub struct Program {
     /// The script that was named, if it is one.
@@ -60,7 +60,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// What `command` names, looked for in `PATH` and from the directory `cwd`. `None`: there is none, or it
+    /// The program of a command, searched in `PATH` and relative to `cwd`. `None`: it does not exist, or
     /// can't be read.
     pub fn find(command: &OsStr, cwd: Option<&Path>) -> Option<Program> {
         let named = locate(command, cwd)?;
@@ -79,7 +79,7 @@ impl Program {
         })
     }
 
-    /// In a few words.
+    /// A description in a few words.
     pub fn kind(&self) -> String {
         let bits = if self.code.class_32 { 32 } else { 64 };
         let machine = match self.code.machine {
@@ -95,7 +95,7 @@ impl Program {
         format!("{bits} bits, {machine}{go}, {linked}")
     }
 
-    /// Why its System V calls don't reach the library, and what to do, if so.
+    /// If its System V calls don't reach the library: why, and what can be done.
     pub fn hurdle(&self) -> Option<&'static str> {
         let code = &self.code;
         let is_musl = |loader: &PathBuf| loader.to_string_lossy().contains("ld-musl");
@@ -119,8 +119,8 @@ impl Program {
         }
     }
 
-    /// The program and the libraries that are loaded with it, with those of the calls that each makes. What
-    /// they open while they run is not among them. `None`: the loader does not tell.
+    /// The program and the libraries that are loaded with it, each with the calls that it imports, without
+    /// libraries that are opened later. `None`: unknown.
     pub fn calls(&self, preload: &OsStr) -> Option<Vec<(PathBuf, Vec<&'static str>)>> {
         let mut out = vec![(self.file.clone(), self.code.calls.clone())];
         let loader = self.code.interpreter.as_ref()?;
@@ -148,7 +148,7 @@ fn listed_file(line: &str) -> Option<PathBuf> {
     file.starts_with('/').then(|| file.into())
 }
 
-/// As `execvp` looks for it.
+/// Finds a program as `execvp` does.
 fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0);
     let from = |path: PathBuf| cwd.map_or(path.clone(), |cwd| cwd.join(path));
@@ -159,10 +159,10 @@ fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| from(directory.join(command))).find(is_program)
 }
 
-/// Who runs a script: what stands behind `#!`, or behind env(1) there.
+/// The interpreter of a script: what follows `#!`, or env(1) there.
 fn interpreter_of_script(file: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
-    // What is no script may have no end of line.
+    // A file that is not a script may not have a line break.
     let start = File::open(file).ok()?.take(256);
     BufReader::new(start).read_until(b'\n', &mut line).ok()?;
     let rest = line.strip_prefix(b"#!")?;
@@ -208,7 +208,7 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(&bytes[..end]).into()
 }
 
-/// Would the loader see a process with more privileges than who starts it?
+/// Whether a program gets more privileges than its caller, so that the loader preloads nothing.
 fn raises_privileges(file: &Path) -> bool {
     let Ok(metadata) = fs::metadata(file) else {
         return false;

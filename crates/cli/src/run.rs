@@ -83,7 +83,7 @@ fn add_jobs(part: args::Run, library: &Path, jobs: &mut Vec<Job>) -> Result<()> 
     Ok(())
 }
 
-/// Where each process runs, and what its output is labelled with.
+/// The label and the location of each process.
 fn locations(part: &args::Run) -> Result<Vec<(String, Location)>> {
     if part.processes == Some(0) {
         return Err(Error::new("-n 0 would run nothing; the least is 1").code(2));
@@ -107,7 +107,7 @@ fn in_machine(record: &Record, machines: &[Machine], i: usize, count: usize) -> 
     (label, Location::Machine(Box::new(record.clone()), machine))
 }
 
-/// Other preloaded libraries stay, behind ours.
+/// The value of `LD_PRELOAD`: the library, and then what was preloaded before.
 fn preload(library: &Path) -> OsString {
     let mut out = library.as_os_str().to_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

@@ -1,4 +1,4 @@
-//! `vshmem schema`: the schemas of what commands print with `--json`, which docs/json.md explains.
+//! `vshmem schema`: the JSON Schemas of what commands print with `--json` (docs/json.md).
 
 use crate::json::Document;
 use crate::output::print;
@@ -31,7 +31,7 @@ pub enum Documents {
     Top,
 }
 
-/// Prints the schema of what a command prints.
+/// Prints the schema of a command's output.
 pub fn schema(which: Documents) -> Result<u8> {
     let schema = schema_of(which);
     let text = serde_json::to_string_pretty(&schema).expect("it is plain data");
@@ -55,12 +55,12 @@ fn schema_of(which: Documents) -> Schema {
 fn shape<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(NothingElse);
     let mut schema = settings.into_generator().into_root_schema_for::<Document<T>>();
-    // The name of a type of ours says nothing to others.
+    // The name of an internal type means nothing to readers.
     schema.remove("title");
     schema
 }
 
-/// No object has a field that is not told.
+/// No object has a field that the schema does not describe.
 #[derive(Clone)]
 struct NothingElse;
 

@@ -1,4 +1,4 @@
-//! Sizes as people write them: `4096`, `64K`, `256M`, `1G`.
+//! Sizes as text: `4096`, `64K`, `256M`, `1G`.
 
 /// Reads a size in bytes. K, M, G and T are powers of 1024; a `B` or `iB` may follow.
 pub fn parse(text: &str) -> Result<u64, String> {
@@ -12,7 +12,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
         "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => return Err("a size is a number with K, M, G or T behind it".into()),
+        _ => return Err("a size is a number, followed by K, M, G or T".into()),
     };
     let number: u64 = digits.parse().map_err(|_| "a size begins with a number".to_string())?;
     number.checked_mul(1 << shift).ok_or_else(|| "that is too large".into())

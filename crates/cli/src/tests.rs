@@ -1,11 +1,11 @@
-//! What messages, documentation and examples tell people to type exists: commands, and their options.
+//! Commands and options that messages, documentation and examples name exist.
 
 use crate::commands::Cli;
 use clap::{Command, CommandFactory};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files below a directory that say to people what to type.
+/// Files below a directory that tell users what to type.
 fn texts(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

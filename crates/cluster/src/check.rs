@@ -49,13 +49,13 @@ pub fn check(pool: &PoolRef) -> Result<CheckReport> {
             break;
         }
         if c.budget.is_spent() {
-            let why = "what lies in it leads round in circles";
+            let why = "its structures lead in circles";
             return Err(error!("could not check the pool {}: {why}", checked.pool)
-                .hint("Somebody who uses it has damaged it: remove it and make it anew."));
+                .hint("A member has damaged it: remove it and make a new one."));
         }
         if pass == PASSES {
             let stuck = || {
-                let why = "somebody holds a lock in it and does not let go";
+                let why = "a process holds a lock in it and makes no progress";
                 error!("could not check the pool {}: {why}", checked.pool)
                     .hint("A process that uses it may be stopped: continue or end it, and try again.")
             };

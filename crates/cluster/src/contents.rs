@@ -1,4 +1,4 @@
-//! What lies in a pool, and removing it.
+//! The contents of a pool, and removing IPC objects.
 
 use crate::client::Client;
 use crate::error::Result;

@@ -1,5 +1,5 @@
-//! A pool at one moment, as displays show it: its members and contents, what passed its queues, and who
-//! waits.
+//! A pool at one moment, for displays: its members and contents, the traffic of its queues, and waiting
+//! threads.
 //!
 //! It is read without a lock (`vshmem_ipc::stats`), so nobody waits for it, and nothing in it is trusted.
 

@@ -95,7 +95,7 @@ exec 5>"$work/told"
 eventually "a segment is attached" grep -q attached "$work/detached"
 is_stuck() {
     vshmem ipcs --pool "cluster.$VSHMEM_CLUSTER" --json 2>"$work/remark" >"$work/seen"
-    grep -q "holds a lock of it and does not move" "$work/remark"
+    grep -q "holds a lock and makes no progress" "$work/remark"
 }
 paused_with_the_lock() {
     monitor vm1 stop >/dev/null

@@ -1,5 +1,5 @@
-//! Completion in shells. What a shell's script calls, `_VSHMEM_COMPLETE=SHELL vshmem -- WORD...`, prints what
-//! the word may become: options and commands, which clap knows, and the names that [`values`] looks up.
+//! Completion in shells. A shell's script calls `_VSHMEM_COMPLETE=SHELL vshmem -- WORD...`, which prints
+//! candidates for the word: options and commands, which clap knows, and the names that [`values`] looks up.
 
 pub mod values;
 mod words;
@@ -14,12 +14,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use words::index;
 
-/// The variable by which a shell's script asks.
+/// The variable that is set in calls by a shell's script.
 const ASKED: &str = "_VSHMEM_COMPLETE";
 
 const SHELLS: &[&dyn EnvCompleter] = &[&Bash, &env::Elvish, &env::Fish, &env::Powershell, &Zsh];
 
-/// Answers a shell that asks; `None` if none does. Nothing that goes wrong is said: somebody is typing there.
+/// Answers a shell's script; `None` if this is not a call by one. Errors are not printed, since the user is
+/// typing.
 pub fn answer() -> Option<ExitCode> {
     std::env::var_os(ASKED)?;
     let completion =
@@ -43,7 +44,7 @@ pub fn script(shell: clap_complete::Shell) -> String {
     String::from_utf8(text).expect("a script is text")
 }
 
-/// bash splits words at `=`, quotes no candidate, and completes names of files better than anybody else.
+/// bash splits words at `=`, does not quote candidates, and completes file names best itself.
 struct Bash;
 
 impl EnvCompleter for Bash {
@@ -107,7 +108,7 @@ fn joined(words: Vec<OsString>) -> Vec<OsString> {
     out
 }
 
-/// Leaves options out, unless there is nothing else.
+/// Removes options, unless there are no other candidates.
 fn without_options(found: &mut Vec<CompletionCandidate>) {
     let is_option = |one: &CompletionCandidate| one.get_value().as_encoded_bytes().starts_with(b"-");
     if !found.iter().all(is_option) {
@@ -115,8 +116,8 @@ fn without_options(found: &mut Vec<CompletionCandidate>) {
     }
 }
 
-/// zsh gets words without their quotes, candidates with what they mean, and completes names of files itself,
-/// too.
+/// zsh passes words without their quotes, shows a description beside each candidate, and completes file names
+/// itself.
 struct Zsh;
 
 impl EnvCompleter for Zsh {
@@ -140,7 +141,7 @@ impl EnvCompleter for Zsh {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         words.truncate(index().map_or(words.len(), |index| index.saturating_add(1)));
-        // A quote that is open stands before the word.
+        // The word may begin with an open quote.
         if let Some(word) = words.pop() {
             let text = word.to_string_lossy();
             words.push(text.trim_start_matches(['\'', '"']).into());

@@ -1,5 +1,5 @@
-//! What values may become: the names of clusters, machines and pools, programs and files. They are only
-//! looked up, as who types must neither wait nor change anything: no pool is opened, and no machine asked.
+//! Candidates for values: names of clusters, machines and pools, programs and files. Completion must be fast
+//! and change nothing, so names are only looked up: no pool is opened, and no machine is asked.
 
 use super::words::words_before;
 use clap::builder::StyledStr;
@@ -13,10 +13,10 @@ use std::path::Path;
 use vshmem_cluster::names;
 use vshmem_cluster::pools::{find, name_of};
 
-/// What candidates that are files are tagged with.
+/// The tag of candidates that are files.
 const FILE: &str = "file";
 
-/// Is it the name of a file?
+/// Whether it is the name of a file.
 pub fn is_file(candidate: &CompletionCandidate) -> bool {
     candidate.get_tag().is_some_and(|tag| tag.to_string() == FILE)
 }
@@ -69,7 +69,7 @@ pub fn directories() -> ArgValueCompleter {
     ArgValueCompleter::new(|word: &OsStr| matching(PathCompleter::dir(), word))
 }
 
-/// A program behind `--`, and what it may be given.
+/// A program after `--`, and its arguments.
 pub fn command() -> ArgValueCompleter {
     ArgValueCompleter::new(|word: &OsStr| {
         let is_path = word.as_encoded_bytes().contains(&b'/');
@@ -86,7 +86,7 @@ fn pool_names() -> Vec<String> {
     pools.iter().map(name_of).collect()
 }
 
-/// The cluster that the command names, or the usual one.
+/// The cluster that the command line names, or the default.
 fn cluster() -> String {
     named_cluster(&words_before())
         .or_else(|| std::env::var("VSHMEM_CLUSTER").ok())
@@ -116,20 +116,20 @@ fn candidates(names: impl IntoIterator<Item = String>) -> Vec<CompletionCandidat
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Those of the names that the word may become.
+/// The names that begin with the word.
 fn starting(word: &OsStr, names: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
     let word = word.to_string_lossy();
     let names = names.into_iter().filter(|name| name.starts_with(&*word));
     candidates(names)
 }
 
-/// Files that the word may become.
+/// The files that match the word.
 fn matching(files: PathCompleter, word: &OsStr) -> Vec<CompletionCandidate> {
     let tag = |file: CompletionCandidate| file.tag(Some(StyledStr::from(FILE)));
     files.complete(word).into_iter().map(tag).collect()
 }
 
-/// Names, or a path if there is a slash.
+/// Names, or files if the word has a slash.
 fn named_or_file(word: &OsStr, names: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
     match word.as_encoded_bytes().contains(&b'/') {
         true => matching(PathCompleter::any(), word),
@@ -137,7 +137,7 @@ fn named_or_file(word: &OsStr, names: impl IntoIterator<Item = String>) -> Vec<C
     }
 }
 
-/// The programs that `PATH` leads to, as far as their names need no quotes.
+/// The programs in `PATH` whose names need no quotes.
 fn programs() -> BTreeSet<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_program = |file: &Path| {

@@ -1,4 +1,4 @@
-//! What `vshmem top` shows, as lines of text.
+//! The display of `vshmem top`, as lines of text.
 
 use crate::age::age;
 use crate::args::Sort;
@@ -8,26 +8,26 @@ use std::cmp::Ordering;
 use vshmem_cluster::rates::Rates;
 use vshmem_cluster::sample::{Object, Sample};
 
-/// What the person who looks has chosen.
+/// The user's choices.
 pub struct View {
-    /// What IPC objects are sorted by.
+    /// How IPC objects are sorted.
     pub sort: Sort,
-    /// The least first.
+    /// In ascending order.
     pub reverse: bool,
-    /// Threads that wait, instead of IPC objects.
+    /// Waiting threads instead of IPC objects.
     pub threads: bool,
-    /// So many lines of the last table are above its top.
+    /// Rows of the last table that are scrolled out of sight.
     pub scrolled: usize,
 }
 
 impl View {
-    /// As it is at first.
+    /// The initial view.
     pub fn new(sort: Sort) -> View {
         View { sort, reverse: false, threads: false, scrolled: 0 }
     }
 }
 
-/// A row of the table of IPC objects, and what it can be sorted by.
+/// A row of the table of IPC objects, with its sort keys.
 struct Row {
     cells: Vec<String>,
     rate: f64,
@@ -37,7 +37,7 @@ struct Row {
     id: i32,
 }
 
-/// All of it, for who reads it elsewhere.
+/// The whole display, for output that is not a terminal.
 pub fn text(view: &View, samples: &[Sample]) -> String {
     let mut out = headline(samples) + "\n";
     let sections = [("Pools", pools(samples)), ("Kernels", kernels(samples))];
@@ -48,11 +48,10 @@ pub fn text(view: &View, samples: &[Sample]) -> String {
     out
 }
 
-/// As much of it as there is room for: at most `height` lines of at most `width` characters. The first one
-/// stands out, as do those that begin with `Heading`.
+/// The part that fits: at most `height` lines of at most `width` characters.
 pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -> Vec<Line> {
     let mut out = vec![Line::heading(headline(samples)), Line::plain(help(view))];
-    // Pools and kernels get a third of what there is at most.
+    // Pools and kernels get at most a third of the height.
     for table in [pools(samples), kernels(samples)] {
         out.push(Line::plain(String::new()));
         out.extend(section(&table, (height / 6).max(2), 0));
@@ -72,9 +71,9 @@ pub fn lines(view: &mut View, samples: &[Sample], width: usize, height: usize) -
 /// A line on the screen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Line {
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// It stands out.
+    /// It is emphasized.
     pub heading: bool,
 }
 
@@ -90,7 +89,7 @@ impl Line {
     }
 }
 
-/// A table in so many lines, its heading included, without the first rows.
+/// At most `room` lines of a table, heading included, without the rows that are scrolled out of sight.
 fn section(table: &Table, room: usize, scrolled: usize) -> Vec<Line> {
     let all = table.layout();
     let mut lines = all.lines().map(|line| Line::plain(line.into()));
@@ -134,7 +133,7 @@ fn help(view: &View) -> String {
     format!("q quit  sort by {sort}{order}: m rate b bytes w waiting u use i id, r reverse  t threads  arrows scroll")
 }
 
-/// A pool's name, or the end of its path, so that there is room beside it.
+/// A pool's name, or the end of its path, of limited length.
 fn short(pool: &str) -> String {
     const MOST: usize = 24;
     let skipped = pool.chars().count().saturating_sub(MOST - 2);
@@ -243,7 +242,7 @@ fn objects(view: &View, samples: &[Sample]) -> Table {
     table
 }
 
-/// The largest first; but ids rise. What is alike keeps its order.
+/// Descending order, except for ids. Equal rows keep their order.
 fn compare(sort: Sort, a: &Row, b: &Row) -> Ordering {
     match sort {
         Sort::Rate => b.rate.total_cmp(&a.rate).then(b.waiting.cmp(&a.waiting)),

@@ -1,4 +1,4 @@
-//! `vshmem top`: pools, kernels and IPC objects, what passes and who waits, as it goes.
+//! `vshmem top`: pools, kernels, IPC objects with their traffic, and waiting threads, live.
 
 mod frame;
 mod screen;
@@ -26,12 +26,12 @@ pub struct Line<'a> {
     pools: &'a [Sample],
 }
 
-/// Shows it until it is told to stop.
+/// Runs until the user stops it.
 pub fn top(top: &args::Top) -> Result<u8> {
     let mut watch = Watch::new(top.pool.clone());
     let interval = Duration::from_secs_f64(top.interval.clamp(0.1, 3600.0));
     let mut view = View::new(top.sort);
-    // An error in a pool that was named is one before anything is shown.
+    // A pool that was named must be usable before anything is shown.
     watch.sample()?;
     let is_simple = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     if !top.json && !top.once && !is_simple && io::stdout().is_terminal() {
@@ -60,7 +60,7 @@ pub fn top(top: &args::Top) -> Result<u8> {
     }
 }
 
-/// Prints; false if nobody reads any more.
+/// Prints; false if nobody reads the output any more.
 fn print_or_end(text: &str) -> Result<bool> {
     print(text)?;
     let mut out = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };

@@ -1,4 +1,4 @@
-//! The terminal of `vshmem top`. However it ends, the terminal is as it was.
+//! The terminal of `vshmem top`, which is restored however it ends.
 
 use super::frame::{lines, Line, View};
 use super::watch::Watch;
@@ -15,10 +15,10 @@ use vshmem_cluster::{error, interrupt, printable, Error, Result};
 /// How often signals are looked for.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Shows until somebody presses q, or a signal comes.
+/// Runs until the user quits, or a signal comes.
 pub fn run(watch: &mut Watch, view: &mut View, interval: Duration) -> Result<u8> {
     interrupt::watch();
-    // What a panic says must not be lost with the screen that it is said on.
+    // The message of a panic must not be lost with the alternate screen.
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         restore();
@@ -48,7 +48,7 @@ fn lost(error: io::Error) -> Error {
     error!("could not use the terminal: {error}")
 }
 
-/// Does what a key means; false: quit.
+/// Handles a key; false: quit.
 fn obey(view: &mut View, key: KeyEvent) -> bool {
     let page = 10;
     match key.code {
@@ -71,7 +71,7 @@ fn obey(view: &mut View, key: KeyEvent) -> bool {
     true
 }
 
-/// What came while it waited.
+/// An event.
 enum Said {
     Nothing,
     Key(KeyEvent),
@@ -79,7 +79,7 @@ enum Said {
     Signal(i32),
 }
 
-/// The terminal, for as long as this lives.
+/// The terminal in raw mode; restored on drop.
 struct Screen {
     shown: Vec<Line>,
 }
@@ -87,13 +87,13 @@ struct Screen {
 impl Screen {
     fn new() -> io::Result<Screen> {
         terminal::enable_raw_mode()?;
-        // From here on, whatever goes wrong, it is put back.
+        // From here on it is restored on failure.
         let screen = Screen { shown: Vec::new() };
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         Ok(screen)
     }
 
-    /// Writes the lines that have changed: little goes over a slow connection.
+    /// Writes the lines that have changed only, for slow connections.
     fn draw(&mut self, view: &mut View, watch: &Watch) -> io::Result<()> {
         let (width, height) = terminal::size()?;
         let lines = lines(view, &watch.samples, width.into(), height.into());
@@ -118,7 +118,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits until something is said, or it is time.
+    /// Waits for an event until `due`.
     fn wait(&self, due: Instant) -> io::Result<Said> {
         loop {
             if let Some(signal) = interrupt::signal() {
@@ -148,7 +148,7 @@ impl Drop for Screen {
     }
 }
 
-/// Makes the terminal what it was. Does no harm twice.
+/// Restores the terminal. Harmless if repeated.
 fn restore() {
     let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
     let _ = terminal::disable_raw_mode();

@@ -1,10 +1,10 @@
-//! The pools that are looked at.
+//! The pools that `vshmem top` samples.
 
 use vshmem_cluster::pools::{find, name_of};
 use vshmem_cluster::sample::{Sample, Watched};
 use vshmem_cluster::Result;
 
-/// The pools that are looked at, and how they were.
+/// The open pools, and their last samples.
 pub struct Watch {
     only: Option<String>,
     open: Vec<Watched>,
@@ -17,7 +17,7 @@ impl Watch {
         Watch { only, open: Vec::new(), samples: Vec::new() }
     }
 
-    /// Looks at all pools that there are now.
+    /// Samples all pools that exist now.
     pub fn sample(&mut self) -> Result<()> {
         self.open.retain(|pool| !pool.is_gone());
         for found in find(self.only.as_deref())? {
@@ -27,7 +27,7 @@ impl Watch {
             }
             match Watched::open(&found) {
                 Ok(pool) => self.open.push(pool),
-                // It may have gone a moment ago, or come back.
+                // It may have been removed a moment ago, and may come back.
                 Err(error) if self.only.is_some() && self.samples.is_empty() => return Err(error),
                 Err(_) => (),
             }

@@ -262,7 +262,7 @@ fn is_confirmation(frame: &Frame) -> bool {
 
 /// The error for input that is not understood.
 pub fn protocol_error(what: &str) -> Error {
-    error!("the machine's agent talks nonsense: {what}")
+    error!("the machine's agent violates the protocol: {what}")
 }
 
 /// An error if the user no longer wants to wait for the machine.
@@ -278,7 +278,7 @@ fn machine_lost() -> Error {
 }
 
 fn session_lost() -> Error {
-    Error::new("what ran is gone: the machine was reset meanwhile")
+    Error::new("the commands are lost: the machine was reset meanwhile")
         .hint("Run it again; the machine's console.log may say why.")
 }
 

@@ -84,7 +84,7 @@ fn find(cluster: &str, names: &[String], _lock: &Lock) -> Result<(Record, Vec<us
     }
     if indices.is_empty() {
         return Err(error!("no machine of the cluster {cluster} has died")
-            .hint("Name those that are to be started anew though they run."));
+            .hint("To restart machines that run, name them."));
     }
     Ok((record, indices))
 }
@@ -98,7 +98,7 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
     for share in &record.shares {
         share.path.metadata().explain(|| {
             let path = share.path.display();
-            format!("the machines share {path} with this host, which can't be looked at")
+            format!("the machines share {path} with this host, which can't be examined")
         })?;
     }
     for &index in indices {
@@ -121,12 +121,11 @@ fn check(record: &Record, indices: &[usize]) -> Result<()> {
 /// An error unless the pools that machines start with exist.
 fn check_pools(record: &Record) -> Result<()> {
     let anew =
-        format!("Start the cluster anew with: vshmem down -c {0} && vshmem up --cluster {0}", record.name);
+        format!("Start the cluster again with: vshmem down -c {0} && vshmem up --cluster {0}", record.name);
     if record.first_pools.is_empty() {
-        return Err(Error::new(
-            "an older vshmem has started this cluster, and did not write down all that its machines have",
-        )
-        .hint(anew));
+        return Err(
+            Error::new("this cluster was started by an older vshmem, whose record is incomplete").hint(anew)
+        );
     }
     for pool in &record.first_pools {
         open(&pool.path)

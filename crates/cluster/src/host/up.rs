@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// No launcher has more channels for commands.
 const MAX_CHANNELS: usize = 99;
 
-/// More machines would need more than one network hub's worth of processes on one host.
+/// The most machines in a cluster.
 const MAX_MACHINES: u32 = 32;
 
 /// Starts a cluster. Nothing of it is left if that fails or is interrupted.
@@ -51,7 +51,7 @@ fn begin(launcher: &dyn Launcher, options: &Options, report: &mut dyn FnMut(Prog
             let cluster = &options.cluster;
             return Err(
                 error!("the machines of the cluster {cluster} have died").hint(format!(
-                    "Start them anew, with the pool that they had: vshmem restart -c {cluster}. Or remove them: vshmem down -c {cluster}"
+                    "Restart them, with the pool that they had: vshmem restart -c {cluster}. Or remove them: vshmem down -c {cluster}"
                 )),
             );
         }

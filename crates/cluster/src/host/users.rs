@@ -22,8 +22,8 @@ pub fn check_unused(pool: &str) -> Result<()> {
         users.join(", "))
     .code(1)
     .hint(
-        "End them, or take it from machines with vshmem revoke; vshmem check clears away what the dead have left. \
-         With vshmem pool rm --force it is removed all the same: who has it keeps it, and nobody else finds it any more.",
+        "End them, or revoke it from machines with vshmem revoke; vshmem check removes what dead processes have left. \
+         vshmem pool rm --force removes it anyway: its users keep it until they end, and nobody else finds it.",
     ))
 }
 
@@ -92,7 +92,9 @@ fn machines(record: &Record, pool: &Path) -> Vec<String> {
         .map(|machine| format!("{} of the cluster {cluster}", machine.name))
         .collect();
     if users.is_empty() && is(&record.pool, pool) && record.is_left_to_restart() {
-        users.push(format!("the cluster {cluster}, which has it for its machines when they are started anew (vshmem down removes both)"));
+        users.push(format!(
+            "the cluster {cluster}, whose machines can be restarted with it (vshmem down removes both)"
+        ));
     }
     users
 }

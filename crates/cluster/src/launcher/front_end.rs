@@ -101,7 +101,8 @@ pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<
         return Some(Err(Error::new(text)));
     }
     Some(serde_json::from_value(answer).map_err(|e| {
-        error!("the machine's front end answers nonsense: {e}").hint("Is it of another version?")
+        error!("the machine's front end sent an answer that can't be understood: {e}")
+            .hint("Is it of another version?")
     }))
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn parse_answer<T: DeserializeOwned>(line: &[u8], id: u64) -> Option<
 fn lock(socket: &Path) -> Result<File> {
     let path = socket.with_extension("lock");
     let locked = interrupt::poll(LOCK_TIMEOUT, Duration::from_millis(2), || lock_file(&path, false))?;
-    locked.ok_or_else(|| Error::new("another command talks to the machine's front end for very long"))
+    locked.ok_or_else(|| Error::new("another command has used the machine's front end for too long"))
 }
 
 /// A request id that is unlikely to be used by another one.

@@ -69,7 +69,7 @@ pub fn find(cluster: &str, names: &[String]) -> Result<(Record, Vec<Machine>)> {
             }
             MachineState::Died => {
                 return Err(error!("{} has died", machine.name)
-                    .hint("See vshmem ps for why; vshmem restart starts it anew."));
+                    .hint("See vshmem ps for why; vshmem restart starts it again."));
             }
         }
     }

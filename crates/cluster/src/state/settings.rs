@@ -85,7 +85,7 @@ impl Settings {
         };
         for word in line.split_ascii_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
-            let bad = || error!("{word} on the kernel's command line makes no sense");
+            let bad = || error!("{word} on the kernel's command line is invalid");
             match key {
                 "vshmem.name" => out.name = value.into(),
                 "vshmem.pools" => out.pools = names(value),

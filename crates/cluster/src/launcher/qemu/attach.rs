@@ -75,7 +75,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
     if let Some(known) = Attached::read(&options.name)? {
         if known.monitor != monitor {
             return Err(error!("{} is another machine", options.name)
-                .hint(format!("Choose another name, or let go of it: vshmem detach {}", options.name)));
+                .hint(format!("Choose another name, or detach that one: vshmem detach {}", options.name)));
         }
     }
     let mut record = Attached {
@@ -109,7 +109,7 @@ fn begin(options: &AttachOptions) -> Result<AttachResult> {
 /// Why the machine's pools will have no doorbells, by the same rules as in `grant`.
 fn why_no_doorbells(wished: Option<bool>, served: bool, kvm: bool) -> Option<&'static str> {
     match wished {
-        Some(false) => Some("they were not wanted"),
+        Some(false) => Some("--no-doorbell was given"),
         None if !served => {
             Some("its QEMU is not known to run as you or as root (ask for them with --doorbell if it does)")
         }
@@ -127,7 +127,7 @@ pub fn detach(name: &str) -> Result<()> {
         if let Some((first, _)) = pools.first() {
             let names: Vec<&str> = pools.iter().map(|(pool, _)| pool.name.as_str()).collect();
             return Err(error!("{name} still has pools: {}", names.join(", "))
-                .hint(format!("Take them away first: vshmem revoke {} {name}", first.name)));
+                .hint(format!("Revoke them first: vshmem revoke {} {name}", first.name)));
         }
         remove_channel(&record)?;
     } else {

@@ -17,8 +17,9 @@ Examples:
   vshmem grant work db
   vshmem attach db --qmp /run/db/qmp.sock --print  the options that QEMU needs for it
 
-QEMU talks to one program at a time at a socket: give this one a socket of its own. Its machine needs free PCIe root ports with room behind
-them, and for 'usable' a front end (vshmem agent --guest) and a virtio-serial device; docs/guide-existing-machines.md has it all.")]
+QEMU talks to one program at a time at a socket: give this one a socket of its own. The machine needs free PCIe root ports
+with room behind them, and to report usable pools a front end (vshmem agent --guest) and a virtio-serial device; see
+docs/guide-existing-machines.md.")]
 #[command(group(clap::ArgGroup::new("monitor").args(["qmp", "libvirt"]).required(true)))]
 pub struct Attach {
     /// The socket of QEMU's monitor protocol
@@ -27,25 +28,25 @@ pub struct Attach {
     /// A domain of libvirt
     #[arg(long, value_name = "DOMAIN")]
     libvirt: Option<String>,
-    /// Which libvirt, as with virsh
+    /// The URI of libvirt, as for virsh
     #[arg(long, value_name = "URI", requires = "libvirt")]
     connect: Option<String>,
-    /// Have the back end serve its pools (this is the default with --qmp where QEMU runs as you or as root)
+    /// Have the back end serve its pools (the default with --qmp if QEMU runs as you or as root)
     #[arg(long, overrides_with = "no_doorbell")]
     doorbell: bool,
-    /// Don't
+    /// Don't have the back end serve its pools
     #[arg(long)]
     no_doorbell: bool,
-    /// Only print what makes it permanent: QEMU's options, or parts of libvirt's XML
+    /// Only print a permanent configuration: QEMU's options, or parts of libvirt's XML
     #[arg(long)]
     print: bool,
-    /// For --print: how many ports
+    /// For --print: number of ports
     #[arg(long, default_value_t = Ports::DEFAULT.spare, value_name = "N")]
     spare_pools: u32,
-    /// For --print: the largest pool that goes into one; a power of two
+    /// For --print: size of the largest pool that fits into a port, a power of two
     #[arg(long, default_value = "2G", value_parser = crate::size::parse, value_name = "SIZE")]
     largest_pool: u64,
-    /// What it is to be called
+    /// Its new name
     name: String,
 }
 
@@ -54,9 +55,9 @@ pub struct Attach {
 Examples:
   vshmem detach db
 
-The machine runs on. It must have no pools any more; see vshmem revoke.")]
+The machine runs on. Its pools must have been revoked; see vshmem revoke.")]
 pub struct Detach {
-    /// What it is called
+    /// Its name
     #[arg(required = true, add = values::attached())]
     name: Vec<String>,
 }
@@ -88,7 +89,7 @@ pub fn attach(attach: &Attach) -> Result<u8> {
     };
     print(&format!("{name} is attached; pools that it is granted {doorbells}\n"))?;
     if let Some(why) = done.no_channel {
-        eprintln!("vshmem: the front end of {name} will not say what it can use: {why}");
+        eprintln!("vshmem: the front end of {name} can't report what it can use: {why}");
     }
     Ok(0)
 }

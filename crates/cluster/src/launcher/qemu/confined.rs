@@ -49,8 +49,8 @@ pub fn main() -> ! {
 fn begin() -> Result<(i32, logs::LogWriter)> {
     let mut text = String::new();
     io::stdin().read_line(&mut text).explain(|| "reading what to start".into())?;
-    let spec: SandboxSpec =
-        serde_json::from_str(&text).map_err(|e| error!("QEMU's sandbox was not told what to start: {e}"))?;
+    let spec: SandboxSpec = serde_json::from_str(&text)
+        .map_err(|e| error!("QEMU's sandbox got a request that can't be understood: {e}"))?;
     raise_limit().explain(|| "could not raise the limit of descriptors".into())?;
     let pair = || UnixStream::pair().explain(|| "could not make a pair of sockets".into());
     let (console, their_console) = pair()?;
@@ -111,8 +111,7 @@ fn fork() -> Result<i32> {
 
 /// The error for a host that does not permit namespaces.
 fn no_namespaces(why: &io::Error) -> Error {
-    let text =
-        format!("QEMU can't be kept from this host's files: the kernel gives it no namespaces ({why})");
+    let text = format!("QEMU can't be confined: the kernel does not permit namespaces ({why})");
     Error::new(text).hint(match uid() {
         0 => "In a container, start it with --privileged, or with --cap-add SYS_ADMIN and without its profiles of seccomp and AppArmor.",
         _ => "Unprivileged user namespaces may be turned off: see docs/sandbox.md for AppArmor on Ubuntu (as root: make install), for containers, and for user.max_user_namespaces. Or start machines as root.",

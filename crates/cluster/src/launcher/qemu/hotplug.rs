@@ -93,8 +93,8 @@ impl<'a> Hotplug<'a> {
             return Err(error!("{machine} has this pool already, as {}", other.name));
         }
         if under.is_none() && self.devices.of(&pool.name).is_some() {
-            return Err(error!("{machine} has a pool {}, and which it is is not known", pool.name)
-                .hint(format!("Take it away first: vshmem revoke {} {machine}", pool.name)));
+            return Err(error!("{machine} has a pool {}, and it is unknown which one that is", pool.name)
+                .hint(format!("Revoke it first: vshmem revoke {} {machine}", pool.name)));
         }
         Ok(under.is_some())
     }
@@ -300,7 +300,7 @@ impl<'a> Hotplug<'a> {
         let gone = interrupt::poll(timeout, POLL_INTERVAL, || Ok(self.is_unplugged(plugged)?.then_some(())))?;
         gone.ok_or_else(|| {
             let (machine, pool, seconds) = (&self.target.name, &plugged.pool, timeout.as_secs_f64());
-            error!("{machine} still has the pool {pool}: it was told to let go of it, and did not within {seconds} s")
+            error!("{machine} still has the pool {pool}: it was asked to release it, and did not within {seconds} s")
                 .hint("It may be paused, or its kernel may not unplug. Repeat the command with a longer --timeout, or turn the machine off with --force.")
         })
     }
@@ -323,7 +323,7 @@ impl<'a> Hotplug<'a> {
             plug::clear(&mut self.qmp, name).map(|clear| clear.then_some(())).transpose()
         });
         released.transpose()?.ok_or_else(|| {
-            error!("QEMU of {} does not let go of the pool {name}", self.target.name)
+            error!("QEMU of {} does not release the pool {name}", self.target.name)
                 .hint("Repeat the command; if that does not help, turn the machine off.")
         })
     }
