@@ -4,8 +4,8 @@ mod keys;
 
 use crate::log::level::Level;
 use core::ffi::{c_char, CStr};
-use core::sync::atomic::{AtomicU32, Ordering};
 use keys::Keys;
+use std::sync::OnceLock;
 use vshmem_transport::ids::IdMap;
 use vshmem_transport::{PoolRef, Text};
 
@@ -192,43 +192,23 @@ pub fn parse_size(text: &[u8]) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-struct Store(core::cell::UnsafeCell<Config>);
-// SAFETY: written once by `load`, before STATE says that it may be read; only read after that.
-unsafe impl Sync for Store {}
-
-static STORE: Store = Store(core::cell::UnsafeCell::new(Config::EMPTY));
-static LOADED: AtomicU32 = AtomicU32::new(UNLOADED);
-const UNLOADED: u32 = 0;
-const LOADING: u32 = 1;
-const READY: u32 = 2;
+static CONFIG: OnceLock<Config> = OnceLock::new();
 
 /// The configuration. Loads it if the library's constructor has not run yet (a constructor that ran earlier
 /// calls us).
 #[inline]
 pub fn config() -> &'static Config {
-    if LOADED.load(Ordering::Acquire) != READY {
-        load();
-    }
-    // SAFETY: `load` has returned, so the store is written for good.
-    unsafe { &*STORE.0.get() }
+    CONFIG.get().unwrap_or_else(load)
 }
 
 /// Reads the environment, once. With signals blocked, so that a handler never waits for its own thread.
+/// Threads can't exist before the constructor has run, unless an earlier constructor made one.
 #[cold]
-pub fn load() {
+pub fn load() -> &'static Config {
     let mask = crate::raw::block_signals();
-    let first = LOADED.compare_exchange(UNLOADED, LOADING, Ordering::AcqRel, Ordering::Acquire);
-    if first.is_ok() {
-        let config = Config::of(variable);
-        // SAFETY: only the winner of the exchange gets here, and nobody reads before READY.
-        unsafe { STORE.0.get().write(config) };
-        LOADED.store(READY, Ordering::Release);
-    }
-    // Threads can't exist before the constructor has run, unless an earlier constructor made one.
-    while LOADED.load(Ordering::Acquire) != READY {
-        std::thread::yield_now();
-    }
+    let config = CONFIG.get_or_init(|| Config::of(variable));
     crate::raw::restore_signals(mask);
+    config
 }
 
 extern "C" {

@@ -58,18 +58,10 @@ pub fn page() -> Option<&'static Page> {
 
 #[cold]
 fn make() -> Option<&'static Page> {
-    let fresh = raw::map_private(BYTES);
-    if fresh.is_null() {
-        return None;
-    }
-    // SAFETY: our own mapping. Whether it is heeded is seen in a child, see `wipe_in_child`.
-    unsafe { syscall!(libc::SYS_madvise, fresh, BYTES, libc::MADV_WIPEONFORK) };
-    let page = fresh.cast::<Page>();
-    let lost = PAGE.compare_exchange(core::ptr::null_mut(), page, Ordering::AcqRel, Ordering::Acquire);
-    if lost.is_err() {
-        // SAFETY: nobody else has seen this one.
-        unsafe { raw::unmap(fresh, BYTES) };
-    }
+    raw::map_once(&PAGE, |fresh| {
+        // SAFETY: our own mapping. Whether it is heeded is seen in a child, see `wipe_in_child`.
+        unsafe { syscall!(libc::SYS_madvise, fresh, BYTES, libc::MADV_WIPEONFORK) };
+    })?;
     existing()
 }
 

@@ -3,6 +3,7 @@
 //! The library exports a function named `syscall`, so it must not count on libc's; and these calls leave
 //! errno alone.
 
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 pub use vshmem_transport::read_file;
 pub(crate) use vshmem_transport::syscall;
 
@@ -88,6 +89,25 @@ pub fn map_private(len: usize) -> *mut u8 {
     } else {
         p as *mut u8
     }
+}
+
+/// Sees to it that a pointer leads to zeros, in private memory that `prepare` has got before anybody else
+/// sees it. `None`: there is no memory. For types of which zeros are a value.
+pub fn map_once<T>(pointer: &AtomicPtr<T>, prepare: impl FnOnce(*mut u8)) -> Option<()> {
+    if !pointer.load(Acquire).is_null() {
+        return Some(());
+    }
+    let fresh = map_private(size_of::<T>());
+    if fresh.is_null() {
+        return None;
+    }
+    prepare(fresh);
+    let published = pointer.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Relaxed);
+    if published.is_err() {
+        // SAFETY: nobody else has seen this one.
+        unsafe { unmap(fresh, size_of::<T>()) };
+    }
+    Some(())
 }
 
 /// Unmaps what [`map_private`] mapped.

@@ -142,7 +142,7 @@ impl Sizes {
 
     /// The same; the page is made if need be. `None`: there is no memory, so nothing will be known.
     fn page_for(&self, pool: usize, id: i32) -> Option<(&Page, usize)> {
-        made(&self.0[pool].0[Sizes::index(id).0])?;
+        raw::map_once(&self.0[pool].0[Sizes::index(id).0], |_| {})?;
         self.page(pool, id)
     }
 
@@ -248,7 +248,7 @@ impl Page {
 
     /// Puts a place's word into the history; `None`: there is no memory for it.
     fn remember(&self, place: usize, word: u64) -> Option<()> {
-        made(&self.histories[place])?;
+        raw::map_once(&self.histories[place], |_| {})?;
         self.history(place)?[sequence((word >> 32) as i32)].store(word as u32, Relaxed);
         Some(())
     }
@@ -262,25 +262,6 @@ impl Page {
 
 fn sequence(id: i32) -> usize {
     id as usize >> INDEX_BITS & ((1 << SEQ_BITS) - 1)
-}
-
-/// Sees to it that a pointer leads to zeros, in private memory. `None`: there is none. For types of which
-/// zeros are a value.
-fn made<T>(pointer: &AtomicPtr<T>) -> Option<()> {
-    if !pointer.load(Acquire).is_null() {
-        return Some(());
-    }
-    let fresh = raw::map_private(size_of::<T>());
-    if fresh.is_null() {
-        return None;
-    }
-    let null = core::ptr::null_mut();
-    let published = pointer.compare_exchange(null, fresh.cast(), AcqRel, Relaxed);
-    if published.is_err() {
-        // SAFETY: nobody else has seen this one.
-        unsafe { raw::unmap(fresh, size_of::<T>()) };
-    }
-    Some(())
 }
 
 /// The error for an IPC object whose size is not the one that the program knows.

@@ -32,7 +32,7 @@ use crate::error::{DiscoverError, OpenError};
 use crate::given::{self, Address, Names};
 use crate::handle::Handle;
 use crate::pool_ref::{Path, PoolRef};
-use crate::{sys, Found, Transport};
+use crate::{sys, Transport};
 
 /// Where sysfs lists the devices.
 const DEVICES: &CStr = c"/sys/bus/dax/devices";
@@ -48,25 +48,6 @@ pub struct Dax;
 impl Transport for Dax {
     fn name(&self) -> &'static str {
         "dax"
-    }
-
-    fn find(&self, name: &[u8]) -> Result<Found, DiscoverError> {
-        let mut named = None;
-        let mut first: Option<PoolRef> = None;
-        self.discover(&mut |pool| {
-            if pool.name() == name {
-                named = Some(pool.clone());
-            }
-            if first.as_ref().is_none_or(|first| pool.address() < first.address()) {
-                first = Some(pool.clone());
-            }
-            named.is_none()
-        })?;
-        if first.is_none() {
-            return Ok(Found::NotHere);
-        }
-        let meant = named.or(first.filter(|_| name == b"default"));
-        Ok(meant.map_or(Found::Nothing, Found::Pool))
     }
 
     fn at(&self, path: &[u8]) -> Option<PoolRef> {
@@ -223,6 +204,7 @@ fn is_declared(name: Option<&[u8]>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Found;
 
     fn device(place: &[u8]) -> Device {
         let (link, mut kept) = (Path::new(), Path::new());

@@ -87,19 +87,38 @@ pub use table::{open, resolve, resolve_new, transport_of, transports};
 pub use text::Text;
 
 use core::fmt::Debug;
+use given::Address;
 
 /// One way in which kernels share memory.
 pub trait Transport: Debug + Sync {
     /// A short name, for people.
     fn name(&self) -> &'static str;
 
-    /// What a pool's name means here, if this transport gives pools to kernels. `default` means its first
-    /// pool, unless a pool has that name.
+    /// Whether this kernel is given pools by the transport, even if it has none just now.
+    fn is_here(&self) -> bool {
+        false
+    }
+
+    /// What a pool's name, or the address of its device, means here. `default` means the first pool, unless a
+    /// pool has that name.
     ///
     /// # Errors
     /// See [`DiscoverError`].
-    fn find(&self, _name: &[u8]) -> Result<Found, DiscoverError> {
-        Ok(Found::NotHere)
+    fn find(&self, name: &[u8]) -> Result<Found, DiscoverError> {
+        let address = Address::parse(name);
+        let (mut meant, mut first) = (None, None::<PoolRef>);
+        self.discover(&mut |pool| {
+            if pool.name() == name || address.is_some() && pool.address() == address {
+                meant = Some(pool.clone());
+            }
+            let is_before = |it: &PoolRef| (pool.address(), pool.name()) < (it.address(), it.name());
+            if first.as_ref().is_none_or(is_before) {
+                first = Some(pool.clone());
+            }
+            meant.is_none()
+        })?;
+        let nothing = if first.is_some() || self.is_here() { Found::Nothing } else { Found::NotHere };
+        Ok(meant.or(first.filter(|_| name == b"default")).map_or(nothing, Found::Pool))
     }
 
     /// The pool that a path means, if it is one of a device that only this transport can open.

@@ -15,7 +15,7 @@ use crate::directory::each_entry;
 use crate::error::{DiscoverError, OpenError};
 use crate::handle::Handle;
 use crate::pool_ref::{is_name, Path, PoolRef};
-use crate::{sys, Found, Transport};
+use crate::{sys, Transport};
 
 /// Where the driver's device files are.
 const DIRECTORY: &CStr = c"/dev/vshmem-xen";
@@ -31,23 +31,8 @@ impl Transport for Xen {
         "xen"
     }
 
-    fn find(&self, name: &[u8]) -> Result<Found, DiscoverError> {
-        if sys::lstat_at(libc::AT_FDCWD, CLASS).is_err() {
-            return Ok(Found::NotHere);
-        }
-        let mut named = None;
-        let mut first: Option<PoolRef> = None;
-        self.discover(&mut |pool| {
-            if pool.name() == name {
-                named = Some(pool.clone());
-            }
-            if first.as_ref().is_none_or(|first| pool.name() < first.name()) {
-                first = Some(pool.clone());
-            }
-            named.is_none()
-        })?;
-        let meant = named.or(first.filter(|_| name == b"default"));
-        Ok(meant.map_or(Found::Nothing, Found::Pool))
+    fn is_here(&self) -> bool {
+        sys::lstat_at(libc::AT_FDCWD, CLASS).is_ok()
     }
 
     fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError> {
@@ -81,7 +66,7 @@ fn pool_of(name: &[u8]) -> Option<PoolRef> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Origin;
+    use crate::{Found, Origin};
 
     #[test]
     fn pools_are_files_of_the_driver() {

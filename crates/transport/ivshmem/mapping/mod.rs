@@ -27,7 +27,7 @@ use crate::given::{self, Address, Names};
 use crate::handle::Handle;
 use crate::pool_ref::{Name, Path, PoolRef};
 use crate::sys::Errno;
-use crate::{sys, Found, Transport};
+use crate::{sys, Transport};
 use pci::Devices;
 
 /// The transport `ivshmem`.
@@ -39,16 +39,9 @@ impl Transport for Ivshmem {
         "ivshmem"
     }
 
-    fn find(&self, name: &[u8]) -> Result<Found, DiscoverError> {
-        let devices = Devices::scan()?;
-        if devices.all().is_empty() {
-            // A machine that is granted pools while it runs may have none at the moment.
-            return Ok(match given::are() {
-                true => Found::Nothing,
-                false => Found::NotHere,
-            });
-        }
-        Ok(find_among(devices.all(), name).map_or(Found::Nothing, Found::Pool))
+    fn is_here(&self) -> bool {
+        // A machine that is granted pools while it runs may have none at the moment.
+        given::are()
     }
 
     fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError> {
@@ -84,19 +77,6 @@ impl Transport for Ivshmem {
         let file = Owned::new(sys::open(pool.path(), OPEN_FLAGS, 0)?);
         Handle::set_up(&file, pool.path_text())
     }
-}
-
-/// The pool of this name among those of some devices.
-#[inline(never)] // Keeps the command line off the stack where there is no device.
-fn find_among(devices: &[Address], name: &[u8]) -> Option<PoolRef> {
-    let names = Names::read(devices, given::POOLS);
-    let wanted = Address::parse(name);
-    let is_it = |address: &Address| {
-        wanted == Some(*address) || names.of(*address).is_some_and(|its| its.bytes() == name)
-    };
-    let mut all = devices.iter().copied();
-    let address = all.find(is_it).or_else(|| devices.first().copied().filter(|_| name == b"default"))?;
-    pool_of(address, names.of(address).as_ref().map(Name::bytes))
 }
 
 /// The pool of a device, under its name or address.

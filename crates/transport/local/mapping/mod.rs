@@ -22,7 +22,7 @@ use crate::error::{DiscoverError, OpenError};
 use crate::handle::Handle;
 use crate::local::entry::Entry;
 use crate::pool_ref::{Origin, PoolRef};
-use crate::{sys, Transport};
+use crate::{sys, Found, Transport};
 
 /// The transport `local`.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,11 @@ pub struct Local;
 impl Transport for Local {
     fn name(&self) -> &'static str {
         "local"
+    }
+
+    /// A name leads to a local pool where no other transport gives one: [`PoolRef::named`].
+    fn find(&self, _name: &[u8]) -> Result<Found, DiscoverError> {
+        Ok(Found::NotHere)
     }
 
     fn discover(&self, each: &mut dyn FnMut(&PoolRef) -> bool) -> Result<(), DiscoverError> {
