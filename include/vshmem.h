@@ -142,7 +142,7 @@ int vshm_barrier_seat(vshm_barrier *barrier);
  *   ETIMEDOUT   `timeout`, a span of time, is over (NULL: wait for ever); the caller has not
  *               arrived
  *   EOWNERDEAD  another party died; the caller has not arrived. vshm_barrier_open() gives the seat
- *               of the dead to whoever opens next
+ *               of the dead to the party that opens next
  */
 int vshm_barrier_wait(vshm_barrier *barrier, const struct timespec *timeout);
 
