@@ -1,5 +1,6 @@
 //! A server for `GET /metrics`. Each connection has one request, which is limited in length and time.
 
+use crate::buffered_socket::BufferedSocket;
 use crate::error::{error, Explain, Result};
 use crate::metrics::CONTENT_TYPE;
 use rustix::net::SocketFlags;
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -21,10 +22,8 @@ const LONGEST: usize = 8 << 10;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection.
-pub struct Scrape {
-    socket: OwnedFd,
-    request: Vec<u8>,
-    unsent: Vec<u8>,
+struct Scrape {
+    socket: BufferedSocket,
     since: Instant,
 }
 
@@ -75,14 +74,14 @@ impl Endpoint {
         let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else {
             return false;
         };
-        let scrape = Scrape { socket, request: Vec::new(), unsent: Vec::new(), since: Instant::now() };
+        let scrape = Scrape { socket: BufferedSocket::new(socket), since: Instant::now() };
         self.connections.insert(number, scrape);
         true
     }
 
     /// The connections, by number.
-    pub fn connections(&self) -> impl Iterator<Item = (u32, &Scrape)> {
-        self.connections.iter().map(|(number, scrape)| (*number, scrape))
+    pub fn connections(&self) -> impl Iterator<Item = (u32, &BufferedSocket)> {
+        self.connections.iter().map(|(number, scrape)| (*number, &scrape.socket))
     }
 
     /// Reads or writes as much as it can without waiting, and responds to a request that is complete; `text`
@@ -126,68 +125,31 @@ pub(crate) fn parse(address: &str) -> Result<SocketAddr> {
 }
 
 impl Scrape {
-    /// Whether a part of the response is to be written, and nothing more is read.
-    pub fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
-    }
-
-    /// Reads, responds and writes; false if the connection is finished.
+    /// Receives, responds and sends; false if the connection is finished.
     fn advance(&mut self, text: impl FnOnce() -> String) -> io::Result<bool> {
-        if self.unsent.is_empty() {
-            if !self.read()? {
-                return Ok(true);
+        let socket = &mut self.socket;
+        if socket.unsent() == 0 {
+            let is_open = socket.receive(LONGEST)?;
+            if !is_complete(&socket.received) && socket.received.len() <= LONGEST {
+                return Ok(is_open);
             }
-            self.unsent = respond(&self.request, text).into_bytes();
+            let response = respond(&socket.received, text);
+            socket.push(response.as_bytes());
         }
-        self.write()
-    }
-
-    /// Reads what is there; whether the request is complete.
-    fn read(&mut self) -> io::Result<bool> {
-        let mut part = [0u8; 2048];
-        loop {
-            match rustix::io::read(&self.socket, &mut part) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(len) => self.request.extend_from_slice(&part[..len]),
-                Err(e) if is_would_block(e) => return Ok(false),
-                Err(e) => return Err(e.into()),
-            }
-            if is_complete(&self.request) || self.request.len() > LONGEST {
-                return Ok(true);
-            }
+        socket.send()?;
+        if socket.unsent() > 0 {
+            return Ok(true);
         }
-    }
-
-    /// Writes as much as it can; whether there is more.
-    fn write(&mut self) -> io::Result<bool> {
-        while !self.unsent.is_empty() {
-            let flags = rustix::net::SendFlags::NOSIGNAL;
-            match rustix::net::send(&self.socket, &self.unsent, flags) {
-                Ok(len) => drop(self.unsent.drain(..len)),
-                Err(e) if is_would_block(e) => return Ok(true),
-                Err(e) => return Err(e.into()),
-            }
-        }
-        let _ = rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Write);
         // Closing a socket with unread bytes resets the connection, and the peer loses the response.
         let mut rest = [0u8; 2048];
         for _ in 0..8 {
-            if !matches!(rustix::io::read(&self.socket, &mut rest), Ok(1..)) {
+            if !matches!(rustix::io::read(&*socket, &mut rest), Ok(1..)) {
                 break;
             }
         }
         Ok(false)
     }
-}
-
-impl AsFd for Scrape {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-fn is_would_block(error: rustix::io::Errno) -> bool {
-    matches!(error, rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR)
 }
 
 /// Whether the head of a request is complete.

@@ -17,6 +17,7 @@
 //! | [`signals`] | signals as a descriptor |
 //! | `text` | making untrusted texts safe for a terminal |
 
+mod buffered_socket;
 #[path = "../../transport/dax/guest.rs"]
 pub mod dax;
 pub mod error;

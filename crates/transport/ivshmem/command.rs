@@ -10,7 +10,7 @@ pub use vshmem_agent::ivshmem::Status;
 
 use vshmem_agent::ivshmem::client::{ensure, request, restart_without, status};
 use vshmem_agent::ivshmem::{run_part, Directory, Part, Program, Request, MOST_VECTORS};
-use vshmem_cluster::{agent_directory, Error, Result};
+use vshmem_cluster::{agent_directory, error, Result};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -142,14 +142,13 @@ pub fn agent(agent: &Agent) -> Result<u8> {
 }
 
 fn program(agent: &Agent) -> Result<Program> {
-    let path = std::env::current_exe()
-        .map_err(|e| Error::new(format!("this program's own file is not known: {e}")))?;
+    let path = std::env::current_exe().map_err(|e| error!("this program's own file is not known: {e}"))?;
     let directory = match &agent.directory {
         Some(directory) => directory.clone(),
         None => agent_directory()?,
     };
     let directory = std::path::absolute(&directory)
-        .map_err(|e| Error::new(format!("{} is no directory: {e}", directory.display())))?;
+        .map_err(|e| error!("{} is no directory: {e}", directory.display()))?;
     Ok(Program {
         path,
         args: vec!["agent".into()],
@@ -163,8 +162,7 @@ fn absolute(address: &str) -> Result<String> {
     if !address.contains('/') {
         return Ok(address.into());
     }
-    let path =
-        std::path::absolute(address).map_err(|e| Error::new(format!("{address} is no path: {e}")).code(2))?;
+    let path = std::path::absolute(address).map_err(|e| error!("{address} is no path: {e}").code(2))?;
     Ok(path.to_string_lossy().into_owned())
 }
 

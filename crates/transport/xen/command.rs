@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::Duration;
 use vshmem_agent::xen::{default_limits, join, own, withdraw, OwnOptions, Until, Withdrawal};
 use vshmem_cluster::limits::Limit;
-use vshmem_cluster::{Error, Result};
+use vshmem_cluster::{error, Result};
 
 #[derive(Subcommand)]
 #[command(after_help = "\
@@ -94,5 +94,5 @@ fn withdraw_left(pool: &str) -> Result<u8> {
         Withdrawal::Served => "is served by a process, which withdraws it when it is ended: `vshmem xen own`",
         Withdrawal::NoPool => "is not there: `vshmem pool ls` shows those that are",
     };
-    Err(Error::new(format!("the pool {pool} {why}")))
+    Err(error!("the pool {pool} {why}"))
 }

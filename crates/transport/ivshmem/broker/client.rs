@@ -1,6 +1,6 @@
 //! A client of the control socket, and starting a back end.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use crate::ivshmem::control::{Request, Response, Status};
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::{Connection, STORE};
@@ -25,12 +25,12 @@ const HUNG_TIMEOUT: Duration = Duration::from_secs(2);
 /// # Errors
 /// It does not respond, or not with a status.
 pub fn status(directory: &Directory) -> Result<Option<Status>> {
-    let Some(line) = ask(directory, &Request::List {})? else {
+    let Some(line) = ask(directory, &Request::List {}, TIMEOUT)? else {
         return Ok(None);
     };
     serde_json::from_str(&line)
         .map(Some)
-        .map_err(|e| Error::new(format!("the back end's answer makes no sense ({e}): {line}")))
+        .map_err(|e| error!("the back end's answer makes no sense ({e}): {line}"))
 }
 
 /// Sends the back end any other request; returns the address that the response has.
@@ -38,9 +38,9 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
 /// # Errors
 /// There is no back end, or the request fails.
 pub fn request(directory: &Directory, request: &Request) -> Result<Option<PathBuf>> {
-    let line = ask(directory, request)?.ok_or_else(|| no_back_end(directory))?;
+    let line = ask(directory, request, TIMEOUT)?.ok_or_else(|| no_back_end(directory))?;
     let response: Response = serde_json::from_str(&line)
-        .map_err(|e| Error::new(format!("the back end's answer makes no sense ({e}): {line}")))?;
+        .map_err(|e| error!("the back end's answer makes no sense ({e}): {line}"))?;
     match response.error {
         Some(error) => Err(Error::new(error)),
         None => Ok(response.socket.map(PathBuf::from)),
@@ -71,14 +71,22 @@ pub fn ensure(program: &Program) -> Result<bool> {
         None => false,
     };
     drop((ours, theirs));
+    match wait_until(|| Ok(status(directory)?.is_some()))? {
+        true => Ok(started),
+        false => Err(error!("the back end does not answer; see {}", directory.log().display())),
+    }
+}
+
+/// Waits until something is so; false if it takes too long.
+fn wait_until(mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
     let deadline = Instant::now() + TIMEOUT;
     while Instant::now() < deadline {
-        if status(directory)?.is_some() {
-            return Ok(started);
+        if is_so()? {
+            return Ok(true);
         }
         sleep(Duration::from_millis(10));
     }
-    Err(Error::new(format!("the back end does not answer; see {}", directory.log().display())))
+    Ok(false)
 }
 
 /// Restarts the back end without some pools. It does not open any of them, so this works whatever they
@@ -92,27 +100,21 @@ pub fn restart_without(directory: &Directory, pools: &[String]) -> Result<()> {
         return Err(no_back_end(directory));
     }
     if let Some(bad) = pools.iter().find(|pool| pool.contains(['/', '\n'])) {
-        return Err(Error::new(format!(
-            "{bad:?} is not what a pool is called here: see vshmem agent --status"
-        )));
+        return Err(error!("{bad:?} is not what a pool is called here: see vshmem agent --status"));
     }
     let lines: String = pools.iter().map(|pool| format!("{pool}\n")).collect();
     fs::write(&list, lines).explain(|| format!("could not write {}", list.display()))?;
-    let response = ask_within(directory, &Request::Restart {}, HUNG_TIMEOUT);
+    let response = ask(directory, &Request::Restart {}, HUNG_TIMEOUT);
     if !matches!(response, Ok(Some(_))) {
         kill_back_end(directory)?;
     }
     // It removes the list when it has read it, before it serves requests.
-    let deadline = Instant::now() + TIMEOUT;
-    while Instant::now() < deadline {
-        let status = || ask_within(directory, &Request::List {}, HUNG_TIMEOUT);
-        if !list.exists() && matches!(status(), Ok(Some(_))) {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(10));
+    let status = || ask(directory, &Request::List {}, HUNG_TIMEOUT);
+    if wait_until(|| Ok(!list.exists() && matches!(status(), Ok(Some(_)))))? {
+        return Ok(());
     }
     let _ = fs::remove_file(&list);
-    Err(Error::new(format!("no back end has begun anew; see {}", directory.log().display())))
+    Err(error!("no back end has started; see {}", directory.log().display()))
 }
 
 /// Kills the back end. The keeper starts another.
@@ -136,15 +138,11 @@ fn kill_back_end(directory: &Directory) -> Result<()> {
 }
 
 fn no_back_end(directory: &Directory) -> Error {
-    Error::new(format!("there is no back end in {}; start one with vshmem agent", directory.path().display()))
+    error!("there is no back end in {}; start one with vshmem agent", directory.path().display())
 }
 
-/// Sends a request; `None` if there is no back end.
-fn ask(directory: &Directory, request: &Request) -> Result<Option<String>> {
-    ask_within(directory, request, TIMEOUT)
-}
-
-fn ask_within(directory: &Directory, request: &Request, timeout: Duration) -> Result<Option<String>> {
+/// Sends a request, and waits so long for the response; `None` if there is no back end.
+fn ask(directory: &Directory, request: &Request, timeout: Duration) -> Result<Option<String>> {
     let path = directory.control();
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,

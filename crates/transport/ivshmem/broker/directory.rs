@@ -1,6 +1,6 @@
 //! The back end's directory, with its sockets, its lock and its log.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
@@ -93,7 +93,7 @@ impl Directory {
 fn private(path: &Path) -> Result<()> {
     match DirBuilder::new().mode(0o700).recursive(true).create(path) {
         Err(e) if e.kind() != ErrorKind::AlreadyExists => {
-            return Err(Error::new(format!("could not make {}: {e}", path.display())))
+            return Err(error!("could not make {}: {e}", path.display()))
         }
         _ => (),
     }
@@ -102,8 +102,5 @@ fn private(path: &Path) -> Result<()> {
     if meta.is_dir() && ours && meta.mode() & 0o077 == 0 {
         return Ok(());
     }
-    Err(Error::new(format!(
-        "{} is not a directory that only you can enter; remove it or choose another",
-        path.display()
-    )))
+    Err(error!("{} is not a directory that only you can enter; remove it or choose another", path.display()))
 }

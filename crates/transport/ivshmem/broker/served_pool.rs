@@ -9,7 +9,7 @@ mod metrics;
 mod status;
 
 use self::collected::Collected;
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::ivshmem::doorbell_sender::{self, DoorbellSender};
 use crate::ivshmem::host_wakeup::HostWakeup;
 use crate::ivshmem::peer_table::{peer_id, PeerTable, MOST_PEERS};
@@ -88,7 +88,7 @@ pub fn new_eventfds(vectors: usize) -> io::Result<Vec<OwnedFd>> {
 impl ServedPool {
     /// Opens the pool and joins it.
     pub fn open(stored: StoredPool, socket: PathBuf) -> Result<ServedPool> {
-        let refused = |why: String| Error::new(format!("could not open the pool {}: {why}", stored.name));
+        let refused = |why: String| error!("could not open the pool {}: {why}", stored.name);
         // By its descriptor: its path may lead elsewhere by now.
         let path = format!("/proc/self/fd/{}", stored.file.as_raw_fd());
         let reference = PoolRef::at(path.as_bytes()).map_err(|e| refused(e.to_string()))?;

@@ -1,15 +1,14 @@
 //! The back end's loop over all sockets, eventfds and the timer. Nothing in it waits for a peer.
 
-mod client;
 mod events;
 mod peers;
 mod requests;
 mod restore;
 mod scrape;
 
-use self::client::Client;
 use self::events::{Events, Source};
-use crate::error::{Error, Explain, Result};
+use crate::buffered_socket::BufferedSocket;
+use crate::error::{error, Explain, Result};
 use crate::http::Endpoint;
 use crate::ivshmem::directory::Directory;
 use crate::ivshmem::fd_store::{Connection, REMOVE, STOP, STORE};
@@ -54,7 +53,7 @@ struct Server<'a> {
     lock: OwnedFd,
     control: UnixListener,
     pools: BTreeMap<u32, ServedPool>,
-    clients: BTreeMap<u32, Client>,
+    clients: BTreeMap<u32, BufferedSocket>,
     /// Names of machines, by their processes.
     names: HashMap<u32, String>,
     /// The last number of a pool or connection.
@@ -101,7 +100,7 @@ impl<'a> Server<'a> {
         let lock = match stored.take(LOCK).pop() {
             Some(lock) => lock,
             None => program.directory.try_lock()?.ok_or_else(|| {
-                Error::new(format!("there is a back end in {} already", program.directory.path().display()))
+                error!("there is a back end in {} already", program.directory.path().display())
             })?,
         };
         let control = match stored.take(CONTROL).pop() {
@@ -179,9 +178,7 @@ impl<'a> Server<'a> {
         events.watch(Source::Keeper, &self.keeper, PollFlags::IN);
         events.watch(Source::Control, &self.control, PollFlags::IN);
         for (number, client) in &self.clients {
-            // A client that does not read its responses sends no more requests.
-            let flags = if client.has_unsent() { PollFlags::OUT } else { PollFlags::IN };
-            events.watch(Source::Client(*number), client, flags);
+            events.watch_either(Source::Client(*number), client);
         }
         for (pool, served) in &self.pools {
             events.watch(Source::Listener(*pool), &served.stored.listener, PollFlags::IN);
@@ -199,8 +196,7 @@ impl<'a> Server<'a> {
                 events.watch(Source::Endpoint, &endpoint.listener, PollFlags::IN);
             }
             for (number, connection) in endpoint.connections() {
-                let flags = if connection.has_unsent() { PollFlags::OUT } else { PollFlags::IN };
-                events.watch(Source::Scrape(number), connection, flags);
+                events.watch_either(Source::Scrape(number), connection);
             }
         }
         events
@@ -359,7 +355,7 @@ fn listen(path: &Path) -> Result<UnixListener> {
 fn check_peer_process(socket: BorrowedFd<'_>) -> Result<u32> {
     let (pid, uid) = peer_of(socket).explain(|| "the process at the other end is not known".into())?;
     if uid != 0 && uid != geteuid().as_raw() {
-        return Err(Error::new(format!("user {uid} has no business here")));
+        return Err(error!("user {uid} has no business here"));
     }
     Ok(pid as u32)
 }

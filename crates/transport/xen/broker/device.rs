@@ -1,7 +1,7 @@
 //! The control file of the driver vshmem_xen.ko, `/dev/vshmem-xen-control`; `kmod/xen/vshmem_xen_ioctl.h`
 //! specifies the calls.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Explain, Result};
 use rustix::fs::{flock, FlockOperation};
 use std::fs::File;
 use std::io;
@@ -122,10 +122,10 @@ impl Device {
         let mut request =
             Grant { name: name(pool)?, domain: domain.into(), port: 0, count: 0, refs: [0; MOST_LISTS] };
         match self.call(GRANT, &mut request) {
-            Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(Error::new(format!(
+            Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(error!(
                 "the pool {pool} can't be granted to domain {domain}, as this domain's grant table is full: make the pool \
                  smaller, or raise gnttab_max_frames on Xen's command line"
-            ))),
+            )),
             done => {
                 done.explain(|| format!("the pool {pool} can't be granted to domain {domain}"))?;
                 let refs = request.refs.iter().take(request.count as usize);
@@ -150,9 +150,9 @@ impl Device {
         match error.raw_os_error() {
             Some(libc::EBUSY) => Ok(Claim::Busy),
             Some(libc::ENOENT) => Ok(Claim::NoPool),
-            Some(libc::EPERM) => Err(Error::new(format!(
-                "the pool {pool} is another domain's, which alone can serve or withdraw it"
-            ))),
+            Some(libc::EPERM) => {
+                Err(error!("the pool {pool} is another domain's, which alone can serve or withdraw it"))
+            }
             _ => Err(error).explain(|| format!("the pool {pool} can't be served")),
         }
     }
@@ -216,7 +216,7 @@ impl Device {
             }
             _ => done.to_string(),
         };
-        Err(Error::new(format!("the pool {pool} can't be attached: {why}")))
+        Err(error!("the pool {pool} can't be attached: {why}"))
     }
 
     /// Removes a pool of this owner from this domain. There may be none, and another owner's of that name
@@ -253,9 +253,9 @@ fn name(pool: &str) -> Result<Name> {
     match name.get_mut(..pool.len()) {
         Some(bytes) if (1..=NAME_MAX).contains(&pool.len()) => bytes.copy_from_slice(pool.as_bytes()),
         _ => {
-            return Err(Error::new(format!(
+            return Err(error!(
                 "{pool:?} is no name for a pool: use 1 to {NAME_MAX} letters, digits, dashes and underscores"
-            )))
+            ))
         }
     }
     Ok(name)

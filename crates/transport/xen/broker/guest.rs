@@ -7,7 +7,7 @@ use super::device::{Device, GrantInfo};
 use super::open::join_attached;
 use super::xenstore::XenStore;
 use super::{end_signals, own_id, wait, Report, POLL_INTERVAL};
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -196,7 +196,7 @@ impl Guest {
             stale.extend(String::from_utf8(pool.name().to_vec()));
             true
         };
-        Xen.discover(each).map_err(|e| Error::new(format!("this domain's pools can't be listed: {e}")))?;
+        Xen.discover(each).map_err(|e| error!("this domain's pools can't be listed: {e}"))?;
         stale.retain(|pool| announced.iter().all(|(name, _)| name != pool));
         for pool in stale {
             self.device.remove(&pool, self.pair.owner)?;
@@ -249,10 +249,10 @@ impl Guest {
     }
 
     fn no_pool(&self) -> Error {
-        Error::new(format!(
+        error!(
             "Domain {} has given no pool to this one (domain {}): have it run `vshmem xen own POOL --to {}`.",
             self.pair.owner, self.pair.guest, self.pair.guest
-        ))
+        )
     }
 
     /// Detaches all pools.

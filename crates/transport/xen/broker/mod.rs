@@ -36,7 +36,7 @@ pub use options::{default_limits, OwnOptions};
 pub use owner::own;
 pub use withdrawal::{withdraw, Withdrawal};
 
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::signals::{Signals, TERMINATION};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::os::fd::AsFd;
@@ -70,7 +70,7 @@ fn has_ended(store: Option<&XenStore>, end: &Signals, most: Duration) -> Result<
     fds.extend(store.map(|store| PollFd::new(store, PollFlags::IN)));
     match poll(&mut fds, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!fds[0].revents().is_empty()),
-        Err(e) => Err(Error::new(format!("waiting for XenStore: {e}"))),
+        Err(e) => Err(error!("waiting for XenStore: {e}")),
     }
 }
 
@@ -84,7 +84,7 @@ fn own_id(store: &mut XenStore) -> Result<u16> {
 
 /// A descriptor that is readable when a signal asks the process to end. The signals themselves are blocked.
 fn end_signals() -> Result<Signals> {
-    Signals::watch(&TERMINATION).map_err(|e| Error::new(format!("could not wait for signals: {e}")))
+    Signals::watch(&TERMINATION).map_err(|e| error!("could not wait for signals: {e}"))
 }
 
 impl AsFd for XenStore {

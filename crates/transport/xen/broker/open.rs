@@ -3,7 +3,7 @@
 
 use super::device::{Claim, Device};
 use super::options::{CheckLimits, OwnOptions};
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::fmt::Display;
 use vshmem_ipc::census::Census;
@@ -27,9 +27,9 @@ pub fn create_or_take_over(
             Claim::Acquired => {}
             Claim::NoPool => continue,
             Claim::Busy => {
-                return Err(Error::new(format!(
+                return Err(error!(
                     "the pool {pool} is served by another process: choose another name, or end that one"
-                )))
+                ))
             }
         }
         let opened = open(options, check);
@@ -38,7 +38,7 @@ pub fn create_or_take_over(
         }
         return opened;
     }
-    Err(Error::new(format!("the pool {pool} comes and goes: something else makes and removes it")))
+    Err(error!("the pool {pool} comes and goes: something else makes and removes it"))
 }
 
 /// Opens and joins the pool. Formats the memory, unless a previous process has done so.
@@ -51,10 +51,10 @@ fn open(options: &OwnOptions, check: CheckLimits) -> Result<MaintainedPool> {
     if size != options.size {
         // SAFETY: nothing else uses the mapping.
         unsafe { handle.close() };
-        return Err(Error::new(format!(
+        return Err(error!(
             "there is a pool {name} of {size} bytes already, which a process has left that was killed: \
              give that size, or remove it by `vshmem xen withdraw {name}`"
-        )));
+        ));
     }
     if Pool::open(memory).is_err() {
         let limits = options.limits;
@@ -80,6 +80,6 @@ trait ExplainPool<T> {
 
 impl<T, E: Display> ExplainPool<T> for std::result::Result<T, E> {
     fn explain_pool(self, pool: &str) -> Result<T> {
-        self.map_err(|e| Error::new(format!("the pool {pool}: {e}")))
+        self.map_err(|e| error!("the pool {pool}: {e}"))
     }
 }

@@ -1,6 +1,6 @@
 //! What a pool of this domain is to be.
 
-use crate::error::{Error, Result};
+use crate::error::{error, Result};
 use vshmem_pool::Limits;
 
 /// Messages of 64 KiB fit, with a little to spare.
@@ -33,9 +33,9 @@ pub(super) fn check_name(pool: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match pool.chars().all(fine) {
         true => Ok(()),
-        false => Err(Error::new(format!(
+        false => Err(error!(
             "{pool:?} is no name for a pool that XenStore announces: use letters, digits, dashes and underscores"
-        ))),
+        )),
     }
 }
 

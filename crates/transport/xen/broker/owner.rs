@@ -11,7 +11,7 @@ use super::presence::Presence;
 use super::withdrawal::{withdraw_from_guests, DETACH_TIMEOUT};
 use super::xenstore::{XenStore, INTRODUCED, RELEASED};
 use super::{end_signals, own_id, wait, Report, POLL_INTERVAL};
-use crate::error::{Error, Result};
+use crate::error::{error, Error, Result};
 use crate::maintained_pool::MaintainedPool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -100,9 +100,9 @@ fn check_domains(to: &[String], own_id: u16) -> Result<()> {
     let is_id = |to: &String| to.parse::<u16>().is_ok();
     match to.iter().find(|to| own_id != DOM0 && !is_id(to)) {
         None => Ok(()),
-        Some(name) => Err(Error::new(format!(
+        Some(name) => Err(error!(
             "this domain is not told which one is called {name:?}: give ids, which `xl list` in dom0 shows"
-        ))),
+        )),
     }
 }
 

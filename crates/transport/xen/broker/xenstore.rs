@@ -4,7 +4,7 @@
 //! The kernel passes messages on to xenstored and back. Watch events come between responses. Only that
 //! something has changed is kept, since the callers then look at everything that they watch.
 
-use crate::error::{Error, Explain, Result};
+use crate::error::{error, Error, Explain, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -147,7 +147,7 @@ impl XenStore {
             match poll(&mut fds, Some(&now)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
                 Ok(_) => {}
-                Err(e) => return Err(Error::new(format!("waiting for XenStore: {e}"))),
+                Err(e) => return Err(error!("waiting for XenStore: {e}")),
             }
             self.receive()?;
         }
@@ -158,9 +158,7 @@ impl XenStore {
     fn require(&mut self, kind: u32, path: &str, rest: &[u8]) -> Result<()> {
         match self.request(kind, path, rest)? {
             Some(_) => Ok(()),
-            None => {
-                Err(Error::new(format!("XenStore refused to change or watch {path}: this domain may not")))
-            }
+            None => Err(error!("XenStore refused to change or watch {path}: this domain may not")),
         }
     }
 
@@ -222,13 +220,9 @@ fn interpret_error(path: &str, name: &[u8]) -> Result<Option<Vec<u8>>> {
         b"ENOENT" | b"EACCES" => Ok(None),
         // There is such a watch already.
         b"EEXIST" => Ok(Some(Vec::new())),
-        b"ENOSPC" => Err(Error::new(format!(
-            "XenStore has no room for {path}: raise this domain's quota in xenstored"
-        ))),
-        b"E2BIG" => Err(Error::new(format!(
-            "XenStore can't list {path}, as there is more than {LONGEST} bytes of names"
-        ))),
-        other => Err(Error::new(format!("XenStore refused {path} with {}", String::from_utf8_lossy(other)))),
+        b"ENOSPC" => Err(error!("XenStore has no room for {path}: raise this domain's quota in xenstored")),
+        b"E2BIG" => Err(error!("XenStore can't list {path}, as there is more than {LONGEST} bytes of names")),
+        other => Err(error!("XenStore refused {path} with {}", String::from_utf8_lossy(other))),
     }
 }
 

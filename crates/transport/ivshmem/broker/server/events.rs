@@ -1,6 +1,7 @@
 //! What the loop waits for. It is listed anew each time, so nothing has to be kept in step with what the
 //! back end holds.
 
+use crate::buffered_socket::BufferedSocket;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use std::io;
 use std::os::fd::AsFd;
@@ -41,6 +42,13 @@ impl<'f> Events<'f> {
     pub fn watch(&mut self, source: Source, fd: &'f impl AsFd, flags: PollFlags) {
         self.sources.push(source);
         self.fds.push(PollFd::new(fd, flags));
+    }
+
+    /// Watches a connection until what is unsent can be sent, or else until something comes: an end that does
+    /// not read its responses has no more requests handled.
+    pub fn watch_either(&mut self, source: Source, socket: &'f BufferedSocket) {
+        let flags = if socket.unsent() > 0 { PollFlags::OUT } else { PollFlags::IN };
+        self.watch(source, socket, flags);
     }
 
     /// Waits for events, so long at the most; returns the sources that have any.

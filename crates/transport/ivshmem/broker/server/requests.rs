@@ -1,8 +1,9 @@
 //! Requests on the control socket.
 
-use super::{check_peer_process, listen, Client, Next, Server, ACCEPTS_PER_EVENT};
-use crate::error::{Error, Explain, Result};
-use crate::ivshmem::control::{Request, Response, Status};
+use super::{check_peer_process, listen, Next, Server, ACCEPTS_PER_EVENT};
+use crate::buffered_socket::BufferedSocket;
+use crate::error::{error, Explain, Result};
+use crate::ivshmem::control::{Request, Response, Status, LONGEST};
 use crate::ivshmem::fd_store::MOST_VECTORS;
 use crate::ivshmem::peer_table::PeerTable;
 use crate::ivshmem::served_pool::{new_eventfds, ServedPool, StoredPool};
@@ -30,7 +31,7 @@ impl Server<'_> {
                 continue;
             }
             self.serial += 1;
-            self.clients.insert(self.serial, Client::new(stream));
+            self.clients.insert(self.serial, BufferedSocket::new(stream.into()));
         }
     }
 
@@ -39,23 +40,24 @@ impl Server<'_> {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
         };
-        if client.read().is_err() {
+        let is_open = client.unsent() > 0 || client.receive(LONGEST).unwrap_or(false);
+        if client.received.len() > LONGEST {
             return;
         }
-        while let Some(line) = client.line() {
+        while let Some(line) = next_line(&mut client) {
             self.respond(&mut client, &line);
             if self.next != Next::GoOn {
                 break;
             }
         }
-        if client.write().is_ok() {
+        if client.send().is_ok() && is_open {
             self.clients.insert(number, client);
         }
     }
 
-    fn respond(&mut self, client: &mut Client, line: &[u8]) {
+    fn respond(&mut self, client: &mut BufferedSocket, line: &[u8]) {
         let outcome = match serde_json::from_slice(line) {
-            Ok(Request::List {}) => return client.send(&self.status()),
+            Ok(Request::List {}) => return send(client, &self.status()),
             Ok(Request::Serve { pool, vectors }) => self.serve_pool(&pool, vectors).map(Some),
             Ok(Request::Drop { pool }) => self.drop_named(&pool).map(|()| None),
             Ok(Request::Name { pid, name }) => {
@@ -71,12 +73,13 @@ impl Server<'_> {
                 self.next = Next::Stop;
                 Ok(None)
             }
-            Err(e) => Err(Error::new(format!("that is no request: {e}"))),
+            Err(e) => Err(error!("that is no request: {e}")),
         };
-        client.send(&match outcome {
+        let response = match outcome {
             Ok(socket) => Response { socket, error: None },
             Err(error) => Response { socket: None, error: Some(error.to_string()) },
-        });
+        };
+        send(client, &response);
     }
 
     fn status(&self) -> Status {
@@ -108,23 +111,20 @@ impl Server<'_> {
     /// Serves a pool; returns the socket to which machines connect.
     fn serve_pool(&mut self, pool: &str, vectors: usize) -> Result<String> {
         if vectors == 0 || vectors > MOST_VECTORS {
-            return Err(Error::new(format!("a peer has 1 to {MOST_VECTORS} vectors")));
+            return Err(error!("a peer has 1 to {MOST_VECTORS} vectors"));
         }
-        let reference = vshmem_transport::resolve(pool.as_bytes())
-            .map_err(|e| Error::new(format!("there is no pool {pool}: {e}")))?;
+        let reference =
+            vshmem_transport::resolve(pool.as_bytes()).map_err(|e| error!("there is no pool {pool}: {e}"))?;
         let name = pool_name(&reference);
         let socket = self.program.directory.pool(&name);
         let file = open_file(&reference)?;
         let id = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         if let Some(served) = self.pools.values().find(|p| p.stored.name == name) {
             if id(&served.stored.file) != id(&file) {
-                return Err(Error::new(format!("another pool named {name} is served")));
+                return Err(error!("another pool named {name} is served"));
             }
             if served.stored.peer_table.vectors() != vectors {
-                return Err(Error::new(format!(
-                    "{name} is served with {} vectors",
-                    served.stored.peer_table.vectors()
-                )));
+                return Err(error!("{name} is served with {} vectors", served.stored.peer_table.vectors()));
             }
             return Ok(socket.to_string_lossy().into_owned());
         }
@@ -146,11 +146,27 @@ impl Server<'_> {
     fn drop_named(&mut self, name: &str) -> Result<()> {
         let found = self.pools.iter().find(|(_, p)| p.stored.name == name);
         let Some((&pool, _)) = found else {
-            return Err(Error::new(format!("no pool {name} is served")));
+            return Err(error!("no pool {name} is served"));
         };
         self.drop_pool(pool);
         Ok(())
     }
+}
+
+/// The next complete line, unless too many responses are unsent.
+fn next_line(client: &mut BufferedSocket) -> Option<Vec<u8>> {
+    if client.unsent() > LONGEST {
+        return None;
+    }
+    let end = client.received.iter().position(|byte| *byte == b'\n')?;
+    Some(client.received.drain(..=end).collect())
+}
+
+/// Sends a response, now or as soon as the client reads.
+fn send(client: &mut BufferedSocket, response: &impl serde::Serialize) {
+    client.push(&serde_json::to_vec(response).expect("a response is plain data"));
+    client.push(b"\n");
+    let _ = client.send();
 }
 
 /// The name under which a pool is served: its own, or else that of its file.
@@ -167,15 +183,15 @@ fn pool_name(reference: &PoolRef) -> String {
 fn open_file(reference: &PoolRef) -> Result<OwnedFd> {
     let path = Path::new(OsStr::from_bytes(reference.path().to_bytes()));
     let fd = vshmem_transport::open_local_file(reference)
-        .map_err(|why| Error::new(format!("could not open {}: {why}", path.display())))?;
+        .map_err(|why| error!("could not open {}: {why}", path.display()))?;
     // SAFETY: opened by the call, and owned here.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     let meta = file.metadata().explain(|| format!("could not look at {}", path.display()))?;
     if !meta.is_file() || !meta.len().is_power_of_two() {
-        return Err(Error::new(format!(
+        return Err(error!(
             "{} can't be a machine's device: it must be a file whose size is a power of two",
             path.display()
-        )));
+        ));
     }
     Ok(file.into())
 }
