@@ -161,7 +161,7 @@ fn index_of(handle: PoolHandle) -> Result<usize, Errno> {
 
 #[no_mangle]
 pub unsafe extern "C" fn vshm_pool_open(pool: *const c_char) -> PoolHandle {
-    let handle = guard("vshm_pool_open", || {
+    or_null(guard("vshm_pool_open", || {
         // SAFETY: as the header demands.
         let name = unsafe { name_of(pool)? };
         let gate = gate::enter()?;
@@ -171,11 +171,14 @@ pub unsafe extern "C" fn vshm_pool_open(pool: *const c_char) -> PoolHandle {
         })?;
         state::open_existing_at(&gate, index, &name)?;
         Ok(handle_of(index))
-    });
-    if handle as isize == -1 {
-        core::ptr::null_mut()
-    } else {
-        handle
+    }))
+}
+
+/// Null in place of what `shmat` returns when it fails.
+fn or_null<T>(pointer: *mut T) -> *mut T {
+    match pointer as isize {
+        -1 => core::ptr::null_mut(),
+        _ => pointer,
     }
 }
 
@@ -210,12 +213,7 @@ pub unsafe extern "C" fn vshm_pool_close(pool: PoolHandle) -> i32 {
 
 #[no_mangle]
 pub extern "C" fn vshm_barrier_open(key: i32, parties: u32) -> *mut Barrier {
-    let barrier = guard("vshm_barrier_open", || Barrier::open(key, parties));
-    if barrier as isize == -1 {
-        core::ptr::null_mut()
-    } else {
-        barrier
-    }
+    or_null(guard("vshm_barrier_open", || Barrier::open(key, parties)))
 }
 
 /// A time span as C gives it; null: no limit.

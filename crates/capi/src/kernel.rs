@@ -2,6 +2,7 @@
 
 use crate::errno::ErrnoGuard;
 use crate::page::{self, Page, MAX_POOLS};
+use crate::pools::Opened;
 use crate::state::{OpenPool, POOLS};
 use crate::{cred, interrupted, raw};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -39,8 +40,7 @@ impl SeenAlive {
 
 impl Kernel for OpenPool {
     fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
-        // SAFETY: only an open pool is asked.
-        process::is_alive(unsafe { &self.opened().handle }, slot, pid, started)
+        process::is_alive(&self.asked().handle, slot, pid, started)
     }
 
     fn alive_lately(&self, slot: u32, pid: u32, started: u64) -> bool {
@@ -73,19 +73,15 @@ impl Kernel for OpenPool {
 
     fn reserve(&self, offset: u64, len: u64) -> bool {
         let _errno = ErrnoGuard::now();
-        // SAFETY: only an open pool is asked.
-        let across = unsafe { self.opened().across() };
-        across.reserve(offset, len, None)
+        self.asked().across().reserve(offset, len, None)
     }
 
     fn release(&self, offset: u64, len: u64) -> bool {
-        // SAFETY: only an open pool is asked.
-        unsafe { self.opened().handle.release(offset, len) }
+        self.asked().handle.release(offset, len)
     }
 
     fn available_memory(&self) -> Option<u64> {
-        // SAFETY: only an open pool is asked.
-        unsafe { self.opened().handle.available_memory() }
+        self.asked().handle.available_memory()
     }
 
     #[inline(always)]
@@ -116,8 +112,7 @@ impl Kernel for OpenPool {
     }
 
     fn rules_pool(&self) -> bool {
-        // SAFETY: only an open pool is asked.
-        unsafe { !self.opened().handle.is_device() }
+        !self.asked().handle.is_device()
     }
 
     fn in_group(&self, gid: u32) -> bool {
@@ -188,6 +183,13 @@ impl Kernel for OpenPool {
 }
 
 impl OpenPool {
+    /// What is known of the pool: only an open one is asked for its kernel.
+    #[inline(always)]
+    fn asked(&self) -> &'static Opened {
+        // SAFETY: a call is made on pools that are open.
+        unsafe { self.opened() }
+    }
+
     /// Its place among [`POOLS`].
     fn place(&self) -> usize {
         let ahead = core::ptr::from_ref(self) as usize - POOLS.as_ptr() as usize;
@@ -196,20 +198,12 @@ impl OpenPool {
 
     /// The kernels whose threads may wait for words of this pool.
     fn scope(&self) -> vshmem_wait::Scope<'_> {
-        // SAFETY: only an open pool is asked.
-        let opened = unsafe { self.opened() };
-        if opened.handle.can_futex() && self.is_one_kernels() {
+        let opened = self.asked();
+        if opened.handle.can_futex() && opened.pool.is_alone(opened.member) {
             vshmem_wait::Scope::Kernel
         } else {
             vshmem_wait::Scope::Machines(opened.across())
         }
-    }
-
-    /// Is our kernel the only one that uses the pool?
-    fn is_one_kernels(&self) -> bool {
-        // SAFETY: only an open pool is asked.
-        let opened = unsafe { self.opened() };
-        opened.pool.is_alone(opened.member)
     }
 }
 

@@ -30,7 +30,7 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
     };
     serde_json::from_str(&line)
         .map(Some)
-        .map_err(|e| error!("the back end's answer makes no sense ({e}): {line}"))
+        .map_err(|e| error!("the back end's response can't be parsed ({e}): {line}"))
 }
 
 /// Sends the back end any other request; returns the address that the response has.
@@ -40,7 +40,7 @@ pub fn status(directory: &Directory) -> Result<Option<Status>> {
 pub fn request(directory: &Directory, request: &Request) -> Result<Option<PathBuf>> {
     let line = ask(directory, request, TIMEOUT)?.ok_or_else(|| no_back_end(directory))?;
     let response: Response = serde_json::from_str(&line)
-        .map_err(|e| error!("the back end's answer makes no sense ({e}): {line}"))?;
+        .map_err(|e| error!("the back end's response can't be parsed ({e}): {line}"))?;
     match response.error {
         Some(error) => Err(Error::new(error)),
         None => Ok(response.socket.map(PathBuf::from)),
@@ -100,7 +100,7 @@ pub fn restart_without(directory: &Directory, pools: &[String]) -> Result<()> {
         return Err(no_back_end(directory));
     }
     if let Some(bad) = pools.iter().find(|pool| pool.contains(['/', '\n'])) {
-        return Err(error!("{bad:?} is not what a pool is called here: see vshmem agent --status"));
+        return Err(error!("{bad:?} is no name of a pool that is served: see vshmem agent --status"));
     }
     let lines: String = pools.iter().map(|pool| format!("{pool}\n")).collect();
     fs::write(&list, lines).explain(|| format!("could not write {}", list.display()))?;

@@ -78,10 +78,10 @@ pub fn serve(program: &Program, keeper: Connection) -> Result<()> {
         match std::mem::replace(&mut server.next, Next::GoOn) {
             Next::GoOn => (),
             Next::Restart => {
-                server.log("beginning anew");
+                server.log("restarting");
                 server.stop_workers();
                 let error = program.reexec(&server.keeper);
-                server.log(&format!("could not begin anew: {error}"));
+                server.log(&format!("could not restart: {error}"));
                 server.start_workers();
             }
             Next::Stop => {
@@ -142,7 +142,7 @@ impl<'a> Server<'a> {
             self.log(&format!("machines are not rung for the host: {error}"));
         }
         if let Err(error) = served.start_worker() {
-            self.log(&format!("nobody cleans up in {}: {error}", served.stored.name));
+            self.log(&format!("no worker cleans up in {}: {error}", served.stored.name));
         }
         served.tick();
         self.pools.insert(self.serial, served);
@@ -162,7 +162,7 @@ impl<'a> Server<'a> {
     fn start_workers(&mut self) {
         for served in self.pools.values_mut() {
             if let Err(error) = served.start_worker() {
-                eprintln!("vshmem agent: nobody cleans up in {}: {error}", served.stored.name);
+                eprintln!("vshmem agent: no worker cleans up in {}: {error}", served.stored.name);
             }
         }
     }
@@ -279,7 +279,7 @@ impl<'a> Server<'a> {
 
     fn tell_keeper(&self, letter: u8, label: &str, fds: &[BorrowedFd<'_>]) {
         if let Err(error) = self.keeper.send(letter, label, fds) {
-            self.log(&format!("the keeper does not listen: {error}"));
+            self.log(&format!("the keeper can't be reached: {error}"));
         }
     }
 
@@ -355,7 +355,7 @@ fn listen(path: &Path) -> Result<UnixListener> {
 fn check_peer_process(socket: BorrowedFd<'_>) -> Result<u32> {
     let (pid, uid) = peer_of(socket).explain(|| "the process at the other end is not known".into())?;
     if uid != 0 && uid != geteuid().as_raw() {
-        return Err(error!("user {uid} has no business here"));
+        return Err(error!("user {uid} may not connect"));
     }
     Ok(pid as u32)
 }

@@ -73,7 +73,7 @@ impl Server<'_> {
                 self.next = Next::Stop;
                 Ok(None)
             }
-            Err(e) => Err(error!("that is no request: {e}")),
+            Err(e) => Err(error!("not a request: {e}")),
         };
         let response = match outcome {
             Ok(socket) => Response { socket, error: None },

@@ -57,7 +57,7 @@ impl Server<'_> {
             self.tell_keeper(REMOVE, &label, &[]);
             stored.take(&label);
             let _ = fs::remove_file(self.program.directory.pool(name));
-            self.log(&format!("begun without the pool {name}, as it was asked to: it is served no longer"));
+            self.log(&format!("restarted without the pool {name}, as requested: it is served no longer"));
         }
         let _ = fs::remove_file(list);
     }
