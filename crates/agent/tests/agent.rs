@@ -729,6 +729,18 @@ fn bad_requests_are_answered(back_end: &BackEnd) {
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stream));
     assert!(lines.next().unwrap().unwrap().contains("error"));
     assert!(lines.next().unwrap().unwrap().contains("\"pools\""));
+    // Many requests at once, whose responses are read late, by a client that says no more.
+    const MANY: usize = 3000;
+    let mut stream = UnixStream::connect(back_end.program.directory.control()).unwrap();
+    stream.write_all(&b"{\"list\":{}}\n".repeat(MANY)).unwrap();
+    sleep(Duration::from_millis(100));
+    let responses = std::io::BufRead::lines(std::io::BufReader::new(&stream)).take(MANY);
+    assert_eq!(responses.filter(|line| line.as_ref().unwrap().contains("\"pools\"")).count(), MANY);
+    stream.write_all(b"{\"list\":{}}\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut last = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut last).unwrap();
+    assert!(last.contains("\"pools\""), "{last}");
     let mut endless = UnixStream::connect(back_end.program.directory.control()).unwrap();
     let line = vec![b'x'; 1 << 20];
     assert!(endless.write_all(&line).is_err(), "a line has an end");

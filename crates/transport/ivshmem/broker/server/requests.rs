@@ -40,6 +40,9 @@ impl Server<'_> {
         let Some(mut client) = self.clients.remove(&number) else {
             return;
         };
+        if client.send().is_err() {
+            return;
+        }
         let is_open = client.unsent() > 0 || client.receive(LONGEST).unwrap_or(false);
         if client.received.len() > LONGEST {
             return;
@@ -50,7 +53,7 @@ impl Server<'_> {
                 break;
             }
         }
-        if client.send().is_ok() && is_open {
+        if is_open {
             self.clients.insert(number, client);
         }
     }
