@@ -42,8 +42,8 @@ impl ServedPool {
             });
         });
         let of = |members: &mut Vec<Member>, member| members.iter().position(|m| m.member == member);
-        stats::processes(pool, back, |_, who| {
-            if let Some(i) = of(&mut members, who.member) {
+        stats::processes(pool, back, |_, process| {
+            if let Some(i) = of(&mut members, process.member) {
                 members[i].processes += 1;
             }
         });
