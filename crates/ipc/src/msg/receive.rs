@@ -198,7 +198,12 @@ unsafe fn receive_slowly(
             if !may_wait {
                 return Err(Errno::ENOMSG);
             }
+            // What is finished after this is looked for soon; what was finished before is found now.
             let unfinished = scan::reap(&slow);
+            // SAFETY: as for receive.
+            if let Some(received) = unsafe { take(&slow, into, wanted)? } {
+                return Ok(received);
+            }
             (register_receiver(&slow, mtyp, into.cap, flg)?, unfinished)
         };
         // SAFETY: as for receive.
