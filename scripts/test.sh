@@ -26,6 +26,7 @@ cargo="$root/scripts/cargo.sh --exec"
 suites() {
     cat <<TABLE
 unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-transport/contract --locked
+models|15m|Cargo.toml|$cargo test --locked --lib -p vshmem-pool -p vshmem-ipc --features vshmem-ipc/model -- model
 capi|10m|tests/capi/Makefile|make -C tests/capi check
 conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh $target/release/libvshmem.so
 aarch64|10m|tests/aarch64/run.sh|tests/aarch64/run.sh
@@ -53,7 +54,7 @@ names() {
 
 # What every change needs; what may run beside the others; and the cases of the suite machines that every
 # change needs.
-QUICK="unit capi conformance hostile programs install bindings machines kvm bench"
+QUICK="unit models capi conformance hostile programs install bindings machines kvm bench"
 BESIDE="aarch64 fuzz packages"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
 

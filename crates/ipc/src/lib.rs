@@ -23,6 +23,8 @@ pub mod shm;
 pub mod stats;
 mod waiters;
 
+#[cfg(all(test, feature = "model"))]
+mod modelled;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

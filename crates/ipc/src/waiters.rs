@@ -34,6 +34,12 @@ pub struct Ticket {
 /// Only a hint, so it serves all pools.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
+/// As in a process that has taken none yet.
+#[cfg(all(test, feature = "model"))]
+pub fn forget_last() {
+    LAST.store(0, Relaxed);
+}
+
 /// Takes a record for the calling thread.
 pub fn take(c: &Ctx, object: u32) -> Result<Ticket, Errno> {
     let root = c.pool.root();

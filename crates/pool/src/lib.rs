@@ -22,7 +22,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "model"))]
 extern crate std;
 
 pub mod atomic;
@@ -38,6 +38,8 @@ pub mod log;
 pub mod mem;
 pub mod member;
 pub mod memory_requests;
+#[cfg(feature = "model")]
+pub mod model;
 pub mod pair;
 mod pool;
 pub mod process;

@@ -35,9 +35,9 @@
 //!   others believe that they were given some: so it was before there were requests. A requester that gets no
 //!   answer while the back end lives gives up.
 //!
-//! `model` has this under loom.
+//! `model` has this under a model checker.
 
-#[cfg(test)]
+#[cfg(all(test, feature = "model"))]
 mod model;
 #[cfg(test)]
 mod tests;
@@ -70,20 +70,8 @@ const _: () = {
     assert!(MEMBER == 2 && COUNT == 8 && FIRST == 18 && TURN == 52 && MAX_PAGES == 512);
 };
 
-/// What a slot must be able to do.
-trait Slot {
-    fn read(&self) -> u64;
-    /// Replaces `old` by `new`; whether it was `old`.
-    fn replace(&self, old: u64, new: u64) -> bool;
-}
-
-impl Slot for AtomicU64 {
-    fn read(&self) -> u64 {
-        self.load(SeqCst)
-    }
-    fn replace(&self, old: u64, new: u64) -> bool {
-        self.compare_exchange(old, new, SeqCst, SeqCst).is_ok()
-    }
+fn replace(slot: &AtomicU64, old: u64, new: u64) -> bool {
+    slot.compare_exchange(old, new, SeqCst, SeqCst).is_ok()
 }
 
 /// The answer to a request.
@@ -111,20 +99,20 @@ fn freed(word: u64) -> u64 {
     ((word >> TURN) + 1) << TURN | FREE
 }
 
-fn put<S: Slot>(slots: &[S], member: u16, first: u64, count: u64) -> Option<Request> {
+fn put(slots: &[AtomicU64], member: u16, first: u64, count: u64) -> Option<Request> {
     let request = u64::from(member) << MEMBER | count << COUNT | first << FIRST | REQUESTED;
     slots.iter().enumerate().find_map(|(slot, s)| {
-        let old = s.read();
+        let old = s.load(SeqCst);
         let word = old >> TURN << TURN | request;
-        (old & STATE == FREE && s.replace(old, word)).then_some(Request { slot, word })
+        (old & STATE == FREE && replace(s, old, word)).then_some(Request { slot, word })
     })
 }
 
-fn fetch<S: Slot>(slots: &[S], request: Request) -> Answer {
+fn fetch(slots: &[AtomicU64], request: Request) -> Answer {
     let Some(slot) = slots.get(request.slot) else {
         return Answer::Lost;
     };
-    let word = slot.read();
+    let word = slot.load(SeqCst);
     if word == request.word {
         return Answer::Pending;
     }
@@ -133,40 +121,40 @@ fn fetch<S: Slot>(slots: &[S], request: Request) -> Answer {
         REFUSED => Answer::Refused,
         _ => return Answer::Lost,
     };
-    if word & !STATE != request.word & !STATE || !slot.replace(word, freed(word)) {
+    if word & !STATE != request.word & !STATE || !replace(slot, word, freed(word)) {
         return Answer::Lost;
     }
     answer
 }
 
-fn withdraw<S: Slot>(slots: &[S], request: Request) -> bool {
+fn withdraw(slots: &[AtomicU64], request: Request) -> bool {
     let slot = slots.get(request.slot);
-    slot.is_none_or(|slot| slot.replace(request.word, freed(request.word)))
+    slot.is_none_or(|slot| replace(slot, request.word, freed(request.word)))
 }
 
 /// Answers the request in a slot; the requester, if there was one. `give` gets first page and pages.
-fn serve<S: Slot>(slot: &S, give: impl FnOnce(u64, u64) -> bool) -> Option<u16> {
-    let word = slot.read();
+fn serve(slot: &AtomicU64, give: impl FnOnce(u64, u64) -> bool) -> Option<u16> {
+    let word = slot.load(SeqCst);
     if word & STATE != REQUESTED {
         return None;
     }
     let count = word >> COUNT & COUNT_BITS;
     let given = count <= MAX_PAGES && give(word >> FIRST & FIRST_BITS, count);
     let answer = if given { GIVEN } else { REFUSED };
-    slot.replace(word, word & !STATE | answer).then_some((word >> MEMBER & MEMBER_BITS) as u16)
+    replace(slot, word, word & !STATE | answer).then_some((word >> MEMBER & MEMBER_BITS) as u16)
 }
 
 /// Frees a slot whose answer nobody fetches: it is the same as so many times before. `last` is what it was,
 /// and how often.
-fn forget<S: Slot>(slot: &S, last: &mut (u64, u8)) {
-    let word = slot.read();
+fn forget(slot: &AtomicU64, last: &mut (u64, u8)) {
+    let word = slot.load(SeqCst);
     if matches!(word & STATE, FREE | REQUESTED) || word != last.0 {
         *last = (word, 0);
         return;
     }
     last.1 += 1;
     if last.1 >= PATIENCE {
-        slot.replace(word, freed(word));
+        replace(slot, word, freed(word));
         *last = (0, 0);
     }
 }
@@ -234,9 +222,9 @@ impl Pool {
     /// A member is dead: nobody fetches the answers to its requests.
     pub(crate) fn forget_memory_requests(&self, member: u16) {
         for slot in &self.root().memory_requests {
-            let word = slot.read();
+            let word = slot.load(SeqCst);
             if word & STATE != FREE && word >> MEMBER & MEMBER_BITS == member.into() {
-                slot.replace(word, freed(word));
+                replace(slot, word, freed(word));
             }
         }
     }

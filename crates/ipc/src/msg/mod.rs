@@ -36,7 +36,7 @@ mod end;
 mod get;
 mod lock;
 mod mark;
-#[cfg(test)]
+#[cfg(all(test, feature = "model"))]
 mod model;
 mod name;
 mod pause;

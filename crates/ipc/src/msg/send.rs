@@ -302,3 +302,16 @@ pub fn stopped_in_the_middle<'a>(c: &'a Ctx, id: i32, kind: i64, text: &'a [u8])
         unsafe { complete(c, &queue, &ring, tail.pos, message, c.kernel.now()) };
     }
 }
+
+/// Sends under the lock, as who has found no room. `leave`: as who has waited for long.
+#[cfg(all(test, feature = "model"))]
+pub fn send_under_lock(c: &Ctx, id: i32, kind: i64, text: &[u8], leave: bool) -> Result<(), Errno> {
+    let queue = Queue::find(c, id)?;
+    let message = Outgoing { kind, text: text.as_ptr(), len: text.len() };
+    let signals = SignalsBlocked::new(c.kernel);
+    // SAFETY: a slice.
+    match unsafe { try_send(c, &queue, &signals, message, true, leave)? } {
+        Step::Done => Ok(()),
+        Step::Busy | Step::Wait(_) => Err(Errno::EAGAIN),
+    }
+}

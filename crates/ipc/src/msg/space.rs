@@ -86,9 +86,7 @@ const IN_FLIGHT: u32 = 4;
 
 /// Moves the queue into a larger ring, or into one that nobody holds up.
 fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno> {
-    let c = slow.c;
-    let (head, tail) = (slow.queue.head(), slow.queue.tail());
-    let old = slow.queue.ring(c);
+    let old = slow.queue.ring(slow.c);
     let mut used = 0;
     if let Some(old) = &old {
         scan::find(slow, old, |item| {
@@ -105,7 +103,14 @@ fn grow(slow: &Slow, signals: &SignalsBlocked, cells: u32) -> Result<Ring, Errno
     if count > MOST as u64 {
         return Err(Errno::ENOMEM);
     }
-    let entry = slow.queue.entry;
+    enter(slow, signals, count)
+}
+
+/// Moves the queue into a new ring of so many cells.
+pub fn enter(slow: &Slow, signals: &SignalsBlocked, count: u64) -> Result<Ring, Errno> {
+    let (c, entry) = (slow.c, slow.queue.entry);
+    let (head, tail) = (slow.queue.head(), slow.queue.tail());
+    let old = slow.queue.ring(c);
     let guard = dir::lock(c, signals)?;
     let mut txn = guard.txn();
     let (at, _) = dir::take_block(c, &mut txn, ring::bytes(count))?;

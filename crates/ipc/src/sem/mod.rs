@@ -22,7 +22,7 @@ mod ctl;
 mod fast;
 mod get;
 mod lock;
-#[cfg(test)]
+#[cfg(all(test, feature = "model"))]
 mod model;
 mod perform;
 mod remove;

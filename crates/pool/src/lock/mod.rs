@@ -13,8 +13,7 @@
 //!   asleep takes the lock with the bit set, since others may sleep too.
 //! * *Death*: nobody is woken by a death, so sleepers look again after a while, at first after 1 ms, at the
 //!   latest after 50.
-//! * *The same code under a model*: `protocol` is generic over the word and the world, and runs under loom in
-//!   `model`.
+//! * `model` has these three under a model checker.
 //! * *A stuck or lying owner*: a call that has waited for [`PATIENCE`], for all its locks together and
 //!   however often their words have changed ([`crate::Budget`] counts), gives up with [`Stuck::Owner`]. As
 //!   long as an owner is known to be stopped, that does not count. Where a call has changed nothing yet, a
@@ -24,16 +23,16 @@
 
 mod protocol;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "model"))]
 mod model;
 
-use crate::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use crate::atomic::AtomicU32;
 use crate::budget::ASK;
 use crate::log::{Log, Txn};
 use crate::{Ctx, Kernel, Waited};
 use core::cell::Cell;
 use core::time::Duration;
-use protocol::{Word, World, HELD};
+use protocol::{World, HELD};
 
 pub use protocol::Stuck;
 
@@ -281,21 +280,6 @@ fn owner_word(ctx: &Ctx) -> u32 {
     HELD | (ctx.me.generation as u32 & 0x3fff) << 16 | (ctx.me.slot & 0xffff)
 }
 
-impl Word for AtomicU32 {
-    #[inline]
-    fn read(&self) -> u32 {
-        self.load(Relaxed)
-    }
-    #[inline]
-    fn replace(&self, old: u32, new: u32) -> bool {
-        self.compare_exchange(old, new, Acquire, Relaxed).is_ok()
-    }
-    #[inline]
-    fn exchange(&self, new: u32) -> u32 {
-        self.swap(new, AcqRel)
-    }
-}
-
 /// The protocol's world in a pool.
 struct Here<'a> {
     ctx: &'a Ctx<'a>,
@@ -303,7 +287,7 @@ struct Here<'a> {
     log: &'a dyn Fn() -> Log,
 }
 
-impl World<AtomicU32> for Here<'_> {
+impl World for Here<'_> {
     fn is_dead(&self, word: u32) -> bool {
         let (slot, generation) = (word & 0xffff, word >> 16 & 0x3fff);
         self.ctx.is_dead(slot, |g| g as u32 & 0x3fff == generation)

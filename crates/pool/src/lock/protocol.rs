@@ -1,5 +1,6 @@
-//! The lock's algorithm, apart from what it runs on, so that it runs under a model checker too.
+//! The lock's algorithm, apart from what it needs of a pool and of the kernel.
 
+use crate::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use core::time::Duration;
 
 /// Somebody holds the lock.
@@ -26,18 +27,8 @@ pub enum Stuck {
     Spent,
 }
 
-/// A lock word.
-pub trait Word {
-    /// What it is.
-    fn read(&self) -> u32;
-    /// Replaces `old` by `new`, acquiring; whether it was `old`.
-    fn replace(&self, old: u32, new: u32) -> bool;
-    /// Replaces whatever it is, releasing; returns what it was.
-    fn exchange(&self, new: u32) -> u32;
-}
-
 /// What the algorithm needs besides.
-pub trait World<W> {
+pub trait World {
     /// Is the owner that a word names certainly dead?
     fn is_dead(&self, word: u32) -> bool;
     /// Is the owner that a word names known to be stopped, and waited for as long as it is?
@@ -52,9 +43,9 @@ pub trait World<W> {
     fn recover(&self);
     /// Sleeps while the word is `expected`, for `pause` at the most. False: it is not the caller's to wait
     /// any more.
-    fn wait(&self, word: &W, expected: u32, pause: Duration) -> bool;
+    fn wait(&self, word: &AtomicU32, expected: u32, pause: Duration) -> bool;
     /// Wakes one sleeper.
-    fn wake_one(&self, word: &W);
+    fn wake_one(&self, word: &AtomicU32);
     /// Nanoseconds of a clock.
     fn now(&self) -> u64;
     /// Rounds to spin before sleeping.
@@ -67,10 +58,16 @@ pub trait World<W> {
     }
 }
 
+/// Replaces `old` by `new`, acquiring; whether it was `old`.
+#[inline]
+fn replace(word: &AtomicU32, old: u32, new: u32) -> bool {
+    word.compare_exchange(old, new, Acquire, Relaxed).is_ok()
+}
+
 /// Takes the lock for `mine`; returns whether it was taken over from the dead.
 #[inline]
-pub fn acquire<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Result<bool, Stuck> {
-    if word.replace(0, mine) {
+pub fn acquire<X: World>(world: &X, word: &AtomicU32, mine: u32) -> Result<bool, Stuck> {
+    if replace(word, 0, mine) {
         return Ok(false);
     }
     acquire_slowly(world, word, mine)
@@ -78,16 +75,16 @@ pub fn acquire<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Result<b
 
 /// Lets the lock go.
 #[inline]
-pub fn release<W: Word, X: World<W>>(world: &X, word: &W) {
-    if word.exchange(0) & CONTENDED != 0 {
+pub fn release<X: World>(world: &X, word: &AtomicU32) {
+    if word.swap(0, AcqRel) & CONTENDED != 0 {
         world.wake_one(word);
     }
 }
 
 #[cold]
-fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Result<bool, Stuck> {
+fn acquire_slowly<X: World>(world: &X, word: &AtomicU32, mine: u32) -> Result<bool, Stuck> {
     for _ in 0..world.spin_rounds() {
-        if word.read() == 0 && word.replace(0, mine) {
+        if word.load(Relaxed) == 0 && replace(word, 0, mine) {
             return Ok(false);
         }
         world.relax();
@@ -99,12 +96,12 @@ fn acquire_slowly<W: Word, X: World<W>>(world: &X, word: &W, mine: u32) -> Resul
 }
 
 /// `waited` becomes how many nanoseconds it took, without those in which the owner was stopped.
-fn wait_for<W: Word, X: World<W>>(world: &X, word: &W, mine: u32, waited: &mut u64) -> Result<bool, Stuck> {
+fn wait_for<X: World>(world: &X, word: &AtomicU32, mine: u32, waited: &mut u64) -> Result<bool, Stuck> {
     let mut pause = FIRST_PAUSE;
-    let mut seen = word.read();
+    let mut seen = word.load(Relaxed);
     let begun = world.now();
     while world.give_way() {
-        if word.read() == 0 && word.replace(0, mine) {
+        if word.load(Relaxed) == 0 && replace(word, 0, mine) {
             return Ok(false);
         }
         if world.now().saturating_sub(begun) > AWAKE {
@@ -113,8 +110,8 @@ fn wait_for<W: Word, X: World<W>>(world: &X, word: &W, mine: u32, waited: &mut u
     }
     let mut looked = begun;
     loop {
-        let now = word.read();
-        if now == 0 && word.replace(0, mine | CONTENDED) {
+        let now = word.load(Relaxed);
+        if now == 0 && replace(word, 0, mine | CONTENDED) {
             return Ok(false);
         }
         let has_moved = now & !CONTENDED != seen & !CONTENDED;
@@ -123,7 +120,7 @@ fn wait_for<W: Word, X: World<W>>(world: &X, word: &W, mine: u32, waited: &mut u
         } else if pause > FIRST_PAUSE
             // No owner writes a word that is neither 0 nor held.
             && (now & HELD == 0 || world.is_dead(now))
-            && word.replace(now, mine | CONTENDED)
+            && replace(word, now, mine | CONTENDED)
         {
             world.recover();
             return Ok(true);
@@ -137,7 +134,7 @@ fn wait_for<W: Word, X: World<W>>(world: &X, word: &W, mine: u32, waited: &mut u
         if let Some(stuck) = world.gives_up(*waited, clock.saturating_sub(begun)) {
             return Err(stuck);
         }
-        if now == 0 || now & CONTENDED == 0 && !word.replace(now, now | CONTENDED) {
+        if now == 0 || now & CONTENDED == 0 && !replace(word, now, now | CONTENDED) {
             continue;
         }
         if !world.wait(word, now | CONTENDED, pause) {

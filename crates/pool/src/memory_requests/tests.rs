@@ -52,9 +52,9 @@ fn answers_that_nobody_fetches_are_forgotten() {
     assert_eq!(fetch(&slots, dead), Answer::Pending, "a request waits");
     serve(&slots[0], |_, _| true);
     look(&mut seen, PATIENCE);
-    assert_eq!(slots[0].read() & STATE, GIVEN, "it may be fetched yet");
+    assert_eq!(slots[0].load(SeqCst) & STATE, GIVEN, "it may be fetched yet");
     look(&mut seen, 1);
-    assert_eq!(slots[0].read() & STATE, FREE);
+    assert_eq!(slots[0].load(SeqCst) & STATE, FREE);
     let next = put(&slots, 1, 7, 1).unwrap();
     assert_eq!(fetch(&slots, dead), Answer::Lost, "the same, but later");
     serve(&slots[0], |_, _| true);

@@ -1,9 +1,6 @@
-//! Words and bytes that others may change at the same time.
-//!
-//! All of a pool is read and written by what this module has. The words are the atomics of [`core`], and
-//! whoever copies bytes has made sure that they are its own meanwhile, or stands it if they are not.
+//! The processor's own.
 
-pub use core::sync::atomic::{fence, AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering};
+pub use core::sync::atomic::{fence, AtomicI64, AtomicU32, AtomicU64, AtomicU8};
 
 /// Copies bytes of the program into the pool.
 ///

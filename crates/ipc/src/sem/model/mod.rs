@@ -1,0 +1,57 @@
+//! `semop` under a model checker: a few processes at the same time, on one semaphore.
+
+mod dying;
+mod undoing;
+mod waiting;
+
+use super::{Sembuf, SEM_UNDO};
+use crate::modelled::{is_in_order, world};
+use crate::{sem, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
+use core::time::Duration;
+use vshmem_pool::model::World;
+
+/// An operation of whoever waits for its turn.
+fn op(by: i16) -> Sembuf {
+    Sembuf { num: 0, op: by, flg: 0 }
+}
+
+/// One that does not wait.
+fn at_once(by: i16) -> Sembuf {
+    Sembuf { flg: IPC_NOWAIT as i16, ..op(by) }
+}
+
+/// One that does not wait, and is taken back when its process dies.
+fn undone(by: i16) -> Sembuf {
+    Sembuf { flg: IPC_NOWAIT as i16 | SEM_UNDO, ..op(by) }
+}
+
+/// As the library does it.
+fn semop(c: &Ctx, id: i32, sop: Sembuf) -> Result<(), Errno> {
+    if sem::try_fast(c, id, sop) {
+        Ok(())
+    } else {
+        sem::op(c, id, &[sop], None)
+    }
+}
+
+/// One semaphore, of this value.
+fn semaphore(actors: usize, naps: Duration, value: i32) -> (World, i32) {
+    let world = world(actors, naps);
+    let c = &world.observer();
+    let id = sem::get(c, IPC_PRIVATE, 1, 0o666).unwrap();
+    sem::setval(c, id, 0, value).unwrap();
+    (world, id)
+}
+
+/// The value, when all have come to their end, and all is in order.
+fn value(world: &World, id: i32) -> i32 {
+    let c = &world.observer();
+    is_in_order(c);
+    let value = sem::getval(c, id, 0).unwrap();
+    // Nobody waits, and fast paths may go on, at the latest when somebody has come after the dead.
+    let entry = c.pool.sem(id as u32 & 0x1ffff).unwrap(); // unpaid
+    assert_eq!(entry.first_waiter.load(vshmem_pool::atomic::Ordering::Relaxed), 0, "somebody waits");
+    semop(c, id, at_once(1)).unwrap();
+    assert!(sem::try_fast(c, id, at_once(1)), "nobody may go on");
+    value
+}

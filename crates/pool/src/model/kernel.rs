@@ -1,0 +1,73 @@
+//! The kernel under a scene.
+
+use super::turn::switching;
+use super::{execution, life};
+use crate::atomic::{AtomicU32, Ordering::SeqCst};
+use crate::{Cred, Kernel, Waited};
+use core::time::Duration;
+
+/// A process, and the kernel as it sees it. Its pid is the number of its actor.
+pub struct Process {
+    /// Sleeps that are no longer than this end by themselves, all others only when somebody wakes.
+    pub naps: Duration,
+}
+
+impl Kernel for Process {
+    fn alive(&self, _slot: u32, pid: u32, _started: u64) -> bool {
+        match execution::life() {
+            Some(_) if std::thread::panicking() => true,
+            Some(life) => !life.is_dead(pid as usize),
+            None => !life::was_killed(pid as usize),
+        }
+    }
+    fn block_signals(&self) -> u64 {
+        0
+    }
+    fn restore_signals(&self, _old: u64) {}
+    fn reserve(&self, _offset: u64, _len: u64) -> bool {
+        true
+    }
+    fn release(&self, _offset: u64, _len: u64) -> bool {
+        false
+    }
+    fn available_memory(&self) -> Option<u64> {
+        None
+    }
+    fn now(&self) -> i64 {
+        0
+    }
+    fn monotonic(&self) -> u64 {
+        0
+    }
+    fn cred(&self) -> Cred {
+        Cred { uid: 0, gid: 0, caps: 0 }
+    }
+    fn in_group(&self, _gid: u32) -> bool {
+        false
+    }
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
+        let Some(life) = execution::life().filter(|_| !std::thread::panicking()) else {
+            return Waited::TimedOut;
+        };
+        if timeout.is_some_and(|timeout| timeout <= self.naps) {
+            switching(loom::thread::yield_now);
+            return Waited::TimedOut;
+        }
+        life.sleep(word.as_ptr() as usize, || word.load(SeqCst) == expected);
+        Waited::Woken
+    }
+    fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
+        match execution::life() {
+            Some(life) if !std::thread::panicking() => life.wake(word.as_ptr() as usize, n),
+            _ => 0,
+        }
+    }
+    fn spin_rounds(&self) -> u32 {
+        0
+    }
+    fn spinning(&self) {
+        if execution::life().is_some() {
+            switching(loom::thread::yield_now);
+        }
+    }
+}
