@@ -127,7 +127,7 @@ fn host_session(stream: &[u8]) {
     let (host, mut machine) = UnixStream::pair().expect("a pair");
     machine.set_nonblocking(true).expect("a socket");
     let said = Rc::new(RefCell::new(Vec::new()));
-    let outputs = [None, None, Some("vm0.2")].map(|label| Output::to(label, &said));
+    let outputs = [None, None, Some("vm0.2")].map(|label| Output::kept(label, &said));
     let mut group = Group::on(Channel::on(host, [7; 16]), outputs.into());
     for piece in stream.split(|c| *c == SEAM) {
         let _ = machine.write(piece);

@@ -93,15 +93,17 @@ impl Library {
     }
 }
 
+/// An entry of a module's .modinfo section, by its name with `=`.
+pub fn modinfo(module: &[u8], name: &str) -> Option<String> {
+    let info = elf::section(module, ".modinfo")?;
+    let value = info.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes()))?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
 /// The dependencies that a module names.
 pub(crate) fn dependencies(module: &[u8]) -> Vec<String> {
-    let info = elf::section(module, ".modinfo").unwrap_or(&[]);
-    info.split(|&b| b == 0)
-        .filter_map(|entry| entry.strip_prefix(b"depends="))
-        .flat_map(|list| list.split(|&b| b == b','))
-        .filter(|name| !name.is_empty())
-        .map(|name| normal(&String::from_utf8_lossy(name)))
-        .collect()
+    let list = modinfo(module, "depends=").unwrap_or_default();
+    list.split(',').filter(|name| !name.is_empty()).map(normal).collect()
 }
 
 /// `virtio-rng` and `virtio_rng` are the same module.

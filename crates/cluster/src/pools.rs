@@ -225,22 +225,34 @@ fn format(memory: Mem, params: &Params, chosen: &[Limit]) -> std::result::Result
 
 /// The pools of this machine's devices, in their order, then this user's named pools, by name.
 pub fn list() -> Result<Vec<Listed>> {
-    let mut out = list_local_pools()?;
-    out.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut devices = Vec::new();
+    let mut all = Vec::new();
     for transport in transports() {
         let listed = transport.discover(&mut |pool| {
             if !pool.is_local() {
                 // A device that this user may not open is skipped.
                 let handle = transport.open(pool).ok();
-                devices.extend(handle.and_then(|handle| device(pool, handle)));
+                all.extend(handle.and_then(|handle| device(pool, handle)));
             }
             true
         });
         listed.map_err(|error| error!("could not list the machine's pools: {error}"))?;
     }
-    devices.append(&mut out);
-    Ok(devices)
+    let devices = all.len();
+    list_local(&mut |found| {
+        all.push(Listed {
+            name: String::from_utf8_lossy(found.pool.name()).into_owned(),
+            path: found.pool.path().to_string_lossy().into_owned(),
+            size: found.size,
+            used: found.used,
+            mode: found.mode,
+            reserved: found.reserved,
+            access: Access { cached: true, woken: true },
+        });
+        true
+    })
+    .map_err(|error| error!("could not list the pools: {error}"))?;
+    all[devices..].sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
 }
 
 /// The pool behind a device. Closes it.
@@ -260,24 +272,6 @@ fn device(pool: &PoolRef, handle: Handle) -> Option<Listed> {
         reserved: false,
         access,
     })
-}
-
-fn list_local_pools() -> Result<Vec<Listed>> {
-    let mut out = Vec::new();
-    list_local(&mut |found| {
-        out.push(Listed {
-            name: String::from_utf8_lossy(found.pool.name()).into_owned(),
-            path: found.pool.path().to_string_lossy().into_owned(),
-            size: found.size,
-            used: found.used,
-            mode: found.mode,
-            reserved: found.reserved,
-            access: Access { cached: true, woken: true },
-        });
-        true
-    })
-    .map_err(|error| error!("could not list the pools: {error}"))?;
-    Ok(out)
 }
 
 /// Removes a pool, even if it is in use. Programs that use it keep it until they end.

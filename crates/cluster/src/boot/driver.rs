@@ -1,9 +1,8 @@
 //! The driver for the machines' kernel, if this host has one: installed by DKMS, beside this program, or
 //! built into the user's cache by `kmod/build.sh`.
 
-use crate::elf;
 use crate::error::{error, Result};
-use crate::modules::{read_module, Module};
+use crate::modules::{modinfo, read_module, Module};
 use crate::state::directories::cache_directory;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,13 +69,6 @@ fn open(path: &Path, name: &str, version: &str) -> Result<Driver> {
 fn built_for(module: &[u8]) -> Option<String> {
     let magic = modinfo(module, "vermagic=")?;
     magic.split(' ').next().map(str::to_owned)
-}
-
-/// An entry of a module's .modinfo section.
-fn modinfo(module: &[u8], name: &str) -> Option<String> {
-    let info = elf::section(module, ".modinfo")?;
-    let value = info.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes()))?;
-    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Paths where it may be, the best first.

@@ -48,8 +48,7 @@ struct Archive(Vec<u8>);
 impl Archive {
     /// Adds an entry of this type. Parents must have been added before it.
     fn add(&mut self, kind: ModeFileType, name: &str, mode: u32, data: &[u8]) {
-        let entry = Builder::new(name).mode(mode).set_mode_file_type(kind);
-        self.write(entry, data);
+        self.write(kind, Builder::new(name).mode(mode), data);
     }
 
     fn directory(&mut self, name: &str) {
@@ -64,21 +63,11 @@ impl Archive {
         self.add(ModeFileType::Symlink, name, 0o777, target.as_bytes());
     }
 
-    fn character(&mut self, name: &str, mode: u32, major: u32, minor: u32) {
-        let entry = Builder::new(name).rdev_major(major).rdev_minor(minor);
-        let entry = entry.mode(mode).set_mode_file_type(ModeFileType::Char);
-        self.write(entry, &[]);
-    }
-
-    fn write(&mut self, entry: Builder, data: &[u8]) {
+    fn write(&mut self, kind: ModeFileType, entry: Builder, data: &[u8]) {
         let size = u32::try_from(data.len()).expect("a file in an initramfs is below 4 GiB");
-        let mut writer = entry.write(&mut self.0, size);
+        let mut writer = entry.set_mode_file_type(kind).write(&mut self.0, size);
         let written = writer.write_all(data).and_then(|()| writer.finish());
         written.expect("a vector takes it");
-    }
-
-    fn finish(self) -> Vec<u8> {
-        trailer(self.0).expect("a vector takes it")
     }
 }
 
@@ -91,7 +80,8 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     }
     // Loaders look for libraries in one of these two.
     archive.symlink("lib", "lib64");
-    archive.character("dev/console", 0o600, 5, 1);
+    let console = Builder::new("dev/console").mode(0o600).rdev_major(5).rdev_minor(1);
+    archive.write(ModeFileType::Char, console, &[]);
     archive.file("init", 0o755, &elf::loaded_part(&program));
     if let Some(loader) = elf::interpreter(&program) {
         add_libraries(&mut archive, &loader)?;
@@ -99,7 +89,7 @@ pub fn build(modules: &[Module]) -> Result<Vec<u8>> {
     for (number, module) in modules.iter().enumerate() {
         archive.file(&format!("modules/{number:03}-{}.ko", module.name), 0o644, &module.bytes);
     }
-    Ok(archive.finish())
+    Ok(trailer(archive.0).expect("a vector takes it"))
 }
 
 /// The shared libraries of this program are those that it has mapped.

@@ -17,74 +17,40 @@ const MAX_LINE: usize = 64 * 1024;
 /// The output of one command.
 pub struct Output {
     prefix: Option<String>,
-    to: Sink,
-    out: Vec<u8>,
-    err: Vec<u8>,
-}
-
-/// Where output goes.
-enum Sink {
-    /// This process's two streams.
-    Ours,
-    /// Both to one list.
-    #[cfg(any(test, feature = "fuzz"))]
-    List(std::rc::Rc<std::cell::RefCell<Vec<u8>>>),
+    /// For each stream, an incomplete line, and where output goes.
+    streams: [(Vec<u8>, Box<dyn Write>); 2],
 }
 
 impl Output {
-    /// With a label, which precedes each line.
+    /// Output to this process's own streams. A label precedes each line.
     pub fn new(label: Option<&str>) -> Output {
-        let prefix = label.map(|label| format!("{label}: "));
-        Output { prefix, to: Sink::Ours, out: Vec::new(), err: Vec::new() }
+        Output::to(label, [Box::new(io::stdout()), Box::new(io::stderr())])
     }
 
-    /// Output that is kept in a list.
-    #[cfg(any(test, feature = "fuzz"))]
-    pub fn to(label: Option<&str>, list: &std::rc::Rc<std::cell::RefCell<Vec<u8>>>) -> Output {
-        Output { to: Sink::List(list.clone()), ..Output::new(label) }
+    /// Output to these two.
+    pub fn to(label: Option<&str>, streams: [Box<dyn Write>; 2]) -> Output {
+        let prefix = label.map(|label| format!("{label}: "));
+        Output { prefix, streams: streams.map(|to| (Vec::new(), to)) }
     }
 
     /// Passes on output of the command.
     pub fn write(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        let (buffer, prefix) = match stream {
-            Stream::Out => (&mut self.out, &self.prefix),
-            Stream::Err => (&mut self.err, &self.prefix),
-        };
-        match prefix {
-            None => self.to.write(stream, bytes),
-            Some(prefix) => self.to.write(stream, &whole_lines(buffer, prefix, bytes)),
+        let (buffer, to) = &mut self.streams[stream as usize];
+        match &self.prefix {
+            None => to.write_all(bytes)?,
+            Some(prefix) => to.write_all(&whole_lines(buffer, prefix, bytes))?,
         }
+        to.flush()
     }
 
     /// The command has ended: passes on incomplete lines.
     pub fn end(&mut self) -> io::Result<()> {
         for stream in [Stream::Out, Stream::Err] {
-            let buffer = if stream == Stream::Out { &self.out } else { &self.err };
-            if !buffer.is_empty() {
+            if !self.streams[stream as usize].0.is_empty() {
                 self.write(stream, b"\n")?;
             }
         }
         Ok(())
-    }
-}
-
-impl Sink {
-    fn write(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        match (self, stream) {
-            (Sink::Ours, Stream::Out) => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
-            }
-            (Sink::Ours, Stream::Err) => io::stderr().lock().write_all(bytes),
-            #[cfg(any(test, feature = "fuzz"))]
-            (Sink::List(list), _) => {
-                list.borrow_mut().extend_from_slice(bytes);
-                Ok(())
-            }
-        }
     }
 }
 
@@ -104,6 +70,9 @@ pub(crate) fn whole_lines(buffer: &mut Vec<u8>, prefix: &str, bytes: &[u8]) -> V
     }
     out
 }
+
+#[cfg(any(test, feature = "fuzz"))]
+pub mod testing;
 
 #[cfg(test)]
 mod tests {

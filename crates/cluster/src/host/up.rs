@@ -241,20 +241,15 @@ fn prepare(
 
 /// The pools that each machine starts with: the cluster's own, then other pools of this host.
 fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Result<Vec<Granted>> {
-    let mut pools = vec![Granted {
-        name: launcher.pool_name(&options.cluster),
-        path: launcher.pool_path(&options.cluster),
-        size: options.pool_size,
-        doorbell,
-        member: None,
-        transport: options.transport.clone(),
-    }];
+    let (name, path) = (launcher.pool_name(&options.cluster), launcher.pool_path(&options.cluster));
+    let transport = options.transport.clone();
+    let mut pools = vec![Granted { transport, ..Granted::new(name, path, options.pool_size, doorbell) }];
     for wanted in &options.pools {
         let HostPool { name, path, size } = HostPool::find(wanted)?.with_name(None)?;
         if pools.iter().any(|pool| pool.name == name) {
             return Err(error!("two pools would be called {name}").code(2));
         }
-        pools.push(Granted { name, path, size, doorbell, member: None, transport: None });
+        pools.push(Granted::new(name, path, size, doorbell));
     }
     Ok(pools)
 }

@@ -31,6 +31,13 @@ pub struct Granted {
     pub transport: Option<String>,
 }
 
+impl Granted {
+    /// A pool that comes by the launcher's default transport.
+    pub fn new(name: String, path: PathBuf, size: u64, doorbell: bool) -> Granted {
+        Granted { name, path, size, doorbell, member: None, transport: None }
+    }
+}
+
 /// One machine of a cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {

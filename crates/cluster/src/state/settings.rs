@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 pub const PROBE_MARK: &str = "vshmem: this accelerator boots a machine";
 
 /// A machine's settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The machine's name, `vm0` and so on.
     pub name: String,
@@ -72,17 +72,7 @@ impl Settings {
 
     /// From /proc/cmdline; other parameters are skipped.
     pub fn from_command_line(line: &str) -> Result<Settings> {
-        let mut out = Settings {
-            name: "vm".into(),
-            pools: vec![],
-            dax: vec![],
-            uid: 0,
-            channels: 0,
-            network: None,
-            shares: vec![],
-            launcher: String::new(),
-            probe: false,
-        };
+        let mut out = Settings { name: "vm".into(), ..Settings::default() };
         for word in line.split_ascii_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             let bad = || error!("{word} on the kernel's command line is invalid");

@@ -54,7 +54,7 @@ impl Run {
         host.set_nonblocking(false).unwrap();
         let mut sender = host.try_clone().unwrap();
         let said: Vec<_> = requests.iter().map(|_| Rc::default()).collect();
-        let outputs = said.iter().map(|list| Output::to(None, list)).collect();
+        let outputs = said.iter().map(|list| Output::kept(None, list)).collect();
         for (stream, request) in requests.iter().enumerate() {
             sender.write_all(&starts(stream as u16, request)).unwrap();
             machine.work();

@@ -60,14 +60,7 @@ impl<'a> Hotplug<'a> {
                 continue;
             };
             let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
-            pools.push(Granted {
-                transport: None,
-                name: plugged.pool.clone(),
-                path,
-                size,
-                doorbell: false,
-                member: None,
-            });
+            pools.push(Granted::new(plugged.pool.clone(), path, size, false));
         }
         if pools != self.target.pools {
             self.target.set_pools(pools)?;
@@ -103,14 +96,8 @@ impl<'a> Hotplug<'a> {
     pub fn plug(&mut self, pool: &HostPool) -> Result<()> {
         let with_name = |error: Error, name: &str| error.about(&format!("could not give {name} the pool"));
         let bus = self.devices.bus_for(pool.size).map_err(|e| with_name(e, &self.target.name))?.clone();
-        let granted = Granted {
-            transport: None,
-            name: pool.name.clone(),
-            path: pool.path.clone(),
-            size: pool.size,
-            doorbell: self.target.doorbell && plug::can_unplug_doorbell(&mut self.qmp)?,
-            member: None,
-        };
+        let doorbell = self.target.doorbell && plug::can_unplug_doorbell(&mut self.qmp)?;
+        let granted = Granted::new(pool.name.clone(), pool.path.clone(), pool.size, doorbell);
         let mut pools = self.target.pools.clone();
         pools.push(granted.clone());
         self.target.set_pools(pools)?;

@@ -154,14 +154,7 @@ mod tests {
     use super::*;
 
     fn pool(name: &str, path: &str) -> Granted {
-        Granted {
-            transport: None,
-            name: name.into(),
-            path: path.into(),
-            size: 1 << 20,
-            doorbell: false,
-            member: None,
-        }
+        Granted::new(name.into(), path.into(), 1 << 20, false)
     }
 
     fn bus(name: &str) -> FreeBus {

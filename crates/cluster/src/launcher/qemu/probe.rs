@@ -82,17 +82,8 @@ pub(crate) fn parse_verdict(text: &str, question: &str) -> Option<Accel> {
 fn probe(kernel: &Kernel, directory: &Path) -> Result<bool> {
     let initramfs = directory.join("initramfs");
     initramfs::write(&initramfs, &[])?;
-    let settings = Settings {
-        dax: vec![],
-        name: "probe".into(),
-        pools: vec![],
-        uid: uid(),
-        channels: 0,
-        network: None,
-        shares: vec![],
-        launcher: NAME.into(),
-        probe: true,
-    };
+    let (name, launcher) = ("probe".into(), NAME.into());
+    let settings = Settings { name, uid: uid(), launcher, probe: true, ..Settings::default() };
     let spec = MachineSpec {
         settings: &settings,
         title: "vshmem-probe".into(),

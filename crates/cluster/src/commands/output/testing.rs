@@ -1,0 +1,29 @@
+//! Output that is kept.
+
+use super::Output;
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
+
+/// Bytes that were written.
+pub type List = Rc<RefCell<Vec<u8>>>;
+
+struct Writer(List);
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output {
+    /// Output that is kept in a list.
+    pub fn kept(label: Option<&str>, list: &List) -> Output {
+        Output::to(label, [list, list].map(|list| Box::new(Writer(list.clone())) as Box<dyn Write>))
+    }
+}
