@@ -1,5 +1,6 @@
 /* Shared memory segments, as shmop(2) and shmctl(2) describe them. */
 #include "check.h"
+#include <stdint.h>
 #include <sys/mman.h>
 
 static int new_segment(size_t size) { return (int)OK(shmget(IPC_PRIVATE, size, 0600)); }
@@ -151,11 +152,19 @@ static void a_removed_segment_goes_with_its_last_user(void) {
     FAILS(shmat(id, NULL, 0), EINVAL);
 }
 
+/* What the pool's memory is mapped in multiples of: pages, unless the environment says otherwise.
+ */
+static size_t unit(void) {
+    const char *large = getenv("SHMLBA");
+    return large ? strtoul(large, NULL, 0) : 4096;
+}
+
 static void attaches_where_asked(void) {
-    size_t size = 3 * 4096;
+    size_t size = 3 * unit();
     int id = new_segment(size);
-    char *free_range = mmap(NULL, 4 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *free_range = mmap(NULL, 5 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(free_range != MAP_FAILED);
+    free_range += -(uintptr_t)free_range % unit();
     FAILS(shmat(id, free_range, 0), EINVAL); /* taken */
     EQUAL((long)shmat(id, free_range, SHM_REMAP), (long)free_range);
     free_range[0] = 3;
@@ -164,8 +173,8 @@ static void attaches_where_asked(void) {
     EQUAL((long)shmat(id, free_range, 0), (long)free_range);
     CHECK(free_range[0] == 3);
     FAILS(shmat(id, free_range + size + 1, 0), EINVAL);
-    EQUAL((long)shmat(id, free_range + size + 4095, SHM_RND), (long)(free_range + size));
-    FAILS(shmdt(free_range + 4096), EINVAL);
+    EQUAL((long)shmat(id, free_range + size + unit() - 1, SHM_RND), (long)(free_range + size));
+    FAILS(shmdt(free_range + unit()), EINVAL);
     OK(shmdt(free_range));
     FAILS(shmdt(free_range), EINVAL);
     OK(shmdt(free_range + size));

@@ -418,13 +418,13 @@ impl Handle {
     /// A thread that forks at this very moment by other means than the caller's knowledge may pass the lock
     /// on to its child, which then keeps the slot alive until it ends or execs: serialise this with `fork`.
     pub fn claim_liveness(&self, slot: u32) -> Option<Liveness> {
-        liveness::claim(&self.descriptor, slot, Heir::Nobody)
+        liveness::claim(&self.descriptor, self.page_size, slot, Heir::Nobody)
     }
 
     /// Takes the liveness lock of a process slot for the child that the calling thread is about to fork.
     /// Afterwards the parent calls [`Liveness::end`] and the child [`Liveness::keep_in_child`].
     pub fn claim_liveness_for_child(&self, slot: u32) -> Option<Liveness> {
-        liveness::claim(&self.descriptor, slot, Heir::Child)
+        liveness::claim(&self.descriptor, self.page_size, slot, Heir::Child)
     }
 
     /// Whether a process holds the liveness lock of a slot, in this kernel. `None`: that can't be told from

@@ -61,18 +61,16 @@ pub(crate) enum Heir {
 
 /// Takes the liveness lock of a slot. `None` if somebody holds it, or the file can't be opened anew or
 /// mapped.
-pub(crate) fn claim(descriptor: &Descriptor, slot: u32, heir: Heir) -> Option<Liveness> {
+pub(crate) fn claim(descriptor: &Descriptor, page_size: u64, slot: u32, heir: Heir) -> Option<Liveness> {
     let file = descriptor.open_anew()?;
     let mut request = request(slot);
     sys::lock(file.fd(), libc::F_OFD_SETLK, &mut request).ok()?;
     // Closing the description's last descriptor leaves it, and the lock, to the mapping.
-    hold(&file, heir)
+    hold(&file, page_size as usize, heir)
 }
 
-/// Maps a page of the description.
-fn hold(file: &Owned, heir: Heir) -> Option<Liveness> {
-    // Whole pages of the file: huge ones on hugetlbfs, whose mappings can't be smaller.
-    let len = crate::mapping::page_size_of(file.fd()) as usize;
+/// Maps a page of the description, of what the file is mapped in multiples of.
+fn hold(file: &Owned, len: usize, heir: Heir) -> Option<Liveness> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice.
     let page = unsafe { sys::map(0, len, libc::PROT_NONE, flags, file.fd(), 0) }.ok()? as usize;
