@@ -32,6 +32,11 @@ impl OpenPool {
         }
     }
 
+    /// Its length in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.handle.mem().len() as u64
+    }
+
     /// Looks at it.
     pub(crate) fn view(&self) -> View<'_> {
         View::of(&self.pool, &self.handle)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use vshmem_transport::dax::Dax;
+use vshmem_transport::given::Address;
 use vshmem_transport::head::UUID;
 use vshmem_transport::{PoolRef, Transport};
 
@@ -25,6 +26,10 @@ pub struct Devices;
 impl guest::Devices for Devices {
     fn transport(&self) -> &'static dyn Transport {
         &Dax
+    }
+
+    fn make(&self, address: Address) -> io::Result<()> {
+        make_devices(Some(address))
     }
 
     fn is_driver_pending(&self, _: &PoolRef) -> bool {
@@ -45,7 +50,8 @@ impl guest::Devices for Devices {
     }
 }
 
-/// Has the kernel make a DAX device of each region of persistent memory; returns how many it made.
+/// Has the kernel make a DAX device of each region of persistent memory that is not in use, or of those of one
+/// PCI device. They must be pools: what is none is overwritten.
 ///
 /// The kernel is told all that the block in front of a pool says ([`vshmem_transport::head`]), and refuses a
 /// block that says something else. Other members of the pool could otherwise have it keep its records of
@@ -54,11 +60,15 @@ impl guest::Devices for Devices {
 ///
 /// # Errors
 /// The kernel refuses, or lacks the driver.
-pub fn make_devices() -> io::Result<usize> {
-    let mut made = 0;
+pub fn make_devices(of: Option<Address>) -> io::Result<()> {
     if !Path::new(MEMORY).exists() {
-        return Ok(made);
+        return Ok(());
     }
+    let is_meant = |region: &Path| {
+        let place = fs::canonicalize(region).unwrap_or_default();
+        let mut addresses = place.iter().rev().map(|part| Address::parse(part.as_bytes()));
+        of.is_none_or(|of| addresses.find_map(|address| address) == Some(of))
+    };
     for entry in fs::read_dir(MEMORY)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with("ndbus") {
@@ -68,13 +78,17 @@ pub fn make_devices() -> io::Result<usize> {
     }
     for entry in fs::read_dir(MEMORY)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(number) = name.strip_prefix("region") {
-            made_of(&entry.path(), &format!("namespace{number}.0"))
+        let Some(number) = name.strip_prefix("region").filter(|_| is_meant(&entry.path())) else {
+            continue;
+        };
+        let namespace = format!("namespace{number}.0");
+        let holder = fs::read_to_string(entry.path().join(&namespace).join("holder")).unwrap_or_default();
+        if holder.trim().is_empty() {
+            made_of(&entry.path(), &namespace)
                 .map_err(|e| io::Error::new(e.kind(), format!("{name}: {e}")))?;
-            made += 1;
         }
     }
-    Ok(made)
+    Ok(())
 }
 
 /// Makes a DAX device of the whole of a region.

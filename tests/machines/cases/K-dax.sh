@@ -20,9 +20,6 @@ vshmem exec -u root vm0 -- "$MACHINES_TARGET/release/transport-contract" default
 equal "the transport keeps its contract" 0 $?
 contains "and it is this one" "transport dax" "$(cat "$work/contract")"
 grep -v '^ok' "$work/contract" | sed 's/^/        /'
-LIMIT=240 code "System V's conformance tests pass in a machine" 0 vshmem exec vm1 -- env TESTS=msg \
-    POOL=/dev/dax0.0 \
-    "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"
 
 # A wait, a hand-over and an end in each direction, and the host's own processes take part.
 cat >"$work/turns.pl" <<'P'
@@ -68,13 +65,13 @@ LIMIT=20 code "and what it held was undone" 0 vshmem run --vm vm0 --no-prefix --
 
 # The block before the pool is a liar's to write: it says that kernels keep their records of pages in the pool
 # itself (mode 2), which a kernel is told not to believe.
-pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
-/usr/bin/python3 - "$pool" <<'P'
+patch() { # patch FILE OFFSET VALUE: a word of the block, and its checksum
+    /usr/bin/python3 - "$@" <<'P'
 import struct, sys
 with open(sys.argv[1], "r+b") as pool:
     pool.seek(4096)
     block = bytearray(pool.read(4096))
-    struct.pack_into("<I", block, 72, 2)
+    struct.pack_into("<I", block, int(sys.argv[2]), int(sys.argv[3]))
     block[4088:] = bytes(8)
     low = high = 0
     for (word,) in struct.iter_unpack("<I", block):
@@ -84,6 +81,9 @@ with open(sys.argv[1], "r+b") as pool:
     pool.seek(4096)
     pool.write(block)
 P
+}
+pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
+patch "$pool" 72 2
 code "a machine does not start on a block that lies" 125 vshmem restart vm1 --timeout $((60 * slow))
 contains "and says why" "DAX" "$(cat "$work/out")"
 dd if=/dev/urandom of="$pool" bs=4096 seek=1 count=1 conv=notrunc 2>/dev/null
@@ -91,12 +91,57 @@ LIMIT=300 code "it does where there is none, and makes one" 0 vshmem restart vm1
 code "the pool is what it was" 0 vshmem run --vm vm1 --no-prefix -- perl -e 'semget(0x5252, 0, 0) // die'
 code "and whole" 0 vshmem check "cluster.$VSHMEM_CLUSTER"
 
-# Another pool beside it, by ivshmem, comes and goes; this one stays.
+# A further one, while it runs. The device is mapped in multiples of 2 MiB, and the host has the pool in pages.
+large=large-$VSHMEM_CLUSTER
+on_large() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=$large "$@"; }
+vshmem pool create "$large" --size 512M --dax --align 2M --limit shmmni=150
+code "a pool is granted as a DAX device" 0 vshmem grant "$large" vm1
+contains "which the machine's kernel makes" "$large 512M 512M 600 cached, nap /dev/dax1.0" \
+    "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls | tr -s ' ')"
+vshmem exec -u root vm1 -- "$MACHINES_TARGET/release/transport-contract" "$large" >"$work/contract" 2>&1
+equal "the transport keeps its contract in large pages" 0 $?
+grep -v '^ok' "$work/contract" | sed 's/^/        /'
+cp -r "$MACHINES_ROOT/tests/conformance" "$work"
+LIMIT=300 code "System V's conformance tests pass there" 0 vshmem exec -u root vm1 -- env TESTS="sem msg shm" POOL=/dev/dax1.0 SHMLBA=2097152 \
+    "$work/conformance/run.sh" "$VSHMEM_LIB"
+grep '^FAIL' "$work/out" | sed 's/^/        /'
+on_large perl -e 'shmwrite(shmget($_, 5000, 01600) // die, "by $_", 0, 8) || die for 1 .. 3'
+code "segments that the host has made" 0 vshmem run --vm vm1 -e VSHMEM_POOL="$large" --no-prefix -- \
+    perl -e 'my $text; shmread(shmget($_, 0, 0) // die, $text, 0, 4) && $text eq "by $_" or die "$_: $!" for 1 .. 3;
+             shmwrite(shmget(4, 5000, 01600) // die, "by 4", 0, 8) or die'
+equal "and those that a machine has made can be attached by either" "by 4" \
+    "$(on_large perl -e 'shmread(shmget(4, 0, 0) // die, my $text, 0, 4) or die; print $text')"
+contains "what they take is told" "(each takes a multiple of 2M: 8M in all, of which 19.5K were asked for)" \
+    "$(vshmem ipcs --pool "$large")"
+code "it can't be taken away" 125 vshmem revoke "$large" vm1
+contains "since QEMU can't" "by dax, and QEMU can't take such a device away" "$(cat "$work/out")"
+LIMIT=300 code "it goes when the machine starts anew" 0 vshmem restart vm1
+code "and can be granted again" 0 vshmem grant "$large" vm1
+equal "with all that is in it" "by 4" "$(vshmem run --vm vm1 -e VSHMEM_POOL="$large" --no-prefix -- \
+    perl -e 'shmread(shmget(4, 0, 0) // die, my $text, 0, 4) or die; print $text')"
+
+# Segments of a pool that was not made for large pages can't be attached where there is nothing else; the rest works.
+plain=plain-$VSHMEM_CLUSTER
+vshmem pool create "$plain" --size 64M --dax
+patch "/dev/shm/vshmem.$(id -u)/$plain" 84 $((2 << 20))
+code "a pool for pages is granted as a device of large ones" 0 vshmem grant "$plain" vm0
+code "its segments can't be attached" 0 vshmem run --vm vm0 -e VSHMEM_POOL="$plain" -e VSHMEM_LOG=error --no-prefix -- \
+    perl -e 'my $id = shmget(1, 1, 01600) // die; !shmread($id, my $text, 0, 1) && $!{EINVAL} or die'
+contains "and it is said what to do" "vshmem pool create --align 2048K" "$(cat "$work/out")"
+code "semaphores work" 0 vshmem run --vm vm0 -e VSHMEM_POOL="$plain" --no-prefix -- \
+    perl -e 'semop(semget(1, 1, 01600) // die, pack("s!3", 0, 1, 0)) or die'
+
+# Another pool beside them, by ivshmem, comes and goes.
 vshmem pool create "beside-$VSHMEM_CLUSTER" --size 1M
 code "another pool is granted to it" 0 vshmem grant "beside-$VSHMEM_CLUSTER" vm1
 contains "which it has besides" "beside-$VSHMEM_CLUSTER" "$(vshmem exec vm1 -- "$VSHMEM_BIN" pool ls)"
 code "and taken away" 0 vshmem revoke "beside-$VSHMEM_CLUSTER" vm1
 code "its own can't be" 125 vshmem revoke default vm1
 contains "since QEMU can't" "can't take such a device away" "$(cat "$work/out")"
-vshmem pool rm "beside-$VSHMEM_CLUSTER"
 vshmem down
+
+LIMIT=300 vshmem up -n 1 >"$work/up" 2>&1
+code "a machine without room for persistent memory is given none" 125 vshmem grant "$plain" vm0
+contains "and it is said what it lacks" "vshmem up --transport dax" "$(cat "$work/out")"
+vshmem down
+vshmem pool rm "beside-$VSHMEM_CLUSTER" "$large" "$plain"

@@ -5,12 +5,22 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::path::Path;
+use vshmem_transport::given::Address;
 use vshmem_transport::{PoolRef, Transport};
 
 /// The devices by which a transport gives pools to a machine.
 pub trait Devices {
     /// The transport.
     fn transport(&self) -> &'static dyn Transport;
+
+    /// Has the kernel make the device of a pool that the host says lies at this address, where it does not by
+    /// itself.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn make(&self, _address: Address) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Whether a driver is loaded that has not bound this pool's device yet.
     fn is_driver_pending(&self, pool: &PoolRef) -> bool;

@@ -97,6 +97,10 @@ impl Pools {
         }
         let deadline = Instant::now() + TIMEOUT;
         loop {
+            for kind in self.kinds {
+                // What fails is tried again, and missing in the end.
+                let _: Vec<_> = self.grants.iter().map(|grant| kind.make(grant.address())).collect();
+            }
             self.scan();
             let states: Vec<_> = self.grants.iter().map(|g| self.status_of(g)).collect();
             let all_ready = states.iter().all(GuestPool::is_ready);

@@ -245,11 +245,14 @@ fn first_pools(launcher: &dyn Launcher, options: &Options, doorbell: bool) -> Re
     let transport = options.transport.clone();
     let mut pools = vec![Granted { transport, ..Granted::new(name, path, options.pool_size, doorbell) }];
     for wanted in &options.pools {
-        let HostPool { name, path, size } = HostPool::find(wanted)?.with_name(None)?;
+        let HostPool { name, path, size, transport } = HostPool::find(wanted)?.with_name(None)?;
+        if let Some(other) = transport.as_ref().filter(|_| transport != options.transport) {
+            return Err(error!("the pool {name} was made for machines of --transport {other}").code(2));
+        }
         if pools.iter().any(|pool| pool.name == name) {
             return Err(error!("two pools would be called {name}").code(2));
         }
-        pools.push(Granted::new(name, path, size, doorbell));
+        pools.push(Granted { transport, ..Granted::new(name, path, size, doorbell) });
     }
     Ok(pools)
 }

@@ -6,7 +6,8 @@ use crate::view::OpenPool;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use vshmem_transport::{resolve, PoolRef};
+use vshmem_transport::dax::Dax;
+use vshmem_transport::{resolve, PoolRef, Transport};
 
 /// A pool of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +16,10 @@ pub struct HostPool {
     pub name: String,
     /// Its file.
     pub path: PathBuf,
-    /// Its size in bytes, a power of two.
+    /// Its size in bytes: a power of two, where it has no transport of its own.
     pub size: u64,
+    /// The transport that its file was made for, if not the launcher's default.
+    pub transport: Option<String>,
 }
 
 /// The hint if there is not enough memory for a whole pool.
@@ -35,9 +38,10 @@ impl HostPool {
             none(format!("{}: {e}", path.display()))
                 .hint(format!("Make one with: vshmem pool create {pool} --size 256M"))
         })?;
-        OpenPool::open(&found)?;
-        let size = meta.len();
-        if !size.is_power_of_two() {
+        let size = OpenPool::open(&found)?.size();
+        // Something stands before it for the kernels of machines.
+        let transport = (size < meta.len()).then(|| Dax.name().to_owned());
+        if transport.is_none() && !size.is_power_of_two() {
             let text = format!("the pool {pool} has {size} bytes, and a machine's device has a power of two");
             return Err(Error::new(text)
                 .hint("Make another one, for instance with: vshmem pool create NAME --size 1G"));
@@ -46,7 +50,7 @@ impl HostPool {
             [] => name_of(&path),
             name => String::from_utf8_lossy(name).into_owned(),
         };
-        Ok(HostPool { name, path, size })
+        Ok(HostPool { name, path, size, transport })
     }
 
     /// Backs all of it with memory: on a full host, a machine that touches an unbacked page is killed.

@@ -25,8 +25,7 @@ pub struct Granted {
     /// The member that the machine is, if its front end has reported it.
     #[serde(default)]
     pub member: Option<MemberId>,
-    /// The transport, if it is not the launcher's default. The machine then started with the pool, and can't
-    /// lose it.
+    /// The transport, if it is not the launcher's default. The machine then can't lose the pool.
     #[serde(default)]
     pub transport: Option<String>,
 }

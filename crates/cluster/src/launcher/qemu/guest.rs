@@ -62,7 +62,7 @@ fn open_pools(uid: u32) -> Result<()> {
                 .explain(|| format!("could not give {} to its user", entry.path().display()))?;
         }
     }
-    dax::make_devices().explain(|| "could not make DAX devices of persistent memory".into())?;
+    dax::make_devices(None).explain(|| "could not make DAX devices of persistent memory".into())?;
     let mut given = Ok(());
     let give = &mut |pool: &PoolRef| {
         given = dax::Devices.set_owner(pool, uid);

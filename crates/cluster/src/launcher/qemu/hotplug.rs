@@ -41,7 +41,7 @@ impl<'a> Hotplug<'a> {
         let devices = query_devices(&mut qmp)?;
         let mut hotplug = Hotplug { target, qmp, devices: devices.clone() };
         let known = hotplug.target.pools.clone();
-        let gone = |pool: &&Granted| pool.transport.is_none() && devices.of(&pool.name).is_none();
+        let gone = |pool: &&Granted| devices.of(&pool.name).is_none();
         for pool in known.iter().filter(gone) {
             hotplug.clean_up(&pool.name)?;
         }
@@ -95,9 +95,15 @@ impl<'a> Hotplug<'a> {
     /// Plugs a pool in, and writes that into the record.
     pub fn plug(&mut self, pool: &HostPool) -> Result<()> {
         let with_name = |error: Error, name: &str| error.about(&format!("could not give {name} the pool"));
-        let bus = self.devices.bus_for(pool.size).map_err(|e| with_name(e, &self.target.name))?.clone();
-        let doorbell = self.target.doorbell && plug::can_unplug_doorbell(&mut self.qmp)?;
-        let granted = Granted::new(pool.name.clone(), pool.path.clone(), pool.size, doorbell);
+        let is_dax = pool.transport.is_some();
+        // Persistent memory lies elsewhere in the machine's address space.
+        let bar = if is_dax { 0 } else { pool.size };
+        let bus = self.devices.bus_for(bar).map_err(|e| with_name(e, &self.target.name))?.clone();
+        let doorbell = !is_dax && self.target.doorbell && plug::can_unplug_doorbell(&mut self.qmp)?;
+        let granted = Granted {
+            transport: pool.transport.clone(),
+            ..Granted::new(pool.name.clone(), pool.path.clone(), pool.size, doorbell)
+        };
         let mut pools = self.target.pools.clone();
         pools.push(granted.clone());
         self.target.set_pools(pools)?;
@@ -231,15 +237,17 @@ impl<'a> Hotplug<'a> {
         }
     }
 
-    /// An error if the machine started with the pool as a device that QEMU can't unplug.
+    /// An error if the machine has the pool as a device that QEMU can't unplug.
     pub fn check_not_fixed(&self, name: &str) -> Result<()> {
         let known = self.target.pools.iter().find(|pool| pool.name == name);
         let Some(transport) = known.and_then(|pool| pool.transport.as_ref()) else {
             return Ok(());
         };
         let machine = &self.target.name;
-        Err(error!("{machine} has had the pool {name} by {transport} since it started, and QEMU can't take such a device away")
-        .hint("It goes with the machine: vshmem down."))
+        Err(error!("{machine} has the pool {name} by {transport}, and QEMU can't take such a device away")
+        .hint(format!(
+            "It goes with the machine: vshmem restart {machine}, unless it has started with the pool, or vshmem down."
+        )))
     }
 
     /// An error if unplugging the pool would crash QEMU.

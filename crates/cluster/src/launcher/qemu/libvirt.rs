@@ -74,6 +74,10 @@ impl Domain {
 
     /// Plugs a pool in, by way of libvirt.
     pub fn plug(&self, pool: &Granted, doorbell: Option<&Path>, bus: &FreeBus) -> Result<()> {
+        if let Some(transport) = &pool.transport {
+            return Err(error!("a domain of libvirt can't be given a pool by {transport} while it runs")
+                .hint("Make the pool without --dax."));
+        }
         let xml = shmem(pool, doorbell, bus)?;
         self.virsh(&["attach-device", &self.name, "/dev/stdin", "--live"], &xml)?;
         Ok(())

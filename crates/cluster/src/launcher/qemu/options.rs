@@ -161,19 +161,21 @@ fn pools(out: &mut Arguments, spec: &MachineSpec<'_>) {
     }
 }
 
-/// The machine's memory, and address space for persistent memory.
+/// The machine's memory, and address space for persistent memory: where it has a pool so, for as many more as
+/// there are spare ports.
 fn memory(spec: &MachineSpec<'_>) -> String {
     let size = format!("size={}k", spec.memory / 1024);
-    let dax = spec.pools.iter().filter(|pool| pool.dax);
-    let room: u64 = dax.map(|pool| with_head(pool.size).next_multiple_of(1 << 30)).sum();
-    match room {
-        0 => size,
-        room => format!("{size},slots=1,maxmem={}k", (spec.memory + room) / 1024),
+    let dax: Vec<u64> = spec.pools.iter().filter(|pool| pool.dax).map(|pool| pool.size).collect();
+    if dax.is_empty() {
+        return size;
     }
+    let spare = std::iter::repeat_n(spec.ports.largest, spec.ports.spare as usize);
+    let room: u64 = dax.into_iter().chain(spare).map(|size| with_head(size).next_multiple_of(1 << 30)).sum();
+    format!("{size},slots=1,maxmem={}k", (spec.memory + room) / 1024)
 }
 
 /// The length of a pool's file with a head.
-fn with_head(size: u64) -> u64 {
+pub fn with_head(size: u64) -> u64 {
     HEAD + size.next_multiple_of(HEAD)
 }
 

@@ -2,6 +2,7 @@
 
 use super::acl::TemporaryAcl;
 use super::doorbell::VECTORS;
+use super::options::with_head;
 use super::pci::{FreeBus, PoolDevice};
 use super::ports::{pool_of_backing, Generation};
 use super::qmp::Qmp;
@@ -49,18 +50,29 @@ pub fn plug(
             json!({"driver": "ivshmem-doorbell", "id": id, "bus": bus.bus, "chardev": backing, "vectors": VECTORS})
         }
         None => {
-            add_memory(qmp, access, pool, &backing)?;
-            json!({"driver": "ivshmem-plain", "id": id, "bus": bus.bus, "memdev": backing, "master": "on"})
+            let size = if pool.transport.is_some() { with_head(pool.size) } else { pool.size };
+            add_memory(qmp, access, pool, &backing, size)?;
+            match pool.transport {
+                Some(_) => json!({"driver": "virtio-pmem-pci", "id": id, "bus": bus.bus, "memdev": backing}),
+                None => {
+                    json!({"driver": "ivshmem-plain", "id": id, "bus": bus.bus, "memdev": backing, "master": "on"})
+                }
+            }
         }
     };
-    qmp.call("device_add", arguments).map(|_| ())
+    qmp.call("device_add", arguments).map(|_| ()).map_err(|error| match error.to_string() {
+        text if text.contains("memory devices") => error.hint(
+            "It must be started with room for persistent memory: by vshmem up --transport dax, or with QEMU's option -m SIZE,slots=1,maxmem=MORE.",
+        ),
+        _ => error,
+    })
 }
 
 /// Makes QEMU map a pool's file.
-fn add_memory(qmp: &mut Qmp, access: FileAccess, pool: &Granted, backing: &str) -> Result<()> {
+fn add_memory(qmp: &mut Qmp, access: FileAccess, pool: &Granted, backing: &str, size: u64) -> Result<()> {
     let memory = |path: &Path| {
         json!({"qom-type": "memory-backend-file", "id": backing, "share": true,
-            "mem-path": path, "size": pool.size})
+            "mem-path": path, "size": size})
     };
     let FileAccess::Descriptors(user) = access else {
         return qmp.call("object-add", memory(&pool.path)).map(drop);
