@@ -91,7 +91,7 @@ LIMIT=300 code "it does where there is none, and makes one" 0 vshmem restart vm1
 code "the pool is what it was" 0 vshmem run --vm vm1 --no-prefix -- perl -e 'semget(0x5252, 0, 0) // die'
 code "and whole" 0 vshmem check "cluster.$VSHMEM_CLUSTER"
 
-# A further one, while it runs. The device is mapped in multiples of 2 MiB, and the host has the pool in pages.
+# A further one, while it runs. Its device is mapped in multiples of 2 MiB, and the host has it in pages.
 large=large-$VSHMEM_CLUSTER
 on_large() { LD_PRELOAD=$VSHMEM_LIB VSHMEM_POOL=$large "$@"; }
 vshmem pool create "$large" --size 512M --dax --align 2M --limit shmmni=150
@@ -101,13 +101,14 @@ contains "which the machine's kernel makes" "$large 512M 512M 600 cached, nap /d
 vshmem exec -u root vm1 -- "$MACHINES_TARGET/release/transport-contract" "$large" >"$work/contract" 2>&1
 equal "the transport keeps its contract in large pages" 0 $?
 grep -v '^ok' "$work/contract" | sed 's/^/        /'
-cp -r "$MACHINES_ROOT/tests/conformance" "$work"
-LIMIT=300 code "System V's conformance tests pass there" 0 vshmem exec -u root vm1 -- env TESTS="sem msg shm" POOL=/dev/dax1.0 SHMLBA=2097152 \
-    "$work/conformance/run.sh" "$VSHMEM_LIB"
+LIMIT=300 code "System V's conformance tests pass there" 0 vshmem exec -u root vm1 -- \
+    env TESTS="sem msg shm" POOL=/dev/dax1.0 SHMLBA=2097152 \
+    "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"
 grep '^FAIL' "$work/out" | sed 's/^/        /'
 on_large perl -e 'shmwrite(shmget($_, 5000, 01600) // die, "by $_", 0, 8) || die for 1 .. 3'
 code "segments that the host has made" 0 vshmem run --vm vm1 -e VSHMEM_POOL="$large" --no-prefix -- \
-    perl -e 'my $text; shmread(shmget($_, 0, 0) // die, $text, 0, 4) && $text eq "by $_" or die "$_: $!" for 1 .. 3;
+    perl -e 'my $text;
+             shmread(shmget($_, 0, 0) // die, $text, 0, 4) && $text eq "by $_" or die "$_: $!" for 1 .. 3;
              shmwrite(shmget(4, 5000, 01600) // die, "by 4", 0, 8) or die'
 equal "and those that a machine has made can be attached by either" "by 4" \
     "$(on_large perl -e 'shmread(shmget(4, 0, 0) // die, my $text, 0, 4) or die; print $text')"
@@ -120,13 +121,15 @@ code "and can be granted again" 0 vshmem grant "$large" vm1
 equal "with all that is in it" "by 4" "$(vshmem run --vm vm1 -e VSHMEM_POOL="$large" --no-prefix -- \
     perl -e 'shmread(shmget(4, 0, 0) // die, my $text, 0, 4) or die; print $text')"
 
-# Segments of a pool that was not made for large pages can't be attached where there is nothing else; the rest works.
+# Segments of a pool that was not made for large pages can't be attached where there is nothing else; the rest
+# works.
 plain=plain-$VSHMEM_CLUSTER
 vshmem pool create "$plain" --size 64M --dax
 patch "/dev/shm/vshmem.$(id -u)/$plain" 84 $((2 << 20))
 code "a pool for pages is granted as a device of large ones" 0 vshmem grant "$plain" vm0
-code "its segments can't be attached" 0 vshmem run --vm vm0 -e VSHMEM_POOL="$plain" -e VSHMEM_LOG=error --no-prefix -- \
-    perl -e 'my $id = shmget(1, 1, 01600) // die; !shmread($id, my $text, 0, 1) && $!{EINVAL} or die'
+code "its segments can't be attached" 0 vshmem run --vm vm0 -e VSHMEM_POOL="$plain" -e VSHMEM_LOG=error \
+    --no-prefix -- perl -e 'my $id = shmget(1, 1, 01600) // die;
+                            !shmread($id, my $text, 0, 1) && $!{EINVAL} or die'
 contains "and it is said what to do" "vshmem pool create --align 2048K" "$(cat "$work/out")"
 code "semaphores work" 0 vshmem run --vm vm0 -e VSHMEM_POOL="$plain" --no-prefix -- \
     perl -e 'semop(semget(1, 1, 01600) // die, pack("s!3", 0, 1, 0)) or die'
