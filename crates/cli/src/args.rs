@@ -117,7 +117,7 @@ pub struct Up {
     /// Time limit for booting, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     pub timeout: u64,
-    /// Only print errors
+    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -332,7 +332,7 @@ pub struct Restart {
     /// Time limit for booting each machine, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     pub timeout: u64,
-    /// Only print errors
+    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }
