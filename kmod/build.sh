@@ -7,6 +7,8 @@
 #   kmod/build.sh --xen [VERSION]    the same for vshmem_xen.ko, the driver for Xen domains
 #   kmod/build.sh --newest SERIES    no build: prints the version of Debian's newest cloud kernel of 6.1, say
 #   kmod/build.sh --image VERSION    no build: prints the path of that kernel's image
+#   kmod/build.sh --source SERIES    no build: prints the path of Debian's source of 6.1 or 6.12, an archive
+#   kmod/build.sh --check VERSION    builds both under sparse, which must have nothing to say
 #
 # Headers are those of /lib/modules/VERSION/build. Where there are none, packages are downloaded by apt (the
 # system's, and Debian's also from bookworm-backports, through lists of our own) and unpacked below the cache
@@ -82,10 +84,12 @@ parts_of_headers() {
 }
 
 headers() { # headers VERSION: prints the build directory
-    if [ -e "/lib/modules/$1/build/Makefile" ]; then
-        echo "/lib/modules/$1/build"
-        return
-    fi
+    for tree in "/lib/modules/$1/build" "$cache/debug/$1"; do
+        [ ! -e "$tree/Makefile" ] || {
+            echo "$tree"
+            return
+        }
+    done
     unpacked=$cache/headers/$1
     if [ ! -e "$unpacked" ]; then
         rm -rf "$unpacked.new"
@@ -101,6 +105,11 @@ headers() { # headers VERSION: prints the build directory
 }
 
 image() { # image VERSION: prints the path of the kernel
+    own=$cache/debug/$1/arch/x86/boot/bzImage
+    [ ! -e "$own" ] || {
+        echo "$own"
+        return
+    }
     unpacked=$cache/images/$1
     if [ ! -e "$unpacked" ]; then
         rm -rf "$unpacked.new"
@@ -108,6 +117,16 @@ image() { # image VERSION: prints the path of the kernel
         mv "$unpacked.new" "$unpacked"
     fi
     echo "$unpacked/boot/vmlinuz-$1"
+}
+
+source_of() { # source_of SERIES: prints the path of an archive
+    unpacked=$cache/source/$1
+    if [ ! -e "$unpacked" ]; then
+        rm -rf "$unpacked.new"
+        download "linux-source-$1" "$unpacked.new"
+        mv "$unpacked.new" "$unpacked"
+    fi
+    echo "$unpacked/usr/src/linux-source-$1.tar.xz"
 }
 
 # build VERSION [MODULE]: builds all drivers for it, prints the path of one
@@ -147,6 +166,19 @@ make_in() {
     grep -iE 'warning:|error:' "$to/log" || true
 }
 
+check() { # check VERSION
+    command -v sparse >/dev/null || missing "sparse is not installed"
+    tree=$(headers "$1")
+    to=$(mktemp -d "$cache/check.XXXXXX")
+    trap 'rm -rf "$to"' EXIT
+    make_in "$tree" "$to" C=2 CHECK=sparse >"$to/said" || true
+    cat "$to/said"
+    files=$(echo "$sources" | tr ' ' '\n' | grep -c '\.c$')
+    [ "$(grep -c '^  CHECK ' "$to/log")" -ge "$files" ] ||
+        fail "sparse has not seen all files: does the kernel $1 know Xen?"
+    [ ! -s "$to/said" ] || exit 1
+}
+
 newest() { # newest SERIES: prints the version of the newest cloud kernel
     own_apt
     apt-cache pkgnames "linux-headers-$1." | sed -n "s/^linux-headers-\($1\.[^ ]*-cloud-amd64\)$/\1/p" |
@@ -156,8 +188,10 @@ newest() { # newest SERIES: prints the version of the newest cloud kernel
 case ${1:-} in
 --newest) newest "${2:?a series is missing}" ;;
 --image) image "${2:?a version is missing}" ;;
+--source) source_of "${2:?a series is missing}" ;;
+--check) check "${2:-$(uname -r)}" ;;
 --xen) build "${2:-$(uname -r)}" vshmem_xen ;;
--h | --help) sed -n '3,13s/^# \{0,1\}//p' "$0" ;;
+-h | --help) sed -n '3,16s/^# \{0,1\}//p' "$0" ;;
 -*) fail "there is no option $1" ;;
 *) build "${1:-$(uname -r)}" ;;
 esac

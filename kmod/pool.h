@@ -16,7 +16,7 @@
 #include "vshmem_ioctl.h"
 
 #define BUCKETS_BITS 6
-#define BUCKETS (1 << BUCKETS_BITS)
+#define BUCKETS BIT(BUCKETS_BITS)
 
 /* Threads that sleep on words of a pool; see sleep.c. */
 struct sleepers {
@@ -68,11 +68,12 @@ irqreturn_t sleepers_thread(int irq, void *data);
 long sleepers_wait(struct pool *pool, void __user *arg);
 long sleepers_wake(struct pool *pool, void __user *arg);
 
-/* What each driver defines. All but the first two run under revoke_rwsem. */
+/* What each driver defines. */
 extern struct class pool_class;
 void pool_free(struct pool *pool);
-unsigned long pool_pfn(struct pool *pool, pgoff_t page);
 void *pool_address(struct pool *pool, u64 offset);
+/* These under revoke_rwsem. */
+unsigned long pool_pfn(struct pool *pool, pgoff_t page);
 void pool_describe(struct pool *pool, struct vshmem_info *info);
 void pool_ring(struct pool *pool, const struct vshmem_ring *ring);
 

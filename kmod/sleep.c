@@ -9,11 +9,12 @@
  *   A sleeper compares its word and joins its bucket in one critical section of
  *   @lock. A waker writes the word, then rings the doorbell; the interrupt
  *   arrives after the word is visible. Its handler, or the handler's thread,
- *   takes @lock for each bucket. If it does so before the sleeper, the sleeper
- *   sees the new word and does not sleep. If it does so after the sleeper, it
- *   finds the sleeper, sees the new word and wakes it. A doorbell that arrives
- *   while they run makes them run again. Several doorbells may be coalesced:
- *   one check of all sleepers answers them all. A resume checks them as well.
+ *   checks each bucket under @lock. If it does so before the sleeper, the
+ *   sleeper sees the new word and does not sleep. If it does so after the
+ *   sleeper, it finds the sleeper, sees the new word and wakes it. A doorbell
+ *   that arrives while they run makes them run again. Several doorbells may be
+ *   coalesced: one check of all sleepers answers them all. A resume checks them
+ *   as well.
  *
  * How long interrupts are off
  *   The handler checks few sleepers itself: to wake its thread first would cost

@@ -6,10 +6,10 @@
 #   scripts/prepare.sh --list SET...      every requirement: package, what for
 #   scripts/prepare.sh --has-target T     has the Rust that builds a library for T?
 #
-# SET is build, demo, lint, deb, a suite of tests (scripts/test.sh --list), test for what all suites need, or
-# all. Only what is missing is installed, and it is said beforehand what and why. A package that can't be had
-# does not keep the others from being installed. The suite aarch64 also needs Rust's library for that target;
-# where Rust is rustup's, it is added.
+# SET is build, demo, lint, deb, a suite of tests (scripts/test.sh --list), test for what all suites need,
+# kmod-debug for a kernel that watches the driver, or all. Only what is missing is installed, and it is said
+# beforehand what and why. A package that can't be had does not keep the others from being installed. The
+# suite aarch64 also needs Rust's library for that target; where Rust is rustup's, it is added.
 #
 # Known: Debian 12 and 13, Ubuntu 24.04 and newer.
 set -eu
@@ -65,6 +65,11 @@ aarch64|cmd:aarch64-linux-gnu-gcc|gcc-aarch64-linux-gnu|links what is for anothe
 aarch64|glob:/usr/aarch64-linux-gnu/include/sys/shm.h|libc6-dev-arm64-cross|its C headers and library
 aarch64|cmd:qemu-aarch64|qemu-user|runs its programs
 sanitize?|cmd:valgrind|valgrind|watches what programs and the library do with memory
+kmod?|cmd:sparse|sparse|checks the drivers
+kmod-debug|cmd:bc|bc|builds a kernel that watches the driver
+kmod-debug|cmd:bison|bison|builds that kernel
+kmod-debug|cmd:flex|flex|builds that kernel
+kmod-debug|header:libelf.h|libelf-dev|builds that kernel
 kmod,machines,kvm,demo,packages|cmd:zstd|zstd|unpacks the machines' kernel modules
 demo|anypy:matplotlib|python3-matplotlib|draws the plot
 deb,packages|cmd:dpkg-buildpackage|dpkg-dev|builds packages
@@ -172,7 +177,7 @@ select_requirements() { # select_requirements all|missing|lacking SET...
 is_wanted() { # is_wanted SET SETS all|missing|lacking
     case $1,$2 in
     all,*) return 0 ;;
-    test,build | test,demo | test,lint | test,deb) return 1 ;;
+    test,build | test,demo | test,lint | test,deb | test,kmod-debug) return 1 ;;
     test,*) return 0 ;;
     esac
     case ,$2, in
@@ -277,7 +282,7 @@ if [ "$action" = --has-target ]; then
     exit
 fi
 [ $# -gt 0 ] && shift
-sets="build demo lint deb $("$here/test.sh" --list | tr '\n' ' ')"
+sets="build demo lint deb kmod-debug $("$here/test.sh" --list | tr '\n' ' ')"
 for set in "$@"; do
     case " $sets test all " in
     *" $set "*) ;;

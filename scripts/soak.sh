@@ -1,13 +1,15 @@
 #!/bin/sh
 # soak.sh [REPORT]: the tests that chance has a part in, for hours instead of minutes. What came of each is
 # appended to REPORT (target/soak.txt), with the commit and the machine. SOAK_PARTS names some of: woken
-# hostile storm machines crash fuzz packages.
+# hostile storm machines kmod crash fuzz packages.
 #
 # WOKEN_ROUNDS=250000   two machines put each other to sleep and wake each other: two of each in a round, for
 #                       each kind of wait
 # HOSTILE_ROUNDS=500    of three seconds each
 # STORM_KILLS=100000    processes that are killed while they and others work
 # MACHINE_KILLS=1000    virtual machines that are killed while others work, and started anew
+# KMOD_SECONDS=600      calls of the driver at random, under Linux 6.1 and 6.12 with lockdep and KASAN
+#                       (scripts/prepare.sh --install kmod-debug)
 # CRASH_ROUNDS=200000   calls that are run at once and killed after a store
 # FUZZ_STEPS=100000000  calls, and lies of an enemy, that a fuzzer chooses
 # And the packages are built in Debian 13, by its own Rust, and cloud-init makes a guest ready with them.
@@ -26,13 +28,13 @@ export VSHMEM_LIB="${VSHMEM_LIB:-$target/release/libvshmem.so}" \
 export WOKEN_ROUNDS="${WOKEN_ROUNDS:-250000}" HOSTILE_ROUNDS="${HOSTILE_ROUNDS:-500}"
 export STORM_KILLS="${STORM_KILLS:-100000}" MACHINE_KILLS="${MACHINE_KILLS:-1000}" \
     CRASH_ROUNDS="${CRASH_ROUNDS:-200000}"
-export FUZZ_STEPS="${FUZZ_STEPS:-100000000}"
+export FUZZ_STEPS="${FUZZ_STEPS:-100000000}" KMOD_SECONDS="${KMOD_SECONDS:-600}"
 
 failed=0
 part() { # part NAME SETTING COMMAND...
     name=$1 setting=$2
     shift 2
-    case " ${SOAK_PARTS:-woken hostile storm machines crash fuzz packages} " in
+    case " ${SOAK_PARTS:-woken hostile storm machines kmod crash fuzz packages} " in
     *" $name "*) ;;
     *) return 0 ;;
     esac
@@ -59,6 +61,7 @@ part woken "$WOKEN_ROUNDS rounds" tests/machines/run.sh 9-woken
 part hostile "$HOSTILE_ROUNDS rounds" tests/hostile/run.sh "$VSHMEM_LIB"
 part storm "$STORM_KILLS kills" env CRASH_PARTS=storm tests/crash/run.sh "$VSHMEM_LIB"
 part machines "$MACHINE_KILLS kills" tests/machines/run.sh D-storm
+part kmod "$KMOD_SECONDS s on kernels that watch" env DEBUG_KERNEL=1 tests/kmod/run.sh
 part crash "$CRASH_ROUNDS rounds" env CRASH_PARTS=steps tests/crash/run.sh "$VSHMEM_LIB"
 part fuzz "$FUZZ_STEPS steps" scripts/fuzz.sh pool
 part packages "built in Debian 13, a guest by cloud-init" env PACKAGES_FULL=1 tests/packages/run.sh trixie

@@ -9,9 +9,12 @@
 # random: by one thread, and in the test storm by threads of several processes that are killed again and
 # again, on a kernel that looks after its memory.
 #
-# Needs gcc, qemu-system-x86, busybox-static, cpio, and apt
-# for the kernels and their headers. For each kernel it ends with "N passed, N failed". A kernel that can't be
-# had, or whose headers can't, is skipped; with CI=true that is a failure.
+# With DEBUG_KERNEL=1 the kernels are built by debug-kernel.sh, and have lockdep and KASAN. Without it sparse
+# checks both drivers, if it is installed.
+#
+# Needs gcc, qemu-system-x86, busybox-static, cpio, and apt for the kernels and their headers. For each kernel
+# it ends with "N passed, N failed". A kernel that can't be had, or whose headers can't, is skipped; with
+# CI=true that is a failure.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,8 +39,17 @@ make_initramfs() { # make_initramfs MODULE
     (cd "$root" && find . | cpio --quiet -o -H newc) >"$work/initramfs"
 }
 
+if [ -n "${DEBUG_KERNEL:-}" ]; then
+    # They are slow.
+    export KMOD_DEBUG=1 KMOD_ROUNDS="${KMOD_ROUNDS:-2000}" KMOD_SECONDS="${KMOD_SECONDS:-30}"
+fi
+
+newest() { # newest SERIES: prints the version of the kernel
+    if [ -n "${DEBUG_KERNEL:-}" ]; then "$here/debug-kernel.sh" "$1"; else "$kmod/build.sh" --newest "$1"; fi
+}
+
 get() { # get SERIES: the kernel and its module, or the reason why they can't be had
-    version=$("$kmod/build.sh" --newest "$1") &&
+    version=$(newest "$1") &&
         kernel=$("$kmod/build.sh" --image "$version") &&
         module=$("$kmod/build.sh" "$version")
 }
@@ -50,6 +62,14 @@ run_series() { # run_series SERIES [TEST]
         return
     elif [ "$status" -ne 0 ]; then
         echo "FAILED  the driver for the kernels of $1 (above)"
+        return 1
+    fi
+    if [ -n "${DEBUG_KERNEL:-}" ]; then
+        : # it has no Xen, so only one of the drivers
+    elif ! command -v sparse >/dev/null; then
+        echo "skip    sparse is not installed"
+    elif ! "$kmod/build.sh" --check "$version"; then
+        echo "FAILED  sparse has something to say of the drivers (above)"
         return 1
     fi
     make_initramfs "$module"
