@@ -27,6 +27,7 @@ suites() {
     cat <<TABLE
 unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-transport/contract --locked
 models|15m|Cargo.toml|$cargo test --locked --lib -p vshmem-pool -p vshmem-ipc --features vshmem-ipc/model -- model
+miri|10m|scripts/miri.sh|scripts/miri.sh
 capi|10m|tests/capi/Makefile|make -C tests/capi check
 conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh $target/release/libvshmem.so
 aarch64|10m|tests/aarch64/run.sh|tests/aarch64/run.sh
@@ -55,7 +56,7 @@ names() {
 # What every change needs; what may run beside the others; and the cases of the suite machines that every
 # change needs.
 QUICK="unit models capi conformance hostile programs install bindings machines kvm bench"
-BESIDE="aarch64 fuzz packages"
+BESIDE="aarch64 fuzz miri packages"
 QUICK_CASES="1-exec 11-dead 2-run 3-ipc 10-gone A-grant"
 
 show() { # show LOG: keeps what comes, and prints it but in CI, which may keep only so much of a run's output
