@@ -50,6 +50,13 @@ pub struct Scene<T> {
     after: After<T>,
 }
 
+/// The calling actor has come to its end, and its process is dead.
+pub fn exit() {
+    if let Some(life) = execution::life() {
+        life.kill(turn::actor());
+    }
+}
+
 /// A run has found words that were not known.
 struct Again;
 

@@ -38,6 +38,8 @@ enum Call {
     Wait,
     /// Receives one, and waits for it.
     Await,
+    /// Is dead from now on.
+    Exit,
 }
 use Call::*;
 
@@ -109,6 +111,7 @@ fn perform(c: &Ctx, id: i32, who: usize, calls: &[Call]) -> Passed {
                 let sent = send_one(c, id, call, &text(number, cells));
                 passed.sent.extend(sent.then_some(number));
             }
+            Exit => vshmem_pool::model::exit(),
             Reap => {
                 let _ = msg::check::recover(c, &SignalsBlocked::new(c.kernel), index(id)).unwrap();
             }

@@ -31,6 +31,7 @@ fn a_sender_that_goes_on_has_sent() {
 #[test]
 fn a_sender_that_dies_has_sent_if_it_returned() {
     play(1, 1, &[], &[&[Send(1)], &[Leave, Take]], true);
+    play(2, 1, &[], &[&[Send(1), Exit], &[Leave, Take]], false);
 }
 
 #[test]
