@@ -491,21 +491,25 @@ Examples:
   vshmem pool create work --size 1G
   VSHMEM_POOL=work LD_PRELOAD=libvshmem.so.1 ./a.out
   vshmem pool create large --size 8G --limit semmni=100000 --limit msgmnb=1M
+  vshmem pool create /dev/dax0.0
 
 Only the used parts of a pool take memory, unless it is reserved. A pool that VSHMEM_POOL names is made at first use if it
 does not exist.
+
+A path may be that of a device, such as a DAX device. The pool is then all of its memory, which must begin with zeros:
+what else lies there is lost.
 
 Limits: shmmax, shmall (in pages), shmmni, semmsl, semmns, semopm, semmni, msgmax, msgmnb, msgmni; shmget(2), semget(2) and
 msgget(2) explain them. The number of IPC objects is also limited by the pool's size.")]
     Create {
         /// A name, or a path with a slash
         name: String,
-        /// Its size
-        #[arg(long, short, default_value = "1G", value_parser = crate::size::parse)]
-        size: u64,
-        /// Its permission bits, in octal
-        #[arg(long, default_value = "600", value_parser = mode)]
-        mode: u32,
+        /// Its size [default: 1G]
+        #[arg(long, short, value_parser = crate::size::parse)]
+        size: Option<u64>,
+        /// Its permission bits, in octal [default: 600]
+        #[arg(long, value_parser = mode)]
+        mode: Option<u32>,
         /// Back all of it with memory now and for good
         #[arg(long)]
         reserve: bool,

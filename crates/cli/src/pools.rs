@@ -6,13 +6,25 @@ use crate::table::Table;
 use crate::{args, size};
 use schemars::JsonSchema;
 use serde::Serialize;
-use vshmem_cluster::pools::{create, list, remove, reserve, Form, Listed};
-use vshmem_cluster::{check_unused, Result};
+use vshmem_cluster::pools::{
+    create, create_on, device_at, list, remove, reserve, Form, Listed, DEFAULT_POOL,
+};
+use vshmem_cluster::{check_unused, Error, Result};
 
 /// Makes, lists or removes pools.
 pub fn pool(pool: args::Pool) -> Result<u8> {
     match pool {
         args::Pool::Create { name, size, mode, reserve: reserved, dax, align, limit } => {
+            if let Some(device) = device_at(&name) {
+                if size.is_some() || mode.is_some() || reserved || dax {
+                    return Err(Error::new(format!(
+                        "{name} is a device: of the options only --align and --limit are for a pool on it"
+                    ))
+                    .code(2));
+                }
+                return create_on(&device, &limit, align).map(|()| 0);
+            }
+            let (size, mode) = (size.unwrap_or(DEFAULT_POOL), mode.unwrap_or(0o600));
             create(&name, size, mode, &limit, Form { head: dax, align })?;
             if !size.is_power_of_two() {
                 eprintln!("vshmem: machines can't be granted this pool: its size is not a power of two.");

@@ -11,6 +11,8 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use vshmem_pool::atomic::Ordering::Relaxed;
+use vshmem_pool::layout::PAGE;
 use vshmem_pool::{Limits, Mem, Params, Pool};
 
 pub use vshmem_pool::DEFAULT_POOL;
@@ -152,6 +154,37 @@ pub struct Form {
     /// What segments are aligned to, in bytes, if that is more than what its memory is mapped in multiples of
     /// here.
     pub align: u64,
+}
+
+/// The device that a path leads to, if it does.
+pub fn device_at(path: &str) -> Option<PoolRef> {
+    let is_path = path.contains('/');
+    is_path.then(|| vshmem_transport::resolve(path.as_bytes()).ok()).flatten().filter(|pool| !pool.is_local())
+}
+
+/// Makes an empty pool of all memory of a device, which has to begin with zeros: what else lies there is
+/// lost. Its limits are as those of [`create`].
+pub fn create_on(device: &PoolRef, chosen: &[Limit], align: u64) -> Result<()> {
+    let failed = |why: String| error!("could not make a pool of {device}: {why}");
+    let handle = vshmem_transport::open(device).map_err(|error| failed(error.to_string()).code(1))?;
+    let mem = handle.mem();
+    let begins = mem.words(0, PAGE / 8);
+    let made = if begins.is_none_or(|words| words.iter().any(|word| word.load(Relaxed) != 0)) {
+        Err(failed("it does not begin with zeros, so it is a pool already, or something else".into())
+            .code(1)
+            .hint("If nobody needs what is there, have root write zeros over its first 4 KiB."))
+    } else {
+        let limits = Limit::all(chosen, Limits::default());
+        mem.zero(0, mem.len() as u64);
+        let params = Params { limits, align: align.max(handle.page_size()) };
+        format(mem, &params, chosen).map_err(|why| {
+            mem.zero(0, PAGE);
+            failed(why).code(2)
+        })
+    };
+    // SAFETY: nothing refers to the memory.
+    unsafe { handle.close() };
+    made
 }
 
 /// Makes an empty pool with Linux's default limits, except for the given ones. A `name` with a slash is a

@@ -134,6 +134,18 @@ contains "and it is said what to do" "vshmem pool create --align 2048K" "$(cat "
 code "semaphores work" 0 vshmem run --vm vm0 -e VSHMEM_POOL="$plain" --no-prefix -- \
     perl -e 'semop(semget(1, 1, 01600) // die, pack("s!3", 0, 1, 0)) or die'
 
+# A pool is made of the device itself.
+on_device() { vshmem exec -u root vm0 -- "$VSHMEM_BIN" pool create /dev/dax1.0 "$@"; }
+code "a pool is not made anew of a device" 1 on_device
+contains "that has one already" "it does not begin with zeros" "$(cat "$work/out")"
+dd if=/dev/zero of="/dev/shm/vshmem.$(id -u)/$plain" bs=4096 seek=512 count=1 conv=notrunc 2>/dev/null
+code "of a length that it does not have" 2 on_device --size 1M
+code "but of one that begins with zeros" 0 on_device --limit shmmni=7
+code "its segments can be attached" 0 vshmem exec -u root vm0 -- env LD_PRELOAD="$VSHMEM_LIB" \
+    VSHMEM_POOL=/dev/dax1.0 perl -e 'my $id = shmget(1, 9, 01600) // die;
+                                     shmwrite($id, "new", 0, 3) && shmread($id, my $text, 0, 4) or die $!;
+                                     $text eq "new\0" or die $text'
+
 # Another pool beside them, by ivshmem, comes and goes.
 vshmem pool create "beside-$VSHMEM_CLUSTER" --size 1M
 code "another pool is granted to it" 0 vshmem grant "beside-$VSHMEM_CLUSTER" vm1
