@@ -22,6 +22,8 @@ target=${CARGO_TARGET_DIR:-$root/target}
 VSHMEM_BIN=${VSHMEM_BIN:-$target/release/vshmem}
 VSHMEM_LIB=${VSHMEM_LIB:-$target/release/libvshmem.so}
 export VSHMEM_BIN VSHMEM_LIB
+# shellcheck source=tests/lib/modules.sh
+. "$root/tests/lib/modules.sh"
 
 # Whether machines boot on this host's KVM.
 has_kvm() {
@@ -59,16 +61,7 @@ trap finish EXIT
 trap 'exit 1' HUP INT TERM
 chmod 755 "$work"
 
-modules=${kernel%/boot/*}/lib/modules/${kernel##*/vmlinuz-}/kernel
-for name in irqbypass ccp kvm kvm-amd; do # in the order of loading
-    file=$(find "$modules" -name "$name.ko*")
-    case $file in
-    '') continue ;; # built in
-    *.xz) xz -dc "$file" >"$work/$name.ko" ;;
-    *) cp "$file" "$work/$name.ko" ;;
-    esac
-    echo "busybox insmod $work/$name.ko" >>"$work/load.sh"
-done
+kernel_modules "$kernel" "$work" irqbypass ccp kvm kvm-amd >"$work/load.sh"
 echo "chmod 666 /dev/kvm" >>"$work/load.sh"
 # Not as its own machines are called.
 echo "hostname kvm-host" >>"$work/load.sh"

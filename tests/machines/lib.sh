@@ -12,6 +12,8 @@ common=$MACHINES_ROOT/tests/lib/programs
 programs=$MACHINES_ROOT/tests/machines/programs
 # shellcheck source=tests/lib/checks.sh
 . "$MACHINES_ROOT/tests/lib/checks.sh"
+# shellcheck source=tests/lib/modules.sh
+. "$MACHINES_ROOT/tests/lib/modules.sh"
 
 # The command, which must not take for ever. Machines see the tests and what the cases write, boot
 # VSHMEM_TEST_KERNEL, if it is set, and are started with the options VSHMEM_TEST_UP. Where everything is slow,

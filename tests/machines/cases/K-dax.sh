@@ -22,38 +22,21 @@ contains "and it is this one" "transport dax" "$(cat "$work/contract")"
 grep -v '^ok' "$work/contract" | sed 's/^/        /'
 
 # A wait, a hand-over and an end in each direction, and the host's own processes take part.
-cat >"$work/turns.pl" <<'P'
-my ($me, $rounds) = ($ARGV[0], 200);
-my $set = semget(0x5151, 2, 01600) // die "semget: $!";
-my $segment = shmget(0x5151, 4096, 01600) // die "shmget: $!";
-for my $round (1 .. $rounds) {
-    semop($set, pack("s!3", $me, -1, 0)) or die "semop: $!";
-    shmread($segment, my $count, 0, 8) or die "shmread: $!";
-    shmwrite($segment, pack("q", unpack("q", $count) + 1), 0, 8) or die "shmwrite: $!";
-    semop($set, pack("s!3", 1 - $me, 1, 0)) or die "semop: $!";
-}
-P
 vshmem run --vm vm0 --no-prefix -- perl -e \
     'semop(semget(0x5151, 2, 01600) // die, pack("s!3", 0, 1, 0)) or die'
-vshmem run --vm vm0 --no-prefix -- perl "$work/turns.pl" 0 >"$work/first" 2>&1 &
+vshmem run --vm vm0 --no-prefix -- perl "$programs/count.pl" 0 >"$work/first" 2>&1 &
 first=$!
-code "a machine and the host take turns" 0 on_host perl "$work/turns.pl" 1
+code "a machine and the host take turns" 0 on_host perl "$programs/count.pl" 1
 code "and so does the machine" 0 wait "$first"
-vshmem run --vm vm0 --no-prefix -- perl "$work/turns.pl" 0 >"$work/first" 2>&1 &
+vshmem run --vm vm0 --no-prefix -- perl "$programs/count.pl" 0 >"$work/first" 2>&1 &
 first=$!
-code "two machines take turns" 0 vshmem run --vm vm1 --no-prefix -- perl "$work/turns.pl" 1
+code "two machines take turns" 0 vshmem run --vm vm1 --no-prefix -- perl "$programs/count.pl" 1
 code "both of them" 0 wait "$first"
 equal "and no turn is lost" 800 \
     "$(on_host perl -e 'shmread(shmget(0x5151, 0, 0) // die, my $n, 0, 8) or die; print unpack("q", $n)')"
 
 # A machine that dies with a semaphore in its hand.
-cat >"$work/hold.pl" <<'P'
-my $set = semget(0x5252, 1, 01600) // die "semget: $!";
-semctl($set, 0, 16, 1) // die;
-semop($set, pack("s!3", 0, -1, 010000)) or die "semop: $!";    # SEM_UNDO
-sleep 1000;
-P
-vshmem run --vm vm1 --no-prefix -- perl "$work/hold.pl" >/dev/null 2>&1 &
+vshmem run --vm vm1 --no-prefix -- perl "$programs/mutex.pl" >/dev/null 2>&1 &
 held() { on_host perl -e 'exit(semctl(semget(0x5252, 0, 0) // exit(1), 0, 12, 0) + 0)'; }
 eventually "a machine holds a semaphore" held
 kill -KILL "$(vshmem ps --json | /usr/bin/python3 -c '
@@ -66,21 +49,7 @@ LIMIT=20 code "and what it held was undone" 0 vshmem run --vm vm0 --no-prefix --
 # The block before the pool is a liar's to write: it says that kernels keep their records of pages in the pool
 # itself (mode 2), which a kernel is told not to believe.
 patch() { # patch FILE OFFSET VALUE: a word of the block, and its checksum
-    /usr/bin/python3 - "$@" <<'P'
-import struct, sys
-with open(sys.argv[1], "r+b") as pool:
-    pool.seek(4096)
-    block = bytearray(pool.read(4096))
-    struct.pack_into("<I", block, int(sys.argv[2]), int(sys.argv[3]))
-    block[4088:] = bytes(8)
-    low = high = 0
-    for (word,) in struct.iter_unpack("<I", block):
-        low = (low + word) & 0xFFFFFFFF
-        high = (high + low) & 0xFFFFFFFF
-    struct.pack_into("<Q", block, 4088, high << 32 | low)
-    pool.seek(4096)
-    pool.write(block)
-P
+    /usr/bin/python3 "$programs/block.py" "$@"
 }
 pool=/dev/shm/vshmem.$(id -u)/cluster.$VSHMEM_CLUSTER
 patch "$pool" 72 2
@@ -146,6 +115,30 @@ code "its segments can be attached" 0 vshmem exec -u root vm0 -- env LD_PRELOAD=
                                      shmwrite($id, "new", 0, 3) && shmread($id, my $text, 0, 4) or die $!;
                                      $text eq "new\0" or die $text'
 
+# A file on a file system that has its files in persistent memory: a pool in pages, of one kernel.
+files=files-$VSHMEM_CLUSTER
+vshmem pool create "$files" --size 128M --dax
+code "persistent memory for files" 0 vshmem grant "$files" vm0
+if kernel=$("$MACHINES_ROOT/kmod/build.sh" --image "$(vshmem exec vm0 -- uname -r)"); then
+    device=$(vshmem exec vm0 -- "$VSHMEM_BIN" pool ls | awk -v name="$files" '$1 == name { print $NF }')
+    # The block there would have the kernel make a DAX device again.
+    dd if=/dev/zero of="/dev/shm/vshmem.$(id -u)/$files" bs=1M count=3 conv=notrunc 2>/dev/null
+    {
+        echo "set -e"
+        kernel_modules "$kernel" "$work" nd_btt nd_pmem crc16 crc32c_generic mbcache jbd2 ext4
+        cat "$programs/file_system.sh"
+    } >"$work/files"
+    code "has a file system with dax" 0 vshmem exec -u root vm0 -- sh "$work/files" "${device##*/dax}"
+    contains "which the kernel confirms" " ext4 rw,relatime,dax=always" "$(cat "$work/out")"
+    code "a pool is made there" 0 vshmem exec -u root vm0 -- \
+        "$VSHMEM_BIN" pool create /run/files/pool --size 64M
+    LIMIT=300 code "System V's conformance tests pass in it" 0 vshmem exec -u root vm0 -- \
+        env TESTS="sem msg shm" POOL=/run/files/pool \
+        "$MACHINES_ROOT/tests/conformance/run.sh" "$VSHMEM_LIB"
+else
+    echo "skip  a file system with dax: the kernel's modules can't be had"
+fi
+
 # Another pool beside them, by ivshmem, comes and goes.
 vshmem pool create "beside-$VSHMEM_CLUSTER" --size 1M
 code "another pool is granted to it" 0 vshmem grant "beside-$VSHMEM_CLUSTER" vm1
@@ -159,4 +152,4 @@ LIMIT=300 vshmem up -n 1 >"$work/up" 2>&1
 code "a machine without room for persistent memory is given none" 125 vshmem grant "$plain" vm0
 contains "and it is said what it lacks" "vshmem up --transport dax" "$(cat "$work/out")"
 vshmem down
-vshmem pool rm "beside-$VSHMEM_CLUSTER" "$large" "$plain"
+vshmem pool rm "beside-$VSHMEM_CLUSTER" "$large" "$plain" "$files"
