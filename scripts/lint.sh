@@ -51,8 +51,8 @@ lint_rust() {
         $cargo clippy --manifest-path "$manifest" --workspace --all-targets --quiet -- \
             -D warnings -D clippy::incompatible_msrv
     done
-    $cargo clippy -p vshmem-pool -p vshmem-ipc --features vshmem-ipc/model --all-targets --quiet -- \
-        -D warnings
+    $cargo clippy -p vshmem-pool -p vshmem-ipc -p vshmem-wait --features vshmem-ipc/model,vshmem-wait/model \
+        --all-targets --quiet -- -D warnings
     # Private items are documented too, so links to them lead somewhere.
     # The library and the command have one name, and so one place for their pages: one after the other.
     for package in "--workspace --exclude vshmem-cli" "--package vshmem-cli"; do

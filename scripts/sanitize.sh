@@ -65,10 +65,9 @@ instrumented() {
 }
 
 unit() {
-    # Models step through every order of a few words, which is not about addresses.
     try "unit tests of pool, ipc, transport and wait" \
         instrumented test --locked --quiet --lib -p vshmem-pool -p vshmem-ipc -p vshmem-transport \
-        -p vshmem-wait -- --skip model
+        -p vshmem-wait
 }
 
 # A program that gives a call less room than it says must be caught, or the rest proves nothing.
@@ -127,7 +126,7 @@ thread() {
     note "$status" "a race of threads is seen"
     try "threads that semaphores and queues keep apart do not race" racing "$built"
     try "unit tests of pool, transport and wait for ThreadSanitizer" \
-        watched test --locked --quiet --lib -p vshmem-pool -p vshmem-transport -p vshmem-wait -- --skip model
+        watched test --locked --quiet --lib -p vshmem-pool -p vshmem-transport -p vshmem-wait
     # Those in which processes, which are threads there, work at once.
     try "unit tests of ipc for ThreadSanitizer" \
         watched test --locked --quiet --lib -p vshmem-ipc -- tests::death tests::members tests::msg \

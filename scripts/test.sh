@@ -26,7 +26,7 @@ cargo="$root/scripts/cargo.sh --exec"
 suites() {
     cat <<TABLE
 unit|20m|Cargo.toml|$cargo test --workspace --features vshmem-transport/contract --locked
-models|15m|Cargo.toml|$cargo test --locked --lib -p vshmem-pool -p vshmem-ipc --features vshmem-ipc/model -- model
+models|15m|Cargo.toml|$cargo test --locked --lib -p vshmem-pool -p vshmem-ipc -p vshmem-wait --features vshmem-ipc/model,vshmem-wait/model -- model
 miri|10m|scripts/miri.sh|scripts/miri.sh
 capi|10m|tests/capi/Makefile|make -C tests/capi check
 conformance|10m|tests/conformance/run.sh|tests/conformance/run.sh $target/release/libvshmem.so

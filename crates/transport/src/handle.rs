@@ -1,9 +1,9 @@
 //! An open pool: its memory, and what can be done with ranges of it.
 
 use core::ffi::{c_void, CStr};
-use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
+use vshmem_pool::atomic::AtomicU32;
 use vshmem_pool::{Mem, Pool};
 
 use crate::descriptor::{Descriptor, Identity, Owned};

@@ -28,31 +28,39 @@
 //!   ring, the back end is killed for good) a wake-up is late: by the waiter's next look around, a quarter of
 //!   a second at most.
 //!
-//! `model` has the first three under loom.
+//! `model` has this code under a model checker.
 
 mod memory;
-#[cfg(test)]
+#[cfg(all(test, feature = "model"))]
 mod model;
 
 use crate::nap::{self, Waited};
-use crate::{futex, spin};
+use crate::spin;
+use crate::wakeups::Wakeups;
 use core::time::Duration;
 use vshmem_pool::atomic::{fence, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use vshmem_pool::{Pool, Sleeper};
-use vshmem_transport::{Handle, Slept};
+use vshmem_transport::Handle;
 
 /// A pool that several kernels use, as seen from one of them.
-#[derive(Clone, Copy)]
-pub struct Across<'a> {
+pub struct Across<'a, H = Handle> {
     /// Its structures.
     pub pool: &'a Pool,
     /// Its memory, and the device behind it.
-    pub handle: &'a Handle,
+    pub handle: &'a H,
     /// This kernel.
     pub member: u16,
     /// What this process knows of the back end's liveness.
     pub heartbeat: &'a Heartbeat,
 }
+
+impl<H> Clone for Across<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Across<'_, H> {}
 
 /// What a process remembers of the back end's heartbeat in one pool.
 #[derive(Debug, Default)]
@@ -83,7 +91,7 @@ impl Heartbeat {
     }
 }
 
-impl Across<'_> {
+impl<H: Wakeups> Across<'_, H> {
     /// Writes down this kernel's number, and that it rings the doorbells of others. To be called when the
     /// pool was opened, before it is used.
     pub fn join(&self) {
@@ -112,13 +120,9 @@ impl Across<'_> {
     /// One sleep by this kernel's own means, if it has any for this word.
     fn sleep(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Option<Waited> {
         if self.handle.can_futex() {
-            return Some(futex::wait(word, expected, timeout));
+            return Some(self.handle.sleep_by_futex(word, expected, timeout));
         }
-        Some(match self.handle.sleep(word, expected, timeout)? {
-            Slept::Woken => Waited::Woken,
-            Slept::TimedOut => Waited::TimedOut,
-            Slept::Interrupted => Waited::Interrupted,
-        })
+        self.handle.sleep_in_driver(word, expected, timeout)
     }
 
     /// Wakes up to `n` waiters of `word`, which was changed before; returns how many, 0 where that can't be
@@ -132,7 +136,11 @@ impl Across<'_> {
             }
             Sleeper::Of(_) | Sleeper::Anybody => {}
         }
-        let woken = if self.handle.can_futex() { futex::wake(word, n) } else { self.wake_in_driver(word, n) };
+        let woken = if self.handle.can_futex() {
+            self.handle.wake_by_futex(word, n)
+        } else {
+            self.wake_in_driver(word, n)
+        };
         if woken > 0 {
             spin::woke();
         }
@@ -142,7 +150,7 @@ impl Across<'_> {
     /// Without the driver, threads nap and find out alone. A process that has lost it would leave others
     /// asleep.
     fn wake_in_driver(&self, word: &AtomicU32, n: u32) -> u32 {
-        self.handle.wake(word, n).unwrap_or_else(|| {
+        self.handle.wake_in_driver(word, n).unwrap_or_else(|| {
             if self.handle.has_driver() {
                 self.pool.leave_doorbells(self.member);
             }
@@ -159,7 +167,7 @@ impl Across<'_> {
         // What was changed must be seen before the doorbell is.
         fence(SeqCst);
         if self.handle.can_futex() {
-            futex::wake(self.pool.request_doorbell(member), 1);
+            self.handle.wake_by_futex(self.pool.request_doorbell(member), 1);
         } else if !self.handle.ring_doorbell(peer) {
             self.pool.leave_doorbells(self.member);
         }

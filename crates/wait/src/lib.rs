@@ -20,6 +20,7 @@ pub mod across;
 mod futex;
 mod nap;
 pub mod spin;
+mod wakeups;
 
 use core::time::Duration;
 use vshmem_pool::atomic::{AtomicU32, Ordering};

@@ -7,7 +7,7 @@ use vshmem_transport::asleep;
 /// The first nap. The kernel's timer slack makes it about 50 us longer.
 const FIRST: Duration = Duration::from_micros(2);
 /// The longest: how late a sleeper may be.
-const LONGEST: Duration = Duration::from_millis(2);
+pub const LONGEST: Duration = Duration::from_millis(2);
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

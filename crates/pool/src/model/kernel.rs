@@ -2,7 +2,7 @@
 
 use super::turn::switching;
 use super::{execution, life};
-use crate::atomic::{AtomicU32, Ordering::SeqCst};
+use crate::atomic::{AtomicU32, Ordering};
 use crate::{Cred, Kernel, Waited};
 use core::time::Duration;
 
@@ -10,6 +10,40 @@ use core::time::Duration;
 pub struct Process {
     /// Sleeps that are no longer than this end by themselves, all others only when somebody wakes.
     pub naps: Duration,
+    /// Which of several kernels it is: each wakes its own threads only.
+    pub number: u16,
+}
+
+impl Process {
+    fn bed(&self, word: &AtomicU32) -> life::Bed {
+        (self.number, word.as_ptr() as usize)
+    }
+
+    /// Sleeps on `word` while it holds `expected`; it is loaded in this order under the kernel's lock.
+    pub fn sleep(
+        &self,
+        word: &AtomicU32,
+        expected: u32,
+        timeout: Option<Duration>,
+        order: Ordering,
+    ) -> Waited {
+        let Some(life) = execution::life().filter(|_| !std::thread::panicking()) else {
+            return Waited::TimedOut;
+        };
+        if timeout.is_some_and(|timeout| timeout <= self.naps) {
+            switching(loom::thread::yield_now);
+            return Waited::TimedOut;
+        }
+        life.sleep(self.bed(word), expected, || word.load(order));
+        Waited::Woken
+    }
+
+    /// Wakes those who sleep on `word` and expected another value: what a driver does in an interrupt.
+    pub fn check_sleepers(&self, word: &AtomicU32) {
+        if let Some(life) = execution::life().filter(|_| !std::thread::panicking()) {
+            life.wake(self.bed(word), u32::MAX, |expected| word.load(Ordering::Relaxed) != expected);
+        }
+    }
 }
 
 impl Kernel for Process {
@@ -46,19 +80,11 @@ impl Kernel for Process {
         false
     }
     fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Waited {
-        let Some(life) = execution::life().filter(|_| !std::thread::panicking()) else {
-            return Waited::TimedOut;
-        };
-        if timeout.is_some_and(|timeout| timeout <= self.naps) {
-            switching(loom::thread::yield_now);
-            return Waited::TimedOut;
-        }
-        life.sleep(word.as_ptr() as usize, || word.load(SeqCst) == expected);
-        Waited::Woken
+        self.sleep(word, expected, timeout, Ordering::SeqCst)
     }
     fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
         match execution::life() {
-            Some(life) if !std::thread::panicking() => life.wake(word.as_ptr() as usize, n),
+            Some(life) if !std::thread::panicking() => life.wake(self.bed(word), n, |_| true),
             _ => 0,
         }
     }

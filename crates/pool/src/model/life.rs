@@ -11,14 +11,25 @@ std::thread_local! {
     static DEAD: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Where threads sleep: a kernel's number, and a word's address.
+pub type Bed = (u16, usize);
+
+/// A thread that sleeps.
+struct Sleeper {
+    bed: Bed,
+    /// What the word was to hold.
+    expected: u32,
+    actor: usize,
+}
+
 /// How a thread ends whose process dies.
 pub struct Died;
 
 /// What a run has of the kernel.
 pub struct Life {
     dead: AtomicU64,
-    /// Who sleeps, in order: the word's address, and the actor.
-    sleepers: Mutex<Vec<(usize, usize)>>,
+    /// Who sleeps, in order.
+    sleepers: Mutex<Vec<Sleeper>>,
     woken: Vec<Condvar>,
 }
 
@@ -44,27 +55,28 @@ impl Life {
     }
 
     /// Compares and falls asleep under one lock, as futex(2) does.
-    pub fn sleep(&self, at: usize, is_expected: impl Fn() -> bool) {
+    pub fn sleep(&self, bed: Bed, expected: u32, word: impl Fn() -> u32) {
         let me = turn::actor();
         let mut sleepers = switching(|| self.sleepers.lock().unwrap());
-        if !is_expected() {
+        if word() != expected {
             return;
         }
-        sleepers.push((at, me));
-        while sleepers.iter().any(|(_, who)| *who == me) {
+        sleepers.push(Sleeper { bed, expected, actor: me });
+        while sleepers.iter().any(|sleeper| sleeper.actor == me) {
             sleepers = switching(|| self.woken[me].wait(sleepers).unwrap());
         }
     }
 
-    /// Wakes up to so many who sleep on the word at an address; returns how many.
-    pub fn wake(&self, at: usize, n: u32) -> u32 {
+    /// Wakes up to so many who sleep there, of those whose expected value `is_wanted` agrees to, under the
+    /// same lock; returns how many.
+    pub fn wake(&self, bed: Bed, n: u32, is_wanted: impl Fn(u32) -> bool) -> u32 {
         let mut sleepers = switching(|| self.sleepers.lock().unwrap());
         let mut left = n;
-        sleepers.retain(|(word, who)| {
-            let wakes = *word == at && left > 0;
+        sleepers.retain(|sleeper| {
+            let wakes = sleeper.bed == bed && left > 0 && is_wanted(sleeper.expected);
             if wakes {
                 left -= 1;
-                switching(|| self.woken[*who].notify_one());
+                switching(|| self.woken[sleeper.actor].notify_one());
             }
             !wakes
         });

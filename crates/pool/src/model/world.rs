@@ -42,7 +42,7 @@ impl World {
         let mem = unsafe { Mem::new(base, MIN_POOL as usize) };
         Pool::format(mem, &Params::default()).expect("a pool");
         let pool = Pool::open(mem).expect("a pool");
-        let kernel = Process { naps };
+        let kernel = Process { naps, number: 0 };
         let member = pool.join([7; 16], b"model").expect("a member");
         let claim = |actor: usize| {
             let (budget, pid) = (Budget::default(), actor as u32 + 1);

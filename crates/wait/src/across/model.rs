@@ -1,267 +1,186 @@
-//! Doorbells under loom: every interleaving of a waiter, a waker, an interrupt and a back end.
+//! Doorbells under a model checker ([`vshmem_pool::model`]): a process of one kernel takes a token, and one
+//! of another gives it, both by `semop`.
 //!
-//! This models what [`super::Across`] does around a waiter's record (`vshmem_ipc::waiters`) with the same
-//! orderings, and what is beyond it: the table of sleepers in `kmod/sleep.c`, whose spinlock is loom's mutex
-//! here, the futex of the host's kernel in the same way, and the back end's loop (`vshmem_agent`'s
-//! `doorbell_sender`). The IPC object's lock is a mutex; its own algorithm is modelled in
-//! `vshmem_pool::lock`. Sleeps have no deadline, so a lost wake-up is a deadlock, which loom reports.
+//! What waits, wakes and rings is the code that is shipped, from the semaphore down to the pool's words.
+//! [`Node`] stands for what is below it: the table of sleepers in `kmod/sleep.c`, the host's futexes, and the
+//! lines by which interrupts come. [`send_doorbells`] is the loop of the back end's `doorbell_sender`.
+//! Sleeps on a record end only by a wake-up, so one that is lost is a deadlock, which the checker reports.
+//!
+//! A line orders what comes before a doorbell by itself. So the checker does not tell whether a waker needs
+//! its fence before it rings.
 
-use loom::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering::*};
-use loom::sync::{Arc, Condvar, Mutex};
-use loom::thread;
+mod node;
 
-const WAITING: u32 = 1;
-const DONE: u32 = 2;
-/// The waiter's member, and its owner's word.
-const MEMBER: u32 = 1;
-const OWNER: u64 = 5;
+use self::node::Node;
+use super::{Across, Heartbeat};
+use crate::{nap, Waited};
+use core::time::Duration;
+use std::boxed::Box;
+use std::vec::Vec;
+use vshmem_ipc::{sem, Ctx, Errno, IPC_PRIVATE};
+use vshmem_pool::atomic::{AtomicU32, Ordering::SeqCst};
+use vshmem_pool::model::{Act, Process, Scene, World};
+use vshmem_pool::{Budget, Cred, Kernel, Pool, ProcId};
 
-/// A kernel that puts threads to sleep on words: the driver in a machine, futexes on the host.
-#[derive(Default)]
-struct Sleepers {
-    asleep: Mutex<bool>,
-    woken: Condvar,
+/// A process of a node.
+#[derive(Clone, Copy)]
+struct User {
+    node: Node,
+    id: ProcId,
 }
 
-impl Sleepers {
-    /// Compares and becomes a sleeper under one lock.
-    fn sleep_while(&self, is_expected: impl Fn() -> bool) {
-        let mut asleep = self.asleep.lock().unwrap();
-        if is_expected() {
-            *asleep = true;
-            while *asleep {
-                asleep = self.woken.wait(asleep).unwrap();
-            }
+/// The kernel as a process of a node sees it.
+struct NodeKernel<'a> {
+    across: Across<'a, Node>,
+    process: Process,
+}
+
+impl Kernel for NodeKernel<'_> {
+    fn wait(&self, word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> vshmem_pool::Waited {
+        match self.across.wait(word, expected, timeout) {
+            Waited::Woken => vshmem_pool::Waited::Woken,
+            Waited::TimedOut => vshmem_pool::Waited::TimedOut,
+            Waited::Interrupted => vshmem_pool::Waited::Interrupted,
         }
     }
-
-    /// An interrupt: whoever sleeps on a word that has changed is woken.
-    fn look(&self, has_changed: impl Fn() -> bool) {
-        let mut asleep = self.asleep.lock().unwrap();
-        if *asleep && has_changed() {
-            *asleep = false;
-            self.woken.notify_one();
-        }
+    fn wake(&self, word: &AtomicU32, n: u32) -> u32 {
+        self.across.wake(word, n)
+    }
+    fn alive(&self, slot: u32, pid: u32, started: u64) -> bool {
+        self.process.alive(slot, pid, started)
+    }
+    fn block_signals(&self) -> u64 {
+        self.process.block_signals()
+    }
+    fn restore_signals(&self, old: u64) {
+        self.process.restore_signals(old);
+    }
+    fn reserve(&self, offset: u64, len: u64) -> bool {
+        self.process.reserve(offset, len)
+    }
+    fn now(&self) -> i64 {
+        self.process.now()
+    }
+    fn monotonic(&self) -> u64 {
+        self.process.monotonic()
+    }
+    fn cred(&self) -> Cred {
+        self.process.cred()
+    }
+    fn spinning(&self) {
+        self.process.spinning();
     }
 }
 
-/// An interrupt line: doorbells melt into one.
-#[derive(Default)]
-struct Line {
-    is_raised: Mutex<bool>,
-    raised: Condvar,
-}
-
-impl Line {
-    fn notify(&self) {
-        *self.is_raised.lock().unwrap() = true;
-        self.raised.notify_one();
-    }
-
-    fn wait(&self) {
-        let mut is_raised = self.is_raised.lock().unwrap();
-        while !std::mem::take(&mut *is_raised) {
-            is_raised = self.raised.wait(is_raised).unwrap();
-        }
-    }
-}
-
-/// What a waker does in which order.
-#[derive(Clone, Copy, PartialEq)]
-enum Waker {
-    /// As it is.
-    Right,
-    /// Rings the doorbell before it stores.
-    RingsFirst,
-    /// Changes the back end's word before it sets the member's bit.
-    AsksFirst,
-}
-
-/// A semaphore, as far as it matters here.
-#[derive(Default)]
-struct Object {
-    has_token: bool,
-    /// The record stands in its queue.
-    is_waited_for: bool,
-}
-
-/// A pool with one IPC object and one record, and the two kernels around it.
-struct World {
-    owner: AtomicU64,
-    status: AtomicU32,
-    peer: AtomicU32,
-    /// The IPC object's lock.
-    object: Mutex<Object>,
-    machine: Sleepers,
-    /// The line from the waker to the machine.
-    line: Line,
-    doorbells_to_ring: AtomicU64,
-    asked: AtomicU32,
-    host: Sleepers,
-}
-
-impl World {
-    fn new() -> Arc<World> {
-        Arc::new(World {
-            owner: AtomicU64::new(0),
-            status: AtomicU32::new(0),
-            peer: AtomicU32::new(0),
-            object: Mutex::default(),
-            machine: Sleepers::default(),
-            line: Line::default(),
-            doorbells_to_ring: AtomicU64::new(0),
-            asked: AtomicU32::new(0),
-            host: Sleepers::default(),
-        })
-    }
-
-    /// A thread of the machine: opens the pool, registers, sleeps, and gives its record back.
-    fn wait(&self) {
-        self.peer.store(MEMBER + 1, Release);
-        {
-            let mut object = self.object.lock().unwrap();
-            if object.has_token {
-                return;
-            }
-            self.register(&mut object);
-        }
-        self.sleep();
-    }
-
-    fn register(&self, object: &mut Object) {
-        self.owner.store(OWNER, Relaxed);
-        self.status.store(WAITING, Release);
-        object.is_waited_for = true;
-    }
-
-    fn sleep(&self) {
-        while self.status.load(Acquire) == WAITING {
-            let is_expected = || self.status.load(Relaxed) == WAITING;
-            self.machine.sleep_while(is_expected);
-        }
-        self.owner.store(0, Release);
-    }
-
-    /// A V. `ring` rings the machine's doorbell.
-    fn serve(&self, waker: Waker, ring: impl Fn()) {
-        {
-            let mut object = self.object.lock().unwrap();
-            if !object.is_waited_for {
-                object.has_token = true;
-                return;
-            }
-            object.is_waited_for = false;
-            if waker == Waker::RingsFirst {
-                ring();
-            }
-            self.status.store(DONE, Release);
-        }
-        if waker != Waker::RingsFirst && self.owner.load(Acquire) == OWNER {
-            assert_ne!(self.peer.load(Acquire), 0, "the doorbell is known");
-            fence(SeqCst);
-            ring();
-        }
-    }
-
-    /// The machine's interrupt handler, once.
-    fn interrupt(&self) {
-        self.line.wait();
-        self.machine.look(|| self.status.load(Relaxed) != WAITING);
-    }
-
-    /// A process of the host has the machine's doorbell rung.
-    fn ask(&self, waker: Waker) {
-        let set = || self.doorbells_to_ring.fetch_or(1 << MEMBER, SeqCst);
-        if waker != Waker::AsksFirst {
-            set();
-        }
-        let before = self.asked.fetch_add(1, SeqCst);
-        self.host.look(|| self.asked.load(Relaxed) != before);
-        if waker == Waker::AsksFirst {
-            set();
-        }
-    }
-
-    /// The back end, until it has rung the machine's doorbell.
-    fn send_doorbells(&self) {
-        loop {
-            let seen = self.asked.load(SeqCst);
-            if self.doorbells_to_ring.swap(0, SeqCst) & 1 << MEMBER != 0 {
-                return self.line.notify();
-            }
-            self.host.sleep_while(|| self.asked.load(Relaxed) == seen);
+impl User {
+    /// Opens the pool, and changes the semaphore.
+    fn semop(self, c: &Ctx, set: i32, by: i16) {
+        let (node, heartbeat) = (self.node, Heartbeat::new());
+        let across = Across { pool: c.pool, handle: &node, member: node.member, heartbeat: &heartbeat };
+        across.join();
+        let kernel = NodeKernel { across, process: node.process() };
+        let c = &Ctx { kernel: &kernel, me: self.id, member: node.member, ..c.clone() };
+        let sop = sem::Sembuf { num: 0, op: by, flg: 0 };
+        if !sem::try_fast(c, set, sop) {
+            sem::op(c, set, &[sop], None).unwrap();
         }
     }
 }
 
-fn check(bound: usize, body: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(bound);
-    model.check(body);
-}
-
-/// Machine to machine: the waiter, the waker that serves it and rings, the interrupt.
-fn between_machines(waker: Waker) {
-    let world = World::new();
-    let waiter = thread::spawn({
-        let world = world.clone();
-        move || world.wait()
+/// A semaphore of value 0, and a process of each of two nodes: the first is of a machine that is peer 1. The
+/// second one's peer number is given.
+fn two_nodes(actors: usize, peer: u16) -> (World, i32, [User; 2]) {
+    let world = World::new(actors, nap::LONGEST, || {});
+    let pool = *world.pool();
+    let users = [1, peer].map(|peer| {
+        let member = pool.join([peer as u8; 16], b"").unwrap();
+        let id = pool.claim_process(world.kernel(), &Budget::default(), member, 1, 1, &mut |_| true);
+        User { node: Node { pool, member, peer, has_driver: peer != node::HOST }, id: id.unwrap() }
     });
-    let interrupt = thread::spawn({
-        let world = world.clone();
-        move || world.interrupt()
-    });
-    world.serve(waker, || world.line.notify());
-    waiter.join().unwrap();
-    // A waker that is late rings no doorbell; then this ends the interrupt's thread.
-    world.line.notify();
-    interrupt.join().unwrap();
+    // It made the pool, and is gone.
+    pool.declare_dead(0);
+    let c = &world.observer();
+    let set = sem::get(c, IPC_PRIVATE, 1, 0o666).unwrap();
+    // From now on this process begins to look for a record at the first.
+    let sop = sem::Sembuf { num: 0, op: -1, flg: 0 };
+    assert_eq!(sem::op(c, set, &[sop], Some(Duration::ZERO)), Err(Errno::EAGAIN));
+    (world, set, users)
 }
 
-/// Host to machine: the waiter, the host's process that serves, the back end, whose doorbell is taken for the
-/// interrupt.
-fn from_the_host(waker: Waker) {
-    let world = World::new();
-    let sender = thread::spawn({
-        let world = world.clone();
-        move || {
-            world.send_doorbells();
-            world.interrupt();
+fn act(does: impl Fn(&Ctx) + Send + Sync + 'static) -> Act<()> {
+    Box::new(does)
+}
+
+/// Plays it; then the token is gone.
+fn check(world: World, set: i32, acts: Vec<Act<()>>, preemptions: usize) {
+    let after = move |world: &World, _| assert_eq!(sem::getval(&world.observer(), set, 0), Ok(0));
+    Scene::new(world, acts, after).check(preemptions);
+}
+
+/// The machine's interrupt handler, once.
+fn interrupt(pool: &Pool, machine: Node) {
+    machine.wait_for_interrupt();
+    machine.process().check_sleepers(&pool.waiter(0).unwrap().status);
+}
+
+/// The back end, until it has rung a doorbell.
+fn send_doorbells(pool: &Pool, host: Node) {
+    let word = pool.doorbell_requests();
+    loop {
+        let (seen, mut has_rung) = (word.load(SeqCst), false);
+        pool.take_doorbell_requests(|peer| {
+            host.notify(peer);
+            has_rung = true;
+        });
+        if has_rung {
+            return;
         }
-    });
-    world.peer.store(MEMBER + 1, Release);
-    world.register(&mut world.object.lock().unwrap());
-    let server = thread::spawn({
-        let world = world.clone();
-        move || world.serve(waker, || world.ask(waker))
-    });
-    world.sleep();
-    server.join().unwrap();
-    // A waker that is late asks for nothing; then this ends the back end's thread.
-    world.ask(Waker::Right);
-    sender.join().unwrap();
+        host.process().wait(word, seen, None);
+    }
 }
 
 #[test]
 fn a_machine_that_is_rung_wakes_its_waiter() {
-    check(3, || between_machines(Waker::Right));
+    let (world, set, [taker, giver]) = two_nodes(3, 2);
+    giver.node.join();
+    let acts = std::vec![
+        act(move |c| {
+            taker.semop(c, set, -1);
+            // A waker that is late, or that nobody waits for, rings no doorbell; this ends the handler.
+            taker.node.notify(taker.node.peer);
+        }),
+        act(move |c| giver.semop(c, set, 1)),
+        act(move |c| interrupt(c.pool, taker.node)),
+    ];
+    check(world, set, acts, 2);
 }
 
 #[test]
 fn a_machine_that_the_host_has_rung_wakes_its_waiter() {
-    check(3, || from_the_host(Waker::Right));
+    let (world, set, [taker, giver]) = two_nodes(3, node::HOST);
+    giver.node.join();
+    world.pool().heartbeat(1);
+    let acts = std::vec![
+        act(move |c| {
+            taker.semop(c, set, -1);
+            // As above.
+            let word = c.pool.request_doorbell(taker.node.member);
+            giver.node.process().wake(word, 1);
+        }),
+        act(move |c| giver.semop(c, set, 1)),
+        act(move |c| {
+            send_doorbells(c.pool, giver.node);
+            interrupt(c.pool, taker.node);
+        }),
+    ];
+    check(world, set, acts, 3);
 }
 
-/// That the model can fail.
+/// Nobody rings it, so it looks by itself.
 #[test]
-#[should_panic(expected = "deadlock")]
-fn a_ring_before_the_change_is_lost() {
-    check(3, || between_machines(Waker::RingsFirst));
-}
-
-/// That the model can fail.
-#[test]
-#[should_panic(expected = "deadlock")]
-fn a_bit_set_after_the_word_is_lost() {
-    check(3, || from_the_host(Waker::AsksFirst));
+fn a_machine_beside_one_that_does_not_ring_naps() {
+    let (world, set, [taker, mut giver]) = two_nodes(2, 2);
+    giver.node.has_driver = false;
+    let acts = std::vec![act(move |c| taker.semop(c, set, -1)), act(move |c| giver.semop(c, set, 1))];
+    check(world, set, acts, 3);
 }
