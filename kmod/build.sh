@@ -110,23 +110,22 @@ image() { # image VERSION: prints the path of the kernel
         echo "$own"
         return
     }
-    unpacked=$cache/images/$1
-    if [ ! -e "$unpacked" ]; then
-        rm -rf "$unpacked.new"
-        download "linux-image-$1" "$unpacked.new"
-        mv "$unpacked.new" "$unpacked"
-    fi
-    echo "$unpacked/boot/vmlinuz-$1"
+    where=$(unpacked "images/$1" "linux-image-$1") || exit
+    echo "$where/boot/vmlinuz-$1"
 }
 
 source_of() { # source_of SERIES: prints the path of an archive
-    unpacked=$cache/source/$1
-    if [ ! -e "$unpacked" ]; then
-        rm -rf "$unpacked.new"
-        download "linux-source-$1" "$unpacked.new"
-        mv "$unpacked.new" "$unpacked"
+    where=$(unpacked "source/$1" "linux-source-$1") || exit
+    echo "$where/usr/src/linux-source-$1.tar.xz"
+}
+
+unpacked() { # unpacked PLACE PACKAGE: prints where the cache has it, once it is there whole
+    if [ ! -e "$cache/$1" ]; then
+        rm -rf "${cache:?}/$1.new"
+        download "$2" "$cache/$1.new" >&2
+        mv "$cache/$1.new" "$cache/$1"
     fi
-    echo "$unpacked/usr/src/linux-source-$1.tar.xz"
+    echo "$cache/$1"
 }
 
 # build VERSION [MODULE]: builds all drivers for it, prints the path of one
