@@ -1,23 +1,11 @@
 //! A death in the middle of a message, before each change that its process makes.
 
 use super::Call::{self, *};
-use super::{acts, agree, drain, queue};
-use crate::modelled::LOOKS;
-use vshmem_pool::model::Scene;
 
 /// The first process dies. What it was about to send may have come or not, one message that it was about to
 /// receive may be lost.
 fn play(preemptions: usize, cells: u32, before: &[Call], all: &'static [&'static [Call]]) {
-    let (world, id, first) = queue(all.len(), LOOKS, cells, before);
-    Scene::new(world, acts(id, all), move |world, outcomes| {
-        let died = usize::from(outcomes[0].is_none());
-        let sends = usize::from(all[0][0].sends());
-        let mut passed: std::vec::Vec<_> = outcomes.into_iter().flatten().collect();
-        passed.push(drain(world, id));
-        passed.push(super::Passed { sent: first.sent.clone(), got: first.got.clone() });
-        agree(&passed, died * (1 - sends), died * sends);
-    })
-    .check_deaths(0, preemptions);
+    super::play(preemptions, cells, before, all, true);
 }
 
 #[test]

@@ -11,13 +11,13 @@ mod waiting;
 
 use super::queue::Queue;
 use super::{receive, send, space, try_receive_fast, try_send_fast};
-use crate::modelled::{act, is_in_order, world};
+use crate::modelled::{act, is_in_order, world, LOOKS};
 use crate::{msg, Ctx, Errno, IPC_NOWAIT, IPC_PRIVATE};
 use core::time::Duration;
 use std::vec::Vec;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::lock::SignalsBlocked;
-use vshmem_pool::model::{Act, World};
+use vshmem_pool::model::{Act, Scene, World};
 
 /// What a process does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,4 +191,22 @@ fn agree(all: &[Passed], missing: usize, more: usize) {
     let lost = sent.iter().filter(|m| !got.contains(m)).count();
     let strange = got.iter().filter(|m| !sent.contains(m)).count();
     assert!(lost <= missing && strange <= more, "messages are lost, or nobody sent them: {all:?}");
+}
+
+/// Processes do these things at the same time. The first `dies`, or not.
+fn play(preemptions: usize, cells: u32, before: &[Call], all: &'static [&'static [Call]], dies: bool) {
+    let (world, id, first) = queue(all.len(), LOOKS, cells, before);
+    let scene = Scene::new(world, acts(id, all), move |world, outcomes| {
+        let died = usize::from(outcomes[0].is_none());
+        let sends = usize::from(all[0][0].sends());
+        let mut passed: Vec<_> = outcomes.into_iter().flatten().collect();
+        passed.push(drain(world, id));
+        passed.push(Passed { sent: first.sent.clone(), got: first.got.clone() });
+        agree(&passed, died * (1 - sends), died * sends);
+    });
+    if dies {
+        scene.check_deaths(0, preemptions);
+    } else {
+        scene.check(preemptions);
+    }
 }
