@@ -7,6 +7,7 @@ Nothing here is shared with the library, so that the page can't differ from the 
 
 import struct
 import sys
+import uuid
 
 PAGE, BLOCK = 4096, 256
 KINDS = ("segments", "sets", "queues")
@@ -26,7 +27,9 @@ class Pool:
         with open(path, "rb") as file:
             self.bytes = file.read()
         check("magic", self.bytes[:8], b"VSHMEM\x01\n")
-        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (3, 0, 0, 0))
+        check("version and features", struct.unpack_from("<IIII", self.bytes, 8), (3, 0, 1, 0))
+        made = uuid.UUID(bytes=self.bytes[320:336])
+        check("UUID", (made.version, made.variant), (4, uuid.RFC_4122))
         check("size", self.u64(24), len(self.bytes))
         geometry = struct.unpack_from("<24Q", self.bytes, 32)
         names = ("members", "procs", "waiters", *KINDS, *(f"{kind} buckets" for kind in KINDS))

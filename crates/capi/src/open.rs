@@ -73,7 +73,11 @@ fn check(name: &PoolName, handle: Handle) -> Result<(Handle, Pool), Errno> {
 }
 
 fn make(reference: &PoolRef, size: u64, mode: u32) -> Result<(), CreateError> {
-    let params = Params { limits: kernel_limits(), align: vshmem_transport::page_size_for(reference)? };
+    let params = Params {
+        limits: kernel_limits(),
+        align: vshmem_transport::page_size_for(reference)?,
+        uuid: vshmem_transport::random_uuid(),
+    };
     vshmem_transport::create_resolved(reference, size, mode, &mut |mem: Mem| {
         Pool::format(mem, &params).is_ok()
     })

@@ -13,12 +13,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use vshmem_pool::atomic::Ordering::Relaxed;
 use vshmem_pool::layout::PAGE;
-use vshmem_pool::{Limits, Mem, Params, Pool};
+use vshmem_pool::{Limits, Mem, Params, Pool, Uuid};
 
 pub use vshmem_pool::DEFAULT_POOL;
 use vshmem_transport::{
-    create_resolved, create_with_head, list_local, page_size_for, remove_local, reserve_local, resolve_new,
-    transports, CreateError, Handle, OpenError, PoolRef, ResolveError,
+    create_resolved, create_with_head, list_local, page_size_for, random_uuid, remove_local, reserve_local,
+    resolve_new, transports, CreateError, Handle, OpenError, PoolRef, ResolveError,
 };
 
 /// A pool, as its file shows it.
@@ -26,6 +26,10 @@ use vshmem_transport::{
 pub struct Listed {
     /// Its name.
     pub name: String,
+    /// What tells it from all other pools; null if an older version made it, or it can't be opened.
+    #[serde(serialize_with = "text")]
+    #[schemars(with = "Option<String>")]
+    pub uuid: Option<Uuid>,
     /// Its file.
     pub path: String,
     /// Its length in bytes.
@@ -46,6 +50,11 @@ pub struct Listed {
 /// Permission bits, in octal.
 pub(crate) fn octal<S: Serializer>(mode: &u32, to: S) -> std::result::Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{mode:03o}"))
+}
+
+/// A UUID as it is written.
+fn text<S: Serializer>(uuid: &Option<Uuid>, to: S) -> std::result::Result<S::Ok, S::Error> {
+    uuid.map(|uuid| uuid.to_string()).serialize(to)
 }
 
 /// How a kernel reaches a pool, which determines the cost of using it.
@@ -176,7 +185,7 @@ pub fn create_on(device: &PoolRef, chosen: &[Limit], align: u64) -> Result<()> {
     } else {
         let limits = Limit::all(chosen, Limits::default());
         mem.zero(0, mem.len() as u64);
-        let params = Params { limits, align: align.max(handle.page_size()) };
+        let params = Params { limits, align: align.max(handle.page_size()), uuid: random_uuid() };
         format(mem, &params, chosen).map_err(|why| {
             mem.zero(0, PAGE);
             failed(why).code(2)
@@ -199,7 +208,7 @@ pub fn create(name: &str, size: u64, mode: u32, chosen: &[Limit], form: Form) ->
     })?;
     let mut refused: Option<String> = None;
     let made = page_size_for(&pool).and_then(|page| {
-        let params = Params { limits, align: form.align.max(page) };
+        let params = Params { limits, align: form.align.max(page), uuid: random_uuid() };
         let init = &mut |memory| {
             refused = format(memory, &params, chosen).err();
             refused.is_none()
@@ -274,6 +283,7 @@ pub fn list() -> Result<Vec<Listed>> {
     list_local(&mut |found| {
         all.push(Listed {
             name: String::from_utf8_lossy(found.pool.name()).into_owned(),
+            uuid: OpenPool::open(&found.pool).ok().and_then(|pool| pool.uuid()),
             path: found.pool.path().to_string_lossy().into_owned(),
             size: found.size,
             used: found.used,
@@ -292,11 +302,11 @@ pub fn list() -> Result<Vec<Listed>> {
 fn device(pool: &PoolRef, handle: Handle) -> Option<Listed> {
     let path = handle.path().to_string_lossy().into_owned();
     let (size, access) = (handle.mem().len() as u64, Access::of(&handle));
-    // SAFETY: nothing else refers to the memory.
-    unsafe { handle.close() };
+    let uuid = OpenPool::of(handle).ok().and_then(|pool| pool.uuid());
     let mode = fs::metadata(&path).ok()?.mode() & 0o7777;
     Some(Listed {
         name: String::from_utf8_lossy(pool.name()).into_owned(),
+        uuid,
         path,
         size,
         used: size,
@@ -314,4 +324,22 @@ pub fn remove(name: &str) -> Result<()> {
 
 fn c_name(name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| Error::new("a name can't have a zero byte in it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_new_pool_has_a_uuid_of_its_own() {
+        let made = |name: &str| {
+            let path = std::env::temp_dir().join(format!("vshmem-uuid-{name}-{}", std::process::id()));
+            let path = path.to_str().unwrap();
+            create(path, 1 << 20, 0o600, &[], Form::default()).unwrap();
+            let pool = OpenPool::open(&find(Some(path)).unwrap()[0]).unwrap();
+            remove(path).unwrap();
+            pool.uuid().expect("a UUID")
+        };
+        assert_ne!(made("one"), made("two"));
+    }
 }

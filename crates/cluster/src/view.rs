@@ -3,7 +3,7 @@
 use crate::error::{error, Result};
 use std::mem::ManuallyDrop;
 use vshmem_ipc::stats::{self, Who};
-use vshmem_pool::Pool;
+use vshmem_pool::{Pool, Uuid};
 use vshmem_transport::{Handle, PoolRef};
 
 /// An open pool.
@@ -35,6 +35,11 @@ impl OpenPool {
     /// Its length in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.handle.mem().len() as u64
+    }
+
+    /// What tells it from all other pools.
+    pub(crate) fn uuid(&self) -> Option<Uuid> {
+        self.pool.uuid()
     }
 
     /// Looks at it.

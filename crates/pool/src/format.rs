@@ -7,6 +7,7 @@ use crate::atomic::{
 use crate::layout::*;
 use crate::mem::Mem;
 use crate::pool::{Geometry, Heap, Limits, Pool};
+use crate::uuid::Uuid;
 use core::fmt;
 
 /// Smallest pool, in bytes.
@@ -66,6 +67,8 @@ pub struct Params {
     pub limits: Limits,
     /// What segments are aligned to, in bytes: what each member's memory is mapped in multiples of. 0: pages.
     pub align: u64,
+    /// What tells the pool from all others.
+    pub uuid: Option<Uuid>,
 }
 
 /// Why a pool could not be made.
@@ -283,9 +286,13 @@ impl Pool {
             sb.incompatible.store(ALIGNED, Relaxed);
             sb.align.store(geometry.pages.align, Relaxed);
         }
+        if let Some(uuid) = params.uuid {
+            sb.compatible.store(HAS_UUID, Relaxed);
+            uuid.write(&sb.uuid);
+        }
         geometry.write(&sb.geometry);
         limits.write(&sb.limits);
-        let pool = Pool { mem, geometry, limits };
+        let pool = Pool { mem, geometry, limits, uuid: params.uuid };
         geometry.small.format(&pool);
         geometry.pages.format(&pool);
         // The root, its log and the members are touched so that they have memory from the start; all else
@@ -331,6 +338,8 @@ impl Pool {
         }
         let geometry = Geometry::read(&sb.geometry, size, align).ok_or(OpenError::Damaged)?;
         let limits = Limits::read(&sb.limits);
-        Ok(Pool { mem: mem.below(geometry.pages.base), geometry, limits })
+        let has_uuid = sb.compatible.load(Relaxed) & HAS_UUID != 0;
+        let uuid = has_uuid.then(|| Uuid::read(&sb.uuid)).flatten();
+        Ok(Pool { mem: mem.below(geometry.pages.base), geometry, limits, uuid })
     }
 }

@@ -52,6 +52,8 @@ pub const CHUNKS: usize = 4096;
 /// An incompatible feature: segments begin at multiples of more than a page, and have all up to the next one
 /// to themselves.
 pub const ALIGNED: u32 = 1;
+/// A compatible feature: the pool has a UUID.
+pub const HAS_UUID: u32 = 1;
 /// The most that segments can be aligned to, in bytes.
 pub const MAX_ALIGN: u64 = 1 << 30;
 
@@ -64,7 +66,7 @@ pub struct Superblock {
     pub version: AtomicU32,
     /// Feature bits that a reader must know: [`ALIGNED`].
     pub incompatible: AtomicU32,
-    /// Feature bits that a reader may ignore; this version has none.
+    /// Feature bits that a reader may ignore: [`HAS_UUID`].
     pub compatible: AtomicU32,
     /// What segments are aligned to, in pages, if the pool is [`ALIGNED`]; else zero.
     pub align: AtomicU32,
@@ -74,6 +76,8 @@ pub struct Superblock {
     pub geometry: GeometryWords,
     /// System V limits.
     pub limits: LimitWords,
+    /// What tells the pool from all others, if it [has one](HAS_UUID); else zero.
+    pub uuid: [AtomicU64; 2],
 }
 // SAFETY: atomics only.
 unsafe impl Shared for Superblock {}

@@ -12,6 +12,7 @@
 //! | [`layout`] | where things are, as structures and constants |
 //! | [`format`](mod@format) | making a pool, opening one |
 //! | [`Pool`], [`Geometry`] | a pool that was opened, and where things are in it |
+//! | [`Uuid`] | what tells a pool from all others |
 //! | [`lock`] | locks that survive their owner |
 //! | [`log`] | the redo log by which slow paths change words |
 //! | [`heap`] | the allocator |
@@ -43,6 +44,7 @@ pub mod model;
 pub mod pair;
 mod pool;
 pub mod process;
+mod uuid;
 
 #[cfg(test)]
 mod tests;
@@ -56,3 +58,4 @@ pub use mem::{Mem, Sparse};
 pub use member::JoinError;
 pub use pool::{Geometry, Limits, Pool};
 pub use process::ProcId;
+pub use uuid::Uuid;

@@ -2,6 +2,7 @@
 
 use crate::layout::*;
 use crate::mem::{Mem, Shared};
+use crate::uuid::Uuid;
 
 /// System V limits of a pool, chosen when it is made (`ipcs -l` shows the kernel's). Sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +116,7 @@ pub struct Pool {
     pub(crate) mem: Mem,
     pub(crate) geometry: Geometry,
     pub(crate) limits: Limits,
+    pub(crate) uuid: Option<Uuid>,
 }
 
 impl Pool {
@@ -133,6 +135,11 @@ impl Pool {
     #[inline]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// What tells the pool from all others; `None` if a library made it that gave pools none.
+    pub fn uuid(&self) -> Option<Uuid> {
+        self.uuid
     }
 
     /// Where things are.

@@ -88,6 +88,12 @@ pub use text::Text;
 
 use core::fmt::Debug;
 use given::Address;
+use vshmem_pool::Uuid;
+
+/// A UUID for a new pool; `None` shortly after the start of a machine whose kernel has too little entropy yet.
+pub fn random_uuid() -> Option<Uuid> {
+    sys::random_bytes().map(Uuid::from_random)
+}
 
 /// One way in which kernels share memory.
 pub trait Transport: Debug + Sync {

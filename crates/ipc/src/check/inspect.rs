@@ -46,7 +46,8 @@ pub fn inspect(c: &Ctx, scratch: &mut [u64], mut found: impl FnMut(Finding)) -> 
 /// The head says still what it said when the pool was opened, and no two tables overlap.
 fn superblock(c: &Ctx, report: Report) {
     let now = Pool::open(*c.pool.mem());
-    let same = now.is_ok_and(|p| p.geometry() == c.pool.geometry() && p.limits() == c.pool.limits());
+    let said = |pool: &Pool| (*pool.geometry(), *pool.limits(), pool.uuid());
+    let same = now.is_ok_and(|now| said(&now) == said(c.pool));
     demand(report, same, Location::Superblock, "it has changed", 0);
     let geometry = c.pool.geometry();
     let table = |(at, count): (u64, u32), each: u64| (at, at + u64::from(count) * each);

@@ -25,15 +25,16 @@ const _: () = {
     assert!(ID_BIT == 1 << 30 && SEQ_BITS == 13 && INDEX_BITS == 17);
     assert!(HEAD_DYING == 1 && HEAD_SEQ_SHIFT == 8 && HEAD_MEMBER_SHIFT == 8 + SEQ_BITS);
     assert!(NO_LIVENESS_LOCK == 1 << 31 && ABANDONED == u64::MAX && CLEAR_ALL == u64::MAX);
+    assert!(ALIGNED == 1 && HAS_UUID == 1);
     assert!(WAITING == 1 && DONE == 1 << 31);
     assert!(Kind::Shm.reference(0) == 1 && Kind::Sem.reference(0) == 1 << 28 | 1);
     assert!(Kind::Msg.reference(MAX_ENTRIES - 1) == 2 << 28 | MAX_ENTRIES);
 };
 
 specified!(
-    Superblock, 320,
+    Superblock, 336,
     magic at 0, version at 8, incompatible at 12, compatible at 16, align at 20, size at 24,
-    geometry at 32, limits at 224,
+    geometry at 32, limits at 224, uuid at 320,
 );
 specified!(
     GeometryWords, 24 * 8,

@@ -3,7 +3,7 @@
 use super::Memory;
 use crate::atomic::Ordering::Relaxed;
 use crate::layout::*;
-use crate::{FormatError, Limits, OpenError, Params, Pool, MIN_POOL};
+use crate::{FormatError, Limits, OpenError, Params, Pool, Uuid, MIN_POOL};
 use core::mem::offset_of;
 use std::string::ToString;
 
@@ -135,6 +135,35 @@ fn segments_are_aligned_to_what_the_pool_was_made_for() {
     sb.incompatible.store(ALIGNED, Relaxed);
     sb.geometry.pages.base.store(heap.base + PAGE, Relaxed);
     assert_eq!(open(&memory).unwrap_err(), OpenError::Damaged);
+}
+
+#[test]
+fn a_pool_has_the_uuid_that_its_maker_drew() {
+    let memory = Memory::new(MIN);
+    let uuid = Uuid::from_random([0xff; 16]);
+    assert_eq!(uuid.to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    let mut bytes = core::array::from_fn(|i| i as u8);
+    let drawn = Uuid::from_random(bytes);
+    (bytes[6], bytes[8]) = (0x46, 0x88);
+    assert_eq!(drawn.bytes(), bytes);
+    assert_eq!(drawn.to_string(), "00010203-0405-4607-8809-0a0b0c0d0e0f");
+    Pool::format(memory.mem(), &Params { uuid: Some(drawn), ..Params::default() }).unwrap();
+    assert_eq!(open(&memory).unwrap().uuid(), Some(drawn));
+    let sb = head(&memory);
+    let at = offset_of!(Superblock, uuid) as u64;
+    let words: [u64; 2] = [at, at + 8].map(|at| memory.mem().word(at).unwrap().load(Relaxed));
+    assert_eq!(words.map(u64::to_le_bytes).concat(), bytes);
+    // Not a random UUID, so none.
+    for (index, bit) in [(0, 0x40 << 48), (0, 0x80 << 48), (1, 0x80), (1, 0x40)] {
+        sb.uuid[index].fetch_xor(bit, Relaxed);
+        assert_eq!(open(&memory).unwrap().uuid(), None, "{index} {bit:#x}");
+        sb.uuid[index].fetch_xor(bit, Relaxed);
+    }
+    // A pool of an older library: whatever lies there, it has none.
+    sb.compatible.store(!HAS_UUID, Relaxed);
+    assert_eq!(open(&memory).unwrap().uuid(), None);
+    let none = formatted(MIN);
+    assert_eq!((head(&none).compatible.load(Relaxed), open(&none).unwrap().uuid()), (0, None));
 }
 
 #[test]

@@ -124,6 +124,14 @@ pub(crate) fn random() -> u64 {
     number
 }
 
+/// Random bytes of full entropy; `None` if the kernel has too little yet, or gives none.
+pub(crate) fn random_bytes() -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    // SAFETY: the kernel writes at most so many bytes there.
+    let got = unsafe { call!(SYS_getrandom, &raw mut bytes, bytes.len(), libc::GRND_NONBLOCK) };
+    (got == Ok(bytes.len())).then_some(bytes)
+}
+
 /// What a clock says.
 pub(crate) fn time(clock: libc::clockid_t) -> Duration {
     let mut now = [0u64; 2];

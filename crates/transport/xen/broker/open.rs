@@ -58,7 +58,8 @@ fn open(options: &OwnOptions, check: CheckLimits) -> Result<MaintainedPool> {
     }
     if Pool::open(memory).is_err() {
         let limits = options.limits;
-        Pool::format(memory, &Params { limits, ..Params::default() }).explain_pool(name)?;
+        let uuid = vshmem_transport::random_uuid();
+        Pool::format(memory, &Params { limits, uuid, ..Params::default() }).explain_pool(name)?;
         let pool = Pool::open(memory).explain_pool(name)?;
         check(*pool.limits()).explain_pool(name)?;
     }
