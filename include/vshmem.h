@@ -117,6 +117,29 @@ int vshm_pool_use(vshm_pool *pool);
  */
 int vshm_pool_close(vshm_pool *pool);
 
+/*
+ * Writes the UUID of the current pool, 16 bytes in the order in which they are printed. Processes
+ * of whatever machine or container that get the same one use the same pool. Only a copy of a
+ * pool's file has the UUID of another pool.
+ *   ENODATA  the pool has none: an older version made it, or a machine that had just started
+ */
+int vshm_pool_uuid(uint8_t *uuid);
+
+/* The number of the caller's kernel among those that use the current pool, from 0 on; unlike any
+ * other's that lives. */
+int vshm_pool_member(void);
+
+/*
+ * Whether a process with that pid, of any kernel and PID name space, lives and uses the current
+ * pool: 1, or 0. A process of another machine that was killed counts as alive until that machine's
+ * front end, or another process there, has cleaned up after it, or its machine is known to be dead.
+ */
+int vshm_process_lives(pid_t pid);
+
+/* Whether System V calls with libc's names go to a pool where they have this key (VSHMEM_KEYS): 1,
+ * or 0. Opens no pool. */
+int vshm_takes_key(key_t key);
+
 /* One party's view of a barrier for a fixed number of parties, processes or threads, on any of the
  * machines. */
 typedef struct vshm_barrier vshm_barrier;

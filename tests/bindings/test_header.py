@@ -12,6 +12,7 @@ C_TYPE = r"(.*?)(\w+)"
 PLAIN = {
     "int": ("c_int", "c_int"),
     "key_t": ("c_int", "key_t"),
+    "pid_t": ("c_int", "pid_t"),
     "unsigned": ("c_uint", "c_uint"),
     "mode_t": ("c_uint", "mode_t"),
     "size_t": ("c_size_t", "size_t"),
@@ -19,7 +20,7 @@ PLAIN = {
     "long": ("c_long", "c_long"),
     "uint64_t": ("c_uint64", "u64"),
 }
-POINTED = {"char": "c_char", "void": "c_void", "double": "f64", "int64_t": "i64"}
+POINTED = {"char": "c_char", "void": "c_void", "double": "f64", "int64_t": "i64", "uint8_t": "u8"}
 
 
 def spaced(text: str) -> str:
@@ -67,7 +68,7 @@ def of_ctypes(kind: object) -> str:
 
 
 def test_the_header_is_read() -> None:
-    assert len(prototypes()) == 25 and "vshm_semctl" in prototypes()
+    assert len(prototypes()) == 29 and "vshm_semctl" in prototypes()
     exports = (ROOT / "tests/capi/exports.txt").read_text()
     assert set(re.findall(r"\bvshm_\w+", exports)) == set(prototypes())
 

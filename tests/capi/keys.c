@@ -30,6 +30,8 @@ static void use(key_t key, int ours) {
     int set = semget(key, 1, IPC_CREAT | 0600), queue = msgget(key, IPC_CREAT | 0600),
         segment = shmget(key, 4096, IPC_CREAT | 0600);
     CHECK(set >= 0 && queue >= 0 && segment >= 0);
+    int (*takes)(key_t) = (int (*)(key_t))dlsym(RTLD_DEFAULT, "vshm_takes_key");
+    CHECK(takes != NULL && takes(key) == ours);
     if (is_ours(set) != ours || is_ours(queue) != ours || is_ours(segment) != ours) {
         fprintf(stderr, "key %#x: ids %#x %#x %#x\n", (unsigned)key, (unsigned)set, (unsigned)queue,
                 (unsigned)segment);

@@ -227,6 +227,8 @@ linked "pools" pools "$work"
 rm -f "$work"/pool-*
 linked "sizes that a process knows" told "$work"
 rm -f "$work"/pool-*
+linked "pools, kernels and processes told apart" identity "$work"
+rm -f "$work"/pool-*
 linked "barriers and reductions" barrier
 linked "loaded late" late "$lib"
 linked "cost of loading" cost "$lib"

@@ -2,7 +2,7 @@
 #![allow(missing_docs, non_camel_case_types)]
 
 use libc::{
-    c_char, c_int, c_long, c_uint, c_void, key_t, mode_t, msqid_ds, sembuf, shmid_ds, size_t, ssize_t,
+    c_char, c_int, c_long, c_uint, c_void, key_t, mode_t, msqid_ds, pid_t, sembuf, shmid_ds, size_t, ssize_t,
     timespec,
 };
 
@@ -52,6 +52,10 @@ extern "C" {
     pub fn vshm_pool_open(pool: *const c_char) -> *mut vshm_pool;
     pub fn vshm_pool_use(pool: *mut vshm_pool) -> c_int;
     pub fn vshm_pool_close(pool: *mut vshm_pool) -> c_int;
+    pub fn vshm_pool_uuid(uuid: *mut u8) -> c_int;
+    pub fn vshm_pool_member() -> c_int;
+    pub fn vshm_process_lives(pid: pid_t) -> c_int;
+    pub fn vshm_takes_key(key: key_t) -> c_int;
 
     pub fn vshm_barrier_open(key: key_t, parties: c_uint) -> *mut vshm_barrier;
     pub fn vshm_barrier_seat(barrier: *mut vshm_barrier) -> c_int;

@@ -4,7 +4,7 @@
 
 use crate::barrier::Barrier;
 use crate::calls::{duration, msg, sem, shm};
-use crate::config::PoolName;
+use crate::config::{config, PoolName};
 use crate::dispatch::{MSG, SEM, SHM};
 use crate::errno::guard;
 use crate::last_error::{explain, last_error};
@@ -15,7 +15,7 @@ use core::ffi::{c_char, c_void, CStr};
 use core::time::Duration;
 use libc::timespec;
 use vshmem_ipc::sem::Sembuf;
-use vshmem_ipc::Errno;
+use vshmem_ipc::{liveness, Errno};
 
 /// With a zero byte at the end, for C.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -121,6 +121,40 @@ pub unsafe extern "C" fn vshm_msgrcv(
 #[no_mangle]
 pub unsafe extern "C" fn vshm_msgctl(id: i32, command: i32, buf: *mut c_void) -> i32 {
     MSG.call_on_pool(id, 0, command, buf as usize)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vshm_pool_uuid(uuid: *mut u8) -> i32 {
+    guard("vshm_pool_uuid", || {
+        let Some(found) = caller()?.pool().uuid() else {
+            explain(format_args!("the pool has no UUID, as those of older versions; make it anew"));
+            return Err(Errno(libc::ENODATA));
+        };
+        let bytes = found.bytes();
+        user::surely_writable(uuid, bytes.len())?;
+        // SAFETY: found writable.
+        unsafe { uuid.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(0)
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn vshm_pool_member() -> i32 {
+    guard("vshm_pool_member", || Ok(caller()?.ctx.member.into()))
+}
+
+#[no_mangle]
+pub extern "C" fn vshm_process_lives(pid: i32) -> i32 {
+    guard("vshm_process_lives", || {
+        let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Errno::EINVAL)?;
+        let caller = caller()?;
+        caller.unless_revoked(Ok(liveness::lives(&caller.ctx, pid).into()))
+    })
+}
+
+#[no_mangle]
+pub extern "C" fn vshm_takes_key(key: i32) -> i32 {
+    config().takes(key).into()
 }
 
 /// Reads a pool's name.

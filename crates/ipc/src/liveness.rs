@@ -158,6 +158,14 @@ fn clean(c: &Ctx, signals: &SignalsBlocked, dead: ProcId) {
     end_waits::reap_process(c, signals, dead);
 }
 
+/// Does a process of this pid live, in whatever kernel and name space? Of other kernels' processes those live
+/// that nobody has cleaned up after yet. Yes, if it costs too much to know.
+pub fn lives(c: &Ctx, pid: u32) -> bool {
+    let high = c.pool.root().proc_high.load(Relaxed).min(c.pool.proc_slots());
+    let is_it = |(id, _, its): (ProcId, u16, u32)| its == pid && !c.owner_is_dead(id);
+    (0..high).any(|slot| c.process(slot).is_some_and(is_it)) || c.budget.is_spent()
+}
+
 /// A clean exit: undoes the caller's `SEM_UNDO` adjustments and drops its attachments, waking whom that
 /// concerns. The slot stays the caller's; [`Pool::free_process`] gives it up. False if somebody who is
 /// stopped was in the way, or it cost too much: then the rest is done by who finds the caller dead, and its

@@ -85,6 +85,29 @@ fn a_pool_that_is_full_of_kernels_has_room_when_one_is_forgotten() {
     assert!(!w.pool().member_is_dead(next.member));
 }
 
+#[test]
+fn a_pid_lives_as_long_as_a_process_of_any_kernel_has_it() {
+    let w = World::new(4 << 20);
+    let here = w.process();
+    let lives = |pid| liveness::lives(&here.ctx(), pid);
+    let own = here.pid() as u32;
+    assert!(lives(own) && !lives(77) && !lives(0));
+    let guests = [1, 2].map(|boot| Foreign::new(&w, &here, boot).unwrap());
+    assert!(lives(77));
+    let other = w.process();
+    assert!(lives(other.pid() as u32));
+    other.kill();
+    assert!(!lives(other.pid() as u32), "its lock tells");
+    w.pool().declare_dead(guests[0].member);
+    assert!(lives(77), "that of the other kernel does");
+    w.pool().free_process(guests[1].me);
+    assert!(!lives(77));
+    // A table of whatever length does not make the call endless, and nobody is dead for want of time.
+    let poor = here.ctx();
+    while poor.pay(1).is_some() {}
+    assert!(liveness::lives(&poor, 77));
+}
+
 /// In the spare slot, too, somebody can be when its kernel dies.
 #[test]
 fn who_died_in_the_spare_slot_is_found() {
