@@ -21,6 +21,8 @@ Examples:
   vshmem ipcs                                the IPC objects in the pool
   vshmem down                                ends the machines
 
+Any other word WORD runs vshmem-WORD from the PATH.
+
 ";
 
 /// System V IPC across processes, containers and virtual machines.

@@ -14,6 +14,7 @@ mod check;
 mod commands;
 mod complete;
 mod explain;
+mod external;
 mod grants;
 mod ipcs;
 mod json;
@@ -50,6 +51,9 @@ fn main() -> ExitCode {
         vshmem_cluster::commands_main();
     }
     if let Some(code) = complete::answer() {
+        return code;
+    }
+    if let Some(code) = external::run(std::env::args_os()) {
         return code;
     }
     let (first, further) = more::split(std::env::args_os());

@@ -4,6 +4,7 @@ use elf::abi::{EM_AARCH64, EM_X86_64, PT_INTERP, SHN_UNDEF};
 use elf::endian::AnyEndian;
 use elf::file::Class;
 use elf::ElfStream;
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -149,7 +150,7 @@ fn listed_file(line: &str) -> Option<PathBuf> {
 }
 
 /// Finds a program as `execvp` does.
-fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
+pub fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0);
     let from = |path: PathBuf| cwd.map_or(path.clone(), |cwd| cwd.join(path));
     if command.as_bytes().contains(&b'/') {
@@ -157,6 +158,24 @@ fn locate(command: &OsStr, cwd: Option<&Path>) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin".into());
     std::env::split_paths(&path).map(|directory| from(directory.join(command))).find(is_program)
+}
+
+/// The programs in `PATH` whose names need no quotes.
+pub fn programs() -> BTreeSet<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_program = |file: &Path| {
+        fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let is_plain = |name: &String| {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+        name.chars().all(fine)
+    };
+    std::env::split_paths(&path)
+        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
+        .filter(|entry| is_program(&entry.path()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(is_plain)
+        .collect()
 }
 
 /// The interpreter of a script: what follows `#!`, or env(1) there.

@@ -4,7 +4,9 @@
 pub mod values;
 mod words;
 
-use clap::CommandFactory;
+use crate::commands::Cli;
+use crate::external;
+use clap::{Arg, Command, CommandFactory};
 use clap_complete::engine::{complete as candidates, CompletionCandidate};
 use clap_complete::env::{self, EnvCompleter, Shells};
 use clap_complete::CompleteEnv;
@@ -23,14 +25,24 @@ const SHELLS: &[&dyn EnvCompleter] = &[&Bash, &env::Elvish, &env::Fish, &env::Po
 /// typing.
 pub fn answer() -> Option<ExitCode> {
     std::env::var_os(ASKED)?;
-    let completion =
-        CompleteEnv::with_factory(crate::commands::Cli::command).var(ASKED).shells(Shells(SHELLS));
+    let completion = CompleteEnv::with_factory(command).var(ASKED).shells(Shells(SHELLS));
     let here = std::env::current_dir().ok();
     match completion.try_complete(std::env::args_os(), here.as_deref()) {
         Ok(true) => Some(ExitCode::SUCCESS),
         Ok(false) => None,
         Err(_) => Some(ExitCode::FAILURE),
     }
+}
+
+/// The command, with the external ones, which take files.
+fn command() -> Command {
+    external::words().into_iter().fold(Cli::command(), |all, word| {
+        let about = format!("Run vshmem-{word}");
+        let files = Arg::new("argument").num_args(..).trailing_var_arg(true).allow_hyphen_values(true);
+        all.subcommand(
+            Command::new(word).about(about).disable_help_flag(true).arg(files.add(values::files())),
+        )
+    })
 }
 
 /// The script for a shell.

@@ -2,14 +2,12 @@
 //! and change nothing, so names are only looked up: no pool is opened, and no machine is asked.
 
 use super::words::words_before;
+use crate::program::programs;
 use clap::builder::StyledStr;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use vshmem_cluster::names;
 use vshmem_cluster::pools::{find, name_of};
 
@@ -135,24 +133,6 @@ fn named_or_file(word: &OsStr, names: impl IntoIterator<Item = String>) -> Vec<C
         true => matching(PathCompleter::any(), word),
         false => starting(word, names),
     }
-}
-
-/// The programs in `PATH` whose names need no quotes.
-fn programs() -> BTreeSet<String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_program = |file: &Path| {
-        fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    let is_plain = |name: &String| {
-        let fine = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
-        name.chars().all(fine)
-    };
-    std::env::split_paths(&path)
-        .flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten())
-        .filter(|entry| is_program(&entry.path()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(is_plain)
-        .collect()
 }
 
 #[cfg(test)]

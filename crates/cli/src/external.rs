@@ -1,0 +1,52 @@
+//! External commands: `vshmem WORD` runs `vshmem-WORD` from the `PATH`, as git does, for a word that is no
+//! command of its own.
+
+use crate::commands::Cli;
+use crate::program::{locate, programs};
+use clap::CommandFactory;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// What precedes the word in a program's name.
+const PREFIX: &str = "vshmem-";
+
+/// Executes the program that the words ask for, with the rest of them. Returns `None` if they ask for none, or
+/// there is none: then the parser says what is wrong. A code comes back only if the program can't be executed.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut words = words.into_iter().skip(1);
+    let file = locate(&OsString::from(name(&words.next()?)?), None)?;
+    let error = Command::new(&file).args(words).exec();
+    eprintln!("vshmem: {} could not be executed: {error}", file.display());
+    Some(ExitCode::from(126))
+}
+
+/// The name of the program for a word; `None` if it is an option or a command of our own.
+fn name(word: &OsStr) -> Option<String> {
+    let word = word.to_str()?;
+    let is_external = !word.is_empty() && !word.starts_with('-') && !word.contains('/');
+    let is_external = is_external && word != "help" && Cli::command().find_subcommand(word).is_none();
+    is_external.then(|| format!("{PREFIX}{word}"))
+}
+
+/// The words that external commands exist for.
+pub fn words() -> Vec<String> {
+    let stripped = |program: String| program.strip_prefix(PREFIX).map(str::to_owned);
+    let mut all: Vec<String> = programs().into_iter().filter_map(stripped).collect();
+    all.retain(|word| name(OsStr::new(word)).is_some());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_unknown_words_are_external() {
+        let named = |word: &str| name(OsStr::new(word));
+        assert_eq!(named("lab").as_deref(), Some("vshmem-lab"));
+        for word in ["up", "help", "completion", "-h", "--version", "", "../lab", "manual"] {
+            assert_eq!(named(word), None, "{word}");
+        }
+    }
+}
