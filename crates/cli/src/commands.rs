@@ -6,6 +6,7 @@ use crate::args::{
 };
 use crate::attach::{Attach, Detach};
 use crate::grants::{Grant, Revoke};
+use crate::rsh::Rsh;
 use crate::schema::Documents;
 use crate::xen::Xen;
 use clap::{Parser, Subcommand};
@@ -45,6 +46,9 @@ pub enum Command {
     Shell(Shell),
     /// Run a program on Vshmem, one process per machine or several on this kernel
     Run(Run),
+    /// Run a command in another host of a job, as an MPI's launcher does
+    #[command(hide = true)]
+    Rsh(Rsh),
     /// Show whether a program's System V calls reach a pool, or why not
     Explain(Explain),
     /// End machines and remove everything that belongs to them
@@ -123,6 +127,23 @@ mod tests {
         let words = ["vshmem", "down", "--cluster", "other", "--all"];
         let Command::Down(down) = Cli::parse_from(words).command else { panic!("down was asked for") };
         assert!(down.all);
+    }
+
+    #[test]
+    fn a_remote_shell_takes_what_launchers_pass_to_ssh() {
+        let parse = |words: &str| {
+            let words = ["vshmem", "rsh"].into_iter().chain(words.split(' '));
+            Cli::try_parse_from(words).map(|cli| cli.command)
+        };
+        for words in
+            ["-x vm1 orted -mca -x 1 --daemonize", "-n -q -T -p 22 -o A=b vm1 orted -mca -x 1 --daemonize"]
+        {
+            let Ok(Command::Rsh(rsh)) = parse(words) else { panic!("{words}") };
+            assert_eq!(rsh.host.as_deref(), Some("vm1"));
+            assert_eq!(rsh.words, ["orted", "-mca", "-x", "1", "--daemonize"]);
+        }
+        assert!(parse("-x").is_err() && parse("-l root vm1 id").is_err());
+        assert!(parse("--relay vm1").is_err() && parse("--relay").is_ok() && parse("--agent").is_ok());
     }
 
     #[test]

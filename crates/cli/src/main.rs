@@ -24,6 +24,7 @@ mod more;
 mod output;
 mod pools;
 mod program;
+mod rsh;
 mod run;
 mod schema;
 mod size;
@@ -75,6 +76,7 @@ fn perform(command: Command, further: Vec<args::Run>) -> Result<u8> {
         Command::Shell(shell) => run::shell(shell),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Run(run) => run::run(run, further),
+        Command::Rsh(rsh) => rsh::rsh(&rsh),
         Command::Down(down) => machines::down(&down),
         Command::Restart(restart) => machines::restart(&restart),
         Command::Grant(grant) => grants::grant(&grant),

@@ -3,6 +3,7 @@
 use crate::boot::{initramfs, kernel, vmlinux};
 use crate::commands::channel::Channel;
 use crate::commands::group::Group;
+use crate::commands::launch::{requests::Request, requests::Requests, words};
 use crate::commands::output::{self, Output};
 use crate::guest::session::testing::Machine;
 use crate::launcher::{affinity, front_end, table};
@@ -36,6 +37,8 @@ pub const READERS: &[(&str, Reader)] = &[
     ("name", name),
     ("guest session", guest_session),
     ("host session", host_session),
+    ("relay", relay),
+    ("remote command", remote_command),
 ];
 
 /// The launchers' parsers.
@@ -132,8 +135,8 @@ fn host_session(stream: &[u8]) {
     for piece in stream.split(|c| *c == SEAM) {
         let _ = machine.write(piece);
         group.service().expect("a list takes all");
-        if let Some(room) = group.input_room() {
-            group.input(&vec![b'x'; room.min(100)]);
+        if let Some(room) = group.input_room(0) {
+            group.input(0, &vec![b'x'; room.min(100)]);
         }
         group.signal(libc::SIGTERM);
         for index in group.take_ended() {
@@ -143,6 +146,40 @@ fn host_session(stream: &[u8]) {
     }
     let most = stream.len() * 10;
     assert!(said.borrow().len() <= most, "no more than was said");
+}
+
+/// What a launcher's relay says to the host, which starts what it asks for, or refuses it.
+fn relay(stream: &[u8]) {
+    let mut requests = Requests::default();
+    let (mut tasks, mut answered) = (0, 0);
+    for piece in stream.split(|c| *c == SEAM) {
+        let Ok(wanted) = requests.hear(piece) else {
+            return;
+        };
+        for request in wanted {
+            match request {
+                Request::Begin(shell) => assert!(!shell.to_string_lossy().contains(char::is_control)),
+                Request::Start { id, command, .. } if command.len() % 2 == 0 => {
+                    requests.started(id, tasks);
+                    tasks += 1;
+                }
+                Request::Start { id, host, .. } => requests.refuse(id, &host),
+                Request::End(task) => assert!(task < tasks && requests.ended(task, 7)),
+            }
+        }
+        let answers = requests.answers(100).expect("there are few");
+        assert!(answers.len() <= 100, "as much as there is room for");
+        answered += answers.len();
+    }
+    assert!(answered <= stream.len() * 100, "an answer to each request");
+}
+
+/// The text of a remote command, and the words that it is for whoever judges them.
+fn remote_command(text: &[u8]) {
+    if let Some(words) = words::split(&String::from_utf8_lossy(text)) {
+        let len: usize = words.iter().map(|word| word.len()).sum();
+        assert!(len <= String::from_utf8_lossy(text).len(), "nothing is added");
+    }
 }
 
 /// What a host says of a command, as the request to start it.
@@ -204,7 +241,12 @@ mod tests {
 
     #[test]
     fn samples_are_parsed() {
-        let samples: [(&str, &[u8]); 7] = [
+        let samples: [(&str, &[u8]); 9] = [
+            (
+                "relay",
+                b"{\"ready\":{\"shell\":\"/x\"}}\n\xff{\"start\":{\"id\":1,\"host\":\"a\",\"command\":\"xy\"}}\n{\"hungup\":{\"id\":1}}\n",
+            ),
+            ("remote command", b" PATH=/x:$PATH ; export PATH ; orted -mca ess \"a b\" '#'"),
             ("front end", b"{\"id\":7,\xff\"ready\":[],\"failed\":[]}\n"),
             ("frames", b"\x12\0\0\0\x02\0\0\0\xffab\x01\0\0\0\x16\0\0\0{\"ended\":{\"exited\":7}}"),
             ("guest session", b"\x01\x05\0\0\x0d\0\0\0{\"signal\":15}\xff\x02\x05\0\0\x01\0\0\0x"),

@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `host`, `commands` | what `vshmem` does with clusters, and with commands in machines |
 //! | `guest` | a machine's first process |
+//! | `remote_shell` | an MPI launcher's remote shell, and its relay |
 //! | `launcher` | what starts machines, a folder for each |
 //! | `boot` | what machines boot |
 //! | `state` | what is written down of clusters |
@@ -39,6 +40,7 @@ pub mod participants;
 pub mod pools;
 pub mod processes;
 pub mod rates;
+mod remote_shell;
 pub mod sample;
 mod signals;
 mod state;
@@ -47,8 +49,10 @@ mod view;
 mod wire;
 
 pub use boot::driver::Choice as DriverChoice;
-pub use commands::job::{Job, Location};
-pub use commands::local::{main as commands_main, NAME as COMMANDS};
+pub use commands::job::Job;
+pub use commands::launch::{launch, Host, Launch, LaunchOptions};
+pub use commands::local::{main as commands_main, serve_stdio as serve_commands, NAME as COMMANDS};
+pub use commands::location::{Location, Reached};
 pub use commands::run::{run, Options as RunOptions};
 pub use guest::main as guest_main;
 pub use host::cluster::{down, health, list, Listed};
@@ -70,6 +74,7 @@ pub use launcher::qemu::target::Target;
 pub use launcher::running::Running;
 pub use launcher::table as launchers;
 pub use launcher::traits::Launcher;
+pub use remote_shell::{call as call_relay, relay};
 pub use state::host_pool::HostPool;
 pub use state::machine::{find, Health, MachineState};
 pub use state::ports::Ports;

@@ -1,5 +1,6 @@
 //! The host's end of a channel to a machine.
 
+use super::complaint;
 use super::hang_up::HangUpNotice;
 use crate::error::{error, Error, Explain, Result};
 use crate::interrupt;
@@ -17,6 +18,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Time to wait for an answer to one greeting.
@@ -35,6 +37,8 @@ pub struct Channel {
     /// Keeps other commands from using it.
     lock: Option<File>,
     hang_up: Option<HangUpNotice>,
+    /// The command that is the channel, if one is.
+    command: Option<Child>,
 }
 
 /// Detects that the agent at the other end is not the one that the session began with. If a machine is reset
@@ -155,7 +159,17 @@ impl Channel {
     fn begin(stream: UnixStream, nonce: Nonce, rest: Vec<u8>) -> Result<Channel> {
         stream.set_nonblocking(true).explain(|| "preparing a socket".into())?;
         let (parser, session) = (Parser::new(rest), Session::new(nonce));
-        Ok(Channel { stream, parser, out: Vec::new(), session, lock: None, hang_up: None })
+        Ok(Channel { stream, parser, out: Vec::new(), session, lock: None, hang_up: None, command: None })
+    }
+
+    /// A channel that this command is.
+    pub fn beside(self, command: Child) -> Channel {
+        Channel { command: Some(command), ..self }
+    }
+
+    /// The error for a channel that has ended.
+    fn ended(&mut self) -> Error {
+        self.command.as_mut().map_or_else(machine_lost, complaint::lost)
     }
 
     /// Makes sure that the machine is told when this end is closed.
@@ -218,7 +232,7 @@ impl Channel {
                 Ok(len) => drop(self.out.drain(..len)),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(_) => return Err(machine_lost()),
+                Err(_) => return Err(self.ended()),
             }
         }
         Ok(())
@@ -228,7 +242,7 @@ impl Channel {
     pub fn receive(&mut self) -> Result<()> {
         let mut bytes = [0; 64 * 1024];
         match self.stream.read(&mut bytes) {
-            Ok(0) => Err(machine_lost()),
+            Ok(0) => Err(self.ended()),
             Ok(len) => {
                 self.parser.push(&bytes[..len]);
                 self.session.look_for_welcome(&bytes[..len]);
@@ -238,7 +252,7 @@ impl Channel {
                 }
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-            Err(_) => Err(machine_lost()),
+            Err(_) => Err(self.ended()),
         }
     }
 

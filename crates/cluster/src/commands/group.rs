@@ -1,11 +1,12 @@
 //! The commands of one run, on this kernel and in machines. Those in one place share a channel.
 
 use super::channel::{protocol_error, Channel, PING_INTERVAL};
-use super::job::{Job, Location};
+use super::job::Job;
+use super::location::{Location, Place};
 use super::outcome::Outcome;
 use super::output::Output;
 use super::task::Task;
-use super::{local, terminal};
+use super::{local, reached, terminal};
 use crate::error::{error, Result, OUR_FAILURE};
 use crate::launcher::table;
 use crate::wire::frame::MAX_STREAMS;
@@ -17,20 +18,44 @@ use std::time::Duration;
 /// How long a machine's agent may take to answer before commands are started.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Commands that were started.
+/// Commands that were started. More can be added while they run.
 #[derive(Default)]
 pub struct Group {
     tasks: Vec<Task>,
     links: Vec<Link>,
     /// Indices of tasks that have ended and were not taken yet.
     ended: Vec<usize>,
+    /// Indices of tasks that were forgotten: the next ones get them.
+    free: Vec<usize>,
 }
 
 /// A channel.
 struct Link {
     channel: Channel,
-    /// Indices of its tasks; a task's stream is its index in this list.
-    tasks: Vec<usize>,
+    /// Where its tasks run. `None`: only tests know.
+    location: Option<Location>,
+    /// Index of each stream's task, until that ends; a task's stream is its place in this list.
+    tasks: Vec<Option<usize>>,
+    /// It is serviced even while it has no task, so that its loss is noticed.
+    kept: bool,
+    /// Why it was lost, if it was.
+    lost: Option<String>,
+}
+
+impl Link {
+    fn open(location: &Location, kept: bool) -> Result<Link> {
+        let location = Some(location.clone());
+        let channel = open(location.as_ref().expect("it was just made"))?;
+        Ok(Link { channel, location, tasks: Vec::new(), kept, lost: None })
+    }
+
+    fn runs(&self) -> bool {
+        self.lost.is_none() && (self.kept || self.tasks.iter().any(Option::is_some))
+    }
+
+    fn has_room(&self) -> bool {
+        self.tasks.iter().flatten().count() < usize::from(MAX_STREAMS)
+    }
 }
 
 impl Group {
@@ -40,31 +65,83 @@ impl Group {
         let mut group = Group::default();
         let (locations, places) = places(jobs)?;
         for location in locations {
-            group.links.push(Link { channel: open(location)?, tasks: Vec::new() });
+            group.links.push(Link::open(location, false)?);
         }
-        for (index, (job, number)) in jobs.iter().zip(places).enumerate() {
-            let Link { channel, tasks } = &mut group.links[number];
-            let stream = tasks.len() as u16;
-            channel.send(stream, &HostMessage::Start(Box::new(job.request.clone())))?;
-            tasks.push(index);
-            let output = Output::new(prefix.then_some(&job.label));
-            group.tasks.push(Task::new(output, number, stream, job.request.stdin));
+        for (job, link) in jobs.iter().zip(places) {
+            group.start_on(link, job, Output::new(prefix.then_some(&job.label)))?;
         }
         Ok(group)
+    }
+
+    /// Opens a channel for jobs that will be added, unless there is one. Its loss is noticed even while none
+    /// of them runs.
+    pub fn keep(&mut self, location: &Location) -> Result<()> {
+        if self.link_to(location).is_none() {
+            self.links.push(Link::open(location, true)?);
+        }
+        Ok(())
+    }
+
+    fn link_to(&self, location: &Location) -> Option<usize> {
+        let is_there = |link: &Link| link.location.as_ref().is_some_and(|it| it.place() == location.place());
+        self.links.iter().position(is_there)
+    }
+
+    /// Starts one more job where a channel was opened for it. Returns its index.
+    pub fn add(&mut self, job: &Job, output: Output) -> Result<usize> {
+        let link = self.link_to(&job.location).filter(|link| self.links[*link].lost.is_none());
+        let link = link.ok_or_else(|| error!("there is no channel to {}", job.runs_on()))?;
+        if !self.links[link].has_room() {
+            return Err(error!("{MAX_STREAMS} commands run in {}, and no more can", job.runs_on()));
+        }
+        self.start_on(link, job, output)
+    }
+
+    fn start_on(&mut self, number: usize, job: &Job, output: Output) -> Result<usize> {
+        let Link { channel, tasks, .. } = &mut self.links[number];
+        let stream = tasks.iter().position(Option::is_none).unwrap_or(tasks.len());
+        channel.send(stream as u16, &HostMessage::Start(Box::new(job.request.clone())))?;
+        let task = Task::new(output, number, stream as u16, job.request.stdin);
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.tasks[index] = task;
+                index
+            }
+            None => {
+                self.tasks.push(task);
+                self.tasks.len() - 1
+            }
+        };
+        match tasks.get_mut(stream) {
+            Some(entry) => *entry = Some(index),
+            None => tasks.push(Some(index)),
+        }
+        Ok(index)
+    }
+
+    /// Forgets a task that has ended and was taken; another may get its index.
+    pub fn forget(&mut self, index: usize) {
+        self.free.push(index);
     }
 
     /// A group whose commands run at the other end of a channel.
     #[cfg(any(test, feature = "fuzz"))]
     pub fn on(channel: Channel, outputs: Vec<Output>) -> Group {
-        let tasks = (0..outputs.len()).collect();
+        let tasks = (0..outputs.len()).map(Some).collect();
         let task = |(stream, output)| Task::new(output, 0, stream as u16, stream == 0);
         let outputs = outputs.into_iter().enumerate();
-        Group { tasks: outputs.map(task).collect(), links: vec![Link { channel, tasks }], ended: vec![] }
+        let link = Link { channel, location: None, tasks, kept: false, lost: None };
+        Group { tasks: outputs.map(task).collect(), links: vec![link], ..Group::default() }
     }
 
     /// How a task ended, if it has.
     pub fn outcome(&self, index: usize) -> Option<&Outcome> {
         self.tasks[index].outcome.as_ref()
+    }
+
+    /// Where a task runs, or ran.
+    pub fn location(&self, index: usize) -> Option<&Location> {
+        self.links[self.tasks[index].channel].location.as_ref()
     }
 
     /// Some tasks have not ended.
@@ -82,20 +159,15 @@ impl Group {
         self.runs().then_some(PING_INTERVAL)
     }
 
-    fn link_runs(&self, link: &Link) -> bool {
-        link.tasks.iter().any(|&index| self.tasks[index].outcome.is_none())
-    }
-
     /// Descriptors and events to poll.
     pub fn descriptors(&self) -> Vec<PollFd<'_>> {
-        let links = self.links.iter().filter(|link| self.link_runs(link));
-        links.map(|link| link.channel.descriptor()).collect()
+        self.links.iter().filter(|link| link.runs()).map(|link| link.channel.descriptor()).collect()
     }
 
     /// Does what can be done without waiting. An error is about our own output.
     pub fn service(&mut self) -> io::Result<()> {
         for number in 0..self.links.len() {
-            if self.link_runs(&self.links[number]) {
+            if self.links[number].runs() {
                 self.service_link(number)?;
             }
         }
@@ -112,16 +184,16 @@ impl Group {
                 Ok(None) => break moved.err(),
                 Err(error) => break Some(error),
             };
-            let Some(&index) = link.tasks.get(usize::from(frame.stream)) else {
-                break Some(protocol_error("there is no such command"));
+            let index = match link.tasks.get(usize::from(frame.stream)) {
+                Some(Some(index)) => *index,
+                // Its task has ended.
+                Some(None) => continue,
+                None => break Some(protocol_error("there is no such command")),
             };
-            let task = &mut self.tasks[index];
-            if task.outcome.is_none() {
-                match task.take(&frame)? {
-                    Ok(None) => (),
-                    Ok(Some(outcome)) => self.finish(index, outcome)?,
-                    Err(error) => break Some(error),
-                }
+            match self.tasks[index].take(&frame)? {
+                Ok(None) => (),
+                Ok(Some(outcome)) => self.finish(index, outcome)?,
+                Err(error) => break Some(error),
             }
         };
         match lost {
@@ -131,19 +203,26 @@ impl Group {
     }
 
     fn finish(&mut self, index: usize, outcome: Outcome) -> io::Result<()> {
-        self.tasks[index].outcome = Some(outcome);
+        let task = &mut self.tasks[index];
+        task.outcome = Some(outcome);
+        self.links[task.channel].tasks[usize::from(task.stream)] = None;
         self.ended.push(index);
-        self.tasks[index].output.end()
+        task.output.end()
     }
 
     fn lose(&mut self, link: usize, outcome: &Outcome) -> io::Result<()> {
-        for i in 0..self.links[link].tasks.len() {
-            let index = self.links[link].tasks[i];
-            if self.tasks[index].outcome.is_none() {
-                self.finish(index, outcome.clone())?;
-            }
+        if let Outcome::Failed(_, why) = outcome {
+            self.links[link].lost = Some(why.clone());
+        }
+        for index in self.links[link].tasks.clone().into_iter().flatten() {
+            self.finish(index, outcome.clone())?;
         }
         Ok(())
+    }
+
+    /// Where channels were opened and then lost, and why.
+    pub fn lost(&self) -> impl Iterator<Item = (&Location, &str)> {
+        self.links.iter().filter_map(|link| Some((link.location.as_ref()?, link.lost.as_deref()?)))
     }
 
     /// Gives up machines that have been silent for so long; their tasks fail with `code`. When such a machine
@@ -151,28 +230,37 @@ impl Group {
     pub fn give_up(&mut self, silence: Duration, code: u8) -> io::Result<()> {
         let why = "the machine does not answer (is it paused?): what runs there is killed when it goes on";
         for link in 0..self.links.len() {
-            if self.links[link].channel.silence() >= silence {
+            if self.links[link].runs() && self.links[link].channel.silence() >= silence {
                 self.lose(link, &Outcome::Failed(code, why.into()))?;
             }
         }
         Ok(())
     }
 
-    /// Bytes of input that can be taken now; `None` if no task takes input any more.
-    pub fn input_room(&self) -> Option<usize> {
-        self.tasks.iter().find_map(Task::input_room)
+    /// The task that takes input, if any does.
+    pub fn input_task(&self) -> Option<usize> {
+        self.tasks.iter().position(|task| task.input_room().is_some())
     }
 
-    /// Passes input to the task that takes it; empty input ends it.
-    pub fn input(&mut self, bytes: &[u8]) {
-        if let Some(task) = self.tasks.iter_mut().find(|task| task.input_room().is_some()) {
-            task.input(bytes, &mut self.links[task.channel].channel);
-        }
+    /// Bytes of input that a task can take now; `None` if it takes no more.
+    pub fn input_room(&self, index: usize) -> Option<usize> {
+        self.tasks[index].input_room()
+    }
+
+    /// Passes input to a task; empty input ends it.
+    pub fn input(&mut self, index: usize, bytes: &[u8]) {
+        let task = &mut self.tasks[index];
+        task.input(bytes, &mut self.links[task.channel].channel);
     }
 
     /// Sends all tasks a signal; SIGKILL reaches their descendants too.
     pub fn signal(&mut self, signal: i32) {
         self.tell_all(&HostMessage::Signal(signal));
+    }
+
+    /// Sends one task a signal.
+    pub fn signal_one(&mut self, index: usize, signal: i32) {
+        self.tell(index, &HostMessage::Signal(signal));
     }
 
     /// Reports the size of the user's terminal to programs that have it.
@@ -183,7 +271,14 @@ impl Group {
     }
 
     fn tell_all(&mut self, message: &HostMessage) {
-        for task in self.tasks.iter().filter(|task| task.outcome.is_none()) {
+        for index in 0..self.tasks.len() {
+            self.tell(index, message);
+        }
+    }
+
+    fn tell(&mut self, index: usize, message: &HostMessage) {
+        let task = &self.tasks[index];
+        if task.outcome.is_none() {
             // A lost machine is noticed when its output is read.
             let _ = self.links[task.channel].channel.send(task.stream, message);
         }
@@ -198,6 +293,7 @@ fn open(location: &Location) -> Result<Channel> {
             let hang_up = !table::of(record).facts().reports_hang_up;
             Channel::open(record, machine, hang_up, ANSWER_TIMEOUT)
         }
+        Location::Reached(place) => reached::channel(place),
     }
 }
 
@@ -208,8 +304,8 @@ fn places(jobs: &[Job]) -> Result<(Vec<&Location>, Vec<usize>)> {
     let mut places: Vec<(&Location, usize)> = Vec::new();
     let mut numbers = Vec::new();
     for Job { location, .. } in jobs {
-        let has_room = |(place, taken): &(&Location, usize)| match (place.name(), location.name()) {
-            (None, None) => *taken < most,
+        let has_room = |(place, taken): &(&Location, usize)| match (place.place(), location.place()) {
+            (Place::Here, Place::Here) => *taken < most,
             (one, other) => one == other,
         };
         let number = places.iter().position(has_room).unwrap_or(places.len());
@@ -219,9 +315,8 @@ fn places(jobs: &[Job]) -> Result<(Vec<&Location>, Vec<usize>)> {
         places[number].1 += 1;
         numbers.push(number);
     }
-    let full = places.iter().find(|(_, taken)| *taken > most);
-    if let Some((Location::Machine(_, machine), taken)) = full {
-        let name = &machine.name;
+    if let Some((location, taken)) = places.iter().find(|(_, taken)| *taken > most) {
+        let name = location.name().unwrap_or_default();
         return Err(error!(
             "one vshmem run can start {most} processes in a machine, and {taken} are for {name}"
         )

@@ -1,9 +1,9 @@
 //! A command, with everything that running it takes.
 
+use super::location::Location;
 use super::terminal;
 use crate::error::Result;
 use crate::launcher::table;
-use crate::state::record::{Machine, Record};
 use crate::state::share;
 use crate::user::Identity;
 use crate::wire::start::Start;
@@ -23,25 +23,6 @@ const HOST_ONLY: [&str; 9] = [
     "XDG_SESSION_ID",
 ];
 
-/// Where a command runs.
-#[derive(Debug, Clone)]
-pub enum Location {
-    /// In a machine.
-    Machine(Box<Record>, Machine),
-    /// On this kernel.
-    Local,
-}
-
-impl Location {
-    /// The names of the cluster and the machine, if it is one.
-    pub fn name(&self) -> Option<(&str, &str)> {
-        match self {
-            Location::Machine(record, machine) => Some((&record.name, &machine.name)),
-            Location::Local => None,
-        }
-    }
-}
-
 /// A command and where it runs.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -53,7 +34,8 @@ pub struct Job {
     pub request: Start,
 }
 
-/// This process's environment with `changes`, without variables that are meaningless at `location`.
+/// This process's environment with `changes`, without variables that are meaningless at `location`; only the
+/// changes where `location` has an environment of its own.
 fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let machine = matches!(location, Location::Machine(..));
     let dropped = |key: &OsStr| {
@@ -61,6 +43,9 @@ fn environment(location: &Location, changes: &[(OsString, OsString)]) -> Vec<(Os
         machine && (HOST_ONLY.iter().any(|name| key == *name) || key == "VSHMEM_POOL")
     };
     let changed = |key: &OsStr| changes.iter().any(|(name, _)| name == key);
+    if location.has_environment() {
+        return changes.to_vec();
+    }
     let mut out: Vec<_> = std::env::vars_os().filter(|(key, _)| !dropped(key) && !changed(key)).collect();
     out.extend(changes.iter().cloned());
     if let Location::Machine(record, _) = location {
@@ -89,6 +74,7 @@ impl Job {
             env: environment(&location, changes),
             cwd: here.join(cwd.unwrap_or(&here)).into(),
             cwd_optional: cwd.is_none(),
+            inherits: location.has_environment(),
             uid,
             gid,
             groups,
@@ -106,7 +92,7 @@ impl Job {
 
     /// Where it runs, for messages.
     pub fn runs_on(&self) -> &str {
-        self.location.name().map_or(&self.label, |(_, machine)| machine)
+        self.location.name().unwrap_or(&self.label)
     }
 
     /// A file of this host that the command names and its machine does not see.

@@ -2,6 +2,7 @@
 //! as in a machine: this program is executed again for that, as `vshmem-commands`.
 
 use super::channel::Channel;
+use super::descendants;
 use super::job::Job;
 use crate::error::{Error, Explain, Result};
 use crate::guest::agent::Agent;
@@ -12,9 +13,10 @@ use crate::{descriptors, signals};
 use rustix::fs::{accessat, Access, AtFlags, CWD};
 use rustix::io::Errno;
 use rustix::process::{set_parent_process_death_signal, Rlimit, Signal};
-use rustix::stdio::stdin;
+use rustix::stdio::{stdin, stdout};
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -48,7 +50,7 @@ fn prepare(request: &Start) -> Result<Command> {
         check_directory(cwd)?;
         command.current_dir(cwd);
     }
-    if is_other_user(request) {
+    if !request.inherits && is_other_user(request) {
         user::switch(&mut command, request.uid, request.gid, request.groups.clone());
     }
     Ok(command)
@@ -88,9 +90,36 @@ pub fn main() -> ! {
 
 fn serve() -> Result<()> {
     let channel = stdin().try_clone_to_owned().explain(|| "could not copy a descriptor".into())?;
-    let mut agent = Agent::new()?;
-    agent.add(File::from(channel))?;
-    let mut commands = Commands { limit: descriptors::raise() };
+    serve_on(Agent::new()?, File::from(channel))
+}
+
+/// The same with a channel that has two descriptors: standard input and standard output.
+pub fn serve_stdio() -> Result<()> {
+    let failed = || "could not serve commands".to_string();
+    let (ours, theirs) = UnixStream::pair().explain(failed)?;
+    // It blocks signals for all threads.
+    let agent = Agent::new()?;
+    let (mut reads, mut writes) = (theirs.try_clone().explain(failed)?, theirs);
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut writes);
+        let _ = writes.shutdown(Shutdown::Write);
+    });
+    let sender = std::thread::spawn(move || pass_on(&mut reads));
+    serve_on(agent, File::from(OwnedFd::from(ours)))?;
+    // The last output has to leave.
+    let _ = sender.join();
+    Ok(())
+}
+
+/// Passes on to standard output what comes, as it comes.
+fn pass_on(from: &mut impl io::Read) -> io::Result<()> {
+    let mut to = File::from(stdout().try_clone_to_owned()?);
+    io::copy(from, &mut to).map(|_| ())
+}
+
+fn serve_on(mut agent: Agent, channel: File) -> Result<()> {
+    agent.add(channel)?;
+    let mut commands = Commands { limit: descriptors::raise(), adopts: false };
     let deadline = Instant::now() + TIMEOUT;
     while !agent.has_host() && Instant::now() < deadline {
         agent.work(Some(deadline), &mut commands, &mut |_| ())?;
@@ -98,16 +127,25 @@ fn serve() -> Result<()> {
     while agent.has_host() {
         agent.work(None, &mut commands, &mut |_| ())?;
     }
+    if commands.adopts {
+        descendants::end();
+    }
     Ok(())
 }
 
 /// Starts commands on this kernel.
 struct Commands {
     limit: Rlimit,
+    /// What commands leave in the background becomes this process's.
+    adopts: bool,
 }
 
 impl Starter for Commands {
     fn start(&mut self, request: &Start) -> Result<RunningCommand> {
+        if request.ends_with_session && !self.adopts {
+            descendants::adopt().explain(|| "could not become the parent of what commands leave".into())?;
+            self.adopts = true;
+        }
         let mut command = prepare(request)?;
         command.process_group(0);
         // After the change of user, which would clear it.
@@ -133,7 +171,7 @@ fn check_directory(cwd: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::job::Location;
+    use crate::commands::location::Location;
     use crate::descriptors::raise;
 
     /// A shell command on this kernel.
@@ -144,7 +182,7 @@ mod tests {
     }
 
     fn start(job: &Job) -> Result<i32> {
-        let started = Commands { limit: raise() }.start(&job.request);
+        let started = Commands { limit: raise(), adopts: false }.start(&job.request);
         started.map(|command| command.pid)
     }
 

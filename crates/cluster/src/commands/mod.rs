@@ -2,20 +2,29 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | `job`, `outcome` | a command to run, and how it ended |
+//! | `location`, `job`, `outcome` | where to run a command, the command, and how it ended |
 //! | `channel`, `hang_up` | the host's end of a channel to a machine |
-//! | `local` | commands on this kernel |
+//! | `local`, `descendants` | commands on this kernel, and what they leave behind |
+//! | `reached`, `complaint` | commands where a command prefix reaches, as in containers |
 //! | `task`, `group` | one command of a run, all of them |
 //! | `output`, `terminal` | their output, and the user's terminal |
+//! | `event_loop` | input, output, signals and ends while they run |
 //! | `run` | running them together |
+//! | `launch` | an MPI's launcher, and what it starts in other hosts |
 
 pub mod channel;
+mod complaint;
+mod descendants;
+mod event_loop;
 pub mod group;
 pub mod hang_up;
 pub mod job;
+pub mod launch;
 pub mod local;
+pub mod location;
 pub mod outcome;
 pub mod output;
+mod reached;
 pub mod run;
 pub mod task;
 pub mod terminal;

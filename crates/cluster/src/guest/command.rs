@@ -56,22 +56,40 @@ impl RunningCommand {
 
     /// Kills the command and its descendants; without a cgroup, its process group as long as it runs.
     pub fn kill(&self, runs: bool) {
-        let by_group = |group: &Group| fs::write(group.path.join("cgroup.kill"), "1").is_ok();
-        if !self.group.as_ref().is_some_and(by_group) && runs {
+        if !self.group.as_ref().is_some_and(Group::kill) && runs {
             self.signal(libc::SIGKILL);
         }
+    }
+
+    /// What it has left in the background and ends with the session.
+    pub fn into_left(self) -> Option<Group> {
+        self.group.filter(|group| group.ends_with_session && !group.remove())
     }
 }
 
 /// A cgroup; removed when it is empty.
 pub struct Group {
     path: PathBuf,
+    /// What is left in it when its command has ended ends with the session.
+    ends_with_session: bool,
+}
+
+impl Group {
+    /// Kills what is in it. False if it can't.
+    pub fn kill(&self) -> bool {
+        fs::write(self.path.join("cgroup.kill"), "1").is_ok()
+    }
+
+    /// Removes it if nothing is in it.
+    pub fn remove(&self) -> bool {
+        fs::remove_dir(&self.path).is_ok()
+    }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         // Fails while processes run in the background; a later command removes the group then.
-        let _ = fs::remove_dir(&self.path);
+        self.remove();
     }
 }
 
@@ -99,13 +117,16 @@ impl Starter for Commands {
         // Programs complain themselves if they lack one.
         let _ = make_home(request);
         check_needs(&request.needs)?;
-        let group = Group { path: format!("/sys/fs/cgroup/vshmem.{}", self.started).into() };
+        let path = format!("/sys/fs/cgroup/vshmem.{}", self.started).into();
+        let group = Group { path, ends_with_session: request.ends_with_session };
         let procs = fs::create_dir(&group.path)
             .and_then(|()| File::options().write(true).open(group.path.join("cgroup.procs")));
         let mut command = command(request)?;
         command.current_dir(directory(request)?);
         join_group(&mut command, procs.ok(), request.terminal.is_some());
-        user::switch(&mut command, request.uid, request.gid, request.groups.clone());
+        if !request.inherits {
+            user::switch(&mut command, request.uid, request.gid, request.groups.clone());
+        }
         descriptors::restore(&mut command, &self.limit);
         // Hundreds of programs that are running would otherwise compete with the one that is being started.
         let priority = HighPriority::raise();
@@ -124,16 +145,23 @@ pub fn command(request: &Start) -> Result<Command> {
         let shell = request.argv.iter().find(|shell| can_run(shell));
         let shell = shell.unwrap_or(first);
         command = Command::new(shell);
-        command.arg0(login_name(shell)).env_clear();
-        command.envs(request.env.iter().map(|(key, value)| (key, value)));
+        command.arg0(login_name(shell));
+        set_environment(&mut command, request);
         command.env("SHELL", shell);
     } else {
         command = Command::new(first);
-        command.args(args).env_clear();
-        command.envs(request.env.iter().map(|(key, value)| (key, value)));
+        command.args(args);
+        set_environment(&mut command, request);
     }
     signals::unblock(&mut command);
     Ok(command)
+}
+
+fn set_environment(command: &mut Command, request: &Start) {
+    if !request.inherits {
+        command.env_clear();
+    }
+    command.envs(request.env.iter().map(|(key, value)| (key, value)));
 }
 
 fn can_run(program: &OsStr) -> bool {

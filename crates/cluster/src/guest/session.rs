@@ -5,7 +5,7 @@
 //! frame for each of their outputs, and are not read from while the host lags behind. So memory is bounded,
 //! and a command with much output delays others by a turn only.
 
-use super::command::Starter;
+use super::command::{Group, Starter};
 use super::stream::{Stream, Turn};
 use crate::wire::ended::Ended;
 use crate::wire::frame::{Frame, Interruption, Kind, Parser};
@@ -94,6 +94,8 @@ struct Active {
     asked: bool,
     has_started_some: bool,
     streams: BTreeMap<u16, Stream>,
+    /// What commands have left behind, and ends with the session.
+    left: Vec<Group>,
     ready: RunQueue,
 }
 
@@ -220,6 +222,9 @@ impl Session {
         if let State::Active(active) = &self.state {
             for stream in active.streams.values() {
                 stream.signal(libc::SIGKILL);
+            }
+            for group in &active.left {
+                group.kill();
             }
         }
         self.out.clear();
@@ -357,7 +362,11 @@ impl Active {
             progress = true;
             match self.streams.get_mut(&number).map(|s| s.turn(out)) {
                 Some(Turn::Again) => self.ready.push(number),
-                Some(Turn::Over) => drop(self.streams.remove(&number)),
+                Some(Turn::Over) => {
+                    let ended = self.streams.remove(&number);
+                    self.left.retain(|group| !group.remove());
+                    self.left.extend(ended.and_then(Stream::into_left));
+                }
                 Some(Turn::Idle) | None => (),
             }
         }

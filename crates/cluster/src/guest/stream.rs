@@ -1,6 +1,6 @@
 //! One command of a session, with its input and output in flight.
 
-use super::command::RunningCommand;
+use super::command::{Group, RunningCommand};
 use super::terminal;
 use crate::error::{Error, Result};
 use crate::wire::ended::Ended;
@@ -51,6 +51,11 @@ impl Stream {
     /// Its process has ended.
     pub fn ended(&mut self, ended: Ended) {
         self.ended = Some(ended);
+    }
+
+    /// What it has left in the background and ends with the session.
+    pub fn into_left(self) -> Option<Group> {
+        self.body.ok().and_then(RunningCommand::into_left)
     }
 
     /// Descriptors to watch.

@@ -76,6 +76,8 @@ mod tests {
             uid: 1000,
             gid: 100,
             groups: vec![4, 24],
+            inherits: true,
+            ends_with_session: true,
             needs: vec!["/tmp/x/libvshmem.so".into()],
         }
     }

@@ -1,4 +1,5 @@
-//! The protocol between `vshmem` on the host and the agent in a machine, over a virtio-serial port.
+//! The protocol between `vshmem` on the host and the agent in a machine, over a virtio-serial port; and what
+//! an MPI launcher's relay says (see [`relay`]).
 //!
 //! A session begins with a greeting: the host sends [`greeting::HELLO`] and 16 random bytes, and the agent
 //! answers with [`greeting::WELCOME`] and the same bytes. Each side discards its input until it has seen the
@@ -19,5 +20,7 @@
 pub mod ended;
 pub mod frame;
 pub mod greeting;
+pub mod lines;
 pub mod message;
+pub mod relay;
 pub mod start;

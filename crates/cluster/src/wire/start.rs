@@ -37,6 +37,10 @@ pub struct Start {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// It has the agent's user, whatever is said of that here, and `env` is added to the agent's environment.
+    pub inherits: bool,
+    /// What it leaves in the background ends with the session.
+    pub ends_with_session: bool,
     /// Paths of the host that the command needs, in directories where the machine has its own files.
     pub needs: Vec<OsString>,
 }

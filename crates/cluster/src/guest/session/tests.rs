@@ -145,14 +145,14 @@ fn input_goes_to_its_command_as_it_takes_it() {
     let mut run = Run::start(&[start, request("cat; exit 6")]);
     let mut sent = Vec::new();
     while sent.len() < 1 << 20 {
-        if let Some(room @ 1..) = run.group.input_room() {
+        if let Some(room @ 1..) = run.group.input_room(0) {
             let part: Vec<u8> = (0..room).map(|i| (i % 251) as u8).collect();
-            run.group.input(&part);
+            run.group.input(0, &part);
             sent.extend(part);
         }
         run.step();
     }
-    run.group.input(&[]);
+    run.group.input(0, &[]);
     run.until(|run| !run.group.runs());
     assert!(*run.said[0].borrow() == sent, "as it was sent");
     assert_eq!((run.code(0), run.code(1)), (Some(5), Some(6)));
@@ -170,15 +170,15 @@ fn a_terminal_is_one() {
     run.until(|run| run.said(0).contains("11 77\r\n"));
     assert!(run.said(0).starts_with("/dev/pts/"), "{}", run.said(0));
     // An interrupted shell goes on with its next command, so both first report that they wait.
-    run.group.input(b"x\n");
+    run.group.input(0, b"x\n");
     run.until(|run| run.said(0).ends_with("x\r\nx\r\n"));
-    run.group.input(b"\x03");
+    run.group.input(0, b"\x03");
     run.until(|run| !run.group.runs());
     assert_eq!(run.code(0), Some(130), "{}", run.said(0));
     // The end of input is a character.
     let start = Start { stdin: true, terminal, ..request("cat; exit 4") };
     let mut run = Run::start(&[start]);
-    run.group.input(&[]);
+    run.group.input(0, &[]);
     run.until(|run| !run.group.runs());
     assert_eq!(run.code(0), Some(4));
 }
@@ -192,7 +192,7 @@ fn a_login_shell_is_the_first_that_exists() {
         ..request("")
     };
     let mut run = Run::start(&[start]);
-    run.group.input(b"echo $0 $SHELL; exit 9\n");
+    run.group.input(0, b"echo $0 $SHELL; exit 9\n");
     run.until(|run| !run.group.runs());
     assert!(run.said(0).contains("-sh /bin/sh\n"), "{}", run.said(0));
     assert_eq!(run.code(0), Some(9));

@@ -1,0 +1,164 @@
+//! A launcher that starts commands in other hosts: a shell script, and hosts that are all on this kernel,
+//! each reached by env(1).
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use vshmem_cluster::{error, launch, Host, Identity, Job, Launch, LaunchOptions, Location, Reached, Result};
+
+const VSHMEM: &str = env!("CARGO_BIN_EXE_vshmem");
+
+/// A host that is reached; commands there have the variable `HOST`.
+fn host(name: &str) -> Host {
+    let prefix = vec!["env".into(), format!("HOST={name}").into()];
+    let reached = Reached { name: name.into(), prefix, program: VSHMEM.into() };
+    let location = Location::Reached(reached);
+    let job = Job::new(location, name.into(), &[], Some(Path::new("/")), Identity::current());
+    Host { name: name.into(), job }
+}
+
+/// A place for what commands write.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("vshmem-launch-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Scratch(path)
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.0.join(file)).unwrap_or_default()
+    }
+
+    /// Launches a script, whose remote shell is `$1`, in two hosts. Commands other than sh are refused.
+    fn launch(&self, script: &str) -> Result<u8> {
+        let command = |shell: &Path| -> Vec<OsString> {
+            vec![
+                "sh".into(),
+                "-c".into(),
+                format!("cd {}; {script}", self.0.display()).into(),
+                "sh".into(),
+                shell.into(),
+            ]
+        };
+        let admit = |_: &str, words: &[OsString]| match words {
+            [first, ..] if first == "sh" => Ok(words.to_vec()),
+            _ => Err(error!("only sh may be run")),
+        };
+        launch(&Launch {
+            hosts: vec![host("one"), host("two")],
+            command: &command,
+            admit: &admit,
+            program: Path::new("/no/such"),
+            options: LaunchOptions::default(),
+        })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether no process has this text in its command line within some seconds.
+fn ends(text: &str) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(20) {
+        let all = fs::read_dir("/proc").expect("/proc").flatten();
+        let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        if !lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(text)) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
+#[test]
+fn the_launchers_exit_code_is_the_result() {
+    let scratch = Scratch::new("code");
+    assert_eq!(scratch.launch("echo $HOST >host; exit 7").unwrap(), 7);
+    assert_eq!(scratch.read("host"), "one\n");
+}
+
+#[test]
+fn commands_run_in_the_host_that_is_asked_and_end_with_their_codes() {
+    let scratch = Scratch::new("codes");
+    let at = scratch.0.display();
+    let script = format!(
+        r#""$1" -x two sh -c '"echo $HOST >{at}/two; exit 3"'; a=$?
+        "$1" -n one sh -c '"echo $HOST >{at}/one; kill -9 $$"'; exit $((a * 10 + $? - 137))"#
+    );
+    assert_eq!(scratch.launch(&script).unwrap(), 30);
+    assert_eq!((scratch.read("one"), scratch.read("two")), ("one\n".into(), "two\n".into()));
+}
+
+#[test]
+fn what_is_not_admitted_is_refused() {
+    let scratch = Scratch::new("refused");
+    let script = r#""$1" two touch x 2>why; a=$?; "$1" three sh 2>>why; b=$?; "$1" two "sh '" 2>>why
+        [ $a.$b.$? = 255.255.255 ] && exit 9"#;
+    assert_eq!(scratch.launch(script).unwrap(), 9);
+    let why = scratch.read("why");
+    let expected = "vshmem: two: only sh may be run
+vshmem: three: the job has no such host
+vshmem: two: a quote does not end
+";
+    assert_eq!(why, expected);
+}
+
+#[test]
+fn many_commands_run_at_once() {
+    let scratch = Scratch::new("many");
+    let script = r#"for i in $(seq 100); do "$1" two sh -c "'exit 5'" & all="$all $!"; done
+        for i in $all; do wait $i; [ $? = 5 ] || exit 1; done; exit 6"#;
+    assert_eq!(scratch.launch(script).unwrap(), 6);
+}
+
+#[test]
+fn a_command_ends_with_its_remote_shell() {
+    let scratch = Scratch::new("hangup");
+    let script = r#""$1" two sh -c "'exec sleep 86201'" & while ! pgrep -f "^sleep 86201" >/dev/null; do sleep 0.1; done
+        kill -9 $!; while pgrep -f "^sleep 86201" >/dev/null; do sleep 0.1; done; exit 4"#;
+    assert_eq!(scratch.launch(script).unwrap(), 4);
+}
+
+/// What daemons leave behind, in sessions of their own, and what a launcher leaves.
+#[test]
+fn nothing_outlives_the_launcher() {
+    let scratch = Scratch::new("left");
+    let script = r#""$1" two sh -c "'setsid sleep 86202 & exit 0'"; "$1" two sh -c "'exec sleep 86202'" &
+        setsid sleep 86202 & while [ $(pgrep -c -f "^sleep 86202") -lt 3 ]; do sleep 0.1; done; exit 2"#;
+    assert_eq!(scratch.launch(script).unwrap(), 2);
+    assert!(ends("sleep\u{0}86202"), "all are gone");
+}
+
+#[test]
+fn a_host_that_is_lost_ends_the_job() {
+    let scratch = Scratch::new("lost");
+    let script = r#""$1" two sh -c "'echo >began; kill -9 $PPID; sleep 86203'"; sleep 86203"#;
+    let begun = Instant::now();
+    assert_eq!(scratch.launch(script).unwrap(), 125);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(ends("sleep\u{0}86203"), "all are gone");
+}
+
+#[test]
+fn a_host_that_can_not_be_reached_is_named() {
+    let mut nowhere = host("nowhere");
+    let prefix = vec!["sh".into(), "-c".into(), "echo no such container >&2".into()];
+    nowhere.job.location =
+        Location::Reached(Reached { name: "nowhere".into(), prefix, program: VSHMEM.into() });
+    let why = launch(&Launch {
+        hosts: vec![nowhere],
+        command: &|_| vec![],
+        admit: &|_, _| Err(error!("no")),
+        program: Path::new("/no/such"),
+        options: LaunchOptions::default(),
+    });
+    let why = why.expect_err("it is not there").to_string();
+    assert!(why.contains("nowhere") && why.contains("no such container"), "{why}");
+}

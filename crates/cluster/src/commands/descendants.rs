@@ -1,0 +1,51 @@
+//! What commands on this kernel leave in the background: processes whose parents have ended. An agent adopts
+//! them and kills them when its session ends, as a machine's agent does by cgroups, for which it lacks the
+//! rights here.
+
+use rustix::process::{getpid, set_child_subreaper};
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long to go on killing, if what is killed starts others.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// This process becomes the parent of descendants that lose theirs.
+pub fn adopt() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Kills all descendants of this process. Those of the killed become its children, until there are none.
+pub fn end() {
+    let deadline = Instant::now() + TIMEOUT;
+    while Instant::now() < deadline {
+        for child in children() {
+            // SAFETY: plain values. It is our child and not reaped, so its pid was not reused.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+        }
+        loop {
+            // SAFETY: plain values; no status is wanted.
+            match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } {
+                0 => break,
+                // There are no children.
+                -1 => return,
+                _ => (),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// This process's children, the dead included.
+fn children() -> Vec<i32> {
+    let ours = std::process::id();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent(*pid) == Some(ours)).collect()
+}
+
+fn parent(pid: i32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain anything.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,254 @@
+//! What running commands takes, whatever runs them: passes on input, output and signals, and kills what does
+//! not end in time.
+
+use super::group::Group;
+use super::terminal::Raw;
+use crate::error::{Explain, Result, OUR_FAILURE};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::getpgrp;
+use rustix::stdio::stdin;
+use rustix::termios::tcgetpgrp;
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+use vshmem_agent::signals::Signals;
+
+/// How long commands may take to end after SIGTERM or an interrupt.
+pub const GRACE: Duration = Duration::from_secs(3);
+/// The same signal twice within this time is one interrupt: timeout(1) signals its command, and then the
+/// command's process group.
+const SAME_INTERRUPT: Duration = Duration::from_millis(100);
+/// Ctrl-C on a terminal.
+const CTRL_C: u8 = 3;
+/// Signals that ask this process to end, and others that it passes on or looks at.
+const WATCHED: [i32; 6] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD, libc::SIGWINCH];
+/// Different errors that are printed of one run; guests have a say in some.
+const MOST_ERRORS: usize = 4096;
+
+/// How commands are to be run.
+pub struct Settings {
+    /// A single ctrl-C ends commands, even if they ignore it.
+    pub insist: bool,
+    /// Input is read and passed on.
+    pub stdin: bool,
+    /// A command has the user's terminal.
+    pub terminal: bool,
+    /// How long a machine may take to report the end of a command that was killed.
+    pub kill_timeout: Duration,
+}
+
+/// Whom signals and input are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// All commands; input is for the one that takes it.
+    All,
+    /// This task.
+    One(usize),
+    /// None of them, as yet.
+    Nobody,
+}
+
+/// Commands that run, and what the user wants of them.
+pub struct EventLoop {
+    /// The commands.
+    pub group: Group,
+    /// Whom signals and input are for.
+    pub audience: Audience,
+    signals: Signals,
+    settings: Settings,
+    input_open: bool,
+    /// The user's terminal, if a command has it.
+    raw: Option<Raw>,
+    /// When the user interrupted, and by which signal; `None` once it was checked whether machines answer.
+    interrupted: Option<(Instant, i32)>,
+    /// When the last signal came that was passed on, and which.
+    passed_on: Option<(Instant, i32)>,
+    /// When commands that have not ended will be killed.
+    kill_at: Option<Instant>,
+    /// Since when they are killed.
+    killed: Option<Instant>,
+    /// Errors that were printed.
+    printed: BTreeSet<String>,
+}
+
+impl EventLoop {
+    /// Watches for signals, then has commands started.
+    pub fn start(settings: Settings, group: impl FnOnce() -> Result<Group>) -> Result<EventLoop> {
+        let signals = Signals::watch(&WATCHED).explain(|| "could not watch for signals".into())?;
+        let group = group()?;
+        let raw = settings.terminal.then(Raw::begin).transpose();
+        Ok(EventLoop {
+            group,
+            audience: Audience::All,
+            signals,
+            input_open: settings.stdin,
+            settings,
+            raw: raw.explain(|| "could not take the terminal".into())?,
+            interrupted: None,
+            passed_on: None,
+            kill_at: None,
+            killed: None,
+            printed: BTreeSet::new(),
+        })
+    }
+
+    /// Waits for something to do, and does it. An error is about our own output.
+    pub fn step(&mut self) -> io::Result<()> {
+        let reader = match self.audience {
+            Audience::All => self.group.input_task(),
+            Audience::One(task) => Some(task),
+            Audience::Nobody => None,
+        };
+        let room =
+            reader.filter(|_| self.input_open).and_then(|task| Some((task, self.group.input_room(task)?)));
+        let room = room.filter(|_| may_read_input());
+        let ready = self.wait(room.is_some_and(|(_, room)| room > 0))?;
+        if ready.signals {
+            while let Some(signal) = self.signals.next() {
+                self.pass_on(signal);
+            }
+        }
+        if let (true, Some((task, room))) = (ready.input, room) {
+            self.input_open = self.read_input(task, room);
+        }
+        self.group.service()?;
+        if self.kill_at.is_some_and(|at| Instant::now() >= at) && self.killed.is_none() {
+            self.kill();
+        }
+        self.give_up()
+    }
+
+    /// Gives up machines that are stopped, once the user has interrupted or everything was killed.
+    fn give_up(&mut self) -> io::Result<()> {
+        if let Some((_, signal)) = self.interrupted.take_if(|(at, _)| at.elapsed() >= GRACE) {
+            let code = 128u8.saturating_add(signal as u8);
+            self.group.give_up(GRACE, code)?;
+        }
+        let timeout = self.settings.kill_timeout;
+        match self.killed.filter(|since| since.elapsed() >= timeout) {
+            Some(_) => self.group.give_up(timeout, OUR_FAILURE),
+            None => Ok(()),
+        }
+    }
+
+    /// The user has interrupted. Machines get some time before it is checked whether they answer.
+    fn interrupt(&mut self, signal: i32) {
+        self.interrupted.get_or_insert((Instant::now(), signal));
+    }
+
+    /// Prints it once, even if it applies to several tasks.
+    pub fn print_error(&mut self, text: String) {
+        // A raw terminal does not return to the beginning of the line by itself.
+        let end = if self.raw.is_some() { "\r\n" } else { "\n" };
+        if self.printed.len() < MOST_ERRORS && !self.printed.contains(&text) {
+            eprint!("vshmem: {}{end}", text.replace('\n', end));
+            self.printed.insert(text);
+        }
+    }
+
+    fn read_input(&mut self, task: usize, room: usize) -> bool {
+        let mut bytes = vec![0; room];
+        // The standard library would buffer input, of which poll knows nothing.
+        let len = rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut bytes)).unwrap_or(0);
+        self.group.input(task, &bytes[..len]);
+        if self.raw.is_some() && bytes[..len].contains(&CTRL_C) {
+            // The program gets it if its machine runs; there is no other way to leave one that is stopped.
+            self.interrupt(libc::SIGINT);
+        }
+        len > 0
+    }
+
+    fn pass_on(&mut self, signal: i32) {
+        match signal {
+            libc::SIGCHLD => return,
+            libc::SIGWINCH => {
+                if self.raw.is_some() {
+                    self.group.resize();
+                }
+                return;
+            }
+            _ => (),
+        }
+        let last = self.passed_on.replace((Instant::now(), signal));
+        if last.is_some_and(|(at, of)| of == signal && at.elapsed() < SAME_INTERRUPT) {
+            return;
+        }
+        self.interrupt(signal);
+        if self.kill_at.is_some() {
+            // The second interrupt.
+            self.kill();
+            return;
+        }
+        let insists = self.settings.insist || signal != libc::SIGINT;
+        let grace = if insists { GRACE } else { Duration::from_secs(3600) };
+        self.kill_at = Some(Instant::now() + grace);
+        match self.audience {
+            Audience::All => self.group.signal(signal),
+            Audience::One(task) => self.group.signal_one(task, signal),
+            Audience::Nobody => (),
+        }
+    }
+
+    /// The last signal that asked commands to end, if one came.
+    pub fn asked_to_end(&self) -> Option<i32> {
+        self.passed_on.map(|(_, signal)| signal)
+    }
+
+    /// For how long commands have been killed.
+    pub fn killed_for(&self) -> Option<Duration> {
+        self.killed.map(|since| since.elapsed())
+    }
+
+    /// Asks all commands to end, and kills those that don't in time.
+    pub fn end(&mut self) {
+        self.group.signal(libc::SIGTERM);
+        self.kill_within(GRACE);
+    }
+
+    /// Kills commands that have not ended by themselves in this time.
+    pub fn kill_within(&mut self, time: Duration) {
+        self.kill_at.get_or_insert(Instant::now() + time);
+    }
+
+    /// Kills all commands.
+    pub fn kill(&mut self) {
+        self.killed.get_or_insert_with(Instant::now);
+        self.group.signal(libc::SIGKILL);
+    }
+
+    fn wait(&self, wanted: bool) -> io::Result<Ready> {
+        let input = stdin();
+        let mut entries = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        entries.extend(wanted.then(|| PollFd::new(&input, PollFlags::IN)));
+        entries.extend(self.group.descriptors());
+        let kill_at = self.kill_at.filter(|_| self.killed.is_none());
+        let look_at = self.interrupted.map(|(at, _)| at + GRACE);
+        let moments = kill_at.into_iter().chain(look_at);
+        let times = moments.map(|at| at.saturating_duration_since(Instant::now()));
+        let times = times.chain(self.group.poll_interval());
+        let timeout = times.min().and_then(|time| time.try_into().ok());
+        match poll(&mut entries, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Ready {
+            signals: !entries[0].revents().is_empty(),
+            input: wanted && !entries[1].revents().is_empty(),
+        })
+    }
+}
+
+struct Ready {
+    signals: bool,
+    input: bool,
+}
+
+/// A background process that reads from the terminal is stopped by the kernel.
+fn may_read_input() -> bool {
+    if !io::stdin().is_terminal() {
+        return true;
+    }
+    tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
+}

@@ -1,0 +1,69 @@
+//! The words of a remote command. A launcher passes them as one text for a shell, which here is none.
+
+use std::ffi::OsString;
+
+/// Variables that Open MPI sets before its daemon: where its programs and libraries are. Here that is said
+/// by the job's environment.
+const PATHS: [&str; 3] = ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
+
+/// The words of a command, without what Open MPI puts before it: `PATH=...; export PATH;` and so on. `None`:
+/// a quote does not end. What other syntax of shells there is stays in the words as it is, for whoever judges
+/// them to refuse.
+pub fn split(command: &str) -> Option<Vec<OsString>> {
+    // A comment would hide what follows it.
+    let words = shlex::split(&command.replace('#', "\\#"))?;
+    let mut rest = &words[..];
+    while let Some(after) = after_setting(rest) {
+        rest = after;
+    }
+    Some(rest.iter().map(OsString::from).collect())
+}
+
+/// What follows the setting of a path, if the words begin with one.
+fn after_setting(words: &[String]) -> Option<&[String]> {
+    let (name, rest) = match words {
+        [export, name, rest @ ..] if export == "export" => (name.as_str(), rest),
+        [setting, rest @ ..] => (setting.split_once('=')?.0, rest),
+        [] => return None,
+    };
+    let (end, rest) = rest.split_first()?;
+    (end == ";" && PATHS.contains(&name)).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &str) -> Vec<String> {
+        let words = split(command).expect("they can be split");
+        words.into_iter().map(|word| word.into_string().expect("UTF-8")).collect()
+    }
+
+    /// As Debian's packages of Open MPI 4.1.4 and MPICH 4.0.2 say it.
+    #[test]
+    fn launchers_commands_are_split() {
+        let open_mpi = " orted --daemonize -mca ess \"env\" -mca orte_node_regex \"vm,vm[1:0-1]@0(3)\" \
+            -mca orte_hnp_uri \"16941.0;tcp://10.77.0.1:37553;tcp6://[fd00::2]:46807\" -mca foo \"a b\"";
+        let open_mpi = words(open_mpi);
+        assert_eq!(open_mpi[..4], ["orted", "--daemonize", "-mca", "ess"]);
+        assert_eq!(open_mpi[7], "vm,vm[1:0-1]@0(3)");
+        assert_eq!(open_mpi[10], "16941.0;tcp://10.77.0.1:37553;tcp6://[fd00::2]:46807");
+        assert_eq!(open_mpi[13], "a b");
+        let hydra = "\"/usr/bin/hydra_pmi_proxy\" --control-port vm:37185 --usize -2";
+        assert_eq!(words(hydra), ["/usr/bin/hydra_pmi_proxy", "--control-port", "vm:37185", "--usize", "-2"]);
+    }
+
+    #[test]
+    fn only_open_mpis_paths_are_dropped() {
+        let prefix =
+            "    PATH=/opt/bin:$PATH ; export PATH ; LD_LIBRARY_PATH=/opt/lib:${LD_LIBRARY_PATH:-} ; \
+            export LD_LIBRARY_PATH ;   /opt/bin/orted -mca ess \"env\"";
+        assert_eq!(words(prefix), ["/opt/bin/orted", "-mca", "ess", "env"]);
+        assert_eq!(words("LD_PRELOAD=x ; orted")[0], "LD_PRELOAD=x");
+        assert_eq!(words("PATH=x orted")[0], "PATH=x");
+        assert_eq!(words("orted ; rm x"), ["orted", ";", "rm", "x"]);
+        assert_eq!(words("orted # x\n y"), ["orted", "#", "x", "y"]);
+        assert_eq!(split("orted 'x"), None);
+        assert_eq!(words(""), [""; 0]);
+    }
+}

@@ -1,0 +1,62 @@
+//! `vshmem rsh HOST WORDS...`: asks the relay for a command in another host, and waits for its end.
+
+use super::{FAILURE, VARIABLE};
+use crate::error::{error, Error, Explain, Result};
+use crate::wire::lines::Lines;
+use crate::wire::relay::{from_line, to_line, Call, End, MAX_LINE};
+use rustix::net::{connect, socket_with, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// Has the words run in a host of the job, as ssh does: they are joined to one text. Returns the command's
+/// exit code.
+///
+/// # Errors
+/// The command was not started, or the relay is gone.
+pub fn call(host: &str, words: &[OsString]) -> Result<u8> {
+    ask(host, words).map_err(|error| error.code(FAILURE))
+}
+
+fn ask(host: &str, words: &[OsString]) -> Result<u8> {
+    let relay = std::env::var(VARIABLE).unwrap_or_default();
+    let Some((name, token)) = relay.split_once(':') else {
+        return Err(Error::new("vshmem rsh is started by an MPI's launcher under vshmem mpirun"));
+    };
+    let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
+    let command = words.ok_or_else(|| Error::new("a remote command must be UTF-8"))?.join(" ");
+    let call = to_line(&Call { token: token.into(), host: host.into(), command });
+    if call.len() > MAX_LINE {
+        return Err(error!("the remote command takes {} bytes; {MAX_LINE} is the most", call.len()));
+    }
+    let gone = || "the relay of vshmem mpirun is gone".to_string();
+    let mut stream = reach(name).explain(gone)?;
+    stream.write_all(&call).explain(gone)?;
+    match answer(&mut stream)? {
+        End::Ended { code } => Ok(code),
+        End::Refused { why } => Err(error!("{host}: {why}")),
+    }
+}
+
+fn reach(name: &str) -> std::io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(socket.into())
+}
+
+fn answer(stream: &mut UnixStream) -> Result<End> {
+    let gone = || Error::new("vshmem mpirun has ended, and the remote command with it");
+    let mut lines = Lines::default();
+    loop {
+        let mut bytes = [0; 4096];
+        let len = match stream.read(&mut bytes) {
+            Ok(len) if len > 0 => len,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            _ => return Err(gone()),
+        };
+        let complete = lines.push(&bytes[..len], MAX_LINE).map_err(|_| gone())?;
+        if let Some(line) = complete.first() {
+            return from_line(line).ok_or_else(gone);
+        }
+    }
+}
