@@ -23,6 +23,7 @@ TARGET  := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME  := libvshmem.so.1
+UCX_SONAME := libvshmem-ucx.so.1
 INSTALL_DOCS := MANDIR='$(DESTDIR)$(MANDIR)' DATADIR='$(DESTDIR)$(DATADIR)' DOCDIR='$(DESTDIR)$(DOCDIR)' ZSHDIR='$(DESTDIR)$(ZSHDIR)' scripts/install-docs.sh
 
 .DEFAULT_GOAL := help
@@ -94,12 +95,14 @@ deb: ## Debian packages of it and of the drivers, in target/deb
 
 install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, udev rule, man pages, completions
 	@# Not a dependency on build: root, who installs, may have no cargo.
-	@[ -x $(RELEASE)/vshmem ] && [ -e $(RELEASE)/libvshmem.so ] || $(MAKE) --no-print-directory build
+	@[ -x $(RELEASE)/vshmem ] && [ -e $(RELEASE)/libvshmem.so ] && [ -e $(RELEASE)/libvshmem_ucx.so ] || $(MAKE) --no-print-directory build
 	install -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(INCDIR)'
 	install -m 755 $(RELEASE)/vshmem '$(DESTDIR)$(BINDIR)/vshmem'
 	install -m 755 $(RELEASE)/libvshmem.so '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)'
 	ln -sf libvshmem.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
 	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libvshmem.so'
+	install -m 755 $(RELEASE)/libvshmem_ucx.so '$(DESTDIR)$(LIBDIR)/libvshmem-ucx.so.$(VERSION)'
+	ln -sf libvshmem-ucx.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(UCX_SONAME)'
 	install -m 644 include/vshmem.h '$(DESTDIR)$(INCDIR)/vshmem.h'
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCDIR@|$(INCDIR)|' -e 's|@VERSION@|$(VERSION)|' \
 		packaging/vshmem.pc.in >'$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
@@ -117,6 +120,7 @@ install: ## into DESTDIR PREFIX: command, library, header, pkg-config, units, ud
 uninstall: ## what install put there
 	rm -f '$(DESTDIR)$(BINDIR)/vshmem' '$(DESTDIR)$(INCDIR)/vshmem.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/vshmem.pc'
 	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(SONAME)' '$(DESTDIR)$(LIBDIR)/libvshmem.so'
+	rm -f '$(DESTDIR)$(LIBDIR)/libvshmem-ucx.so.$(VERSION)' '$(DESTDIR)$(LIBDIR)/$(UCX_SONAME)'
 	rm -f '$(DESTDIR)$(UNITDIR)/vshmem-agent.service' '$(DESTDIR)$(SYSTEMUNITDIR)/vshmem-agent-guest.service'
 	rm -f '$(DESTDIR)$(UDEVDIR)/60-vshmem.rules' '$(DESTDIR)$(SYSUSERSDIR)/vshmem.conf' '$(DESTDIR)/etc/apparmor.d/vshmem'
 	$(INSTALL_DOCS) uninstall

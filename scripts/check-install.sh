@@ -25,7 +25,8 @@ make --no-print-directory install DESTDIR="$stage" PREFIX=$prefix >"$work/log" 2
     cat "$work/log"
     fail "make install failed"
 }
-for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 include/vshmem.h lib/pkgconfig/vshmem.pc \
+for file in bin/vshmem lib/libvshmem.so lib/libvshmem.so.1 lib/libvshmem-ucx.so.1 include/vshmem.h \
+    lib/pkgconfig/vshmem.pc \
     lib/systemd/user/vshmem-agent.service lib/systemd/system/vshmem-agent-guest.service \
     share/man/man1/vshmem.1 share/man/man7/libvshmem.7 share/bash-completion/completions/vshmem \
     lib/udev/rules.d/60-vshmem.rules lib/sysusers.d/vshmem.conf share/doc/vshmem/README.md \

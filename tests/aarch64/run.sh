@@ -49,7 +49,7 @@ skips=$(left_out | awk '{ printf " --skip %s", $1 }')
 # Without the contract of transports: most of it gives memory back, or forks (DONTFORK).
 # shellcheck disable=SC2086 # lists of words
 $cargo test --locked --target "$target" --lib --test local \
-    -p vshmem-pool -p vshmem-wait -p vshmem-transport -p vshmem-ipc -p vshmem-capi -- $skips
+    -p vshmem-pool -p vshmem-wait -p vshmem-transport -p vshmem-ipc -p vshmem-capi -p vshmem-ucx -- $skips
 
 library=$CARGO_TARGET_DIR/$target/debug/libvshmem.so
 export CC=aarch64-linux-gnu-gcc

@@ -4,6 +4,7 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 lib=$(realpath "$1")
+ucx=$(dirname "$lib")/libvshmem_ucx.so
 programs=$(realpath "$2")
 work=$(mktemp -d /dev/shm/vshmem-capi.XXXXXX)
 chmod 755 "$work"
@@ -64,6 +65,16 @@ symbols() {
     sed -n 's/^[a-z].*[ *]\(vshm_[a-z0-9_]*\)(.*/\1/p' "$here/../../include/vshmem.h" |
         LC_ALL=C sort >"$work/declared"
     grep '^vshm_' "$work/exports" | diff "$work/declared" -
+}
+
+# libvshmem-ucx: the functions with UCX's names, and nothing but libc is needed.
+ucx_symbols() {
+    nm -D --defined-only "$ucx" | awk '{ print $3 }' | LC_ALL=C sort >"$work/exports"
+    printf '%s\n' ucp_worker_query ucs_get_system_id ucs_sys_get_ns ucs_sys_get_proc_create_time \
+        ucs_sys_ns_is_default | diff - "$work/exports" || return 1
+    readelf -d "$ucx" >"$work/dynamic"
+    grep -q 'SONAME.*\[libvshmem-ucx.so.1\]' "$work/dynamic" || return 1
+    ! grep NEEDED "$work/dynamic" | grep -v -e '\[libc\.so' -e '\[ld-linux'
 }
 
 # These functions' assembly must come without a prologue, whatever the compiler.
@@ -194,6 +205,7 @@ first_pool() {
 check_silently "exported symbols" symbols
 [ "$(uname -m)" != x86_64 ] || check_silently "entries in assembly" entries
 check_silently "VSHMEM_LOG" log
+check_silently "exported symbols of libvshmem-ucx" ucx_symbols
 if unshare --map-root-user --mount true 2>/dev/null; then
     check_silently "a user's first pool" first_pool
 else
@@ -229,6 +241,11 @@ linked "sizes that a process knows" told "$work"
 rm -f "$work"/pool-*
 linked "pools, kernels and processes told apart" identity "$work"
 rm -f "$work"/pool-*
+for rank in rank-linked rank-opened; do
+    run "UCX's questions: $rank" LD_PRELOAD="$lib $ucx" timeout -k 5 60 "$programs/$rank" \
+        "$programs/ucx/libtransport.so" "$work"
+    rm -f "$work"/pool-*
+done
 linked "barriers and reductions" barrier
 linked "loaded late" late "$lib"
 linked "cost of loading" cost "$lib"

@@ -1,0 +1,9 @@
+//! How libvshmem-ucx.so is linked.
+
+#[path = "../capi/link.rs"]
+mod link;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    link::as_preload("libvshmem-ucx.so.1");
+}

@@ -1,0 +1,32 @@
+//! What UCX asks of the machine below it, answered for the ranks of an MPI job whose machines share a pool.
+//!
+//! UCX's transport `sysv` is plain System V shared memory, which libvshmem carries out in a pool. But UCX
+//! uses it only where it takes its peer for a process of its own kernel, and goes on only while it can see
+//! that the peer lives. Both it asks by functions of its own, which it exports and calls through the dynamic
+//! linker. This library has functions of the same names; preloaded, it is asked instead. Nothing else is
+//! touched: a program without UCX never calls it.
+//!
+//! | UCX asks | the answer |
+//! | --- | --- |
+//! | for the id of its system | a number that is made of the UUID of the process's pool |
+//! | for its IPC name space | the initial one, for everybody |
+//! | for its other name spaces | numbers that no other kernel has |
+//! | when a peer started, by its pid | the same as long as a process of the pool with that pid lives |
+//! | only for addresses for other nodes (Open MPI does) | all of its addresses |
+//!
+//! Where the process has no pool, or its private segments don't go there, UCX's own functions answer, and
+//! all is as without this library. DESIGN.md says why the answers are safe.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | `names` | the functions with UCX's names |
+//! | `pool` | which pool the process shares with its peers |
+//! | `library` | libvshmem's functions |
+//! | `peers` | pids that were found in the pool |
+//! | `next` | UCX's own functions |
+
+mod library;
+mod names;
+mod next;
+mod peers;
+mod pool;

@@ -1,0 +1,74 @@
+//! UCX's own functions, which would be called if this library were not there.
+
+use core::ffi::{c_int, c_ulong, c_void, CStr};
+use core::mem::transmute;
+
+/// UCX's library of helpers.
+const UCS: &CStr = c"libucs.so.0";
+/// UCX's library of protocols.
+const UCP: &CStr = c"libucp.so.0";
+
+/// `UCS_ERR_UNSUPPORTED`.
+const UNSUPPORTED: i8 = -22;
+
+/// The id of the system: what the boot id says.
+pub fn system_id() -> u64 {
+    type Function = unsafe extern "C" fn() -> u64;
+    // SAFETY: UCX's function of this type.
+    look_up(c"ucs_get_system_id", UCS).map_or(0, |f| unsafe { transmute::<*mut c_void, Function>(f)() })
+}
+
+/// The inode of a name space of that kind.
+pub fn namespace(kind: c_int) -> u64 {
+    type Function = unsafe extern "C" fn(c_int) -> u64;
+    // SAFETY: UCX's function of this type; it takes any number.
+    look_up(c"ucs_sys_get_ns", UCS).map_or(0, |f| unsafe { transmute::<*mut c_void, Function>(f)(kind) })
+}
+
+/// Is it the initial name space of that kind?
+pub fn is_initial(kind: c_int) -> c_int {
+    type Function = unsafe extern "C" fn(c_int) -> c_int;
+    look_up(c"ucs_sys_ns_is_default", UCS)
+        // SAFETY: UCX's function of this type; it takes any kind, or fails as it would without this library.
+        .map_or(0, |f| unsafe { transmute::<*mut c_void, Function>(f)(kind) })
+}
+
+/// When a process of this kernel started; 0: there is none with this pid.
+pub fn start(pid: c_int) -> c_ulong {
+    type Function = unsafe extern "C" fn(c_int) -> c_ulong;
+    look_up(c"ucs_sys_get_proc_create_time", UCS)
+        // SAFETY: UCX's function of this type; it takes any number.
+        .map_or(0, |f| unsafe { transmute::<*mut c_void, Function>(f)(pid) })
+}
+
+/// Asks a worker for its attributes.
+///
+/// # Safety
+/// As UCX's `ucp_worker_query` demands.
+pub unsafe fn query(worker: *mut c_void, attributes: *mut c_void) -> i8 {
+    type Function = unsafe extern "C" fn(*mut c_void, *mut c_void) -> i8;
+    look_up(c"ucp_worker_query", UCP)
+        // SAFETY: UCX's function of this type, and the caller vouches for the arguments.
+        .map_or(UNSUPPORTED, |f| unsafe { transmute::<*mut c_void, Function>(f)(worker, attributes) })
+}
+
+/// The function that the caller would have found: the next one of the program and what it was linked with, or
+/// else that of a library which was opened for a plug-in alone, as Open MPI does.
+fn look_up(name: &CStr, library: &CStr) -> Option<*mut c_void> {
+    // SAFETY: strings. The handle is given back at once; who calls keeps the library.
+    let found = unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        let opened = match next.is_null() {
+            true => libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD),
+            false => core::ptr::null_mut(),
+        };
+        if opened.is_null() {
+            next
+        } else {
+            let found = libc::dlsym(opened, name.as_ptr());
+            libc::dlclose(opened);
+            found
+        }
+    };
+    (!found.is_null()).then_some(found)
+}

@@ -1,0 +1,44 @@
+//! Pids that were found in the pool. UCX names a peer by its pid alone, which may be that of a process of this
+//! kernel, too. Once a pid was a peer's, its end is the peer's end, and a stranger of this kernel that has the
+//! same one does not keep it alive.
+
+use crate::pool::Pool;
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Linux gives out no larger ones.
+const PIDS: usize = 1 << 22;
+
+/// A bit for each. It has memory where bits were set.
+static FOUND: [AtomicU64; PIDS / 64] = [const { AtomicU64::new(0) }; PIDS / 64];
+
+/// What is known of a pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A process of the pool has it.
+    Lives,
+    /// One had it, and no other has.
+    Gone,
+    /// The pool does not know it.
+    Unknown,
+}
+
+/// What the pool knows of a pid.
+pub fn peer(pool: &Pool, pid: c_int) -> Peer {
+    let Some((word, bit)) = place(pid) else {
+        return Peer::Unknown;
+    };
+    if pool.has_process(pid) {
+        word.fetch_or(bit, Relaxed);
+        Peer::Lives
+    } else if word.load(Relaxed) & bit != 0 {
+        Peer::Gone
+    } else {
+        Peer::Unknown
+    }
+}
+
+fn place(pid: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let pid = usize::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    Some((FOUND.get(pid / 64)?, 1 << (pid % 64)))
+}

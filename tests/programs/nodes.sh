@@ -1,0 +1,53 @@
+#!/bin/bash
+# MPICH's processes on nodes that have nothing in common but a pool, as machines and containers: UCX finds, by
+# libvshmem-ucx, that it can reach the others through System V shared memory, and that they live.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+need mpicc.mpich libmpich-dev
+need mpiexec.mpich mpich
+[ "$PROGRAMS_MODE" = vshmem ] || skip "the kernel's System V IPC does not reach another name space"
+"$here/mpi/node" here true 2>err.log || skip "namespaces of a user's own are not allowed here: $(cat err.log)"
+mpicc.mpich -Wall -Wextra -Werror -O2 "$here/mpi/ring.c" -o ring
+
+export UCX_TLS=sysv,self UCX_MEM_MMAP_HOOK_MODE=none
+ucx=$(dirname "$PROGRAMS_LIB")/libvshmem_ucx.so
+# Processes of one node, too, talk by UCX, not by MPICH's own shared memory.
+export MPIR_CVAR_NOLOCAL=1
+
+# job PROCESSES PRELOAD [WORDS...]: on the nodes one and two in turn, each behind these words
+job() {
+    local processes=$1 preload=$2
+    shift 2
+    timeout 60 mpiexec.mpich -launcher ssh -launcher-exec "$here/mpi/node" -hosts one,two -n "$processes" \
+        env LD_PRELOAD="$preload" VSHMEM_POOL="$pool" "$@" "$PROGRAMS_FORBID" ./ring >job.log 2>&1
+}
+
+# refused WHY COMMAND...: the job ends because UCX reaches nobody
+refused() {
+    local why=$1
+    shift
+    ! "$@" || fail "$why: $(cat job.log)"
+    grep -q "sysv/memory - Destination is unreachable" job.log || fail "$why: $(cat job.log)"
+}
+
+refused "without libvshmem-ucx the processes found each other" job 2 "$PROGRAMS_LIB"
+for processes in 2 3 4; do
+    job $processes "$PROGRAMS_LIB $ucx" || fail "$processes processes: $(cat job.log)"
+    equal "output" "$processes processes done" "$(cat job.log)"
+done
+
+# What reaches processes of the same node alone is used for them, and for no others: their pids are the same.
+export UCX_TLS=sysv,posix,cma,self UCX_LOG_LEVEL=info
+job 4 "$PROGRAMS_LIB $ucx" || fail "with all of UCX's shared memory: $(cat job.log)"
+for text in "4 processes done" "tag(sysv/memory) " "tag(sysv/memory cma/memory)"; do
+    grep -qF "$text" job.log || fail "with all of UCX's shared memory, no '$text': $(cat job.log)"
+done
+export UCX_TLS=sysv,self UCX_LOG_LEVEL=warn
+
+# Processes of two pools don't take each other's segments for their own, though the ids are the same.
+printf '#!/bin/sh\n[ "$(hostname)" = one ] || export VSHMEM_POOL=%s\nexec "$@"\n' "$pool.other" >by-node
+chmod +x by-node
+refused "processes of two pools reached each other" job 2 "$PROGRAMS_LIB $ucx" ./by-node
+nothing_left || fail "objects are left: $(objects)"
+echo "2 to 4 processes on two nodes; none over two pools"
