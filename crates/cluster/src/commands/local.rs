@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use rustix::process::{set_parent_process_death_signal, Rlimit, Signal};
 use rustix::stdio::{stdin, stdout};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -99,22 +99,31 @@ pub fn serve_stdio() -> Result<()> {
     let (ours, theirs) = UnixStream::pair().explain(failed)?;
     // It blocks signals for all threads.
     let agent = Agent::new()?;
-    let (mut reads, mut writes) = (theirs.try_clone().explain(failed)?, theirs);
+    let file = |fd: BorrowedFd| fd.try_clone_to_owned().map(File::from).explain(failed);
+    let (input, output) = (file(stdin())?, file(stdout())?);
+    let (reads, writes) = (file(theirs.as_fd())?, file(theirs.as_fd())?);
     std::thread::spawn(move || {
-        let _ = io::copy(&mut io::stdin().lock(), &mut writes);
-        let _ = writes.shutdown(Shutdown::Write);
+        let _ = pass_on(input, writes);
+        let _ = theirs.shutdown(Shutdown::Write);
     });
-    let sender = std::thread::spawn(move || pass_on(&mut reads));
+    let sender = std::thread::spawn(move || pass_on(reads, output));
     serve_on(agent, File::from(OwnedFd::from(ours)))?;
     // The last output has to leave.
     let _ = sender.join();
     Ok(())
 }
 
-/// Passes on to standard output what comes, as it comes.
-fn pass_on(from: &mut impl io::Read) -> io::Result<()> {
-    let mut to = File::from(stdout().try_clone_to_owned()?);
-    io::copy(from, &mut to).map(|_| ())
+/// Passes on what comes as it comes, which `std::io::copy` does not: it splices pipes.
+fn pass_on(mut from: File, mut to: File) -> io::Result<()> {
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        match from.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(len) => to.write_all(&bytes[..len])?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => (),
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 fn serve_on(mut agent: Agent, channel: File) -> Result<()> {

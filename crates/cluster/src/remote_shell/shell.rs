@@ -10,10 +10,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 /// Has the words run in a host of the job, as ssh does: they are joined to one text. Returns the command's
-/// exit code.
+/// exit code; if the command was refused, or the job was ended, 255, for the host says why.
 ///
 /// # Errors
-/// The command was not started, or the relay is gone.
+/// There is no relay, or it can't be asked for that.
 pub fn call(host: &str, words: &[OsString]) -> Result<u8> {
     ask(host, words).map_err(|error| error.code(FAILURE))
 }
@@ -32,9 +32,9 @@ fn ask(host: &str, words: &[OsString]) -> Result<u8> {
     let gone = || "the relay of vshmem mpirun is gone".to_string();
     let mut stream = reach(name).explain(gone)?;
     stream.write_all(&call).explain(gone)?;
-    match answer(&mut stream)? {
-        End::Ended { code } => Ok(code),
-        End::Refused { why } => Err(error!("{host}: {why}")),
+    match answer(&mut stream) {
+        Some(End::Ended { code }) => Ok(code),
+        Some(End::Refused { .. }) | None => Ok(FAILURE),
     }
 }
 
@@ -44,19 +44,18 @@ fn reach(name: &str) -> std::io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-fn answer(stream: &mut UnixStream) -> Result<End> {
-    let gone = || Error::new("vshmem mpirun has ended, and the remote command with it");
+/// `None`: the relay has ended.
+fn answer(stream: &mut UnixStream) -> Option<End> {
     let mut lines = Lines::default();
     loop {
         let mut bytes = [0; 4096];
         let len = match stream.read(&mut bytes) {
             Ok(len) if len > 0 => len,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            _ => return Err(gone()),
+            _ => return None,
         };
-        let complete = lines.push(&bytes[..len], MAX_LINE).map_err(|_| gone())?;
-        if let Some(line) = complete.first() {
-            return from_line(line).ok_or_else(gone);
+        if let Some(line) = lines.push(&bytes[..len], MAX_LINE).ok()?.first() {
+            return from_line(line);
         }
     }
 }

@@ -86,7 +86,7 @@ pub fn launch(launch: &Launch) -> Result<u8> {
     let mut tasks = EventLoop::start(settings, || {
         let mut group = Group::default();
         for host in &launch.hosts {
-            group.keep(&host.job.location).map_err(|error| error.about(&host.name))?;
+            group.keep(&host.job.location)?;
         }
         // The relay is task 0.
         let output = Output::to(None, [Box::new(said.clone()), Box::new(io::stderr())]);
@@ -201,7 +201,8 @@ impl Launched<'_> {
     /// Prints why the job is ended, and ends it.
     fn fail(&mut self, why: String) {
         self.tasks.print_error(why);
-        self.end(OUR_FAILURE);
+        let asked = self.tasks.asked_to_end().map(|signal| 128u8.saturating_add(signal as u8));
+        self.end(asked.unwrap_or(OUR_FAILURE));
     }
 
     fn relay_failed(&mut self, why: &str) {
