@@ -74,6 +74,7 @@ $entries
       - Layout of a pool: docs/layout.md
       - Protocol of the back end: docs/protocol.md
       - Ports: docs/porting.md
+      - For UCX's maintainers: docs/mpi-ucx.md
       - Contributing: CONTRIBUTING.md
       - Kernels of machines: images/README.md
 YAML
